@@ -1,0 +1,41 @@
+package httpapi
+
+import "time"
+
+// Limits are those of one server. Zero values mean the defaults of kube-apiserver
+// as DefaultLimits has them.
+type Limits struct {
+	BodyBytes          int64         // of a request body: 413 above
+	HeaderBytes        int           // of a request's headers: 431 above
+	RequestTimeout     time.Duration // of a request that is not long-running: 504
+	InFlight           int           // reads at once: 429 above
+	MutatingInFlight   int           // writes at once: 429 above
+	Watches            int           // watches at once: 429 above
+	MinWatchTimeout    time.Duration // a watch without timeoutSeconds ends within one to two of these
+	ReadHeaderTimeout  time.Duration // from the first byte of a request to the end of its headers
+	IdleTimeout        time.Duration // of a connection without a request
+	WriteTimeout       time.Duration // of one write to a client that does not read
+	StreamsPerConn     int           // HTTP/2
+	UploadBytesPerConn int           // HTTP/2 flow control window for uploads
+	CompressAbove      int           // answers of more bytes are gzipped where the client accepts it
+	WriteBatchBytes    int           // lists are written in pieces of about this size
+}
+
+// DefaultLimits are kube-apiserver's, and ours where it has none (Watches,
+// WriteTimeout, WriteBatchBytes).
+var DefaultLimits = Limits{
+	BodyBytes:          3 << 20,
+	HeaderBytes:        1 << 20,
+	RequestTimeout:     60 * time.Second,
+	InFlight:           400,
+	MutatingInFlight:   200,
+	Watches:            50_000,
+	MinWatchTimeout:    30 * time.Minute,
+	ReadHeaderTimeout:  32 * time.Second,
+	IdleTimeout:        90 * time.Second,
+	WriteTimeout:       30 * time.Second,
+	StreamsPerConn:     100,
+	UploadBytesPerConn: 256 << 10,
+	CompressAbove:      128 << 10,
+	WriteBatchBytes:    128 << 10,
+}

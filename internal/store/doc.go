@@ -1,0 +1,34 @@
+// Package store holds the versioned state of an API server: every collection
+// of objects, at every revision of the retention window.
+//
+// It knows keys, bytes and revisions. It knows nothing of Kubernetes kinds and
+// of JSON; it imports nothing of ours.
+//
+// # The idea
+//
+// Every revision is a value. A State is one immutable value that holds a
+// revision and the trees of all collections as they are at that revision. A
+// commit makes the next State and swaps one atomic pointer; then it wakes
+// whoever waits. Readers take the pointer and need no lock, so a list over all
+// namespaces, a bookmark of a quiet kind and a count are never torn.
+//
+// # The order of a write
+//
+//	check the condition against the tip (the published State with the writes
+//	  that are pending on top of it), give the write its revision
+//	append the group to the log, sync
+//	publish the next State
+//	notify cursors
+//	acknowledge
+//
+// Nothing is readable, watchable or acknowledged before it is durable. An
+// answer that rests on a pending write (a conflict, "exists", "not found") waits
+// until that write is durable, because an error must not tell what a power cut
+// can undo.
+//
+// # Words
+//
+// A collection is a group-resource ("configmaps", "deployments.apps"). A key is
+// the place of an object in its collection: "namespace/name", or "name" where
+// the kind has no namespaces. Keys are ordered by their bytes.
+package store

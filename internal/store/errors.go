@@ -1,0 +1,35 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrExists: the object is there already.
+	ErrExists = errors.New("the object exists")
+	// ErrNotFound: there is no such object.
+	ErrNotFound = errors.New("no such object")
+	// ErrConflict: the object is not at the revision of the condition.
+	ErrConflict = errors.New("the object was changed")
+	// ErrNoSpace: the medium is full. Nothing was written; reads go on.
+	ErrNoSpace = errors.New("no space left for the log")
+	// ErrBusy: too many readers of old history at once; try again later.
+	ErrBusy = errors.New("too many reads of old history at once")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("the store is closed")
+)
+
+// ExpiredError: the revision is below what the history holds.
+type ExpiredError struct{ Revision, Floor Revision }
+
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("revision %d is gone: the history begins at %d", e.Revision, e.Floor)
+}
+
+// TooLargeError: the revision lies in the future.
+type TooLargeError struct{ Revision, Current Revision }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("revision %d is not reached yet: the newest is %d", e.Revision, e.Current)
+}

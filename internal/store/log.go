@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Revision is the store's clock: one for all collections. Each change has a
+// revision of its own, also inside a group; revisions only grow, for ever. Zero
+// means "none".
+type Revision uint64
+
+// Entry is one change as a log keeps it.
+type Entry struct {
+	Collection string
+	Key        string
+
+	// Revision is that of the change.
+	Revision Revision
+
+	// Object is the state after the change; nil when the change deleted it.
+	// Object.Modified == Revision.
+	Object *Object
+
+	// Before is the state that the change replaced; nil when the change created
+	// the object.
+	Before *Object
+}
+
+// Bounds tells what a log holds after a replay.
+type Bounds struct {
+	// Head is the revision of the newest durable change; zero for an empty log
+	// that never held one. It never goes back, not even when everything was
+	// deleted and compacted.
+	Head Revision
+
+	// Floor is the oldest revision that can be read back: ObjectsAt(r) and
+	// Changes(after r) are answered for Floor <= r <= Head. It is at most Head.
+	Floor Revision
+
+	// Marks tell the age of revisions, oldest first: sparse pairs, one for each
+	// Mark that Append was given and that compaction has not dropped.
+	Marks []Mark
+}
+
+// Mark says that the revision was the newest at a time of the store's running
+// time: the time that stores on this log have been open, added up. Downtime and
+// jumps of the wall clock do not count, so neither expires anything.
+type Mark struct {
+	Revision Revision
+	Running  time.Duration
+}
+
+// A Log is the durable, totally ordered record of changes, and the only truth:
+// trees, watches and the history in memory derive from it. The store is its only
+// writer; it has checked the conditions and has given each entry its revision.
+// (A log that others write too, as etcd, decides conditions and revisions
+// itself: it will stand beside this interface, not behind it.)
+//
+// Append, Compact and Close are called by one goroutine at a time; the reading
+// methods may be called at any time, by any number.
+type Log interface {
+	// Replay calls load once for each object of the newest state, and returns
+	// what the log holds. Load is safe for concurrent use, and a log may call it
+	// from several goroutines; the objects come in any order. Replay does not read
+	// the history: that is read back when somebody asks for it. A torn tail that
+	// was never acknowledged is cut off; any other damage is an error that names
+	// the file and the place.
+	Replay(ctx context.Context, load func(collection string, o *Object) error) (Bounds, error)
+
+	// Append makes a group durable, whole or not at all, and returns then. The
+	// entries' revisions grow. After an error the log is unusable and the process
+	// has to end: an error of a sync is never retried. ErrNoSpace alone is
+	// different: nothing was written and the log goes on. A mark that is not nil
+	// is stored with the group.
+	Append(ctx context.Context, group []Entry, mark *Mark) error
+
+	// Changes yields the changes of a collection (of all collections when the
+	// name is empty) with after < revision <= upTo, in order, as they were
+	// written. It stops with Expired when compaction overtakes it. Memory: O(1)
+	// changes at a time.
+	Changes(ctx context.Context, collection string, after, upTo Revision) iter.Seq2[Entry, error]
+
+	// ObjectsAt yields the objects of a collection as they were at a revision,
+	// those whose key has the prefix and is greater than after, in the order of
+	// their keys. Memory: O(1) objects at a time; time: linear in the versions
+	// stored within the range.
+	ObjectsAt(ctx context.Context, collection string, at Revision, prefix, after string) iter.Seq2[*Object, error]
+
+	// Compact forgets what is needed only for revisions below floor. The newest
+	// state stays.
+	Compact(ctx context.Context, floor Revision) error
+
+	// Usage tells what the log costs on its medium. It is cheap.
+	Usage() Usage
+
+	// Close releases everything. It is called once.
+	Close() error
+}
+
+// Usage tells what a log costs.
+type Usage struct {
+	// HistoryBytes is about how much of the log compaction could free.
+	HistoryBytes int64
+	// TotalBytes is the size of the log on its medium.
+	TotalBytes int64
+}

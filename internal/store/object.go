@@ -1,0 +1,61 @@
+package store
+
+import (
+	"strconv"
+	"sync/atomic"
+)
+
+// An Object is one version of a stored object. It is immutable, apart from its
+// memo, and safe for use by any number of readers.
+type Object struct {
+	// Key is the place in the collection.
+	Key string
+
+	// Value is the object as clients get it: complete bytes, with the decimal
+	// digits of Modified at Value[RevisionAt:]. Nobody may change them.
+	Value []byte
+
+	// Created is the revision that created the object, Modified the one that made
+	// this version.
+	Created, Modified Revision
+
+	// RevisionAt is the offset in Value of the digits of Modified.
+	RevisionAt int
+
+	memo atomic.Pointer[any]
+}
+
+// Memo returns what SetMemo kept, nil before.
+func (o *Object) Memo() any {
+	if p := o.memo.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// SetMemo keeps what a reader derived from the bytes (labels, fields to select
+// by), so that it is computed about once for each version and shared. Of two
+// that race, one stays; both have to be equal in meaning.
+func (o *Object) SetMemo(v any) { o.memo.Store(&v) }
+
+// At returns the same content as of another revision: the state that a deletion
+// reports is the last one, with the revision of the deletion.
+func (o *Object) At(r Revision) *Object {
+	old := digits(o.Modified)
+	value := make([]byte, 0, len(o.Value)+20-old)
+	value = append(value, o.Value[:o.RevisionAt]...)
+	value = strconv.AppendUint(value, uint64(r), 10)
+	value = append(value, o.Value[o.RevisionAt+old:]...)
+	n := &Object{Key: o.Key, Value: value, Created: o.Created, Modified: r, RevisionAt: o.RevisionAt}
+	n.memo.Store(o.memo.Load())
+	return n
+}
+
+// digits is the length of a revision in decimal.
+func digits(r Revision) int {
+	n := 1
+	for ; r >= 10; r /= 10 {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,3 @@
+module github.com/tidemark-dev/tidemark/test
+
+go 1.26.0
