@@ -1,0 +1,357 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	crashRounds  = 6
+	crashClients = 16
+	crashLoad    = 700 * time.Millisecond // of writes before each kill, at most
+)
+
+// TestKill kills the real process with SIGKILL under load, again and again, and
+// checks after each restart that everything acknowledged is there, that resource
+// versions never go back, and at the end that one watch, which began before all
+// of it and went on from its last version after each restart, saw every change
+// once and in order.
+func TestKill(t *testing.T) {
+	rng := random(t)
+	p := &process{t: t, dir: t.TempDir()}
+	p.start()
+	t.Cleanup(p.kill)
+
+	l := &load{model: map[string]*record{}}
+	first := p.list(t)
+	w := &follower{after: first.Metadata.ResourceVersion}
+	for round := range crashRounds {
+		seen := p.watchFrom(w)
+		l.run(p, rng, crashLoad/4+time.Duration(rng.Int64N(int64(crashLoad))))
+		p.kill()
+		<-seen
+		p.start()
+		l.check(t, p, round)
+	}
+	final := p.list(t)
+	w.drain(t, p, final.Metadata.ResourceVersion)
+	w.check(t, first, final)
+	t.Logf("%d writes acknowledged, %d events seen, over %d kills", l.acknowledged, len(w.events), crashRounds)
+}
+
+// process is a tidemark command on a data directory.
+type process struct {
+	t      *testing.T
+	dir    string
+	cmd    *exec.Cmd
+	client *http.Client
+	base   string
+}
+
+func (p *process) start() {
+	p.t.Helper()
+	config := filepath.Join(p.dir, "admin.kubeconfig")
+	p.cmd = exec.Command(binary(p.t), "serve", "--data-dir", filepath.Join(p.dir, "data"), "--secure-port", "0", "--kubeconfig-out", config)
+	var log bytes.Buffer
+	p.cmd.Stdout, p.cmd.Stderr = &log, &log
+	os.Remove(config)
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if c, err := clientcmd.BuildConfigFromFlags("", config); err == nil {
+			if p.connect(c); p.get(context.Background(), "/readyz") == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("the server is not ready:\n%s", log.String())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (p *process) connect(c *rest.Config) {
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.client, p.base = client, c.Host
+}
+
+func (p *process) get(ctx context.Context, path string) int {
+	code, _, _ := p.do(ctx, "GET", path, nil)
+	return code
+}
+
+func (p *process) kill() {
+	if p.cmd == nil {
+		return
+	}
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	p.client.CloseIdleConnections()
+	p.cmd = nil
+}
+
+func (p *process) do(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, p.base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, data, err
+}
+
+const secrets = "/api/v1/namespaces/default/secrets"
+
+type object struct {
+	Metadata struct {
+		Name            string
+		ResourceVersion string
+	}
+	StringData map[string]string `json:"stringData,omitempty"`
+	Data       map[string][]byte
+}
+
+type objectList struct {
+	Metadata struct{ ResourceVersion string }
+	Items    []object
+}
+
+func (p *process) list(t *testing.T) objectList {
+	t.Helper()
+	code, body, err := p.do(context.Background(), "GET", secrets, nil)
+	var l objectList
+	if err == nil && code == http.StatusOK {
+		err = json.Unmarshal(body, &l)
+	}
+	if err != nil || code != http.StatusOK {
+		t.Fatalf("list: %d %v", code, err)
+	}
+	return l
+}
+
+// record is what is known of one name: only one client writes it.
+type record struct {
+	value   string // acknowledged; empty: absent
+	version uint64
+	// maybe is what a write that was never answered would have left; known only
+	// after the next restart.
+	maybe   *string
+	counter int
+}
+
+// load writes from several clients until the process dies.
+type load struct {
+	mu           sync.Mutex
+	model        map[string]*record
+	acknowledged int
+	newest       uint64
+}
+
+func (l *load) run(p *process, rng *rand.Rand, until time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), until)
+	defer cancel()
+	var wg sync.WaitGroup
+	for client := range crashClients {
+		own := rand.New(rand.NewPCG(rng.Uint64(), 1))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				name := fmt.Sprintf("s-%02d-%d", client, own.IntN(8))
+				if !l.write(p, own, name) {
+					return
+				}
+			}
+		})
+	}
+	// The kill comes while the clients still write.
+	<-ctx.Done()
+	p.cmd.Process.Kill()
+	wg.Wait()
+}
+
+// write changes one name, and tells whether the server answered.
+func (l *load) write(p *process, rng *rand.Rand, name string) bool {
+	l.mu.Lock()
+	r := l.model[name]
+	if r == nil {
+		r = &record{}
+		l.model[name] = r
+	}
+	r.counter++
+	method, path, value := "PUT", secrets+"/"+name, strconv.Itoa(r.counter)
+	switch {
+	case r.value == "":
+		method, path = "POST", secrets
+	case rng.IntN(4) == 0:
+		method, value = "DELETE", ""
+	}
+	r.maybe = &value
+	l.mu.Unlock()
+
+	var body []byte
+	if method != "DELETE" {
+		body = fmt.Appendf(nil, `{"metadata":{"name":%q},"stringData":{"v":%q}}`, name, value)
+	}
+	code, answer, err := p.do(context.Background(), method, path, body)
+	if err != nil || code >= 300 {
+		return false // the record keeps maybe: nobody knows
+	}
+	var o object
+	json.Unmarshal(answer, &o)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.value, r.maybe = value, nil
+	l.acknowledged++
+	if v, _ := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64); v > 0 {
+		r.version, l.newest = v, max(l.newest, v)
+	}
+	return true
+}
+
+// check compares the restarted server with the model, and settles what was not
+// known.
+func (l *load) check(t *testing.T, p *process, round int) {
+	t.Helper()
+	list := p.list(t)
+	if v, _ := strconv.ParseUint(list.Metadata.ResourceVersion, 10, 64); v < l.newest {
+		t.Errorf("round %d: the list is at %d, but %d was acknowledged", round, v, l.newest)
+	}
+	there := map[string]object{}
+	for _, o := range list.Items {
+		there[o.Metadata.Name] = o
+	}
+	for name, r := range l.model {
+		o := there[name]
+		got := string(o.Data["v"])
+		if got != r.value && (r.maybe == nil || got != *r.maybe) {
+			t.Errorf("round %d: %s holds %q, acknowledged was %q", round, name, got, r.value)
+		}
+		if v, _ := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64); got != "" && v < r.version {
+			t.Errorf("round %d: %s is at %d, acknowledged was %d", round, name, v, r.version)
+		}
+		r.value, r.maybe = got, nil
+	}
+}
+
+// follower is one watch that goes on over restarts.
+type follower struct {
+	after  string
+	events []watchEvent
+}
+
+type watchEvent struct {
+	Type   string
+	Object object
+}
+
+// watchFrom follows until the connection breaks; then it closes the channel.
+func (p *process) watchFrom(f *follower) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.follow(context.Background(), p, "")
+	}()
+	return done
+}
+
+// follow reads events until the stream ends, or until the version is reached.
+func (f *follower) follow(ctx context.Context, p *process, until string) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", p.base+secrets+"?watch=1&resourceVersion="+f.after, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	decoder := json.NewDecoder(resp.Body)
+	for until == "" || f.after != until {
+		var e watchEvent
+		if err := decoder.Decode(&e); err != nil {
+			return err
+		}
+		if e.Type == "ERROR" {
+			return errors.New("the watch sent an ERROR")
+		}
+		f.after = e.Object.Metadata.ResourceVersion
+		f.events = append(f.events, e)
+	}
+	return nil
+}
+
+// drain makes one more change, and reads up to it.
+func (f *follower) drain(t *testing.T, p *process, _ string) {
+	t.Helper()
+	code, body, err := p.do(context.Background(), "POST", secrets, []byte(`{"metadata":{"name":"last"}}`))
+	if err != nil || code != http.StatusCreated {
+		t.Fatalf("the last write: %d %v", code, err)
+	}
+	var o object
+	if err := json.Unmarshal(body, &o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := f.follow(ctx, p, o.Metadata.ResourceVersion); err != nil {
+		t.Fatalf("reading up to %s: %v", o.Metadata.ResourceVersion, err)
+	}
+	f.events = f.events[:len(f.events)-1]
+}
+
+// check replays the events on the first list, and compares with the final one.
+func (f *follower) check(t *testing.T, first, final objectList) {
+	t.Helper()
+	state := map[string]object{}
+	for _, o := range first.Items {
+		state[o.Metadata.Name] = o
+	}
+	var last uint64
+	for i, e := range f.events {
+		name := e.Object.Metadata.Name
+		v, _ := strconv.ParseUint(e.Object.Metadata.ResourceVersion, 10, 64)
+		if v <= last {
+			t.Errorf("event %d is at %d, after %d", i, v, last)
+		}
+		last = v
+		_, was := state[name]
+		if (e.Type == "ADDED") == was {
+			t.Errorf("event %d: %s of %s, which was there: %v", i, e.Type, name, was)
+		}
+		if state[name] = e.Object; e.Type == "DELETED" {
+			delete(state, name)
+		}
+	}
+	if len(state) != len(final.Items) {
+		t.Errorf("the events leave %d objects, the list has %d", len(state), len(final.Items))
+	}
+	for _, o := range final.Items {
+		if got := state[o.Metadata.Name].Metadata.ResourceVersion; got != o.Metadata.ResourceVersion {
+			t.Errorf("%s: the events end at version %q, the list has %q", o.Metadata.Name, got, o.Metadata.ResourceVersion)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"app":"x"}},"data":{"k":"1"}}`
+
+// TestKubectl walks through what a newcomer does with kubectl.
+func TestKubectl(t *testing.T) {
+	k := newKubectl(t, startServer(t))
+	k.want("", []string{"version"}, "Server Version: v1.36.3+tidemark.")
+	k.want("", []string{"cluster-info"}, "is running at")
+	k.want("", []string{"api-resources"}, "deployments", "apps/v1", "flowschemas", "customresourcedefinitions")
+	k.want("", []string{"api-versions"}, "apps/v1", "resource.k8s.io/v1", "autoscaling/v2", "autoscaling/v1")
+	k.want("", []string{"explain", "deployment.spec.strategy"}, "DeploymentStrategy", "rollingUpdate")
+	k.want("", []string{"explain", "pod.spec.containers", "--output=plaintext-openapiv2"}, "A single application container")
+	k.want("", []string{"get", "namespaces"}, "default", "kube-system", "kube-public", "kube-node-lease")
+	k.want("", []string{"auth", "can-i", "--help"}, "Check whether")
+
+	k.want(configMap, []string{"create", "-f", "-"}, "configmap/a created")
+	out, err := k.run(configMap, "create", "-f", "-")
+	if err == nil || !strings.Contains(out, "AlreadyExists") {
+		t.Errorf("a second create: %v\n%s", err, out)
+	}
+	k.want("", []string{"get", "configmap", "a", "-o", "jsonpath={.data.k}"}, "1")
+	k.want("", []string{"get", "cm", "-l", "app=x", "-o", "name"}, "configmap/a")
+	k.want("", []string{"get", "cm", "-A", "--field-selector", "metadata.name=a", "-o", "name"}, "configmap/a")
+	k.want(strings.Replace(configMap, `"k":"1"`, `"k":"2"`, 1), []string{"replace", "-f", "-"}, "configmap/a replaced")
+	k.want("", []string{"wait", "--for=jsonpath={.data.k}=2", "configmap/a", "--timeout=20s"}, "condition met")
+	k.want("", []string{"get", "cm", "a", "-o", "yaml"}, `k: "2"`, "resourceVersion:")
+	k.want("", []string{"delete", "configmap", "a"}, `configmap "a" deleted`)
+	out, err = k.run("", "get", "configmap", "a")
+	if err == nil || !strings.Contains(out, `configmaps "a" not found`) {
+		t.Errorf("get after delete: %v\n%s", err, out)
+	}
+	k.want("", []string{"create", "deployment", "web", "--image=nginx"}, "deployment.apps/web created")
+	k.want("", []string{"get", "deploy,cm,secrets,pods,svc", "-A"}, "web")
+}
+
+// TestKubectlStrict: kubectl asks for strict field validation by itself.
+func TestKubectlStrict(t *testing.T) {
+	k := newKubectl(t, startServer(t))
+	out, err := k.run(strings.Replace(configMap, `"data"`, `"dta"`, 1), "create", "-f", "-")
+	if err == nil || !strings.Contains(out, `unknown field "dta"`) {
+		t.Errorf("an unknown field: %v\n%s", err, out)
+	}
+}
+
+// TestKubectlChunks lists in pages.
+func TestKubectlChunks(t *testing.T) {
+	k := newKubectl(t, startServer(t))
+	var all strings.Builder
+	for i := range 12 {
+		fmt.Fprintf(&all, "---\n%s\n", strings.Replace(configMap, `"a"`, fmt.Sprintf(`"c%02d"`, i), 1))
+	}
+	k.want(all.String(), []string{"create", "-f", "-"}, "configmap/c11 created")
+	out := k.want("", []string{"get", "cm", "--chunk-size=5", "-o", "name"})
+	if got := strings.Count(out, "configmap/c"); got != 12 {
+		t.Errorf("kubectl get --chunk-size=5 printed %d of 12\n%s", got, out)
+	}
+}
+
+// TestKubectlWatch sees a change through get --watch.
+func TestKubectlWatch(t *testing.T) {
+	k := newKubectl(t, startServer(t))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := k.command(ctx, "", "get", "cm", "--watch", "-o", "name")
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); cmd.Wait() }()
+	k.want(configMap, []string{"create", "-f", "-"})
+	line, err := bufio.NewReader(pipe).ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != "configmap/a" {
+		t.Errorf("the watch printed %q, %v", line, err)
+	}
+}

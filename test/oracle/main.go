@@ -1,0 +1,160 @@
+// Command oracle checks Tidemark against scenarios that were recorded from a
+// real kube-apiserver. It starts a server in memory, lets the runner that comes
+// with the scenarios compare the answers, and holds the result against two lists:
+// the areas that are built, and the scenarios that wait for a part.
+//
+//	go run ./test/oracle --dir FOLDER [--run REGEXP] [-v]
+//
+// The exit status is 0 when every scenario of a built area passes, apart from the
+// waiting ones, and every waiting one still fails.
+package main
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/tidemark-dev/tidemark"
+)
+
+//go:embed areas.txt
+var areasText string
+
+//go:embed waiting.txt
+var waitingText string
+
+// outcome is one scenario's result, as the runner writes it.
+type outcome struct {
+	Name   string `json:"name"`
+	Area   string `json:"area"`
+	Passed bool   `json:"passed"`
+}
+
+func main() {
+	dir := flag.String("dir", "", "folder of the runner and its scenarios")
+	run := flag.String("run", "", "only scenarios that match; then the lists are not held against the result")
+	verbose := flag.Bool("v", false, "show every scenario, and whole differences")
+	flag.Parse()
+	if err := check(*dir, *run, *verbose); err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(1)
+	}
+}
+
+func check(dir, run string, verbose bool) error {
+	areas, waiting, err := lists()
+	if err != nil {
+		return err
+	}
+	expr := run
+	if expr == "" {
+		expr = "^(" + strings.Join(areas, "|") + ")/"
+	}
+	outcomes, err := verify(dir, expr, verbose)
+	if err != nil || run != "" {
+		return err
+	}
+	return hold(outcomes, waiting)
+}
+
+// lists reads the two lists: the areas, and the waiting scenarios with the part
+// that each waits for.
+func lists() (areas []string, waiting map[string]string, err error) {
+	waiting = map[string]string{}
+	for line := range rows(areasText) {
+		areas = append(areas, line)
+	}
+	for line := range rows(waitingText) {
+		name, part, ok := strings.Cut(line, " ")
+		if !ok {
+			return nil, nil, fmt.Errorf("waiting.txt: %q does not say which part it waits for", line)
+		}
+		waiting[name] = strings.TrimSpace(part)
+	}
+	return areas, waiting, nil
+}
+
+func rows(text string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		sc := bufio.NewScanner(strings.NewReader(text))
+		for sc.Scan() {
+			line := strings.TrimSpace(sc.Text())
+			if line != "" && !strings.HasPrefix(line, "#") && !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// verify runs the scenarios against a fresh server.
+func verify(dir, expr string, verbose bool) ([]outcome, error) {
+	tmp, err := os.MkdirTemp("", "oracle-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+
+	var s tidemark.Server
+	if err := s.Start(context.Background()); err != nil {
+		return nil, err
+	}
+	defer s.Close()
+
+	runner := filepath.Join(tmp, "runner")
+	build := exec.Command("go", "build", "-o", runner, ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the runner in %s: %w\n%s", dir, err, out)
+	}
+	results := filepath.Join(tmp, "results.json")
+	args := []string{"verify", "--server", s.URL(), "--token", s.RESTConfig().BearerToken, "--insecure",
+		"--scenarios", filepath.Join(dir, "scenarios"), "--run", expr, "--json", results, "--parallel", "8"}
+	if verbose {
+		args = append(args, "-v")
+	}
+	cmd := exec.Command(runner, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	runErr := cmd.Run() // 1: a scenario failed, which the lists judge
+	data, err := os.ReadFile(results)
+	if err != nil {
+		return nil, fmt.Errorf("the runner left no result: %w", runErr)
+	}
+	var outcomes []outcome
+	return outcomes, json.Unmarshal(data, &outcomes)
+}
+
+// hold compares the outcomes with the list of those that wait.
+func hold(outcomes []outcome, waiting map[string]string) error {
+	var wrong []string
+	seen := map[string]bool{}
+	passed := 0
+	for _, o := range outcomes {
+		seen[o.Name] = true
+		part, waits := waiting[o.Name]
+		switch {
+		case o.Passed && waits:
+			wrong = append(wrong, fmt.Sprintf("%s passes, but waiting.txt says that it waits for %s: take it out", o.Name, part))
+		case !o.Passed && !waits:
+			wrong = append(wrong, o.Name+" fails")
+		case o.Passed:
+			passed++
+		}
+	}
+	for name := range waiting {
+		if !seen[name] {
+			wrong = append(wrong, name+" stands in waiting.txt, but there is no such scenario in the built areas")
+		}
+	}
+	fmt.Printf("oracle: %d of %d scenarios pass, %d wait for a later part\n", passed, len(outcomes), len(waiting))
+	if len(wrong) > 0 {
+		return fmt.Errorf("%d findings:\n  %s", len(wrong), strings.Join(wrong, "\n  "))
+	}
+	return nil
+}
