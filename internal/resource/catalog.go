@@ -1,6 +1,7 @@
 package resource
 
-// Catalog is the immutable set of what is served. A change makes a new one.
+// Catalog is the immutable set of what is served. A change makes a new one. It is
+// safe for concurrent use.
 type Catalog struct {
 	groups []Group
 	byPath map[path]*Type
@@ -23,7 +24,13 @@ type Version struct {
 // NewCatalog makes a catalog of groups, in the order in which discovery names
 // them; the core group, whose name is empty, comes first.
 func NewCatalog(groups []Group) *Catalog {
-	c := &Catalog{groups: groups, byPath: map[path]*Type{}}
+	n := 0
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			n += len(v.Types)
+		}
+	}
+	c := &Catalog{groups: groups, byPath: make(map[path]*Type, n)}
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			for _, t := range v.Types {

@@ -29,23 +29,33 @@ type Type struct {
 	// Collection names the objects in the store: the group-resource, as
 	// "configmaps" or "deployments.apps". Types of different versions that serve the
 	// same objects share it. Empty for a virtual resource, which is answered and
-	// never stored.
+	// never stored: what is sent to it needs no name.
 	Collection string
 
 	// Stored is the type whose version the stored bytes have; nil when it is this
 	// one. Then ToStored and FromStored convert; they may use their argument up.
+	// What a client sends is first defaulted in its own version (Default), then
+	// converted. All later steps are those of the stored version: the status that is
+	// emptied or kept, Stored.PrepareCreate, Stored.PrepareUpdate.
 	Stored     *Type
 	ToStored   func(runtime.Object) (runtime.Object, error)
 	FromStored func(runtime.Object) (runtime.Object, error)
 
-	// Fields can be selected by, beside metadata.name and metadata.namespace.
+	// Fields can be selected by, beside metadata.name and metadata.namespace. The
+	// latter is that of objects in namespaces: kinds without namespaces have "" there.
 	Fields []Field
+	// FieldError says that a label is not one of Fields: a format for fmt with one
+	// string. Empty: the kind has no such words of its own, and whatever is not known
+	// is "X" is not a known field selector: only "metadata.name",
+	// "metadata.namespace". A kind that has them and no namespaces does not know
+	// metadata.namespace either.
+	FieldError string
 
 	// New makes an empty object.
 	New func() runtime.Object
 
 	// ValidateName checks metadata.name; prefix is set for a generateName. Each
-	// string says what is wrong.
+	// string says what is wrong. It is never nil.
 	ValidateName func(name string, prefix bool) []string
 
 	// CreateOnUpdate: a PUT of an absent object creates it (row A3).
@@ -55,23 +65,47 @@ type Type struct {
 	// DeleteReturnsObject: the answer to an immediate deletion is the object, not a
 	// Status (row D1).
 	DeleteReturnsObject bool
-	// Generation: metadata.generation counts changes of the desired state (row G6).
+	// Generation: metadata.generation is 1 at first and counts changes of the desired
+	// state, which is everything but metadata and status (row G6).
 	Generation bool
-	// StatusOnCreate: a create keeps the status of the body (nodes).
+	// GenerationCounts are parts of metadata whose changes count too.
+	GenerationCounts Metadata
+	// StatusOnCreate: a create keeps the status of the body (nodes). All other kinds
+	// with a status subresource start with an empty one.
 	StatusOnCreate bool
-	// StatusKeepsLabels: an update of the status subresource keeps the labels and
-	// annotations that are stored... only where kube-apiserver does so.
-	StatusKeepsLabels bool
+	// StatusKeeps are parts of metadata that an update of the status subresource
+	// cannot change; it can change the others (row A11).
+	StatusKeeps Metadata
 
-	// Default fills in what the client left out. It runs on create and on update,
-	// before validation. Nil: nothing.
+	// Default fills in what the client left out, and merges what it may write in
+	// two ways. It runs on create and on update, on the object as the client sent it
+	// and once a name is generated, before validation. Nil: nothing.
 	Default func(runtime.Object)
-	// PrepareCreate sets what only the server may set; nil: nothing.
+	// PrepareCreate sets what only the server may set, after the status was emptied;
+	// nil: nothing.
 	PrepareCreate func(runtime.Object)
+	// PrepareUpdate puts back into next what an update of the object itself cannot
+	// change, beside its status and the system fields of its metadata; nil: nothing.
+	// It must not change current.
+	PrepareUpdate func(next, current runtime.Object)
 
 	// Deprecated is the text of a Warning for each request; empty: none.
 	Deprecated string
 }
+
+// Metadata is a set of members of an object's metadata.
+type Metadata uint8
+
+// The members of metadata that rules speak of.
+const (
+	Labels Metadata = 1 << iota
+	Annotations
+	Finalizers
+	OwnerReferences
+)
+
+// Has tells whether all of m are in the set.
+func (s Metadata) Has(m Metadata) bool { return s&m == m }
 
 // Subresource is a path below an object.
 type Subresource struct {
@@ -87,7 +121,8 @@ type Field struct {
 	// Name is that of the selector: "spec.nodeName".
 	Name string
 	// Paths are where the value stands in the stored JSON: the first that is there
-	// and not empty counts. Nil: the parts of Name.
+	// and not empty counts. Nil: the parts of Name. Empty but not nil: the field can
+	// be asked for and is empty for every object.
 	Paths [][]string
 	// Default is the value when no path has one ("" for most, "false" for a bool,
 	// "0" for a number).

@@ -1,0 +1,45 @@
+package builtin
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// appsGroup is the controllers that keep Pods running.
+func appsGroup() resource.Group {
+	return group("apps", version{"v1", []resource.Type{
+		{
+			Resource: "controllerrevisions", Kind: "ControllerRevision", New: object[appsv1.ControllerRevision],
+			Namespaced:          true,
+			UnconditionalUpdate: true,
+		},
+		{
+			Resource: "daemonsets", Kind: "DaemonSet", New: object[appsv1.DaemonSet],
+			Namespaced: true, ShortNames: []string{"ds"}, Categories: inAll,
+			UnconditionalUpdate: true, Generation: true,
+			Subresources: []resource.Subresource{status},
+		},
+		{
+			Resource: "deployments", Kind: "Deployment", New: object[appsv1.Deployment],
+			Namespaced: true, ShortNames: []string{"deploy"}, Categories: inAll,
+			UnconditionalUpdate: true, Generation: true,
+			Subresources:     []resource.Subresource{scale, status},
+			GenerationCounts: resource.Annotations, StatusKeeps: resource.Labels,
+		},
+		{
+			Resource: "replicasets", Kind: "ReplicaSet", New: object[appsv1.ReplicaSet],
+			Namespaced: true, ShortNames: []string{"rs"}, Categories: inAll,
+			UnconditionalUpdate: true, Generation: true,
+			Subresources: []resource.Subresource{scale, status},
+		},
+		{
+			Resource: "statefulsets", Kind: "StatefulSet", New: object[appsv1.StatefulSet],
+			Namespaced: true, ShortNames: []string{"sts"}, Categories: inAll,
+			UnconditionalUpdate: true, Generation: true,
+			Subresources: []resource.Subresource{scale, status},
+			ValidateName: validation.NameIsDNSLabel,
+		},
+	}})
+}

@@ -1,0 +1,21 @@
+package builtin
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// authenticationGroup answers who somebody is. Nothing of it is stored.
+func authenticationGroup() resource.Group {
+	return group("authentication.k8s.io", version{"v1", []resource.Type{
+		{
+			Resource: "selfsubjectreviews", Kind: "SelfSubjectReview", New: object[authenticationv1.SelfSubjectReview],
+			Verbs: onlyCreate,
+		},
+		{
+			Resource: "tokenreviews", Kind: "TokenReview", New: object[authenticationv1.TokenReview],
+			Verbs: onlyCreate,
+		},
+	}})
+}

@@ -1,0 +1,29 @@
+package builtin
+
+import (
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// authorizationGroup answers what somebody may do. Nothing of it is stored.
+func authorizationGroup() resource.Group {
+	return group("authorization.k8s.io", version{"v1", []resource.Type{
+		{
+			Resource: "localsubjectaccessreviews", Kind: "LocalSubjectAccessReview", New: object[authorizationv1.LocalSubjectAccessReview],
+			Namespaced: true, Verbs: onlyCreate,
+		},
+		{
+			Resource: "selfsubjectaccessreviews", Kind: "SelfSubjectAccessReview", New: object[authorizationv1.SelfSubjectAccessReview],
+			Verbs: onlyCreate,
+		},
+		{
+			Resource: "selfsubjectrulesreviews", Kind: "SelfSubjectRulesReview", New: object[authorizationv1.SelfSubjectRulesReview],
+			Verbs: onlyCreate,
+		},
+		{
+			Resource: "subjectaccessreviews", Kind: "SubjectAccessReview", New: object[authorizationv1.SubjectAccessReview],
+			Verbs: onlyCreate,
+		},
+	}})
+}

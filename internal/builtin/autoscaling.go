@@ -1,0 +1,28 @@
+package builtin
+
+import (
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// autoscalingGroup serves one collection in two versions: v2 is stored, v1 is
+// converted.
+func autoscalingGroup() resource.Group {
+	v2 := []resource.Type{{
+		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv2.HorizontalPodAutoscaler],
+		Namespaced: true, ShortNames: []string{"hpa"}, Categories: inAll,
+		UnconditionalUpdate: true,
+		Subresources:        []resource.Subresource{status},
+		Default:             defaultAutoscaler,
+	}}
+	v1 := []resource.Type{{
+		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv1.HorizontalPodAutoscaler],
+		Namespaced: true, ShortNames: []string{"hpa"}, Categories: inAll,
+		Stored: &v2[0], ToStored: autoscalerToV2, FromStored: autoscalerFromV2,
+		UnconditionalUpdate: true,
+		Subresources:        []resource.Subresource{status},
+	}}
+	return group("autoscaling", version{"v2", v2}, version{"v1", v1})
+}

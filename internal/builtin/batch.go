@@ -1,0 +1,27 @@
+package builtin
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// batchGroup is work that ends.
+func batchGroup() resource.Group {
+	return group("batch", version{"v1", []resource.Type{
+		{
+			Resource: "cronjobs", Kind: "CronJob", New: object[batchv1.CronJob],
+			Namespaced: true, ShortNames: []string{"cj"}, Categories: inAll,
+			UnconditionalUpdate: true, Generation: true,
+			Subresources: []resource.Subresource{status},
+		},
+		{
+			Resource: "jobs", Kind: "Job", New: object[batchv1.Job],
+			Namespaced: true, Categories: inAll,
+			UnconditionalUpdate: true, Generation: true,
+			Subresources: []resource.Subresource{status},
+			Fields:       []resource.Field{{Name: "status.successful", Paths: [][]string{{"status", "succeeded"}}, Default: "0"}},
+			FieldError:   "field label %q not supported for Job",
+		},
+	}})
+}

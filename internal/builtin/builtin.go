@@ -1,0 +1,163 @@
+// Package builtin is the kinds that every server serves: those of Kubernetes
+// v1.36, as rows of data, one file for each API group. A row says only in what its
+// kind differs from most: complete fills in the rest.
+//
+// What a kind's row names by a function (names, defaults, conversions) stands in
+// the file of its group, or in a file of its own where it is long.
+package builtin
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// Catalog returns the built-in kinds, with the groups in the order in which
+// discovery shows them. It is made once, by the first call, and shared.
+func Catalog() *resource.Catalog { return catalog() }
+
+var catalog = sync.OnceValue(build)
+
+func build() *resource.Catalog {
+	core := coreGroup()
+	types := core.Versions[0].Types
+	event := types[slices.IndexFunc(types, func(t *resource.Type) bool { return t.Resource == "events" })]
+	return resource.NewCatalog([]resource.Group{
+		core,
+		apiregistrationGroup(),
+		appsGroup(),
+		eventsGroup(event),
+		authenticationGroup(),
+		authorizationGroup(),
+		autoscalingGroup(),
+		batchGroup(),
+		certificatesGroup(),
+		networkingGroup(),
+		policyGroup(),
+		rbacGroup(),
+		storageGroup(),
+		admissionregistrationGroup(),
+		apiextensionsGroup(),
+		schedulingGroup(),
+		coordinationGroup(),
+		nodeGroup(),
+		discoveryGroup(),
+		resourceGroup(),
+		flowcontrolGroup(),
+	})
+}
+
+// version is a served version, its types sorted by Resource.
+type version struct {
+	name  string
+	types []resource.Type
+}
+
+// group completes the rows of a group. The types of the result are those of its
+// arguments, so a row may point to another one as its Stored type.
+func group(name string, versions ...version) resource.Group {
+	g := resource.Group{Name: name, Versions: make([]resource.Version, len(versions))}
+	for i, v := range versions {
+		types := make([]*resource.Type, len(v.types))
+		for j := range v.types {
+			types[j] = &v.types[j]
+			complete(types[j], name, v.name)
+		}
+		g.Versions[i] = resource.Version{Name: v.name, Types: types}
+	}
+	return g
+}
+
+// complete fills in what a row leaves out because it is so for nearly every kind.
+// A row that names its verbs says itself whether it is stored.
+func complete(t *resource.Type, group, version string) {
+	t.Group, t.Version = group, version
+	t.Singular = strings.ToLower(t.Kind)
+	if t.Verbs == nil {
+		t.Verbs = everyVerb
+		if t.Collection == "" {
+			t.Collection = t.GroupResource().String()
+		}
+	}
+	if t.ValidateName == nil {
+		t.ValidateName = validation.NameIsDNSSubdomain
+	}
+	for i := range t.Subresources {
+		k := &t.Subresources[i].Kind
+		if k.Kind == "" {
+			k.Kind = t.Kind
+		}
+		if k.Version == "" {
+			k.Group, k.Version = group, version
+		}
+	}
+}
+
+// The sets of verbs that there are, sorted.
+var (
+	everyVerb           = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	notDeleteCollection = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+	getList             = []string{"get", "list"}
+	getPatchUpdate      = []string{"get", "patch", "update"}
+	createGet           = []string{"create", "get"}
+	onlyCreate          = []string{"create"}
+	onlyGet             = []string{"get"}
+	onlyUpdate          = []string{"update"}
+	proxyVerbs          = []string{"create", "delete", "get", "patch", "update"}
+)
+
+// The categories: names for the kinds of many resources at once.
+var (
+	inAll           = []string{"all"}
+	inAPIExtensions = []string{"api-extensions"}
+)
+
+// The subresources that many kinds have.
+var (
+	status = resource.Subresource{Name: "status", Verbs: getPatchUpdate}
+	scale  = resource.Subresource{
+		Name:  "scale",
+		Verbs: getPatchUpdate,
+		Kind:  schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
+	}
+)
+
+// proxy is the subresource that passes requests on, with the kind of its options.
+func proxy(options string) resource.Subresource {
+	return resource.Subresource{Name: "proxy", Verbs: proxyVerbs, Kind: schema.GroupVersionKind{Kind: options}}
+}
+
+// allMetadata is what an update of the status cannot change where the subresource
+// is for the status alone.
+const allMetadata = resource.Labels | resource.Annotations | resource.Finalizers | resource.OwnerReferences
+
+// notSupported is how most kinds with fields of their own refuse others.
+const notSupported = "field label not supported: %s"
+
+// fields are selectable, stand in the object where their names say, and are empty
+// when they are not there.
+func fields(names ...string) []resource.Field {
+	out := make([]resource.Field, len(names))
+	for i, n := range names {
+		out[i].Name = n
+	}
+	return out
+}
+
+// object is the New of a kind.
+func object[T any, P interface {
+	*T
+	runtime.Object
+}]() runtime.Object {
+	return P(new(T))
+}
+
+// pathSegment is for names that only have to fit into a URL.
+func pathSegment(name string, _ bool) []string { return content.IsPathSegmentName(name) }

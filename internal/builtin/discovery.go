@@ -1,0 +1,19 @@
+package builtin
+
+import (
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// discoveryGroup is the endpoints of Services.
+func discoveryGroup() resource.Group {
+	return group("discovery.k8s.io", version{"v1", []resource.Type{
+		{
+			Resource: "endpointslices", Kind: "EndpointSlice", New: object[discoveryv1.EndpointSlice],
+			Namespaced:          true,
+			UnconditionalUpdate: true, Generation: true,
+			GenerationCounts: resource.Labels,
+		},
+	}})
+}

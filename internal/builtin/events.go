@@ -1,0 +1,103 @@
+package builtin
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// eventsGroup serves the Events of the core group in their newer shape.
+func eventsGroup(stored *resource.Type) resource.Group {
+	return group("events.k8s.io", version{"v1", []resource.Type{
+		{
+			Resource: "events", Kind: "Event", New: object[eventsv1.Event],
+			Namespaced: true, ShortNames: []string{"ev"},
+			Collection: stored.Collection, Stored: stored, ToStored: eventToCore, FromStored: eventFromCore,
+			CreateOnUpdate: true, UnconditionalUpdate: true,
+			Fields:     regardingFields,
+			FieldError: notSupported,
+		},
+	}})
+}
+
+// The selectable fields of Events under their two names, and where they stand in
+// the stored version.
+var (
+	eventFields = []resource.Field{
+		{Name: "involvedObject.apiVersion"},
+		{Name: "involvedObject.fieldPath"},
+		{Name: "involvedObject.kind"},
+		{Name: "involvedObject.name"},
+		{Name: "involvedObject.namespace"},
+		{Name: "involvedObject.resourceVersion"},
+		{Name: "involvedObject.uid"},
+		{Name: "reason"},
+		{Name: "reportingComponent"},
+		{Name: "source", Paths: [][]string{{"source", "component"}, {"reportingComponent"}}},
+		{Name: "type"},
+	}
+	regardingFields = []resource.Field{
+		{Name: "reason"},
+		{Name: "regarding.apiVersion", Paths: [][]string{{"involvedObject", "apiVersion"}}},
+		{Name: "regarding.fieldPath", Paths: [][]string{{"involvedObject", "fieldPath"}}},
+		{Name: "regarding.kind", Paths: [][]string{{"involvedObject", "kind"}}},
+		{Name: "regarding.name", Paths: [][]string{{"involvedObject", "name"}}},
+		{Name: "regarding.namespace", Paths: [][]string{{"involvedObject", "namespace"}}},
+		{Name: "regarding.resourceVersion", Paths: [][]string{{"involvedObject", "resourceVersion"}}},
+		{Name: "regarding.uid", Paths: [][]string{{"involvedObject", "uid"}}},
+		{Name: "reportingController", Paths: [][]string{{"reportingComponent"}}},
+		{Name: "type"},
+	}
+)
+
+// eventToCore and eventFromCore lose nothing: every field of one shape has its
+// place in the other.
+func eventToCore(o runtime.Object) (runtime.Object, error) {
+	in, ok := o.(*eventsv1.Event)
+	if !ok {
+		return nil, unexpected(o, "events.k8s.io/v1 Event")
+	}
+	return &corev1.Event{
+		ObjectMeta:          in.ObjectMeta,
+		InvolvedObject:      in.Regarding,
+		Reason:              in.Reason,
+		Message:             in.Note,
+		Source:              in.DeprecatedSource,
+		FirstTimestamp:      in.DeprecatedFirstTimestamp,
+		LastTimestamp:       in.DeprecatedLastTimestamp,
+		Count:               in.DeprecatedCount,
+		Type:                in.Type,
+		EventTime:           in.EventTime,
+		Series:              (*corev1.EventSeries)(in.Series),
+		Action:              in.Action,
+		Related:             in.Related,
+		ReportingController: in.ReportingController,
+		ReportingInstance:   in.ReportingInstance,
+	}, nil
+}
+
+func eventFromCore(o runtime.Object) (runtime.Object, error) {
+	in, ok := o.(*corev1.Event)
+	if !ok {
+		return nil, unexpected(o, "v1 Event")
+	}
+	return &eventsv1.Event{
+		ObjectMeta:               in.ObjectMeta,
+		EventTime:                in.EventTime,
+		Series:                   (*eventsv1.EventSeries)(in.Series),
+		ReportingController:      in.ReportingController,
+		ReportingInstance:        in.ReportingInstance,
+		Action:                   in.Action,
+		Reason:                   in.Reason,
+		Regarding:                in.InvolvedObject,
+		Related:                  in.Related,
+		Note:                     in.Message,
+		Type:                     in.Type,
+		DeprecatedSource:         in.Source,
+		DeprecatedFirstTimestamp: in.FirstTimestamp,
+		DeprecatedLastTimestamp:  in.LastTimestamp,
+		DeprecatedCount:          in.Count,
+	}, nil
+}

@@ -1,0 +1,25 @@
+package builtin
+
+import (
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// flowcontrolGroup is the shares that requests have of a server.
+func flowcontrolGroup() resource.Group {
+	return group("flowcontrol.apiserver.k8s.io", version{"v1", []resource.Type{
+		{
+			Resource: "flowschemas", Kind: "FlowSchema", New: object[flowcontrolv1.FlowSchema],
+			UnconditionalUpdate: true, Generation: true,
+			Subresources: []resource.Subresource{status},
+			StatusKeeps:  allMetadata,
+		},
+		{
+			Resource: "prioritylevelconfigurations", Kind: "PriorityLevelConfiguration", New: object[flowcontrolv1.PriorityLevelConfiguration],
+			UnconditionalUpdate: true, Generation: true,
+			Subresources: []resource.Subresource{status},
+			StatusKeeps:  allMetadata,
+		},
+	}})
+}

@@ -1,0 +1,17 @@
+package builtin
+
+import (
+	nodev1 "k8s.io/api/node/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// nodeGroup is the runtimes that Nodes have.
+func nodeGroup() resource.Group {
+	return group("node.k8s.io", version{"v1", []resource.Type{
+		{
+			Resource: "runtimeclasses", Kind: "RuntimeClass", New: object[nodev1.RuntimeClass],
+			CreateOnUpdate: true,
+		},
+	}})
+}

@@ -1,0 +1,35 @@
+package builtin
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// resourceGroup is devices, and the claims to them.
+func resourceGroup() resource.Group {
+	return group("resource.k8s.io", version{"v1", []resource.Type{
+		{
+			Resource: "deviceclasses", Kind: "DeviceClass", New: object[resourcev1.DeviceClass],
+			UnconditionalUpdate: true, DeleteReturnsObject: true, Generation: true,
+		},
+		{
+			Resource: "resourceclaims", Kind: "ResourceClaim", New: object[resourcev1.ResourceClaim],
+			Namespaced:          true,
+			UnconditionalUpdate: true, DeleteReturnsObject: true,
+			Subresources: []resource.Subresource{status},
+			StatusKeeps:  allMetadata,
+		},
+		{
+			Resource: "resourceclaimtemplates", Kind: "ResourceClaimTemplate", New: object[resourcev1.ResourceClaimTemplate],
+			Namespaced:          true,
+			UnconditionalUpdate: true, DeleteReturnsObject: true,
+		},
+		{
+			Resource: "resourceslices", Kind: "ResourceSlice", New: object[resourcev1.ResourceSlice],
+			UnconditionalUpdate: true, DeleteReturnsObject: true, Generation: true,
+			Fields:     fields("spec.driver", "spec.nodeName"),
+			FieldError: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
+		},
+	}})
+}

@@ -1,0 +1,18 @@
+package builtin
+
+import (
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// schedulingGroup is what Pods are worth to the scheduler.
+func schedulingGroup() resource.Group {
+	return group("scheduling.k8s.io", version{"v1", []resource.Type{
+		{
+			Resource: "priorityclasses", Kind: "PriorityClass", New: object[schedulingv1.PriorityClass],
+			ShortNames:          []string{"pc"},
+			UnconditionalUpdate: true, Generation: true,
+		},
+	}})
+}

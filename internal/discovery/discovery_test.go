@@ -1,0 +1,290 @@
+package discovery_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/discovery"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+const address = "127.0.0.1:36443"
+
+// document finds the document of a path in its first form.
+func document(t *testing.T, d *discovery.Documents, path string) discovery.Document {
+	t.Helper()
+	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	ok := true
+	var doc discovery.Document
+	switch {
+	case path == "/api":
+		doc = d.API(address)
+	case path == "/apis":
+		doc = d.APIs()
+	case parts[0] == "api":
+		doc, ok = d.GroupVersion("", parts[1])
+	case len(parts) == 2:
+		doc, ok = d.Group(parts[1])
+	default:
+		doc, ok = d.GroupVersion(parts[1], parts[2])
+	}
+	if !ok {
+		t.Fatalf("no document for %s", path)
+	}
+	return doc
+}
+
+// TestDocuments compares every document with the bytes that kube-apiserver v1.36.3
+// sends: testdata/documents.txt has their SHA-256. Two differ from theirs on
+// purpose, in the storageVersionHash of CustomResourceDefinitions and of mutating
+// admission policies: they store v1beta1, and this project v1.
+func TestDocuments(t *testing.T) {
+	d := discovery.New(builtin.Catalog())
+	b, err := os.ReadFile("testdata/documents.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for line := range strings.Lines(string(b)) {
+		path, want, _ := strings.Cut(strings.TrimSpace(line), " ")
+		doc := document(t, d, path)
+		sum := sha256.Sum256(doc.Body)
+		if got := hex.EncodeToString(sum[:]); got != want {
+			t.Errorf("%s: SHA-256 %s, want %s of:\n%s", path, got, want, doc.Body)
+		}
+		if doc.ContentType != "application/json" || doc.ETag != "" {
+			t.Errorf("%s: content type %q, tag %q", path, doc.ContentType, doc.ETag)
+		}
+		seen++
+	}
+	want := 2 // /api and /apis
+	for _, g := range builtin.Catalog().Groups() {
+		want += len(g.Versions)
+		if g.Name != "" {
+			want++
+		}
+	}
+	if seen != want {
+		t.Errorf("%d documents compared of %d", seen, want)
+	}
+}
+
+// TestAggregated: the tags are those of kube-apiserver v1.36.3, and so is what
+// they are the hashes of. /apis has those of its version without any CRD.
+func TestAggregated(t *testing.T) {
+	d := discovery.New(builtin.Catalog())
+	for _, c := range []struct {
+		path string
+		doc  discovery.Document
+		tag  string
+	}{
+		{"/api", d.AggregatedAPI(), `"4D7E1BED90B364BC86049DD9E636494980AEF65B7F8CFAA267616FA062B514A8A3CC2C2851CC9337B8D28B4C80960E2353DE5E0B152E87CC223E02EA3C5C37AC"`},
+		{"/apis", d.AggregatedAPIs(), `"A74552DF419C4697E3A22F67B8FE55FD8F2CC33F6134FF206B16341598294CDE9896C7F67B2819217E6BB70E74F97FCC864DDFCDB02FDA565699CC7D6E3CC377"`},
+	} {
+		if c.doc.ETag != c.tag {
+			t.Errorf("%s: tag %s, want %s", c.path, c.doc.ETag, c.tag)
+		}
+		if want := "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"; c.doc.ContentType != want {
+			t.Errorf("%s: content type %q, want %q", c.path, c.doc.ContentType, want)
+		}
+		head := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[{`
+		if s := string(c.doc.Body); !strings.HasPrefix(s, head) || !strings.HasSuffix(s, "]}\n") {
+			t.Errorf("%s: begins with %.100s", c.path, s)
+		}
+	}
+}
+
+// TestFormsAgree: whoever reads the aggregated document learns the same as who
+// reads one document after the other.
+func TestFormsAgree(t *testing.T) {
+	d := discovery.New(builtin.Catalog())
+	for _, g := range append(aggregated(t, d.AggregatedAPI()), aggregated(t, d.AggregatedAPIs())...) {
+		for _, v := range g.Versions {
+			doc, ok := d.GroupVersion(g.Name, v.Version)
+			if !ok {
+				t.Fatalf("%s/%s: no document", g.Name, v.Version)
+			}
+			var list metav1.APIResourceList
+			if err := json.Unmarshal(doc.Body, &list); err != nil {
+				t.Fatal(err)
+			}
+			for i := range list.APIResources {
+				list.APIResources[i].StorageVersionHash = ""
+			}
+			if d := cmp.Diff(flatten(v), list.APIResources); d != "" {
+				t.Errorf("%s/%s (-aggregated +list):\n%s", g.Name, v.Version, d)
+			}
+		}
+	}
+}
+
+func aggregated(t *testing.T, doc discovery.Document) []apidiscovery.APIGroupDiscovery {
+	t.Helper()
+	var list apidiscovery.APIGroupDiscoveryList
+	if err := json.Unmarshal(doc.Body, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// flatten turns a version of the aggregated form into the resources of the other.
+func flatten(v apidiscovery.APIVersionDiscovery) []metav1.APIResource {
+	var out []metav1.APIResource
+	for _, r := range v.Resources {
+		namespaced := r.Scope == apidiscovery.ScopeNamespace
+		out = append(out, metav1.APIResource{
+			Name: r.Resource, SingularName: r.SingularResource, Namespaced: namespaced, Kind: r.ResponseKind.Kind,
+			Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
+		})
+		for _, s := range r.Subresources {
+			out = append(out, metav1.APIResource{
+				Name: r.Resource + "/" + s.Subresource, Namespaced: namespaced, Kind: s.ResponseKind.Kind,
+				Group: s.ResponseKind.Group, Version: s.ResponseKind.Version, Verbs: s.Verbs,
+			})
+		}
+	}
+	return out
+}
+
+// TestStorageVersionHash: versions of one collection have one hash, what is not
+// stored has none.
+func TestStorageVersionHash(t *testing.T) {
+	d := discovery.New(builtin.Catalog())
+	want := map[string]string{
+		"v1 configmaps":           "qFsyl6wFWjQ=",
+		"v1 events":               "r2yiGXH7wu8=",
+		"events.k8s.io/v1 events": "r2yiGXH7wu8=",
+		"autoscaling/v1 horizontalpodautoscalers": "qwQve8ut294=",
+		"autoscaling/v2 horizontalpodautoscalers": "qwQve8ut294=",
+		"v1 bindings":                                   "",
+		"v1 componentstatuses":                          "",
+		"authentication.k8s.io/v1 tokenreviews":         "",
+		"v1 pods/status":                                "",
+		"autoscaling/v1 horizontalpodautoscalers/scale": "",
+	}
+	for _, g := range builtin.Catalog().Groups() {
+		for _, v := range g.Versions {
+			doc, _ := d.GroupVersion(g.Name, v.Name)
+			var list metav1.APIResourceList
+			if err := json.Unmarshal(doc.Body, &list); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range list.APIResources {
+				k := list.GroupVersion + " " + r.Name
+				if w, ok := want[k]; ok && r.StorageVersionHash != w {
+					t.Errorf("%s: %q, want %q", k, r.StorageVersionHash, w)
+				}
+			}
+		}
+	}
+}
+
+// TestNotServed: what the catalog does not have is not there.
+func TestNotServed(t *testing.T) {
+	d := discovery.New(builtin.Catalog())
+	for _, name := range []string{"", "nope", "v1", "APPS"} {
+		if doc, ok := d.Group(name); ok {
+			t.Errorf("group %q: %s", name, doc.Body)
+		}
+	}
+	for _, gv := range [][2]string{{"", "v2"}, {"apps", "v1beta1"}, {"nope", "v1"}, {"apps", ""}} {
+		if doc, ok := d.GroupVersion(gv[0], gv[1]); ok {
+			t.Errorf("%v: %s", gv, doc.Body)
+		}
+	}
+}
+
+// TestEmptyCatalog: lists are lists also when nothing is in them.
+func TestEmptyCatalog(t *testing.T) {
+	d := discovery.New(resource.NewCatalog(nil))
+	for _, c := range []struct {
+		doc  discovery.Document
+		want string
+	}{
+		{d.API("h:1"), `{"kind":"APIVersions","versions":[],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"h:1"}]}`},
+		{d.APIs(), `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`},
+		{d.AggregatedAPI(), `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[]}`},
+		{d.AggregatedAPIs(), `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[]}`},
+	} {
+		if got := strings.TrimSuffix(string(c.doc.Body), "\n"); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestRoot(t *testing.T) {
+	c := resource.NewCatalog([]resource.Group{
+		{Versions: []resource.Version{{Name: "v1"}}},
+		{Name: "b.example.com", Versions: []resource.Version{{Name: "v2"}, {Name: "v1"}}},
+	})
+	want := `{
+  "paths": [
+    "/.well-known/openid-configuration",
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/apis/",
+    "/apis/b.example.com",
+    "/apis/b.example.com/v1",
+    "/apis/b.example.com/v2",
+    "/version"
+  ]
+}`
+	got := discovery.New(c).Root("/version", "/.well-known/openid-configuration", "/api")
+	if d := cmp.Diff(string(got.Body), want); d != "" {
+		t.Errorf("root (-got +want):\n%s", d)
+	}
+	if got.ContentType != discovery.JSON {
+		t.Errorf("content type %q", got.ContentType)
+	}
+}
+
+// TestShared: a document is made once, whoever asks.
+func TestShared(t *testing.T) {
+	d := discovery.New(builtin.Catalog())
+	docs := make([]discovery.Document, 8)
+	var wg sync.WaitGroup
+	for i := range docs {
+		wg.Go(func() {
+			d.GroupVersion("apps", "v1")
+			d.Group("apps")
+			d.APIs()
+			docs[i] = d.AggregatedAPIs()
+		})
+	}
+	wg.Wait()
+	for _, doc := range docs {
+		if &doc.Body[0] != &docs[0].Body[0] {
+			t.Error("the document was made twice")
+		}
+	}
+}
+
+// BenchmarkAll is what the first readers of all documents pay together.
+func BenchmarkAll(b *testing.B) {
+	c := builtin.Catalog()
+	b.ReportAllocs()
+	for b.Loop() {
+		d := discovery.New(c)
+		d.API(address)
+		d.APIs()
+		d.AggregatedAPI()
+		d.AggregatedAPIs()
+		for _, g := range c.Groups() {
+			d.Group(g.Name)
+			for _, v := range g.Versions {
+				d.GroupVersion(g.Name, v.Name)
+			}
+		}
+	}
+}

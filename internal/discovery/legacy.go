@@ -1,0 +1,141 @@
+package discovery
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// anywhere is the network of every client: a server has one address for all.
+const anywhere = "0.0.0.0/0"
+
+// coreVersions is GET /api. It and the list of the core group lack apiVersion,
+// as they are older than it.
+func coreVersions(c *resource.Catalog, serverAddress string) Document {
+	doc := metav1.APIVersions{
+		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"},
+		Versions: []string{},
+		ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{
+			{ClientCIDR: anywhere, ServerAddress: serverAddress},
+		},
+	}
+	if core := c.Group(""); core != nil {
+		for _, v := range core.Versions {
+			doc.Versions = append(doc.Versions, v.Name)
+		}
+	}
+	return plain(doc)
+}
+
+// groupList is GET /apis.
+func groupList(c *resource.Catalog) Document {
+	doc := metav1.APIGroupList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+		Groups:   []metav1.APIGroup{},
+	}
+	for _, g := range c.Groups() {
+		if g.Name != "" {
+			doc.Groups = append(doc.Groups, versionsOf(&g))
+		}
+	}
+	return plain(doc)
+}
+
+// oneGroup is GET /apis/GROUP.
+func oneGroup(g *resource.Group) Document {
+	doc := versionsOf(g)
+	doc.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
+	return plain(doc)
+}
+
+func versionsOf(g *resource.Group) metav1.APIGroup {
+	out := metav1.APIGroup{Name: g.Name, Versions: []metav1.GroupVersionForDiscovery{}}
+	for _, v := range g.Versions {
+		out.Versions = append(out.Versions, metav1.GroupVersionForDiscovery{
+			GroupVersion: groupVersion(g.Name, v.Name),
+			Version:      v.Name,
+		})
+	}
+	if len(out.Versions) > 0 {
+		out.PreferredVersion = out.Versions[0]
+	}
+	return out
+}
+
+// resourceList is GET /apis/GROUP/VERSION and GET /api/v1.
+func resourceList(group string, v *resource.Version) Document {
+	doc := metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: groupVersion(group, v.Name),
+		APIResources: []metav1.APIResource{},
+	}
+	if group == "" {
+		doc.APIVersion = ""
+	}
+	for _, t := range v.Types {
+		doc.APIResources = append(doc.APIResources, metav1.APIResource{
+			Name:               t.Resource,
+			SingularName:       t.Singular,
+			Namespaced:         t.Namespaced,
+			Kind:               t.Kind,
+			Verbs:              t.Verbs,
+			ShortNames:         t.ShortNames,
+			Categories:         t.Categories,
+			StorageVersionHash: storageVersionHash(t),
+		})
+		for i := range t.Subresources {
+			s := &t.Subresources[i]
+			r := metav1.APIResource{
+				Name:       t.Resource + "/" + s.Name,
+				Namespaced: t.Namespaced,
+				Kind:       s.Kind.Kind,
+				Verbs:      s.Verbs,
+			}
+			if s.Kind.GroupVersion() != t.GroupVersion() {
+				r.Group, r.Version = s.Kind.Group, s.Kind.Version
+			}
+			doc.APIResources = append(doc.APIResources, r)
+		}
+	}
+	return plain(doc)
+}
+
+// storageVersionHash tells clients that migrate stored objects whether the stored
+// version has changed: the first eight bytes of the SHA-256 of its group, version
+// and kind. What is not stored has none.
+func storageVersionHash(t *resource.Type) string {
+	if t.Collection == "" {
+		return ""
+	}
+	stored := t
+	if t.Stored != nil {
+		stored = t.Stored
+	}
+	sum := sha256.Sum256([]byte(stored.Group + "/" + stored.Version + "/" + stored.Kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
+}
+
+func groupVersion(group, version string) string {
+	if group == "" {
+		return version
+	}
+	return group + "/" + version
+}
+
+func plain(v any) Document {
+	return Document{Body: append(marshal(v), '\n'), ContentType: JSON}
+}
+
+// marshal encodes one of the types of this package's documents, none of which can
+// fail: they hold strings, booleans and lists of them.
+func marshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("discovery: " + err.Error())
+	}
+	return b
+}
