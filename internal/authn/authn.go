@@ -1,8 +1,12 @@
-// Package authn tells who sends a request.
+// Package authn tells who sends a request: by its client certificate, or by its
+// bearer token.
 package authn
 
 import (
+	"crypto/sha256"
+	"errors"
 	"net/http"
+	"time"
 )
 
 // User is who sends a request. It is immutable.
@@ -16,10 +20,64 @@ type User struct {
 // Anonymous is the user of a request without credentials.
 var Anonymous = &User{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}
 
+// Authenticated is the group of every user who showed right credentials.
+const Authenticated = "system:authenticated"
+
 // Authenticator finds out who sends a request. It is safe for concurrent use.
 type Authenticator interface {
 	// Authenticate returns the user, nil when the request carries no credentials at
 	// all, and an error when it carries wrong ones. The error's text is for the log
 	// and holds no secret.
 	Authenticate(r *http.Request) (*User, error)
+}
+
+// Credentials authenticates by client certificate and by bearer token. The first
+// that is right counts, the certificate before the token; when one is wrong and
+// none is right the request is refused.
+type Credentials struct {
+	// Authorities verify client certificates: each a function that returns the
+	// certificates to trust now, or nil for none. Empty: certificates do not count.
+	Authorities []Authority
+	// Tokens are asked in this order.
+	Tokens []Tokens
+	// Now is the clock that certificates are checked by; nil: time.Now.
+	Now func() time.Time
+}
+
+// Tokens knows users by the SHA-256 of their bearer tokens; nil for a token that
+// it does not know. Looking a hash up tells nothing of a token by the time it
+// takes. It is safe for concurrent use.
+type Tokens func(sum [sha256.Size]byte) *User
+
+// OneToken is the Tokens of a single user.
+func OneToken(token string, u *User) Tokens {
+	known := sha256.Sum256([]byte(token))
+	return func(sum [sha256.Size]byte) *User {
+		if sum == known {
+			return u
+		}
+		return nil
+	}
+}
+
+var errToken = errors.New("the bearer token is not known")
+
+// Authenticate implements Authenticator.
+func (c *Credentials) Authenticate(r *http.Request) (*User, error) {
+	u, err := c.byCertificate(r)
+	if u != nil {
+		return u, nil
+	}
+	token, tokenErr := bearer(r)
+	if token != "" {
+		var buf [128]byte // on the stack: a usual token costs no allocation
+		sum := sha256.Sum256(append(buf[:0], token...))
+		for _, known := range c.Tokens {
+			if u := known(sum); u != nil {
+				return u, nil
+			}
+		}
+		tokenErr = errToken
+	}
+	return nil, errors.Join(err, tokenErr)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// Config is what a handler needs. Every field without "nil" in its comment is
-// required.
+// Config is what a handler needs. Every field without "nil" or "empty" in its
+// comment is required.
 type Config struct {
 	Registry *registry.Registry
 	// Catalog returns what is served now.
@@ -29,17 +29,38 @@ type Config struct {
 	OpenAPI http.Handler
 	// Version is gitVersion of /version: "v1.36.3+tidemark.0.1.0".
 	Version string
-	// Checks are the named checks of /healthz, /livez and /readyz, in order.
+	// Commit and BuildDate are those of /version; empty: not known.
+	Commit, BuildDate string
+	// Checks are the named checks of /healthz, /livez and /readyz, in order, after
+	// "ping", which is always there. Empty: only that one.
 	Checks []Check
-	Log    *slog.Logger
-	Now    func() time.Time
+	// Figures are further metrics of /metrics, as tidemark_*; empty: none.
+	Figures []Figure
+	// Log gets panics and refused writes; nil: nothing is logged.
+	Log *slog.Logger
+	// Now is the clock of log lines and durations; nil: time.Now.
+	Now func() time.Time
+	// Limits: zero fields mean those of DefaultLimits.
 	Limits Limits
 }
 
 // Check is one line of /readyz?verbose.
 type Check struct {
 	Name string
-	// Live: part of /livez too.
-	Live  bool
+	// Live: part of /livez and /healthz too.
+	Live bool
+	// Probe tells what is wrong. It is called for each request, must be cheap, and
+	// is safe for concurrent use.
 	Probe func() error
+}
+
+// Figure is one number of /metrics that is read when it is asked for.
+type Figure struct {
+	// Name is the whole name of the metric: "tidemark_store_revision".
+	Name string
+	Help string
+	// Counter: it only grows; otherwise it is a gauge.
+	Counter bool
+	// Read is safe for concurrent use.
+	Read func() float64
 }

@@ -39,3 +39,30 @@ var DefaultLimits = Limits{
 	CompressAbove:      128 << 10,
 	WriteBatchBytes:    128 << 10,
 }
+
+// WithDefaults returns the limits with the zero fields filled in.
+func (l Limits) WithDefaults() Limits {
+	d := DefaultLimits
+	fill(&l.BodyBytes, d.BodyBytes)
+	fill(&l.HeaderBytes, d.HeaderBytes)
+	fill(&l.RequestTimeout, d.RequestTimeout)
+	fill(&l.InFlight, d.InFlight)
+	fill(&l.MutatingInFlight, d.MutatingInFlight)
+	fill(&l.Watches, d.Watches)
+	fill(&l.MinWatchTimeout, d.MinWatchTimeout)
+	fill(&l.ReadHeaderTimeout, d.ReadHeaderTimeout)
+	fill(&l.IdleTimeout, d.IdleTimeout)
+	fill(&l.WriteTimeout, d.WriteTimeout)
+	fill(&l.StreamsPerConn, d.StreamsPerConn)
+	fill(&l.UploadBytesPerConn, d.UploadBytesPerConn)
+	fill(&l.CompressAbove, d.CompressAbove)
+	fill(&l.WriteBatchBytes, d.WriteBatchBytes)
+	return l
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

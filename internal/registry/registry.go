@@ -6,10 +6,9 @@ package registry
 
 import (
 	"context"
-	"iter"
 	"time"
 
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -37,6 +36,27 @@ type Target struct {
 	// Namespace is empty for a kind without namespaces, and for a list over all of
 	// them. Name is empty for a collection.
 	Namespace, Name string
+}
+
+// key is the place of the object in its collection.
+func (t Target) key() string {
+	if t.Type.Namespaced {
+		return t.Namespace + "/" + t.Name
+	}
+	return t.Name
+}
+
+// stored is the type whose version is stored.
+func (t Target) stored() *resource.Type {
+	if t.Type.Stored != nil {
+		return t.Type.Stored
+	}
+	return t.Type
+}
+
+// notFound is the answer to an object that is not there.
+func (t Target) notFound() error {
+	return apierrors.NewNotFound(t.Type.GroupResource(), t.Name)
 }
 
 // Body is what a client sent.
@@ -67,85 +87,53 @@ type WriteOptions struct {
 	UserAgent string
 }
 
-// Get reads one object. Rows P4, P6, P7; the table of readtable.go.
+func (r *Registry) now() time.Time {
+	if r.Now != nil {
+		return r.Now()
+	}
+	return time.Now()
+}
+
+func (r *Registry) futureWait() time.Duration {
+	if r.FutureWait > 0 {
+		return r.FutureWait
+	}
+	return 3 * time.Second
+}
+
+func (r *Registry) bookmarkInterval() time.Duration {
+	if r.BookmarkInterval > 0 {
+		return r.BookmarkInterval
+	}
+	return time.Minute
+}
+
+// Get reads one object: rows P4, P6, P7.
 func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (Object, error) {
-	panic("contract")
+	class, revision, err := parseVersion(resourceVersion)
+	if err != nil {
+		return Object{}, err
+	}
+	state, err := r.state(ctx, getTable[class], revision)
+	if err != nil {
+		return Object{}, err
+	}
+	o := state.Get(t.Type.Collection, t.key())
+	if o == nil {
+		return Object{}, t.notFound()
+	}
+	return Object{Stored: o}, nil
 }
 
-// List is a list that is ready to be written: what stands before the items is
-// known.
-type List struct {
-	// Type is that of the items, which are in its stored version.
-	Type      *resource.Type
-	Revision  store.Revision
-	Continue  string
-	Remaining *int64
-	// Items yields the items once; an error ends the list, whose answer then has to
-	// be cut off.
-	Items iter.Seq2[*store.Object, error]
-	// Close releases what the list holds. It has to be called.
-	Close func()
+// state is the answer to the reads that need no history.
+func (r *Registry) state(ctx context.Context, how read, revision store.Revision) (*store.State, error) {
+	switch how {
+	case anyState:
+		return r.Store.Any(), nil
+	case notOlderThan:
+		s, err := r.Store.NotOlderThan(ctx, revision, r.futureWait())
+		return s, status(err)
+	}
+	s, err := r.Store.MostRecent(ctx)
+	return s, status(err)
 }
-
-// List reads a collection: the table of readtable.go decides from which state.
-func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
-	panic("contract")
-}
-
-// Event is what a watch sends. Object is nil for BOOKMARK and ERROR.
-type Event struct {
-	Type   EventType
-	Object *store.Object
-	// Revision is that of a bookmark; InitialEventsEnd asks for the annotation.
-	Revision         store.Revision
-	InitialEventsEnd bool
-	// Status is that of an ERROR; the watch has ended.
-	Status *metav1.Status
-}
-
-// EventType is one of the five of the protocol.
-type EventType string
-
-const (
-	Added    EventType = "ADDED"
-	Modified EventType = "MODIFIED"
-	Deleted  EventType = "DELETED"
-	Bookmark EventType = "BOOKMARK"
-	Error    EventType = "ERROR"
-)
-
-// Watch is a running watch, used by one goroutine.
-type Watch struct{ unfinished }
-
-// Watch starts a watch: rows W1 to W15. Options that are not valid are errors
-// here; what the protocol reports in the stream (410, 504) comes as an ERROR
-// event.
-func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOptions) (*Watch, error) {
-	panic("contract")
-}
-
-// Next appends the events that are there to buf, waits for the first one when
-// there is none, and returns the slice. It returns io.EOF at the end of the watch
-// (timeoutSeconds, the context, an ERROR event before). It never appends more
-// than the capacity of buf, which is at least one.
-func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) { panic("contract") }
-
-// Close releases the watch. It is idempotent.
-func (w *Watch) Close() { panic("contract") }
-
-// Create stores a new object: rows A7 to A9, A13, A14, G4 to G6.
-func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
-	panic("contract")
-}
-
-// Update replaces an object, or its status: rows A3, A8, A11, D11, G1 to G6.
-func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
-	panic("contract")
-}
-
-// Delete removes an object: rows D1, D6, D7.
-func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions) (Object, error) {
-	panic("contract")
-}
-
-type unfinished struct{}

@@ -42,6 +42,11 @@ type Bounds struct {
 	// Marks tell the age of revisions, oldest first: sparse pairs, one for each
 	// Mark that Append was given and that compaction has not dropped.
 	Marks []Mark
+
+	// InMemory says that the log keeps history in the memory of the process, the
+	// same objects that the store holds. So there is nothing to read back from it,
+	// and the store compacts it up to what it holds itself.
+	InMemory bool
 }
 
 // Mark says that the revision was the newest at a time of the store's running

@@ -1,8 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"iter"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,6 +50,7 @@ type Options struct {
 	OnFatal func(error)
 }
 
+// What the zero values of Options mean; sizes in bytes.
 const (
 	DefaultRetention = time.Hour
 	DefaultMaxMemory = 128 << 20
@@ -51,141 +58,252 @@ const (
 )
 
 // Store is the state of a server. All methods are safe for concurrent use.
-type Store struct{ unfinished }
+//
+// Locks, in the order in which they may be taken together:
+//
+//	Store.compacting -> Store.mu -> history.mu -> collection.mu -> topic.mu
+//	Store.writing (the log) is taken after compacting, and holds no other
+type Store struct {
+	log       Log
+	o         Options
+	published atomic.Pointer[State]
+	floor     atomic.Uint64 // the oldest revision that can be read, a Revision
+	names     atomic.Pointer[map[string]*collection]
+	opened    Revision // the head when the store was opened
+	inMemory  bool     // Bounds.InMemory of the log
+
+	committer
+	history   history
+	aging     aging
+	old       oldReads
+	arrival   arrival
+	closed    atomic.Bool
+	closeOnce sync.Once
+	closeErr  error
+	done      chan struct{} // closed when the store closes
+	stop      context.CancelFunc
+	ctx       context.Context // ends when the store closes
+	loop      sync.WaitGroup
+}
+
+// collection is all that the store has of one collection. Its place in a State
+// never changes.
+type collection struct {
+	name  string
+	place int
+
+	// The tree of the tip: the published one with the pending writes on top.
+	// Guarded by committer.mu, as is touched: whether the open group changed it.
+	tip     *node
+	touched bool
+
+	recent
+}
 
 // Open replays the log and starts the store. The store owns the log from then
 // on, and closes it.
-func Open(ctx context.Context, o Options) (*Store, error) { panic("contract") }
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o.Retention = cmp.Or(o.Retention, DefaultRetention)
+	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
+	o.MaxDisk = cmp.Or(o.MaxDisk, DefaultMaxDisk)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Store{log: o.Log, o: o, done: make(chan struct{})}
+	var l loader
+	b, err := o.Log.Replay(ctx, l.load)
+	if err != nil {
+		return nil, fmt.Errorf("replay the log: %w", err)
+	}
+	s.opened, s.inMemory = b.Head, b.InMemory
+	s.floor.Store(uint64(b.Floor))
+	s.compacted = b.Floor
+	names := l.collections(b.Head)
+	s.names.Store(&names)
+	s.published.Store(&State{revision: b.Head, collections: names, roots: roots(nil).with(slices.Collect(maps.Values(names)))})
+	s.committer.start(s.published.Load())
+	s.history.window = b.Head
+	s.aging.start(o, b)
+	s.old.start()
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.loop.Go(s.compactLoop)
+	return s, nil
+}
+
+// loader collects what a log replays.
+type loader struct {
+	mu    sync.Mutex
+	parts map[string]*loaderPart
+}
+
+type loaderPart struct {
+	mu      sync.Mutex
+	objects []*Object
+}
+
+func (l *loader) load(name string, o *Object) error {
+	l.mu.Lock()
+	p := l.parts[name]
+	if p == nil {
+		if l.parts == nil {
+			l.parts = map[string]*loaderPart{}
+		}
+		p = new(loaderPart)
+		l.parts[strings.Clone(name)] = p
+	}
+	l.mu.Unlock()
+	p.mu.Lock()
+	p.objects = append(p.objects, o)
+	p.mu.Unlock()
+	return nil
+}
+
+// collections builds the trees, of several collections at a time.
+func (l *loader) collections(head Revision) map[string]*collection {
+	all := make(map[string]*collection, len(l.parts))
+	var wg sync.WaitGroup
+	for name, p := range l.parts {
+		c := newCollection(name, len(all), head)
+		all[name] = c
+		wg.Go(func() {
+			byKey := func(a, b *Object) int { return strings.Compare(a.Key, b.Key) }
+			if !slices.IsSortedFunc(p.objects, byKey) {
+				slices.SortFunc(p.objects, byKey)
+			}
+			c.tip = build(p.objects)
+			p.objects = nil
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+func newCollection(name string, place int, opened Revision) *collection {
+	c := &collection{name: name, place: place}
+	c.trimmed, c.newest = opened, opened
+	return c
+}
+
+// collection returns the collection with the name, and makes it if need be.
+func (s *Store) collection(name string) *collection {
+	if c := (*s.names.Load())[name]; c != nil {
+		return c
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.collectionLocked(name)
+}
+
+// collectionLocked is collection for who holds s.mu.
+func (s *Store) collectionLocked(name string) *collection {
+	names := *s.names.Load()
+	if c := names[name]; c != nil {
+		return c
+	}
+	c := newCollection(strings.Clone(name), len(names), s.opened)
+	names = maps.Clone(names)
+	names[c.name] = c
+	s.names.Store(&names)
+	return c
+}
 
 // Close waits for the writes under way, ends every cursor and closes the log.
 // It is idempotent.
-func (s *Store) Close() error { panic("contract") }
-
-// Commit makes one change and returns when it is durable and readable. The
-// result is the new version; of a deletion, the last state as of the revision of
-// the deletion (Object.At). With Write.If zero an existing object is
-// ErrExists; otherwise an absent one is ErrNotFound, and one whose Modified is
-// not If is ErrConflict. When the context ends early the write may still happen;
-// the error says so by wrapping ctx.Err().
-func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) { panic("contract") }
-
-// Barrier returns once every change that was pending when it was called is
-// durable and published. An answer that says "nothing to write" waits here, when
-// what it read may rest on a pending write.
-func (s *Store) Barrier(ctx context.Context) error { panic("contract") }
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.committer.close()
+		s.closed.Store(true)
+		close(s.done)
+		s.stop()
+		s.loop.Wait()
+		for _, c := range *s.names.Load() {
+			c.wakeAll()
+		}
+		s.compacting.Lock() // nobody compacts or reads the log after this
+		defer s.compacting.Unlock()
+		s.old.close()
+		s.closeErr = s.log.Close()
+	})
+	return s.closeErr
+}
 
 // Any returns the state at hand, without waiting: resourceVersion "0".
-func (s *Store) Any() *State { panic("contract") }
+func (s *Store) Any() *State { return s.published.Load() }
 
 // MostRecent returns a state that holds every change acknowledged before the
 // call, to anybody: resourceVersion unset. On a local log that is Any.
-func (s *Store) MostRecent(ctx context.Context) (*State, error) { panic("contract") }
+func (s *Store) MostRecent(ctx context.Context) (*State, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.Any(), nil
+}
 
 // NotOlderThan returns the newest state once it has reached the revision. It
 // waits for at most wait, then it is a *TooLargeError.
 func (s *Store) NotOlderThan(ctx context.Context, r Revision, wait time.Duration) (*State, error) {
-	panic("contract")
-}
-
-// Exact returns the state at the revision: *ExpiredError below the history,
-// *TooLargeError when the revision was not reached within wait. A state that is
-// no longer in memory is read back from the log as it is scanned; ErrBusy when
-// too many do that already. Close the view when done with it.
-func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait time.Duration) (*View, error) {
-	panic("contract")
+	if now := s.Any(); now.revision >= r {
+		return now, nil
+	}
+	return s.arrival.await(ctx, s, r, wait)
 }
 
 // Bounds returns the oldest revision that Exact and Changes still answer, and
 // the newest.
-func (s *Store) Bounds() (floor, head Revision) { panic("contract") }
-
-// State is the whole store at one revision: immutable, shared, free to keep for
-// the length of a request.
-type State struct{ unfinished }
-
-// Revision is that of the newest change of the whole store: a list's version.
-func (s *State) Revision() Revision { panic("contract") }
-
-// Get returns the object, nil when there is none. It does not allocate.
-func (s *State) Get(collection, key string) *Object { panic("contract") }
-
-// Snapshot returns a collection of the state; an unknown one is empty.
-func (s *State) Snapshot(collection string) Snapshot { panic("contract") }
-
-// Snapshot is one collection at one revision.
-type Snapshot struct{ unfinished }
-
-func (s Snapshot) Revision() Revision     { panic("contract") }
-func (s Snapshot) Get(key string) *Object { panic("contract") }
-
-// Scan yields the objects whose key has the prefix and is greater than after,
-// in the order of their keys. It allocates nothing per object.
-func (s Snapshot) Scan(prefix, after string) iter.Seq[*Object] { panic("contract") }
-
-// Count counts what Scan would yield, in O(log n).
-func (s Snapshot) Count(prefix, after string) int { panic("contract") }
-
-// View is a collection at a revision that may be read back from the log.
-type View struct{ unfinished }
-
-// Revision is the exact one that was asked for.
-func (v *View) Revision() Revision { panic("contract") }
-
-// Scan is as Snapshot.Scan; an error (Expired, when compaction overtook the
-// scan) ends it.
-func (v *View) Scan(prefix, after string) iter.Seq2[*Object, error] { panic("contract") }
-
-// Count counts what Scan would yield: O(log n) in memory, a scan of the keys on
-// the log.
-func (v *View) Count(ctx context.Context, prefix, after string) (int, error) { panic("contract") }
-
-// Close releases the view. It is idempotent.
-func (v *View) Close() { panic("contract") }
-
-// Change is one change of one object, with what was before and after it. What
-// it means to a watcher follows from the two.
-type Change struct {
-	Revision Revision
-	// Before is nil when the change created the object, After when it deleted it.
-	Before, After *Object
+func (s *Store) Bounds() (floor, head Revision) {
+	// The floor first: it never passes the head.
+	floor = Revision(s.floor.Load())
+	return floor, s.Any().revision
 }
 
-// Gone returns Before as of the change's revision: what a deletion, and an
-// object that leaves a selector, reports. It is made once and shared.
-func (c *Change) Gone() *Object { panic("contract") }
+// arrival lets readers wait for a revision.
+type arrival struct {
+	waiting atomic.Int64
+	mu      sync.Mutex
+	next    chan struct{} // closed at the next publication; nil while nobody waits
+}
 
-// Watch starts a cursor at a place in the log: its first change is the first one
-// after the revision. A revision below the history is *ExpiredError; one that is
-// not reached yet is allowed, the cursor then waits for it. Prefix selects keys:
-// "" all of them, "namespace/" one namespace, "namespace/name" or "name" that one
-// object; the cursor wakes for nothing else.
-func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error) { panic("contract") }
+func (a *arrival) await(ctx context.Context, s *Store, r Revision, wait time.Duration) (*State, error) {
+	if wait <= 0 {
+		return nil, &TooLargeError{Revision: r, Current: s.Any().revision}
+	}
+	a.waiting.Add(1)
+	defer a.waiting.Add(-1)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		a.mu.Lock()
+		if a.next == nil {
+			a.next = make(chan struct{})
+		}
+		next := a.next
+		a.mu.Unlock()
+		// The look comes after the channel is at hand: a publication in between
+		// closes it.
+		if now := s.Any(); now.revision >= r {
+			return now, nil
+		}
+		select {
+		case <-next:
+		case <-timer.C:
+			return nil, &TooLargeError{Revision: r, Current: s.Any().revision}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.done:
+			return nil, ErrClosed
+		}
+	}
+}
 
-// Cursor is a place in the shared history. It holds no queue and no copy: a
-// reader that lags costs nobody anything, until what it has not read falls out
-// of the history. One goroutine uses a cursor.
-type Cursor struct{ unfinished }
-
-// Next fills buf with the changes that follow, at least one, and waits for them
-// until the context ends. It returns how many there are. *ExpiredError: the
-// reader was too slow, and the history went on without it; ErrClosed: the store
-// was closed. Changes that are no longer in memory are read back from the log.
-func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) { panic("contract") }
-
-// TryNext is Next without waiting: zero when there is nothing.
-func (c *Cursor) TryNext(buf []*Change) (int, error) { panic("contract") }
-
-// Ready returns a channel that gets a value when TryNext may have something,
-// for a select beside timers. A value may be spurious, none is lost.
-func (c *Cursor) Ready() <-chan struct{} { panic("contract") }
-
-// Revision is how far the cursor has seen: no change that it selects at or
-// below this revision is left to read. It grows with writes to other collections
-// too, so a bookmark can say it. It never passes what is durable.
-func (c *Cursor) Revision() Revision { panic("contract") }
-
-// Close releases the cursor. It is idempotent.
-func (c *Cursor) Close() { panic("contract") }
-
-// unfinished marks what the contract declares and the implementation fills.
-type unfinished struct{}
+// announce wakes those who wait, after a publication.
+func (a *arrival) announce() {
+	if a.waiting.Load() == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.next != nil {
+		close(a.next)
+		a.next = nil
+	}
+}

@@ -1,7 +1,19 @@
 package wire
 
 import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -15,6 +27,9 @@ const (
 	Protobuf MediaType = "application/vnd.kubernetes.protobuf"
 )
 
+// maxDepth bounds how deep a body may nest.
+const maxDepth = 512
+
 // Decoded is an object from a request body.
 type Decoded struct {
 	Object runtime.Object
@@ -27,7 +42,162 @@ type Decoded struct {
 // Decode reads one object of the type from a request body. Unknown fields are
 // dropped and reported in Strict. Errors are *apierrors.StatusError with the
 // words of row A13. The body may lack kind and apiVersion.
-func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) { panic("contract") }
+func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
+	d := Decoded{Object: t.New()}
+	if m == Protobuf {
+		return d, decodeProtobuf(t, body, d.Object)
+	}
+	if !utf8.Valid(body) {
+		return d, unrecognized(t, body, errors.New("the body is not valid UTF-8"))
+	}
+	data := body
+	if m == YAML {
+		var err error
+		if data, d.Strict, err = fromYAML(body); err != nil {
+			return d, unrecognized(t, body, fmt.Errorf("error converting YAML to JSON: %w", err))
+		}
+	}
+	if err := checkDepth(data); err != nil {
+		return d, unrecognized(t, nil, err)
+	}
+	var head metav1.TypeMeta
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
+		return d, unrecognized(t, body, fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
+	}
+	if err := checkKind(t, &head); err != nil {
+		return d, err
+	}
+	strict, err := kjson.UnmarshalStrict(data, d.Object)
+	if err != nil {
+		return d, notHandled(t, head, err.Error())
+	}
+	for _, s := range strict {
+		d.Strict = append(d.Strict, s.Error())
+	}
+	return d, nil
+}
+
+// StrictError is the answer to a body that breaks strict field validation: row
+// F3.
+func StrictError(t *resource.Type, complaints []string) error {
+	text := ""
+	for i, c := range complaints {
+		if i > 0 {
+			text += ", "
+		}
+		text += c
+	}
+	return notHandled(t, metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}, "strict decoding error: "+text)
+}
+
+// fromYAML turns YAML into JSON. A key that stands twice is a complaint.
+func fromYAML(body []byte) (data []byte, strict []string, err error) {
+	if data, err = yaml.YAMLToJSONStrict(body); err == nil {
+		return data, nil, nil
+	}
+	complaint := err.Error()
+	if data, err = yaml.YAMLToJSON(body); err != nil {
+		return nil, nil, err
+	}
+	return data, []string{complaint}, nil
+}
+
+// checkKind compares what the body says of itself with the type. What it leaves
+// out is filled in.
+func checkKind(t *resource.Type, head *metav1.TypeMeta) error {
+	want := t.GroupVersion().String()
+	if head.Kind == "" {
+		head.Kind = t.Kind
+	}
+	if head.APIVersion == "" {
+		head.APIVersion = want
+	}
+	if head.Kind == t.Kind && head.APIVersion == want {
+		return nil
+	}
+	return notHandled(t, *head, fmt.Sprintf("no kind %q is registered for version %q in scheme %q", head.Kind, head.APIVersion, "pkg/runtime/scheme.go:111"))
+}
+
+func notHandled(t *resource.Type, head metav1.TypeMeta, why string) error {
+	version := head.APIVersion
+	if version == t.GroupVersion().String() {
+		version = t.Version
+	} else if i := bytes.IndexByte([]byte(version), '/'); i >= 0 {
+		version = version[i+1:]
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", head.Kind, version, t.Kind, why))
+}
+
+func unrecognized(t *resource.Type, body []byte, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", t.Kind, err, summary(body)))
+}
+
+// summary shows the beginning of a body.
+func summary(body []byte) string {
+	const most = 30
+	cut := ""
+	if len(body) > most {
+		body, cut = body[:most], " ..."
+	}
+	switch {
+	case len(body) == 0:
+		return "<empty>"
+	case body[0] == '{':
+		return string(body) + cut
+	}
+	return hex.EncodeToString(body) + cut
+}
+
+// checkDepth refuses what nests too deep, before a decoder recurses into it.
+func checkDepth(data []byte) error {
+	depth, inString := 0, false
+	for i := 0; i < len(data); i++ {
+		c := data[i]
+		switch {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("the body nests deeper than %d", maxDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// protobufPrefix begins each message of Kubernetes.
+var protobufPrefix = []byte{0x6b, 0x38, 0x73, 0x00}
+
+type unmarshaler interface{ Unmarshal([]byte) error }
+
+// decodeProtobuf reads a body in its envelope: row C11.
+func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
+	raw, ok := bytes.CutPrefix(body, protobufPrefix)
+	if !ok {
+		return unrecognized(t, body, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufPrefix))
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(raw); err != nil {
+		return unrecognized(t, body, err)
+	}
+	head := metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}
+	if err := checkKind(t, &head); err != nil {
+		return err
+	}
+	u, ok := into.(unmarshaler)
+	if !ok {
+		return notHandled(t, head, "the kind has no protobuf form")
+	}
+	if err := u.Unmarshal(envelope.Raw); err != nil {
+		return notHandled(t, head, err.Error())
+	}
+	return nil
+}
 
 // Encoded is an object as it is stored: JSON that begins with Head(t), with room
 // for the digits of its resource version at RevisionAt.
@@ -36,15 +206,69 @@ type Encoded struct {
 	RevisionAt int
 }
 
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// placeholder stands for the digits while an object is encoded: a member that is
+// empty would be left out.
+const placeholder = "0"
+
+var versionMember = []byte(`"resourceVersion":"`)
+
 // Encode writes an object of the type. Its metadata.resourceVersion is ignored:
 // Bytes holds `"resourceVersion":""`, and RevisionAt is the offset between the
-// quotes.
-func Encode(t *resource.Type, o runtime.Object) (Encoded, error) { panic("contract") }
+// quotes. The object's kind, apiVersion and resourceVersion are changed.
+//
+// The first member of that name is the object's own: kind, apiVersion and the
+// metadata come first, of the metadata only names and the uid stand before it,
+// and no string holds a quote that is not escaped.
+func Encode(t *resource.Type, o runtime.Object) (Encoded, error) {
+	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
+	meta, ok := o.(metav1.Object)
+	if !ok {
+		return Encoded{}, fmt.Errorf("%T has no metadata", o)
+	}
+	meta.SetResourceVersion(placeholder)
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buffer)
+	buffer.Reset()
+	if err := json.NewEncoder(buffer).Encode(o); err != nil {
+		return Encoded{}, err
+	}
+	meta.SetResourceVersion("")
+	text := bytes.TrimRight(buffer.Bytes(), "\n")
+	head := Head(t)
+	at := bytes.Index(text, versionMember)
+	if at < 0 || !bytes.HasPrefix(text, []byte(head)) {
+		return Encoded{}, fmt.Errorf("%T does not begin with kind, apiVersion and metadata", o)
+	}
+	at += len(versionMember)
+	out := make([]byte, 0, len(text)-len(placeholder))
+	out = append(append(out, text[:at]...), text[at+len(placeholder):]...)
+	return Encoded{Bytes: out, RevisionAt: at}, nil
+}
 
 // Head is what every stored object of the type begins with:
 // `{"kind":"Pod","apiVersion":"v1",`. An item of a list is `{` and the rest.
-func Head(t *resource.Type) string { panic("contract") }
+func Head(t *resource.Type) string {
+	return `{"kind":"` + t.Kind + `","apiVersion":"` + t.GroupVersion().String() + `",`
+}
 
 // As returns a stored value in the type's own version: the value itself when
 // that is how it is stored, a conversion otherwise.
-func As(t *resource.Type, value []byte) ([]byte, error) { panic("contract") }
+func As(t *resource.Type, value []byte) ([]byte, error) {
+	if t.Stored == nil {
+		return value, nil
+	}
+	stored := t.Stored.New()
+	if err := json.Unmarshal(value, stored); err != nil {
+		return nil, err
+	}
+	version := stored.(metav1.Object).GetResourceVersion()
+	o, err := t.FromStored(stored)
+	if err != nil {
+		return nil, err
+	}
+	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
+	o.(metav1.Object).SetResourceVersion(version)
+	return json.Marshal(o)
+}

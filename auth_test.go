@@ -1,0 +1,203 @@
+package tidemark_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/pki"
+)
+
+// clock is one that the test turns; safe for concurrent use.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time        { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) turn(by time.Duration) { c.ahead.Add(int64(by)) }
+
+// write writes a file into a directory of the test's, and returns its path.
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestNoCredentials: the health endpoints and /version are open to everybody,
+// and nothing else is.
+func TestNoCredentials(t *testing.T) {
+	c := anonymous(start(t, &tidemark.Server{}))
+	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz?verbose", "/livez/ping", "/version"} {
+		wantCode(t, c, path, http.StatusOK, "")
+	}
+	wantCode(t, c, "/metrics", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/metrics"`)
+	wantCode(t, c, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
+	wantCode(t, c, "/apis/apps/v1/deployments", http.StatusForbidden,
+		`deployments.apps is forbidden: User "system:anonymous" cannot list resource "deployments" in API group "apps" at the cluster scope`)
+
+	strict := start(t, &tidemark.Server{DisableAnonymous: true})
+	for _, path := range []string{"/healthz", "/version", "/api"} {
+		wantCode(t, anonymous(strict), path, http.StatusUnauthorized, "Unauthorized")
+	}
+	wantCode(t, strict.RESTConfig(), "/api", http.StatusOK, "")
+}
+
+func TestWrongCredentials(t *testing.T) {
+	s, other := start(t, &tidemark.Server{}), start(t, &tidemark.Server{})
+	for _, path := range []string{"/healthz", "/api", defaultNamespace} {
+		wantCode(t, withToken(s, "wrong"), path, http.StatusUnauthorized, "Unauthorized")
+		wantCode(t, withToken(s, other.RESTConfig().BearerToken), path, http.StatusUnauthorized, "Unauthorized")
+	}
+	foreign, err := other.RESTConfigFor("admin", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := anonymous(s)
+	c.CertData, c.KeyData = foreign.CertData, foreign.KeyData
+	wantCode(t, c, "/healthz", http.StatusUnauthorized, "Unauthorized")
+	c.BearerToken = s.RESTConfig().BearerToken
+	wantCode(t, c, defaultNamespace, http.StatusOK, "") // one that is right is enough
+}
+
+func TestClientCertificates(t *testing.T) {
+	s := start(t, &tidemark.Server{})
+	master, err := s.RESTConfigFor("ann", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, master, defaultNamespace, http.StatusOK, "")
+	bob, err := s.RESTConfigFor("bob", "dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, bob, "/healthz", http.StatusOK, "")
+	wantCode(t, bob, "/api/v1/nodes/x", http.StatusForbidden,
+		`nodes "x" is forbidden: User "bob" cannot get resource "nodes" in API group "" at the cluster scope`)
+}
+
+// TestClientCAFile: certificates of another authority count when a file names it,
+// as soon as it does.
+func TestClientCAFile(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	dir := t.TempDir()
+	file := write(t, dir, "ca.crt", string(ours.CertificatePEM()))
+	var c clock
+	s := &tidemark.Server{ClientCAFile: file}
+	s.SetClock(c.now)
+	start(t, s)
+	as := func(a *pki.Authority) *rest.Config {
+		config := anonymous(s)
+		var err error
+		if config.CertData, config.KeyData, err = a.IssueClient("ann", []string{"system:masters"}); err != nil {
+			t.Fatal(err)
+		}
+		return config
+	}
+	wantCode(t, as(ours), defaultNamespace, http.StatusOK, "")
+	wantCode(t, as(theirs), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
+	write(t, dir, "ca.crt", string(theirs.CertificatePEM()))
+	c.turn(2 * time.Second)
+	wantCode(t, as(theirs), defaultNamespace, http.StatusOK, "")
+	wantCode(t, as(ours), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
+}
+
+func TestTokenAuthFile(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, dir, "tokens.csv", "t-ann,ann,1,\"system:masters,dev\"\nt-bob,bob,2\n")
+	var c clock
+	s := &tidemark.Server{TokenAuthFile: file}
+	s.SetClock(c.now)
+	start(t, s)
+	wantCode(t, withToken(s, "t-ann"), defaultNamespace, http.StatusOK, "")
+	wantCode(t, withToken(s, "t-bob"), defaultNamespace, http.StatusForbidden,
+		`namespaces "default" is forbidden: User "bob" cannot get resource "namespaces" in API group "" in the namespace "default"`)
+	write(t, dir, "tokens.csv", "t-carol,carol,3,system:masters\n")
+	c.turn(2 * time.Second)
+	wantCode(t, withToken(s, "t-carol"), defaultNamespace, http.StatusOK, "")
+	wantCode(t, withToken(s, "t-ann"), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
+	write(t, dir, "tokens.csv", "broken\n")
+	c.turn(2 * time.Second)
+	wantCode(t, withToken(s, "t-carol"), defaultNamespace, http.StatusOK, "") // as it was
+}
+
+// TestOwnCertificate serves the certificate of the user's files, the new one once
+// they change; the administrator's kubeconfig works all the same.
+func TestOwnCertificate(t *testing.T) {
+	dir := t.TempDir()
+	issue := func() *x509.Certificate {
+		c, err := newAuthority(t).GetCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writePair(t, dir, c)
+		return c.Leaf
+	}
+	first := issue()
+	var c clock
+	s := &tidemark.Server{TLSCertFile: filepath.Join(dir, "tls.crt"), TLSPrivateKeyFile: filepath.Join(dir, "tls.key")}
+	s.SetClock(c.now)
+	start(t, s)
+	if !servedBy(t, s, "localhost").Equal(first) {
+		t.Error("another certificate is served")
+	}
+	wantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
+	second := issue()
+	c.turn(2 * time.Second)
+	if !servedBy(t, s, "localhost").Equal(second) {
+		t.Error("the old certificate is still served")
+	}
+	wantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
+}
+
+// TestRenewal: a server that runs for years is trusted by those who got their
+// kubeconfig at the start.
+func TestRenewal(t *testing.T) {
+	var c clock
+	s := &tidemark.Server{}
+	s.SetClock(c.now)
+	start(t, s)
+	config := s.RESTConfig()
+	before := servedBy(t, s, "localhost")
+	for range 6 {
+		c.turn(300 * 24 * time.Hour)
+		leaf := servedBy(t, s, "localhost")
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(config.CAData)
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: "localhost", CurrentTime: c.now()}); err != nil {
+			t.Fatal(err)
+		}
+		if leaf.Equal(before) {
+			t.Error("the certificate was not renewed")
+		}
+		before = leaf
+	}
+}
+
+func newAuthority(t *testing.T) *pki.Authority {
+	t.Helper()
+	a, err := pki.Open(pki.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func writePair(t *testing.T, dir string, c *tls.Certificate) {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	write(t, dir, "tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})))
+}

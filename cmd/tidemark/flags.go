@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// byteSize is a flag's value in bytes, written as Kubernetes writes quantities.
+type byteSize int64
+
+// String implements pflag.Value.
+func (b *byteSize) String() string {
+	return resource.NewQuantity(int64(*b), resource.BinarySI).String()
+}
+
+// Set implements pflag.Value.
+func (b *byteSize) Set(text string) error {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return errors.New("want a number of bytes, as 134217728, 128Mi or 1Gi")
+	}
+	*b = byteSize(q.Value())
+	return nil
+}
+
+// Type implements pflag.Value.
+func (b *byteSize) Type() string { return "bytes" }
+
+// environment is the key of a flag's annotation that names its variable.
+const environment = "environment"
+
+// allowEnvironment lets a flag that is not given be taken from a variable, and
+// says so in its help.
+func allowEnvironment(f *pflag.Flag) {
+	name := "TIDEMARK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+	f.Annotations = map[string][]string{environment: {name}}
+	f.Usage += " (env " + name + ")"
+}
+
+// fromEnvironment sets the flags that were not given and whose variable is set.
+func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || len(f.Annotations[environment]) == 0 {
+			return
+		}
+		name := f.Annotations[environment][0]
+		value, ok := lookup(name)
+		if !ok || value == "" {
+			return
+		}
+		// Value.Set and not FlagSet.Set: what the environment says was not given on the
+		// command line, and yields to what was.
+		if err := f.Value.Set(value); err != nil {
+			errs = append(errs, fmt.Errorf("%s=%q: %w", name, value, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// dataHome is where programs keep the user's data.
+func dataHome(getenv func(string) string, home func() (string, error)) (string, error) {
+	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // a relative one does not count
+		return dir, nil
+	}
+	if dir := getenv("LocalAppData"); runtime.GOOS == "windows" && dir != "" {
+		return dir, nil
+	}
+	dir, err := home()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, ".local", "share"), nil
+}
+
+// shellQuote writes a word so that a shell reads it back.
+func shellQuote(word string) string {
+	special := func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, special) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

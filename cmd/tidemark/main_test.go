@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// asCommand makes this test binary be tidemark.
+const asCommand = "TIDEMARK_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// command runs a command line in this process.
+func command(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := command("version", "-o", "json")
+	var v versionInfo
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != exitOK {
+		t.Fatalf("%d %v\n%s", code, err, out)
+	}
+	if v.GitVersion != "v1.36.3+tidemark."+v.Version || v.Kubernetes != "v1.36.3" || v.GoVersion == "" {
+		t.Errorf("%+v", v)
+	}
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		if code, out, _ := command(args...); code != exitOK || !strings.HasPrefix(out, "tidemark "+v.Version) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%v: %d %q", args, code, out)
+		}
+	}
+}
+
+// TestUsage: what cannot be understood is 2, with one line that says why.
+func TestUsage(t *testing.T) {
+	for line, want := range map[string]string{
+		"nonsense":                       "nonsense",
+		"serve --nonsense":               "unknown flag: --nonsense",
+		"serve nonsense":                 "nonsense",
+		"serve --secure-port=http":       "http",
+		"serve --secure-port=70000":      "70000",
+		"serve --history-max-bytes=much": "128Mi",
+		"serve --history-retention=0s":   "above zero",
+		"serve --tls-cert-file=x":        "--tls-private-key-file",
+		"serve --in-memory --data-dir=x": "exclude",
+		"version -o yaml":                "yaml",
+		"version --nonsense":             "--nonsense",
+	} {
+		code, _, stderr := command(strings.Fields(line)...)
+		first, _, _ := strings.Cut(stderr, "\n")
+		if code != exitUsage || !strings.HasPrefix(first, "Error: ") || !strings.Contains(first, want) {
+			t.Errorf("%s: %d\n%s", line, code, stderr)
+		}
+	}
+}
+
+// TestFailedStart: what cannot start is 1, with one line.
+func TestFailedStart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	foreign := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(foreign, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		fmt.Sprintf("port %d of 127.0.0.1 is taken", port): {fmt.Sprintf("--secure-port=%d", port)},
+		foreign:        {"--secure-port=0", "--kubeconfig-out=" + foreign},
+		"absent.csv":   {"--secure-port=0", "--token-auth-file=absent.csv"},
+		"nowhere.test": {"--secure-port=0", "--bind-address=nowhere.test"},
+	} {
+		code, stdout, stderr := command(append([]string{"serve", "--in-memory"}, args...)...)
+		last := lastLine(stderr)
+		if code != exitFailed || !strings.HasPrefix(last, "Error: ") || !strings.Contains(last, want) || stdout != "" {
+			t.Errorf("%v: %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSuffix(text, "\n")
+	return text[strings.LastIndex(text, "\n")+1:]
+}
+
+// TestHelp: every flag of serve is explained, and every example can be parsed.
+func TestHelp(t *testing.T) {
+	code, out, _ := command("serve", "--help")
+	if code != exitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	serve := newServe()
+	serve.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Usage == "" || !strings.Contains(out, "--"+f.Name) {
+			t.Errorf("--%s is not explained", f.Name)
+		}
+	})
+	examples := 0
+	for line := range strings.Lines(serve.Example) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "tidemark" {
+			examples++
+			if err := newServe().ParseFlags(words[2:]); err != nil {
+				t.Errorf("%s: %v", strings.TrimSpace(line), err)
+			}
+		}
+	}
+	if examples == 0 {
+		t.Error("there are no examples")
+	}
+}
+
+// TestDefaults: the flags are those of kube-apiserver, with its values.
+func TestDefaults(t *testing.T) {
+	flags := newServe().Flags()
+	for name, want := range map[string]string{
+		"bind-address": "127.0.0.1", "secure-port": "6443", "anonymous-auth": "true",
+		"history-retention": "1h0m0s", "history-max-bytes": "128Mi", "history-max-disk-bytes": "4Gi",
+	} {
+		if got := flags.Lookup(name).DefValue; got != want {
+			t.Errorf("--%s is %s by default, want %s", name, got, want)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	variables := map[string]string{"TIDEMARK_DATA_DIR": "/from/env", "TIDEMARK_HISTORY_MAX_BYTES": "1Gi", "TIDEMARK_SECURE_PORT": "1", "TIDEMARK_IN_MEMORY": ""}
+	lookup := func(name string) (string, bool) { v, ok := variables[name]; return v, ok }
+	flags := newServe().Flags()
+	if err := flags.Parse([]string{"--history-max-bytes=2Gi"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := fromEnvironment(flags, lookup); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"data-dir": "/from/env", "history-max-bytes": "2Gi", "secure-port": "6443", "in-memory": "false"} {
+		if got := flags.Lookup(name).Value.String(); got != want {
+			t.Errorf("--%s is %s, want %s", name, got, want)
+		}
+	}
+	variables["TIDEMARK_HISTORY_RETENTION"] = "long"
+	if err := fromEnvironment(flags, lookup); err == nil || !strings.Contains(err.Error(), "TIDEMARK_HISTORY_RETENTION") {
+		t.Errorf("a wrong value: %v", err)
+	}
+}
+
+func TestDataHome(t *testing.T) {
+	home := func() (string, error) { return "/home/u", nil }
+	for xdg, want := range map[string]string{"": "/home/u/.local/share", "/data": "/data", "relative": "/home/u/.local/share"} {
+		got, err := dataHome(func(name string) string {
+			if name == "XDG_DATA_HOME" {
+				return xdg
+			}
+			return ""
+		}, home)
+		if err != nil || filepath.ToSlash(got) != want {
+			t.Errorf("with XDG_DATA_HOME=%q: %q, %v; want %q", xdg, got, err, want)
+		}
+	}
+}
+
+func TestShellQuote(t *testing.T) {
+	for word, want := range map[string]string{
+		"/a/b-c.d": "/a/b-c.d", "/a b": "'/a b'", "/it's": `'/it'\''s'`, "$HOME": "'$HOME'", "": "''",
+	} {
+		if got := shellQuote(word); got != want {
+			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+)
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	server        tidemark.Server
+	dataDir       string
+	inMemory      bool
+	kubeconfigOut string
+	anonymous     bool
+	maxMemory     byteSize
+	maxDisk       byteSize
+	verbosity     int
+}
+
+const (
+	defaultPort      = 6443
+	defaultRetention = time.Hour
+	defaultMaxMemory = 128 << 20
+	defaultMaxDisk   = 4 << 30
+
+	// debugVerbosity is the --v from which on everything is logged.
+	debugVerbosity = 4
+)
+
+func newServe() *cobra.Command {
+	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the API server",
+		Long: `Serve runs the API server until it gets SIGINT or SIGTERM. Then it ends watches,
+finishes requests, syncs its log, and exits with 0 within a second; a second
+signal ends it at once.
+
+Everything it needs is made at the first start and kept in the data directory:
+a certificate authority, a serving certificate, an administrator's token, and a
+kubeconfig with it. Certificates are renewed while it runs. The files named by
+--tls-cert-file, --tls-private-key-file, --client-ca-file and --token-auth-file
+are read again when they change.
+
+A flag with (env NAME) takes its value from that variable of the environment
+when it is not given.`,
+		Example: `  # Keep objects in the user's data directory, listen on 127.0.0.1:6443
+  tidemark serve
+
+  # A server to throw away: in memory, on a free port
+  tidemark serve --in-memory --secure-port=0 --kubeconfig-out=./kubeconfig
+
+  # For other machines: listen everywhere, with a certificate of your own
+  tidemark serve --bind-address=0.0.0.0 --tls-cert-file=server.crt --tls-private-key-file=server.key
+
+  # Users with tokens; each line of the file is  token,user,uid,"group1,group2"
+  tidemark serve --token-auth-file=tokens.csv
+
+  # Six hours of history to watch from, in at most 20 GiB
+  tidemark serve --history-retention=6h --history-max-disk-bytes=20Gi`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := fromEnvironment(c.Flags(), os.LookupEnv); err != nil {
+				return usageError{err}
+			}
+			if err := f.check(c.Flags().Changed); err != nil {
+				return usageError{err}
+			}
+			return f.serve(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	f.register(c)
+	return c
+}
+
+func (f *serveFlags) register(c *cobra.Command) {
+	s, flags := &f.server, c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 or :: for all")
+	flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one")
+	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; made when it is not there (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
+	flags.BoolVar(&f.inMemory, "in-memory", false, "keep nothing: all objects are gone when the server stops")
+	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; one that tidemark did not write is never replaced (default: kubeconfig in the data directory)")
+
+	flags.StringVar(&s.TokenAuthFile, "token-auth-file", "", `file of bearer tokens, a line of CSV each: token,user,uid,"group1,group2"`)
+	flags.StringVar(&s.ClientCAFile, "client-ca-file", "", "file of certificates (PEM) that sign those of clients: the common name is the user, organizations are groups")
+	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "file of the serving certificate (PEM), its chain behind it (default: one of the server's own authority)")
+	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "file of the private key (PEM) of --tls-cert-file")
+	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "requests without credentials are the user system:anonymous; with false they are 401")
+
+	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long a replaced state can still be read and watched from")
+	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; what does not fit is read back from disk")
+	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk for history; beyond it the oldest is given up")
+
+	flags.IntVarP(&f.verbosity, "v", "v", 0, "how much to log, as a number; from 4 on everything")
+	for _, name := range []string{"data-dir", "in-memory", "kubeconfig-out", "history-retention", "history-max-bytes", "history-max-disk-bytes"} {
+		allowEnvironment(flags.Lookup(name))
+	}
+}
+
+// check finds what does not fit together, and fills in what was left out.
+func (f *serveFlags) check(changed func(string) bool) error {
+	s := &f.server
+	s.DisableAnonymous = !f.anonymous
+	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
+	switch {
+	case f.inMemory && changed("data-dir") && f.dataDir != "":
+		return errors.New("--in-memory and --data-dir exclude each other")
+	case s.History.Retention <= 0 || f.maxMemory <= 0 || f.maxDisk <= 0:
+		return errors.New("the --history flags want values above zero")
+	case (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == ""):
+		return errors.New("--tls-cert-file and --tls-private-key-file belong together: give both")
+	case s.Port < 0 || s.Port > 65535:
+		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
+	}
+	return nil
+}
+
+// serve runs the server until a signal, or until its log fails.
+func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (err error) {
+	begin := time.Now()
+	ctx, stop := untilSignal(parent)
+	defer stop()
+
+	s := &f.server
+	s.Logger = f.logger(stderr)
+	if !f.inMemory {
+		path, err := f.dataPath()
+		if err != nil {
+			return err
+		}
+		s.Storage = &datadir.Dir{Path: path, Logger: s.Logger}
+		f.dataDir = path
+	}
+	if err := s.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before it had started
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	path, remove, err := f.writeKubeconfig()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	f.announce(stdout, path, time.Since(begin))
+	notifyReady()
+
+	select {
+	case <-ctx.Done():
+		s.Logger.Info("stopping")
+		return nil
+	case <-s.Done():
+		return fmt.Errorf("the log failed, and the server cannot go on: %w", s.Err())
+	}
+}
+
+func (f *serveFlags) logger(stderr io.Writer) *slog.Logger {
+	level := slog.LevelInfo
+	if f.verbosity >= debugVerbosity {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// dataPath is the absolute path of the data directory.
+func (f *serveFlags) dataPath() (string, error) {
+	if f.dataDir != "" {
+		return filepath.Abs(f.dataDir)
+	}
+	home, err := dataHome(os.Getenv, os.UserHomeDir)
+	if err != nil {
+		return "", fmt.Errorf("there is no place for the data: %w; name one with --data-dir, or choose --in-memory", err)
+	}
+	return filepath.Join(home, "tidemark"), nil
+}
+
+// writeKubeconfig writes the file and returns its path, and what removes it in
+// the end when it stands in no place that anybody asked for.
+func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
+	remove = func() {}
+	switch {
+	case f.kubeconfigOut != "":
+		if path, err = filepath.Abs(f.kubeconfigOut); err != nil {
+			return "", nil, err
+		}
+	case f.inMemory:
+		dir, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "tidemark-*")
+		if err != nil {
+			return "", nil, err
+		}
+		path, remove = filepath.Join(dir, datadir.KubeconfigFile), func() { os.RemoveAll(dir) }
+	default:
+		path = filepath.Join(f.dataDir, datadir.KubeconfigFile)
+	}
+	if err := f.server.WriteKubeconfig(path); err != nil {
+		remove()
+		return "", nil, fmt.Errorf("the kubeconfig cannot be written: %w", err)
+	}
+	return path, remove, nil
+}
+
+// announce tells people what runs, where, and how to use it.
+func (f *serveFlags) announce(w io.Writer, kubeconfig string, took time.Duration) {
+	data := f.dataDir
+	if f.inMemory {
+		data = "memory, gone when the server stops"
+	}
+	fmt.Fprintf(w, `Tidemark %s serves the Kubernetes API
+  address  %s
+  data     %s
+
+    export KUBECONFIG=%s
+
+Ready in %d ms. Ctrl-C stops it.
+`, ownVersion(), f.server.URL(), data, shellQuote(kubeconfig), took.Milliseconds())
+}

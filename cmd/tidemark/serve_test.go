@@ -1,0 +1,219 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// process is a tidemark serve that runs.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	lines  []string // of the standard output, up to "Ready"
+	stderr bytes.Buffer
+	config *rest.Config
+	client *http.Client
+}
+
+// serve starts the command and waits until it says that it is ready.
+func serve(t *testing.T, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, cmd: exec.Command(self, append([]string{"serve", "--secure-port=0"}, args...)...)}
+	p.cmd.Env = append(os.Environ(), asCommand+"=1", "TMPDIR="+t.TempDir(), "XDG_RUNTIME_DIR=", "XDG_DATA_HOME="+filepath.Join(t.TempDir(), "data home"))
+	p.cmd.Stderr = &p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	s := bufio.NewScanner(stdout)
+	for s.Scan() {
+		p.lines = append(p.lines, s.Text())
+		if strings.HasPrefix(s.Text(), "Ready in ") {
+			p.connect()
+			return p
+		}
+	}
+	p.cmd.Wait()
+	t.Fatalf("it does not start:\n%s\n%s", strings.Join(p.lines, "\n"), p.stderr.String())
+	return nil
+}
+
+// connect uses the kubeconfig that the output names, as a shell does.
+func (p *process) connect() {
+	p.t.Helper()
+	var export string
+	for _, l := range p.lines {
+		if l = strings.TrimSpace(l); strings.HasPrefix(l, "export KUBECONFIG=") {
+			export = l
+		}
+	}
+	path, err := exec.Command("sh", "-c", export+`; printf %s "$KUBECONFIG"`).Output()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	info, err := os.Stat(string(path))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		p.t.Errorf("the kubeconfig %s: %v %v", path, info, err)
+	}
+	if p.config, err = clientcmd.BuildConfigFromFlags("", string(path)); err != nil {
+		p.t.Fatal(err)
+	}
+	if p.client, err = rest.HTTPClientFor(p.config); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *process) get(path string) *http.Response {
+	p.t.Helper()
+	resp, err := p.client.Get(p.config.Host + path)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exit waits for the end, which may take a second, and returns the code.
+func (p *process) exit() int {
+	p.t.Helper()
+	begin := time.Now()
+	err := p.cmd.Wait()
+	if took := time.Since(begin); took > time.Second {
+		p.t.Errorf("the end took %v", took)
+	}
+	var code *exec.ExitError
+	if err != nil && !errors.As(err, &code) {
+		p.t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// TestTerminate: a watch is open, SIGHUP changes nothing, and each of SIGTERM and
+// SIGINT ends the process cleanly within a second.
+func TestTerminate(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		p := serve(t, "--in-memory")
+		watch := p.get("/api/v1/namespaces?watch=1")
+		p.signal(syscall.SIGHUP)
+		if code := p.get("/readyz").StatusCode; code != http.StatusOK {
+			t.Errorf("after SIGHUP /readyz is %d", code)
+		}
+		p.signal(s)
+		if code := p.exit(); code != exitOK {
+			t.Errorf("after %v: exit code %d\n%s", s, code, p.stderr.String())
+		}
+		if _, err := io.ReadAll(watch.Body); err != nil {
+			t.Errorf("the watch ended with %v", err)
+		}
+		left, err := os.ReadDir(envOf(p, "TMPDIR"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v %v", left, err)
+		}
+	}
+}
+
+// envOf returns a variable of the process: the last one counts.
+func envOf(p *process, name string) string {
+	for _, v := range slices.Backward(p.cmd.Env) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// TestTerminateTwice: the second signal does not wait for a request that hangs.
+func TestTerminateTwice(t *testing.T) {
+	p := serve(t, "--in-memory")
+	body, write := io.Pipe()
+	defer write.Close()
+	go func() {
+		resp, err := p.client.Post(p.config.Host+"/api/v1/namespaces", "application/json", body)
+		if err == nil {
+			resp.Body.Close()
+		}
+	}()
+	if _, err := write.Write([]byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	watch := p.get("/api/v1/namespaces?watch=1")
+	p.signal(syscall.SIGTERM)
+	io.ReadAll(watch.Body) // the stop has begun
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestDataDirectory: what was stored is there after a restart, and the same
+// kubeconfig leads to it.
+func TestDataDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := serve(t, "--data-dir="+dir)
+	resp, err := p.client.Post(p.config.Host+"/api/v1/namespaces", "application/json", strings.NewReader(`{"metadata":{"name":"kept"}}`))
+	if err != nil || resp.StatusCode != http.StatusCreated {
+		t.Fatalf("%v %v", resp, err)
+	}
+	resp.Body.Close()
+	token := p.config.BearerToken
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+	if strings.Contains(p.stderr.String(), token) || strings.Contains(strings.Join(p.lines, "\n"), token) {
+		t.Error("the output shows the token")
+	}
+	again := serve(t, "--data-dir="+dir)
+	if code := again.get("/api/v1/namespaces/kept").StatusCode; code != http.StatusOK {
+		t.Errorf("after a restart: %d", code)
+	}
+	if again.config.BearerToken != token {
+		t.Error("a restart changed the administrator's token")
+	}
+}
+
+// TestDefaultDirectory: without flags all lies below the user's data directory.
+func TestDefaultDirectory(t *testing.T) {
+	p := serve(t)
+	home := filepath.Join(envOf(p, "XDG_DATA_HOME"), "tidemark")
+	if !strings.Contains(strings.Join(p.lines, "\n"), home) {
+		t.Errorf("the output does not name %s:\n%s", home, strings.Join(p.lines, "\n"))
+	}
+	if _, err := os.Stat(filepath.Join(home, "kubeconfig")); err != nil {
+		t.Error(err)
+	}
+	if code := p.get("/readyz").StatusCode; code != http.StatusOK {
+		t.Errorf("/readyz is %d", code)
+	}
+}

@@ -1,0 +1,176 @@
+// Package datadir keeps the state of a server in a directory.
+//
+//	FORMAT       which format the directory has
+//	LOCK         held by the process that uses it
+//	log/         the objects and their history
+//	pki/         certificates and keys of the server
+//	kubeconfig   how an administrator reaches the server
+//
+// The package makes the directory, guards it, and opens the log in it. What lies
+// in pki and kubeconfig is the server's business. docs/formats/data-directory.md
+// describes all of it.
+package datadir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+)
+
+// Names of what the server puts into the directory, relative to Dir.Dir.
+const (
+	// PKIDir is a directory for certificates and keys. The server makes it.
+	PKIDir = "pki"
+	// KubeconfigFile is the administrator's kubeconfig.
+	KubeconfigFile = "kubeconfig"
+)
+
+const (
+	formatFile = "FORMAT"
+	lockFile   = "LOCK"
+	logDir     = "log"
+)
+
+// Dir is a data directory. Fill in Path, and use it as the storage of a server.
+// The fields are not changed after the first call.
+type Dir struct {
+	// Path is the directory. It is made, with mode 0700, if it is absent; the
+	// directory above it has to be there or can be made, too.
+	Path string
+
+	// MinFreeBytes is the free space on the file system below which the log takes
+	// nothing but deletions. Zero means 64 MiB.
+	MinFreeBytes uint64
+	// ReserveBytes is set aside for deletions on a full file system. Zero means
+	// 16 MiB.
+	ReserveBytes uint64
+
+	// Logger gets what the log has to say. Nil discards it.
+	Logger *slog.Logger
+}
+
+// Dir returns the path of the directory. It is there once OpenLog has returned
+// without an error.
+func (d *Dir) Dir() string { return d.Path }
+
+// OpenLog makes the directory if it is absent, locks it, checks its format and
+// opens the log in it. Closing the log gives the lock back.
+//
+// It refuses a directory that others may look into or that belongs to somebody
+// else, one that holds something but no FORMAT (it may be a home directory), one
+// of an unknown format, one that is in use, and a damaged log. The errors name
+// the path and what to do.
+func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
+	if d.Path == "" {
+		return nil, errors.New("a data directory without a path")
+	}
+	if err := d.prepare(); err != nil {
+		return nil, err
+	}
+	lock, err := lockPath(filepath.Join(d.Path, lockFile))
+	if err != nil {
+		return nil, err
+	}
+	if err := ensureFormat(d.Path); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	log, err := pebblelog.Open(ctx, pebblelog.Options{
+		Dir:          filepath.Join(d.Path, logDir),
+		MinFreeBytes: d.MinFreeBytes,
+		ReserveBytes: d.ReserveBytes,
+		Logger:       d.Logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &lockedLog{Log: log, lock: lock}, nil
+}
+
+// lockedLog is a log that holds the lock of its directory.
+type lockedLog struct {
+	*pebblelog.Log
+	lock *lock
+}
+
+// Close closes the log, then gives the lock back.
+func (l *lockedLog) Close() error { return errors.Join(l.Log.Close(), l.lock.Close()) }
+
+// prepare makes the directory or checks the one that is there.
+func (d *Dir) prepare() error {
+	info, err := os.Stat(d.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeDir(d.Path)
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("data directory %s: it is not a directory", d.Path)
+	}
+	if err := checkOwner(d.Path, info); err != nil {
+		return err
+	}
+	known, empty, err := contents(d.Path)
+	if err != nil {
+		return err
+	}
+	switch loose := info.Mode().Perm()&0o077 != 0; {
+	case !known && !empty:
+		return fmt.Errorf("data directory %s: it holds other files and no %s: choose an empty or a new directory", d.Path, formatFile)
+	case loose && empty:
+		// Nothing was in it that anybody could have read.
+		return os.Chmod(d.Path, 0o700)
+	case loose && checksMode:
+		return fmt.Errorf("data directory %s: its mode is %04o, so others may have read or changed what is in it: check that, then chmod 700 %s",
+			d.Path, info.Mode().Perm(), d.Path)
+	}
+	return nil
+}
+
+// makeDir makes the directory and those above it, and syncs the entry.
+func makeDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// contents says whether the directory has a FORMAT, and whether it has nothing
+// else than what an interrupted first start leaves.
+func contents(path string) (known, empty bool, err error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return false, false, err
+	}
+	empty = true
+	for _, e := range entries {
+		switch e.Name() {
+		case formatFile:
+			known, empty = true, false
+		case lockFile, formatFile + ".new", "lost+found":
+		case logDir:
+			inner, err := os.ReadDir(filepath.Join(path, logDir))
+			if err != nil || len(inner) > 0 {
+				empty = false
+			}
+		default:
+			empty = false
+		}
+	}
+	return known, empty, nil
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,30 @@
+//go:build !unix
+
+package datadir
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// checksMode: there are no mode bits here.
+const checksMode = false
+
+// lock is a lock that ends with the process at the latest.
+type lock struct{ io.Closer }
+
+// lockPath takes the lock.
+func lockPath(path string) (*lock, error) {
+	c, err := vfs.Default.Lock(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: the data directory is in use: stop that server, or use another directory (%w)", path, err)
+	}
+	return &lock{c}, nil
+}
+
+// checkOwner has nothing to check: access is governed by what the directory
+// inherits.
+func checkOwner(string, fs.FileInfo) error { return nil }

@@ -1,0 +1,137 @@
+package tidemark_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tidemark-dev/tidemark"
+
+// importRule says what a package may import of ours.
+type importRule struct {
+	of      string // path below the module
+	allowed string // paths below the module, separated by spaces
+	why     string
+}
+
+// importRules are the house: imports run one way, and each edge has a reason.
+var importRules = []importRule{
+	{"internal/store", "", "the store knows keys, bytes and revisions, and stands alone"},
+	{"internal/store/memlog", "internal/store", "a log implements the store's contract"},
+	{"internal/store/pebblelog", "internal/store", "a log implements the store's contract"},
+	{"internal/store/storetest", "internal/store", "the suite sees a log as the store does"},
+	{"internal/resource", "", "a type is data"},
+	{"internal/builtin", "internal/resource", "built-in kinds are rows of data"},
+	{"internal/discovery", "internal/resource", "discovery is a view of the catalog"},
+	{"internal/openapi", "internal/resource", "OpenAPI is a view of the catalog"},
+	{"internal/wire", "internal/resource", "a representation depends on the type alone"},
+	{"internal/registry", "internal/resource internal/store internal/wire", "the verbs stand on the store and the representations, and know no HTTP"},
+	{"internal/atomicfile", "", "writing a file stands alone"},
+	{"internal/reload", "", "reading a changed file again stands alone"},
+	{"internal/authn", "internal/reload", "credentials come from files that change"},
+	{"internal/authz", "internal/authn", "what somebody may do depends on who it is"},
+	{"internal/pki", "internal/atomicfile", "certificates are kept in files"},
+	{"internal/kubeconfig", "internal/atomicfile", "a kubeconfig is a file"},
+	{"internal/serving", "internal/authn", "the listener tells the authenticator of certificates"},
+	{"internal/httpapi", "internal/authn internal/authz internal/discovery internal/registry internal/resource internal/store internal/wire", "HTTP is the outermost layer; of the store it sees revisions and bytes"},
+	{"datadir", "internal/store internal/store/pebblelog internal/atomicfile", "a data directory is where a durable log lives; only who imports it links Pebble"},
+	{"internal/openapi/gen", "internal/openapi", "the generator writes what the package embeds"},
+}
+
+// forbidden are imports that a package and what it imports must not reach.
+var forbidden = []importRule{
+	{"", "github.com/cockroachdb/pebble", "a server in memory must not link Pebble"},
+	{"internal/registry", "net/http", "the verbs know no HTTP"},
+	{"internal/store", "k8s.io encoding/json net/http", "the store knows no Kubernetes and no JSON"},
+	{"internal/store/pebblelog", "k8s.io", "the store knows no Kubernetes"},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+// TestImports holds the rules, and finds rules that no longer match anything.
+func TestImports(t *testing.T) {
+	packages := list(t)
+	used := map[string]bool{}
+	for _, p := range packages {
+		for _, imported := range p.Imports {
+			edge, ours := strings.CutPrefix(imported, module+"/")
+			if !ours {
+				continue
+			}
+			of := strings.TrimPrefix(p.ImportPath, module+"/")
+			i := slices.IndexFunc(importRules, func(r importRule) bool { return r.of == of })
+			switch {
+			case i < 0 && strings.HasPrefix(of, "internal/"):
+				t.Errorf("%s has no rule: say in importRules what it may import, and why", of)
+			case i >= 0 && !slices.Contains(strings.Fields(importRules[i].allowed), edge):
+				t.Errorf("%s must not import %s: %s", of, edge, importRules[i].why)
+			}
+			used[of+" "+edge] = true
+		}
+	}
+	for _, r := range importRules {
+		if !slices.ContainsFunc(packages, func(p listed) bool { return p.ImportPath == module+"/"+r.of }) {
+			t.Errorf("the rule for %s is stale: there is no such package", r.of)
+			continue
+		}
+		for edge := range strings.FieldsSeq(r.allowed) {
+			if !used[r.of+" "+edge] {
+				t.Errorf("the rule for %s is stale: it does not import %s", r.of, edge)
+			}
+		}
+	}
+}
+
+// TestForbidden looks at everything that a package links.
+func TestForbidden(t *testing.T) {
+	packages := list(t)
+	for _, r := range forbidden {
+		path := strings.TrimSuffix(module+"/"+r.of, "/")
+		i := slices.IndexFunc(packages, func(p listed) bool { return p.ImportPath == path })
+		if i < 0 {
+			t.Errorf("the rule for %q is stale: there is no such package", r.of)
+			continue
+		}
+		for bad := range strings.FieldsSeq(r.allowed) {
+			for _, dep := range packages[i].reach(r.of == "internal/registry") {
+				if dep == bad || strings.HasPrefix(dep, bad+"/") {
+					t.Errorf("%s reaches %s: %s", path, dep, r.why)
+				}
+			}
+		}
+	}
+}
+
+// reach is what a package links, or only what it imports itself where libraries
+// may link more.
+func (p listed) reach(direct bool) []string {
+	if direct {
+		return p.Imports
+	}
+	return p.Deps
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
+		var p listed
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(fmt.Errorf("go list: %w", err))
+		}
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,62 @@
+// Package atomicfile replaces a file whole or not at all.
+package atomicfile
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// Write replaces the file at path by one with the data and the permissions. A
+// reader sees the old file or the new one, never a part, also after a power cut;
+// when Write returns nil the new one is durable. The permissions are there before
+// the first byte is, whatever the old file's were. A symbolic link is replaced
+// itself. Safe for concurrent use: one of the writers wins.
+func Write(path string, data []byte, perm fs.FileMode) (err error) {
+	dir, name := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	// CreateTemp makes a name that nobody can foresee, exclusively, with 0600.
+	f, err := os.CreateTemp(dir, "."+name+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close() // a second time at worst
+			os.Remove(f.Name())
+		}
+	}()
+	if err := f.Chmod(perm); err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes the names in a directory durable, where directories can be
+// synced.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,267 @@
+package authn_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/pki"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// tokens reads a token file with that text.
+func tokens(t *testing.T, text string) (authn.Tokens, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return authn.TokenFile(path, nil, quiet)
+}
+
+func TestTokenFile(t *testing.T) {
+	known, err := tokens(t, "t1,ann,7,\"dev,ops\"\nt2,bob,8\n\nt3,carol,,\n\"t,4\",dave,\"\",system:authenticated,ignored\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]authn.User{
+		"t1":  {Name: "ann", UID: "7", Groups: []string{"dev", "ops", "system:authenticated"}},
+		"t2":  {Name: "bob", UID: "8", Groups: []string{"system:authenticated"}},
+		"t3":  {Name: "carol", Groups: []string{"system:authenticated"}},
+		"t,4": {Name: "dave", Groups: []string{"system:authenticated"}},
+	} {
+		u := known(sha256.Sum256([]byte(token)))
+		if u == nil || u.Name != want.Name || u.UID != want.UID || !slices.Equal(u.Groups, want.Groups) {
+			t.Errorf("%s is %+v, want %+v", token, u, want)
+		}
+	}
+	if u := known(sha256.Sum256([]byte("t"))); u != nil {
+		t.Errorf("an unknown token is %+v", u)
+	}
+}
+
+func TestTokenFileErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"good,a,1\nhush,b\n":         "line 2 has 2 columns",
+		"good,a,1\n,b,2\n":           "line 2",
+		"good,a,1\nhush,,2\n":        "line 2",
+		"good,a,1\nhush\"x,b,2\n":    "line 2",
+		"hush,a,1\n\n\nhush,b,2\n":   "line 4 has the token of line 1",
+		"good,a,1\n\"hush,b,2\nmore": "line 3",
+	} {
+		_, err := tokens(t, text)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%q: %v; want %q, and no secret", text, err, want)
+		}
+	}
+	if _, err := authn.TokenFile(filepath.Join(t.TempDir(), "absent"), nil, quiet); err == nil {
+		t.Error("an absent file is no error")
+	}
+}
+
+func request(headers ...string) *http.Request {
+	r := &http.Request{Header: http.Header{}}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// TestBearer: the rows are what kube-apiserver v1.36 answers.
+func TestBearer(t *testing.T) {
+	c := authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("other", &authn.User{Name: "other"}), authn.OneToken("right", &authn.User{Name: "ann"})}}
+	const websocket = "Sec-WebSocket-Protocol"
+	encoded := "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte("right"))
+	for _, row := range []struct {
+		headers []string
+		user    string
+		wrong   bool
+	}{
+		{nil, "", false},
+		{[]string{"Authorization", "Bearer right"}, "ann", false},
+		{[]string{"Authorization", "bearer right"}, "ann", false},
+		{[]string{"Authorization", "Bearer right x"}, "ann", false},
+		{[]string{"Authorization", "Bearer other"}, "other", false},
+		{[]string{"Authorization", "Bearer wrong"}, "", true},
+		{[]string{"Authorization", "Bearer wrong", "Authorization", "Bearer right"}, "", true},
+		{[]string{"Authorization", "Bearer"}, "", false},
+		{[]string{"Authorization", "Bearer "}, "", false},
+		{[]string{"Authorization", "Bearer  right"}, "", false},
+		{[]string{"Authorization", "Basic YTpi"}, "", false},
+		{[]string{"Authorization", "right"}, "", false},
+		{[]string{websocket, "v4.channel.k8s.io, " + encoded}, "ann", false},
+		{[]string{websocket, encoded, websocket, "v4.channel.k8s.io"}, "ann", false},
+		{[]string{websocket, encoded + "," + encoded}, "", true},
+		{[]string{websocket, "base64url.bearer.authorization.k8s.io.!"}, "", true},
+		{[]string{websocket, "v4.channel.k8s.io"}, "", false},
+	} {
+		u, err := c.Authenticate(request(row.headers...))
+		name := ""
+		if u != nil {
+			name = u.Name
+		}
+		if name != row.user || (err != nil) != row.wrong {
+			t.Errorf("%q: user %q, error %v; want %q, wrong: %v", row.headers, name, err, row.user, row.wrong)
+		}
+		if err != nil && (strings.Contains(err.Error(), "right") || strings.Contains(err.Error(), "wrong")) {
+			t.Errorf("the error shows the token: %v", err)
+		}
+	}
+}
+
+// authority is one with a clock that the test turns.
+type authority struct {
+	*pki.Authority
+	at time.Time
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{at: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	var err error
+	if a.Authority, err = pki.Open(pki.Config{Now: a.now}); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *authority) now() time.Time { return a.at }
+
+// request is one with a client certificate.
+func (a *authority) request(t *testing.T, user string, groups ...string) *http.Request {
+	t.Helper()
+	cert, _, err := a.IssueClient(user, groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(cert)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request().WithContext(authn.WithConnection(context.Background()))
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+	return r
+}
+
+func TestCertificate(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	c := authn.Credentials{
+		Authorities: []authn.Authority{func() *x509.CertPool { return nil }, a.Pool}, Now: a.now,
+		Tokens: []authn.Tokens{authn.OneToken("right", &authn.User{Name: "by token"})},
+	}
+	r := a.request(t, "ann", "dev", "system:masters")
+	for range 2 { // the second time from memory
+		u, err := c.Authenticate(r)
+		if err != nil || u.Name != "ann" || !slices.Equal(u.Groups, []string{"dev", "system:masters", "system:authenticated"}) {
+			t.Fatalf("%+v, %v", u, err)
+		}
+		if id := u.Extra["authentication.kubernetes.io/credential-id"]; len(id) != 1 || !strings.HasPrefix(id[0], "X509SHA256=") {
+			t.Errorf("extra is %v", u.Extra)
+		}
+	}
+	if u, err := c.Authenticate(a.request(t, "", "dev")); u != nil || err != nil {
+		t.Errorf("a certificate without a name: %+v, %v; want nobody", u, err)
+	}
+	foreign := stranger.request(t, "ann", "system:masters")
+	if u, err := c.Authenticate(foreign); u != nil || err == nil {
+		t.Errorf("a foreign certificate: %+v, %v", u, err)
+	}
+	foreign.Header.Set("Authorization", "Bearer right")
+	if u, err := c.Authenticate(foreign); err != nil || u.Name != "by token" {
+		t.Errorf("a foreign certificate with a right token: %+v, %v", u, err)
+	}
+	r.Header.Set("Authorization", "Bearer wrong")
+	if u, err := c.Authenticate(r); err != nil || u.Name != "ann" {
+		t.Errorf("a right certificate with a wrong token: %+v, %v", u, err)
+	}
+}
+
+// TestCertificateExpires: what a connection remembers ends with the certificate.
+func TestCertificateExpires(t *testing.T) {
+	a := newAuthority(t)
+	c := authn.Credentials{Authorities: []authn.Authority{a.Pool}, Now: a.now}
+	r := a.request(t, "ann")
+	if _, err := c.Authenticate(r); err != nil {
+		t.Fatal(err)
+	}
+	a.at = a.at.Add(366 * 24 * time.Hour)
+	if u, err := c.Authenticate(r); u != nil || err == nil {
+		t.Errorf("a year later: %+v, %v", u, err)
+	}
+}
+
+// TestAuthorityReplaced: so it does with the trust in who signed it.
+func TestAuthorityReplaced(t *testing.T) {
+	a, other := newAuthority(t), newAuthority(t)
+	pool := a.Pool()
+	c := authn.Credentials{Authorities: []authn.Authority{func() *x509.CertPool { return pool }}, Now: a.now}
+	r := a.request(t, "ann")
+	if _, err := c.Authenticate(r); err != nil {
+		t.Fatal(err)
+	}
+	pool = other.Pool()
+	if u, err := c.Authenticate(r); u != nil || err == nil {
+		t.Errorf("after the authority was replaced: %+v, %v", u, err)
+	}
+}
+
+func TestAuthorityFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	if _, err := authn.AuthorityFile(path, nil, quiet); err == nil {
+		t.Error("an absent file is no error")
+	}
+	if err := os.WriteFile(path, []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := authn.AuthorityFile(path, nil, quiet); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("rubbish: %v", err)
+	}
+	a := newAuthority(t)
+	if err := os.WriteFile(path, a.CertificatePEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trusted, err := authn.AuthorityFile(path, nil, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := authn.Credentials{Authorities: []authn.Authority{trusted}, Now: a.now}
+	if u, err := c.Authenticate(a.request(t, "ann")); err != nil || u.Name != "ann" {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
+
+// TestAllocations: what a request pays for being known.
+func TestAllocations(t *testing.T) {
+	a := newAuthority(t)
+	c := authn.Credentials{Authorities: []authn.Authority{a.Pool}, Tokens: []authn.Tokens{authn.OneToken(strings.Repeat("right", 20), &authn.User{Name: "ann"})}}
+	c.Now = a.now
+	for what, r := range map[string]*http.Request{
+		"a token": request("Authorization", "Bearer "+strings.Repeat("right", 20)), "a certificate": a.request(t, "ann"),
+	} {
+		if n := testing.AllocsPerRun(100, func() { c.Authenticate(r) }); n > 0 {
+			t.Errorf("%s costs %v allocations for each request", what, n)
+		}
+	}
+}
+
+func BenchmarkToken(b *testing.B) {
+	c := authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("a-token-of-some-length-as-they-are", &authn.User{Name: "ann"})}}
+	r := request("Authorization", "Bearer a-token-of-some-length-as-they-are")
+	for b.Loop() {
+		c.Authenticate(r)
+	}
+}

@@ -1,0 +1,55 @@
+package authn
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// protocol begins the subprotocol that carries a token where a browser opens a
+// WebSocket and cannot set headers.
+const protocol = "base64url.bearer.authorization.k8s.io."
+
+var (
+	errProtocol = errors.New("the WebSocket subprotocol holds no bearer token in base64url")
+	errTwice    = errors.New("the WebSocket subprotocols hold more than one bearer token")
+)
+
+// bearer returns the request's bearer token, empty when there is none: another
+// scheme than Bearer counts as none, as does what stands behind a second space.
+func bearer(r *http.Request) (string, error) {
+	if header := r.Header["Authorization"]; len(header) > 0 {
+		scheme, rest, _ := strings.Cut(header[0], " ")
+		if token, _, _ := strings.Cut(rest, " "); token != "" && strings.EqualFold(scheme, "bearer") {
+			return token, nil
+		}
+	}
+	if len(r.Header["Sec-Websocket-Protocol"]) > 0 {
+		return offered(r.Header["Sec-Websocket-Protocol"])
+	}
+	return "", nil
+}
+
+// offered returns the token among the subprotocols that a client offers.
+func offered(headers []string) (string, error) {
+	token := ""
+	for _, header := range headers {
+		for p := range strings.SplitSeq(header, ",") {
+			encoded, ok := strings.CutPrefix(strings.TrimSpace(p), protocol)
+			if !ok {
+				continue
+			}
+			if token != "" {
+				return "", errTwice
+			}
+			b, err := base64.RawURLEncoding.DecodeString(encoded)
+			if err != nil || len(b) == 0 || !utf8.Valid(b) {
+				return "", errProtocol
+			}
+			token = string(b)
+		}
+	}
+	return token, nil
+}

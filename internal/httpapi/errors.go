@@ -1,0 +1,132 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// errNoPage is a path outside the API that is not served: the answer is text.
+var errNoPage = errors.New("404 page not found")
+
+// refusal makes an error of a code and a reason that no function of apierrors
+// makes. Details are the empty ones where kube-apiserver has them: {}.
+func refusal(code int, reason metav1.StatusReason, message string, details *metav1.StatusDetails) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, Details: details,
+	}}
+}
+
+func errNoResource() error {
+	return refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
+		"the server could not find the requested resource", &metav1.StatusDetails{})
+}
+
+func errNoMethod() error {
+	return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		"the server does not allow this method on the requested resource", &metav1.StatusDetails{})
+}
+
+func errUnauthorized() error {
+	return refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized", nil)
+}
+
+func errTimeout() error {
+	return refusal(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
+		"Timeout: request did not complete within the allotted timeout", &metav1.StatusDetails{})
+}
+
+func errUnsupportedMediaType(message string, details *metav1.StatusDetails) error {
+	return refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, message, details)
+}
+
+func errNotImplemented(what string) error {
+	return refusal(http.StatusNotImplemented, "NotImplemented", what+" is not implemented by this server", &metav1.StatusDetails{})
+}
+
+func errPanic() error {
+	return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+		"Internal error occurred: the server panicked while it served this request; its log tells where", nil)
+}
+
+// statusOf turns any error into a Status: the only place that does.
+func statusOf(err error) *metav1.Status {
+	var refused *wire.NotAcceptable
+	var known apierrors.APIStatus
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &known):
+		s := known.Status()
+		return &s
+	case errors.As(err, &refused):
+		e := refusal(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, refused.Message, nil)
+		if refused.Unknown {
+			e.ErrStatus.Details = &metav1.StatusDetails{}
+		}
+		return &e.ErrStatus
+	case errors.As(err, &tooLarge):
+		e := apierrors.NewRequestEntityTooLargeError("limit is " + strconv.FormatInt(tooLarge.Limit, 10))
+		e.ErrStatus.Details = nil
+		return &e.ErrStatus
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.Canceled):
+		return statusOf(errTimeout())
+	case errors.Is(err, errNoPage):
+		return statusOf(apierrors.NewNotFound(schema.GroupResource{}, ""))
+	}
+	return &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
+		Message: "Internal error occurred: " + err.Error(),
+	}
+}
+
+// encodeStatus writes a Status as JSON, with its kind.
+func encodeStatus(s *metav1.Status) []byte {
+	copied := *s
+	copied.Kind, copied.APIVersion = "Status", "v1"
+	b, err := json.Marshal(&copied)
+	if err != nil { // a Status is plain data
+		panic(err)
+	}
+	return append(b, '\n')
+}
+
+// fail writes an error as a Status in the form that the client accepts; when it
+// accepts none, as indented JSON.
+func (q *request) fail(err error) {
+	if q.wrote {
+		// Nothing can be taken back: the connection or stream has to break, so that the
+		// client does not take a part for the whole.
+		panic(http.ErrAbortHandler)
+	}
+	if errors.Is(err, errNoPage) {
+		q.text(http.StatusNotFound, "404 page not found\n")
+		return
+	}
+	s := statusOf(err)
+	if s.Code == 0 {
+		s.Code = http.StatusInternalServerError
+	}
+	if s.Code >= 500 && s.Code != http.StatusGatewayTimeout && s.Code != http.StatusNotImplemented {
+		q.h.log().Error("request failed", "path", q.r.URL.Path, "method", q.r.Method, "err", err)
+	}
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		q.header()["Retry-After"] = []string{strconv.Itoa(int(s.Details.RetryAfterSeconds))}
+	}
+	if s.Code == http.StatusForbidden {
+		q.header()["X-Content-Type-Options"] = noSniff
+	}
+	out, refused := wire.Negotiate(q.accept(), wire.Documents)
+	if refused != nil {
+		out = wire.Output{Media: wire.JSON, Pretty: true}
+	}
+	q.status(int(s.Code), s, out)
+}

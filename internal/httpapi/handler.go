@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/discovery"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// Handler serves the API. It is safe for concurrent use.
+type Handler struct {
+	c       Config
+	metrics *metrics
+
+	// What is under way, against the limits.
+	reads, writes, watches limited
+
+	// drained is done when watches have to end.
+	drained context.Context
+	drain   context.CancelFunc
+
+	// served are the documents of the newest catalog that was seen.
+	served atomic.Pointer[documents]
+
+	requests sync.Pool // *request
+	buffers  sync.Pool // *[]byte, of about WriteBatchBytes
+}
+
+// limited is a number of requests under way, with its limit.
+type limited struct {
+	n     atomic.Int64
+	limit int64
+}
+
+// enter counts a request, unless that would pass the limit.
+func (l *limited) enter() bool {
+	if l.n.Add(1) > l.limit {
+		l.n.Add(-1)
+		return false
+	}
+	return true
+}
+
+// documents are what a catalog says of itself.
+type documents struct {
+	catalog *resource.Catalog
+	*discovery.Documents
+}
+
+// New makes a handler. It starts no goroutine.
+func New(c Config) *Handler {
+	c.Limits = c.Limits.WithDefaults()
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	h := &Handler{c: c}
+	h.reads.limit = int64(c.Limits.InFlight)
+	h.writes.limit = int64(c.Limits.MutatingInFlight)
+	h.watches.limit = int64(c.Limits.Watches)
+	h.drained, h.drain = context.WithCancel(context.Background())
+	h.metrics = newMetrics(h)
+	h.requests.New = func() any { return &request{h: h} }
+	h.buffers.New = func() any {
+		b := make([]byte, 0, c.Limits.WriteBatchBytes+c.Limits.WriteBatchBytes/8)
+		return &b
+	}
+	return h
+}
+
+// Drain ends every watch cleanly, as at the end of its timeout, refuses new ones
+// with 429, and makes /readyz fail. It does not wait: http.Server.Shutdown does.
+// It is idempotent.
+func (h *Handler) Drain() { h.drain() }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := h.requests.Get().(*request)
+	q.begin(w, r)
+	defer q.end()
+	if err := q.serve(); err != nil {
+		q.fail(err)
+	}
+}
+
+func (h *Handler) log() *slog.Logger {
+	if h.c.Log != nil {
+		return h.c.Log
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// documents returns those of the catalog that is served now.
+func (h *Handler) documents() *documents {
+	c := h.c.Catalog()
+	d := h.served.Load()
+	if d == nil || d.catalog != c {
+		d = &documents{catalog: c, Documents: discovery.New(c)}
+		h.served.Store(d)
+	}
+	return d
+}
+
+// end is the last thing of a request, whatever happened: it recovers from a
+// panic, counts, and gives back what the request held.
+func (q *request) end() {
+	v := recover()
+	if v != nil {
+		q.recovered(v)
+	}
+	q.dog.release()
+	q.free()
+	q.h.metrics.done(q)
+	if v == nil {
+		q.forget()
+		q.h.requests.Put(q)
+		return
+	}
+	// Somebody may still hold a part of the request: it is not used again.
+	if v == http.ErrAbortHandler || q.aborted {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// recovered answers a panic with 500, or has the answer broken off when it has
+// begun.
+func (q *request) recovered(v any) {
+	if v == http.ErrAbortHandler {
+		return
+	}
+	q.h.log().Error("panic in a request", "method", q.r.Method, "path", q.r.URL.Path,
+		"panic", v, "stack", string(debug.Stack()))
+	if q.wrote {
+		q.aborted = true
+		return
+	}
+	q.fail(errPanic())
+}
+
+// isHealth tells the paths that answer however much is under way.
+func isHealth(path string) bool {
+	return path == "/healthz" || path == "/livez" || path == "/readyz" ||
+		strings.HasPrefix(path, "/healthz/") || strings.HasPrefix(path, "/livez/") || strings.HasPrefix(path, "/readyz/")
+}

@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// checks are those of /healthz, /livez or /readyz, in order.
+func (h *Handler) checks(path string) []Check {
+	all := []Check{{Name: "ping", Probe: func() error { return nil }}}
+	for _, c := range h.c.Checks {
+		if c.Live || path == "/readyz" {
+			all = append(all, c)
+		}
+	}
+	if path == "/readyz" {
+		all = append(all, Check{Name: "shutdown", Probe: func() error {
+			if h.drained.Err() != nil {
+				return errors.New("the server is shutting down")
+			}
+			return nil
+		}})
+	}
+	return all
+}
+
+// health answers /healthz, /livez and /readyz, as a whole or one check of it. Why
+// a check fails is for the log: the answer is open to everybody.
+func (q *request) health(path string) error {
+	kind, name, single := strings.Cut(path[1:], "/")
+	checks := q.h.checks("/" + kind)
+	if single {
+		i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })
+		if i < 0 {
+			return errNoPage
+		}
+		checks = checks[i : i+1]
+	}
+	v := q.query()
+	excluded := v["exclude"]
+	var lines bytes.Buffer
+	failed := false
+	for _, c := range checks {
+		if j := slices.Index(excluded, c.Name); j >= 0 && !single {
+			excluded = slices.DeleteFunc(slices.Clone(excluded), func(s string) bool { return s == c.Name })
+			fmt.Fprintf(&lines, "[+]%s excluded: ok\n", c.Name)
+			continue
+		}
+		if err := c.Probe(); err != nil {
+			failed = true
+			q.h.log().Warn("health check failed", "check", kind+"/"+c.Name, "err", err)
+			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
+			continue
+		}
+		fmt.Fprintf(&lines, "[+]%s ok\n", c.Name)
+	}
+	return q.sayHealth(kind, &lines, excluded, failed, single)
+}
+
+func (q *request) sayHealth(kind string, lines *bytes.Buffer, unknown []string, failed, single bool) error {
+	if len(unknown) > 0 && !single {
+		quoted := make([]string, len(unknown))
+		for i, s := range unknown {
+			quoted[i] = fmt.Sprintf("%q", s)
+		}
+		slices.Sort(quoted)
+		fmt.Fprintf(lines, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(quoted, ","))
+	}
+	q.header()["X-Content-Type-Options"] = noSniff
+	switch {
+	case failed:
+		fmt.Fprintf(lines, "%s check failed\n", kind)
+		return q.send(http.StatusInternalServerError, plainText, lines.Bytes())
+	case q.query().Has("verbose") && !single:
+		fmt.Fprintf(lines, "%s check passed\n", kind)
+		return q.send(http.StatusOK, plainText, lines.Bytes())
+	}
+	return q.send(http.StatusOK, plainText, []byte("ok"))
+}
+
+// versionDocument is /version, which Helm and kubectl parse: row X20.
+func versionDocument(c *Config) []byte {
+	b, err := json.MarshalIndent(struct {
+		Major          string `json:"major"`
+		Minor          string `json:"minor"`
+		EmulationMajor string `json:"emulationMajor"`
+		EmulationMinor string `json:"emulationMinor"`
+		MinMajor       string `json:"minCompatibilityMajor"`
+		MinMinor       string `json:"minCompatibilityMinor"`
+		GitVersion     string `json:"gitVersion"`
+		GitCommit      string `json:"gitCommit"`
+		GitTreeState   string `json:"gitTreeState"`
+		BuildDate      string `json:"buildDate"`
+		GoVersion      string `json:"goVersion"`
+		Compiler       string `json:"compiler"`
+		Platform       string `json:"platform"`
+	}{
+		Major: major, Minor: minor, EmulationMajor: major, EmulationMinor: minor,
+		MinMajor: major, MinMinor: minMinor,
+		GitVersion: c.Version, GitCommit: c.Commit, BuildDate: c.buildDate(),
+		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: platform,
+	}, "", "  ")
+	if err != nil { // strings always encode
+		panic(err)
+	}
+	return b
+}
+
+// The release of Kubernetes whose API this is.
+const (
+	major    = "1"
+	minor    = "36"
+	minMinor = "35"
+)
+
+// buildDate is one that parses: clients read it as a time.
+func (c *Config) buildDate() string {
+	if c.BuildDate == "" {
+		return "1970-01-01T00:00:00Z"
+	}
+	return c.BuildDate
+}

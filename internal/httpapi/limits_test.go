@@ -1,0 +1,169 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+)
+
+func TestLimitsDefaults(t *testing.T) {
+	if got := (httpapi.Limits{}).WithDefaults(); got != httpapi.DefaultLimits {
+		t.Errorf("%+v", got)
+	}
+	if got := (httpapi.Limits{InFlight: 7}).WithDefaults(); got.InFlight != 7 || got.BodyBytes != 3<<20 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestInFlight fills the room for reads, in which health, writes and watches do
+// not count.
+func TestInFlight(t *testing.T) {
+	started, release := make(chan bool), make(chan bool)
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Limits.InFlight = 1
+		c.OpenAPI = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			started <- true
+			<-release
+		})
+	}})
+	done := make(chan int)
+	go func() {
+		r, _ := http.NewRequest("GET", s.URL+"/openapi/v2", nil)
+		r.Header.Set("Authorization", "Bearer admin")
+		resp, err := s.client.Do(r)
+		if err != nil {
+			done <- 0
+			return
+		}
+		resp.Body.Close()
+		done <- resp.StatusCode
+	}()
+	<-started
+	a := s.do(t, "GET", "/api", "")
+	if a.code != 429 || a.header.Get("Retry-After") != "1" || a.body != "Too many requests, please try again later.\n" ||
+		a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("over the limit: %d %v %q", a.code, a.header, a.body)
+	}
+	if a := s.do(t, "GET", "/livez", ""); a.code != 200 {
+		t.Errorf("health: %d", a.code)
+	}
+	if a := s.do(t, "POST", "/version", ""); a.code != 405 {
+		t.Errorf("a write: %d", a.code)
+	}
+	release <- true
+	if code := <-done; code != 200 {
+		t.Errorf("the request in flight: %d", code)
+	}
+	if a := s.do(t, "GET", "/api", ""); a.code != 200 {
+		t.Errorf("afterwards: %d", a.code)
+	}
+}
+
+func TestBodyTooLarge(t *testing.T) {
+	for _, http1 := range []bool{false, true} {
+		s := start(t, wiring{http1: http1, config: func(c *httpapi.Config) { c.Limits.BodyBytes = 1000 }})
+		bodies := map[string]io.Reader{
+			"known length":   strings.NewReader(strings.Repeat("x", 1001)),
+			"unknown length": io.MultiReader(strings.NewReader(strings.Repeat("x", 1001))),
+		}
+		for name, body := range bodies {
+			resp := s.open(t, t.Context(), "POST", "/api/v1/namespaces/default/configmaps", body)
+			b, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			a := answer{resp.StatusCode, resp.Header, string(b)}
+			code, reason, message := a.status(t)
+			if code != 413 || reason != "RequestEntityTooLarge" || message != "Request entity too large: limit is 1000" {
+				t.Errorf("HTTP/1 %v, %s: %s", http1, name, a.body)
+			}
+		}
+	}
+}
+
+// TestEndlessBody has clients that never end their bodies.
+func TestEndlessBody(t *testing.T) {
+	for _, http1 := range []bool{false, true} {
+		s := start(t, wiring{http1: http1, config: func(c *httpapi.Config) { c.Limits.RequestTimeout = 100 * time.Millisecond }})
+		body := &endless{make(chan struct{})}
+		resp := s.open(t, t.Context(), "POST", "/api/v1/namespaces/default/configmaps", body)
+		b, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		close(body.done)
+		code, reason, _ := (answer{resp.StatusCode, resp.Header, string(b)}).status(t)
+		if code != 504 || reason != "Timeout" {
+			t.Errorf("HTTP/1 %v: %d %s", http1, code, reason)
+		}
+		if a := s.do(t, "GET", "/livez", ""); a.code != 200 {
+			t.Errorf("afterwards: %d", a.code)
+		}
+	}
+}
+
+// TestStalledReader has clients that ask for much and read nothing: their
+// requests end, and what they held is free again.
+func TestStalledReader(t *testing.T) {
+	const path = "/api/v1/namespaces/default/configmaps"
+	for _, http1 := range []bool{false, true} {
+		for _, query := range []string{"", "?watch=1&resourceVersion=0", "?pretty=1"} {
+			t.Run(fmt.Sprintf("http1=%v%s", http1, query), func(t *testing.T) {
+				s := start(t, wiring{http1: http1, config: func(c *httpapi.Config) { c.Limits.WriteTimeout = 200 * time.Millisecond }})
+				for i := range 20 {
+					s.create(t, "default", fmt.Sprintf("big-%02d", i), 900<<10)
+				}
+				if http1 {
+					stallHTTP1(t, s, path+query)
+				} else {
+					resp := s.open(t, t.Context(), "GET", path+query, nil)
+					defer resp.Body.Close() // not read
+				}
+				s.waitEnded(t, path)
+				for len(s.ended) > 0 {
+					<-s.ended
+				}
+				if a := s.do(t, "GET", "/metrics", ""); !strings.Contains(a.body, `apiserver_current_inflight_requests{request_kind="readOnly"} 1`) {
+					t.Error("the request still counts as in flight")
+				}
+			})
+		}
+	}
+}
+
+// stallHTTP1 sends a request on a connection of its own, and reads nothing.
+func stallHTTP1(t *testing.T, s *server, path string) {
+	t.Helper()
+	config := s.client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	conn, err := tls.Dial("tcp", s.Listener.Addr().String(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin\r\n\r\n", path)
+	if _, err := bufio.NewReaderSize(conn, 16).Peek(1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSlowVerbTimesOut(t *testing.T) {
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.RequestTimeout = 100 * time.Millisecond }})
+	a := s.do(t, "GET", "/api/v1/namespaces/default/configmaps?resourceVersion=99999999999999", "")
+	if code, reason, _ := a.status(t); code != 504 || reason != "Timeout" {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/api", nil)
+	if _, err := s.client.Do(r); err == nil {
+		t.Error("a canceled request was answered")
+	}
+}

@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// list answers with a collection: rows C1, C13, C14. The stored bytes of its
+// objects go out as they are; nothing is allocated for each of them.
+func (q *request) list(t registry.Target, out wire.Output) error {
+	o, err := listOptions(q.query())
+	if err != nil {
+		return err
+	}
+	l, err := q.h.c.Registry.List(q.context(), t, o)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s := newSink(q)
+	meta := wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining}
+	if out.Media == wire.JSON && !q.pretty(out) {
+		s.contentType = jsonType
+		err = q.writeItems(s, l, meta)
+	} else {
+		err = q.writeListText(s, l, meta, out)
+	}
+	if err != nil {
+		return err
+	}
+	return s.close()
+}
+
+func (q *request) writeItems(s *sink, l *registry.List, meta wire.ListMeta) error {
+	t := q.typ
+	s.buf = wire.AppendListHead(s.buf, t, meta)
+	head := len(wire.Head(t))
+	first := true
+	for object, err := range l.Items {
+		if err != nil {
+			return err
+		}
+		value := object.Value
+		if t.Stored != nil {
+			if value, err = wire.As(t, value); err != nil {
+				return err
+			}
+		}
+		if !first {
+			s.buf = append(s.buf, ',')
+		}
+		first = false
+		s.buf = wire.AppendItem(s.buf, value, head)
+		if s.full() {
+			if err := q.goOn(s); err != nil {
+				return err
+			}
+		}
+	}
+	s.buf = append(s.buf, wire.ListTail...)
+	return nil
+}
+
+// goOn writes what was gathered of a list, unless its time is over.
+func (q *request) goOn(s *sink) error {
+	if !time.Now().Before(q.deadline) {
+		q.h.metrics.terminated(q)
+		return context.DeadlineExceeded
+	}
+	return s.flush()
+}
+
+// writeListText writes a list as YAML or indented.
+func (q *request) writeListText(s *sink, l *registry.List, meta wire.ListMeta, out wire.Output) error {
+	t := q.typ
+	text := wire.ListText{Media: out.Media, Type: t, Meta: meta}
+	s.contentType = jsonType
+	if out.Media == wire.YAML {
+		s.contentType = yamlType
+	}
+	s.buf = text.Head(s.buf)
+	head := len(wire.Head(t))
+	var item []byte
+	for object, err := range l.Items {
+		if err != nil {
+			return err
+		}
+		if item, err = appendItemOf(item[:0], q, object, head); err != nil {
+			return err
+		}
+		if s.buf, err = text.Item(s.buf, item); err != nil {
+			return err
+		}
+		if s.full() {
+			if err := q.goOn(s); err != nil {
+				return err
+			}
+		}
+	}
+	var err error
+	s.buf, err = text.Tail(s.buf)
+	return err
+}
+
+func appendItemOf(to []byte, q *request, object *store.Object, head int) ([]byte, error) {
+	value := object.Value
+	if q.typ.Stored != nil {
+		var err error
+		if value, err = wire.As(q.typ, value); err != nil {
+			return to, err
+		}
+	}
+	return wire.AppendItem(to, value, head), nil
+}

@@ -1,0 +1,286 @@
+package httpapi
+
+import (
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// metrics are those that dashboards of Kubernetes know. Labels hold nothing that a
+// client can choose: what is not known is "other" or empty. The children of a route
+// are looked up once and then kept, so that a request costs a few additions.
+type metrics struct {
+	handler http.Handler
+
+	requests     *prometheus.CounterVec
+	durations    *prometheus.HistogramVec
+	sizes        *prometheus.HistogramVec
+	longrunning  *prometheus.GaugeVec
+	terminations *prometheus.CounterVec
+	events       *prometheus.CounterVec
+	eventSizes   *prometheus.HistogramVec
+
+	mu     sync.Mutex // of writers of routes
+	routes atomic.Pointer[map[routeKey]*routeMetrics]
+}
+
+// routeKey is what requests have in common that are counted together.
+type routeKey struct {
+	typ         *resource.Type // nil: not a resource
+	sub         string         // of a known subresource, or a known path
+	verb, scope string
+}
+
+// routeMetrics are the children of a route.
+type routeMetrics struct {
+	labels   []string // verb, group, version, resource, subresource, scope
+	duration prometheus.Observer
+	size     prometheus.Observer // nil: not measured for this verb
+	running  prometheus.Gauge
+	events   prometheus.Counter
+	event    prometheus.Observer
+	codes    atomic.Pointer[[]codeCounter]
+}
+
+type codeCounter struct {
+	code int
+	n    prometheus.Counter
+}
+
+var (
+	durationBuckets = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
+	sizeBuckets     = prometheus.ExponentialBuckets(1000, 10, 7)
+	eventBuckets    = prometheus.ExponentialBuckets(1024, 2, 8)
+	routeLabels     = []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
+	requestLabels   = []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component", "code"}
+	durationLabels  = []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}
+	eventLabels     = []string{"group", "version", "resource"}
+)
+
+func newMetrics(h *Handler) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_total",
+			Help: "Requests, by verb, dry run, group, version, resource, scope, component and code."}, requestLabels),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_request_duration_seconds", Buckets: durationBuckets,
+			Help: "Time from the headers of a request to the end of its answer; watches are not in it."}, durationLabels),
+		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_response_sizes", Buckets: sizeBuckets,
+			Help: "Bytes of the answers to get and list."}, routeLabels),
+		longrunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_longrunning_requests", Help: "Watches under way."}, routeLabels),
+		terminations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_terminations_total",
+			Help: "Requests that the server ended in self-defence."}, append(routeLabels[:len(routeLabels):len(routeLabels)], "code")),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_watch_events_total", Help: "Events sent to watches."}, eventLabels),
+		eventSizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_watch_events_sizes", Buckets: eventBuckets, Help: "Bytes of events sent to watches."}, eventLabels),
+	}
+	m.routes.Store(&map[routeKey]*routeMetrics{})
+	r := prometheus.NewRegistry()
+	r.MustRegister(m.requests, m.durations, m.sizes, m.longrunning, m.terminations, m.events, m.eventSizes,
+		inFlight("readOnly", &h.reads), inFlight("mutating", &h.writes), buildInfo(&h.c),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, f := range h.c.Figures {
+		r.MustRegister(f.collector())
+	}
+	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+	return m
+}
+
+func inFlight(kind string, l *limited) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "apiserver_current_inflight_requests", ConstLabels: prometheus.Labels{"request_kind": kind},
+		Help: "Requests under way, without watches."}, func() float64 { return float64(l.n.Load()) })
+}
+
+func buildInfo(c *Config) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kubernetes_build_info", Help: "1; the labels tell the build.",
+		ConstLabels: prometheus.Labels{
+			"major": major, "minor": minor, "git_version": c.Version, "git_commit": c.Commit, "git_tree_state": "",
+			"build_date": c.buildDate(), "go_version": runtime.Version(), "compiler": runtime.Compiler, "platform": platform,
+		}})
+	g.Set(1)
+	return g
+}
+
+func (f Figure) collector() prometheus.Collector {
+	if f.Counter {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.Read)
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: f.Name, Help: f.Help}, f.Read)
+}
+
+// route returns the children that a request counts in.
+func (m *metrics) route(q *request) *routeMetrics {
+	k := keyOf(q)
+	if r := (*m.routes.Load())[k]; r != nil {
+		return r
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := *m.routes.Load()
+	if r := old[k]; r != nil {
+		return r
+	}
+	next := make(map[routeKey]*routeMetrics, len(old)+1)
+	for k, r := range old {
+		next[k] = r
+	}
+	r := m.newRoute(k)
+	next[k] = r
+	m.routes.Store(&next)
+	return r
+}
+
+// keyOf names nothing that does not exist.
+func keyOf(q *request) routeKey {
+	k := routeKey{typ: q.typ, verb: metricVerb(q), scope: "cluster"}
+	if q.typ == nil {
+		k.scope = ""
+		if q.place.kind == otherPath {
+			k.sub = knownPath(q.r.URL.Path)
+		}
+		return k
+	}
+	if s := q.typ.Subresource(q.place.sub); s != nil {
+		k.sub = s.Name
+	}
+	switch {
+	case q.attrs.Name != "" || q.verb == verbCreate:
+		k.scope = "resource"
+	case q.place.inNamespace:
+		k.scope = "namespace"
+	}
+	return k
+}
+
+func metricVerb(q *request) string {
+	switch q.verb {
+	case verbGet:
+		return "GET"
+	case verbList:
+		return "LIST"
+	case verbWatch:
+		return "WATCH"
+	case verbCreate, "post":
+		return "POST"
+	case verbUpdate, "put":
+		return "PUT"
+	case verbPatch:
+		return "PATCH"
+	case verbDelete:
+		return "DELETE"
+	case verbDeleteCollection:
+		return "DELETECOLLECTION"
+	}
+	return "other"
+}
+
+// knownPath is the path of a page, without what a client may put behind it.
+func knownPath(path string) string {
+	switch {
+	case path == "/", path == "/version", path == "/metrics":
+		return path
+	case isHealth(path):
+		for _, p := range []string{"/healthz", "/livez", "/readyz"} {
+			if len(path) >= len(p) && path[:len(p)] == p {
+				return p
+			}
+		}
+	case len(path) >= 11 && path[:11] == "/openapi/v3":
+		return "openapi/v3"
+	case path == "/openapi/v2":
+		return "openapi/v2"
+	}
+	return ""
+}
+
+func (m *metrics) newRoute(k routeKey) *routeMetrics {
+	var group, version, name string
+	if k.typ != nil {
+		group, version, name = k.typ.Group, k.typ.Version, k.typ.Resource
+	}
+	r := &routeMetrics{labels: []string{k.verb, group, version, name, k.sub, k.scope}}
+	r.codes.Store(&[]codeCounter{})
+	if k.verb == "WATCH" {
+		r.running = m.longrunning.WithLabelValues(append(r.labels, component)...)
+		r.events = m.events.WithLabelValues(group, version, name)
+		r.event = m.eventSizes.WithLabelValues(group, version, name)
+		return r
+	}
+	r.duration = m.durations.WithLabelValues(k.verb, "", group, version, name, k.sub, k.scope, component)
+	if k.verb == "GET" || k.verb == "LIST" {
+		r.size = m.sizes.WithLabelValues(append(r.labels, component)...)
+	}
+	return r
+}
+
+const component = "apiserver"
+
+// done counts a request that is over.
+func (m *metrics) done(q *request) {
+	r := m.route(q)
+	if r.duration != nil {
+		r.duration.Observe(q.h.c.Now().Sub(q.start).Seconds())
+	}
+	if r.size != nil {
+		r.size.Observe(float64(q.bytes))
+	}
+	for _, c := range *r.codes.Load() {
+		if c.code == q.code {
+			c.n.Inc()
+			return
+		}
+	}
+	m.newCode(r, q.code).Inc()
+}
+
+func (m *metrics) newCode(r *routeMetrics, code int) prometheus.Counter {
+	l := r.labels
+	n := m.requests.WithLabelValues(l[0], "", l[1], l[2], l[3], l[4], l[5], component, strconv.Itoa(code))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := *r.codes.Load()
+	next := append(old[:len(old):len(old)], codeCounter{code, n})
+	r.codes.Store(&next)
+	return n
+}
+
+// longRunning counts a watch until the function that it returns is called.
+func (m *metrics) longRunning(q *request) func() {
+	r := m.route(q)
+	r.running.Inc()
+	return r.running.Dec
+}
+
+// event counts an event of a watch.
+func (m *metrics) event(q *request, bytes int) {
+	r := m.route(q)
+	r.events.Inc()
+	r.event.Observe(float64(bytes))
+}
+
+// terminated counts a request that the server ended because its time was over.
+func (m *metrics) terminated(q *request) {
+	m.terminate(q, http.StatusGatewayTimeout)
+}
+
+// overload counts a request that there was no room for.
+func (m *metrics) overload(q *request) { m.terminate(q, http.StatusTooManyRequests) }
+
+func (m *metrics) terminate(q *request, code int) {
+	r := m.route(q)
+	m.terminations.WithLabelValues(append(r.labels[:6:6], component, strconv.Itoa(code))...).Inc()
+}

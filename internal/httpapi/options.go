@@ -1,0 +1,188 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// listOptions reads the parameters of a list or a watch: row A15. What is wrong
+// with a number is said before what is wrong with a selector.
+func listOptions(v url.Values) (*metainternal.ListOptions, error) {
+	o := &metainternal.ListOptions{
+		LabelSelector:        labels.Everything(),
+		FieldSelector:        fields.Everything(),
+		Watch:                boolean(v, "watch"),
+		AllowWatchBookmarks:  boolean(v, "allowWatchBookmarks"),
+		ResourceVersion:      v.Get("resourceVersion"),
+		ResourceVersionMatch: metav1.ResourceVersionMatch(v.Get("resourceVersionMatch")),
+		Continue:             v.Get("continue"),
+	}
+	var err error
+	if v.Has("timeoutSeconds") {
+		var seconds int64
+		if seconds, err = strconv.ParseInt(v.Get("timeoutSeconds"), 10, 64); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		o.TimeoutSeconds = &seconds
+	}
+	if v.Has("limit") {
+		if o.Limit, err = strconv.ParseInt(v.Get("limit"), 10, 64); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if v.Has("sendInitialEvents") {
+		send := boolean(v, "sendInitialEvents")
+		o.SendInitialEvents = &send
+	}
+	if s := v.Get("labelSelector"); s != "" {
+		if o.LabelSelector, err = labels.Parse(s); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if s := v.Get("fieldSelector"); s != "" {
+		if o.FieldSelector, err = fields.ParseSelector(s); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	return o, nil
+}
+
+// boolean reads a parameter that is true unless it is absent, 0 or false.
+func boolean(v url.Values, name string) bool {
+	return v.Has(name) && v.Get(name) != "0" && !strings.EqualFold(v.Get(name), "false")
+}
+
+// writeOptions reads the parameters of a create or an update; their values are
+// checked by the registry.
+func (q *request) writeOptions() registry.WriteOptions {
+	o := registry.WriteOptions{UserAgent: q.r.UserAgent()}
+	if q.r.URL.RawQuery == "" {
+		return o
+	}
+	v := q.query()
+	o.DryRun = dryRun(v)
+	o.FieldManager = v.Get("fieldManager")
+	o.FieldValidation = v.Get("fieldValidation")
+	return o
+}
+
+// dryRun returns the values that are not empty: the specification takes an empty
+// one for no dry run.
+func dryRun(v url.Values) []string {
+	return slices.DeleteFunc(slices.Clone(v["dryRun"]), func(s string) bool { return s == "" })
+}
+
+// deleteOptions reads the options of a deletion: those of the body, or of the
+// query when there is no body (row D7).
+func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
+	body, err := q.body()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) == 0 {
+		return deleteParameters(q.query())
+	}
+	media, err := inputType(q.r.Header)
+	if err != nil {
+		return nil, err
+	}
+	return decodeDeleteOptions(media, body)
+}
+
+func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptions, error) {
+	if media == wire.Protobuf {
+		return nil, errUnsupportedMediaType(inputText, nil)
+	}
+	body = bytes.TrimSpace(body)
+	if media == wire.YAML && !bytes.HasPrefix(body, []byte("{")) {
+		asJSON, err := wire.FromYAML(body)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		body = asJSON
+	}
+	o := &metav1.DeleteOptions{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, o); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if o.Kind != "" && o.Kind != "DeleteOptions" {
+		return nil, apierrors.NewBadRequest("no kind " + strconv.Quote(o.Kind) + " is registered for version " +
+			strconv.Quote(o.APIVersion) + ` in scheme "pkg/runtime/scheme.go:111"`)
+	}
+	o.TypeMeta = metav1.TypeMeta{}
+	o.DryRun = slices.DeleteFunc(o.DryRun, func(s string) bool { return s == "" })
+	return o, nil
+}
+
+func deleteParameters(v url.Values) (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{DryRun: dryRun(v)}
+	if v.Has("gracePeriodSeconds") {
+		seconds, err := strconv.ParseInt(v.Get("gracePeriodSeconds"), 10, 64)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		o.GracePeriodSeconds = &seconds
+	}
+	if v.Has("orphanDependents") {
+		orphan := boolean(v, "orphanDependents")
+		o.OrphanDependents = &orphan //nolint:staticcheck // deprecated, and still sent
+	}
+	if v.Has("propagationPolicy") {
+		policy := metav1.DeletionPropagation(v.Get("propagationPolicy"))
+		o.PropagationPolicy = &policy
+	}
+	return o, nil
+}
+
+const (
+	inputText = "the body of the request was in an unknown format - accepted media types include: " +
+		"application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	patchText = "415: Unsupported Media Type"
+)
+
+// inputType is the media type of the request's body: row C9.
+func inputType(h http.Header) (wire.MediaType, error) {
+	switch t := contentType(h); wire.MediaType(t) {
+	case "", wire.JSON:
+		return wire.JSON, nil
+	case wire.YAML:
+		return wire.YAML, nil
+	case wire.Protobuf:
+		return wire.Protobuf, nil
+	}
+	return "", errUnsupportedMediaType(inputText, nil)
+}
+
+// contentType is the media type without its parameters.
+func contentType(h http.Header) string {
+	lines := h["Content-Type"]
+	if len(lines) == 0 {
+		return ""
+	}
+	t, _, _ := strings.Cut(lines[0], ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// checkPatchType refuses what is no patch.
+func checkPatchType(h http.Header) error {
+	switch contentType(h) {
+	case "application/json-patch+json", "application/merge-patch+json",
+		"application/strategic-merge-patch+json", "application/apply-patch+yaml":
+		return nil
+	}
+	return errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
+}

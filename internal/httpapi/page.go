@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+
+	"github.com/tidemark-dev/tidemark/internal/discovery"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// page serves everything that is not a resource.
+func (q *request) page() error {
+	switch q.place.kind {
+	case rootAPI, rootAPIs, groupPath, versionPath:
+		return q.discovery()
+	}
+	path := q.r.URL.Path
+	switch {
+	case path == "/":
+		return q.index()
+	case path == "/version", path == "/version/":
+		return q.version()
+	case path == "/metrics":
+		q.delegate(q.h.metrics.handler)
+		return nil
+	case isHealth(path):
+		return q.health(path)
+	case path == "/openapi/v2", path == "/openapi/v3", strings.HasPrefix(path, "/openapi/v3/"):
+		return q.openAPI()
+	}
+	return errNoPage
+}
+
+// discovery tells what is served: row C17.
+func (q *request) discovery() error {
+	p, docs := &q.place, q.h.documents()
+	if p.kind == versionPath && p.group != "" && docs.catalog.Group(p.group) == nil {
+		return errNoPage
+	}
+	doc, offer, ok := q.document(docs)
+	if !ok {
+		if p.kind == groupPath {
+			return errNoPage
+		}
+		return errNoResource()
+	}
+	head := q.r.Method == http.MethodHead && (p.kind == rootAPIs || p.kind == groupPath)
+	if q.r.Method != http.MethodGet && !head {
+		return errNoMethod()
+	}
+	if p.kind == rootAPI || p.kind == rootAPIs {
+		q.header()["Vary"] = varyAccept
+	}
+	if doc.ContentType == discovery.AggregatedJSON {
+		return q.aggregated(doc)
+	}
+	out, err := wire.Negotiate(q.accept(), offer)
+	if err != nil {
+		return err
+	}
+	return q.json(http.StatusOK, doc.Body, out)
+}
+
+// document chooses the document of a path, and tells how it is negotiated.
+func (q *request) document(docs *documents) (discovery.Document, wire.Offer, bool) {
+	p := &q.place
+	switch p.kind {
+	case rootAPI:
+		if wire.AcceptsAggregated(q.accept()) {
+			return docs.AggregatedAPI(), wire.Documents, true
+		}
+		return docs.API(q.address()), wire.Documents, true
+	case rootAPIs:
+		if wire.AcceptsAggregated(q.accept()) {
+			return docs.AggregatedAPIs(), wire.Documents, true
+		}
+		return docs.APIs(), wire.Documents, true
+	case groupPath:
+		doc, ok := docs.Group(p.group)
+		return doc, wire.Documents, ok
+	}
+	doc, ok := docs.GroupVersion(p.group, p.version)
+	return doc, wire.Objects, ok
+}
+
+// aggregated writes the document that clients keep: they ask again with its tag.
+func (q *request) aggregated(doc discovery.Document) error {
+	h := q.header()
+	h["Etag"] = []string{doc.ETag}
+	h["Cache-Control"] = publicCache
+	if headerHas(q.r.Header["If-None-Match"], doc.ETag) {
+		q.writeHeader(http.StatusNotModified)
+		return nil
+	}
+	body := doc.Body
+	if q.pretty(wire.Output{}) {
+		var err error
+		if body, err = wire.Indent(body); err != nil {
+			return err
+		}
+	}
+	return q.send(http.StatusOK, []string{doc.ContentType}, body)
+}
+
+// address is where the client reached the server.
+func (q *request) address() string {
+	if a, ok := q.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		return a.String()
+	}
+	return q.r.Host
+}
+
+// index lists the paths of the server.
+func (q *request) index() error {
+	others := []string{"/metrics", "/version"}
+	for _, kind := range []string{"/healthz", "/livez", "/readyz"} {
+		others = append(others, kind)
+		for _, c := range q.h.checks(kind) {
+			others = append(others, kind+"/"+c.Name)
+		}
+	}
+	if q.h.c.OpenAPI != nil {
+		others = append(others, "/openapi/v2", "/openapi/v3", "/openapi/v3/")
+	}
+	doc := q.h.documents().Root(others...)
+	return q.send(http.StatusOK, jsonType, doc.Body)
+}
+
+// version tells which release this is: row X20.
+func (q *request) version() error {
+	if q.r.Method != http.MethodGet {
+		return errNoMethod()
+	}
+	if _, err := wire.Negotiate(q.accept(), wire.OnlyJSON); err != nil {
+		return err
+	}
+	return q.send(http.StatusOK, jsonType, versionDocument(&q.h.c))
+}
+
+// openAPI has the documents of the schemas served.
+func (q *request) openAPI() error {
+	if q.h.c.OpenAPI == nil {
+		return errNoPage
+	}
+	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
+		return errNoMethod()
+	}
+	ctx, cancel := context.WithDeadline(q.r.Context(), q.deadline)
+	q.cancel = cancel
+	q.r = q.r.WithContext(ctx)
+	q.delegate(q.h.c.OpenAPI)
+	return nil
+}
+
+// platform is where the server runs, as /version has it.
+var platform = runtime.GOOS + "/" + runtime.GOARCH

@@ -1,0 +1,216 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+)
+
+const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+func TestDiscoveryForms(t *testing.T) {
+	s := start(t, wiring{})
+	tests := []struct {
+		path, accept string
+		contentType  string
+		starts       string
+	}{
+		{"/api", "", "application/json", `{"kind":"APIVersions","versions":["v1"]`},
+		{"/api/", "", "application/json", `{"kind":"APIVersions"`},
+		{"/apis", "", "application/json", `{"kind":"APIGroupList"`},
+		{"/apis/", "", "application/json", `{"kind":"APIGroupList"`},
+		{"/apis/apps", "", "application/json", `{"kind":"APIGroup"`},
+		{"/apis/apps/", "application/yaml", "application/yaml", "apiVersion: v1\nkind: APIGroup\n"},
+		{"/apis/apps/v1", "", "application/json", `{"kind":"APIResourceList"`},
+		{"/api/v1/", "", "application/json", `{"kind":"APIResourceList"`},
+		{"/api", aggregated, aggregated, `{"kind":"APIGroupDiscoveryList"`},
+		{"/apis", aggregated + ",application/json", aggregated, `{"kind":"APIGroupDiscoveryList"`},
+		{"/apis", "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json", "application/json", `{"kind":"APIGroupList"`},
+	}
+	for _, tt := range tests {
+		a := s.do(t, "GET", tt.path, "", "Accept: "+tt.accept)
+		if a.code != 200 || a.header.Get("Content-Type") != tt.contentType || !strings.HasPrefix(a.body, tt.starts) {
+			t.Errorf("GET %s, %s: %d %q %.80s", tt.path, tt.accept, a.code, a.header.Get("Content-Type"), a.body)
+		}
+		if root := tt.path == "/api" || tt.path == "/apis"; root && a.header.Get("Vary") != "Accept" {
+			t.Errorf("GET %s: Vary %q", tt.path, a.header.Get("Vary"))
+		}
+	}
+	a := s.do(t, "GET", "/apis", "", "Accept: application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList")
+	if a.code != http.StatusNotAcceptable {
+		t.Errorf("a version of the aggregated form that is gone: %d", a.code)
+	}
+	if a := s.do(t, "HEAD", "/apis", ""); a.code != 200 {
+		t.Errorf("HEAD /apis: %d", a.code)
+	}
+}
+
+func TestDiscoveryIsAskedForAgainByItsTag(t *testing.T) {
+	s := start(t, wiring{})
+	first := s.do(t, "GET", "/apis", "", "Accept: "+aggregated)
+	tag := first.header.Get("Etag")
+	if tag == "" || first.header.Get("Cache-Control") != "public" {
+		t.Fatalf("headers %v", first.header)
+	}
+	for match, want := range map[string]int{tag: 304, `"x", ` + tag: 304, `"x"`: 200} {
+		a := s.do(t, "GET", "/apis", "", "Accept: "+aggregated, "If-None-Match: "+match)
+		if a.code != want || want == 304 && a.body != "" || a.header.Get("Etag") != tag {
+			t.Errorf("If-None-Match %s: %d, %d bytes", match, a.code, len(a.body))
+		}
+	}
+}
+
+func TestIndexAndVersion(t *testing.T) {
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Checks = []httpapi.Check{{Name: "log", Live: true, Probe: func() error { return nil }}}
+		c.OpenAPI = http.NotFoundHandler()
+	}})
+	var index struct{ Paths []string }
+	if err := json.Unmarshal([]byte(s.do(t, "GET", "/", "").body), &index); err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	for _, p := range index.Paths {
+		have[p] = true
+	}
+	for _, p := range []string{"/api", "/api/v1", "/apis/apps/v1", "/healthz/log", "/readyz/shutdown", "/openapi/v3", "/metrics", "/version"} {
+		if !have[p] {
+			t.Errorf("the index lacks %s", p)
+		}
+	}
+	for _, path := range []string{"/version", "/version/"} {
+		var v map[string]string
+		if err := json.Unmarshal([]byte(s.do(t, "GET", path, "").body), &v); err != nil {
+			t.Fatal(err)
+		}
+		if v["major"] != "1" || v["minor"] != "36" || v["minCompatibilityMinor"] != "35" || v["gitVersion"] != "v1.36.3+tidemark.0.0.0" || v["platform"] == "" {
+			t.Errorf("version %v", v)
+		}
+	}
+}
+
+func TestHealth(t *testing.T) {
+	broken := errors.New("it holds a secret")
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Checks = []httpapi.Check{
+			{Name: "log", Live: true, Probe: func() error { return nil }},
+			{Name: "store", Probe: func() error { return broken }},
+		}
+	}})
+	tests := []struct {
+		method, path string
+		code         int
+		body         string
+	}{
+		{"GET", "/healthz", 200, "ok"},
+		{"GET", "/livez", 200, "ok"},
+		{"POST", "/healthz", 200, "ok"},
+		{"GET", "/livez/log", 200, "ok"},
+		{"GET", "/livez/store", 404, "404 page not found\n"},
+		{"GET", "/livez?verbose", 200, "[+]ping ok\n[+]log ok\nlivez check passed\n"},
+		{"GET", "/livez?verbose&exclude=nope&exclude=log", 200, "[+]ping ok\n[+]log excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"nope\"\nlivez check passed\n"},
+		{"GET", "/livez?exclude=log", 200, "ok"},
+		{"GET", "/readyz", 500, "[+]ping ok\n[+]log ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"},
+		{"GET", "/readyz?exclude=store", 200, "ok"},
+		{"GET", "/readyz/store", 500, "[-]store failed: reason withheld\nreadyz check failed\n"},
+	}
+	for _, tt := range tests {
+		a := s.do(t, tt.method, tt.path, "", "Authorization: none")
+		if a.code != tt.code || a.body != tt.body || a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s %s: %d %q, want %d %q", tt.method, tt.path, a.code, a.body, tt.code, tt.body)
+		}
+	}
+	s.handler.Drain()
+	if a := s.do(t, "GET", "/readyz?exclude=store", ""); a.code != 500 || !strings.Contains(a.body, "[-]shutdown failed") {
+		t.Errorf("while draining: %d %s", a.code, a.body)
+	}
+	if a := s.do(t, "GET", "/livez", ""); a.code != 200 {
+		t.Errorf("alive while draining: %d", a.code)
+	}
+}
+
+func TestOpenAPIIsDelegated(t *testing.T) {
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.OpenAPI = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "public, immutable")
+			w.WriteHeader(http.StatusTeapot)
+			_, _ = io.WriteString(w, r.URL.Path)
+		})
+	}})
+	for _, path := range []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1"} {
+		a := s.do(t, "GET", path, "")
+		if a.code != http.StatusTeapot || a.body != path || a.header.Get("Cache-Control") != "public, immutable" {
+			t.Errorf("GET %s: %d %q %v", path, a.code, a.body, a.header)
+		}
+	}
+	if a := s.do(t, "POST", "/openapi/v2", ""); a.code != 405 {
+		t.Errorf("POST: %d", a.code)
+	}
+}
+
+func TestPanics(t *testing.T) {
+	var v any
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.OpenAPI = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery == "late" {
+				_, _ = io.WriteString(w, "a part")
+				_ = http.NewResponseController(w).Flush()
+			}
+			panic(v)
+		})
+	}})
+	v = "a bug"
+	for range 3 {
+		a := s.do(t, "GET", "/openapi/v2", "")
+		if code, reason, _ := a.status(t); code != 500 || reason != "InternalError" || strings.Contains(a.body, "a bug") {
+			t.Errorf("%d %s", a.code, a.body)
+		}
+	}
+	for _, v = range []any{"a bug", http.ErrAbortHandler} {
+		resp := s.open(t, t.Context(), "GET", "/openapi/v2?late", nil)
+		if _, err := io.ReadAll(resp.Body); err == nil {
+			t.Errorf("panic(%v) in the middle of an answer looks like its end", v)
+		}
+		resp.Body.Close()
+	}
+	if a := s.do(t, "GET", "/livez", ""); a.code != 200 {
+		t.Errorf("afterwards: %d", a.code)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Figures = []httpapi.Figure{{Name: "tidemark_store_revision", Help: "The newest revision.", Read: func() float64 { return 42 }}}
+	}})
+	s.do(t, "GET", "/api/v1/namespaces/default/secret-words/secret-name", "")
+	s.do(t, "GET", "/secret-path", "")
+	s.do(t, "SECRETVERB", "/api/v1/pods", "")
+	s.do(t, "GET", "/apis/apps/v1/namespaces/secret-ns/deployments/d/secret-sub", "")
+	s.do(t, "GET", "/healthz", "")
+	body := s.do(t, "GET", "/metrics", "").body
+	for _, want := range []string{
+		`apiserver_request_total{code="404",component="apiserver",dry_run="",group="",resource="",scope="",subresource="",verb="GET",version=""} 2`,
+		`apiserver_request_total{code="405",component="apiserver",dry_run="",group="",resource="pods",scope="cluster",subresource="",verb="other",version="v1"} 1`,
+		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="",scope="",subresource="/healthz",verb="GET",version=""} 1`,
+		`apiserver_request_duration_seconds_bucket{component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="GET",version="v1",le="0.005"}`,
+		`apiserver_response_sizes_bucket`,
+		`apiserver_current_inflight_requests{request_kind="readOnly"} 1`,
+		`apiserver_current_inflight_requests{request_kind="mutating"} 0`,
+		`kubernetes_build_info{build_date=`,
+		`tidemark_store_revision 42`,
+		`process_start_time_seconds`,
+		`go_goroutines`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if i := strings.Index(strings.ToLower(body), "secret"); i >= 0 && !strings.Contains(body[i:i+10], "secrets") {
+		t.Errorf("a client's own words are in the metrics: %.100s", body[i:])
+	}
+}

@@ -1,0 +1,262 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// request is a request under way: used by the request's goroutine alone, and
+// again for later requests.
+type request struct {
+	h *Handler
+	w http.ResponseWriter
+	r *http.Request
+
+	start time.Time
+	dog   watchdog
+
+	place place
+	typ   *resource.Type // nil: the path is of no known resource
+	verb  string
+	attrs authz.Attributes
+
+	values   url.Values // of the query; nil until asked for
+	deadline time.Time  // zero: the request has no end
+	cancel   context.CancelFunc
+	held     *limited // what the request counts in; nil: nothing
+
+	// The answer so far.
+	wrote   bool
+	aborted bool
+	code    int
+	bytes   int64
+
+	// Room that would be allocated for each request otherwise: values of headers,
+	// events of a watch that is mostly idle.
+	auditID, length [1]string
+	events          [4]registry.Event
+}
+
+func (q *request) begin(w http.ResponseWriter, r *http.Request) {
+	q.w, q.r, q.start = w, r, q.h.c.Now()
+}
+
+// forget drops everything that belongs to the request.
+func (q *request) forget() {
+	q.w, q.r = nil, nil
+	q.place, q.typ, q.verb, q.attrs = place{}, nil, "", authz.Attributes{}
+	q.values, q.deadline = nil, time.Time{}
+	q.wrote, q.aborted, q.code, q.bytes = false, false, 0, 0
+	q.auditID, q.length = [1]string{}, [1]string{}
+	q.events = [4]registry.Event{}
+}
+
+// free gives back what the request holds of the limits.
+func (q *request) free() {
+	if q.held != nil {
+		q.held.n.Add(-1)
+		q.held = nil
+	}
+	if q.cancel != nil {
+		q.cancel()
+		q.cancel = nil
+	}
+}
+
+// serve is the way of every request.
+func (q *request) serve() error {
+	q.identify()
+	q.place = parsePath(q.r.URL.Path)
+	if q.place.kind == resourcePath {
+		q.verb = requestVerb(q.r.Method, &q.place, q.r.URL.RawQuery)
+		q.typ = q.h.c.Catalog().Lookup(q.place.group, q.place.version, q.place.resource)
+	} else {
+		q.verb = lowerMethod(q.r.Method)
+	}
+	if ok, err := q.admit(); !ok {
+		return err
+	}
+	if err := q.authenticate(); err != nil {
+		return err
+	}
+	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
+	q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
+	if err := q.authorize(); err != nil {
+		return err
+	}
+	if err := q.limitTime(); err != nil {
+		return err
+	}
+	if q.place.kind == resourcePath {
+		return q.resource()
+	}
+	return q.page()
+}
+
+// admit counts the request in what is under way: rows A20 and T "overload". Health
+// is told however much that is. When it is not ok and there is no error, the
+// answer is written.
+func (q *request) admit() (ok bool, err error) {
+	h := q.h
+	kind := &h.reads
+	switch {
+	case q.verb == verbWatch:
+		if h.drained.Err() != nil {
+			return false, apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
+		}
+		kind = &h.watches
+	case isHealth(q.r.URL.Path):
+		return true, nil
+	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
+		kind = &h.writes
+	}
+	if kind.enter() {
+		q.held = kind
+		return true, nil
+	}
+	h.metrics.overload(q)
+	q.header()["Retry-After"] = retrySoon
+	q.text(http.StatusTooManyRequests, "Too many requests, please try again later.\n")
+	return false, nil
+}
+
+// authenticate finds out who asks.
+func (q *request) authenticate() error {
+	user, err := q.h.c.Authn.Authenticate(q.r)
+	switch {
+	case err != nil:
+		q.h.log().Debug("authentication failed", "path", q.r.URL.Path, "err", err)
+		return errUnauthorized()
+	case user == nil && !q.h.c.AnonymousAuth:
+		return errUnauthorized()
+	case user == nil:
+		user = authn.Anonymous
+	}
+	q.attrs.User = user
+	return nil
+}
+
+// authorize asks whether the user may: row A18.
+func (q *request) authorize() error {
+	p, a := &q.place, &q.attrs
+	a.Verb, a.Path = q.verb, q.r.URL.Path
+	if p.kind == resourcePath {
+		a.IsResource = true
+		a.Group, a.Version, a.Resource, a.Subresource = p.group, p.version, p.resource, p.sub
+		a.Namespace, a.Name = p.namespace, p.name
+		if a.Name == "" && a.Verb != verbCreate {
+			a.Name = q.selectedName()
+		}
+	}
+	allowed, reason := q.h.c.Authz.Authorize(a)
+	if allowed {
+		return nil
+	}
+	message := deniedMessage(a)
+	if reason != "" {
+		message += ": " + reason
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name, errors.New(message))
+}
+
+func deniedMessage(a *authz.Attributes) string {
+	if !a.IsResource {
+		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Verb, a.Path)
+	}
+	what := a.Resource
+	if a.Subresource != "" {
+		what += "/" + a.Subresource
+	}
+	where := "at the cluster scope"
+	if a.Namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", a.Namespace)
+	}
+	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Verb, what, a.Group, where)
+}
+
+// selectedName is the one name that a field selector asks for, which then counts
+// as that of the request (row A16); empty: there is none.
+func (q *request) selectedName() string {
+	if !strings.Contains(q.r.URL.RawQuery, "fieldSelector") {
+		return ""
+	}
+	s, err := fields.ParseSelector(q.query().Get("fieldSelector"))
+	if err != nil {
+		return ""
+	}
+	name, ok := s.RequiresExactMatch("metadata.name")
+	if !ok || nameFault(name) != "" {
+		return ""
+	}
+	return name
+}
+
+// limitTime sets the request's deadline: row A17.
+func (q *request) limitTime() error {
+	if q.verb == verbWatch {
+		return nil
+	}
+	limit := q.h.c.Limits.RequestTimeout
+	if _, ok := lookup(q.r.URL.RawQuery, "timeout"); ok {
+		text := q.query().Get("timeout")
+		asked, err := time.ParseDuration(text)
+		if err != nil && text != "" {
+			return apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+		}
+		if asked > 0 {
+			limit = min(limit, asked)
+		}
+	}
+	q.deadline = time.Now().Add(limit)
+	return nil
+}
+
+// context is that of the request, with its deadline.
+func (q *request) context() context.Context {
+	ctx, cancel := context.WithDeadline(q.r.Context(), q.deadline)
+	q.cancel = cancel
+	return ctx
+}
+
+// query returns the parameters; a part that is malformed is left out, as
+// kube-apiserver does.
+func (q *request) query() url.Values {
+	if q.values == nil {
+		q.values = q.r.URL.Query()
+	}
+	return q.values
+}
+
+// header is that of the answer.
+func (q *request) header() http.Header { return q.w.Header() }
+
+// accept is the Accept header, its lines joined.
+func (q *request) accept() string {
+	lines := q.r.Header["Accept"]
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return strings.Join(lines, ",")
+}
+
+// lowerMethod is the verb of a request outside the API.
+func lowerMethod(method string) string {
+	if method == http.MethodGet {
+		return verbGet
+	}
+	return strings.ToLower(method)
+}

@@ -1,0 +1,223 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/hex"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// Values of headers that are the same for every answer. net/http copies them and
+// nobody changes them.
+var (
+	noCache       = []string{"no-cache, private"}
+	noSniff       = []string{"nosniff"}
+	plainText     = []string{"text/plain; charset=utf-8"}
+	jsonType      = []string{string(wire.JSON)}
+	yamlType      = []string{string(wire.YAML)}
+	gzipEncoding  = []string{"gzip"}
+	varyEncoding  = []string{"Accept-Encoding"}
+	retrySoon     = []string{"1"}
+	varyAccept    = []string{"Accept"}
+	publicCache   = []string{"public"}
+	flowSchema    = []string{"6c7b0d1e-4a54-4c39-9d51-9b3f0a6f2f11"}
+	priorityLevel = []string{"a0f5c6de-2f5e-4b4e-8f0a-0d8c3b1e7c42"}
+)
+
+// auditIDBytes is how much of a client's own audit ID is taken.
+const auditIDBytes = 64
+
+// identify gives the request its audit ID, the client's or a fresh one, and sets
+// the headers that every answer has: row A19.
+func (q *request) identify() {
+	h := q.header()
+	h["Cache-Control"] = noCache
+	if given := q.r.Header["Audit-Id"]; len(given) > 0 && given[0] != "" {
+		q.auditID[0] = given[0][:min(len(given[0]), auditIDBytes)]
+	} else {
+		q.auditID[0] = newUUID()
+	}
+	h["Audit-Id"] = q.auditID[:]
+}
+
+// newUUID returns a random UUID.
+func newUUID() string {
+	var id [16]byte
+	hi, lo := rand.Uint64(), rand.Uint64()
+	for i := range 8 {
+		id[i], id[8+i] = byte(hi>>(8*i)), byte(lo>>(8*i))
+	}
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	var text [36]byte
+	hex.Encode(text[0:8], id[0:4])
+	hex.Encode(text[9:13], id[4:6])
+	hex.Encode(text[14:18], id[6:8])
+	hex.Encode(text[19:23], id[8:10])
+	hex.Encode(text[24:36], id[10:16])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return string(text[:])
+}
+
+// pretty tells whether JSON is to be indented: row C12.
+func (q *request) pretty(o wire.Output) bool {
+	if o.Pretty {
+		return true
+	}
+	if strings.Contains(q.r.URL.RawQuery, "pretty") {
+		if text := q.query().Get("pretty"); text != "" {
+			yes, _ := strconv.ParseBool(text)
+			return yes
+		}
+	}
+	agent := q.r.Header["User-Agent"]
+	if len(agent) == 0 {
+		return false
+	}
+	return strings.HasPrefix(agent[0], "curl") || strings.HasPrefix(agent[0], "Wget") || strings.HasPrefix(agent[0], "Mozilla/5.0")
+}
+
+// json answers with one JSON value, in the form that was negotiated.
+func (q *request) json(code int, value []byte, o wire.Output) error {
+	value = bytes.TrimSuffix(value, []byte("\n"))
+	switch {
+	case o.Media == wire.YAML:
+		text, err := wire.ToYAML(value)
+		if err != nil {
+			return err
+		}
+		return q.send(code, yamlType, text)
+	case q.pretty(o):
+		text, err := wire.Indent(value)
+		if err != nil {
+			return err
+		}
+		return q.send(code, jsonType, text)
+	case len(value) > q.h.c.Limits.WriteBatchBytes:
+		return q.send(code, jsonType, append(bytes.Clone(value), '\n'))
+	}
+	// One write of a copy is cheaper than two of which the second is a newline.
+	room := q.h.buffers.Get().(*[]byte)
+	whole := append(append((*room)[:0], value...), '\n')
+	err := q.send(code, jsonType, whole)
+	if err == nil { // otherwise the bytes may still be on their way out
+		q.h.buffers.Put(room)
+	}
+	return err
+}
+
+// status answers with a Status.
+func (q *request) status(code int, s *metav1.Status, o wire.Output) {
+	if err := q.json(code, encodeStatus(s), o); err != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+}
+
+// text answers with plain text.
+func (q *request) text(code int, body string) {
+	q.header()["X-Content-Type-Options"] = noSniff
+	if err := q.send(code, plainText, []byte(body)); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// send writes a whole answer.
+func (q *request) send(code int, contentType []string, body []byte) error {
+	h := q.header()
+	h["Content-Type"] = contentType
+	if len(body) > q.h.c.Limits.CompressAbove && q.acceptsGzip() {
+		return q.sendCompressed(code, body)
+	}
+	q.length[0] = strconv.Itoa(len(body))
+	h["Content-Length"] = q.length[:]
+	q.writeHeader(code)
+	return q.write(body)
+}
+
+// sendCompressed writes a whole answer in gzip: row C13.
+func (q *request) sendCompressed(code int, body []byte) error {
+	q.compressed()
+	q.writeHeader(code)
+	s := newSink(q)
+	s.gzip()
+	if _, err := s.Write(body); err != nil {
+		return err
+	}
+	return s.close()
+}
+
+func (q *request) compressed() {
+	h := q.header()
+	h["Content-Encoding"] = gzipEncoding
+	h["Vary"] = varyEncoding
+}
+
+func (q *request) acceptsGzip() bool {
+	lines := q.r.Header["Accept-Encoding"]
+	return len(lines) > 0 && wire.AcceptsGzip(strings.Join(lines, ","))
+}
+
+// writeHeader starts the answer.
+func (q *request) writeHeader(code int) {
+	q.wrote, q.code = true, code
+	q.w.WriteHeader(code)
+}
+
+// write writes a part of the answer. A client that does not take it in time loses
+// the rest.
+func (q *request) write(b []byte) error {
+	until := time.Now().Add(q.h.c.Limits.WriteTimeout)
+	if !q.deadline.IsZero() && q.deadline.Before(until) && q.bytes > 0 {
+		until = q.deadline
+	}
+	q.dog.guard(q.w, until, false)
+	n, err := q.w.Write(b)
+	q.bytes += int64(n)
+	if err == http.ErrBodyNotAllowed { // HEAD
+		err = nil
+	}
+	return err
+}
+
+// counter counts what another handler answers.
+type counter struct {
+	http.ResponseWriter
+	q *request
+}
+
+// delegate has another handler write the answer.
+func (q *request) delegate(h http.Handler) {
+	q.dog.guard(q.w, q.deadline, false)
+	h.ServeHTTP(&counter{q.w, q}, q.r)
+	if q.code == 0 {
+		q.code = http.StatusOK
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (c *counter) WriteHeader(code int) {
+	if !c.q.wrote {
+		c.q.wrote, c.q.code = true, code
+	}
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (c *counter) Write(b []byte) (int, error) {
+	if !c.q.wrote {
+		c.q.wrote, c.q.code = true, http.StatusOK
+	}
+	n, err := c.ResponseWriter.Write(b)
+	c.q.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

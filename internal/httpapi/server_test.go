@@ -1,0 +1,221 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+)
+
+// tokens knows two users by their bearer tokens.
+type tokens struct{}
+
+// Authenticate implements authn.Authenticator.
+func (tokens) Authenticate(r *http.Request) (*authn.User, error) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch {
+	case !ok:
+		return nil, nil
+	case token == "admin":
+		return &authn.User{Name: "admin", Groups: []string{"system:masters"}}, nil
+	case token == "bob":
+		return &authn.User{Name: "bob"}, nil
+	}
+	return nil, errors.New("no such token")
+}
+
+// server is a handler behind a listener on the loopback interface.
+type server struct {
+	*httptest.Server
+	handler  *httpapi.Handler
+	registry *registry.Registry
+	store    *store.Store
+	client   *http.Client
+	// ended gets the path of each request whose handler has returned.
+	ended chan string
+}
+
+// wiring is how a test's server differs from the usual.
+type wiring struct {
+	http1  bool
+	config func(*httpapi.Config)
+}
+
+func newStore(t testing.TB) *store.Store {
+	s, err := store.Open(context.Background(), store.Options{Log: memlog.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func newConfig(s *store.Store) httpapi.Config {
+	return httpapi.Config{
+		Registry:      &registry.Registry{Store: s},
+		Catalog:       func() *resource.Catalog { return builtin.Catalog() },
+		Authn:         tokens{},
+		Authz:         authz.Masters{},
+		AnonymousAuth: true,
+		Version:       "v1.36.3+tidemark.0.0.0",
+	}
+}
+
+func start(t testing.TB, w wiring) *server {
+	s := newStore(t)
+	c := newConfig(s)
+	if w.config != nil {
+		w.config(&c)
+	}
+	h := httpapi.New(c)
+	ended := make(chan string, 1000)
+	ts := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { ended <- r.URL.Path }()
+		h.ServeHTTP(w, r)
+	}))
+	ts.EnableHTTP2 = !w.http1
+	ts.StartTLS()
+	t.Cleanup(func() {
+		h.Drain()
+		ts.CloseClientConnections()
+		ts.Close()
+	})
+	return &server{Server: ts, handler: h, registry: c.Registry, store: s, client: ts.Client(), ended: ended}
+}
+
+// answer is a response that was read.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// do sends a request as the administrator, with further headers "Name: value".
+func (s *server) do(t testing.TB, method, path, body string, headers ...string) answer {
+	t.Helper()
+	resp := s.open(t, context.Background(), method, path, strings.NewReader(body), headers...)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(b)}
+}
+
+func (s *server) open(t testing.TB, ctx context.Context, method, path string, body io.Reader, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, s.URL+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer admin")
+	r.Header.Set("User-Agent", "test")
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if value == "none" {
+			r.Header.Del(name)
+			continue
+		}
+		r.Header.Set(name, value)
+	}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return resp
+}
+
+// status reads a Status from a body.
+func (a answer) status(t testing.TB) (code int, reason, message string) {
+	t.Helper()
+	var s struct {
+		Kind, APIVersion, Status, Reason, Message string
+		Code                                      int
+	}
+	if err := json.Unmarshal([]byte(a.body), &s); err != nil || s.Kind != "Status" || s.APIVersion != "v1" || s.Status != "Failure" {
+		t.Errorf("not a Status (%v): %s", err, a.body)
+	}
+	return s.Code, s.Reason, s.Message
+}
+
+// create stores a config map of about size bytes.
+func (s *server) create(t testing.TB, namespace, name string, size int) {
+	t.Helper()
+	body := fmt.Sprintf(`{"metadata":{"name":%q},"data":{"k":%q}}`, name, strings.Repeat("x", size))
+	if a := s.do(t, "POST", "/api/v1/namespaces/"+namespace+"/configmaps", body); a.code != http.StatusCreated {
+		t.Fatalf("create %s/%s: %d %s", namespace, name, a.code, a.body)
+	}
+}
+
+// namespace makes a namespace.
+func (s *server) namespace(t testing.TB, name string) {
+	t.Helper()
+	if a := s.do(t, "POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name)); a.code != http.StatusCreated {
+		t.Fatalf("create namespace %s: %d %s", name, a.code, a.body)
+	}
+}
+
+// waitEnded waits until the handler of a path has returned.
+func (s *server) waitEnded(t testing.TB, path string) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case p := <-s.ended:
+			if p == path {
+				return
+			}
+		case <-limit:
+			t.Fatalf("the handler of %s did not return", path)
+		}
+	}
+}
+
+// oneConnection is a client whose requests share one HTTP/2 connection.
+func (s *server) oneConnection(t testing.TB) *http.Client {
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs},
+		ForceAttemptHTTP2: true,
+		MaxConnsPerHost:   1,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// endless is a body that never ends; it unblocks when closed.
+type endless struct{ done chan struct{} }
+
+func (e *endless) Read(p []byte) (int, error) {
+	<-e.done
+	return 0, io.EOF
+}
+
+func compact(t testing.TB, s string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(s)); err != nil {
+		t.Fatalf("%v: %s", err, s)
+	}
+	return b.String()
+}

@@ -1,0 +1,228 @@
+package httpapi
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// resource serves a path below a group and version.
+func (q *request) resource() error {
+	if q.typ == nil {
+		if q.place.group != "" && q.h.c.Catalog().Group(q.place.group) == nil {
+			return errNoPage
+		}
+		return errNoResource()
+	}
+	switch allow(q.typ, &q.place, q.r.Method) {
+	case noRoute:
+		return errNoResource()
+	case noMethod:
+		return errNoMethod()
+	}
+	if q.typ.Deprecated != "" {
+		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
+	}
+	if q.verb == verbPatch {
+		if err := checkPatchType(q.r.Header); err != nil {
+			return err
+		}
+	}
+	offer := wire.Objects
+	switch {
+	case q.verb == verbWatch:
+		offer = wire.Streams
+	case q.verb == verbList:
+		offer = wire.Lists
+	}
+	out, err := wire.Negotiate(q.accept(), offer)
+	if err != nil {
+		return err
+	}
+	if err := q.checkNames(); err != nil {
+		return err
+	}
+	if !time.Now().Before(q.deadline) && !q.deadline.IsZero() {
+		q.h.metrics.terminated(q)
+		return errTimeout()
+	}
+	return q.do(out)
+}
+
+// checkNames refuses names that cannot be a segment of a path: row A7.
+func (q *request) checkNames() error {
+	if fault := nameFault(q.place.name); fault != "" {
+		return apierrors.NewBadRequest(`Name parameter invalid: "` + q.place.name + `": ` + fault)
+	}
+	if fault := nameFault(q.place.namespace); fault != "" {
+		return apierrors.NewBadRequest(`Namespace parameter invalid: "` + q.place.namespace + `": ` + fault)
+	}
+	return nil
+}
+
+// do is the verb.
+func (q *request) do(out wire.Output) error {
+	target := q.target()
+	if err := q.unserved(target); err != nil {
+		return err
+	}
+	switch q.verb {
+	case verbGet:
+		return q.get(target, out)
+	case verbList:
+		return q.list(target, out)
+	case verbWatch:
+		return q.watch(target)
+	case verbCreate, verbUpdate:
+		return q.put(target, out)
+	case verbDelete:
+		return q.delete(target, out)
+	}
+	return errNoMethod()
+}
+
+func (q *request) target() registry.Target {
+	t := registry.Target{Type: q.typ, Subresource: q.place.sub, Name: q.place.name}
+	if q.typ.Namespaced {
+		t.Namespace = q.place.namespace
+	}
+	return t
+}
+
+// unserved refuses what is discoverable and not there yet. An object that does
+// not exist is what a client is told of first.
+func (q *request) unserved(t registry.Target) error {
+	switch {
+	case t.Type.Collection == "":
+		return errNotImplemented(t.Type.GroupResource().String())
+	case t.Subresource != "" && t.Subresource != "status":
+		ctx := q.context()
+		if _, err := q.h.c.Registry.Get(ctx, registry.Target{Type: t.Type, Namespace: t.Namespace, Name: t.Name}, ""); err != nil {
+			return err
+		}
+		return errNotImplemented("the subresource " + t.Subresource)
+	case q.verb == verbDeleteCollection:
+		o, err := listOptions(q.query())
+		if err != nil {
+			return err
+		}
+		return q.h.c.Registry.DeleteCollection(q.context(), t, o)
+	case q.verb == verbPatch:
+		return errNotImplemented(q.verb)
+	}
+	return nil
+}
+
+func (q *request) get(t registry.Target, out wire.Output) error {
+	ctx, revision := q.r.Context(), ""
+	if q.r.URL.RawQuery != "" {
+		v := q.query()
+		if boolean(v, "export") {
+			return apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+		}
+		if revision = v.Get("resourceVersion"); revision != "" {
+			ctx = q.context() // it may wait for that version
+		}
+	}
+	o, err := q.h.c.Registry.Get(ctx, t, revision)
+	if err != nil {
+		return err
+	}
+	return q.answer(&o, t.Type, out)
+}
+
+func (q *request) put(t registry.Target, out wire.Output) error {
+	media, err := inputType(q.r.Header)
+	if err != nil {
+		return err
+	}
+	body, err := q.body()
+	if err != nil {
+		return err
+	}
+	verb := q.h.c.Registry.Create
+	if q.verb == verbUpdate {
+		verb = q.h.c.Registry.Update
+	}
+	o, err := verb(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions())
+	if err != nil {
+		return err
+	}
+	return q.answer(&o, t.Type, out)
+}
+
+func (q *request) delete(t registry.Target, out wire.Output) error {
+	options, err := q.deleteOptions()
+	if err != nil {
+		return err
+	}
+	o, err := q.h.c.Registry.Delete(q.context(), t, options)
+	if err != nil {
+		return err
+	}
+	return q.answer(&o, t.Type, out)
+}
+
+// answer writes what a verb answered with.
+func (q *request) answer(o *registry.Object, t *resource.Type, out wire.Output) error {
+	if len(o.Warnings) > 0 {
+		q.header()["Warning"] = warningHeaders(append([]string{t.Deprecated}, o.Warnings...))
+	}
+	if o.Status != nil {
+		return q.json(http.StatusOK, encodeStatus(o.Status), out)
+	}
+	value := o.Stored.Value
+	if t.Stored != nil {
+		var err error
+		if value, err = wire.As(t, value); err != nil {
+			return err
+		}
+	}
+	code := http.StatusOK
+	if o.Created {
+		code = http.StatusCreated
+	}
+	return q.json(code, value, out)
+}
+
+// body reads the request's body: row C19. A client that does not end it in time
+// is told so.
+func (q *request) body() ([]byte, error) {
+	limit := q.h.c.Limits.BodyBytes
+	length := q.r.ContentLength
+	if length == 0 {
+		return nil, nil
+	}
+	if length > limit {
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	q.dog.guard(q.w, q.deadline, true)
+	var body []byte
+	var err error
+	if length > 0 {
+		body = make([]byte, length)
+		_, err = io.ReadFull(q.r.Body, body)
+	} else {
+		body, err = io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, limit))
+	}
+	q.dog.release()
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil, errors.As(err, &tooLarge):
+		return body, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		// What follows of the body must not be taken for another request.
+		q.header()["Connection"] = []string{"close"}
+		q.h.metrics.terminated(q)
+		return nil, errTimeout()
+	}
+	return nil, apierrors.NewBadRequest("reading the body of the request: " + err.Error())
+}

@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+const (
+	// warningBytes is what all warnings of an answer may take together; above it each
+	// is cut to warningRunes, and those that then still do not fit are left out: row
+	// F7.
+	warningBytes = 4096
+	warningRunes = 256
+)
+
+// warningHeaders writes warnings as values of the Warning header: once each, and
+// no more than a client's header limits bear.
+func warningHeaders(warnings []string) []string {
+	var kept []string
+	size := 0
+	for _, w := range warnings {
+		w = strings.Map(printable, w) // a header cannot hold the rest
+		if w == "" || slices.Contains(kept, w) {
+			continue
+		}
+		kept = append(kept, w)
+		size += len(w)
+	}
+	cut := size > warningBytes
+	var out []string
+	size = 0
+	for _, w := range kept {
+		if cut {
+			w = firstRunes(w, warningRunes)
+		}
+		h, err := utilnet.NewWarningHeader(299, "-", w)
+		if err != nil { // not UTF-8
+			continue
+		}
+		if size += len(h); size > warningBytes && cut {
+			break
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
+}
+
+func firstRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}

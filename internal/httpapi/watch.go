@@ -1,0 +1,191 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// watchBatch is how many events are asked for at once while there are many; an
+// idle watch keeps room for a few.
+const watchBatch = 256
+
+// watch streams the changes of a collection: rows W1 and W7. The request's own
+// goroutine pulls events and writes what it gets in one write. While it waits it
+// holds no buffer.
+func (q *request) watch(t registry.Target) error {
+	o, err := listOptions(q.query())
+	if err != nil {
+		return err
+	}
+	if q.place.watch {
+		// The prefix asks for a watch whatever the parameter says, and has no defaults
+		// of its own (row A6).
+		o.Watch = false
+	}
+	metainternal.SetListOptionsDefaults(o, true)
+	ctx, cancel := q.watchContext()
+	defer cancel()
+	w, err := q.h.c.Registry.Watch(ctx, t, o)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	defer q.h.metrics.longRunning(q)()
+	if isWebSocket(q.r) {
+		return q.watchWebSocket(ctx, w)
+	}
+	q.header()["Content-Type"] = jsonType
+	q.writeHeader(http.StatusOK)
+	return q.stream(ctx, w, &httpStream{q: q, c: http.NewResponseController(q.w)})
+}
+
+// watchContext ends with the request, and when watches are drained.
+func (q *request) watchContext() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(q.r.Context())
+	stop := context.AfterFunc(q.h.drained, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// stream is where events go.
+type stream interface {
+	// send writes whole events, of which ends are the ends.
+	send(events []byte, ends []int) error
+	// flush has what was sent leave at once.
+	flush() error
+}
+
+// stream writes events until the watch ends.
+func (q *request) stream(ctx context.Context, w *registry.Watch, to stream) error {
+	if err := to.flush(); err != nil {
+		return err
+	}
+	room := q.events[:0]
+	for {
+		events, err := w.Next(ctx, room[:0])
+		if len(events) > 0 {
+			if err := q.sendEvents(events, to); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return q.endStream(err, to)
+		}
+		// A full batch tells that there is more; then larger ones are worth their memory.
+		switch {
+		case len(events) < cap(room) && len(events) <= cap(q.events[:0]):
+			room = q.events[:0]
+		case len(events) == cap(room) && cap(room) < watchBatch:
+			room = make([]registry.Event, 0, watchBatch)
+		}
+		clear(events)
+	}
+}
+
+// endStream ends a watch: cleanly, unless the registry failed.
+func (q *request) endStream(err error, to stream) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	q.h.log().Error("a watch failed", "path", q.r.URL.Path, "err", err)
+	event := []registry.Event{{Type: registry.Error, Status: statusOf(err)}}
+	return q.sendEvents(event, to)
+}
+
+// sendEvents writes events in pieces of about WriteBatchBytes.
+func (q *request) sendEvents(events []registry.Event, to stream) error {
+	room := q.h.buffers.Get().(*[]byte)
+	buf := (*room)[:0]
+	var ends []int
+	if _, framed := to.(*socketStream); framed {
+		ends = make([]int, 0, len(events))
+	}
+	limit := q.h.c.Limits.WriteBatchBytes
+	for i := range events {
+		before := len(buf)
+		var err error
+		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
+			return err
+		}
+		q.h.metrics.event(q, len(buf)-before)
+		if ends != nil {
+			ends = append(ends, len(buf))
+		}
+		if len(buf) >= limit {
+			if err := to.send(buf, ends); err != nil {
+				return err // the buffer may still be on its way out
+			}
+			buf, ends = buf[:0], ends[:0]
+		}
+	}
+	if len(buf) > 0 {
+		if err := to.send(buf, ends); err != nil {
+			return err
+		}
+	}
+	if cap(buf) <= 2*limit {
+		*room = buf[:0]
+		q.h.buffers.Put(room)
+	}
+	return to.flush()
+}
+
+func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
+	switch {
+	case e.Type == registry.Bookmark:
+		return wire.AppendBookmark(to, q.typ, uint64(e.Revision), e.InitialEventsEnd), nil
+	case e.Status != nil:
+		s := encodeStatus(e.Status)
+		return wire.AppendEvent(to, string(e.Type), s[:len(s)-1]), nil
+	}
+	value := e.Object.Value
+	if q.typ.Stored != nil {
+		var err error
+		if value, err = wire.As(q.typ, value); err != nil {
+			return to, err
+		}
+	}
+	return wire.AppendEvent(to, string(e.Type), value), nil
+}
+
+// httpStream writes events as lines of the answer's body.
+type httpStream struct {
+	q *request
+	c *http.ResponseController
+}
+
+func (s *httpStream) send(events []byte, _ []int) error { return s.q.write(events) }
+
+func (s *httpStream) flush() error {
+	s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
+	err := s.c.Flush()
+	s.q.dog.release()
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// isWebSocket tells whether the client wants to upgrade its connection.
+func isWebSocket(r *http.Request) bool {
+	return headerHas(r.Header["Upgrade"], "websocket") && headerHas(r.Header["Connection"], "upgrade")
+}
+
+func headerHas(lines []string, token string) bool {
+	for _, line := range lines {
+		for part := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(part), token) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,52 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/coder/websocket"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+)
+
+// watchWebSocket streams events as text frames, one each. Pings of the client are
+// answered. A browser's page may open one only from the server's own origin, as a
+// client certificate would speak for it without being asked.
+func (q *request) watchWebSocket(ctx context.Context, w *registry.Watch) error {
+	conn, err := websocket.Accept(&counter{q.w, q}, q.r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return nil //nolint:nilerr // Accept has answered
+	}
+	q.wrote, q.code = true, http.StatusSwitchingProtocols
+	defer conn.CloseNow() //nolint:errcheck // it is closed or gone
+	ctx = conn.CloseRead(ctx)
+	err = q.stream(ctx, w, &socketStream{q: q, ctx: ctx, conn: conn})
+	if err != nil {
+		return nil //nolint:nilerr // the client is gone; there is nobody to tell
+	}
+	return conn.Close(websocket.StatusNormalClosure, "")
+}
+
+// socketStream writes events as WebSocket messages.
+type socketStream struct {
+	q    *request
+	ctx  context.Context
+	conn *websocket.Conn
+}
+
+func (s *socketStream) send(events []byte, ends []int) error {
+	from := 0
+	for _, end := range ends {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.q.h.c.Limits.WriteTimeout)
+		err := s.conn.Write(ctx, websocket.MessageText, events[from:end])
+		cancel()
+		if err != nil {
+			return err
+		}
+		s.q.bytes += int64(end - from)
+		from = end
+	}
+	return nil
+}
+
+func (s *socketStream) flush() error { return nil }

@@ -1,0 +1,199 @@
+// Package kubeconfig writes the file that clients reach a server by, and never
+// over one that somebody else wrote.
+package kubeconfig
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+)
+
+// Config is what a kubeconfig says.
+type Config struct {
+	// Server is the URL.
+	Server string
+	// CA is the certificate to trust, as PEM.
+	CA []byte
+	// TLSServerName is the name that the server's certificate is checked against;
+	// empty: the host of Server.
+	TLSServerName string
+	// Token authenticates the administrator.
+	Token string
+}
+
+const (
+	name = "tidemark"
+	user = "tidemark-admin"
+
+	// mark is the name of the extension that tells our files from others. It
+	// survives kubectl config, which drops comments.
+	mark = "tidemark.dev/kubeconfig"
+)
+
+// YAML returns the file: one cluster, one user, one context, with all data in it.
+func (c Config) YAML() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `# Written by tidemark, which replaces it when its address or its credentials
+# change. It lets its reader do everything: keep it to yourself.
+apiVersion: v1
+kind: Config
+current-context: %[1]s
+clusters:
+- name: %[1]s
+  cluster:
+    server: %[2]q
+    certificate-authority-data: %[3]s
+`, name, c.Server, base64.StdEncoding.EncodeToString(c.CA))
+	if c.TLSServerName != "" {
+		fmt.Fprintf(&b, "    tls-server-name: %q\n", c.TLSServerName)
+	}
+	fmt.Fprintf(&b, `    extensions:
+    - name: %[1]s
+      extension: {}
+users:
+- name: %[2]s
+  user:
+    token: %[3]q
+contexts:
+- name: %[4]s
+  context:
+    cluster: %[4]s
+    user: %[2]s
+preferences: {}
+`, mark, user, c.Token, name)
+	return b.Bytes()
+}
+
+// ForeignError says that a file is not ours to replace.
+type ForeignError struct {
+	Path string
+	// Why says what is in it.
+	Why string
+}
+
+// Error implements error.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("%s was not written by tidemark (%s) and is left alone: name another file, or remove this one", e.Path, e.Why)
+}
+
+// Write puts the kubeconfig at the path, for the owner alone, whole or not at
+// all; folders that are not there are made. A file that is there is replaced only
+// when it is ours, or empty; otherwise Write returns a *ForeignError. One that
+// already leads to this server, as this user, is left as it is, with the
+// namespace that somebody may have set in it.
+func Write(path string, c Config) error {
+	// Through a symbolic link the file that it leads to is meant.
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	old, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case len(bytes.TrimSpace(old)) > 0:
+		f, why := parse(old)
+		if why != "" {
+			return &ForeignError{path, why}
+		}
+		if f.leadsTo(c) && private(path) {
+			return nil
+		}
+	}
+	return atomicfile.Write(path, c.YAML(), 0o600)
+}
+
+// Remove removes the file at the path if it is ours.
+func Remove(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if _, why := parse(b); why != "" {
+		return &ForeignError{path, why}
+	}
+	return os.Remove(path)
+}
+
+// file is what we need to know of a kubeconfig.
+type file struct {
+	Clusters []struct {
+		Name    string `json:"name"`
+		Cluster struct {
+			Server        string `json:"server"`
+			CA            []byte `json:"certificate-authority-data"`
+			TLSServerName string `json:"tls-server-name"`
+			Extensions    []struct {
+				Name string `json:"name"`
+			} `json:"extensions"`
+		} `json:"cluster"`
+	} `json:"clusters"`
+	Users []struct {
+		Name string `json:"name"`
+		User struct {
+			Token string `json:"token"`
+		} `json:"user"`
+	} `json:"users"`
+	Contexts []struct {
+		Context struct {
+			Cluster string `json:"cluster"`
+			User    string `json:"user"`
+		} `json:"context"`
+	} `json:"contexts"`
+}
+
+// parse reads a file, and says why it is not ours when it is not: another
+// program wrote it, or somebody added to it what replacing it would lose.
+func parse(b []byte) (f file, why string) {
+	if err := yaml.Unmarshal(b, &f); err != nil {
+		return f, "it is no kubeconfig"
+	}
+	if len(f.Clusters) == 0 {
+		return f, "it names no cluster"
+	}
+	for _, c := range f.Clusters {
+		ours := c.Name == name && len(c.Cluster.Extensions) == 1 && c.Cluster.Extensions[0].Name == mark
+		if !ours {
+			return f, fmt.Sprintf("it holds the cluster %q", c.Name)
+		}
+	}
+	for _, u := range f.Users {
+		if u.Name != user {
+			return f, fmt.Sprintf("it holds the user %q", u.Name)
+		}
+	}
+	for _, c := range f.Contexts {
+		if c.Context.Cluster != name || c.Context.User != user {
+			return f, fmt.Sprintf("it holds a context of the user %q", c.Context.User)
+		}
+	}
+	return f, ""
+}
+
+// leadsTo tells whether a client with the file, which is ours, reaches the
+// server as the same user.
+func (f file) leadsTo(c Config) bool {
+	if len(f.Clusters) != 1 || len(f.Users) != 1 || len(f.Contexts) == 0 {
+		return false
+	}
+	cluster := f.Clusters[0].Cluster
+	return cluster.Server == c.Server && bytes.Equal(cluster.CA, c.CA) && cluster.TLSServerName == c.TLSServerName &&
+		f.Users[0].User.Token == c.Token
+}
+
+// private tells whether nobody but the owner can read the file.
+func private(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Perm()&0o077 == 0
+}

@@ -1,0 +1,134 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+)
+
+// pair is a certificate with its private key; its zero value is none.
+type pair struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// newKey makes a private key: ECDSA P-256, which every client knows, and which
+// takes microseconds to make and to sign with.
+func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+// due is when to renew: after two thirds of the life.
+func (p pair) due() time.Time {
+	return p.cert.NotBefore.Add(p.cert.NotAfter.Sub(p.cert.NotBefore) / 3 * 2)
+}
+
+// good tells whether the pair is there, valid and not due. A clock that was put
+// back to before its begin makes it bad too.
+func (p pair) good(now time.Time) bool {
+	return p.cert != nil && !now.Before(p.cert.NotBefore) && now.Before(p.due())
+}
+
+// names tells whether the certificate names all hosts.
+func (p pair) names(hosts []string) bool {
+	return !slices.ContainsFunc(hosts, func(h string) bool { return p.cert.VerifyHostname(h) != nil })
+}
+
+func (p pair) tls() *tls.Certificate {
+	return &tls.Certificate{Certificate: [][]byte{p.cert.Raw}, PrivateKey: p.key, Leaf: p.cert}
+}
+
+func (p pair) certPEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.cert.Raw})
+}
+
+func (p pair) keyPEM() ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(p.key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+// parsePair reads a certificate and its key from PEM.
+func parsePair(b []byte) (pair, error) {
+	c, err := tls.X509KeyPair(b, b)
+	if err != nil {
+		return pair{}, err
+	}
+	key, ok := c.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return pair{}, fmt.Errorf("the private key is a %T, not an ECDSA key", c.PrivateKey)
+	}
+	if c.Leaf == nil {
+		return pair{}, errors.New("there is no certificate")
+	}
+	return pair{c.Leaf, key}, nil
+}
+
+// selfSign makes a certificate of an authority.
+func selfSign(key *ecdsa.PrivateKey, now time.Time) (pair, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "tidemark-ca"},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(caLife),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	return sign(template, pair{template, key}, key)
+}
+
+// issue signs a certificate with a new key, good from now on; it does not
+// outlive the authority.
+func (p pair) issue(template *x509.Certificate, now time.Time) (pair, error) {
+	key, err := newKey()
+	if err != nil {
+		return pair{}, err
+	}
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(leafLife)
+	if p.cert.NotAfter.Before(template.NotAfter) {
+		template.NotAfter = p.cert.NotAfter
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.BasicConstraintsValid = true
+	return sign(template, p, key)
+}
+
+func sign(template *x509.Certificate, by pair, key *ecdsa.PrivateKey) (pair, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
+	if err != nil {
+		return pair{}, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	return pair{cert, key}, err
+}
+
+func servingTemplate(hosts []string) *x509.Certificate {
+	t := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "tidemark"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else {
+			t.DNSNames = append(t.DNSNames, h)
+		}
+	}
+	return t
+}
+
+func clientTemplate(user string, groups []string) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}

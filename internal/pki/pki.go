@@ -1,0 +1,288 @@
+// Package pki is the certificate authority of a server: what it shows to its
+// clients, and what it knows its administrator by.
+//
+// With a directory it keeps, for the owner alone:
+//
+//	ca.pem       the authority: its certificate and its private key
+//	ca.crt       the certificate alone, for clients (curl --cacert)
+//	serving.pem  the serving certificate and its private key
+//	admin.token  the bearer token of the administrator
+//
+// A pair stands in one file, so that no crash leaves a certificate beside the
+// key of another. Everything is made once and used again after a restart. A
+// certificate is renewed after two thirds of its life, without a restart: the
+// handshake that finds it due does it. The authority is renewed with the same
+// key and the same name, so that clients who hold the old certificate trust the
+// new one's signatures, and the other way round.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+)
+
+const (
+	caLife   = 10 * 365 * 24 * time.Hour
+	leafLife = 365 * 24 * time.Hour
+
+	// backdate is how long before now a certificate begins: a client whose clock
+	// runs behind, by as much as a wrong time zone, takes it all the same.
+	backdate = 24 * time.Hour
+)
+
+const (
+	caFile      = "ca.pem"
+	caCertFile  = "ca.crt"
+	servingFile = "serving.pem"
+	tokenFile   = "admin.token"
+)
+
+// Config says where an authority lives and whom it serves.
+type Config struct {
+	// Dir keeps the files; it is made when it is not there. Nobody else may write
+	// to it meanwhile. Empty: nothing is kept.
+	Dir string
+	// Hosts are names and addresses of the serving certificate, beside those that a
+	// Kubernetes API server always has.
+	Hosts []string
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+	// Log gets a line for each renewal; nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Authority is a certificate authority with its serving certificate and the
+// administrator's token. All methods are safe for concurrent use.
+type Authority struct {
+	dir   string
+	hosts []string
+	now   func() time.Time
+	log   *slog.Logger
+	token string
+
+	current atomic.Pointer[state]
+	mu      sync.Mutex // held by the one that renews
+}
+
+// state is an immutable set of certificates that belong together.
+type state struct {
+	ca      pair
+	caPEM   []byte
+	pool    *x509.CertPool
+	serving *tls.Certificate
+	// From and due bound the time in which nothing has to be renewed.
+	from, due time.Time
+}
+
+// Open reads the authority of a directory, and makes what is not there. A file
+// of the authority that cannot be read is an error: making another authority
+// would lock out whoever trusts this one. A serving certificate that cannot be
+// used is made anew.
+func Open(c Config) (*Authority, error) {
+	a := &Authority{dir: c.Dir, hosts: hosts(c.Hosts), now: c.Now, log: c.Log}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.dir != "" {
+		if err := os.MkdirAll(a.dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if a.token, err = a.openToken(); err != nil {
+		return nil, err
+	}
+	ca, err := a.readPair(caFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the certificate authority cannot be used: %w; put the file back, or delete it to have a new authority made, which all clients then need the new kubeconfig for", err)
+	}
+	serving, err := a.readPair(servingFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.log.Warn("a serving certificate that cannot be used is made anew", "err", err)
+	}
+	s, err := a.renew(ca, serving)
+	if err != nil {
+		return nil, err
+	}
+	a.current.Store(s)
+	return a, nil
+}
+
+// GetCertificate is that of a tls.Config.
+func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return a.fresh().serving, nil
+}
+
+// CertificatePEM returns the certificate that clients have to trust. The caller
+// must not change it.
+func (a *Authority) CertificatePEM() []byte { return a.fresh().caPEM }
+
+// Pool returns what verifies certificates of this authority. It is another one
+// after a renewal; the caller must not change it.
+func (a *Authority) Pool() *x509.CertPool { return a.fresh().pool }
+
+// AdminToken returns the bearer token of the administrator.
+func (a *Authority) AdminToken() string { return a.token }
+
+// IssueClient makes a client certificate for a user, as PEM. It is good for a
+// year, and kept nowhere.
+func (a *Authority) IssueClient(user string, groups []string) (cert, key []byte, err error) {
+	p, err := a.fresh().ca.issue(clientTemplate(user, groups), a.now())
+	if err != nil {
+		return nil, nil, err
+	}
+	keyPEM, err := p.keyPEM()
+	return p.certPEM(), keyPEM, err
+}
+
+// fresh returns the certificates, and renews them first when they are due. What
+// cannot be written is used from memory all the same: an API server should not
+// stop because of a full disk.
+func (a *Authority) fresh() *state {
+	s := a.current.Load()
+	if s.good(a.now()) {
+		return s
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s = a.current.Load(); s.good(a.now()) {
+		return s
+	}
+	next, err := a.renew(s.ca, pair{})
+	if err != nil {
+		a.log.Error("renewed certificates cannot be kept", "err", err)
+	}
+	if next == nil {
+		return s
+	}
+	a.current.Store(next)
+	return next
+}
+
+func (s *state) good(now time.Time) bool { return !now.Before(s.from) && now.Before(s.due) }
+
+// renew returns certificates that are good now: those that it is given, where
+// they are, and new ones, which it writes to their files. A zero pair is one
+// that is not there. With a state beside the error it is the writing that failed.
+func (a *Authority) renew(ca, serving pair) (*state, error) {
+	now := a.now()
+	var err, unwritten error
+	if !ca.good(now) {
+		if ca, err = renewCA(ca.key, now); err != nil {
+			return nil, err
+		}
+		unwritten = a.writePair(caFile, ca)
+		a.log.Info("made a certificate of the authority", "until", ca.cert.NotAfter)
+	}
+	unwritten = errors.Join(unwritten, a.publish(ca.certPEM()))
+	if !serving.good(now) || serving.cert.CheckSignatureFrom(ca.cert) != nil || !serving.names(a.hosts) {
+		if serving, err = ca.issue(servingTemplate(a.hosts), now); err != nil {
+			return nil, err
+		}
+		unwritten = errors.Join(unwritten, a.writePair(servingFile, serving))
+		a.log.Info("made a serving certificate", "names", a.hosts, "until", serving.cert.NotAfter)
+	}
+	return newState(ca, serving), unwritten
+}
+
+func newState(ca, serving pair) *state {
+	s := &state{ca: ca, caPEM: ca.certPEM(), pool: x509.NewCertPool(), serving: serving.tls()}
+	s.pool.AddCert(ca.cert)
+	s.from, s.due = ca.cert.NotBefore, ca.due()
+	if serving.cert.NotBefore.After(s.from) {
+		s.from = serving.cert.NotBefore
+	}
+	if due := serving.due(); due.Before(s.due) {
+		s.due = due
+	}
+	return s
+}
+
+// publish writes the authority's certificate for clients, unless it stands there.
+func (a *Authority) publish(cert []byte) error {
+	if a.dir == "" {
+		return nil
+	}
+	path := filepath.Join(a.dir, caCertFile)
+	if old, err := os.ReadFile(path); err == nil && string(old) == string(cert) {
+		return nil
+	}
+	return atomicfile.Write(path, cert, 0o600)
+}
+
+// openToken reads the administrator's token, or makes one.
+func (a *Authority) openToken() (string, error) {
+	token := rand.Text() // 130 bits
+	if a.dir == "" {
+		return token, nil
+	}
+	path := filepath.Join(a.dir, tokenFile)
+	b, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return token, atomicfile.Write(path, []byte(token+"\n"), 0o600)
+	case err != nil:
+		return "", err
+	}
+	old := strings.TrimSpace(string(b))
+	if len(old) < 20 {
+		return "", fmt.Errorf("%s holds no token of 20 characters or more: put it back, or delete the file to have a new one made", path)
+	}
+	return old, nil
+}
+
+func (a *Authority) readPair(name string) (pair, error) {
+	if a.dir == "" {
+		return pair{}, nil
+	}
+	path := filepath.Join(a.dir, name)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return pair{}, err
+	}
+	p, err := parsePair(b)
+	if err != nil {
+		return pair{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+func (a *Authority) writePair(name string, p pair) error {
+	if a.dir == "" {
+		return nil
+	}
+	key, err := p.keyPEM()
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(a.dir, name), append(p.certPEM(), key...), 0o600)
+}
+
+// renewCA makes a certificate of the authority, with a new key when there is
+// none.
+func renewCA(key *ecdsa.PrivateKey, now time.Time) (pair, error) {
+	if key == nil {
+		var err error
+		if key, err = newKey(); err != nil {
+			return pair{}, err
+		}
+	}
+	return selfSign(key, now)
+}

@@ -1,0 +1,118 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Delete removes an object: rows D1, D6, D7.
+func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions) (Object, error) {
+	if o == nil {
+		o = &metav1.DeleteOptions{}
+	}
+	checked := *o
+	checked.DryRun = wanted(o.DryRun)
+	if errs := metav1validation.ValidateDeleteOptions(&checked); len(errs) > 0 {
+		return Object{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	if len(checked.DryRun) > 0 {
+		return Object{}, notImplemented("dry-run")
+	}
+	if err := checkImmortal(t); err != nil {
+		return Object{}, err
+	}
+	for {
+		current := r.Store.Any().Get(t.Type.Collection, t.key())
+		if current == nil {
+			return Object{}, r.after(ctx, t.notFound())
+		}
+		if err := checkPreconditions(t, current, o.Preconditions); err != nil {
+			return Object{}, r.after(ctx, err)
+		}
+		if hasFinalizers(current) {
+			return Object{}, notImplemented("the deletion of an object that has finalizers")
+		}
+		gone, err := r.Store.Commit(ctx, store.Write{Collection: t.Type.Collection, Key: current.Key, If: current.Modified})
+		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
+			continue // look again at what is there now
+		}
+		if err != nil {
+			return Object{}, status(err)
+		}
+		return deleted(t, gone), nil
+	}
+}
+
+// DeleteCollection checks its parameters (row P12) and refuses.
+func (r *Registry) DeleteCollection(_ context.Context, t Target, o *metainternal.ListOptions) error {
+	if _, err := planList(o); err != nil {
+		return err
+	}
+	if _, err := newSelector(t, o); err != nil {
+		return err
+	}
+	return notImplemented("the deletion of a collection")
+}
+
+// deleted is the answer to an immediate deletion: row D1.
+func deleted(t Target, gone *store.Object) Object {
+	if t.Type.DeleteReturnsObject {
+		return Object{Stored: gone}
+	}
+	return Object{Status: &metav1.Status{
+		Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{
+			Name: t.Name, Group: t.Type.Group, Kind: t.Type.Resource,
+			UID: types.UID(at(gone.Value, []string{"metadata", "uid"})),
+		},
+	}}
+}
+
+// checkImmortal protects the namespaces that have to be there: row A9.
+func checkImmortal(t Target) error {
+	if t.Type.GroupResource() != schemaNamespaces {
+		return nil
+	}
+	switch t.Name {
+	case "default", "kube-system", "kube-public":
+		return apierrors.NewForbidden(schemaNamespaces, t.Name, errors.New("this namespace may not be deleted"))
+	}
+	return nil
+}
+
+// checkPreconditions: row D6.
+func checkPreconditions(t Target, current *store.Object, p *metav1.Preconditions) error {
+	if p == nil {
+		return nil
+	}
+	refuse := func(format string, args ...any) error {
+		resource := schema.GroupResource{Group: t.Type.Group, Resource: t.Type.Kind}
+		return apierrors.NewConflict(resource, t.Name, fmt.Errorf(format, args...))
+	}
+	uid := at(current.Value, []string{"metadata", "uid"})
+	if p.UID != nil && string(*p.UID) != uid {
+		return refuse("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, uid)
+	}
+	version := strconv.FormatUint(uint64(current.Modified), 10)
+	if p.ResourceVersion != nil && *p.ResourceVersion != version {
+		return refuse("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, version)
+	}
+	return nil
+}
+
+// hasFinalizers tells whether somebody has to act before the object can go.
+func hasFinalizers(o *store.Object) bool {
+	some := func(list []byte) bool { return len(list) > 2 && list[0] == '[' }
+	return some(member(member(o.Value, "metadata"), "finalizers")) || some(member(member(o.Value, "spec"), "finalizers")) && member(o.Value, "kind") != nil && text(member(o.Value, "kind")) == "Namespace"
+}

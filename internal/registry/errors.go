@@ -1,0 +1,57 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// goneList is what a list says of a revision below the history: row P1.
+const goneList = "The resourceVersion for the provided list is too old."
+
+// status turns an error of the store into what clients understand.
+func status(err error) error {
+	var tooLarge *store.TooLargeError
+	var expired *store.ExpiredError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &tooLarge):
+		return tooLargeStatus(tooLarge)
+	case errors.As(err, &expired):
+		return apierrors.NewResourceExpired(goneList)
+	case errors.Is(err, store.ErrBusy):
+		return apierrors.NewTooManyRequests("too many requests read old history at once, please try again later", 1)
+	case errors.Is(err, store.ErrNoSpace):
+		return coded(http.StatusInsufficientStorage, "InsufficientStorage", "there is no space left for writes; reads and deletions go on")
+	case errors.Is(err, store.ErrClosed):
+		return apierrors.NewServiceUnavailable("the server is shutting down")
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierrors.NewTimeoutError("request did not complete within requested timeout - "+err.Error(), 0)
+	}
+	return err
+}
+
+// tooLargeStatus is the answer to a revision that is not reached: row P4.
+func tooLargeStatus(e *store.TooLargeError) *apierrors.StatusError {
+	s := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", e.Revision, e.Current), 1)
+	s.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	return s
+}
+
+// notImplemented refuses what is not there yet, with nothing done.
+func notImplemented(what string) error {
+	return coded(http.StatusNotImplemented, "NotImplemented", what+": not served by this version; nothing was changed")
+}
+
+func coded(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
+}

@@ -1,0 +1,177 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// List is a list that is ready to be written: what stands before the items is
+// known.
+type List struct {
+	// Type is that of the items, which are in its stored version.
+	Type      *resource.Type
+	Revision  store.Revision
+	Continue  string
+	Remaining *int64
+	// Items yields the items once; an error ends the list, whose answer then has to
+	// be cut off.
+	Items iter.Seq2[*store.Object, error]
+	// Close releases what the list holds. It has to be called.
+	Close func()
+}
+
+// List reads a collection: the table of readtable.go decides from which state.
+func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
+	p, err := planList(o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSelector(t, o)
+	if err != nil {
+		return nil, err
+	}
+	src, err := r.source(ctx, t, p, s)
+	if err != nil {
+		return nil, err
+	}
+	l := &List{Type: t.Type, Revision: src.revision, Close: src.close}
+	switch {
+	case s.none:
+		l.Items = func(func(*store.Object, error) bool) {}
+	case p.limit > 0:
+		err = l.page(ctx, src, s, p)
+	default:
+		l.Items = selected(src.scan(s, src.after(p, s)), s)
+	}
+	if err != nil {
+		src.close()
+		return nil, status(err)
+	}
+	return l, nil
+}
+
+// page collects one page: the token and the count behind it stand before the
+// items.
+func (l *List) page(ctx context.Context, src *source, s *selector, p plan) error {
+	var items []*store.Object
+	more := false
+	for o, err := range selected(src.scan(s, src.after(p, s)), s) {
+		if err != nil {
+			return err
+		}
+		if more = len(items) == p.limit; more {
+			break
+		}
+		items = append(items, o)
+	}
+	l.Items = func(yield func(*store.Object, error) bool) {
+		for _, o := range items {
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
+	if !more {
+		return nil
+	}
+	last := items[len(items)-1].Key
+	l.Continue = next(src.revision, last, s.prefix)
+	if s.all() {
+		n, err := src.count(ctx, s.prefix, last)
+		if err != nil {
+			return err
+		}
+		remaining := int64(n)
+		l.Remaining = &remaining
+	}
+	return nil
+}
+
+// selected yields what the selector picks.
+func selected(all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
+	if s.all() {
+		return all
+	}
+	return func(yield func(*store.Object, error) bool) {
+		for o, err := range all {
+			if (err != nil || s.matches(o)) && !yield(o, err) {
+				return
+			}
+		}
+	}
+}
+
+// source is the state that a list is read from.
+type source struct {
+	revision store.Revision
+	snapshot store.Snapshot // of a state in memory
+	view     *store.View    // of an exact read
+}
+
+// source finds the state that a plan asks for.
+func (r *Registry) source(ctx context.Context, t Target, p plan, s *selector) (*source, error) {
+	if p.read == exactly || p.read == continued && !p.latest {
+		v, err := r.Store.Exact(ctx, t.Type.Collection, p.revision, r.futureWait())
+		var expired *store.ExpiredError
+		if p.read == continued && errors.As(err, &expired) {
+			return nil, expiredToken(p.after)
+		}
+		if err != nil {
+			return nil, status(err)
+		}
+		return &source{revision: v.Revision(), view: v}, nil
+	}
+	state, err := r.state(ctx, p.read, p.revision)
+	if err != nil {
+		return nil, err
+	}
+	return &source{revision: state.Revision(), snapshot: state.Snapshot(t.Type.Collection)}, nil
+}
+
+func (src *source) close() {
+	if src.view != nil {
+		src.view.Close()
+	}
+}
+
+// after is the key to go on after.
+func (src *source) after(p plan, s *selector) string {
+	if p.read != continued {
+		return ""
+	}
+	return s.prefix + p.after
+}
+
+// scan yields what the selector can match, as far as keys tell.
+func (src *source) scan(s *selector, after string) iter.Seq2[*store.Object, error] {
+	prefix := s.watchPrefix()
+	if src.view != nil {
+		return src.view.Scan(prefix, after)
+	}
+	return func(yield func(*store.Object, error) bool) {
+		if s.key != "" {
+			if o := src.snapshot.Get(s.key); o != nil && s.key > after {
+				yield(o, nil)
+			}
+			return
+		}
+		for o := range src.snapshot.Scan(prefix, after) {
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (src *source) count(ctx context.Context, prefix, after string) (int, error) {
+	if src.view != nil {
+		return src.view.Count(ctx, prefix, after)
+	}
+	return src.snapshot.Count(prefix, after), nil
+}

@@ -1,0 +1,229 @@
+package registry
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// check validates the parameters of a write: rows F1, G8, R2. Kind is that of
+// the options, "CreateOptions" or "UpdateOptions". An empty dryRun means none.
+func (o *WriteOptions) check(kind string) error {
+	dryRun := wanted(o.DryRun)
+	errs := metav1validation.ValidateDryRun(field.NewPath("dryRun"), dryRun)
+	errs = append(errs, metav1validation.ValidateFieldManager(o.FieldManager, field.NewPath("fieldManager"))...)
+	errs = append(errs, metav1validation.ValidateFieldValidation(field.NewPath("fieldValidation"), o.FieldValidation)...)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+	}
+	if len(dryRun) > 0 {
+		return notImplemented("dry-run")
+	}
+	return nil
+}
+
+// wanted drops empty values: `dryRun=` means no dry-run.
+func wanted(values []string) []string {
+	var all []string
+	for _, v := range values {
+		if v != "" {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// decode reads the body and applies field validation: rows F1 to F5.
+func decode(t Target, b Body, level string) (runtime.Object, []string, error) {
+	d, err := wire.Decode(t.Type, b.Media, b.Bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case len(d.Strict) == 0 || level == metav1.FieldValidationIgnore:
+		return d.Object, nil, nil
+	case level == metav1.FieldValidationStrict:
+		return nil, nil, wire.StrictError(t.Type, d.Strict)
+	}
+	return d.Object, d.Strict, nil
+}
+
+// placeNamespace gives an object the namespace of the request: row A8.
+func placeNamespace(t Target, meta metav1.Object) error {
+	switch got := meta.GetNamespace(); {
+	case !t.Type.Namespaced, got == "":
+		meta.SetNamespace(t.Namespace)
+	case got != t.Namespace:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+// checkName compares the name of a body with the one of the URL: row A8.
+func checkName(t Target, meta metav1.Object) error {
+	switch name := meta.GetName(); {
+	case name == "":
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", t.Name))
+	case name != t.Name:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, t.Name))
+	}
+	return nil
+}
+
+// bodyVersion is the resourceVersion of a body; "" and "0" are none.
+func bodyVersion(meta metav1.Object) (store.Revision, error) {
+	text := meta.GetResourceVersion()
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("metadata.resourceVersion %q is not a decimal number", text))
+	}
+	return store.Revision(n), nil
+}
+
+// invalid is the answer to an object that breaks rules: row F8.
+func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(t.GroupVersionKind().GroupKind(), meta.GetName(), errs)
+}
+
+// validate checks what every object has to keep to: row A7.
+func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(meta, t.Namespaced, t.ValidateName, path)
+	for i, name := range meta.GetFinalizers() {
+		if !strings.Contains(name, "/") && !standardFinalizer(name) {
+			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
+}
+
+// standardFinalizer tells the finalizers that need no domain.
+func standardFinalizer(name string) bool {
+	return name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
+}
+
+// generateName makes a name from its base: row G4.
+func generateName(base string) string {
+	const (
+		letters = "bcdfghjklmnpqrstvwxz2456789"
+		random  = 5
+		longest = 63 - random
+	)
+	if len(base) > longest {
+		base = base[:longest]
+	}
+	var b [random]byte
+	rand.Read(b[:])
+	for i := range b {
+		b[i] = letters[int(b[i])%len(letters)]
+	}
+	return base + string(b[:])
+}
+
+// newUID makes a random UUID, version 4.
+func newUID() types.UID {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	var s [36]byte
+	hex.Encode(s[:], b[:4])
+	hex.Encode(s[9:], b[4:6])
+	hex.Encode(s[14:], b[6:8])
+	hex.Encode(s[19:], b[8:10])
+	hex.Encode(s[24:], b[10:])
+	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
+	return types.UID(s[:])
+}
+
+// statusFields holds the index of the field Status of each Go type, -1 for none.
+var statusFields sync.Map
+
+// statusOf is the status of an object, not valid when its kind has none.
+func statusOf(o runtime.Object) reflect.Value {
+	v := reflect.ValueOf(o).Elem()
+	index, ok := statusFields.Load(v.Type())
+	if !ok {
+		n := -1
+		if f, found := v.Type().FieldByName("Status"); found && len(f.Index) == 1 {
+			n = f.Index[0]
+		}
+		index, _ = statusFields.LoadOrStore(v.Type(), n)
+	}
+	if index.(int) < 0 {
+		return reflect.Value{}
+	}
+	return v.Field(index.(int))
+}
+
+// clearStatus empties the status of an object whose kind keeps it apart.
+func clearStatus(t *resource.Type, o runtime.Object) {
+	if s := statusOf(o); s.IsValid() && t.Subresource("status") != nil {
+		s.SetZero()
+	}
+}
+
+// copyStatus gives an object the status of another.
+func copyStatus(to, from runtime.Object) {
+	if s := statusOf(to); s.IsValid() {
+		s.Set(statusOf(from))
+	}
+}
+
+// sameDesired tells whether nothing changed but metadata and status: row G6.
+func sameDesired(t *resource.Type, a, b runtime.Object) bool {
+	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	for i := range va.NumField() {
+		switch va.Type().Field(i).Name {
+		case "TypeMeta", "ObjectMeta", "Status":
+			continue
+		}
+		if !equality.Semantic.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
+			return false
+		}
+	}
+	ma, mb := a.(metav1.Object), b.(metav1.Object)
+	return (!t.GenerationCounts.Has(resource.Labels) || equality.Semantic.DeepEqual(ma.GetLabels(), mb.GetLabels())) &&
+		(!t.GenerationCounts.Has(resource.Annotations) || equality.Semantic.DeepEqual(ma.GetAnnotations(), mb.GetAnnotations()))
+}
+
+// toStored defaults an object in the client's version and converts it to the
+// stored one.
+func toStored(t *resource.Type, o runtime.Object) (runtime.Object, error) {
+	if t.Default != nil {
+		t.Default(o)
+	}
+	if t.Stored == nil {
+		return o, nil
+	}
+	return t.ToStored(o)
+}
+
+// objectKey is how errors of kube-apiserver name the place of an object.
+func objectKey(t Target) string {
+	return "/registry/" + t.Type.Resource + "/" + strings.TrimPrefix(t.key(), "/")
+}

@@ -1,0 +1,139 @@
+package registry
+
+import (
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// read is one of the reads of the specification.
+type read int
+
+const (
+	refused      read = iota // an error that validation tells, or a 400
+	mostRecent               // everything acknowledged before the request
+	anyState                 // whatever is at hand
+	notOlderThan             // at least as new as N
+	exactly                  // as of N
+	continued                // as of the revision of the token
+)
+
+// version is what resourceVersion holds.
+type version int
+
+const (
+	unset version = iota
+	zero
+	number
+)
+
+// tableRow maps a combination of parameters to a read. The first row that fits
+// counts; noMatter fits everything.
+type tableRow struct {
+	version version
+	match   string // resourceVersionMatch
+	limit   flag
+	token   flag
+	read    read
+}
+
+type flag int
+
+const (
+	noMatter flag = iota
+	without
+	with
+)
+
+// listTable is the table of API Concepts and of KEP-2523 for list: which state
+// answers which combination of resourceVersion, resourceVersionMatch, limit and
+// continue. What is not in it is refused.
+//
+// A limit together with version 0 is ignored: the state may be any, so the whole
+// list is as good as a page of it.
+var listTable = []tableRow{
+	{unset, "", noMatter, without, mostRecent},
+	{unset, "", noMatter, with, continued},
+	{zero, "", noMatter, without, anyState},
+	{zero, "", noMatter, with, continued},
+	{number, "", without, without, notOlderThan},
+	{number, "", with, without, exactly},
+	{number, "Exact", noMatter, without, exactly},
+	{zero, "NotOlderThan", noMatter, without, anyState},
+	{number, "NotOlderThan", noMatter, without, notOlderThan},
+}
+
+// getTable is the table for get.
+var getTable = map[version]read{unset: mostRecent, zero: anyState, number: notOlderThan}
+
+// plan is how a list is read.
+type plan struct {
+	read     read
+	revision store.Revision // of notOlderThan, exactly, continued
+	limit    int            // zero: none
+	after    string         // of continued: the key, relative to the list, to go on after
+	latest   bool           // of continued: the token asks for the newest state
+}
+
+// planList finds out how a list is read, or why it is refused.
+func planList(o *metainternal.ListOptions) (plan, error) {
+	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
+		return plan{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	if o.Continue != "" && o.ResourceVersion != "" && o.ResourceVersion != "0" {
+		return plan{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+	}
+	class, revision, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{read: lookupRead(class, o), revision: revision}
+	if o.Limit > 0 && p.read != anyState {
+		p.limit = int(min(o.Limit, 1<<31-1))
+	}
+	switch p.read {
+	case refused:
+		return plan{}, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion %q with resourceVersionMatch %q cannot be served", o.ResourceVersion, o.ResourceVersionMatch))
+	case continued:
+		token, err := decodeToken(o.Continue)
+		if err != nil {
+			return plan{}, err
+		}
+		p.after, p.latest = token.after, token.revision < 0
+		p.revision = store.Revision(max(token.revision, 0))
+	}
+	return p, nil
+}
+
+func lookupRead(class version, o *metainternal.ListOptions) read {
+	fits := func(f flag, is bool) bool { return f == noMatter || (f == with) == is }
+	for _, row := range listTable {
+		if row.version == class && row.match == string(o.ResourceVersionMatch) && fits(row.limit, o.Limit > 0) && fits(row.token, o.Continue != "") {
+			return row.read
+		}
+	}
+	return refused
+}
+
+// parseVersion reads a resourceVersion: decimal digits, no sign. Whatever else
+// is a mistake of the client (row P7).
+func parseVersion(text string) (version, store.Revision, error) {
+	if text == "" {
+		return unset, 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	switch {
+	case err != nil:
+		return unset, 0, apierrors.NewBadRequest(fmt.Sprintf("Invalid resource version %q: it has to be a decimal number", text))
+	case n == 0:
+		return zero, 0, nil
+	}
+	return number, store.Revision(n), nil
+}

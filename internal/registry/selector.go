@@ -1,0 +1,226 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// selector picks objects of a collection. What names and namespaces say is
+// turned into a key or a prefix of keys, so that little is scanned.
+type selector struct {
+	typ    *resource.Type
+	prefix string // of the keys that can match
+	key    string // the only key that can match; empty: no such limit
+	none   bool   // nothing can match
+
+	labels labels.Selector // nil: all
+	fields []requirement   // beyond what prefix and key say
+}
+
+// requirement is one term of a field selector.
+type requirement struct {
+	field int // index in typ.Fields; nameField, namespaceField
+	equal bool
+	value string
+}
+
+const (
+	nameField      = -1
+	namespaceField = -2
+)
+
+// all tells whether every object below the prefix matches.
+func (s *selector) all() bool {
+	return s.labels == nil && len(s.fields) == 0 && s.key == "" && !s.none
+}
+
+// newSelector reads the selectors of a request: row A16.
+func newSelector(t Target, o *metainternal.ListOptions) (*selector, error) {
+	s := &selector{typ: t.Type}
+	if t.Namespace != "" {
+		s.prefix = t.Namespace + "/"
+	}
+	if o.LabelSelector != nil && !o.LabelSelector.Empty() {
+		s.labels = o.LabelSelector
+	}
+	if o.FieldSelector != nil {
+		for _, r := range o.FieldSelector.Requirements() {
+			if err := s.require(t, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.narrow(t)
+	return s, nil
+}
+
+func (s *selector) require(t Target, r fields.Requirement) error {
+	index, ok := fieldIndex(t.Type, r.Field)
+	if !ok {
+		return unknownField(t.Type, r.Field)
+	}
+	equal := r.Operator == selection.Equals || r.Operator == selection.DoubleEquals
+	s.fields = append(s.fields, requirement{index, equal, r.Value})
+	return nil
+}
+
+func fieldIndex(t *resource.Type, name string) (int, bool) {
+	switch {
+	case name == "metadata.name":
+		return nameField, true
+	case name == "metadata.namespace" && (t.Namespaced || t.FieldError == ""):
+		return namespaceField, true
+	}
+	for i := range t.Fields {
+		if t.Fields[i].Name == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func unknownField(t *resource.Type, name string) error {
+	if t.FieldError != "" {
+		return apierrors.NewBadRequest(fmt.Sprintf(t.FieldError, name))
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf(`%q is not a known field selector: only "metadata.name", "metadata.namespace"`, name))
+}
+
+// narrow turns requirements on name and namespace into a key or a prefix.
+func (s *selector) narrow(t Target) {
+	namespace, name := t.Namespace, ""
+	rest := s.fields[:0]
+	for _, r := range s.fields {
+		switch {
+		case r.field == nameField && r.equal && (name == "" || name == r.value):
+			name = r.value
+			s.none = s.none || name == ""
+		case r.field == namespaceField && r.equal && t.Type.Namespaced && (namespace == "" || namespace == r.value):
+			namespace = r.value
+			s.none = s.none || namespace == ""
+		case (r.field == nameField || r.field == namespaceField && t.Type.Namespaced) && r.equal:
+			s.none = true
+		default:
+			rest = append(rest, r)
+		}
+	}
+	s.fields = rest
+	switch {
+	case strings.ContainsAny(name+namespace, "/\x00"):
+		s.none = true // no such key
+	case !t.Type.Namespaced:
+		s.key = name
+	case namespace != "":
+		if s.prefix = namespace + "/"; name != "" {
+			s.key = s.prefix + name
+		}
+	case name != "":
+		s.fields = append(s.fields, requirement{nameField, true, name})
+	}
+}
+
+// watchPrefix is what a cursor has to wake for.
+func (s *selector) watchPrefix() string {
+	if s.key != "" {
+		return s.key
+	}
+	return s.prefix
+}
+
+// matches tells whether an object is selected; nil is not.
+func (s *selector) matches(o *store.Object) bool {
+	if o == nil || s.none {
+		return false
+	}
+	if s.key != "" && o.Key != s.key || !strings.HasPrefix(o.Key, s.prefix) {
+		return false
+	}
+	if s.labels == nil && len(s.fields) == 0 {
+		return true
+	}
+	a := attributesOf(s.typ, o)
+	for _, r := range s.fields {
+		if (a.field(r.field, o.Key) == r.value) != r.equal {
+			return false
+		}
+	}
+	return s.labels == nil || s.labels.Matches(a.labels)
+}
+
+// attributes are what selectors look at. They are kept with the object version.
+type attributes struct {
+	typ    *resource.Type
+	labels labels.Set
+	values []string // by index in typ.Fields
+}
+
+func (a *attributes) field(index int, key string) string {
+	namespace, name, ok := strings.Cut(key, "/")
+	if !ok {
+		namespace, name = "", key
+	}
+	switch index {
+	case nameField:
+		return name
+	case namespaceField:
+		return namespace
+	}
+	return a.values[index]
+}
+
+// attributesOf returns the attributes of an object, from its memo where they
+// are of the same type.
+func attributesOf(t *resource.Type, o *store.Object) *attributes {
+	if a, ok := o.Memo().(*attributes); ok && a.typ == t {
+		return a
+	}
+	a := &attributes{typ: t}
+	eachMember(member(member(o.Value, "metadata"), "labels"), func(key, value []byte) bool {
+		if a.labels == nil {
+			a.labels = labels.Set{}
+		}
+		a.labels[unquote(key)] = text(value)
+		return true
+	})
+	if len(t.Fields) > 0 {
+		a.values = make([]string, len(t.Fields))
+		for i := range t.Fields {
+			a.values[i] = fieldValue(&t.Fields[i], o.Value)
+		}
+	}
+	o.SetMemo(a)
+	return a
+}
+
+// fieldValue is the first of a field's paths that is there and not empty.
+func fieldValue(f *resource.Field, object []byte) string {
+	if f.Paths == nil {
+		if v := at(object, strings.Split(f.Name, ".")); v != "" {
+			return v
+		}
+	}
+	for _, path := range f.Paths {
+		if v := at(object, path); v != "" {
+			return v
+		}
+	}
+	return f.Default
+}
+
+func at(object []byte, path []string) string {
+	for _, name := range path {
+		if object = member(object, name); object == nil {
+			return ""
+		}
+	}
+	return text(object)
+}

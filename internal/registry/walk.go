@@ -1,0 +1,151 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// The walker finds members in stored JSON without decoding it. What is stored was
+// written by encoding/json, so the text is valid; on anything else the walker
+// finds nothing, and never reads beyond the end.
+
+// member returns the value of a member of an object, nil when there is none.
+func member(object []byte, name string) []byte {
+	var found []byte
+	eachMember(object, func(key, value []byte) bool {
+		if string(key) == name {
+			found = value
+			return false
+		}
+		return true
+	})
+	return found
+}
+
+// eachMember calls f with each key, between its quotes, and its value, until f
+// returns false.
+func eachMember(object []byte, f func(key, value []byte) bool) {
+	i := space(object, 0)
+	if i >= len(object) || object[i] != '{' {
+		return
+	}
+	for i = space(object, i+1); i < len(object) && object[i] == '"'; {
+		end := skipString(object, i)
+		if end < 0 {
+			return
+		}
+		key := object[i+1 : end-1]
+		if i = space(object, end); i >= len(object) || object[i] != ':' {
+			return
+		}
+		i = space(object, i+1)
+		if end = skipValue(object, i); end < 0 {
+			return
+		}
+		if !f(key, object[i:end]) {
+			return
+		}
+		if i = space(object, end); i >= len(object) || object[i] != ',' {
+			return
+		}
+		i = space(object, i+1)
+	}
+}
+
+// space is the index of the first byte from i on that is not white space.
+func space(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skipString returns the index after the string that begins at i, -1 when it
+// does not end.
+func skipString(b []byte, i int) int {
+	for i++; i < len(b); i++ {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		i += n
+		slashes := 0
+		for j := i - 1; j >= 0 && b[j] == '\\'; j-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i + 1
+		}
+	}
+	return -1
+}
+
+// skipValue returns the index after the value that begins at i, -1 when there is
+// none.
+func skipValue(b []byte, i int) int {
+	if i >= len(b) {
+		return -1
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		return skipNested(b, i)
+	}
+	start := i
+	for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' && b[i] > ' ' {
+		i++
+	}
+	if i == start {
+		return -1
+	}
+	return i
+}
+
+func skipNested(b []byte, i int) int {
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			if i = skipString(b, i); i < 0 {
+				return -1
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return -1
+}
+
+// text is a scalar as selectors compare it: a string without its quotes, a
+// number or bool as it stands, and nothing for null, objects and lists.
+func text(value []byte) string {
+	if len(value) == 0 {
+		return ""
+	}
+	switch value[0] {
+	case '"':
+		return unquote(value[1 : len(value)-1])
+	case '{', '[', 'n':
+		return ""
+	}
+	return string(value)
+}
+
+// unquote is the content of a string, given between its quotes.
+func unquote(b []byte) string {
+	if bytes.IndexByte(b, '\\') < 0 {
+		return string(b)
+	}
+	var s string
+	if json.Unmarshal([]byte(`"`+string(b)+`"`), &s) != nil {
+		return ""
+	}
+	return s
+}

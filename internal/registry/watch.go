@@ -1,0 +1,325 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Event is what a watch sends. Object is nil for BOOKMARK and ERROR.
+type Event struct {
+	Type   EventType
+	Object *store.Object
+	// Revision is that of a bookmark; InitialEventsEnd asks for the annotation.
+	Revision         store.Revision
+	InitialEventsEnd bool
+	// Status is that of an ERROR; the watch has ended.
+	Status *metav1.Status
+}
+
+// EventType is one of the five of the protocol.
+type EventType string
+
+const (
+	Added    EventType = "ADDED"
+	Modified EventType = "MODIFIED"
+	Deleted  EventType = "DELETED"
+	Bookmark EventType = "BOOKMARK"
+	Error    EventType = "ERROR"
+)
+
+const (
+	// minWatch is the shortest time that a watch without timeoutSeconds lasts; the
+	// longest is twice that (row W7).
+	minWatch = 30 * time.Minute
+	// lastBookmark is how long before its end a watch gets a bookmark (row W8).
+	lastBookmark = 2 * time.Second
+)
+
+// Watch is a running watch, used by one goroutine. It has no goroutine and no
+// queue of its own: Next pulls from the store's shared history.
+type Watch struct {
+	r          *Registry
+	collection string
+	selector   *selector
+	start      start
+	bookmarks  bool // allowed
+
+	initial func() (*store.Object, bool) // the state to begin with, while it lasts
+	stop    func()                       // of initial
+	at      store.Revision               // of initial
+	cursor  *store.Cursor
+
+	end      time.Time
+	bookmark time.Time // the next one
+	timer    *time.Timer
+	last     store.Revision // told by the last bookmark or event
+	changes  []*store.Change
+	ended    bool
+}
+
+// start is where a watch begins.
+type start struct {
+	read      read           // the state to begin with; refused: none
+	revision  store.Revision // of the read, or the place to go on from
+	synthetic bool           // send the state as ADDED events
+	mark      bool           // then the bookmark that says that they are all
+}
+
+// Watch starts a watch: rows W1 to W15. Options that are not valid are errors
+// here; what the protocol reports in the stream (410, 504) comes as an ERROR
+// event.
+func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOptions) (*Watch, error) {
+	begin, err := planWatch(o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSelector(t, o)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{r: r, collection: t.Type.Collection, selector: s, start: begin, bookmarks: o.AllowWatchBookmarks}
+	lasts := minWatch + rand.N(minWatch)
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
+		lasts = time.Duration(min(*o.TimeoutSeconds, 1<<31)) * time.Second
+	}
+	w.end = r.now().Add(lasts)
+	w.planBookmark()
+	return w, nil
+}
+
+// planWatch finds out where a watch begins: rows W3, W4, W9, W11.
+func planWatch(o *metainternal.ListOptions) (start, error) {
+	metainternal.SetListOptionsDefaults(o, true)
+	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
+		return start{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	class, revision, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return start{}, err
+	}
+	s := start{read: getTable[class], revision: revision}
+	switch wanted := o.SendInitialEvents; {
+	case wanted == nil && class == number:
+		s.read = refused
+	case wanted == nil: // the old /watch/ paths
+		s.synthetic = true
+	case *wanted:
+		s.synthetic, s.mark = true, o.AllowWatchBookmarks
+	case class == number:
+		s.read = refused
+	}
+	return s, nil
+}
+
+// begin opens the cursor, and the state to begin with. It may wait for a
+// revision.
+func (w *Watch) begin(ctx context.Context) error {
+	from := w.start.revision
+	if w.start.read != refused {
+		state, err := w.r.state(ctx, w.start.read, w.start.revision)
+		if err != nil {
+			return err
+		}
+		from = state.Revision()
+		if w.start.synthetic {
+			w.at = from
+			w.initial, w.stop = iter.Pull(w.matching(state.Snapshot(w.collection)))
+		}
+	}
+	var err error
+	w.cursor, err = w.r.Store.Watch(w.collection, w.selector.watchPrefix(), from)
+	w.last = from
+	return err
+}
+
+func (w *Watch) matching(snapshot store.Snapshot) iter.Seq[*store.Object] {
+	return func(yield func(*store.Object) bool) {
+		if w.selector.key != "" {
+			if o := snapshot.Get(w.selector.key); w.selector.matches(o) {
+				yield(o)
+			}
+			return
+		}
+		for o := range snapshot.Scan(w.selector.prefix, "") {
+			if w.selector.matches(o) && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// Next appends the events that are there to buf, waits for the first one when
+// there is none, and returns the slice. It returns io.EOF at the end of the watch
+// (timeoutSeconds, the context, an ERROR event before). It never appends more
+// than the capacity of buf, which is at least one.
+func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
+	if w.ended {
+		return buf, io.EOF
+	}
+	if w.cursor == nil {
+		if err := w.begin(ctx); err != nil {
+			return w.fail(ctx, buf, err)
+		}
+	}
+	for {
+		if w.initial != nil {
+			if buf = w.nextInitial(buf); len(buf) > 0 {
+				return buf, nil
+			}
+		}
+		n, err := w.cursor.TryNext(w.room(buf))
+		if err != nil {
+			return w.fail(ctx, buf, err)
+		}
+		for _, c := range w.changes[:n] {
+			buf = w.selector.appendEvent(buf, c)
+		}
+		if len(buf) > 0 {
+			w.last = max(w.last, w.changes[n-1].Revision)
+			return buf, nil
+		}
+		if n > 0 {
+			continue
+		}
+		if done, err := w.wait(ctx); err != nil {
+			return buf, err
+		} else if done {
+			w.last = max(w.last, w.cursor.Revision())
+			return append(buf, Event{Type: Bookmark, Revision: w.last}), nil
+		}
+	}
+}
+
+// room is a place for as many changes as buf has room for events.
+func (w *Watch) room(buf []Event) []*store.Change {
+	n := min(cap(buf)-len(buf), 64)
+	if len(w.changes) != n {
+		w.changes = make([]*store.Change, n)
+	}
+	return w.changes
+}
+
+// nextInitial appends what is left of the state, and the bookmark that ends it.
+func (w *Watch) nextInitial(buf []Event) []Event {
+	for len(buf) < cap(buf) {
+		o, ok := w.initial()
+		if !ok {
+			w.stop()
+			w.initial = nil
+			if w.start.mark {
+				buf = append(buf, Event{Type: Bookmark, Revision: w.at, InitialEventsEnd: true})
+			}
+			return buf
+		}
+		buf = append(buf, Event{Type: Added, Object: o})
+	}
+	return buf
+}
+
+// wait waits for changes. Done says that it is time for a bookmark; io.EOF that
+// the watch is over.
+func (w *Watch) wait(ctx context.Context) (done bool, err error) {
+	now := w.r.now()
+	until := w.end
+	if w.bookmarks && w.bookmark.Before(until) {
+		until = w.bookmark
+	}
+	if w.timer == nil {
+		w.timer = time.NewTimer(until.Sub(now))
+	} else {
+		w.timer.Reset(until.Sub(now))
+	}
+	select {
+	case <-ctx.Done():
+		return false, w.finish()
+	case <-w.cursor.Ready():
+		return false, nil
+	case <-w.timer.C:
+	}
+	now = w.r.now()
+	if !now.Before(w.end) {
+		return false, w.finish()
+	}
+	if w.bookmarks && !now.Before(w.bookmark) {
+		w.planBookmark()
+		return true, nil
+	}
+	return false, nil
+}
+
+func (w *Watch) finish() error {
+	w.ended = true
+	return io.EOF
+}
+
+// planBookmark sets the time of the next bookmark: regularly, and once shortly
+// before the end.
+func (w *Watch) planBookmark() {
+	now := w.r.now()
+	w.bookmark = now.Add(w.r.bookmarkInterval())
+	if last := w.end.Add(-lastBookmark); now.Before(last) && last.Before(w.bookmark) {
+		w.bookmark = last
+	}
+}
+
+// fail ends the watch with an ERROR event.
+func (w *Watch) fail(ctx context.Context, buf []Event, err error) ([]Event, error) {
+	if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+		return buf, w.finish()
+	}
+	var expired *store.ExpiredError
+	if errors.As(err, &expired) {
+		err = apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", expired.Revision, expired.Floor-1))
+	}
+	var s apierrors.APIStatus
+	if !errors.As(status(err), &s) {
+		s = apierrors.NewInternalError(err)
+	}
+	w.ended = true
+	body := s.Status()
+	return append(buf, Event{Type: Error, Status: &body}), nil
+}
+
+// Close releases the watch. It is idempotent.
+func (w *Watch) Close() {
+	w.ended = true
+	if w.initial != nil {
+		w.stop()
+		w.initial = nil
+	}
+	if w.cursor != nil {
+		w.cursor.Close()
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// appendEvent appends what a change means to who selects: an object that enters
+// the selection is ADDED, one that leaves it is DELETED, with what it was and the
+// revision of the change (row W2).
+func (s *selector) appendEvent(buf []Event, c *store.Change) []Event {
+	was, is := s.matches(c.Before), s.matches(c.After)
+	switch {
+	case was && is:
+		return append(buf, Event{Type: Modified, Object: c.After})
+	case is:
+		return append(buf, Event{Type: Added, Object: c.After})
+	case was:
+		return append(buf, Event{Type: Deleted, Object: c.Gone()})
+	}
+	return buf
+}

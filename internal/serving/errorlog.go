@@ -1,0 +1,34 @@
+package serving
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+)
+
+// errorLog takes the lines of http.Server.ErrorLog. Most of them tell of clients
+// that went away, which is not for an operator to act on.
+type errorLog struct {
+	log             *slog.Logger
+	handshakeFailed func()
+}
+
+var (
+	handshake = []byte("http: TLS handshake error")
+	accept    = []byte("http: Accept error")
+)
+
+// Write implements io.Writer for a log.Logger without prefix and flags.
+func (l *errorLog) Write(line []byte) (int, error) {
+	level := slog.LevelDebug
+	switch {
+	case bytes.HasPrefix(line, handshake):
+		if l.handshakeFailed != nil {
+			l.handshakeFailed()
+		}
+	case bytes.HasPrefix(line, accept): // no file descriptors left, mostly
+		level = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
+}

@@ -1,0 +1,18 @@
+package serving
+
+// spare is how many file descriptors are left for everything but connections:
+// the log's files, and those of whoever embeds the server.
+const spare = 256
+
+// MaxConnections is how many connections the process's limit of open files
+// leaves room for. (The Go runtime raises that limit at the start, as far as it
+// may.)
+func MaxConnections() int {
+	return connections(openFiles())
+}
+
+func connections(files uint64) int {
+	const most = 1 << 20 // more than a machine has memory for
+	files = min(files, most)
+	return int(max(16, files-min(files, max(spare, files/10))))
+}

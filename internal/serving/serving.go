@@ -1,0 +1,175 @@
+// Package serving accepts connections for a handler: TLS, HTTP/2 and HTTP/1.1,
+// bounds on what a connection may cost, and an end that clients notice in time.
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+)
+
+const (
+	// finish is how long requests under way may take when the server stops. With
+	// what follows it leaves time to sync and close the log within a second.
+	finish = 600 * time.Millisecond
+	// hangUp is how long clients that were told to go may take to close their
+	// connections, before that is done for them.
+	hangUp = 50 * time.Millisecond
+	// farewell is how long all connections together may take to be closed cleanly.
+	farewell = 50 * time.Millisecond
+)
+
+// Config is what a Server serves, and how.
+type Config struct {
+	// Listener is closed by Stop.
+	Listener net.Listener
+	Handler  http.Handler
+	// Drain ends the handler's long-running requests; it does not wait for them.
+	Drain func()
+	// GetCertificate is that of a tls.Config.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Limits bound what a connection may cost.
+	Limits Limits
+	// Connections is how many may be open at once; further ones wait to be
+	// accepted. Zero: MaxConnections().
+	Connections int
+	// HandshakeFailed is called for each TLS handshake that fails; nil: nothing is.
+	HandshakeFailed func()
+	// Log gets what goes wrong with connections.
+	Log *slog.Logger
+}
+
+// Limits are those of connections. None of them may be zero.
+type Limits struct {
+	HeaderBytes       int           // of a request's headers
+	ReadHeaderTimeout time.Duration // of the TLS handshake, and of a request's headers
+	IdleTimeout       time.Duration // of a connection without a request
+	WriteTimeout      time.Duration // of an HTTP/2 connection that takes no byte
+	Streams           int           // at once, of an HTTP/2 connection
+	UploadBytes       int           // HTTP/2 flow control window, of a connection and of a stream
+}
+
+// Server serves until Stop. All methods are safe for concurrent use.
+type Server struct {
+	http     *http.Server
+	listener *listener
+	drain    func()
+	served   chan struct{} // closed when nothing is accepted any more
+	busy     busy
+}
+
+// Start serves on the listener. It returns at once.
+func Start(c Config) *Server {
+	if c.Connections == 0 {
+		c.Connections = MaxConnections()
+	}
+	s := &Server{
+		listener: newListener(c.Listener, c.Connections),
+		drain:    c.Drain,
+		served:   make(chan struct{}),
+		busy:     busy{idle: make(chan struct{}, 1)},
+	}
+	s.http = &http.Server{
+		Handler:           s.counted(c.Handler),
+		ReadHeaderTimeout: c.Limits.ReadHeaderTimeout,
+		IdleTimeout:       c.Limits.IdleTimeout,
+		MaxHeaderBytes:    c.Limits.HeaderBytes,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          c.Limits.Streams,
+			MaxReceiveBufferPerConnection: c.Limits.UploadBytes,
+			MaxReceiveBufferPerStream:     c.Limits.UploadBytes,
+			WriteByteTimeout:              c.Limits.WriteTimeout,
+		},
+		TLSConfig: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: c.GetCertificate,
+			NextProtos:     []string{"h2", "http/1.1"},
+			// Whoever has a certificate is asked for it. It is verified with the first
+			// request and not here, so that a wrong one gets an answer, a 401.
+			ClientAuth: tls.RequestClientCert,
+		},
+		ErrorLog:    log.New(&errorLog{c.Log, c.HandshakeFailed}, "", 0),
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return authn.WithConnection(ctx) },
+	}
+	go func() {
+		defer close(s.served)
+		err := s.http.ServeTLS(s.listener, "", "")
+		if !s.listener.isClosed() {
+			c.Log.Error("no more connections are accepted", "err", err)
+		}
+	}()
+	return s
+}
+
+// Stop ends the server within a second. In this order: nothing is accepted any
+// more, and HTTP/2 clients are told to go (GOAWAY); long-running requests end
+// cleanly; the others finish; connections that are open still are closed. It
+// returns when every request has ended, or is cut off. It is idempotent.
+func (s *Server) Stop() {
+	s.listener.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), finish+hangUp)
+	defer cancel()
+	gone := make(chan struct{})
+	go func() {
+		s.http.Shutdown(ctx)
+		close(gone)
+	}()
+	s.drain()
+	s.busy.wait(finish)
+	// The last answers are on their way. A client that reads them and the GOAWAY
+	// hangs up by itself, and never sees a broken connection.
+	select {
+	case <-gone:
+	case <-time.After(hangUp):
+	}
+	cancel()
+	<-gone
+	s.listener.endWrites(farewell)
+	s.http.Close()
+	s.listener.closeConnections()
+	<-s.served
+	s.busy.wait(hangUp)
+}
+
+// counted is the handler, its requests counted while they run.
+func (s *Server) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.busy.running.Add(1)
+		defer s.busy.done()
+		h.ServeHTTP(w, r)
+	})
+}
+
+// busy counts the requests that run.
+type busy struct {
+	running atomic.Int64
+	idle    chan struct{} // gets a value whenever the count falls to zero
+}
+
+func (b *busy) done() {
+	if b.running.Add(-1) == 0 {
+		select {
+		case b.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wait returns when no request runs, or after d.
+func (b *busy) wait(d time.Duration) {
+	timeout := time.After(d)
+	for b.running.Load() > 0 {
+		select {
+		case <-b.idle: // perhaps an old value: look again
+		case <-timeout:
+			return
+		}
+	}
+}

@@ -1,0 +1,349 @@
+package serving_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/tidemark-dev/tidemark/internal/pki"
+	"github.com/tidemark-dev/tidemark/internal/serving"
+)
+
+// fixture is a server whose handler knows /quick, /watch (streams until drained)
+// and /stuck (streams until its connection is cut).
+type fixture struct {
+	*serving.Server
+	t         *testing.T
+	authority *pki.Authority
+	address   string
+	drained   chan struct{}
+	log       lockedBuffer
+	handshake chan struct{} // a value for each that failed
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start starts a server; edit may change its configuration, and be nil.
+func start(t *testing.T, edit func(*serving.Config)) *fixture {
+	t.Helper()
+	a, err := pki.Open(pki.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, authority: a, address: l.Addr().String(), drained: make(chan struct{}), handshake: make(chan struct{}, 100)}
+	c := serving.Config{
+		Listener: l, Handler: f, Drain: sync.OnceFunc(func() { close(f.drained) }), GetCertificate: a.GetCertificate,
+		HandshakeFailed: func() { f.handshake <- struct{}{} },
+		Limits: serving.Limits{
+			HeaderBytes: 1 << 20, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
+			Streams: 77, UploadBytes: 256 << 10,
+		},
+		Log: slog.New(slog.NewTextHandler(&f.log, nil)),
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	f.Server = serving.Start(c)
+	t.Cleanup(f.stop)
+	return f
+}
+
+// stop stops the server, and checks that it takes less than a second.
+func (f *fixture) stop() {
+	f.t.Helper()
+	begin := time.Now()
+	f.Stop()
+	if took := time.Since(begin); took > time.Second {
+		f.t.Errorf("stopping took %v", took)
+	}
+}
+
+func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintln(w, r.Proto)
+	flush := http.NewResponseController(w).Flush
+	flush()
+	switch r.URL.Path {
+	case "/watch":
+		<-f.drained
+		fmt.Fprintln(w, "the end")
+	case "/stuck":
+		block := bytes.Repeat([]byte("x"), 64<<10)
+		for {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (f *fixture) tls(protocols ...string) *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(f.authority.CertificatePEM())
+	return &tls.Config{RootCAs: pool, NextProtos: protocols, ServerName: "localhost"}
+}
+
+// client speaks HTTP/2 or HTTP/1.1.
+func (f *fixture) client(http2 bool) *http.Client {
+	t := &http.Transport{TLSClientConfig: f.tls(), ForceAttemptHTTP2: http2}
+	f.t.Cleanup(t.CloseIdleConnections)
+	return &http.Client{Transport: t, Timeout: time.Minute}
+}
+
+// get starts a GET and reads its first line.
+func (f *fixture) get(c *http.Client, path string) (*http.Response, *bufio.Reader, string) {
+	f.t.Helper()
+	resp, err := c.Get("https://" + f.address + path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { resp.Body.Close() })
+	r := bufio.NewReader(resp.Body)
+	line, err := r.ReadString('\n')
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return resp, r, strings.TrimSpace(line)
+}
+
+func TestProtocols(t *testing.T) {
+	f := start(t, nil)
+	for want, http2 := range map[string]bool{"HTTP/2.0": true, "HTTP/1.1": false} {
+		resp, _, got := f.get(f.client(http2), "/quick")
+		if got != want || resp.TLS.Version < tls.VersionTLS12 {
+			t.Errorf("%s over TLS %x, want %s", got, resp.TLS.Version, want)
+		}
+	}
+	old := f.tls()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	if c, err := tls.Dial("tcp", f.address, old); err == nil {
+		c.Close()
+		t.Error("TLS 1.1 was accepted")
+	}
+}
+
+// TestStopEndsWatches: both protocols get the end of the stream, not a broken
+// connection.
+func TestStopEndsWatches(t *testing.T) {
+	f := start(t, nil)
+	var watches []*bufio.Reader
+	for _, http2 := range []bool{true, false} {
+		c := f.client(http2)
+		for range 5 {
+			_, r, _ := f.get(c, "/watch")
+			watches = append(watches, r)
+		}
+	}
+	f.stop()
+	for _, r := range watches {
+		if rest, err := io.ReadAll(r); err != nil || string(rest) != "the end\n" {
+			t.Errorf("the watch ended with %q, %v", rest, err)
+		}
+	}
+	if c, err := net.Dial("tcp", f.address); err == nil {
+		c.Close()
+		t.Error("a connection was accepted after the stop")
+	}
+}
+
+// TestStopCutsOff: neither clients that do not read, nor connections that say
+// nothing, hold the stop up.
+func TestStopCutsOff(t *testing.T) {
+	f := start(t, nil)
+	for _, http2 := range []bool{true, false} {
+		f.get(f.client(http2), "/stuck")
+	}
+	for range 20 {
+		c, err := net.Dial("tcp", f.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	f.stop()
+	f.stop() // idempotent
+}
+
+// TestGoAway looks at the frames that an HTTP/2 client gets when the server
+// stops: GOAWAY, and the end of its stream; no reset.
+func TestGoAway(t *testing.T) {
+	f := start(t, nil)
+	c, err := tls.Dial("tcp", f.address, f.tls("h2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, http2.ClientPreface)
+	framer := http2.NewFramer(c, c)
+	framer.WriteSettings()
+	var headers bytes.Buffer
+	e := hpack.NewEncoder(&headers)
+	for _, h := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", "/watch"}} {
+		e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndStream: true, EndHeaders: true})
+
+	stopped := make(chan struct{})
+	var streams uint32
+	var ended, away bool
+	for !ended || !away {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("the connection broke: %v; stream ended: %v, GOAWAY: %v", err, ended, away)
+		}
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if n, ok := frame.Value(http2.SettingMaxConcurrentStreams); ok {
+				streams = n
+			}
+		case *http2.HeadersFrame: // the watch runs
+			go func() { f.stop(); close(stopped) }()
+		case *http2.DataFrame:
+			ended = frame.StreamEnded()
+		case *http2.GoAwayFrame:
+			away = frame.ErrCode == http2.ErrCodeNo
+		case *http2.RSTStreamFrame:
+			t.Errorf("the stream was reset: %v", frame.ErrCode)
+		}
+	}
+	if streams != 77 {
+		t.Errorf("%d streams at once are allowed", streams)
+	}
+	c.Close()
+	<-stopped
+}
+
+// TestSilentConnections: one that says nothing is closed after a while.
+func TestSilentConnections(t *testing.T) {
+	f := start(t, func(c *serving.Config) { c.Limits.ReadHeaderTimeout = 20 * time.Millisecond })
+	c, err := net.Dial("tcp", f.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the server spoke first")
+	}
+	<-f.handshake
+}
+
+// TestBoundedConnections: what is over the bound waits, and is served later.
+func TestBoundedConnections(t *testing.T) {
+	f := start(t, func(c *serving.Config) { c.Connections = 2 })
+	first, second := f.client(true), f.client(true)
+	f.get(first, "/quick") // who has spoken is not closed for others
+	f.get(second, "/quick")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	third := f.client(true)
+	req, _ := http.NewRequestWithContext(ctx, "GET", "https://"+f.address+"/quick", nil)
+	if _, err := third.Do(req); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a third connection: %v", err)
+	}
+	first.CloseIdleConnections()
+	second.CloseIdleConnections()
+	f.get(third, "/quick")
+}
+
+// TestSilentMakeRoom: connections that say nothing do not keep out one that does.
+func TestSilentMakeRoom(t *testing.T) {
+	f := start(t, func(c *serving.Config) { c.Connections = 10 })
+	for range 25 {
+		c, err := net.Dial("tcp", f.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	f.get(f.client(true), "/quick") // after 2 to 3 s; they may be silent for 30
+}
+
+// noDescriptors is a listener of a process that has no descriptors left for a
+// while.
+type noDescriptors struct {
+	net.Listener
+	fail int
+}
+
+func (l *noDescriptors) Accept() (net.Conn, error) {
+	if l.fail--; l.fail >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+func TestNoDescriptors(t *testing.T) {
+	f := start(t, func(c *serving.Config) { c.Listener = &noDescriptors{c.Listener, 3} })
+	f.get(f.client(true), "/quick")
+	if !strings.Contains(f.log.String(), "too many open files") {
+		t.Errorf("nobody is told:\n%s", f.log.String())
+	}
+}
+
+// TestHandshakeErrors: they are counted, and do not fill the log.
+func TestHandshakeErrors(t *testing.T) {
+	f := start(t, nil)
+	resp, err := http.Get("http://" + f.address + "/quick")
+	if err == nil {
+		resp.Body.Close()
+	}
+	<-f.handshake
+	if f.log.String() != "" {
+		t.Errorf("the log:\n%s", f.log.String())
+	}
+}
+
+// TestForeignCertificate: the handshake takes any client certificate; refusing it
+// is for the answer to the request.
+func TestForeignCertificate(t *testing.T) {
+	f := start(t, nil)
+	other, err := pki.Open(pki.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := other.IssueClient("mallory", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := f.client(true)
+	c.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
+	f.get(c, "/quick")
+}

@@ -1,0 +1,245 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Check proves the store: every tree is in order and counts rightly, every object
+// is what its tree, its revision and its bytes say, what memory holds of history
+// is in order and leads to the published state, and the log has the same objects.
+// It takes the time of a scan of everything, and may run beside reads and writes.
+func (s *Store) Check(ctx context.Context) error {
+	state := s.Any()
+	for name, c := range state.collections {
+		root := state.root(c)
+		if err := checkTree(root); err != nil {
+			return fmt.Errorf("collection %q at revision %d: %w", name, state.revision, err)
+		}
+		if err := s.checkLog(ctx, c, state); err != nil {
+			return fmt.Errorf("collection %q at revision %d against the log: %w", name, state.revision, err)
+		}
+		if err := c.check(); err != nil {
+			return fmt.Errorf("history of collection %q: %w", name, err)
+		}
+	}
+	return s.history.check()
+}
+
+// checkTree checks what tree.go says of every published tree.
+func checkTree(root *node) error {
+	if root == nil {
+		return nil
+	}
+	depth := 0
+	for n := root; !n.leaf(); n = n.branches[0].node {
+		depth++
+	}
+	var last *Object
+	count := 0
+	if err := root.check(depth, func(o *Object) error {
+		if last != nil && last.Key >= o.Key {
+			return fmt.Errorf("%q comes after %q", o.Key, last.Key)
+		}
+		last = o
+		count++
+		return o.check()
+	}); err != nil {
+		return err
+	}
+	if count != root.count {
+		return fmt.Errorf("the tree has %d objects and says %d", count, root.count)
+	}
+	return nil
+}
+
+func (n *node) check(depth int, each func(*Object) error) error {
+	if n.leaf() != (depth == 0) {
+		return fmt.Errorf("a leaf %d levels above the deepest", depth)
+	}
+	if n.leaf() {
+		if len(n.objects) == 0 || len(n.objects) > leafMax || n.count != len(n.objects) {
+			return fmt.Errorf("a leaf of %d objects that counts %d", len(n.objects), n.count)
+		}
+		for _, o := range n.objects {
+			if err := each(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(n.branches) < 2 || len(n.branches) > innerMax {
+		return fmt.Errorf("an inner node of %d branches", len(n.branches))
+	}
+	sum := 0
+	for i, b := range n.branches {
+		sum += b.count
+		err := b.check(depth-1, func(o *Object) error {
+			if o.Key < b.first || i+1 < len(n.branches) && o.Key >= n.branches[i+1].first {
+				return fmt.Errorf("%q is below the branch of %q", o.Key, b.first)
+			}
+			return each(o)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if sum != n.count {
+		return fmt.Errorf("an inner node counts %d and its branches %d", n.count, sum)
+	}
+	return nil
+}
+
+func (o *Object) check() error {
+	at := fmt.Appendf(nil, "%d", o.Modified)
+	if o.RevisionAt < 0 || o.RevisionAt > len(o.Value) || !bytes.HasPrefix(o.Value[o.RevisionAt:], at) {
+		return fmt.Errorf("%q does not hold its revision %d at %d", o.Key, o.Modified, o.RevisionAt)
+	}
+	if o.Created == 0 || o.Created > o.Modified {
+		return fmt.Errorf("%q was created at %d and modified at %d", o.Key, o.Created, o.Modified)
+	}
+	return nil
+}
+
+// checkLog compares a collection with what the log has at the same revision.
+func (s *Store) checkLog(ctx context.Context, c *collection, state *State) error {
+	return s.batch(true, func() error {
+		rest := state.root(c).all()
+		for o, err := range s.log.ObjectsAt(ctx, c.name, state.revision, "", "") {
+			if expired := (*ExpiredError)(nil); errors.As(err, &expired) {
+				return nil // compaction overtook the check
+			}
+			if err != nil {
+				return err
+			}
+			if len(rest) == 0 {
+				return fmt.Errorf("the log has %q more", o.Key)
+			}
+			if err := o.same(rest[0]); err != nil {
+				return err
+			}
+			rest = rest[1:]
+		}
+		if len(rest) > 0 {
+			return fmt.Errorf("the log lacks %q", rest[0].Key)
+		}
+		return nil
+	})
+}
+
+// all returns the objects of the tree.
+func (n *node) all() []*Object {
+	if n == nil {
+		return nil
+	}
+	objects := make([]*Object, 0, n.count)
+	n.scan(&span{}, false, false, func(o *Object) bool {
+		objects = append(objects, o)
+		return true
+	})
+	return objects
+}
+
+func (o *Object) same(p *Object) error {
+	if o.Key != p.Key || o.Modified != p.Modified || o.Created != p.Created ||
+		o.RevisionAt != p.RevisionAt || !bytes.Equal(o.Value, p.Value) {
+		return fmt.Errorf("%q (created %d, modified %d) is not %q (created %d, modified %d)",
+			o.Key, o.Created, o.Modified, p.Key, p.Created, p.Modified)
+	}
+	return nil
+}
+
+// check looks at the records: in order, each continuing what was before it.
+func (c *recent) check() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	versions := map[string]*Object{}
+	last := c.trimmed
+	for i := range c.records.len() {
+		r := c.records.at(i)
+		ch := r.change
+		if r.revision <= last || r.revision != ch.Revision {
+			return fmt.Errorf("the change of revision %d stands after %d", r.revision, last)
+		}
+		last = r.revision
+		key := ch.key()
+		if before, known := versions[key]; known && before != ch.Before {
+			return fmt.Errorf("the change of %q at %d does not continue the one before", key, r.revision)
+		}
+		versions[key] = ch.After
+	}
+	return nil
+}
+
+// check adds the account up again.
+func (h *history) check() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum := int64(0)
+	for i := range h.order.len() {
+		o := h.order.at(i)
+		if o.revision <= h.window {
+			return fmt.Errorf("revision %d is in memory, and the window begins after %d", o.revision, h.window)
+		}
+		sum += o.bytes
+	}
+	for _, k := range h.kept {
+		sum += k.bytes
+		if k.state.revision < h.window {
+			return fmt.Errorf("a state of revision %d is kept, and the window begins at %d", k.state.revision, h.window)
+		}
+	}
+	for _, p := range h.pinned {
+		sum += p.bytes
+	}
+	// What Change.Gone made is in the account as well.
+	if account := h.bytes.Load(); account < sum {
+		return fmt.Errorf("the account says %d bytes, and %d are in use", account, sum)
+	}
+	return nil
+}
+
+// Stats tell what the store holds.
+type Stats struct {
+	Floor, Head Revision
+	// Window: the changes above it are in memory.
+	Window Revision
+	// HistoryBytes is the memory of history, by the account that
+	// Options.MaxMemory bounds.
+	HistoryBytes int64
+	// Changes are those in memory, KeptStates the old states, Trees the trees of
+	// single revisions that Exact keeps.
+	Changes, KeptStates, Trees int
+	Cursors                    int
+	Collections                int
+	Log                        Usage
+}
+
+// Stats takes time linear in the collections and topics, not in the objects.
+func (s *Store) Stats() Stats {
+	var t Stats
+	t.Floor, t.Head = s.Bounds()
+	h := &s.history
+	h.mu.Lock()
+	t.Window, t.HistoryBytes = h.window, h.bytes.Load()
+	t.Changes, t.KeptStates, t.Trees = h.order.len(), len(h.kept), len(h.pinned)
+	h.mu.Unlock()
+	for _, c := range *s.names.Load() {
+		t.Collections++
+		c.mu.RLock()
+		for _, topic := range c.topics {
+			topic.mu.Lock()
+			t.Cursors += len(topic.cursors)
+			topic.mu.Unlock()
+		}
+		c.mu.RUnlock()
+	}
+	s.old.mu.RLock()
+	defer s.old.mu.RUnlock()
+	if !s.old.closed {
+		t.Log = s.log.Usage()
+	}
+	return t
+}

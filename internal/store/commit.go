@@ -1,0 +1,560 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// # Group commit
+//
+// A writer checks its condition against the tip and joins the open group, under
+// committer.mu. One writer at a time leads: it seals the open group, appends it to
+// the log, publishes its state and acknowledges its writes, while the next group
+// fills. Then it hands the lead to one writer of that group.
+//
+//	tip        = the published state + the group in flight + the open group
+//	revisions  = published < in flight < open
+//
+// A writer that comes alone leads at once, on its own goroutine: no hand-off, no
+// timer. Writers that come during a sync share the next one.
+//
+//	writer A   check, join, lead: [seal][append, sync......][publish] ack
+//	writer B          check, join                      wait  lead: [seal][append...
+//	writer C              check, join                  wait  ................. ack
+//
+// # What a failed append means
+//
+// No space: the group's writes fail, apart from its deletions, which are
+// tried once more on their own, since a log may have a reserve for them. The tip
+// loses the failed writes, and all writes on top of them (deletions of this
+// group, the open group) are checked again: see rebase. Revisions given to failed
+// writes stay unused.
+//
+// Anything else: the log is unusable. OnFatal is called; no write of any group is
+// acknowledged any more.
+
+// A group is bounded, so that memory and the time of one sync are. A writer that
+// finds the open group full waits for the next.
+const (
+	maxGroupWrites = 4096
+	maxGroupBytes  = 16 << 20
+)
+
+// committer is the part of the store that writes.
+type committer struct {
+	mu       sync.Mutex
+	closing  bool
+	failure  error // the log failed; nothing can be written any more
+	leading  bool  // somebody leads, or was given the lead
+	last     Revision
+	sealed   *State // the newest sealed state: what the open group is based on
+	edit     edit   // of the open group
+	touched  []*collection
+	open     *group // nil when empty
+	inFlight *group // sealed, not yet published
+
+	// compacting is held to compact, so that one at a time does.
+	compacting sync.Mutex
+	compacted  Revision // the floor of the log; guarded by compacting
+	// writing is held around Append and Compact, which the log wants one at a time.
+	writing sync.Mutex
+	// entries is scratch of the leader.
+	entries []Entry
+}
+
+func (c *committer) start(s *State) {
+	c.sealed, c.last = s, s.revision
+	c.edit.token = 1
+}
+
+// group is a run of writes that become durable together. Guarded by
+// committer.mu until it is sealed, then owned by its leader.
+type group struct {
+	proposals []*proposal
+	bytes     int
+	state     *State // the state with these writes; nil until sealed, or when all failed
+	keep      bool   // history keeps the state
+	token     uint64 // of the edit that made the state
+	retired   int64  // edit.retired
+	rebased   bool   // some of its writes were checked again, and may have failed
+	err       error  // why all failed
+
+	lead chan struct{} // gets a value for the writer that shall lead
+	done chan struct{} // closed when the group is done; nil while nobody waits
+	over bool          // the group is done
+}
+
+// proposal is a write on its way.
+type proposal struct {
+	collection *collection
+	key        string
+	condition  Revision
+	object     *Object // the next version; nil of a deletion
+	change     *Change
+	err        error
+}
+
+// wait returns a channel that is closed when the group is done. The caller holds
+// committer.mu.
+func (g *group) wait() <-chan struct{} {
+	if g.done == nil {
+		g.done = make(chan struct{})
+		if g.over {
+			close(g.done)
+		}
+	}
+	return g.done
+}
+
+// draft is the copy of the bytes of a write, with room for the digits of its
+// revision. Its length is guessed before the revision is known.
+type draft struct {
+	value  []byte
+	at     int
+	digits int
+}
+
+func newDraft(w *Write, next Revision) draft {
+	d := draft{at: w.RevisionAt, digits: digits(next)}
+	d.value = make([]byte, len(w.Value)+d.digits)
+	copy(d.value, w.Value[:d.at])
+	copy(d.value[d.at+d.digits:], w.Value[d.at:])
+	return d
+}
+
+// splice puts the revision in.
+func (d *draft) splice(r Revision) []byte {
+	if n := digits(r); n != d.digits {
+		value := make([]byte, len(d.value)-d.digits+n)
+		copy(value, d.value[:d.at])
+		copy(value[d.at+n:], d.value[d.at+d.digits:])
+		d.value, d.digits = value, n
+	}
+	strconv.AppendUint(d.value[d.at:d.at], uint64(r), 10)
+	return d.value
+}
+
+// Commit makes one change and returns when it is durable and readable. The
+// result is the new version; of a deletion, the last state as of the revision of
+// the deletion (Object.At). With Write.If zero an existing object is
+// ErrExists; otherwise an absent one is ErrNotFound, and one whose Modified is
+// not If is ErrConflict. When the context ends early the write may still happen;
+// the error says so by wrapping ctx.Err().
+func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
+	if err := w.valid(); err != nil {
+		return nil, err
+	}
+	var d draft
+	if w.Value != nil {
+		d = newDraft(&w, s.Any().revision+1)
+	}
+	for {
+		s.mu.Lock()
+		g, p, err := s.propose(&w, &d)
+		if p != nil && !s.leading {
+			s.leading = true
+			s.seal(g)
+			s.mu.Unlock()
+			s.leadSealed(g)
+			return g.outcome(p)
+		}
+		if g == nil {
+			s.mu.Unlock()
+			return nil, err
+		}
+		done := g.wait()
+		s.mu.Unlock()
+		if p != nil {
+			if err := s.follow(ctx, g, done); err != nil {
+				return nil, err
+			}
+			return g.outcome(p)
+		}
+		// What was found rests on the group g, or g is full.
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the write was not made: %w", ctx.Err())
+		}
+		if err != nil && g.err == nil && !g.rebased {
+			return nil, err
+		}
+	}
+}
+
+func (w *Write) valid() error {
+	switch {
+	case w.Collection == "" || w.Key == "":
+		return errors.New("a write needs a collection and a key")
+	case w.Value == nil && w.If == 0:
+		return errors.New("a deletion needs the revision of what it deletes")
+	case w.Value != nil && (w.RevisionAt < 0 || w.RevisionAt > len(w.Value)):
+		return fmt.Errorf("RevisionAt is %d in a value of %d bytes", w.RevisionAt, len(w.Value))
+	}
+	return nil
+}
+
+// propose checks the write and joins the open group. Without a proposal: when
+// there is an error, it rests on the group, if there is one; when there is none,
+// the group is full. The caller holds s.mu.
+func (s *Store) propose(w *Write, d *draft) (*group, *proposal, error) {
+	switch {
+	case s.failure != nil:
+		return nil, nil, s.failure
+	case s.closing:
+		return nil, nil, ErrClosed
+	}
+	if g := s.open; g != nil && (len(g.proposals) >= maxGroupWrites || g.bytes+len(d.value) > maxGroupBytes) {
+		return g, nil, nil
+	}
+	c := s.collectionLocked(w.Collection)
+	before := c.tip.get(w.Key)
+	if err := check(before, w.If); err != nil {
+		if before == s.Any().root(c).get(w.Key) {
+			return nil, nil, err
+		}
+		return s.pending(before), nil, err
+	}
+	s.last++
+	p := &proposal{collection: c, key: w.Key, condition: w.If}
+	if w.Value != nil {
+		p.object = &Object{Modified: s.last, Created: s.last, RevisionAt: d.at, Value: d.splice(s.last)}
+		if before != nil {
+			p.object.Created, p.object.Key = before.Created, before.Key
+		} else {
+			p.object.Key = strings.Clone(w.Key)
+		}
+		p.key = p.object.Key
+	}
+	p.change = &Change{Revision: s.last, Before: before, After: p.object}
+	if s.open == nil {
+		s.open = &group{lead: make(chan struct{}, 1)}
+	}
+	s.open.proposals = append(s.open.proposals, p)
+	s.open.bytes += len(d.value)
+	s.apply(p)
+	return s.open, p, nil
+}
+
+// check compares the condition of a write with what is there.
+func check(before *Object, condition Revision) error {
+	switch {
+	case condition == 0 && before != nil:
+		return ErrExists
+	case condition != 0 && before == nil:
+		return ErrNotFound
+	case condition != 0 && before.Modified != condition:
+		return ErrConflict
+	}
+	return nil
+}
+
+// pending returns the group that the tip's version of an object comes from; of
+// an absent object, the newest.
+func (s *Store) pending(o *Object) *group {
+	if s.open == nil || s.inFlight != nil && o != nil && o.Modified <= s.sealed.revision {
+		return s.inFlight
+	}
+	return s.open
+}
+
+// apply makes the change in the tip.
+func (s *Store) apply(p *proposal) {
+	c := p.collection
+	if !c.touched {
+		c.touched = true
+		s.touched = append(s.touched, c)
+	}
+	if p.object != nil {
+		c.tip, _ = s.edit.put(c.tip, p.object)
+	} else {
+		c.tip, _ = s.edit.remove(c.tip, p.key)
+	}
+}
+
+// seal closes the open group, and makes the state that its writes lead to.
+func (s *Store) seal(g *group) {
+	s.open, s.inFlight = nil, g
+	s.sealState(g)
+}
+
+func (s *Store) sealState(g *group) {
+	g.token, g.retired = s.edit.token, s.edit.retired
+	g.state = nil
+	for _, p := range g.proposals {
+		if p.err == nil {
+			g.state = &State{revision: p.change.Revision, collections: *s.names.Load()}
+		}
+	}
+	if g.state != nil {
+		g.state.roots = s.sealed.roots.with(s.touched)
+		s.sealed = g.state
+		g.keep = s.history.wantsKept(len(g.proposals))
+	}
+	kept := s.edit.kept
+	if g.keep {
+		kept = g.token
+	}
+	s.newEdit(kept)
+}
+
+func (s *Store) newEdit(kept uint64) {
+	s.edit = edit{token: s.edit.token + 1, kept: kept}
+	for _, c := range s.touched {
+		c.touched = false
+	}
+	s.touched = s.touched[:0]
+}
+
+// outcome is the answer to one write of a group that is done.
+func (g *group) outcome(p *proposal) (*Object, error) {
+	switch {
+	case g.err != nil:
+		return nil, g.err
+	case p.err != nil:
+		return nil, p.err
+	case p.object != nil:
+		return p.object, nil
+	}
+	return p.change.Gone(), nil
+}
+
+// follow waits until the group is done, and leads it if it is told to.
+func (s *Store) follow(ctx context.Context, g *group, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-g.lead:
+		s.lead(g)
+		return nil
+	case <-ctx.Done():
+		// Somebody has to be there when the lead is handed over.
+		go func() {
+			select {
+			case <-done:
+			case <-g.lead:
+				s.lead(g)
+			}
+		}()
+		return fmt.Errorf("the write may still happen: %w", ctx.Err())
+	}
+}
+
+func (s *Store) lead(g *group) {
+	s.mu.Lock()
+	s.seal(g)
+	s.mu.Unlock()
+	s.leadSealed(g)
+}
+
+// leadSealed takes a sealed group through the log and publishes it, then hands
+// the lead over.
+func (s *Store) leadSealed(g *group) {
+	defer s.finish(g) // also when OnFatal panics
+	if err := s.append(g); err != nil {
+		s.fail(g, err)
+	} else if g.state != nil {
+		s.publish(g)
+	}
+}
+
+func (s *Store) finish(g *group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inFlight = nil
+	g.over = true
+	if g.done != nil {
+		close(g.done)
+	}
+	if s.open != nil {
+		s.open.lead <- struct{}{}
+	} else {
+		s.leading = false
+	}
+}
+
+// append makes the group durable, or what is left of it when space is short.
+func (s *Store) append(g *group) error {
+	s.mu.Lock()
+	failure := s.failure
+	s.mu.Unlock()
+	if failure != nil || g.state == nil {
+		return failure
+	}
+	err := s.appendOnce(g)
+	if errors.Is(err, ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.proposals) {
+		s.rebase(g, func(p *proposal) bool { return p.object == nil })
+		if g.state == nil {
+			return nil
+		}
+		err = s.appendOnce(g)
+	}
+	if errors.Is(err, ErrNoSpace) {
+		s.rebase(g, func(*proposal) bool { return false })
+		return nil
+	}
+	return err
+}
+
+func (g *group) deletes() int {
+	n := 0
+	for _, p := range g.proposals {
+		if p.object == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Store) appendOnce(g *group) error {
+	entries := s.entries[:0]
+	for _, p := range g.proposals {
+		if p.err == nil {
+			entries = append(entries, Entry{Collection: p.collection.name, Key: p.key,
+				Revision: p.change.Revision, Object: p.object, Before: p.change.Before})
+		}
+	}
+	mark := s.aging.due(g.state.revision)
+	err := s.appendLog(entries, mark)
+	if err == nil && mark != nil {
+		s.aging.add(*mark, true)
+	}
+	clear(entries)
+	if cap(entries) <= 1024 {
+		s.entries = entries
+	}
+	return err
+}
+
+// appendLog is the one place that writes to the log. A log that panics is as
+// unusable as one that fails.
+func (s *Store) appendLog(entries []Entry, mark *Mark) (err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return s.log.Append(context.Background(), entries, mark)
+}
+
+// rebase takes the tip back to the published state, fails the writes of the
+// group in flight that are not kept, and checks and applies again all others, those
+// of the open group too. A write that passes makes the same change as before: its
+// condition names the version that it replaces.
+func (s *Store) rebase(g *group, keep func(*proposal) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed = s.Any()
+	for _, group := range []*group{g, s.open} {
+		if group != nil {
+			for _, p := range group.proposals {
+				p.collection.tip = s.sealed.root(p.collection)
+			}
+		}
+	}
+	s.newEdit(s.edit.kept)
+	for _, p := range g.proposals {
+		if p.err == nil && !keep(p) {
+			p.err = ErrNoSpace
+		}
+	}
+	s.reapply(g)
+	s.sealState(g)
+	if s.open != nil {
+		s.reapply(s.open)
+	}
+}
+
+func (s *Store) reapply(g *group) {
+	g.rebased = true
+	for _, p := range g.proposals {
+		if p.err == nil {
+			p.err = check(p.collection.tip.get(p.key), p.condition)
+		}
+		if p.err == nil {
+			s.apply(p)
+		}
+	}
+}
+
+// fail ends all writing: the log cannot be trusted any more.
+func (s *Store) fail(g *group, err error) {
+	s.mu.Lock()
+	first := s.failure == nil
+	if first {
+		s.failure = fmt.Errorf("the log failed: %w", err)
+	}
+	if g != nil {
+		g.err = s.failure
+	}
+	s.mu.Unlock()
+	if first {
+		s.fatal(err)
+	}
+}
+
+func (s *Store) fatal(err error) {
+	if s.o.OnFatal == nil {
+		panic(fmt.Sprintf("store: the log failed: %v", err))
+	}
+	s.o.OnFatal(err)
+}
+
+// publish makes the group readable: history, state, then the readers who wait.
+func (s *Store) publish(g *group) {
+	woken := s.record(g)
+	s.published.Store(g.state)
+	s.arrival.announce()
+	for _, t := range woken {
+		t.wake()
+	}
+	clear(woken)
+	s.history.woken = woken[:0]
+	s.trim(0)
+}
+
+// Barrier returns once every change that was pending when it was called is
+// durable and published. An answer that says "nothing to write" waits here, when
+// what it read may rest on a pending write.
+func (s *Store) Barrier(ctx context.Context) error {
+	s.mu.Lock()
+	g := s.pending(nil)
+	if g == nil || s.failure != nil {
+		defer s.mu.Unlock()
+		return s.failure
+	}
+	done := g.wait()
+	s.mu.Unlock()
+	select {
+	case <-done:
+		return g.fatalError()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fatalError is why the whole group failed: only a failed log does that.
+func (g *group) fatalError() error { return g.err }
+
+// close refuses further writes and waits for those under way.
+func (c *committer) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closing = true
+	for c.inFlight != nil || c.open != nil {
+		g := c.open
+		if g == nil {
+			g = c.inFlight
+		}
+		done := g.wait()
+		c.mu.Unlock()
+		<-done
+		c.mu.Lock()
+	}
+}

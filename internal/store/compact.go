@@ -1,0 +1,179 @@
+package store
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// # Compaction
+//
+// A revision is kept for Options.Retention of running time after a newer one
+// replaced it. Running time is that during which the store is open. It is told
+// by the differences of the clock between looks that come often, and a difference
+// that cannot be (below zero, or far above the time between two looks) counts as
+// little: so neither downtime nor a jump of the clock expires anything.
+//
+// Marks say which revision was the newest at a running time. The newest mark that
+// is as old as the retention gives the floor: what it names was the newest then,
+// and all before it had been replaced. The log keeps marks, so that a restart
+// knows the ages of what it finds.
+//
+// By size, the floor rises by the share of history that is too much.
+//
+// The floor is published before the log forgets; a reader below it is told
+// Expired, never something wrong.
+
+const (
+	marksPerRetention = 128
+	maxTick           = 30 * time.Second
+	minTick           = time.Millisecond
+	// compactStep is how many revisions one call of Log.Compact forgets at most,
+	// so that writes get their turn in between.
+	compactStep = 16384
+	// sizeCheck is how many bytes may be written before the size is looked at.
+	sizeCheck = 64 << 20
+)
+
+// aging tells the age of revisions.
+type aging struct {
+	now       func() time.Time
+	retention time.Duration
+	tick      time.Duration
+	kicked    chan struct{}
+
+	mu      sync.Mutex
+	seen    time.Time     // the last look at the clock
+	running time.Duration // the running time then
+	marks   []Mark
+	stored  time.Duration // the running time of the last mark in the log
+}
+
+func (a *aging) start(o Options, b Bounds) {
+	a.now, a.retention = o.Now, o.Retention
+	a.tick = min(max(o.Retention/marksPerRetention, minTick), maxTick)
+	a.kicked = make(chan struct{}, 1)
+	a.seen = a.now()
+	a.marks = slices.Clone(b.Marks)
+	if n := len(a.marks); n > 0 {
+		a.running = a.marks[n-1].Running
+	}
+	a.stored = a.running
+	a.marks = append(a.marks, Mark{b.Head, a.running})
+}
+
+// look brings the running time up to date. The caller holds mu.
+func (a *aging) look() {
+	now := a.now()
+	passed := now.Sub(a.seen)
+	a.seen = now
+	a.running += min(max(passed, 0), 4*a.tick)
+}
+
+// due returns a mark to store with the group that ends at the revision, nil when
+// it is too early for one.
+func (a *aging) due(r Revision) *Mark {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.look()
+	if a.stored != 0 && a.running < a.stored+a.tick {
+		return nil
+	}
+	return &Mark{r, a.running}
+}
+
+// add takes a mark, and whether the log has it.
+func (a *aging) add(m Mark, stored bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if stored {
+		a.stored = m.Running
+	}
+	if n := len(a.marks); n > 0 && a.marks[n-1].Revision == m.Revision {
+		return // it was the newest before: the older mark says more
+	}
+	a.marks = append(a.marks, m)
+}
+
+// floor is the oldest revision that is younger than the retention.
+func (a *aging) floor(head Revision) Revision {
+	a.mu.Lock()
+	a.look()
+	running := a.running
+	a.mu.Unlock()
+	a.add(Mark{head, running}, false)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for n < len(a.marks) && a.marks[n].Running <= a.running-a.retention {
+		n++
+	}
+	if n == 0 {
+		return 0
+	}
+	r := a.marks[n-1].Revision
+	a.marks = slices.Delete(a.marks, 0, n-1)
+	return r
+}
+
+// kick has the loop look before its next tick.
+func (a *aging) kick() {
+	select {
+	case a.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// compactLoop runs until the store closes.
+func (s *Store) compactLoop() {
+	ticker := time.NewTicker(s.aging.tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-ticker.C:
+		case <-s.aging.kicked:
+		}
+		floor, head := s.Bounds()
+		floor = max(floor, s.aging.floor(head), s.floorBySize(floor, head))
+		if err := s.compact(floor); err != nil && !errors.Is(err, ErrNoSpace) {
+			s.fail(nil, err)
+			return
+		}
+	}
+}
+
+// floorBySize is the floor that brings history below its bound on disk.
+func (s *Store) floorBySize(floor, head Revision) Revision {
+	size, most := s.log.Usage().HistoryBytes, s.o.MaxDisk
+	if size <= most {
+		return floor
+	}
+	// A little more than needed, so that it is not needed again at once.
+	excess := float64(size-most+most/16) / float64(size)
+	return floor + min(head-floor, Revision(float64(head-floor)*excess)+1)
+}
+
+// compact raises the floor, step by step, in memory and in the log.
+func (s *Store) compact(floor Revision) error {
+	s.compacting.Lock()
+	defer s.compacting.Unlock()
+	for s.compacted < floor {
+		if s.closed.Load() {
+			return nil
+		}
+		next := min(floor, s.compacted+compactStep)
+		s.raiseFloor(next)
+		s.trim(next)
+		s.writing.Lock()
+		err := s.log.Compact(s.ctx, next)
+		s.writing.Unlock()
+		if err != nil {
+			return s.readError(err)
+		}
+		s.compacted = next
+	}
+	return nil
+}

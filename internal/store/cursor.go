@@ -1,0 +1,303 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// # Cursors
+//
+// A cursor is a revision and a topic: the keys it selects. Cursors of the same
+// keys share the topic. A topic knows the last change that it selects, so a
+// cursor that has seen it needs to look at nothing: it is as far as the published
+// state, whatever was written elsewhere.
+//
+// No wakeup is lost, and no change is passed over:
+//
+//	publisher   record the change; topic.last = r; published = state; wake
+//	cursor      P = published; last = topic.last;
+//	            last <= position: nothing selected up to P is left, position = P
+//	            else: read the records in (position, P]
+//
+// If the cursor saw a P with the change in it, then topic.last was set before. If
+// it did not, the wake comes after its look, and waits in its channel.
+
+// topic is a set of keys that cursors select. A topic without cursors is
+// forgotten.
+type topic struct {
+	prefix string
+	// last is the newest change that the topic selects, or a revision above it.
+	last   atomic.Uint64
+	marked bool // is among those to wake; used by the leader alone
+
+	mu      sync.Mutex
+	cursors []*Cursor
+}
+
+// selects tells whether the topic has the key.
+func (t *topic) selects(key string) bool {
+	switch {
+	case t.prefix == "":
+		return true
+	case t.prefix[len(t.prefix)-1] == '/':
+		return strings.HasPrefix(key, t.prefix)
+	}
+	return key == t.prefix
+}
+
+// wake tells the cursors that there may be something.
+func (t *topic) wake() {
+	t.marked = false
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.cursors {
+		c.wake()
+	}
+}
+
+// Cursor is a place in the shared history. It holds no queue and no copy: a
+// reader that lags costs nobody anything, until what it has not read falls out
+// of the history. One goroutine uses a cursor.
+type Cursor struct {
+	store      *Store
+	collection *collection
+	topic      *topic // nil once closed
+	ready      chan struct{}
+	position   Revision // all that it selects up to here was read
+	place      int      // in topic.cursors
+}
+
+// Watch starts a cursor at a place in the log: its first change is the first one
+// after the revision. A revision below the history is *ExpiredError; one that is
+// not reached yet is allowed, the cursor then waits for it. Prefix selects keys:
+// "" all of them, "namespace/" one namespace, "namespace/name" or "name" that one
+// object; the cursor wakes for nothing else.
+func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error) {
+	if s.closed.Load() {
+		return nil, ErrClosed
+	}
+	if floor := Revision(s.floor.Load()); after < floor {
+		return nil, &ExpiredError{Revision: after, Floor: floor}
+	}
+	c := &Cursor{store: s, collection: s.collection(collection), position: after, ready: make(chan struct{}, 1)}
+	c.collection.join(c, prefix)
+	if s.closed.Load() { // Close may have missed it
+		c.wake()
+	}
+	return c, nil
+}
+
+// join adds the cursor to its topic.
+func (c *recent) join(cursor *Cursor, prefix string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.topics[prefix]
+	if t == nil {
+		t = &topic{prefix: strings.Clone(prefix)}
+		// Which change was its last, nobody knows.
+		t.last.Store(uint64(c.newest))
+		if c.topics == nil {
+			c.topics = map[string]*topic{}
+		}
+		c.topics[t.prefix] = t
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	cursor.topic, cursor.place = t, len(t.cursors)
+	t.cursors = append(t.cursors, cursor)
+}
+
+// leave takes the cursor out of its topic.
+func (c *recent) leave(cursor *Cursor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := cursor.topic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end := len(t.cursors) - 1
+	moved := t.cursors[end]
+	t.cursors[cursor.place], moved.place = moved, cursor.place
+	t.cursors[end] = nil
+	t.cursors = t.cursors[:end]
+	if end == 0 {
+		delete(c.topics, t.prefix)
+	}
+}
+
+// wakeAll wakes every cursor of the collection: the store was closed.
+func (c *recent) wakeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.topics {
+		t.mu.Lock()
+		for _, cursor := range t.cursors {
+			cursor.wake()
+		}
+		t.mu.Unlock()
+	}
+}
+
+func (c *Cursor) wake() {
+	select {
+	case c.ready <- struct{}{}:
+	default: // there is one already
+	}
+}
+
+// Next fills buf with the changes that follow, at least one, and waits for them
+// until the context ends. It returns how many there are. *ExpiredError: the
+// reader was too slow, and the history went on without it; ErrClosed: the store
+// was closed. Changes that are no longer in memory are read back from the log.
+func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
+	for {
+		n, err := c.TryNext(buf)
+		if n > 0 || err != nil || len(buf) == 0 {
+			return n, err
+		}
+		select {
+		case <-c.ready:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// TryNext is Next without waiting: zero when there is nothing.
+func (c *Cursor) TryNext(buf []*Change) (int, error) {
+	if c.topic == nil || c.store.closed.Load() {
+		return 0, ErrClosed
+	}
+	for {
+		upTo, pending := c.pending()
+		if !pending || len(buf) == 0 {
+			return 0, nil
+		}
+		n, found := c.collection.read(c, upTo, buf)
+		if !found {
+			var more bool
+			var err error
+			n, more, err = c.readBack(buf)
+			if n == 0 && err == nil && more {
+				c.wake() // there is more to look at, after others had their turn
+				return 0, nil
+			}
+			if err != nil {
+				return n, err
+			}
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// pending tells whether something that the cursor selects may be left to read,
+// up to a revision. If not, the cursor goes on to the published revision.
+func (c *Cursor) pending() (upTo Revision, pending bool) {
+	upTo = c.store.Any().revision // before the look at last
+	if upTo <= c.position {
+		return upTo, false
+	}
+	if Revision(c.topic.last.Load()) <= c.position {
+		c.position = upTo
+		return upTo, false
+	}
+	return upTo, true
+}
+
+// read fills buf from memory, and moves the cursor; false when memory does not
+// have all that follows.
+func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, found bool) {
+	prefix := cursor.topic.prefix
+	var namespace, key uint32
+	switch {
+	case prefix == "":
+	case prefix[len(prefix)-1] == '/':
+		namespace = hash(prefix)
+	default:
+		key = hash(prefix)
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if cursor.position < c.trimmed {
+		return 0, false
+	}
+	for i := c.after(cursor.position); i < c.records.len() && n < len(buf); i++ {
+		r := c.records.at(i)
+		if r.revision > upTo {
+			break
+		}
+		if namespace == r.namespace && prefix != "" && key == 0 || key == r.key && key != 0 || prefix == "" {
+			if cursor.topic.selects(r.change.key()) {
+				buf[n] = r.change
+				n++
+			}
+		}
+		cursor.position = r.revision
+	}
+	if n < len(buf) {
+		cursor.position = upTo
+	}
+	return n, true
+}
+
+// readBack fills buf from the log, with changes that left memory. It looks at
+// one batch of changes at most; more tells that there may be more.
+func (c *Cursor) readBack(buf []*Change) (n int, more bool, err error) {
+	s := c.store
+	c.collection.mu.RLock()
+	upTo := c.collection.trimmed
+	c.collection.mu.RUnlock()
+	after, seen := c.position, 0
+	err = s.batch(true, func() error {
+		if floor := Revision(s.floor.Load()); after < floor {
+			return &ExpiredError{Revision: after, Floor: floor}
+		}
+		for e, err := range s.log.Changes(s.ctx, c.collection.name, after, upTo) {
+			if err != nil {
+				return s.readError(err)
+			}
+			seen++
+			if c.topic.selects(e.Key) {
+				buf[n] = &Change{Revision: e.Revision, Before: e.Before, After: e.Object}
+				n++
+			}
+			c.position = e.Revision
+			if n == len(buf) || seen == oldBatch*16 {
+				more = true
+				return nil
+			}
+		}
+		c.position = upTo
+		return nil
+	})
+	if n > 0 {
+		err = nil // what was read is delivered; the error comes again
+	}
+	return n, more, err
+}
+
+// Ready returns a channel that gets a value when TryNext may have something,
+// for a select beside timers. A value may be spurious, none is lost.
+func (c *Cursor) Ready() <-chan struct{} { return c.ready }
+
+// Revision is how far the cursor has seen: no change that it selects at or
+// below this revision is left to read. It grows with writes to other collections
+// too, so a bookmark can say it. It never passes what is durable.
+func (c *Cursor) Revision() Revision {
+	if c.topic == nil {
+		return c.position
+	}
+	upTo, _ := c.pending()
+	return min(c.position, upTo)
+}
+
+// Close releases the cursor. It is idempotent.
+func (c *Cursor) Close() {
+	if c.topic != nil {
+		c.collection.leave(c)
+		c.topic = nil
+	}
+}

@@ -1,0 +1,443 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// # Exact
+//
+// A collection at a revision is, in this order of preference:
+//
+//   - the tree of the published state, when the collection did not change since
+//   - the tree of a kept state or of an earlier Exact, when it did not change in
+//     between
+//   - made from the nearest of those by undoing or redoing changes, at most
+//     keepEvery of them, and cached: the pages of a list come one after another
+//   - when its changes left memory: read back from the log as it is scanned, in
+//     batches, so that a reader that stalls holds one batch and nothing of the
+//     log. Few at a time; time linear in the versions stored in the range
+//
+// A view of a tree holds nothing that the account does not know: when the
+// changes after its revision leave memory, it loses its tree and goes on from the
+// log. So does a scan under way; it holds one leaf.
+
+const (
+	oldViews   = 4   // views at a time that read from the log
+	oldBatches = 4   // batches at a time for cursors, and for views that lost their tree
+	oldBatch   = 256 // objects or changes of a batch
+	oldBytes   = 1 << 20
+	maxIdle    = 32 // trees kept for the next page, though no view reads them
+)
+
+// oldReads bounds the reading of history from the log.
+type oldReads struct {
+	views   chan struct{}
+	batches chan struct{}
+
+	mu     sync.RWMutex // held to read from the log, so that nobody reads a closed one
+	closed bool
+}
+
+func (r *oldReads) start() {
+	r.views = make(chan struct{}, oldViews)
+	r.batches = make(chan struct{}, oldBatches)
+}
+
+func (r *oldReads) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+}
+
+// batch calls f, which reads a batch from the log, once few others do.
+func (s *Store) batch(queue bool, f func() error) error {
+	if queue {
+		select {
+		case s.old.batches <- struct{}{}:
+			defer func() { <-s.old.batches }()
+		case <-s.done:
+			return ErrClosed
+		}
+	}
+	s.old.mu.RLock()
+	defer s.old.mu.RUnlock()
+	if s.old.closed {
+		return ErrClosed
+	}
+	return f()
+}
+
+// pinned is the tree of a collection at a revision that views read, or read not
+// long ago. Guarded by history.mu, but for root.
+type pinned struct {
+	collection *collection
+	revision   Revision // of the last change that the tree has
+	// root becomes nil when the changes after the revision left memory.
+	root  atomic.Pointer[tree]
+	bytes int64 // what it may hold that no state holds
+	views int
+	used  uint64 // the clock of the last use
+}
+
+// tree is a root that may be nil, for an empty collection.
+type tree struct{ root *node }
+
+// View is a collection at a revision that may be read back from the log.
+type View struct {
+	store      *Store
+	collection *collection
+	revision   Revision
+	// pin is nil when the view reads from the log, with one of oldReads.views.
+	pin    *pinned
+	closed atomic.Bool
+}
+
+// Exact returns the state at the revision: *ExpiredError below the history,
+// *TooLargeError when the revision was not reached within wait. A state that is
+// no longer in memory is read back from the log as it is scanned; ErrBusy when
+// too many do that already. Close the view when done with it.
+func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait time.Duration) (*View, error) {
+	if s.closed.Load() {
+		return nil, ErrClosed
+	}
+	if _, err := s.NotOlderThan(ctx, r, wait); err != nil {
+		return nil, err
+	}
+	v := &View{store: s, collection: s.collection(collection), revision: r}
+	v.pin = s.pin(v.collection, r)
+	if floor := Revision(s.floor.Load()); r < floor {
+		if v.pin != nil {
+			v.Close()
+		}
+		return nil, &ExpiredError{Revision: r, Floor: floor}
+	}
+	if v.pin != nil {
+		return v, nil
+	}
+	select {
+	case s.old.views <- struct{}{}:
+		return v, nil
+	default:
+		return nil, ErrBusy
+	}
+}
+
+// pin returns the tree of the collection at the revision, nil when memory does
+// not have what is needed.
+func (s *Store) pin(c *collection, r Revision) *pinned {
+	for {
+		p, known := s.findTree(c, r)
+		if known {
+			return p
+		}
+		// Made without a lock; when the window moved on meanwhile, look again.
+		root, at, ok := s.derive(c, r)
+		if !ok {
+			continue
+		}
+		h := &s.history
+		h.mu.Lock()
+		c.mu.RLock()
+		if c.trimmed <= r {
+			p = h.pin(s, c, at, root)
+		}
+		c.mu.RUnlock()
+		h.mu.Unlock()
+		if p != nil {
+			return p
+		}
+	}
+}
+
+// findTree looks for a tree of just that revision. Known without a tree: there
+// cannot be one, because changes that it needs left memory.
+func (s *Store) findTree(c *collection, r Revision) (p *pinned, known bool) {
+	h := &s.history
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.mu.RLock()
+	if r < c.trimmed {
+		c.mu.RUnlock()
+		return nil, true
+	}
+	now := s.Any() // at least at r
+	i := c.after(r)
+	at := c.effective(i)
+	unchanged := i == c.records.len() || c.records.at(i).revision > now.revision
+	c.mu.RUnlock()
+	if unchanged {
+		return h.pin(s, c, at, now.root(c)), true
+	}
+	for _, p := range h.pinned {
+		if p.collection == c && p.revision == at {
+			return h.pin(s, c, at, nil), true
+		}
+	}
+	return nil, false
+}
+
+// effective is the revision of the last change before the place i: all
+// revisions from there to the next change have the same tree. The caller holds mu.
+func (c *recent) effective(i int) Revision {
+	if i > 0 {
+		return c.records.at(i - 1).revision
+	}
+	return c.trimmed
+}
+
+// pin counts a view of the tree, and keeps the tree for those that come. The
+// caller holds h.mu.
+func (h *history) pin(s *Store, c *collection, at Revision, root *node) *pinned {
+	h.clock++
+	for _, p := range h.pinned {
+		if p.collection == c && p.revision == at {
+			p.views++
+			p.used = h.clock
+			return p
+		}
+	}
+	p := &pinned{collection: c, revision: at, bytes: keptOverhead, views: 1, used: h.clock}
+	if root != nil {
+		// At most: its nodes, all of them replaced in later states.
+		p.bytes += int64(root.count) * nodeShare
+	}
+	p.root.Store(&tree{root})
+	h.pinned = append(h.pinned, p)
+	h.bytes.Add(p.bytes)
+	h.evict(s.o.MaxMemory / 8)
+	return p
+}
+
+// nodeShare is what the nodes of a tree cost for each object, at most about.
+const nodeShare = 16
+
+// evict lets trees go that no view reads, those not used for longest first,
+// until few are left, with few bytes. The caller holds mu.
+func (h *history) evict(most int64) {
+	idle, bytes := 0, int64(0)
+	for _, p := range h.pinned {
+		if p.views == 0 {
+			idle++
+			bytes += p.bytes
+		}
+	}
+	for idle > maxIdle || idle > 0 && bytes > most {
+		var oldest *pinned
+		for _, p := range h.pinned {
+			if p.views == 0 && (oldest == nil || p.used < oldest.used) {
+				oldest = p
+			}
+		}
+		idle--
+		bytes -= oldest.bytes
+		h.unpin(func(p *pinned) bool { return p == oldest })
+	}
+}
+
+// unpin takes trees away, from their views too. The caller holds mu.
+func (h *history) unpin(which func(*pinned) bool) {
+	h.pinned = slices.DeleteFunc(h.pinned, func(p *pinned) bool {
+		if !which(p) {
+			return false
+		}
+		p.root.Store(nil)
+		h.bytes.Add(-p.bytes)
+		return true
+	})
+}
+
+// derive makes the tree of a revision from the nearest one, and tells the
+// revision of its last change; false when changes left memory meanwhile.
+func (s *Store) derive(c *collection, r Revision) (root *node, at Revision, ok bool) {
+	base, root := s.nearest(c, r)
+	c.mu.RLock()
+	if r < c.trimmed || base < c.trimmed {
+		c.mu.RUnlock()
+		return nil, 0, false
+	}
+	i, j := c.after(min(base, r)), c.after(max(base, r))
+	at = c.effective(c.after(r))
+	changes := make([]*Change, 0, j-i)
+	for ; i < j; i++ {
+		changes = append(changes, c.records.at(i).change)
+	}
+	c.mu.RUnlock()
+	e := edit{token: derivations.Add(1)}
+	if base > r {
+		for _, ch := range slices.Backward(changes) {
+			root = e.set(root, ch.Before, ch.key())
+		}
+	} else {
+		for _, ch := range changes {
+			root = e.set(root, ch.After, ch.key())
+		}
+	}
+	return root, at, true
+}
+
+// derivations numbers the edits that make old states, apart from those of the
+// committers.
+var derivations = func() (n atomic.Uint64) { n.Store(1 << 63); return }()
+
+// set puts the object in, or removes the key when it is nil.
+func (e *edit) set(root *node, o *Object, key string) *node {
+	if o != nil {
+		root, _ = e.put(root, o)
+		return root
+	}
+	root, _ = e.remove(root, key)
+	return root
+}
+
+// nearest returns the tree at hand that is the fewest revisions away from r.
+func (s *Store) nearest(c *collection, r Revision) (Revision, *node) {
+	now := s.Any()
+	base, root := now.revision, now.root(c)
+	near := func(q Revision) bool { return max(q, r)-min(q, r) < max(base, r)-min(base, r) }
+	h := &s.history
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range h.kept {
+		if q := k.state.revision; near(q) && q <= now.revision {
+			base, root = q, k.state.root(c)
+		}
+	}
+	for _, p := range h.pinned {
+		if t := p.root.Load(); p.collection == c && t != nil && near(p.revision) {
+			base, root = p.revision, t.root
+		}
+	}
+	return base, root
+}
+
+// Revision is the exact one that was asked for.
+func (v *View) Revision() Revision { return v.revision }
+
+// Scan is as Snapshot.Scan; an error (Expired, when compaction overtook the
+// scan) ends it.
+func (v *View) Scan(prefix, after string) iter.Seq2[*Object, error] {
+	return func(yield func(*Object, error) bool) {
+		var batch []*Object
+		for {
+			r, some := newSpan(prefix, after)
+			if !some {
+				return
+			}
+			var err error
+			t := v.tree()
+			switch {
+			case v.closed.Load():
+				err = ErrClosed
+			case t == nil:
+				batch, err = v.old(batch[:0], prefix, after)
+			case t.root == nil:
+				return
+			default:
+				batch = t.root.run(&r, true)
+				batch = batch[:len(batch):len(batch)] // it belongs to the tree
+			}
+			for _, o := range batch {
+				if !yield(o, nil) {
+					return
+				}
+				after = o.Key
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(batch) == 0 {
+				return
+			}
+			if t != nil {
+				batch = nil
+			}
+		}
+	}
+}
+
+// old reads the next batch from the log.
+func (v *View) old(batch []*Object, prefix, after string) ([]*Object, error) {
+	size := 0
+	err := v.eachOld(prefix, after, func(o *Object) bool {
+		batch = append(batch, o)
+		size += len(o.Value)
+		return len(batch) < oldBatch && size < oldBytes
+	})
+	return batch, err
+}
+
+func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
+	s := v.store
+	return s.batch(v.pin != nil, func() error {
+		if floor := Revision(s.floor.Load()); v.revision < floor {
+			return &ExpiredError{Revision: v.revision, Floor: floor}
+		}
+		for o, err := range s.log.ObjectsAt(s.ctx, v.collection.name, v.revision, prefix, after) {
+			if err != nil {
+				return s.readError(err)
+			}
+			if !f(o) {
+				break
+			}
+		}
+		return nil
+	})
+}
+
+// readError makes the end of the store ErrClosed.
+func (s *Store) readError(err error) error {
+	if s.closed.Load() && errors.Is(err, context.Canceled) {
+		return ErrClosed
+	}
+	return err
+}
+
+// Count counts what Scan would yield: O(log n) in memory, a scan of the keys on
+// the log.
+func (v *View) Count(ctx context.Context, prefix, after string) (int, error) {
+	if v.closed.Load() {
+		return 0, ErrClosed
+	}
+	if t := v.tree(); t != nil {
+		return Snapshot{v.revision, t.root}.Count(prefix, after), nil
+	}
+	n := 0
+	err := v.eachOld(prefix, after, func(*Object) bool {
+		n++
+		return ctx.Err() == nil
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	return n, err
+}
+
+// tree is the tree of the view; nil when it has none, or none any more.
+func (v *View) tree() *tree {
+	if v.pin == nil {
+		return nil
+	}
+	return v.pin.root.Load()
+}
+
+// Close releases the view. It is idempotent.
+func (v *View) Close() {
+	if v.closed.Swap(true) {
+		return
+	}
+	if v.pin == nil {
+		<-v.store.old.views
+		return
+	}
+	h := &v.store.history
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.pin.views--
+}

@@ -1,0 +1,371 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+)
+
+// gated is a log whose appends a test lets through one by one, with the error
+// that it chooses.
+type gated struct {
+	*memlog.Log
+	groups  chan []store.Entry // what was appended
+	verdict chan error
+	open    atomic.Bool // appends go through
+}
+
+func newGated() *gated {
+	return &gated{Log: &memlog.Log{Start: 100}, groups: make(chan []store.Entry), verdict: make(chan error)}
+}
+
+func (g *gated) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
+	if !g.open.Load() {
+		g.groups <- group
+		if err := <-g.verdict; err != nil {
+			return err
+		}
+	}
+	return g.Log.Append(ctx, group, mark)
+}
+
+// next takes the group that the store appends, and shows it.
+func (g *gated) next() string {
+	var names []string
+	for _, e := range <-g.groups {
+		verb := "put"
+		if e.Object == nil {
+			verb = "delete"
+		}
+		names = append(names, fmt.Sprintf("%s %s", verb, e.Key))
+	}
+	return strings.Join(names, ", ")
+}
+
+func write(key string, condition store.Revision) store.Write {
+	return store.Write{Collection: "pods", Key: key, Value: []byte(`{"rv":""}`), RevisionAt: 7, If: condition}
+}
+
+func remove(key string, condition store.Revision) store.Write {
+	return store.Write{Collection: "pods", Key: key, If: condition}
+}
+
+// answer is what a commit under way will say.
+type answer struct {
+	object *store.Object
+	err    error
+}
+
+// begin commits on a goroutine of its own, and waits until it is stuck.
+func begin(s *store.Store, w store.Write) chan answer {
+	got := make(chan answer, 1)
+	go func() {
+		o, err := s.Commit(context.Background(), w)
+		got <- answer{o, err}
+	}()
+	synctest.Wait()
+	return got
+}
+
+// pendingStore has writes wait in a gated log. Three objects are there.
+func pendingStore(t *testing.T, test func(t *testing.T, s *store.Store, log *gated, a, b *store.Object)) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newGated()
+		log.open.Store(true)
+		s := storetest.Open(t, store.Options{Log: log})
+		var ab []*store.Object
+		for _, key := range []string{"ns/a", "ns/b", "ns/0"} {
+			o, err := s.Commit(t.Context(), write(key, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ab = append(ab, o)
+		}
+		log.open.Store(false)
+		test(t, s, log, ab[0], ab[1])
+		log.open.Store(true)
+		storetest.Close(t, s)
+	})
+}
+
+// silent fails the test when the answer is there already.
+func silent(t *testing.T, what string, c chan answer) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case a := <-c:
+		t.Errorf("%s was answered early: %v", what, a.err)
+		c <- a
+	default:
+	}
+}
+
+func expect(t *testing.T, what string, c chan answer, want error) *store.Object {
+	t.Helper()
+	a := <-c
+	if !errors.Is(a.err, want) || want == nil && a.err != nil {
+		t.Errorf("%s: got %v, want %v", what, a.err, want)
+	}
+	return a.object
+}
+
+func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
+	pendingStore(t, func(t *testing.T, s *store.Store, log *gated, a, b *store.Object) {
+		created := begin(s, write("ns/c", 0))
+		group := log.next()
+		if group != "put ns/c" {
+			t.Fatalf("appended %q", group)
+		}
+		// In flight, or pending behind it: nothing may be told yet.
+		updated := begin(s, write("ns/a", a.Modified))
+		deleted := begin(s, remove("ns/b", b.Modified))
+		exists := begin(s, write("ns/c", 0))
+		conflict := begin(s, write("ns/a", a.Modified))
+		missing := begin(s, write("ns/b", b.Modified))
+		barrier := make(chan answer, 1)
+		go func() { barrier <- answer{nil, s.Barrier(context.Background())} }()
+		// What rests on nothing pending is told at once.
+		expect(t, "create of what is there", begin(s, write("ns/0", 0)), store.ErrExists)
+
+		silent(t, "create", created)
+		silent(t, "exists", exists)
+		if s.Any().Get("pods", "ns/c") != nil {
+			t.Error("a write is readable before it is durable")
+		}
+		log.verdict <- nil
+		expect(t, "create", created, nil)
+		expect(t, "create of what was pending", exists, store.ErrExists)
+		if group := log.next(); group != "put ns/a, delete ns/b" {
+			t.Fatalf("appended %q", group)
+		}
+		for what, c := range map[string]chan answer{"update": updated, "delete": deleted, "conflict": conflict, "missing": missing, "barrier": barrier} {
+			silent(t, what, c)
+		}
+		log.verdict <- nil
+		expect(t, "update", updated, nil)
+		expect(t, "delete", deleted, nil)
+		expect(t, "conflict", conflict, store.ErrConflict)
+		expect(t, "missing", missing, store.ErrNotFound)
+		expect(t, "barrier", barrier, nil)
+	})
+}
+
+func TestNoSpace(t *testing.T) {
+	pendingStore(t, func(t *testing.T, s *store.Store, log *gated, a, b *store.Object) {
+		before := s.Any().Revision()
+		first := begin(s, write("ns/x", 0))
+		log.next()
+		// The group behind: a deletion among writes, and what rests on them.
+		put := begin(s, write("ns/a", a.Modified))
+		drop := begin(s, remove("ns/b", b.Modified))
+		exists := begin(s, write("ns/x", 0)) // rests on the first
+		anew := begin(s, write("ns/b", 0))   // on top of the deletion
+		log.verdict <- store.ErrNoSpace      // the first alone
+		expect(t, "first", first, store.ErrNoSpace)
+		if group := log.next(); group != "put ns/a, delete ns/b, put ns/b, put ns/x" && group != "put ns/a, delete ns/b, put ns/b" {
+			t.Fatalf("appended %q", group)
+		}
+		log.verdict <- store.ErrNoSpace // not with the writes
+		if group := log.next(); group != "delete ns/b" {
+			t.Fatalf("then appended %q", group)
+		}
+		silent(t, "delete", drop)
+		log.verdict <- nil
+		if o := expect(t, "delete", drop, nil); o == nil || o.Modified <= before {
+			t.Errorf("deleted %+v", o)
+		}
+		expect(t, "update", put, store.ErrNoSpace)
+		expect(t, "create after the deletion", anew, store.ErrNoSpace)
+		// The create of ns/x was refused for nothing: it is tried again, in the
+		// group of the others or in one of its own.
+		select {
+		case <-log.groups:
+			log.verdict <- nil
+			expect(t, "create", exists, nil)
+		case got := <-exists:
+			if !errors.Is(got.err, store.ErrNoSpace) {
+				t.Errorf("create: %v", got.err)
+			}
+		}
+		if o := s.Any().Get("pods", "ns/a"); o != a {
+			t.Errorf("the refused update left %+v", o)
+		}
+		if o := s.Any().Get("pods", "ns/b"); o != nil {
+			t.Errorf("the deletion left %+v", o)
+		}
+	})
+}
+
+// TestNoSpaceAtRandom has writers among which the log refuses groups: what was
+// acknowledged is there, what was refused is not, and all of it is in the log.
+func TestNoSpaceAtRandom(t *testing.T) {
+	chance := storetest.Seed(t)
+	log := &refusing{Log: &memlog.Log{Start: 7}, chance: func() bool { return chance.IntN(3) == 0 }}
+	s := storetest.Open(t, store.Options{Log: log})
+	cursor, err := s.Watch("pods", "", s.Any().Revision())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cursor.Close()
+	var wg sync.WaitGroup
+	var acknowledged, refused atomic.Int64
+	for w := range 16 {
+		wg.Go(func() {
+			for i := range 200 {
+				key := fmt.Sprintf("ns/%d", (w+i)%5)
+				change := write(key, 0)
+				if o := s.Any().Get("pods", key); o != nil {
+					change = write(key, o.Modified)
+					if (w+i)%3 == 0 {
+						change = remove(key, o.Modified)
+					}
+				}
+				switch _, err := s.Commit(t.Context(), change); {
+				case err == nil:
+					acknowledged.Add(1)
+				case errors.Is(err, store.ErrNoSpace):
+					refused.Add(1)
+				case !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound):
+					t.Errorf("commit: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	seen := int64(0)
+	buf := make([]*store.Change, 50)
+	for {
+		n, err := cursor.TryNext(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		seen += int64(n)
+	}
+	if seen != acknowledged.Load() {
+		t.Errorf("%d changes seen, %d acknowledged", seen, acknowledged.Load())
+	}
+	t.Logf("%d acknowledged, %d refused for want of space", acknowledged.Load(), refused.Load())
+}
+
+// refusing has no space for writes now and then; deletions find some.
+type refusing struct {
+	*memlog.Log
+	chance func() bool
+}
+
+func (r *refusing) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
+	writes := false
+	for _, e := range group {
+		writes = writes || e.Object != nil
+	}
+	if writes && r.chance() {
+		return store.ErrNoSpace
+	}
+	return r.Log.Append(ctx, group, mark)
+}
+
+func TestFailedLog(t *testing.T) {
+	broken := errors.New("the disk is gone")
+	synctest.Test(t, func(t *testing.T) {
+		log := newGated()
+		var fatal []error
+		s := storetest.Open(t, store.Options{Log: log, OnFatal: func(err error) { fatal = append(fatal, err) }})
+		before := s.Any()
+		first := begin(s, write("ns/a", 0))
+		log.next()
+		second := begin(s, write("ns/b", 0))
+		exists := begin(s, write("ns/a", 0))
+		log.verdict <- broken
+		expect(t, "first", first, broken)
+		expect(t, "second", second, broken)
+		expect(t, "exists", exists, broken)
+		expect(t, "later", begin(s, write("ns/c", 0)), broken)
+		if err := s.Barrier(t.Context()); !errors.Is(err, broken) {
+			t.Errorf("barrier: %v", err)
+		}
+		if len(fatal) != 1 || !errors.Is(fatal[0], broken) {
+			t.Errorf("fatal was called with %v", fatal)
+		}
+		if s.Any() != before {
+			t.Error("a failed write was published")
+		}
+	})
+}
+
+// TestContextEnds: the writers give up, the writes happen all the same, and the
+// next ones find somebody who leads.
+func TestContextEnds(t *testing.T) {
+	pendingStore(t, func(t *testing.T, s *store.Store, log *gated, a, b *store.Object) {
+		first := begin(s, write("ns/c", 0))
+		log.next()
+		ctx, cancel := context.WithCancel(t.Context())
+		given := make(chan error, 3)
+		for _, w := range []store.Write{write("ns/d", 0), write("ns/e", 0), write("ns/c", 0)} {
+			go func() {
+				_, err := s.Commit(ctx, w)
+				given <- err
+			}()
+		}
+		synctest.Wait()
+		cancel()
+		for range 3 {
+			if err := <-given; !errors.Is(err, context.Canceled) {
+				t.Errorf("a write whose context ended: %v", err)
+			}
+		}
+		log.verdict <- nil
+		expect(t, "first", first, nil)
+		log.next()
+		log.verdict <- nil
+		synctest.Wait()
+		if n := s.Any().Snapshot("pods").Count("", ""); n != 6 {
+			t.Errorf("%d objects, want 6", n)
+		}
+	})
+}
+
+func TestCloseWaitsForWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newGated()
+		s := storetest.Open(t, store.Options{Log: log})
+		first := begin(s, write("ns/a", 0))
+		log.next()
+		second := begin(s, write("ns/b", 0))
+		closed := make(chan answer, 1)
+		go func() { closed <- answer{nil, s.Close()} }()
+		silent(t, "close", closed)
+		expect(t, "a write after close", begin(s, write("ns/c", 0)), store.ErrClosed)
+		log.verdict <- nil
+		log.next()
+		silent(t, "close", closed)
+		log.verdict <- nil
+		expect(t, "first", first, nil)
+		expect(t, "second", second, nil)
+		expect(t, "close", closed, nil)
+	})
+}
+
+// TestLogPanics: a log that panics is a log that failed.
+func TestLogPanics(t *testing.T) {
+	var fatal error
+	s := storetest.Open(t, store.Options{Log: panicking{memlog.New()}, OnFatal: func(err error) { fatal = err }})
+	if _, err := s.Commit(t.Context(), write("ns/a", 0)); err == nil || fatal == nil {
+		t.Errorf("commit: %v, fatal: %v", err, fatal)
+	}
+}
+
+type panicking struct{ *memlog.Log }
+
+func (panicking) Append(context.Context, []store.Entry, *store.Mark) error { panic("boom") }

@@ -1,0 +1,252 @@
+package store
+
+import (
+	"hash/maphash"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// # History in memory
+//
+// Each collection has its changes in order (recent); history has the order over
+// all collections, the kept states and the account. What the account says:
+//
+//   - of each change: itself, and the version that it replaced (the version after
+//     it is held by the state, or by the next change)
+//   - what Change.Gone made
+//   - of each kept state: the nodes that later states do not share with it. They
+//     are counted when an edit replaces them, see edit.retired: a node that is in
+//     the newest state, and was made before the last kept state, is in that one
+//   - of each tree that views read, or read not long ago: all its nodes
+//
+// When the account is above Options.MaxMemory, the oldest changes leave, over all
+// collections, and with them all that needs them: kept states, and the
+// trees of views, which go on from the log.
+//
+// Kept states make Exact near to any revision: a state is made from the nearest
+// one by undoing or redoing the changes in between.
+const keepEvery = 4096 // changes; undoing one costs about a microsecond
+
+// compactShare of Options.MaxMemory may stay in an in-memory log after the store
+// let go of it, before the log is compacted.
+const compactShare = 32
+
+// history is the part that concerns all collections.
+type history struct {
+	bytes atomic.Int64 // the account
+
+	mu     sync.Mutex
+	order  deque[origin]
+	kept   []keptState
+	window Revision // all changes above it are in memory
+	pinned []*pinned
+	clock  uint64 // counts the uses of pinned
+	// unpaid is what an in-memory log may still hold of what was trimmed.
+	unpaid int64
+
+	// wanted counts the changes since the last kept state. Guarded by
+	// committer.mu.
+	wanted int
+
+	woken []*topic // scratch of the leader
+}
+
+// origin is where a change of the order is, and what it costs.
+type origin struct {
+	collection *collection
+	revision   Revision
+	bytes      int64
+}
+
+type keptState struct {
+	state *State
+	bytes int64 // of the nodes that only this and older states have
+}
+
+// wantsKept tells whether the state after n more changes shall be kept.
+func (h *history) wantsKept(n int) bool {
+	h.wanted += n
+	if h.wanted < keepEvery {
+		return false
+	}
+	h.wanted = 0
+	return true
+}
+
+// recent is the part of a collection that holds its recent changes and those who
+// wait for more.
+type recent struct {
+	mu      sync.RWMutex
+	records deque[record]
+	trimmed Revision // all changes above it are in records
+	newest  Revision // of the newest record, or at least as new as any change
+	topics  map[string]*topic
+}
+
+// record is a change with what tells quickly whether a cursor selects it.
+type record struct {
+	revision  Revision
+	namespace uint32 // hash of the key up to its slash, with it; zero without
+	key       uint32 // hash of the key
+	change    *Change
+}
+
+var seed = maphash.MakeSeed()
+
+func hash(s string) uint32 { return uint32(maphash.String(seed, s)) }
+
+// namespaceOf returns the part of the key up to its slash, with it.
+func namespaceOf(key string) string { return key[:strings.IndexByte(key, '/')+1] }
+
+// record adds the changes of a group to the history, before they are published.
+// It returns the topics to wake afterwards.
+func (s *Store) record(g *group) []*topic {
+	h := &s.history
+	woken := h.woken[:0]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range g.proposals {
+		if p.err != nil {
+			continue
+		}
+		ch := p.change
+		ch.bytes = &h.bytes
+		cost := int64(changeOverhead)
+		if ch.Before != nil {
+			cost += replacedBytes(ch.Before)
+			if ch.After == nil {
+				cost += int64(len(ch.Before.Key))
+			}
+		}
+		if s.inMemory {
+			cost += entryOverhead
+		}
+		h.order.push(origin{p.collection, ch.Revision, cost})
+		h.bytes.Add(cost)
+		woken = p.collection.record(ch, woken)
+	}
+	if n := len(h.kept); n > 0 {
+		h.kept[n-1].bytes += g.retired
+		h.bytes.Add(g.retired)
+	}
+	if g.keep {
+		h.kept = append(h.kept, keptState{g.state, keptOverhead})
+		h.bytes.Add(keptOverhead)
+	}
+	return woken
+}
+
+// record adds a change, and the topics that it concerns to woken. A topic knows
+// of the change before it is published: see Cursor.
+func (c *recent) record(ch *Change, woken []*topic) []*topic {
+	key := ch.key()
+	namespace := namespaceOf(key)
+	r := record{revision: ch.Revision, key: hash(key), change: ch}
+	if namespace != "" {
+		r.namespace = hash(namespace)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.records.push(r)
+	c.newest = ch.Revision
+	if len(c.topics) == 0 {
+		return woken
+	}
+	add := func(prefix string) {
+		if t := c.topics[prefix]; t != nil {
+			t.last.Store(uint64(ch.Revision))
+			if !t.marked {
+				t.marked = true
+				woken = append(woken, t)
+			}
+		}
+	}
+	add("")
+	if namespace != "" {
+		add(namespace)
+	}
+	add(key)
+	return woken
+}
+
+// trim lets the oldest changes go: those up to the floor, and as many as the
+// bound on memory asks for.
+func (s *Store) trim(floor Revision) {
+	h := &s.history
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, now := h.window, s.Any().revision
+	for h.order.len() > 0 {
+		o := h.order.at(0)
+		// What is recorded, but not yet published, nobody can have read.
+		if o.revision > now || o.revision > floor && h.bytes.Load() <= s.o.MaxMemory {
+			break
+		}
+		h.window = o.revision
+		o.collection.trim(o.revision)
+		if len(h.pinned) > 0 {
+			h.unpin(func(p *pinned) bool { return p.collection == o.collection && p.revision < o.revision })
+		}
+		h.bytes.Add(-o.bytes)
+		h.unpaid += o.bytes
+		h.order.pop()
+		h.dropKept()
+	}
+	if s.inMemory && h.window > before {
+		// Nothing can be read back from such a log.
+		s.raiseFloor(h.window)
+		if h.unpaid > s.o.MaxMemory/compactShare {
+			h.unpaid = 0
+			s.aging.kick()
+		}
+	}
+	if h.order.len() == 0 && h.bytes.Load() > s.o.MaxMemory {
+		h.evict(0)
+	}
+}
+
+// dropKept lets kept states go that are older than the window: they hold
+// versions that the account no longer has. The caller holds history.mu.
+func (h *history) dropKept() {
+	n := 0
+	for n < len(h.kept) && h.kept[n].state.revision < h.window {
+		h.bytes.Add(-h.kept[n].bytes)
+		h.kept[n] = keptState{}
+		n++
+	}
+	h.kept = h.kept[n:]
+}
+
+// raiseFloor publishes a floor; it never goes back.
+func (s *Store) raiseFloor(r Revision) {
+	for {
+		old := s.floor.Load()
+		if old >= uint64(r) || s.floor.CompareAndSwap(old, uint64(r)) {
+			return
+		}
+	}
+}
+
+// trim lets the oldest change go, whose revision is r.
+func (c *recent) trim(r Revision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.records.pop().change.drop()
+	c.trimmed = r
+}
+
+// after returns the place of the first record above the revision. The caller
+// holds mu.
+func (c *recent) after(r Revision) int {
+	i, j := 0, c.records.len()
+	for i < j {
+		m := int(uint(i+j) >> 1)
+		if c.records.at(m).revision <= r {
+			i = m + 1
+		} else {
+			j = m
+		}
+	}
+	return i
+}

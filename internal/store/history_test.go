@@ -1,0 +1,320 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+)
+
+// sized is a write whose value has about n bytes.
+func sized(key string, n int, condition store.Revision) store.Write {
+	w := write(key, condition)
+	w.Value = append(w.Value, strings.Repeat(" ", n)...)
+	return w
+}
+
+func fill(t testing.TB, s *store.Store, n, size int) []*store.Object {
+	t.Helper()
+	all := make([]*store.Object, n)
+	for i := range all {
+		o, err := s.Commit(t.Context(), sized(fmt.Sprintf("ns/%06d", i), size, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = o
+	}
+	return all
+}
+
+func modified(t *testing.T, seq iter.Seq2[*store.Object, error]) []store.Revision {
+	t.Helper()
+	var all []store.Revision
+	for o, err := range seq {
+		if err != nil {
+			t.Fatalf("scan: %v", err)
+		}
+		all = append(all, o.Modified)
+	}
+	return all
+}
+
+// TestExactFar reads revisions that are far from the newest and from each other,
+// among enough changes that states are kept in between.
+func TestExactFar(t *testing.T) {
+	chance := storetest.Seed(t)
+	s := storetest.Open(t, store.Options{Log: memlog.New()})
+	objects := fill(t, s, 300, 10)
+	want := map[store.Revision][]store.Revision{}
+	for i := range 15000 {
+		j := chance.IntN(len(objects))
+		objects[j] = mustWrite(t, s, sized(objects[j].Key, 10, objects[j].Modified))
+		if i%500 == 0 {
+			var now []store.Revision
+			for _, o := range objects {
+				now = append(now, o.Modified)
+			}
+			want[s.Any().Revision()] = now
+		}
+	}
+	if kept := s.Stats().KeptStates; kept < 3 {
+		t.Errorf("%d states are kept", kept)
+	}
+	for range 2 {
+		for r, want := range want {
+			v, err := s.Exact(t.Context(), "pods", r, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := modified(t, v.Scan("", "")); !slices.Equal(got, want) {
+				t.Errorf("at %d: got %d, want %d", r, got, want)
+			}
+			v.Close()
+		}
+	}
+}
+
+// TestMemoryBound measures what history really takes, beside the account.
+func TestMemoryBound(t *testing.T) {
+	const most = 8 << 20
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for _, size := range []int{10, 1000} {
+		t.Run(fmt.Sprintf("%d bytes", size), func(t *testing.T) {
+			s := storetest.Open(t, store.Options{Log: memlog.New(), MaxMemory: most})
+			objects := fill(t, s, 2000, size)
+			empty := s.Stats().HistoryBytes
+			before := heap() - empty
+			for i := range 60000 {
+				o := objects[i*7919%len(objects)]
+				objects[i*7919%len(objects)] = mustWrite(t, s, sized(o.Key, size, o.Modified))
+				if account := s.Stats().HistoryBytes; account > most {
+					t.Fatalf("the account says %d, above %d", account, most)
+				}
+			}
+			real, account := heap()-before, s.Stats().HistoryBytes
+			t.Logf("history takes %d KiB, the account says %d KiB, %d changes", real>>10, account>>10, s.Stats().Changes)
+			if account < most*9/10 || real > most*5/4 || real < account/2 {
+				t.Errorf("history takes %d bytes and the account says %d, the bound is %d", real, account, most)
+			}
+			runtime.KeepAlive(objects)
+		})
+	}
+}
+
+// TestStalledView: a reader that stalls keeps no memory: its view loses the tree
+// and goes on from the log.
+func TestStalledView(t *testing.T) {
+	stall := func(t *testing.T, log store.Log) ([]store.Revision, []store.Revision, error) {
+		s := storetest.Open(t, store.Options{Log: log, MaxMemory: 200 << 10})
+		objects := fill(t, s, 500, 10)
+		var want, got []store.Revision
+		for _, o := range objects {
+			want = append(want, o.Modified)
+		}
+		v, err := s.Exact(t.Context(), "pods", s.Any().Revision(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		for o, err := range v.Scan("", "") {
+			if err != nil {
+				return want, got, err
+			}
+			if got = append(got, o.Modified); len(got) != 100 {
+				continue
+			}
+			for i := range 5000 {
+				o := objects[i%len(objects)]
+				objects[i%len(objects)] = mustWrite(t, s, sized(o.Key, 10, o.Modified))
+			}
+			if s.Stats().Window <= v.Revision() {
+				t.Fatal("too few writes for this test")
+			}
+		}
+		return want, got, nil
+	}
+	want, got, err := stall(t, durable{memlog.New()})
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %d, %v, want %d", got, err, want)
+	}
+	_, got, err = stall(t, memlog.New())
+	if expired := new(*store.ExpiredError); !errors.As(err, expired) || len(got) < 100 {
+		t.Errorf("in memory: got %d objects, then %v, want expired", len(got), err)
+	}
+}
+
+// TestBusy: few views at a time read from the log, cursors queue.
+func TestBusy(t *testing.T) {
+	s := storetest.Open(t, store.Options{Log: durable{memlog.New()}, MaxMemory: 1})
+	old := s.Any().Revision()
+	objects := fill(t, s, 1000, 10)
+	var views []*store.View
+	for len(views) < 100 {
+		v, err := s.Exact(t.Context(), "pods", old+5, 0)
+		if errors.Is(err, store.ErrBusy) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		views = append(views, v)
+	}
+	if len(views) < 2 || len(views) == 100 {
+		t.Fatalf("%d views before it is too busy", len(views))
+	}
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			c, err := s.Watch("pods", "", old)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			buf := make([]*store.Change, 64)
+			for n := 0; n < len(objects); {
+				got, err := c.Next(t.Context(), buf)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n += got
+			}
+		})
+	}
+	wg.Wait()
+	for _, v := range views {
+		if got := modified(t, v.Scan("", "")); len(got) != 5 {
+			t.Errorf("%d objects, want 5", len(got))
+		}
+		v.Close()
+		v.Close()
+	}
+	v, err := s.Exact(t.Context(), "pods", old+5, 0)
+	if err != nil {
+		t.Fatalf("after all views were closed: %v", err)
+	}
+	v.Close()
+}
+
+// TestGone: one copy of a deleted object, for the writer and for all watchers.
+func TestGone(t *testing.T) {
+	s := storetest.Open(t, store.Options{Log: memlog.New()})
+	a := mustWrite(t, s, write("ns/a", 0))
+	c, err := s.Watch("pods", "", a.Modified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	gone := mustWrite(t, s, remove("ns/a", a.Modified))
+	buf := make([]*store.Change, 1)
+	if n, err := c.TryNext(buf); n != 1 || err != nil || buf[0].Gone() != gone {
+		t.Errorf("got %d, %v: another copy than the writer's", n, err)
+	}
+}
+
+// TestWatchersBesideWriters: every cursor sees each change that it selects once
+// and in order, and what it says of how far it is holds.
+func TestWatchersBesideWriters(t *testing.T) {
+	for _, memory := range []int64{0, 20 << 10} {
+		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
+			s := storetest.Open(t, store.Options{Log: durable{memlog.New()}, MaxMemory: memory})
+			start := s.Any().Revision()
+			const writers, writes = 4, 400
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var watchers, writing sync.WaitGroup
+			for w := range 12 {
+				prefix := []string{"", fmt.Sprintf("%d/", w%writers), fmt.Sprintf("%d/%d", w%writers, w%3), "x/"}[w%4]
+				watchers.Go(func() { follow(ctx, t, s, prefix, start, start+writers*writes) })
+			}
+			for w := range writers {
+				writing.Go(func() {
+					last := map[string]store.Revision{}
+					for i := range writes {
+						key := fmt.Sprintf("%d/%d", w, i%3)
+						o, err := s.Commit(ctx, write(key, last[key]))
+						if err != nil {
+							t.Errorf("writer %d: %v", w, err)
+							return
+						}
+						last[key] = o.Modified
+					}
+				})
+			}
+			writing.Wait()
+			watchers.Wait()
+		})
+	}
+}
+
+// follow reads a cursor up to a revision, woken by what it selects alone, and
+// compares with a cursor that reads everything afterwards.
+func follow(ctx context.Context, t *testing.T, s *store.Store, prefix string, start, end store.Revision) {
+	c, err := s.Watch("pods", prefix, start)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.Close()
+	var got []store.Revision
+	buf := make([]*store.Change, 8)
+	at := start
+	// The writers know when all is written; then nothing wakes a cursor any more.
+	all, err := s.Watch("pods", "", start)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer all.Close()
+	var want []store.Revision
+	for more := make([]*store.Change, 100); all.Revision() < end; {
+		n, err := all.Next(ctx, more)
+		if err != nil {
+			t.Errorf("%q: %v", prefix, err)
+			return
+		}
+		for _, ch := range more[:n] {
+			if prefix == "" || ch.After.Key == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(ch.After.Key, prefix) {
+				want = append(want, ch.Revision)
+			}
+		}
+		for len(got) < len(want) {
+			n, err := c.Next(ctx, buf)
+			if err != nil {
+				t.Errorf("%q: %v after %d of %d changes", prefix, err, len(got), len(want))
+				return
+			}
+			for _, ch := range buf[:n] {
+				if ch.Revision <= at {
+					t.Errorf("%q: change %d after the cursor said %d", prefix, ch.Revision, at)
+				}
+				got = append(got, ch.Revision)
+			}
+			now := c.Revision()
+			if now < at || now < buf[n-1].Revision {
+				t.Errorf("%q: at %d after %d", prefix, now, at)
+			}
+			at = now
+		}
+	}
+	if n := min(len(got), len(want)); !slices.Equal(got[:n], want[:n]) || len(got) != len(want) || c.Revision() != end {
+		t.Errorf("%q: got %d changes up to %d, want %d up to %d", prefix, len(got), c.Revision(), len(want), end)
+	}
+}

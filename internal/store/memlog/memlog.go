@@ -1,0 +1,253 @@
+// Package memlog is a log that keeps everything in memory: for tests, and for
+// servers that need no durability.
+//
+// It holds the objects of the newest state and the entries of the history, each
+// of which it shares with the store: what it costs on top is a map slot for an
+// object and an Entry for a change. The store compacts it up to what the store
+// holds in memory itself (store.Bounds.InMemory).
+package memlog
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Log is a store.Log. Its zero value is an empty log. A closed log can be
+// replayed again, and is then open again with what it held: tests restart on it.
+type Log struct {
+	// Start is the head of a log that never held a change. Zero means the wall
+	// clock in microseconds, when the log is replayed first: so that revisions are
+	// beyond those of any earlier run, and clients that come back see no old one.
+	Start store.Revision
+
+	mu      sync.RWMutex
+	closed  bool
+	head    store.Revision
+	floor   store.Revision
+	objects map[string]map[string]*store.Object
+	entries []store.Entry
+	marks   []store.Mark
+	bytes   int64 // of the entries' replaced versions
+}
+
+var errClosed = errors.New("memlog: the log is closed")
+
+// New returns an empty log.
+func New() *Log { return new(Log) }
+
+// entryBytes is what an entry costs, without its objects.
+const entryBytes = 80
+
+func historyBytes(e *store.Entry) int64 {
+	n := int64(entryBytes)
+	if e.Before != nil {
+		n += int64(len(e.Before.Value)) + int64(len(e.Key))
+	}
+	return n
+}
+
+// Replay implements store.Log.
+func (l *Log) Replay(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = false
+	if l.head == 0 {
+		l.head = l.Start
+		if l.head == 0 {
+			l.head = store.Revision(time.Now().UnixMicro())
+		}
+		l.floor = l.head
+	}
+	for collection, objects := range l.objects {
+		for _, o := range objects {
+			if err := load(collection, o); err != nil {
+				return store.Bounds{}, err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return store.Bounds{}, err
+		}
+	}
+	return store.Bounds{Head: l.head, Floor: l.floor, Marks: slices.Clone(l.marks), InMemory: true}, nil
+}
+
+// Append implements store.Log.
+func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	for i := range group {
+		e := &group[i]
+		objects := l.objects[e.Collection]
+		if objects == nil {
+			if l.objects == nil {
+				l.objects = map[string]map[string]*store.Object{}
+			}
+			objects = map[string]*store.Object{}
+			l.objects[e.Collection] = objects
+		}
+		if e.Object != nil {
+			objects[e.Key] = e.Object
+		} else {
+			delete(objects, e.Key)
+		}
+		l.head = e.Revision
+		l.entries = append(l.entries, *e)
+		l.bytes += historyBytes(e)
+	}
+	if mark != nil {
+		l.marks = append(l.marks, *mark)
+	}
+	return nil
+}
+
+// after returns the entries above the revision. The caller holds mu; what it
+// gets does not change later.
+func (l *Log) after(r store.Revision) []store.Entry {
+	i, _ := slices.BinarySearchFunc(l.entries, r+1, func(e store.Entry, r store.Revision) int {
+		return int(int64(e.Revision - r))
+	})
+	return l.entries[i:]
+}
+
+// Changes implements store.Log.
+func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for {
+			e, err := l.next(ctx, collection, after, upTo)
+			if err != nil {
+				yield(store.Entry{}, err)
+				return
+			}
+			if e.Revision == 0 || !yield(e, nil) {
+				return
+			}
+			after = e.Revision
+		}
+	}
+}
+
+// next returns the first change of the collection after a revision, a zero entry
+// when there is none.
+func (l *Log) next(ctx context.Context, collection string, after, upTo store.Revision) (store.Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Entry{}, err
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return store.Entry{}, errClosed
+	}
+	if after < l.floor {
+		return store.Entry{}, &store.ExpiredError{Revision: after, Floor: l.floor}
+	}
+	for _, e := range l.after(after) {
+		if e.Revision > upTo {
+			break
+		}
+		if collection == "" || e.Collection == collection {
+			return e, nil
+		}
+	}
+	return store.Entry{}, nil
+}
+
+// ObjectsAt implements store.Log. Unlike other logs it puts the whole answer
+// together before the first object: these are pointers, to what is in memory
+// anyway.
+func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		objects, err := l.objectsAt(collection, at, prefix, after)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(objects)) {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(objects[key], nil) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Log) objectsAt(collection string, at store.Revision, prefix, after string) (map[string]*store.Object, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	switch {
+	case l.closed:
+		return nil, errClosed
+	case at < l.floor:
+		return nil, &store.ExpiredError{Revision: at, Floor: l.floor}
+	case at > l.head:
+		return nil, &store.TooLargeError{Revision: at, Current: l.head}
+	}
+	selected := func(key string) bool { return strings.HasPrefix(key, prefix) && key > after }
+	objects := map[string]*store.Object{}
+	for key, o := range l.objects[collection] {
+		if selected(key) {
+			objects[key] = o
+		}
+	}
+	for _, e := range slices.Backward(l.after(at)) {
+		if e.Collection != collection || !selected(e.Key) {
+			continue
+		}
+		if e.Before != nil {
+			objects[e.Key] = e.Before
+		} else {
+			delete(objects, e.Key)
+		}
+	}
+	return objects, nil
+}
+
+// Compact implements store.Log.
+func (l *Log) Compact(_ context.Context, floor store.Revision) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	floor = min(floor, l.head)
+	if floor <= l.floor {
+		return nil
+	}
+	l.floor = floor
+	gone := len(l.entries) - len(l.after(floor))
+	for i := range l.entries[:gone] {
+		l.bytes -= historyBytes(&l.entries[i])
+	}
+	clear(l.entries[:gone])
+	l.entries = l.entries[gone:]
+	l.marks = slices.DeleteFunc(l.marks, func(m store.Mark) bool { return m.Revision < floor })
+	return nil
+}
+
+// Usage implements store.Log.
+func (l *Log) Usage() store.Usage {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return store.Usage{HistoryBytes: l.bytes, TotalBytes: l.bytes}
+}
+
+// Close implements store.Log. What the log holds stays.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return nil
+}

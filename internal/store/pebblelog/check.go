@@ -1,0 +1,107 @@
+package pebblelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Check reads the whole log and proves that it fits together: the current
+// versions are those that the head counts, every header follows from the one
+// before it, every change has its versions, and there are no others. It takes
+// time in proportion to the log, and memory for 16 bytes per replaced version.
+// Writes may go on, compactions wait.
+func (l *Log) Check(ctx context.Context) error {
+	l.compacting.Lock()
+	defer l.compacting.Unlock()
+	var h head
+	return l.read(ctx, l.head.Load().floor, func(v *view) error {
+		b, closer, err := v.snap.Get(headKey)
+		if err == nil {
+			h, err = readHead(b)
+			closer.Close()
+			if err != nil {
+				return l.damaged("the head", err)
+			}
+		}
+		if err := v.checkCurrent(ctx, h); err != nil {
+			return err
+		}
+		return v.checkHistory(ctx, h)
+	})
+}
+
+func (v *view) checkCurrent(ctx context.Context, h head) error {
+	lower, upper := spaceBounds(spaceCurrent)
+	it, err := v.iter(ctx, lower, upper)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var objects, sum uint64
+	for ok := it.First(); ok; ok = it.Next() {
+		var o store.Object
+		s, err := readCurrent(&v.hash, it.Key()[1:], it.Value(), &o)
+		if err == nil && o.Modified > h.revision {
+			err = fmt.Errorf("it is newer than the head, %d", h.revision)
+		}
+		if err != nil {
+			return v.log.damaged(fmt.Sprintf("the current version of %q", it.Key()[1:]), err)
+		}
+		objects, sum = objects+1, sum+s
+	}
+	if err := it.Error(); err != nil {
+		return v.log.damaged("the current versions", err)
+	}
+	if objects != h.objects || sum != h.sum {
+		return v.log.damaged("the current versions", errors.New("they are not those that the head counts"))
+	}
+	return nil
+}
+
+func (v *view) checkHistory(ctx context.Context, h head) error {
+	lower, upper := spaceBounds(spaceReplaced)
+	it, err := v.iter(ctx, lower, upper)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+
+	used := 0 // replaced versions that a header names
+	var bytes uint64
+	last, chain := h.cut, h.cutChain
+	err = v.headers(ctx, h.cut, h.revision, func(r store.Revision, hd header) error {
+		last, chain = r, hd.chain
+		bytes += uint64(9+headerFixed+len(hd.place)) + uint64(hd.beforeBytes)
+		c, k, _, _ := cutPlace(hd.place)
+		e := store.Entry{Collection: string(c), Key: string(k), Revision: r}
+		if hd.before != 0 {
+			used++
+		}
+		return v.versions(it, &e, hd)
+	})
+	if err != nil {
+		return err
+	}
+	stored := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		stored++
+	}
+	if err := it.Error(); err != nil {
+		return v.log.damaged("the replaced versions", err)
+	}
+	switch {
+	case last != h.revision && h.cut != h.revision, chain != h.chain:
+		err = fmt.Errorf("the headers end at revision %d, the head is %d", last, h.revision)
+	case stored != used:
+		err = fmt.Errorf("there are %d replaced versions, and the headers name %d", stored, used)
+	case bytes != h.historyBytes:
+		err = fmt.Errorf("it takes %d bytes, and the head counts %d", bytes, h.historyBytes)
+	}
+	if err != nil {
+		return v.log.damaged("the history", err)
+	}
+	return nil
+}

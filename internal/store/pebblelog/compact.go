@@ -1,0 +1,127 @@
+package pebblelog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// compactBatch is how many changes a compaction forgets in one batch. Writers
+// wait for one batch at most: a few milliseconds.
+const compactBatch = 1024
+
+// Compact implements store.Log.
+//
+// The floor is made durable and published first; no read below it begins from
+// then on. Then the headers up to the floor are walked, oldest first. A header
+// names the version that its change replaced or deleted, which nobody at the
+// floor or above can see any more. Both are removed, a batch at a time, and each
+// batch moves the cut in the head: the last revision whose header is gone. A
+// compaction that a crash interrupts is taken up at the cut by the next one.
+//
+// Compact may run beside Append, which it holds up for one batch at most.
+func (l *Log) Compact(ctx context.Context, floor store.Revision) error {
+	if !l.readers.acquire() {
+		return store.ErrClosed
+	}
+	defer l.readers.release()
+	l.compacting.Lock()
+	defer l.compacting.Unlock()
+	if err := l.failure.get(); err != nil {
+		return err
+	}
+	floor = min(floor, l.head.Load().revision)
+	if floor > l.head.Load().floor {
+		if err := l.raiseFloor(ctx, floor); err != nil {
+			return err
+		}
+	}
+	for {
+		h := *l.head.Load()
+		if h.cut >= h.floor {
+			return nil
+		}
+		if err := l.compactSome(ctx, h); err != nil {
+			return err
+		}
+	}
+}
+
+// raiseFloor makes the floor durable, and forgets the marks below it.
+func (l *Log) raiseFloor(ctx context.Context, floor store.Revision) error {
+	marks, err := l.marks(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batch := l.db.NewBatch()
+	defer batch.Close()
+	// The newest mark stays in any case: the running time goes on from there.
+	for i := 0; i+1 < len(marks) && marks[i].Revision < floor; i++ {
+		if err := batch.Delete(appendMarkKey(nil, marks[i].Revision), nil); err != nil {
+			return err
+		}
+	}
+	next := *l.head.Load()
+	next.floor = floor
+	return l.commit(batch, next, pebble.Sync)
+}
+
+// compactSome removes the oldest changes up to the floor, at most compactBatch
+// of them.
+func (l *Log) compactSome(ctx context.Context, h head) error {
+	batch := l.db.NewBatch()
+	defer batch.Close()
+	cut, chain, freed, err := l.oldest(ctx, h, batch)
+	if err != nil {
+		return err
+	}
+	if err := batch.DeleteRange(appendHeaderKey(nil, h.cut+1), appendHeaderKey(nil, cut+1), nil); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := *l.head.Load()
+	next.cut, next.cutChain = cut, chain
+	next.historyBytes -= min(freed, next.historyBytes)
+	// No sync: nothing is promised here, and what is lost is removed again.
+	return l.commit(batch, next, pebble.NoSync)
+}
+
+// oldest adds to the batch the removal of the versions that the oldest changes
+// replaced. It returns up to where it came, the chain value there, and the bytes
+// that go.
+func (l *Log) oldest(ctx context.Context, h head, batch *pebble.Batch) (cut store.Revision, chain, freed uint64, err error) {
+	v := &view{log: l, snap: l.db.NewSnapshot()}
+	defer v.snap.Close()
+	cut, chain = h.cut, h.cutChain
+	n := 0
+	err = v.headers(ctx, h.cut, h.floor, func(r store.Revision, hd header) error {
+		if n == compactBatch {
+			return errStop
+		}
+		n++
+		cut, chain = r, hd.chain
+		freed += uint64(9+headerFixed+len(hd.place)) + uint64(hd.beforeBytes)
+		if hd.before == 0 {
+			return nil
+		}
+		key := append([]byte{spaceReplaced}, hd.place...)
+		key = be.AppendUint64(key, uint64(hd.before))
+		if int(hd.beforeBytes) < len(key) {
+			return l.damaged(fmt.Sprintf("the header of revision %d", r), errShort)
+		}
+		return batch.DeleteSized(key, hd.beforeBytes-uint32(len(key)), nil)
+	})
+	switch {
+	case err == errStop:
+		err = nil
+	case err == nil && n < compactBatch:
+		cut = h.floor // revisions without a change, up to the floor, are through as well
+	}
+	return cut, chain, freed, err
+}

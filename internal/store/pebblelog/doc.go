@@ -1,0 +1,48 @@
+// Package pebblelog is the durable log of a local store: a store.Log on Pebble.
+//
+// # What is kept
+//
+//	c/ collection / key              the current version of an object
+//	h/ collection / key / modified   a version that a later change replaced or deleted
+//	r/ revision                      the header of a change: what, where, which version before
+//	m/ revision                      a mark: the running time at a revision
+//	s                                the head: where the log stands, in one record
+//
+// A change writes its header and its new version, and moves the version that it
+// replaced from c/ to h/. So a start reads c/ alone; a collection as of revision
+// R is a merge of c/ and h/, both in the order of keys, in which a version is
+// visible iff modified <= R < until; and a walk over r/ gives the changes.
+//
+// # What holds at every moment on the disk
+//
+//	A group of changes is one Pebble batch and one sync: it is there whole or not
+//	  at all, and Append returns after the sync.
+//	Each batch rewrites the head. The head holds the revision, the chain value of
+//	  the last header, and the number and the sum of all current versions.
+//	The chain value of a header is a checksum over the chain value before it, its
+//	  revision and its content: a header that is missing, changed or out of place
+//	  breaks the chain.
+//	The sum adds up the checksums of the versions in c/, each over its place, its
+//	  revisions and its bytes: a version that is missing, changed or added breaks
+//	  the sum.
+//	The file HEAD is a copy of some earlier head that was durable. The head in
+//	  Pebble is never behind it.
+//
+// # What a damaged disk can do
+//
+// Pebble cuts a write-ahead log off at the first record that does not fit its
+// checksum, and cannot always tell a torn write from damage. The package looks
+// at the files of the write-ahead log before Pebble does, and refuses a bad
+// record that a later one proves to have been synced. What is left, the very last
+// synced record, is covered by HEAD after every clean stop, and after every flush
+// of a memtable. In Pebble's tables every block has a checksum, and each version
+// and header has its own.
+//
+// # Files
+//
+//	pebble/   the Pebble store
+//	HEAD      the copy of the head
+//	RESERVE   blocks of the disk set aside for deletions on a full disk
+//
+// The formats are described in docs/formats/data-directory.md.
+package pebblelog

@@ -1,0 +1,451 @@
+package pebblelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/errors/oserror"
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// A DamageError says where the log is not what was written. Nothing of it is
+// served: the file has to be restored from elsewhere.
+type DamageError struct {
+	// File is a path; Place is where in it.
+	File, Place string
+	// Err is what is wrong there.
+	Err error
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s is damaged at %s: %v", e.File, e.Place, e.Err)
+}
+
+func (e *DamageError) Unwrap() error { return e.Err }
+
+// Log is a store.Log in a directory. Compact may be called while Append runs.
+type Log struct {
+	o         Options
+	db        *pebble.DB
+	closeFS   func() error
+	space     space
+	failure   failure
+	committer committer
+
+	// mu is held while a batch is put together and written: it orders Append with
+	// the batches of Compact.
+	mu sync.Mutex
+	// hash belongs to whoever holds mu, and so do the buffers.
+	hash   hasher
+	record []byte
+
+	// head is that of the last batch. It is stored under mu. Its revision and floor
+	// are what readers may rely on.
+	head atomic.Pointer[head]
+	// durable is the last head that was synced; the file HEAD may copy it.
+	durable atomic.Pointer[head]
+
+	copyHead   chan struct{} // has a value when HEAD should be renewed
+	stopCopier chan struct{}
+	copierDone chan struct{}
+
+	compacting sync.Mutex // one Compact at a time
+
+	readers readers
+}
+
+var _ store.Log = (*Log)(nil)
+
+// Open opens the log in the directory, or makes a new one. A log that does not
+// fit its checksums is refused with a *DamageError. The caller sees to it that no
+// other process uses the directory (Pebble has a lock of its own, too).
+func Open(ctx context.Context, o Options) (*Log, error) {
+	l := &Log{
+		o:          o.withDefaults(),
+		copyHead:   make(chan struct{}, 1),
+		stopCopier: make(chan struct{}),
+		copierDone: make(chan struct{}),
+	}
+	l.failure.done = make(chan struct{})
+	l.space = space{fs: l.o.FS, dir: l.o.Dir, minFree: l.o.MinFreeBytes, reserve: l.o.ReserveBytes, log: l.o.Logger}
+
+	witness, err := readHeadFile(l.o.FS, l.headPath())
+	if err != nil {
+		return nil, err
+	}
+	if witness == nil {
+		err = makeDir(l.o.FS, l.o.Dir, l.pebbleDir())
+	} else {
+		err = checkWALs(l.o.FS, l.pebbleDir())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := l.openPebble(witness != nil); err != nil {
+		return nil, err
+	}
+	if err := l.start(ctx, witness); err != nil {
+		return nil, errors.Join(err, l.closePebble())
+	}
+	return l, nil
+}
+
+func (l *Log) pebbleDir() string { return l.o.FS.PathJoin(l.o.Dir, "pebble") }
+func (l *Log) headPath() string  { return l.o.FS.PathJoin(l.o.Dir, headFile) }
+
+func (l *Log) openPebble(mustExist bool) error {
+	o, closeFS := l.pebbleOptions(mustExist)
+	l.closeFS = closeFS
+	var db *pebble.DB
+	err := l.apart(func() (err error) {
+		db, err = pebble.Open(l.pebbleDir(), o)
+		return err
+	})
+	if err == nil {
+		l.db = db
+		return nil
+	}
+	if f := l.failure.get(); f != nil {
+		return f // Pebble may still be at it: there is nothing to close
+	}
+	err = errors.Join(err, closeFS())
+	var errno syscall.Errno
+	if errors.As(err, &errno) && !oserror.IsNotExist(err) {
+		return fmt.Errorf("log %s: %w", l.o.Dir, err) // the machine's fault
+	}
+	return &DamageError{File: l.pebbleDir(), Place: "what Pebble looks for when it starts", Err: err}
+}
+
+// apart runs f on a goroutine of its own, which Pebble may end (see
+// pebbleLogger.Fatalf) or never return to, when the log fails.
+func (l *Log) apart(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-l.failure.done:
+		return l.failure.err
+	}
+}
+
+// start checks where Pebble stands, and starts what runs beside it.
+func (l *Log) start(ctx context.Context, witness *head) error {
+	h, err := l.loadHead()
+	if err != nil {
+		return err
+	}
+	if err := l.checkWitness(witness, h); err != nil {
+		return err
+	}
+	if err := l.checkTail(ctx, h); err != nil {
+		return err
+	}
+	l.head.Store(&h)
+	l.committer.start()
+	if h.sequence == 0 {
+		if err := l.begin(); err != nil {
+			return err
+		}
+	}
+	// What was read was written to the WAL, but perhaps not synced before a crash.
+	// Pebble replayed it into tables, which are synced, before it opened.
+	l.durable.Store(l.head.Load())
+	if witness == nil || *witness != *l.head.Load() {
+		if err := writeHeadFile(l.o.FS, l.o.Dir, *l.head.Load()); err != nil {
+			return err
+		}
+	}
+	l.space.open()
+	go l.runCopier()
+	return nil
+}
+
+// begin writes the first head of a new log, and has Pebble start a new WAL:
+// Pebble begins with one of an older format, whose chunks do not promise what was
+// synced before them.
+func (l *Log) begin() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batch := l.db.NewBatch()
+	defer batch.Close()
+	if err := l.commit(batch, head{}, pebble.Sync); err != nil {
+		return err
+	}
+	return l.committer.do(&l.failure, l.db.Flush)
+}
+
+// loadHead reads the head; a log that was just made has a zero one.
+func (l *Log) loadHead() (head, error) {
+	b, closer, err := l.db.Get(headKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return head{}, nil
+	}
+	if err != nil {
+		return head{}, l.damaged("the head", err)
+	}
+	defer closer.Close()
+	h, err := readHead(b)
+	if err != nil {
+		return head{}, l.damaged("the head", err)
+	}
+	return h, nil
+}
+
+// damaged says that a record of Pebble's, or its reading, is wrong.
+func (l *Log) damaged(place string, err error) error {
+	var d *DamageError
+	if errors.As(err, &d) {
+		return err
+	}
+	return &DamageError{File: l.pebbleDir(), Place: place, Err: err}
+}
+
+// Append implements store.Log.
+//
+// The context is not looked at: a group that was begun is finished.
+func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) error {
+	if err := l.failure.get(); err != nil {
+		return err
+	}
+	if len(group) == 0 && mark == nil {
+		return nil
+	}
+	if err := l.space.admit(deletesOnly(group)); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	batch := l.db.NewBatchWithSize(groupBytes(group))
+	defer batch.Close()
+	next := *l.head.Load()
+	if err := l.addGroup(batch, &next, group); err != nil {
+		err = fmt.Errorf("log %s: %w", l.o.Dir, err)
+		l.failure.set(err)
+		return err
+	}
+	if mark != nil {
+		l.record = appendMark(l.record[:0], &l.hash, *mark)
+		if err := batch.Set(appendMarkKey(nil, mark.Revision), l.record, nil); err != nil {
+			return err
+		}
+	}
+	return l.commit(batch, next, pebble.Sync)
+}
+
+func deletesOnly(group []store.Entry) bool {
+	for i := range group {
+		if group[i].Object != nil {
+			return false
+		}
+	}
+	return len(group) > 0
+}
+
+// groupBytes is about what the batch of a group takes.
+func groupBytes(group []store.Entry) int {
+	n := 1 << 10
+	for i := range group {
+		e := &group[i]
+		n += 4*(len(e.Collection)+len(e.Key)) + 256
+		if e.Object != nil {
+			n += len(e.Object.Value)
+		}
+		if e.Before != nil {
+			n += len(e.Before.Value)
+		}
+	}
+	return n
+}
+
+// commit writes a batch with the head that follows from it, and publishes the
+// head. The caller holds mu.
+func (l *Log) commit(batch *pebble.Batch, next head, how *pebble.WriteOptions) error {
+	next.sequence++
+	l.record = next.append(l.record[:0])
+	if err := batch.Set(headKey, l.record, nil); err != nil {
+		return err
+	}
+	err := l.committer.do(&l.failure, func() error { return l.db.Apply(batch, how) })
+	if err != nil {
+		err = fmt.Errorf("log %s: %w", l.o.Dir, err)
+		l.failure.set(err)
+		return l.failure.get()
+	}
+	l.head.Store(&next)
+	if how.Sync {
+		l.durable.Store(&next)
+	}
+	return nil
+}
+
+// addGroup adds the changes to the batch and moves the head over them.
+func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry) error {
+	var key []byte
+	for i := range group {
+		e := &group[i]
+		if err := checkEntry(e, next.revision); err != nil {
+			return err
+		}
+		key = appendCurrentKey(key[:0], e.Collection, e.Key)
+		place := key[1:]
+		h := header{place: place, kind: kindOf(e)}
+		if e.Before != nil {
+			h.before = e.Before.Modified
+			h.beforeBytes = uint32(1 + len(place) + 8 + replacedFixed + len(e.Before.Value))
+			sum := l.hash.version(place, e.Before)
+			addReplaced(batch, e, l.hash.seal(sum, e.Revision))
+			next.sum -= sum
+			next.objects--
+		}
+		if e.Object != nil {
+			h.sum = l.hash.version(place, e.Object)
+			op := batch.SetDeferred(len(key), currentFixed+len(e.Object.Value))
+			copy(op.Key, key)
+			putCurrent(op.Value, h.sum, e.Object)
+			if err := op.Finish(); err != nil {
+				return err
+			}
+			next.sum += h.sum
+			next.objects++
+		} else if err := batch.Delete(key, nil); err != nil {
+			return err
+		}
+		l.record = appendHeader(l.record[:0], h)
+		next.chain = l.hash.chain(next.chain, e.Revision, l.record[8:])
+		be.PutUint64(l.record, next.chain)
+		next.revision = e.Revision
+		next.historyBytes += uint64(9+len(l.record)) + uint64(h.beforeBytes)
+		if err := batch.Set(appendHeaderKey(key[:0], e.Revision), l.record, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addReplaced adds the version that an entry replaced or deleted.
+func addReplaced(batch *pebble.Batch, e *store.Entry, seal uint64) {
+	n := 1 + len(e.Collection) + 1 + len(e.Key) + 1 + 8
+	op := batch.SetDeferred(n, replacedFixed+len(e.Before.Value))
+	appendReplacedKey(op.Key[:0], e.Collection, e.Key, e.Before.Modified)
+	putReplaced(op.Value, seal, e.Revision, e.Before)
+	_ = op.Finish() // fails for indexed batches alone
+}
+
+func kindOf(e *store.Entry) kind {
+	switch {
+	case e.Before == nil:
+		return kindCreated
+	case e.Object == nil:
+		return kindDeleted
+	}
+	return kindUpdated
+}
+
+// checkEntry refuses an entry that could not be read back.
+func checkEntry(e *store.Entry, last store.Revision) error {
+	if err := checkPlace(e.Collection, e.Key); err != nil {
+		return err
+	}
+	if e.Revision <= last {
+		return fmt.Errorf("revision %d of %s %s does not follow %d", e.Revision, e.Collection, e.Key, last)
+	}
+	if e.Object == nil && e.Before == nil {
+		return fmt.Errorf("revision %d of %s %s deletes nothing", e.Revision, e.Collection, e.Key)
+	}
+	if e.Object != nil && e.Object.Modified != e.Revision {
+		return fmt.Errorf("revision %d of %s %s has an object as of %d", e.Revision, e.Collection, e.Key, e.Object.Modified)
+	}
+	for _, o := range [...]*store.Object{e.Object, e.Before} {
+		if o == nil {
+			continue
+		}
+		if o.RevisionAt < 0 || o.RevisionAt > len(o.Value) || len(o.Value) > math.MaxInt32 {
+			return fmt.Errorf("revision %d of %s %s: %d bytes, with the revision at %d", e.Revision, e.Collection, e.Key, len(o.Value), o.RevisionAt)
+		}
+	}
+	return nil
+}
+
+// Usage implements store.Log.
+func (l *Log) Usage() store.Usage {
+	if !l.readers.acquire() {
+		return store.Usage{}
+	}
+	defer l.readers.release()
+	return store.Usage{
+		HistoryBytes: int64(l.head.Load().historyBytes),
+		TotalBytes:   int64(l.db.Metrics().DiskSpaceUsage()),
+	}
+}
+
+// Close implements store.Log. It waits for the reads under way, which end with
+// ErrClosed at their next step.
+func (l *Log) Close() error {
+	if !l.readers.close() {
+		return store.ErrClosed
+	}
+	close(l.stopCopier)
+	<-l.copierDone
+	l.compacting.Lock()
+	defer l.compacting.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.failure.get(); err != nil {
+		return err
+	}
+	l.committer.stop()
+	if err := l.closePebble(); err != nil {
+		return fmt.Errorf("log %s: %w", l.o.Dir, err)
+	}
+	// Closing the WAL synced it.
+	return writeHeadFile(l.o.FS, l.o.Dir, *l.head.Load())
+}
+
+// closePebble closes what openPebble opened, unless the log failed: Pebble may
+// then hold locks that it never releases.
+func (l *Log) closePebble() error {
+	err := l.apart(l.db.Close)
+	if f := l.failure.get(); f != nil {
+		return f
+	}
+	return errors.Join(err, l.closeFS())
+}
+
+// readers counts the reads under way.
+type readers struct {
+	mu     sync.Mutex
+	n      sync.WaitGroup // added to under mu, and only while not closed
+	closed atomic.Bool
+}
+
+// acquire registers a read; false when the log is closed.
+func (r *readers) acquire() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed.Load() {
+		return false
+	}
+	r.n.Add(1)
+	return true
+}
+
+func (r *readers) release() { r.n.Done() }
+
+// close refuses new reads and waits for those under way; false when it was
+// called before.
+func (r *readers) close() bool {
+	r.mu.Lock()
+	first := !r.closed.Swap(true)
+	r.mu.Unlock()
+	r.n.Wait()
+	return first
+}

@@ -1,0 +1,190 @@
+package pebblelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Options configure a log. The zero value works, but for Dir.
+type Options struct {
+	// Dir is the directory that the log has for itself. It is made if absent; that
+	// the one above it survives a power cut is up to who made that.
+	Dir string
+
+	// FS is the file system; nil means that of the machine. Its GetDiskUsage is
+	// asked for the free space.
+	FS vfs.FS
+
+	// MinFreeBytes is the watermark: with less free space on the file system,
+	// Append takes nothing but deletions. Zero means DefaultMinFreeBytes.
+	MinFreeBytes uint64
+	// ReserveBytes is the size of the file whose blocks are given to deletions when
+	// less than half of the watermark is free. Zero means DefaultReserveBytes.
+	ReserveBytes uint64
+
+	// Logger gets what Pebble says, most of it at debug level. Nil discards it.
+	Logger *slog.Logger
+}
+
+const (
+	// DefaultMinFreeBytes covers what Pebble may write in the background after the
+	// last group was taken: memtables, the outputs of a compaction, a new WAL.
+	DefaultMinFreeBytes = 64 << 20
+	// DefaultReserveBytes is some thousand deletions.
+	DefaultReserveBytes = 16 << 20
+)
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.MinFreeBytes == 0 {
+		o.MinFreeBytes = DefaultMinFreeBytes
+	}
+	if o.ReserveBytes == 0 {
+		o.ReserveBytes = DefaultReserveBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Limits of Pebble. docs/decisions/0002-log-layout.md has the figures.
+const (
+	memTableBytes   = 4 << 20
+	cacheBytes      = 2 << 20
+	tableBytes      = 8 << 20
+	blockBytes      = 16 << 10
+	slowDisk        = 5 * time.Second
+	maxOpenFiles    = 500
+	maxCompactions  = 2
+	manifestBytes   = 4 << 20
+	stopWritesAtL0  = 24
+	stopWritesAtMem = 4
+)
+
+// pebbleOptions are the options that Pebble is opened with. The returned
+// function stops what watches over the file system; it is called after Pebble is
+// closed.
+func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
+	events := l.events()
+	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS}, slowDisk, nil, events.DiskSlow)
+	o := &pebble.Options{
+		FS:                          fs,
+		FormatMajorVersion:          pebble.FormatValueSeparation,
+		ErrorIfNotExists:            mustExist,
+		Logger:                      pebbleLogger{l},
+		EventListener:               events,
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: stopWritesAtMem,
+		CacheSize:                   cacheBytes,
+		MaxOpenFiles:                maxOpenFiles,
+		MaxManifestFileSize:         manifestBytes,
+		L0StopWritesThreshold:       stopWritesAtL0,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, maxCompactions },
+	}
+	o.Experimental.FileCacheShards = min(runtime.GOMAXPROCS(0), 4)
+	o.Experimental.ReadSamplingMultiplier = -1 // reads start no compactions
+	for i := range o.Levels {
+		o.TargetFileSizes[i] = tableBytes
+		o.Levels[i].BlockSize = blockBytes
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
+	return o, watcher.Close
+}
+
+// compression: see docs/decisions/0002-log-layout.md.
+var compression = pebble.DBCompressionFastest
+
+// events are what the log wants to know from Pebble.
+func (l *Log) events() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: l.background,
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			l.o.Logger.Error("log: damaged file", "path", i.Path, "error", i.Details)
+		},
+		DiskSlow: func(i pebble.DiskSlowInfo) {
+			l.o.Logger.Warn("log: the disk is slow", "path", i.Path, "operation", i.OpType.String(), "duration", i.Duration)
+		},
+		FlushEnd: func(i pebble.FlushInfo) {
+			if i.Err == nil {
+				l.copyHeadSoon()
+			}
+		},
+		WriteStallBegin: func(i pebble.WriteStallBeginInfo) { l.o.Logger.Debug("log: writes wait", "reason", i.Reason) },
+	}
+}
+
+// background judges an error of a flush or of a compaction. Such a job writes new
+// files from what is safe elsewhere, so a full disk is survived: Pebble tries
+// again. Anything else means that what was written cannot be trusted to stay.
+func (l *Log) background(err error) {
+	if errors.Is(err, syscall.ENOSPC) {
+		l.space.full.Store(true)
+		l.o.Logger.Error("log: no space for a flush or a compaction", "error", err)
+		return
+	}
+	if pebble.IsCorruptionError(err) {
+		l.failure.set(&DamageError{File: l.pebbleDir(), Place: "a table", Err: err})
+	} else {
+		l.failure.set(fmt.Errorf("log %s: in the background: %w", l.o.Dir, err))
+	}
+	runtime.Goexit() // or Pebble would try again, and again
+}
+
+// pebbleLogger hands to slog what Pebble logs.
+type pebbleLogger struct{ l *Log }
+
+func (p pebbleLogger) Infof(format string, args ...any) {
+	if p.l.o.Logger.Enabled(context.Background(), slog.LevelDebug) {
+		p.l.o.Logger.Debug("pebble: " + fmt.Sprintf(format, args...))
+	}
+}
+
+func (p pebbleLogger) Errorf(format string, args ...any) {
+	p.l.o.Logger.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf is where Pebble gives up: it expects not to return. The log fails, and
+// the goroutine ends; whoever waited for it sees the failure. (Ending the process
+// is the caller's: a library does not.)
+func (p pebbleLogger) Fatalf(format string, args ...any) {
+	p.l.failure.set(fmt.Errorf("log %s: %s", p.l.o.Dir, fmt.Sprintf(format, args...)))
+	runtime.Goexit()
+}
+
+// failure is the first error that nothing can follow.
+type failure struct {
+	once sync.Once
+	done chan struct{} // closed by set
+	err  error         // written before done is closed
+}
+
+func (f *failure) set(err error) {
+	f.once.Do(func() {
+		f.err = err
+		close(f.done)
+	})
+}
+
+// get returns the failure, nil when there is none.
+func (f *failure) get() error {
+	select {
+	case <-f.done:
+		return f.err
+	default:
+		return nil
+	}
+}

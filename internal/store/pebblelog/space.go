@@ -1,0 +1,111 @@
+package pebblelog
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/cockroachdb/errors/oserror"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// space keeps Pebble away from the end of the disk: an error of a write ends the
+// process, so writes have to be refused before.
+//
+//	free space            what is taken
+//	>= minFree            everything
+//	<  minFree            groups of deletions, and compactions
+//	<  minFree / 2        the same; the reserve file is given up for them
+//	<  minFree / 8        compactions
+//	>= minFree + 2 reserve   everything; the reserve file is made again
+type space struct {
+	fs      vfs.FS
+	dir     string
+	minFree uint64 // bytes
+	reserve uint64 // bytes
+	log     *slog.Logger
+
+	// held says that the reserve file is there. It is used by Append alone.
+	held bool
+	// full is set when Pebble met the end of the disk in the background: another
+	// program filled it. It is taken back when the watermark is free again.
+	full atomic.Bool
+}
+
+const reserveFile = "RESERVE"
+
+func (s *space) path() string { return s.fs.PathJoin(s.dir, reserveFile) }
+
+// free returns the free bytes; false when the file system cannot tell.
+func (s *space) free() (uint64, bool) {
+	u, err := s.fs.GetDiskUsage(s.dir)
+	if err != nil {
+		if !errors.Is(err, vfs.ErrUnsupported) {
+			s.log.Warn("log: the free space is unknown", "error", err)
+		}
+		return 0, false
+	}
+	return u.AvailBytes, true
+}
+
+// open finds the reserve file, or makes it when there is space for it.
+func (s *space) open() {
+	_, err := s.fs.Stat(s.path())
+	s.held = err == nil
+	if free, ok := s.free(); ok {
+		s.settle(free)
+	}
+}
+
+// settle makes or gives up the reserve, as the free space asks for, and returns
+// the free space after that.
+func (s *space) settle(free uint64) uint64 {
+	switch {
+	case !s.held && free >= s.minFree+2*s.reserve:
+		if err := s.take(); err != nil {
+			s.log.Warn("log: no reserve for a full disk", "error", err)
+		}
+	case s.held && free < s.minFree/2:
+		if err := s.fs.Remove(s.path()); err != nil && !oserror.IsNotExist(err) {
+			s.log.Warn("log: the reserve was not given up", "error", err)
+			return free
+		}
+		s.held = false
+		s.log.Warn("log: the disk is nearly full, the reserve is given up", "free", free, "reserve", s.reserve)
+		if now, ok := s.free(); ok {
+			return now
+		}
+	}
+	return free
+}
+
+// take makes the reserve file. Its blocks are allocated, its content is nothing.
+func (s *space) take() error {
+	f, err := s.fs.Create(s.path(), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	err = f.Preallocate(0, int64(s.reserve))
+	s.held = true
+	return errors.Join(err, f.Close())
+}
+
+// admit says whether a group may be written.
+func (s *space) admit(deletesOnly bool) error {
+	free, ok := s.free()
+	if !ok {
+		return nil
+	}
+	free = s.settle(free)
+	if free >= s.minFree {
+		s.full.Store(false)
+		return nil
+	}
+	if deletesOnly && free >= s.minFree/8 && !s.full.Load() {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has %d bytes free, and writes need %d", store.ErrNoSpace, s.dir, free, s.minFree)
+}

@@ -1,0 +1,202 @@
+package pebblelog_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+)
+
+const mib = 1 << 20
+
+// meteredFS says what the test wants to be free. The reserve file counts.
+type meteredFS struct {
+	*vfs.MemFS
+	free    atomic.Uint64
+	reserve uint64
+}
+
+func (fs *meteredFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	free := fs.free.Load()
+	if _, err := fs.Stat("/log/RESERVE"); err != nil {
+		free += fs.reserve
+	}
+	return vfs.DiskUsage{AvailBytes: free}, nil
+}
+
+func (fs *meteredFS) reserved() bool {
+	_, err := fs.Stat("/log/RESERVE")
+	return err == nil
+}
+
+// TestNoSpace goes through the watermarks.
+func TestNoSpace(t *testing.T) {
+	rng := newRand(t)
+	fs := &meteredFS{MemFS: vfs.NewMem(), reserve: 4 * mib}
+	fs.free.Store(100 * mib)
+	log, err := pebblelog.Open(t.Context(), pebblelog.Options{
+		Dir: "/log", FS: fs, MinFreeBytes: 16 * mib, ReserveBytes: fs.reserve,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, log)
+	m := &model{}
+	write := func() error {
+		g := m.group(rng)
+		err := log.Append(t.Context(), g, nil)
+		if err == nil {
+			m.add(g, nil)
+		}
+		return err
+	}
+	remove := func() error {
+		g := m.deletion()
+		err := log.Append(t.Context(), g, nil)
+		if err == nil {
+			m.add(g, nil)
+		}
+		return err
+	}
+	for range 30 {
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		free             uint64 // MiB, with the reserve taken
+		write, remove    error
+		reservedAfterAll bool
+	}{
+		{free: 100, reservedAfterAll: true},
+		{free: 17, reservedAfterAll: true},
+		{free: 15, write: store.ErrNoSpace, reservedAfterAll: true},
+		{free: 7, write: store.ErrNoSpace, reservedAfterAll: false},
+		{free: 1, write: store.ErrNoSpace, reservedAfterAll: false}, // 5 with the reserve
+		{free: 14, reservedAfterAll: false},                         // 18 with it
+		{free: 21, reservedAfterAll: true},                          // 25 before it is taken
+	} {
+		fs.free.Store(step.free * mib)
+		if err := write(); !errors.Is(err, step.write) {
+			t.Errorf("%d MiB free: a write: got %v, want %v", step.free, err, step.write)
+		}
+		if err := remove(); !errors.Is(err, step.remove) {
+			t.Errorf("%d MiB free: a deletion: got %v, want %v", step.free, err, step.remove)
+		}
+		if fs.reserved() != step.reservedAfterAll {
+			t.Errorf("%d MiB free: the reserve is there: %v, want %v", step.free, fs.reserved(), step.reservedAfterAll)
+		}
+		if err := log.Compact(t.Context(), m.head()-3); err != nil {
+			t.Errorf("%d MiB free: a compaction: %v", step.free, err)
+		}
+		m.compact(m.head() - 3)
+		if err := m.verify(log, rng, 3); err != nil {
+			t.Errorf("%d MiB free: %v", step.free, err)
+		}
+	}
+	fs.reserve = 0
+	fs.free.Store(1 * mib)
+	if err := remove(); !errors.Is(err, store.ErrNoSpace) {
+		t.Errorf("a deletion at the very end: got %v, want %v", err, store.ErrNoSpace)
+	}
+}
+
+// deletion returns a group that deletes some object.
+func (m *model) deletion() []store.Entry {
+	for _, c := range collections {
+		if objects := m.at(c, m.head()); len(objects) > 0 {
+			o := objects[0]
+			return []store.Entry{{Collection: c, Key: o.Key, Revision: m.head() + 1, Before: o}}
+		}
+	}
+	panic("nothing to delete")
+}
+
+// TestFullDisk fills a file system of 48 MiB. The log refuses writes before
+// Pebble meets the end, reads go on, and deletions and a compaction make room
+// again.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=48m,mode=0700", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Logf("no file system of a limited size here (%v, %s): TestNoSpace alone has to do", err, strings.TrimSpace(string(out)))
+		return
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	ctx := context.Background()
+	o := pebblelog.Options{Dir: dir + "/log", MinFreeBytes: 20 * mib, ReserveBytes: 4 * mib}
+	log, err := pebblelog.Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &model{}
+	fill(t, log, m)
+	t.Logf("full after %d objects, %d bytes on the disk", len(m.entries), log.Usage().TotalBytes)
+	if len(m.entries) < 50 {
+		t.Fatalf("full after %d objects", len(m.entries))
+	}
+	if err := m.verifyStart(log); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, log)
+	if log, err = pebblelog.Open(ctx, o); err != nil {
+		t.Fatalf("opening on a full disk: %v", err)
+	}
+	if err := m.verifyStart(log); err != nil {
+		t.Fatal(err)
+	}
+	for len(m.at("pods", m.head())) > 0 {
+		g := m.deletion()
+		if err := log.Append(ctx, g, nil); err != nil {
+			t.Fatalf("a deletion on a full disk: %v", err)
+		}
+		m.add(g, nil)
+		if err := log.Compact(ctx, m.head()); err != nil {
+			t.Fatal(err)
+		}
+		m.compact(m.head())
+	}
+	if err := m.verify(log, newRand(t), 3); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, log)
+	if _, err := os.Stat(dir + "/log/HEAD"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill appends objects that do not compress until there is no space.
+func fill(t *testing.T, log store.Log, m *model) {
+	t.Helper()
+	noise := rand.NewChaCha8([32]byte{})
+	for i := range 10_000 {
+		r := m.head() + 1
+		o := object("a", r, nil, 0)
+		o.Key = "ns/" + strings.Repeat("k", i%50) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
+		padding := make([]byte, 100<<10)
+		_, _ = noise.Read(padding)
+		o.Value = append(o.Value, padding...)
+		g := []store.Entry{{Collection: "pods", Key: o.Key, Revision: r, Object: o}}
+		err := log.Append(t.Context(), g, nil)
+		if errors.Is(err, store.ErrNoSpace) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("object %d: %v", i, err)
+		}
+		m.add(g, nil)
+	}
+	t.Fatal("the disk was not filled")
+}

@@ -1,0 +1,36 @@
+package pebblelog_test
+
+import (
+	"path"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+)
+
+// TestSuite runs what every log passes, in memory and on the disk.
+func TestSuite(t *testing.T) {
+	t.Run("Memory", func(t *testing.T) {
+		storetest.Run(t, func(testing.TB) func(testing.TB) store.Log {
+			return opener(pebblelog.Options{Dir: "/log", FS: vfs.NewMem()})
+		})
+	})
+	t.Run("Disk", func(t *testing.T) {
+		storetest.Run(t, func(t testing.TB) func(testing.TB) store.Log {
+			return opener(pebblelog.Options{Dir: path.Join(t.TempDir(), "log")})
+		})
+	})
+}
+
+func opener(o pebblelog.Options) func(testing.TB) store.Log {
+	return func(t testing.TB) store.Log {
+		log, err := pebblelog.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log
+	}
+}

@@ -1,0 +1,195 @@
+// Package storetest is one suite that every log passes: the contract of
+// store.Log itself, and the store on top of it, restarts included.
+//
+// Randomized tests print their seed, and take it back from a flag that the test
+// package defines:
+//
+//	go test ./internal/store/memlog -run Suite/Model -seed 123
+package storetest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+var stepsFlag = flag.Int("storetest.steps", 3000, "steps of each randomized test")
+
+// Medium makes something empty that a log lives on, and returns how to open the
+// log: first, and again after it was closed.
+type Medium func(t testing.TB) (open func(t testing.TB) store.Log)
+
+// Run runs the whole suite; each test gets a medium of its own.
+func Run(t *testing.T, medium Medium) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Medium)
+	}{
+		{"Log/Empty", testLogEmpty},
+		{"Log/Order", testLogOrder},
+		{"Log/Restart", testLogRestart},
+		{"Log/Compact", testLogCompact},
+		{"Log/Concurrent", testLogConcurrent},
+		{"Conditions", testConditions},
+		{"Groups", testGroups},
+		{"Exact", testExact},
+		{"Cursors", testCursors},
+		{"Restart", testRestart},
+		{"CompactToEmpty", testCompactToEmpty},
+		{"Model", testModel},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, medium) })
+	}
+}
+
+// Seed returns a source of chance, and prints its seed when the test fails. The
+// flag -seed of the test package, where it is given, decides the seed.
+func Seed(t testing.TB) *rand.Rand {
+	seed := rand.Uint64()
+	if f := flag.Lookup("seed"); f != nil && f.Value.String() != "0" {
+		if n, err := strconv.ParseUint(f.Value.String(), 10, 64); err == nil {
+			seed = n
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("go test -run '%s' -seed %d", t.Name(), seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// Open opens a store that has to be whole when the test ends. OnFatal fails the
+// test, unless it is given.
+func Open(t testing.TB, o store.Options) *store.Store {
+	t.Helper()
+	if o.OnFatal == nil {
+		o.OnFatal = func(err error) { t.Errorf("the log failed: %v", err) }
+	}
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() { Close(t, s) })
+	return s
+}
+
+// Close lets the store prove itself, and closes it.
+func Close(t testing.TB, s *store.Store) {
+	t.Helper()
+	if err := s.Check(context.Background()); err != nil && !errors.Is(err, store.ErrClosed) {
+		t.Errorf("check: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// put is a write of an object whose value holds the text.
+func put(collection, key, text string, condition store.Revision) store.Write {
+	head := fmt.Sprintf(`{"text":%q,"rv":"`, text)
+	return store.Write{Collection: collection, Key: key, Value: []byte(head + `"}`), RevisionAt: len(head), If: condition}
+}
+
+func del(collection, key string, condition store.Revision) store.Write {
+	return store.Write{Collection: collection, Key: key, If: condition}
+}
+
+// value is what the object of put holds at a revision.
+func value(text string, r store.Revision) string {
+	return fmt.Sprintf(`{"text":%q,"rv":"%d"}`, text, r)
+}
+
+func mustCommit(t testing.TB, s *store.Store, w store.Write) *store.Object {
+	t.Helper()
+	o, err := s.Commit(t.Context(), w)
+	if err != nil {
+		t.Fatalf("commit of %s %s: %v", w.Collection, w.Key, err)
+	}
+	return o
+}
+
+// collect turns a scan that may fail into a slice.
+func collect(seq iter.Seq2[*store.Object, error]) ([]*store.Object, error) {
+	var all []*store.Object
+	for o, err := range seq {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// text shows objects so that a difference can be read.
+func text(objects []*store.Object) string {
+	var b strings.Builder
+	for _, o := range objects {
+		fmt.Fprintf(&b, "%s@%d(%d) %s\n", o.Key, o.Modified, o.Created, o.Value)
+	}
+	return b.String()
+}
+
+// exact reads a whole collection at a revision.
+func exact(t testing.TB, s *store.Store, collection string, r store.Revision) []*store.Object {
+	t.Helper()
+	v, err := s.Exact(t.Context(), collection, r, 0)
+	if err != nil {
+		t.Fatalf("exact %s at %d: %v", collection, r, err)
+	}
+	defer v.Close()
+	all, err := collect(v.Scan("", ""))
+	if err != nil {
+		t.Fatalf("scan of %s at %d: %v", collection, r, err)
+	}
+	if n, err := v.Count(t.Context(), "", ""); err != nil || n != len(all) {
+		t.Fatalf("count of %s at %d: got %d, %v, want %d", collection, r, n, err, len(all))
+	}
+	return all
+}
+
+// drain reads what a cursor has.
+func drain(t testing.TB, c *store.Cursor, buf []*store.Change) []*store.Change {
+	t.Helper()
+	var all []*store.Change
+	for {
+		n, err := c.TryNext(buf)
+		if err != nil {
+			t.Fatalf("next: %v", err)
+		}
+		if n == 0 {
+			select {
+			case <-c.Ready(): // it may have looked at a part only
+				continue
+			default:
+				return all
+			}
+		}
+		all = append(all, slices.Clone(buf[:n])...)
+	}
+}
+
+// within fails the test when something takes forever.
+func within(t testing.TB, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: not within a minute", what)
+	}
+}

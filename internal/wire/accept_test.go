@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/munnerz/goautoneg"
+)
+
+func TestNegotiate(t *testing.T) {
+	const unknown = unknownText + objectTypes
+	tests := []struct {
+		header  string
+		offer   Offer
+		want    Output
+		refused string
+	}{
+		{header: "", want: Output{Media: JSON}},
+		{header: "*/*", want: Output{Media: JSON}},
+		{header: "application/json", want: Output{Media: JSON}},
+		{header: "application/json, */*", want: Output{Media: JSON}},
+		{header: "application/json;q=0", want: Output{Media: JSON}},
+		{header: "application/json;charset=utf-8", want: Output{Media: JSON}},
+		{header: "application/json;foo=bar", want: Output{Media: JSON}},
+		{header: "application/json;pretty=1", want: Output{Media: JSON, Pretty: true}},
+		{header: "application/json;stream=watch", want: Output{Media: JSON}},
+		{header: "application/yaml", want: Output{Media: YAML}},
+		{header: "application/yaml, application/json", want: Output{Media: YAML}},
+		{header: "application/yaml;q=0.5, application/json;q=0.9", want: Output{Media: JSON}},
+		{header: "text/html,*/*;q=0.1", want: Output{Media: JSON}},
+		{header: "application/*, application/json", want: Output{Media: JSON}},
+		{header: "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", want: Output{Media: JSON}},
+		{header: "application/vnd.kubernetes.protobuf,application/json", want: Output{Media: JSON}},
+		{header: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/yaml", want: Output{Media: YAML}},
+		{header: "application/*", refused: unknown},
+		{header: "text/*", refused: unknown},
+		{header: "text/html", refused: unknown},
+		{header: "APPLICATION/JSON", refused: unknown},
+		{header: "garbage", refused: unknown},
+		{header: ",", refused: unknown},
+		{header: "application/cbor", refused: unknown},
+		{header: "text/html", offer: Lists, refused: unknown + ", " + streamTypes},
+		{header: "text/html", offer: OnlyJSON, refused: unknownText + "application/json"},
+		{header: "application/yaml", offer: OnlyJSON, refused: unknownText + "application/json"},
+		{header: "text/html", offer: Documents, refused: onlyText + objectTypes},
+		{header: "application/vnd.kubernetes.protobuf", refused: onlyText + objectTypes},
+		{header: "application/json;as=Foo;g=meta.k8s.io;v=v1", refused: onlyText + objectTypes},
+		{header: "application/json;stream=foo", offer: Streams, refused: onlyText + objectTypes},
+		{header: "application/yaml", offer: Streams, refused: onlyText + streamTypes},
+	}
+	for _, tt := range tests {
+		got, err := Negotiate(tt.header, tt.offer)
+		message := ""
+		var refused *NotAcceptable
+		if errors.As(err, &refused) {
+			message = refused.Message
+		}
+		if got != tt.want || message != tt.refused {
+			t.Errorf("Negotiate(%q, %d) = %v, %q, want %v, %q", tt.header, tt.offer, got, message, tt.want, tt.refused)
+		}
+	}
+}
+
+func TestNegotiateAllocatesNothing(t *testing.T) {
+	for _, header := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"} {
+		if n := testing.AllocsPerRun(100, func() { _, _ = Negotiate(header, Lists) }); n > 0 {
+			t.Errorf("Negotiate(%q) allocates %v times", header, n)
+		}
+	}
+}
+
+// FuzzPreferred holds the order of clauses against the library that
+// kube-apiserver uses.
+func FuzzPreferred(f *testing.F) {
+	for _, s := range []string{"", "a/b", "*/*;q=0.1,a/b", "a/*,a/b;q=0.2;x=y", "a;b=c", " a / b ; q = 1 ", "a/b;q==1,*,c/d;q=x", "a/b/c", "*;q=0.5, /, /x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		if strings.Count(header, ",") > 11 {
+			return // beyond, the library's order is not a stable one
+		}
+		want := goautoneg.ParseAccept(header)
+		got := preferred(nil, header)
+		if len(got) != len(want) {
+			t.Fatalf("preferred(%q) = %v, want %v", header, got, want)
+		}
+		for i, w := range want {
+			g := got[i]
+			if g.major != w.Type || g.minor != w.SubType || g.q != w.Q && (g.q == g.q || w.Q == w.Q) {
+				t.Fatalf("preferred(%q)[%d] = %+v, want %+v", header, i, g, w)
+			}
+			params := map[string]string{}
+			for k, v := range g.parameters() {
+				if k != "q" {
+					params[k] = v
+				}
+			}
+			for k, v := range w.Params {
+				if params[k] != v {
+					t.Fatalf("preferred(%q)[%d]: parameter %q = %q, want %q", header, i, k, params[k], v)
+				}
+			}
+		}
+		_, _ = Negotiate(header, Lists)
+		AcceptsAggregated(header)
+	})
+}
+
+func TestAcceptsAggregated(t *testing.T) {
+	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	for header, want := range map[string]bool{
+		"":                                     false,
+		aggregated:                             true,
+		aggregated + ",application/json":       true,
+		"application/json," + aggregated:       false,
+		"application/json;q=0.5," + aggregated: true,
+		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList":                             false,
+		"application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json":                 false,
+		"application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList":               false,
+		"application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," + aggregated: true,
+	} {
+		if got := AcceptsAggregated(header); got != want {
+			t.Errorf("AcceptsAggregated(%q) = %v, want %v", header, got, want)
+		}
+	}
+}
+
+func TestAcceptsGzip(t *testing.T) {
+	for header, want := range map[string]bool{
+		"": false, "gzip": true, "br, deflate": false, "br, gzip": true, "gzip;q=0": false, "gzip;q=0.5": true, "x-gzip": false,
+	} {
+		if got := AcceptsGzip(header); got != want {
+			t.Errorf("AcceptsGzip(%q) = %v, want %v", header, got, want)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// Indent returns a JSON value with two spaces for each level and without a
+// newline at the end.
+func Indent(value []byte) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(len(value) * 2)
+	if err := json.Indent(&b, bytes.TrimSuffix(value, []byte("\n")), "", "  "); err != nil {
+		return nil, fmt.Errorf("indenting: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// ToYAML returns a JSON value as YAML, in which the keys are sorted.
+func ToYAML(value []byte) ([]byte, error) { return yaml.JSONToYAML(value) }
+
+// ListText writes a list in one of the forms that are not the stored bytes, item
+// by item, so that no more than one item is held: its parts are appended in the
+// order Head, any number of Item, Tail.
+type ListText struct {
+	// Media is YAML, or JSON for the indented form.
+	Media MediaType
+	Type  *resource.Type
+	Meta  ListMeta
+
+	some bool // an item was written
+}
+
+// Head appends what stands before the items.
+func (l *ListText) Head(to []byte) []byte {
+	if l.Media == YAML {
+		to = append(to, "apiVersion: "...)
+		to = appendGroupVersion(to, l.Type)
+		return append(to, "\nitems:"...)
+	}
+	head, _ := l.edges()
+	return append(to, head...)
+}
+
+// Item appends an object, which is without its kind and apiVersion.
+func (l *ListText) Item(to, item []byte) ([]byte, error) {
+	if l.Media == YAML {
+		return l.yamlItem(to, item)
+	}
+	if l.some {
+		to = append(to, ',')
+	}
+	l.some = true
+	var b bytes.Buffer
+	if err := json.Indent(&b, item, "    ", "  "); err != nil {
+		return to, fmt.Errorf("indenting: %w", err)
+	}
+	to = append(to, "\n    "...)
+	return append(to, b.Bytes()...), nil
+}
+
+func (l *ListText) yamlItem(to, item []byte) ([]byte, error) {
+	text, err := yaml.JSONToYAML(item)
+	if err != nil {
+		return to, fmt.Errorf("writing YAML: %w", err)
+	}
+	if !l.some {
+		to = append(to, '\n')
+	}
+	l.some = true
+	indent := "- "
+	for line := range bytes.Lines(text) {
+		if len(line) > 1 { // an empty line is part of a block, and needs no indentation
+			to = append(to, indent...)
+		}
+		to = append(to, line...)
+		indent = "  "
+	}
+	return to, nil
+}
+
+// Tail appends what stands after the items.
+func (l *ListText) Tail(to []byte) ([]byte, error) {
+	if l.Media != YAML {
+		if l.some {
+			to = append(to, "\n  "...)
+		}
+		_, tail := l.edges()
+		return append(to, tail...), nil
+	}
+	if !l.some {
+		to = append(to, " []\n"...)
+	}
+	to = append(to, "kind: "...)
+	to = append(to, l.Type.Kind...)
+	to = append(to, "List\nmetadata:\n"...)
+	meta, err := yaml.JSONToYAML(l.metadata())
+	if err != nil {
+		return to, fmt.Errorf("writing YAML: %w", err)
+	}
+	for line := range bytes.Lines(meta) {
+		to = append(to, "  "...)
+		to = append(to, line...)
+	}
+	return to, nil
+}
+
+// edges are the two sides of an empty indented list.
+func (l *ListText) edges() (head, tail []byte) {
+	empty, _ := Indent(append(AppendListHead(nil, l.Type, l.Meta), ListTail...))
+	i := bytes.LastIndexByte(empty, '[') + 1
+	return empty[:i], empty[i:]
+}
+
+// metadata is that of the list as JSON.
+func (l *ListText) metadata() []byte {
+	head := AppendListHead(nil, l.Type, l.Meta)
+	const before, after = `"metadata":`, `,"items":[`
+	i := bytes.Index(head, []byte(before)) + len(before)
+	return head[i : len(head)-len(after)]
+}
+
+// FromYAML returns YAML as JSON.
+func FromYAML(text []byte) ([]byte, error) { return yaml.YAMLToJSON(text) }

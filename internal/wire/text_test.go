@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+var deployments = &resource.Type{Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments"}
+
+// plain is the list as a client gets it by default.
+func plain(meta ListMeta, items []string) string {
+	b := AppendListHead(nil, deployments, meta)
+	b = append(b, strings.Join(items, ",")...)
+	return string(append(b, ListTail...))
+}
+
+func text(t *testing.T, media MediaType, meta ListMeta, items []string) string {
+	t.Helper()
+	l := ListText{Media: media, Type: deployments, Meta: meta}
+	b := l.Head(nil)
+	for _, item := range items {
+		var err error
+		if b, err = l.Item(b, []byte(item)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := l.Tail(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestListHead(t *testing.T) {
+	remaining := int64(7)
+	got := plain(ListMeta{Revision: 12, Continue: "abc", Remaining: &remaining}, nil)
+	want := `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"12","continue":"abc","remainingItemCount":7},"items":[]}` + "\n"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestListTextIsTheSameList(t *testing.T) {
+	remaining := int64(3)
+	items := []string{
+		`{"metadata":{"name":"a"},"spec":{"n":1,"empty":{},"none":[],"list":[1,[2,3],{"x":null}]}}`,
+		`{"metadata":{"name":"b"},"data":{"block":"one\n\n  two\n","colon":"a: b","long":"` + strings.Repeat("words of some length ", 20) + `","lead":"  x\ny","true":"true"}}`,
+		`{}`,
+	}
+	for n := range len(items) + 1 {
+		for _, meta := range []ListMeta{{Revision: 5}, {Revision: 5, Continue: "tok", Remaining: &remaining}} {
+			want := plain(meta, items[:n])
+			indented, err := Indent([]byte(want))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := text(t, JSON, meta, items[:n]); got != string(indented) {
+				t.Errorf("%d items, indented:\n%s\nwant\n%s", n, got, indented)
+			}
+			var fromYAML, fromJSON any
+			out := text(t, YAML, meta, items[:n])
+			if err := yaml.Unmarshal([]byte(out), &fromYAML); err != nil {
+				t.Fatalf("%d items: %v\n%s", n, err, out)
+			}
+			if err := json.Unmarshal([]byte(want), &fromJSON); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(fromYAML, fromJSON) {
+				t.Errorf("%d items: YAML\n%s\nis not\n%s", n, out, want)
+			}
+		}
+	}
+}
+
+func TestYAMLIsAsKubernetesWritesIt(t *testing.T) {
+	got := text(t, YAML, ListMeta{Revision: 432}, []string{`{"metadata":{"name":"a"},"data":{"k":"<v>"}}`})
+	want := `apiVersion: apps/v1
+items:
+- data:
+    k: <v>
+  metadata:
+    name: a
+kind: DeploymentList
+metadata:
+  resourceVersion: "432"
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got, want := text(t, YAML, ListMeta{Revision: 1}, nil), "apiVersion: apps/v1\nitems: []\nkind: DeploymentList\nmetadata:\n  resourceVersion: \"1\"\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	got := string(AppendEvent(nil, "ADDED", []byte(`{"kind":"Deployment"}`)))
+	if want := `{"type":"ADDED","object":{"kind":"Deployment"}}` + "\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for end, want := range map[bool]string{
+		false: `{"resourceVersion":"9"}`,
+		true:  `{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}`,
+	} {
+		got := string(AppendBookmark(nil, deployments, 9, end))
+		want = fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Deployment","apiVersion":"apps/v1","metadata":%s}}`+"\n", want)
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

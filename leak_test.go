@@ -1,0 +1,150 @@
+package tidemark_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+)
+
+// TestHundred starts a hundred servers at once, uses them, and checks that they
+// leave no goroutine, no open file and no file behind.
+func TestHundred(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			var s tidemark.Server
+			if err := s.Start(context.Background()); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := use(&s); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	left, err := os.ReadDir(os.TempDir())
+	if err != nil || len(left) > 0 {
+		t.Errorf("files left behind: %v %v", left, err)
+	}
+	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
+	settles(t, "open files", files, func() int { return openFiles(t) })
+}
+
+// use sends a request with a client that keeps its connection open, and leaves a
+// watch running.
+func use(s *tidemark.Server) error {
+	c := s.RESTConfig()
+	transport := &http.Transport{TLSClientConfig: trusting(c), ForceAttemptHTTP2: true}
+	for _, path := range []string{defaultNamespace, "/api/v1/namespaces?watch=1"} {
+		req, err := http.NewRequest("GET", c.Host+path, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+c.BearerToken)
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("GET %s: %s", path, resp.Status)
+		}
+	}
+	return nil
+}
+
+// settles waits until a number is not above a bound any more.
+func settles(t *testing.T, what string, bound int, now func() int) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for now() > bound {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d %s, before it were %d\n%s", now(), what, bound, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// openFiles counts the open files of the process; always zero where it cannot.
+func openFiles(t *testing.T) int {
+	files, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// failing is a storage whose log fails when it is told to.
+type failing struct {
+	store.Log
+	fail chan error // a value fails the next append
+}
+
+var _ tidemark.Storage = (*failing)(nil)
+
+func (f *failing) OpenLog(context.Context) (store.Log, error) { return f, nil }
+func (f *failing) Dir() string                                { return "" }
+
+func (f *failing) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
+	select {
+	case err := <-f.fail:
+		return err
+	default:
+		return f.Log.Append(ctx, group, mark)
+	}
+}
+
+// TestLogFails: a log that fails closes Done, and nothing is acknowledged.
+func TestLogFails(t *testing.T) {
+	f := &failing{Log: memlog.New(), fail: make(chan error, 1)}
+	s := &tidemark.Server{Storage: f}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	select {
+	case <-s.Done():
+		t.Fatal("done at once")
+	default:
+	}
+	broken := errors.New("the disk is gone")
+	f.fail <- broken
+	resp, err := client(t, s.RESTConfig()).Post(s.URL()+"/api/v1/namespaces", "application/json",
+		strings.NewReader(`{"metadata":{"name":"lost"}}`))
+	if err == nil {
+		defer resp.Body.Close()
+		if resp.StatusCode < 500 {
+			t.Errorf("a write that is lost was answered with %s", resp.Status)
+		}
+	}
+	select {
+	case <-s.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the log failed, and the server is not done")
+	}
+	if !errors.Is(s.Err(), broken) {
+		t.Errorf("Err says %v", s.Err())
+	}
+	wantCode(t, anonymous(s), "/readyz", http.StatusInternalServerError, "")
+}

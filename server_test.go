@@ -1,0 +1,345 @@
+package tidemark_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+)
+
+// start starts a server for the length of a test, and checks that it stops
+// within a second.
+func start(t *testing.T, s *tidemark.Server) *tidemark.Server {
+	t.Helper()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	return s
+}
+
+func stop(t *testing.T, s *tidemark.Server) {
+	t.Helper()
+	begin := time.Now()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}
+
+// anonymous is a client's configuration without credentials.
+func anonymous(s *tidemark.Server) *rest.Config { return rest.AnonymousClientConfig(s.RESTConfig()) }
+
+// withToken is one with a bearer token.
+func withToken(s *tidemark.Server, token string) *rest.Config {
+	c := anonymous(s)
+	c.BearerToken = token
+	return c
+}
+
+// client is what client-go makes of a configuration, with connections of its own.
+func client(t *testing.T, c *rest.Config) *http.Client {
+	t.Helper()
+	c = rest.CopyConfig(c)
+	c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // keeps client-go from sharing transports
+	h, err := rest.HTTPClientFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.CloseIdleConnections)
+	return h
+}
+
+// get sends a GET, and returns the code and the body.
+func get(t *testing.T, c *rest.Config, path string) (int, string) {
+	t.Helper()
+	resp, err := client(t, c).Get(c.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// wantCode requires a code, and a message in the Status when it is an error.
+func wantCode(t *testing.T, c *rest.Config, path string, code int, message string) {
+	t.Helper()
+	got, body := get(t, c, path)
+	if got != code {
+		t.Errorf("GET %s: %d, want %d\n%s", path, got, code, body)
+	}
+	if message == "" {
+		return
+	}
+	var status metav1.Status
+	if err := json.Unmarshal([]byte(body), &status); err != nil || status.Message != message || status.Code != int32(code) {
+		t.Errorf("GET %s: %s (%v), want the message %q", path, body, err, message)
+	}
+}
+
+const defaultNamespace = "/api/v1/namespaces/default"
+
+func TestZeroValue(t *testing.T) {
+	s := start(t, &tidemark.Server{})
+	if !strings.HasPrefix(s.URL(), "https://127.0.0.1:") {
+		t.Errorf("the server is at %q", s.URL())
+	}
+	c := s.RESTConfig()
+	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
+		wantCode(t, c, "/api/v1/namespaces/"+name, http.StatusOK, "")
+	}
+	for _, path := range []string{"/healthz", "/livez?verbose", "/readyz", "/readyz/etcd", "/metrics", "/api", "/apis", "/openapi/v3"} {
+		wantCode(t, c, path, http.StatusOK, "")
+	}
+	fromFile, err := clientcmd.RESTConfigFromKubeConfig(s.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, fromFile, defaultNamespace, http.StatusOK, "")
+	c.Host = "changed"
+	if s.RESTConfig().Host == "changed" {
+		t.Error("RESTConfig is not a copy")
+	}
+	if _, metrics := get(t, s.RESTConfig(), "/metrics"); !strings.Contains(metrics, "\ntidemark_store_revision ") {
+		t.Error("the metrics do not tell the revision of the store")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for own, want := range map[string]string{
+		"":                    tidemark.Version(),
+		"1.2.3":               "v1.36.3+tidemark.1.2.3",
+		"v1.2.3-rc.1+dirty_x": "v1.36.3+tidemark.1.2.3-rc.1.dirty.x",
+	} {
+		_, body := get(t, anonymous(start(t, &tidemark.Server{Version: own})), "/version")
+		var v version.Info
+		if err := json.Unmarshal([]byte(body), &v); err != nil || v.GitVersion != want || v.Major != "1" || v.Minor != "36" {
+			t.Errorf("/version of %q says %s, want %s", own, body, want)
+		}
+	}
+}
+
+func TestLifeCycle(t *testing.T) {
+	var s tidemark.Server
+	if s.URL() != "" || s.Err() != nil {
+		t.Error("a server that has not started has an address, or an error")
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Start(t.Context()) == nil {
+		t.Error("a server started twice")
+	}
+	stop(t, &s)
+	stop(t, &s)
+	if s.Start(t.Context()) == nil {
+		t.Error("a server started after Close")
+	}
+	if c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "https://")); err == nil {
+		c.Close()
+		t.Error("the port is still open")
+	}
+	var never tidemark.Server
+	stop(t, &never)
+	if never.Start(t.Context()) == nil {
+		t.Error("a server that was closed has started")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := new(tidemark.Server).Start(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("a start whose context has ended: %v", err)
+	}
+}
+
+// TestStartFails: what is wrong with the configuration is said in words, and
+// leaves nothing behind that listens or holds the directory.
+func TestStartFails(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("rubbish\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, row := range []struct {
+		s    *tidemark.Server
+		want string
+	}{
+		{&tidemark.Server{Port: port}, fmt.Sprintf("port %d of 127.0.0.1 is taken", port)},
+		{&tidemark.Server{Port: 70000}, "70000"},
+		{&tidemark.Server{BindAddress: "example.org"}, "example.org"},
+		{&tidemark.Server{BindAddress: "192.0.2.1"}, "192.0.2.1"},
+		{&tidemark.Server{TokenAuthFile: file}, file + ": line 1"},
+		{&tidemark.Server{TokenAuthFile: file + "x"}, file + "x"},
+		{&tidemark.Server{ClientCAFile: file}, file},
+		{&tidemark.Server{TLSCertFile: file, TLSPrivateKeyFile: file}, file},
+		{&tidemark.Server{TLSCertFile: file}, "both"},
+		{&tidemark.Server{Storage: &datadir.Dir{Path: file}}, file},
+	} {
+		if row.s.Storage == nil {
+			row.s.Storage = &datadir.Dir{Path: dir}
+		}
+		err := row.s.Start(t.Context())
+		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "rubbish") {
+			t.Errorf("%v; want %q, and not what the file holds", err, row.want)
+		}
+		stop(t, row.s)
+	}
+	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}) // nobody holds it
+}
+
+// TestRestart: a server on the same directory is the same server to its clients.
+func TestRestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	first := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	if err := first.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	_, before := get(t, first.RESTConfig(), defaultNamespace)
+	port := first.RESTConfig().Host
+	second := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+	if err := second.Start(t.Context()); err == nil {
+		t.Fatal("two servers use one directory")
+	}
+	stop(t, first)
+
+	third := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
+	fmt.Sscanf(strings.TrimPrefix(port, "https://127.0.0.1:"), "%d", &third.Port)
+	start(t, third)
+	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, after := get(t, c, defaultNamespace); after != before {
+		t.Errorf("the namespace was\n%s\nand is, after a restart,\n%s", before, after)
+	}
+}
+
+// TestKubeconfigOfOthers: a file that tidemark did not write is left alone.
+func TestKubeconfigOfOthers(t *testing.T) {
+	s := start(t, &tidemark.Server{})
+	path := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WriteKubeconfig(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("writing over a file of others: %v", err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "apiVersion: v1\nkind: Config\n" {
+		t.Errorf("the file now holds\n%s", b)
+	}
+}
+
+// TestStopUnderWatches: watches end without an error, as at the end of their
+// time, and nobody waits for them.
+func TestStopUnderWatches(t *testing.T) {
+	s := start(t, &tidemark.Server{})
+	var watches []*http.Response
+	for range 3 {
+		h := client(t, s.RESTConfig())
+		for range 20 {
+			resp, err := h.Get(s.URL() + "/api/v1/namespaces?watch=1")
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", resp, err)
+			}
+			defer resp.Body.Close()
+			watches = append(watches, resp)
+		}
+	}
+	stop(t, s)
+	for _, w := range watches {
+		events, err := io.ReadAll(w.Body)
+		if err != nil || strings.Count(string(events), `"ADDED"`) != 4 {
+			t.Fatalf("a watch ended with %v, after\n%s", err, events)
+		}
+	}
+}
+
+// TestStopUnderStall: a client that never ends its body does not hold up the end.
+func TestStopUnderStall(t *testing.T) {
+	s := start(t, &tidemark.Server{})
+	body, write := io.Pipe()
+	defer write.Close()
+	h := client(t, s.RESTConfig())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		resp, err := h.Post(s.URL()+"/api/v1/namespaces/default/configmaps", "application/json", body)
+		if err == nil {
+			resp.Body.Close()
+		}
+	}()
+	if _, err := write.Write([]byte("{")); err != nil { // read: the request is on its way
+		t.Fatal(err)
+	}
+	stop(t, s)
+	<-done
+}
+
+// TestInterfaces: a server that listens on all interfaces gives the loopback
+// address to clients on this machine.
+func TestInterfaces(t *testing.T) {
+	for bind, want := range map[string]string{"0.0.0.0": "https://127.0.0.1:", "::1": "https://[::1]:", "::": "https://[::1]:"} {
+		if l, err := net.Listen("tcp", net.JoinHostPort(bind, "0")); err != nil {
+			t.Logf("this machine has no %s: %v", bind, err)
+			continue
+		} else {
+			l.Close()
+		}
+		s := start(t, &tidemark.Server{BindAddress: bind})
+		if !strings.HasPrefix(s.URL(), want) {
+			t.Errorf("bound to %s the server is at %s", bind, s.URL())
+		}
+		wantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
+	}
+}
+
+// trusting is the TLS configuration of somebody who trusts the server, and has no
+// certificate.
+func trusting(c *rest.Config) *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(c.CAData)
+	return &tls.Config{RootCAs: pool}
+}
+
+// servedBy returns the certificate that a server shows to somebody who asks for a
+// name.
+func servedBy(t *testing.T, s *tidemark.Server, name string) *x509.Certificate {
+	t.Helper()
+	c, err := tls.Dial("tcp", strings.TrimPrefix(s.URL(), "https://"), &tls.Config{ServerName: name, InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0]
+}

@@ -1,0 +1,278 @@
+package tidemark
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
+	"github.com/tidemark-dev/tidemark/internal/openapi"
+	"github.com/tidemark-dev/tidemark/internal/pki"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/reload"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/serving"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+)
+
+// running is a server that runs.
+type running struct {
+	url string
+	// serverName is what clients check the certificate against; empty: the host of
+	// url.
+	serverName string
+	authority  *pki.Authority
+	store      *store.Store
+	serving    *serving.Server
+
+	handshakeErrors atomic.Int64 // of TLS
+}
+
+// loopbackName is the name by which our own certificate is served where the user
+// gave another one, so that the kubeconfig works whoever signed that.
+const loopbackName = "apiserver-loopback-client"
+
+// start does what Start promises, in the order in which mistakes are cheapest: an
+// address that is taken costs nothing, a data directory in use next to nothing.
+func (s *Server) start(ctx context.Context) (_ *running, err error) {
+	log := s.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	listener, err := s.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			listener.Close()
+		}
+	}()
+	r := &running{}
+	r.url, r.serverName = s.address(listener)
+
+	if r.store, err = s.openStore(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.store.Close()
+		}
+	}()
+	if r.authority, err = s.openAuthority(log); err != nil {
+		return nil, err
+	}
+	certificate, err := s.certificate(r.authority, log)
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := s.credentials(r.authority, log)
+	if err != nil {
+		return nil, err
+	}
+	catalog := builtin.Catalog()
+	verbs := &registry.Registry{Store: r.store}
+	if err := createNamespaces(ctx, verbs, catalog); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	limits := httpapi.DefaultLimits
+	handler := httpapi.New(s.api(r, verbs, catalog, credentials, log))
+	r.serving = serving.Start(serving.Config{
+		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
+		Limits: serving.Limits{
+			HeaderBytes: limits.HeaderBytes, ReadHeaderTimeout: limits.ReadHeaderTimeout, IdleTimeout: limits.IdleTimeout,
+			WriteTimeout: limits.WriteTimeout, Streams: limits.StreamsPerConn, UploadBytes: limits.UploadBytesPerConn,
+		},
+		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: log,
+	})
+	return r, nil
+}
+
+// stop ends what start began. Requests first, so that none meets a closed store.
+func (r *running) stop() error {
+	r.serving.Stop()
+	return r.store.Close()
+}
+
+// listen opens the port before anything else is done: clients that come early
+// wait for the answer instead of being refused.
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	if s.Port < 0 || s.Port > 65535 {
+		return nil, fmt.Errorf("the port %d is not one: want 1 to 65535, or 0 for a free one", s.Port)
+	}
+	host := s.bindAddress()
+	if net.ParseIP(host) == nil {
+		return nil, fmt.Errorf("the address to listen on, %q, is not an IP address", host)
+	}
+	address := net.JoinHostPort(host, strconv.Itoa(s.Port))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("port %d of %s is taken by another process: stop it, or choose another port (0 picks a free one)", s.Port, host)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+func (s *Server) bindAddress() string {
+	if s.BindAddress == "" {
+		return "127.0.0.1"
+	}
+	return s.BindAddress
+}
+
+// address returns the URL for clients on this machine, and the name that they
+// check the certificate against.
+func (s *Server) address(l net.Listener) (url, serverName string) {
+	a := l.Addr().(*net.TCPAddr)
+	host := a.IP.String()
+	switch {
+	case a.IP.IsUnspecified() && net.ParseIP(s.bindAddress()).To4() != nil:
+		host = "127.0.0.1"
+	case a.IP.IsUnspecified():
+		host = "::1"
+	}
+	if s.TLSCertFile != "" {
+		serverName = loopbackName
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(a.Port)), serverName
+}
+
+func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
+	var log store.Log = memlog.New()
+	if s.Storage != nil {
+		var err error
+		if log, err = s.Storage.OpenLog(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return store.Open(ctx, store.Options{
+		Log:       log,
+		Retention: s.History.Retention,
+		MaxMemory: s.History.MaxMemoryBytes,
+		MaxDisk:   s.History.MaxDiskBytes,
+		OnFatal:   s.fail,
+	})
+}
+
+// openAuthority needs the lock that opening the log took.
+func (s *Server) openAuthority(log *slog.Logger) (*pki.Authority, error) {
+	c := pki.Config{Hosts: []string{s.bindAddress(), loopbackName}, Now: s.now, Log: log}
+	if s.Storage != nil && s.Storage.Dir() != "" {
+		c.Dir = filepath.Join(s.Storage.Dir(), "pki")
+	}
+	return pki.Open(c)
+}
+
+// certificate returns what picks the serving certificate.
+func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	if s.TLSCertFile == "" && s.TLSPrivateKeyFile == "" {
+		return own.GetCertificate, nil
+	}
+	if s.TLSCertFile == "" || s.TLSPrivateKeyFile == "" {
+		return nil, errors.New("a serving certificate needs both files, that of the certificate and that of its private key")
+	}
+	given, err := reload.New(reload.Config[*tls.Certificate]{
+		Files: []string{s.TLSCertFile, s.TLSPrivateKeyFile},
+		Load: func() (*tls.Certificate, error) {
+			c, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSPrivateKeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("the serving certificate in %s and %s: %w", s.TLSCertFile, s.TLSPrivateKeyFile, err)
+			}
+			return &c, nil
+		},
+		Now: s.now,
+		Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if hello.ServerName == loopbackName {
+			return own.GetCertificate(hello)
+		}
+		return given.Get(), nil
+	}, nil
+}
+
+// credentials returns what tells users apart.
+func (s *Server) credentials(own *pki.Authority, log *slog.Logger) (*authn.Credentials, error) {
+	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
+	c := &authn.Credentials{
+		Now:         s.now,
+		Authorities: []authn.Authority{own.Pool},
+		Tokens:      []authn.Tokens{authn.OneToken(own.AdminToken(), admin)},
+	}
+	if s.ClientCAFile != "" {
+		a, err := authn.AuthorityFile(s.ClientCAFile, s.now, log)
+		if err != nil {
+			return nil, fmt.Errorf("the authorities of clients: %w", err)
+		}
+		c.Authorities = append(c.Authorities, a)
+	}
+	if s.TokenAuthFile != "" {
+		t, err := authn.TokenFile(s.TokenAuthFile, s.now, log)
+		if err != nil {
+			return nil, fmt.Errorf("the bearer tokens: %w", err)
+		}
+		c.Tokens = append(c.Tokens, t)
+	}
+	return c, nil
+}
+
+// api returns what the handler is made of.
+func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Catalog, credentials authn.Authenticator, log *slog.Logger) httpapi.Config {
+	own := s.Version
+	if own == "" {
+		own = release
+	}
+	version := gitVersion(own)
+	revision, at := commit()
+	var spec http.Handler = openapi.New(catalog, version)
+	return httpapi.Config{
+		Registry:      verbs,
+		Catalog:       func() *resource.Catalog { return catalog },
+		Authn:         credentials,
+		Authz:         authz.Masters{},
+		AnonymousAuth: !s.DisableAnonymous,
+		OpenAPI:       spec,
+		Version:       version,
+		Commit:        revision,
+		BuildDate:     at,
+		Checks:        s.checks(),
+		Figures:       r.figures(),
+		Log:           log,
+	}
+}
+
+func (r *running) restConfig() *rest.Config {
+	return &rest.Config{
+		Host:            r.url,
+		TLSClientConfig: rest.TLSClientConfig{CAData: r.authority.CertificatePEM(), ServerName: r.serverName},
+		// client-go's own 5 requests a second are meant for clusters that others share.
+		QPS: 1000, Burst: 2000,
+	}
+}
+
+func (r *running) kubeconfig() kubeconfig.Config {
+	return kubeconfig.Config{Server: r.url, CA: r.authority.CertificatePEM(), TLSServerName: r.serverName, Token: r.authority.AdminToken()}
+}

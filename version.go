@@ -1,0 +1,53 @@
+package tidemark
+
+import (
+	"runtime/debug"
+	"strings"
+)
+
+// kubernetes is the version whose behaviour is served.
+const kubernetes = "v1.36.3"
+
+// release is the version of this source tree.
+const release = "0.1.0"
+
+// Version returns what /version says by default: "v1.36.3+tidemark.0.1.0". What
+// stands behind the plus is build metadata, which clients that compare versions
+// (Helm, kubectl) ignore.
+func Version() string { return gitVersion(release) }
+
+func gitVersion(own string) string {
+	return kubernetes + "+tidemark." + metadata(own)
+}
+
+// metadata makes a version fit to stand behind a plus: letters, digits, hyphens,
+// and dots between what is not empty.
+func metadata(v string) string {
+	v = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-':
+			return r
+		}
+		return '.'
+	}, strings.TrimPrefix(v, "v"))
+	parts := strings.FieldsFunc(v, func(r rune) bool { return r == '.' })
+	return strings.Join(parts, ".")
+}
+
+// commit returns the revision of the source and its time, where the build noted
+// them and the program is ours.
+func commit() (revision, at string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Path != "github.com/tidemark-dev/tidemark" {
+		return "", ""
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value
+		case "vcs.time":
+			at = s.Value
+		}
+	}
+	return revision, at
+}
