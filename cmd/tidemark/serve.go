@@ -197,7 +197,7 @@ func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
 			return "", nil, err
 		}
 	case f.inMemory:
-		dir, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "tidemark-*")
+		dir, err := temporaryDir()
 		if err != nil {
 			return "", nil, err
 		}
@@ -210,6 +210,18 @@ func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
 		return "", nil, fmt.Errorf("the kubeconfig cannot be written: %w", err)
 	}
 	return path, remove, nil
+}
+
+// temporaryDir makes a directory that only the user can enter, in memory where
+// the system has a place for that.
+func temporaryDir() (string, error) {
+	const pattern = "tidemark-*"
+	if runtimeDir := os.Getenv("XDG_RUNTIME_DIR"); runtimeDir != "" {
+		if dir, err := os.MkdirTemp(runtimeDir, pattern); err == nil {
+			return dir, nil
+		}
+	}
+	return os.MkdirTemp("", pattern)
 }
 
 // announce tells people what runs, where, and how to use it.

@@ -97,8 +97,8 @@ func TestEndlessBody(t *testing.T) {
 		body := &endless{make(chan struct{})}
 		resp := s.open(t, t.Context(), "POST", "/api/v1/namespaces/default/configmaps", body)
 		b, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
 		close(body.done)
+		resp.Body.Close()
 		code, reason, _ := (answer{resp.StatusCode, resp.Header, string(b)}).status(t)
 		if code != 504 || reason != "Timeout" {
 			t.Errorf("HTTP/1 %v: %d %s", http1, code, reason)
@@ -126,7 +126,7 @@ func TestStalledReader(t *testing.T) {
 					resp := s.open(t, t.Context(), "GET", path+query, nil)
 					defer resp.Body.Close() // not read
 				}
-				s.waitEnded(t, path)
+				s.waitEnded(t, "GET "+path)
 				for len(s.ended) > 0 {
 					<-s.ended
 				}
@@ -156,7 +156,7 @@ func stallHTTP1(t *testing.T, s *server, path string) {
 
 func TestSlowVerbTimesOut(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.RequestTimeout = 100 * time.Millisecond }})
-	a := s.do(t, "GET", "/api/v1/namespaces/default/configmaps?resourceVersion=99999999999999", "")
+	a := s.do(t, "GET", "/api/v1/namespaces/default/configmaps?resourceVersion=9000000000000000000", "")
 	if code, reason, _ := a.status(t); code != 504 || reason != "Timeout" {
 		t.Errorf("%d %s", a.code, a.body)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // tokens knows two users by their bearer tokens.
@@ -48,7 +49,7 @@ type server struct {
 	registry *registry.Registry
 	store    *store.Store
 	client   *http.Client
-	// ended gets the path of each request whose handler has returned.
+	// ended gets the method and path of each request whose handler has returned.
 	ended chan string
 }
 
@@ -91,7 +92,7 @@ func start(t testing.TB, w wiring) *server {
 	h := httpapi.New(c)
 	ended := make(chan string, 1000)
 	ts := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() { ended <- r.URL.Path }()
+		defer func() { ended <- r.Method + " " + r.URL.Path }()
 		h.ServeHTTP(w, r)
 	}))
 	ts.EnableHTTP2 = !w.http1
@@ -101,7 +102,9 @@ func start(t testing.TB, w wiring) *server {
 		ts.CloseClientConnections()
 		ts.Close()
 	})
-	return &server{Server: ts, handler: h, registry: c.Registry, store: s, client: ts.Client(), ended: ended}
+	srv := &server{Server: ts, handler: h, registry: c.Registry, store: s, client: ts.Client(), ended: ended}
+	srv.namespace(t, "default")
+	return srv
 }
 
 // answer is a response that was read.
@@ -171,23 +174,25 @@ func (s *server) create(t testing.TB, namespace, name string, size int) {
 // namespace makes a namespace.
 func (s *server) namespace(t testing.TB, name string) {
 	t.Helper()
-	if a := s.do(t, "POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name)); a.code != http.StatusCreated {
-		t.Fatalf("create namespace %s: %d %s", name, a.code, a.body)
+	target := registry.Target{Type: builtin.Catalog().Lookup("", "v1", "namespaces")}
+	body := registry.Body{Media: wire.JSON, Bytes: fmt.Appendf(nil, `{"metadata":{"name":%q}}`, name)}
+	if _, err := s.registry.Create(t.Context(), target, body, registry.WriteOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// waitEnded waits until the handler of a path has returned.
-func (s *server) waitEnded(t testing.TB, path string) {
+// waitEnded waits until the handler of a request ("GET /path") has returned.
+func (s *server) waitEnded(t testing.TB, request string) {
 	t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
 		select {
 		case p := <-s.ended:
-			if p == path {
+			if p == request {
 				return
 			}
 		case <-limit:
-			t.Fatalf("the handler of %s did not return", path)
+			t.Fatalf("the handler of %s did not return", request)
 		}
 	}
 }

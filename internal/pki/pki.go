@@ -17,6 +17,7 @@
 package pki
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/tls"
@@ -189,7 +190,7 @@ func (a *Authority) renew(ca, serving pair) (*state, error) {
 			return nil, err
 		}
 		unwritten = a.writePair(caFile, ca)
-		a.log.Info("made a certificate of the authority", "until", ca.cert.NotAfter)
+		a.made("made a certificate of the authority", "until", ca.cert.NotAfter)
 	}
 	unwritten = errors.Join(unwritten, a.publish(ca.certPEM()))
 	if !serving.good(now) || serving.cert.CheckSignatureFrom(ca.cert) != nil || !serving.names(a.hosts) {
@@ -197,9 +198,18 @@ func (a *Authority) renew(ca, serving pair) (*state, error) {
 			return nil, err
 		}
 		unwritten = errors.Join(unwritten, a.writePair(servingFile, serving))
-		a.log.Info("made a serving certificate", "names", a.hosts, "until", serving.cert.NotAfter)
+		a.made("made a serving certificate", "until", serving.cert.NotAfter, "names", a.hosts)
 	}
 	return newState(ca, serving), unwritten
+}
+
+// made logs what was made: of what nobody keeps only to those who want all.
+func (a *Authority) made(what string, args ...any) {
+	level := slog.LevelInfo
+	if a.dir == "" {
+		level = slog.LevelDebug
+	}
+	a.log.Log(context.Background(), level, what, args...)
 }
 
 func newState(ca, serving pair) *state {

@@ -75,6 +75,7 @@ func (c *committer) start(s *State) {
 // committer.mu until it is sealed, then owned by its leader.
 type group struct {
 	proposals []*proposal
+	first     [1]*proposal // room for a writer that comes alone
 	bytes     int
 	state     *State // the state with these writes; nil until sealed, or when all failed
 	keep      bool   // history keeps the state
@@ -83,7 +84,7 @@ type group struct {
 	rebased   bool   // some of its writes were checked again, and may have failed
 	err       error  // why all failed
 
-	lead chan struct{} // gets a value for the writer that shall lead
+	lead chan struct{} // gets a value for the writer that shall lead; nil when the first one led at once
 	done chan struct{} // closed when the group is done; nil while nobody waits
 	over bool          // the group is done
 }
@@ -231,13 +232,19 @@ func (s *Store) propose(w *Write, d *draft) (*group, *proposal, error) {
 		p.key = p.object.Key
 	}
 	p.change = &Change{Revision: s.last, Before: before, After: p.object}
-	if s.open == nil {
-		s.open = &group{lead: make(chan struct{}, 1)}
+	g := s.open
+	if g == nil {
+		g = new(group)
+		g.proposals = g.first[:0]
+		s.open = g
 	}
-	s.open.proposals = append(s.open.proposals, p)
-	s.open.bytes += len(d.value)
+	if s.leading && g.lead == nil {
+		g.lead = make(chan struct{}, 1)
+	}
+	g.proposals = append(g.proposals, p)
+	g.bytes += len(d.value)
 	s.apply(p)
-	return s.open, p, nil
+	return g, p, nil
 }
 
 // check compares the condition of a write with what is there.
@@ -533,14 +540,11 @@ func (s *Store) Barrier(ctx context.Context) error {
 	s.mu.Unlock()
 	select {
 	case <-done:
-		return g.fatalError()
+		return g.err // of the whole group: the log failed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
-
-// fatalError is why the whole group failed: only a failed log does that.
-func (g *group) fatalError() error { return g.err }
 
 // close refuses further writes and waits for those under way.
 func (c *committer) close() {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -138,7 +139,11 @@ func (s *Store) compactLoop() {
 		}
 		floor, head := s.Bounds()
 		floor = max(floor, s.aging.floor(head), s.floorBySize(floor, head))
-		if err := s.compact(floor); err != nil && !errors.Is(err, ErrNoSpace) {
+		err := s.compact(floor)
+		if s.ctx.Err() != nil {
+			return // compaction was interrupted, and goes on after the next start
+		}
+		if err != nil && !errors.Is(err, ErrNoSpace) {
 			s.fail(nil, err)
 			return
 		}
@@ -171,7 +176,7 @@ func (s *Store) compact(floor Revision) error {
 		err := s.log.Compact(s.ctx, next)
 		s.writing.Unlock()
 		if err != nil {
-			return s.readError(err)
+			return fmt.Errorf("compact below revision %d: %w", next, err)
 		}
 		s.compacted = next
 	}

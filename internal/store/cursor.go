@@ -23,14 +23,21 @@ import (
 //
 // If the cursor saw a P with the change in it, then topic.last was set before. If
 // it did not, the wake comes after its look, and waits in its channel.
+//
+// A topic knows the change before its last one, too. A cursor that has seen that
+// goes to the last one straight, past all that was written elsewhere meanwhile.
 
 // topic is a set of keys that cursors select. A topic without cursors is
 // forgotten.
 type topic struct {
 	prefix string
 	// last is the newest change that the topic selects, or a revision above it.
-	last   atomic.Uint64
-	marked bool // is among those to wake; used by the leader alone
+	last atomic.Uint64
+	// previous is the one before last, or a revision above it. It is set before
+	// last, and read after it: together with a last that is older, it can only be
+	// too new.
+	previous atomic.Uint64
+	marked   bool // is among those to wake; used by the leader alone
 
 	mu      sync.Mutex
 	cursors []*Cursor
@@ -45,6 +52,12 @@ func (t *topic) selects(key string) bool {
 		return strings.HasPrefix(key, t.prefix)
 	}
 	return key == t.prefix
+}
+
+// note takes a change that the topic selects.
+func (t *topic) note(r Revision) {
+	t.previous.Store(t.last.Load())
+	t.last.Store(uint64(r))
 }
 
 // wake tells the cursors that there may be something.
@@ -83,6 +96,7 @@ func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error
 	}
 	c := &Cursor{store: s, collection: s.collection(collection), position: after, ready: make(chan struct{}, 1)}
 	c.collection.join(c, prefix)
+	c.remind()
 	if s.closed.Load() { // Close may have missed it
 		c.wake()
 	}
@@ -98,6 +112,7 @@ func (c *recent) join(cursor *Cursor, prefix string) {
 		t = &topic{prefix: strings.Clone(prefix)}
 		// Which change was its last, nobody knows.
 		t.last.Store(uint64(c.newest))
+		t.previous.Store(uint64(c.newest))
 		if c.topics == nil {
 			c.topics = map[string]*topic{}
 		}
@@ -188,8 +203,16 @@ func (c *Cursor) TryNext(buf []*Change) (int, error) {
 			}
 		}
 		if n > 0 {
+			c.remind()
 			return n, nil
 		}
+	}
+}
+
+// remind has Ready give a value when there is something to read already.
+func (c *Cursor) remind() {
+	if _, pending := c.pending(); pending {
+		c.wake()
 	}
 }
 
@@ -219,12 +242,16 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 	default:
 		key = hash(prefix)
 	}
+	from := cursor.position
+	if last := Revision(cursor.topic.last.Load()); last > from && Revision(cursor.topic.previous.Load()) <= from {
+		from = min(last-1, upTo)
+	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if cursor.position < c.trimmed {
+	if from < c.trimmed {
 		return 0, false
 	}
-	for i := c.after(cursor.position); i < c.records.len() && n < len(buf); i++ {
+	for i := c.after(from); i < c.records.len() && n < len(buf); i++ {
 		r := c.records.at(i)
 		if r.revision > upTo {
 			break

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
@@ -369,3 +370,45 @@ func TestLogPanics(t *testing.T) {
 type panicking struct{ *memlog.Log }
 
 func (panicking) Append(context.Context, []store.Entry, *store.Mark) error { panic("boom") }
+
+// compacting is a log whose compaction takes until its context ends, or fails.
+type compacting struct {
+	*memlog.Log
+	err error
+}
+
+func (c compacting) Compact(ctx context.Context, _ store.Revision) error {
+	if c.err != nil {
+		return c.err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestCompactionInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storetest.Open(t, store.Options{Log: compacting{Log: memlog.New()}})
+		mustWrite(t, s, write("ns/a", 0))
+		time.Sleep(3 * time.Hour)
+		storetest.Close(t, s) // OnFatal would fail the test
+	})
+}
+
+func TestCompactionFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			err  error
+			want int64
+		}{{errors.New("the disk is gone"), 1}, {store.ErrNoSpace, 0}} {
+			var fatal atomic.Int64
+			s := storetest.Open(t, store.Options{Log: compacting{memlog.New(), c.err}, OnFatal: func(error) { fatal.Add(1) }})
+			mustWrite(t, s, write("ns/a", 0))
+			time.Sleep(3 * time.Hour)
+			_, err := s.Commit(t.Context(), write("ns/b", 0))
+			if fatal.Load() != c.want || (err != nil) != (c.want > 0) {
+				t.Errorf("%v: fatal %d times, then %v", c.err, fatal.Load(), err)
+			}
+			storetest.Close(t, s)
+		}
+	})
+}

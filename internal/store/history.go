@@ -155,7 +155,7 @@ func (c *recent) record(ch *Change, woken []*topic) []*topic {
 	}
 	add := func(prefix string) {
 		if t := c.topics[prefix]; t != nil {
-			t.last.Store(uint64(ch.Revision))
+			t.note(ch.Revision)
 			if !t.marked {
 				t.marked = true
 				woken = append(woken, t)

@@ -213,6 +213,32 @@ func TestBusy(t *testing.T) {
 	v.Close()
 }
 
+// TestReady: whoever looks at Ready alone, never at an empty TryNext, misses
+// nothing.
+func TestReady(t *testing.T) {
+	s := storetest.Open(t, store.Options{Log: memlog.New()})
+	start := s.Any().Revision()
+	fill(t, s, 10, 1)
+	c, err := s.Watch("pods", "ns/", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	buf := make([]*store.Change, 3)
+	for n := 0; n < 10; {
+		select {
+		case <-c.Ready():
+		default:
+			t.Fatalf("not ready after %d of 10 changes", n)
+		}
+		got, err := c.TryNext(buf)
+		if err != nil || got == 0 {
+			t.Fatalf("got %d, %v", got, err)
+		}
+		n += got
+	}
+}
+
 // TestGone: one copy of a deleted object, for the writer and for all watchers.
 func TestGone(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
@@ -313,6 +339,9 @@ func follow(ctx context.Context, t *testing.T, s *store.Store, prefix string, st
 			}
 			at = now
 		}
+	}
+	if n, err := c.TryNext(buf); n != 0 || err != nil {
+		t.Errorf("%q: %d changes more, %v", prefix, n, err)
 	}
 	if n := min(len(got), len(want)); !slices.Equal(got[:n], want[:n]) || len(got) != len(want) || c.Revision() != end {
 		t.Errorf("%q: got %d changes up to %d, want %d up to %d", prefix, len(got), c.Revision(), len(want), end)

@@ -8,6 +8,9 @@ import (
 // An Object is one version of a stored object. It is immutable, apart from its
 // memo, and safe for use by any number of readers.
 type Object struct {
+	// Pointers come first: the collector looks no further.
+	memo atomic.Pointer[any]
+
 	// Key is the place in the collection.
 	Key string
 
@@ -21,8 +24,6 @@ type Object struct {
 
 	// RevisionAt is the offset in Value of the digits of Modified.
 	RevisionAt int
-
-	memo atomic.Pointer[any]
 }
 
 // Memo returns what SetMemo kept, nil before.

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,8 +101,8 @@ type collection struct {
 	recent
 }
 
-// Open replays the log and starts the store. The store owns the log from then
-// on, and closes it.
+// Open replays the log and starts the store. The store owns the log from the
+// call on, and closes it, also when Open fails.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
@@ -113,7 +114,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	var l loader
 	b, err := o.Log.Replay(ctx, l.load)
 	if err != nil {
-		return nil, fmt.Errorf("replay the log: %w", err)
+		return nil, errors.Join(fmt.Errorf("replay the log: %w", err), o.Log.Close())
 	}
 	s.opened, s.inMemory = b.Head, b.InMemory
 	s.floor.Store(uint64(b.Floor))

@@ -14,6 +14,7 @@ import (
 
 func testConditions(t *testing.T, medium Medium) {
 	s := Open(t, store.Options{Log: medium(t)(t)})
+	mustCommit(t, s, put("pods", "ns/before", "", 0)) // so that there are old revisions
 	start := s.Any().Revision()
 	a := mustCommit(t, s, put("pods", "ns/a", "one", 0))
 	if a.Modified != start+1 || a.Created != start+1 || string(a.Value) != value("one", start+1) {

@@ -1,0 +1,37 @@
+package authz_test
+
+import (
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+)
+
+func TestMasters(t *testing.T) {
+	master := &authn.User{Name: "m", Groups: []string{"a", "system:masters"}}
+	other := &authn.User{Name: "system:masters", Groups: []string{"system:authenticated"}}
+	resource := authz.Attributes{Verb: "get", IsResource: true, Resource: "pods", Path: "/healthz"}
+	for _, row := range []struct {
+		user *authn.User
+		a    authz.Attributes
+		want bool
+	}{
+		{master, resource, true},
+		{master, authz.Attributes{Verb: "delete", Path: "/metrics"}, true},
+		{other, resource, false},
+		{authn.Anonymous, resource, false},
+		{authn.Anonymous, authz.Attributes{Verb: "get", Path: "/healthz"}, true},
+		{authn.Anonymous, authz.Attributes{Verb: "get", Path: "/readyz/ping"}, true},
+		{other, authz.Attributes{Verb: "get", Path: "/version"}, true},
+		{other, authz.Attributes{Verb: "get", Path: "/version/"}, true},
+		{other, authz.Attributes{Verb: "post", Path: "/version"}, false},
+		{other, authz.Attributes{Verb: "get", Path: "/healthzz"}, false},
+		{other, authz.Attributes{Verb: "get", Path: "/metrics"}, false},
+		{other, authz.Attributes{Verb: "get", Path: "/"}, false},
+	} {
+		row.a.User = row.user
+		if got, _ := (authz.Masters{}).Authorize(&row.a); got != row.want {
+			t.Errorf("%s %s %s: %v, want %v", row.user.Name, row.a.Verb, row.a.Path, got, row.want)
+		}
+	}
+}

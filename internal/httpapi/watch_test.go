@@ -1,0 +1,236 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+)
+
+// watchReader reads the lines of a watch.
+type watchReader struct {
+	resp  *http.Response
+	lines *bufio.Reader
+}
+
+func (s *server) watch(t testing.TB, path string, headers ...string) *watchReader {
+	t.Helper()
+	resp := s.open(t, t.Context(), "GET", path, nil, headers...)
+	t.Cleanup(func() { resp.Body.Close() })
+	return &watchReader{resp, bufio.NewReader(resp.Body)}
+}
+
+// next returns the next event: its type, and the name of its object. At the end
+// of the watch both are empty.
+func (w *watchReader) next(t testing.TB) (kind, name string) {
+	t.Helper()
+	line, err := w.lines.ReadString('\n')
+	if err == io.EOF && line == "" {
+		return "", ""
+	}
+	if err != nil {
+		t.Fatalf("a watch broke off: %v, %q", err, line)
+	}
+	return parseEvent(t, line)
+}
+
+func parseEvent(t testing.TB, line string) (kind, name string) {
+	t.Helper()
+	var e struct {
+		Type   string
+		Object struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+	}
+	if err := json.Unmarshal([]byte(line), &e); err != nil {
+		t.Fatalf("%v: %s", err, line)
+	}
+	return e.Type, e.Object.Metadata.Name
+}
+
+func (w *watchReader) want(t testing.TB, want ...string) {
+	t.Helper()
+	for _, e := range want {
+		kind, name := w.next(t)
+		if got := strings.TrimSpace(kind + " " + name); got != e {
+			t.Errorf("event %q, want %q", got, e)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	for _, http1 := range []bool{false, true} {
+		s := start(t, wiring{http1: http1})
+		s.create(t, "default", "a", 10)
+		w := s.watch(t, maps+"?watch=1&allowWatchBookmarks=1")
+		if w.resp.StatusCode != 200 || w.resp.Header.Get("Content-Type") != "application/json" || w.resp.Header.Get("Content-Encoding") != "" {
+			t.Fatalf("%d %v", w.resp.StatusCode, w.resp.Header)
+		}
+		w.want(t, "ADDED a", "BOOKMARK")
+		s.create(t, "default", "b", 300<<10)
+		s.do(t, "DELETE", maps+"/a", "")
+		w.want(t, "ADDED b", "DELETED a")
+		s.handler.Drain()
+		w.want(t, "") // a clean end
+		if a := s.do(t, "GET", maps+"?watch=1", ""); a.code != 429 || a.header.Get("Retry-After") != "5" {
+			t.Errorf("while draining: %d %s", a.code, a.body)
+		}
+		if a := s.do(t, "GET", maps, ""); a.code != 200 {
+			t.Errorf("a list while draining: %d", a.code)
+		}
+	}
+}
+
+// TestWatchHeadersComeFirst has a watch without events.
+func TestWatchHeadersComeFirst(t *testing.T) {
+	s := start(t, wiring{})
+	w := s.watch(t, "/api/v1/namespaces/default/secrets?watch=1&timeoutSeconds=1")
+	if w.resp.StatusCode != 200 {
+		t.Fatal(w.resp.StatusCode)
+	}
+	w.want(t, "") // after a second
+}
+
+func TestWatchManyInitialEvents(t *testing.T) {
+	s := start(t, wiring{})
+	var want []string
+	for i := range 700 {
+		name := fmt.Sprintf("m-%03d", i)
+		s.create(t, "default", name, 1000)
+		want = append(want, "ADDED "+name)
+	}
+	w := s.watch(t, maps+"?watch=1&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+	w.want(t, append(want, "BOOKMARK")...)
+}
+
+func TestWatchOldPrefix(t *testing.T) {
+	s := start(t, wiring{})
+	s.create(t, "default", "a", 1)
+	for _, path := range []string{"/api/v1/watch/configmaps", "/api/v1/watch/namespaces/default/configmaps?watch=false", "/api/v1/watch/namespaces/default/configmaps/a"} {
+		s.watch(t, path).want(t, "ADDED a")
+	}
+	s.watch(t, "/api/v1/watch/namespaces/default").want(t, "ADDED default")
+}
+
+func TestWatchInWords(t *testing.T) {
+	s := start(t, wiring{})
+	a := s.do(t, "GET", maps+"?watch=1", "", "Accept: application/yaml")
+	if a.code != 406 || !strings.HasPrefix(a.body, "apiVersion: v1\ncode: 406\n") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	line, err := s.watch(t, maps+"?watch=1&resourceVersion=1").lines.ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (`) {
+		t.Errorf("%v %s", err, line)
+	}
+}
+
+func TestWatchWebSocket(t *testing.T) {
+	s := start(t, wiring{http1: true})
+	s.create(t, "default", "a", 10)
+	url := strings.Replace(s.URL, "https", "wss", 1) + maps + "?watch=1"
+	header := http.Header{"Authorization": {"Bearer admin"}}
+	conn, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPClient: s.client, HTTPHeader: header, Subprotocols: []string{"unknown"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow() //nolint:errcheck // the end of the test
+	read := func() string {
+		kind, data, err := conn.Read(t.Context())
+		if err != nil || kind != websocket.MessageText {
+			t.Fatalf("%v %v", kind, err)
+		}
+		e, name := parseEvent(t, string(data))
+		return e + " " + name
+	}
+	if got := read(); got != "ADDED a" {
+		t.Error(got)
+	}
+	s.create(t, "default", "b", 10)
+	s.create(t, "default", "c", 10)
+	if got := read() + ", " + read(); got != "ADDED b, ADDED c" {
+		t.Error(got)
+	}
+	pong := make(chan error, 1)
+	go func() {
+		pong <- conn.Ping(t.Context()) // answered while the next message is waited for
+		s.create(t, "default", "d", 10)
+	}()
+	if got := read(); got != "ADDED d" {
+		t.Error(got)
+	}
+	if err := <-pong; err != nil {
+		t.Error(err)
+	}
+	s.handler.Drain()
+	if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+		t.Errorf("the end: %v", err)
+	}
+	_, resp, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPClient: s.client, HTTPHeader: http.Header{"Origin": {"https://evil.example"}, "Authorization": {"Bearer admin"}}})
+	if err == nil || resp == nil || resp.StatusCode < 400 {
+		t.Errorf("from another origin: %v", err)
+	}
+}
+
+func TestWatchLimit(t *testing.T) {
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.Watches, c.Limits.InFlight = 1, 1 }})
+	w := s.watch(t, maps+"?watch=1")
+	if a := s.do(t, "GET", maps+"?watch=1", ""); a.code != 429 || a.header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %d", a.code)
+	}
+	if a := s.do(t, "GET", maps, ""); a.code != 200 {
+		t.Errorf("a list beside a watch: %d", a.code)
+	}
+	w.resp.Body.Close()
+	s.waitEnded(t, "GET "+maps) // of the refused one
+	s.waitEnded(t, "GET "+maps) // of the list
+	s.waitEnded(t, "GET "+maps)
+	if w := s.watch(t, maps+"?watch=1"); w.resp.StatusCode != 200 {
+		t.Errorf("after one ended: %d", w.resp.StatusCode)
+	}
+}
+
+// TestManyWatchesStarveNobody has 401 watches through one client, and 99 on one
+// connection. Each sees its event, and other requests are answered.
+func TestManyWatchesStarveNobody(t *testing.T) {
+	for name, n := range map[string]int{"client": 401, "connection": 99} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, wiring{})
+			client := s.client
+			if name == "connection" {
+				client = s.oneConnection(t)
+			}
+			s.client = client
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			watches := make([]*watchReader, n)
+			for i := range watches {
+				resp := s.open(t, ctx, "GET", maps+"?watch=1", nil)
+				defer resp.Body.Close()
+				if resp.StatusCode != 200 {
+					t.Fatalf("watch %d: %d", i, resp.StatusCode)
+				}
+				watches[i] = &watchReader{resp, bufio.NewReaderSize(resp.Body, 512)}
+			}
+			if a := s.do(t, "GET", maps, ""); a.code != 200 {
+				t.Errorf("a list: %d", a.code)
+			}
+			s.create(t, "default", "a", 10)
+			var wg sync.WaitGroup
+			for _, w := range watches {
+				wg.Go(func() { w.want(t, "ADDED a") })
+			}
+			wg.Wait()
+		})
+	}
+}

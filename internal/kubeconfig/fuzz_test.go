@@ -1,0 +1,20 @@
+package kubeconfig
+
+import "testing"
+
+// FuzzParse: nothing that differs from ours by more than what kubectl config
+// changes counts as ours.
+func FuzzParse(f *testing.F) {
+	f.Add(Config{Server: "https://x", CA: []byte("ca"), Token: "t"}.YAML())
+	f.Add([]byte("apiVersion: v1\nkind: Config\n"))
+	f.Add([]byte("clusters: [{name: tidemark, cluster: {extensions: [{name: tidemark.dev/kubeconfig}]}}]"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		parsed, why := parse(b)
+		if why != "" {
+			return
+		}
+		if len(parsed.Clusters) == 0 || parsed.Clusters[0].Cluster.Extensions[0].Name != mark {
+			t.Errorf("taken for ours:\n%s", b)
+		}
+	})
+}

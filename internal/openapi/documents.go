@@ -1,0 +1,252 @@
+package openapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	openapi_v2 "github.com/google/gnostic-models/openapiv2"
+	openapi_v3 "github.com/google/gnostic-models/openapiv3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// documents makes pages when they are asked for, and keeps them compressed.
+type documents struct {
+	catalog *resource.Catalog
+	version string
+	hash    string // of everything that the pages depend on
+
+	mu    sync.Mutex
+	pages map[pageKey][]byte // gzip
+}
+
+// pageKey names a page and its form.
+type pageKey struct {
+	page string // of version 3, as in the index; "v2" for version 2
+	form form
+}
+
+type form int
+
+const (
+	asJSON form = iota
+	asProtobuf
+)
+
+func newDocuments(c *resource.Catalog, version string) *documents {
+	h := sha512.New()
+	h.Write(embedded)
+	fmt.Fprintln(h, version)
+	for _, g := range c.Groups() {
+		for _, v := range g.Versions {
+			for _, t := range v.Types {
+				fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Subresources)
+			}
+		}
+	}
+	return &documents{catalog: c, version: version, hash: hex.EncodeToString(h.Sum(nil)), pages: map[pageKey][]byte{}}
+}
+
+// hashOf is the hash of one page: it changes when the page may.
+func (d *documents) hashOf(page string) string {
+	sum := sha512.Sum512([]byte(d.hash + page))
+	return strings.ToUpper(hex.EncodeToString(sum[:]))
+}
+
+// names are the pages of version 3.
+func (d *documents) names() []string {
+	all := []string{".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version"}
+	for _, g := range d.catalog.Groups() {
+		prefix := "apis/" + g.Name
+		if g.Name == "" {
+			prefix = "api"
+		} else {
+			all = append(all, prefix)
+		}
+		for _, v := range g.Versions {
+			all = append(all, prefix+"/"+v.Name)
+		}
+	}
+	return all
+}
+
+// index is /openapi/v3.
+func (d *documents) index() ([]byte, error) {
+	paths := tree{}
+	for _, name := range d.names() {
+		paths[name] = tree{"serverRelativeURL": "/openapi/v3/" + name + "?hash=" + d.hashOf(name)}
+	}
+	return encode(tree{"paths": paths})
+}
+
+// page returns a page, compressed.
+func (d *documents) page(key pageKey) ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b, ok := d.pages[key]; ok {
+		return b, nil
+	}
+	b, err := d.make(key)
+	if err != nil {
+		return nil, err
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(b); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	d.pages[key] = packed.Bytes()
+	return packed.Bytes(), nil
+}
+
+func unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+func (d *documents) make(key pageKey) ([]byte, error) {
+	content, err := d.content(key.page)
+	if err != nil {
+		return nil, err
+	}
+	text, err := encode(content)
+	if err != nil || key.form == asJSON {
+		return text, err
+	}
+	if key.page == "v2" {
+		doc, err := openapi_v2.ParseDocument(text)
+		if err != nil {
+			return nil, err
+		}
+		return proto.Marshal(doc)
+	}
+	doc, err := openapi_v3.ParseDocument(text)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(doc)
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// content is a page as a tree.
+func (d *documents) content(page string) (tree, error) {
+	all, err := schemas()
+	if err != nil {
+		return nil, err
+	}
+	for name, texts := range descriptions(d.catalog) {
+		if all[name] != nil {
+			describe(all[name], texts)
+		}
+	}
+	for name, list := range kinds(d.catalog, all) {
+		all[name]["x-kubernetes-group-version-kind"] = list
+	}
+	if page == "v2" {
+		return d.contentV2(all), nil
+	}
+	paths := writerV3.paths(d.operations(page))
+	found := map[string]bool{}
+	reach(paths, all, found)
+	shown := tree{}
+	for name := range found {
+		shown[name] = schemaV3(all[name])
+	}
+	components := tree{"securitySchemes": tree{"BearerToken": bearer}}
+	if len(shown) > 0 {
+		components["schemas"] = shown
+	}
+	return tree{"openapi": "3.0.0", "info": d.info(), "paths": paths, "components": components}, nil
+}
+
+var bearer = tree{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}
+
+// info names the version of Kubernetes: "1.36" in version 3.
+func (d *documents) info() tree {
+	parts := strings.SplitN(strings.TrimPrefix(d.version, "v"), ".", 3)
+	return tree{"title": "Kubernetes", "version": strings.Join(parts[:min(2, len(parts))], ".")}
+}
+
+func (d *documents) contentV2(all map[string]tree) tree {
+	operations := map[string][]operation{}
+	for _, page := range d.names() {
+		for path, o := range d.operations(page) {
+			operations[path] = o
+		}
+	}
+	// What is shown is what the operations of version 3 reach: the references of
+	// the schemas are still those of version 3.
+	found := map[string]bool{}
+	reach(writerV3.paths(operations), all, found)
+	definitions := tree{}
+	for name := range found {
+		definitions[name] = schemaV2(all[name])
+	}
+	return tree{"swagger": "2.0", "info": tree{"title": "Kubernetes", "version": d.version}, "paths": writerV2.paths(operations), "definitions": definitions,
+		"securityDefinitions": tree{"BearerToken": bearer}, "security": []any{tree{"BearerToken": []any{}}}}
+}
+
+// operations are those of a page of version 3.
+func (d *documents) operations(page string) map[string][]operation {
+	switch page {
+	case "api":
+		return single("/api/", "core", "getCoreAPIVersions", "get available API versions", "APIVersions")
+	case "apis":
+		return single("/apis/", "apis", "getAPIVersions", "get available API versions", "APIGroupList")
+	case "version":
+		return fixed("/version/", "version", "getCodeVersion", "get the version information for this server", "application/json", "io.k8s.apimachinery.pkg.version.Info")
+	case "openid/v1/jwks":
+		return fixed("/openid/v1/jwks/", "openid", "getServiceAccountIssuerOpenIDKeyset", "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)", "application/jwk-set+json", "string")
+	case ".well-known/openid-configuration":
+		return fixed("/.well-known/openid-configuration/", "WellKnown", "getServiceAccountIssuerOpenIDConfiguration", "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'", "application/json", "string")
+	}
+	for _, g := range d.catalog.Groups() {
+		for _, v := range g.Versions {
+			if page == "apis/"+g.Name+"/"+v.Name || g.Name == "" && page == "api/"+v.Name {
+				p := newGroupPage(g.Name, v.Name)
+				p.resources(v.Types)
+				return p.paths
+			}
+		}
+		if page == "apis/"+g.Name {
+			p := newGroupPage(g.Name, "")
+			return single("/apis/"+g.Name+"/", strings.TrimSuffix(p.tag, "_"), "get"+p.title+"APIGroup", "get information of a group", "APIGroup")
+		}
+	}
+	return nil
+}
+
+// single is a page with one operation that answers with a kind of meta/v1.
+func single(path, tag, id, text, kind string) map[string][]operation {
+	return map[string][]operation{path: {{method: "get", id: id, text: text, tag: tag, produces: objectTypes,
+		responses: []response{{"200", "OK", metaPrefix + kind}, unauthorized}}}}
+}
+
+// fixed is a page with one operation of another form.
+func fixed(path, tag, id, text, media, model string) map[string][]operation {
+	return map[string][]operation{path: {{method: "get", id: id, text: text, tag: tag, produces: []string{media},
+		responses: []response{{"200", "OK", model}, unauthorized}}}}
+}

@@ -1,0 +1,132 @@
+package openapi
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+const (
+	protobufV2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+	protobufV3 = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
+	forever    = 365 * 24 * time.Hour
+)
+
+// New returns the handler of /openapi/v2, /openapi/v3 and the pages below it, for
+// a catalog. The version is gitVersion of /version.
+func New(c *resource.Catalog, version string) http.Handler {
+	return &handler{newDocuments(c, version)}
+}
+
+type handler struct{ *documents }
+
+// ServeHTTP answers GET; rows C18, X18.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "405 method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
+	case path == "/openapi/v2":
+		h.serve(w, r, "v2", "v2", protobufV2)
+	case path == "/openapi/v3":
+		h.serveIndex(w, r)
+	default:
+		page := strings.TrimPrefix(path, "/openapi/v3/")
+		if !slices.Contains(h.names(), page) {
+			http.NotFound(w, r)
+			return
+		}
+		h.servePage(w, r, page)
+	}
+}
+
+// serveIndex answers with the list of pages. Its content type is that of
+// kube-apiserver.
+func (h *handler) serveIndex(w http.ResponseWriter, r *http.Request) {
+	body, err := h.index()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
+}
+
+// servePage answers with a page. A URL that names the page's hash may be kept for
+// ever; one that names another hash is sent to the right one.
+func (h *handler) servePage(w http.ResponseWriter, r *http.Request, page string) {
+	if hash := r.URL.Query().Get("hash"); hash != "" {
+		if want := h.hashOf(page); hash != want {
+			u := url.URL{Path: "/openapi/v3/" + page, RawQuery: url.Values{"hash": {want}}.Encode()}
+			http.Redirect(w, r, u.String(), http.StatusMovedPermanently)
+			return
+		}
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().Add(forever).UTC().Format(http.TimeFormat))
+	}
+	h.serve(w, r, page, page, protobufV3)
+}
+
+// serve writes a page in the form that the client accepts.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, protobuf string) {
+	f, ok := accept(r.Header.Get("Accept"), protobuf)
+	if !ok {
+		http.Error(w, "406 not acceptable: application/json, "+protobuf, http.StatusNotAcceptable)
+		return
+	}
+	header := w.Header()
+	header.Set("Vary", "Accept")
+	header.Set("Etag", `"`+h.hashOf(hashed)+`"`)
+	if match := r.Header.Get("If-None-Match"); strings.Contains(match, h.hashOf(hashed)) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	body, err := h.page(pageKey{page, f})
+	if err != nil {
+		http.Error(w, errors.Join(errors.New("making the OpenAPI document"), err).Error(), http.StatusInternalServerError)
+		return
+	}
+	header.Set("Content-Type", "application/json")
+	if f == asProtobuf {
+		header.Set("Content-Type", protobuf)
+	}
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		header.Set("Content-Encoding", "gzip")
+		header.Add("Vary", "Accept-Encoding")
+	} else if body, err = unpack(body); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
+}
+
+// accept picks the form: the first clause that names one.
+func accept(header, protobuf string) (form, bool) {
+	if header == "" {
+		return asJSON, true
+	}
+	for clause := range strings.SplitSeq(header, ",") {
+		media, _, err := mime.ParseMediaType(clause)
+		if err != nil { // the protobuf type has an @, which mime refuses
+			media, _, _ = strings.Cut(strings.TrimSpace(clause), ";")
+		}
+		switch media {
+		case "application/json", "*/*", "application/*":
+			return asJSON, true
+		case protobuf, strings.ReplaceAll(protobuf, "spec.", "spec_"):
+			return asProtobuf, true
+		}
+	}
+	return asJSON, false
+}

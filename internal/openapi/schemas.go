@@ -1,0 +1,253 @@
+package openapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+//go:embed schemas.json.gz
+var embedded []byte
+
+// tree is a JSON object of a document.
+type tree = map[string]any
+
+const (
+	refV3 = "#/components/schemas/"
+	refV2 = "#/definitions/"
+	// alternative marks how version 2 shows a type that version 3 shows as oneOf.
+	alternative = "x-kubernetes-v2-schema"
+)
+
+// modelNamer and documented are what the published types tell of themselves.
+type modelNamer interface{ OpenAPIModelName() string }
+type documented interface{ SwaggerDoc() map[string]string }
+
+// schemas opens the embedded structure of all types. The caller may change what
+// it gets.
+func schemas() (map[string]tree, error) {
+	r, err := gzip.NewReader(bytes.NewReader(embedded))
+	if err != nil {
+		return nil, fmt.Errorf("the embedded schemas: %w", err)
+	}
+	var all map[string]tree
+	if err := json.NewDecoder(r).Decode(&all); err != nil {
+		return nil, fmt.Errorf("the embedded schemas: %w", err)
+	}
+	return all, nil
+}
+
+// Documented returns the names of the types that the catalog reaches and that
+// tell their descriptions by themselves. What is embedded leaves those out.
+func Documented(c *resource.Catalog) map[string]bool {
+	names := map[string]bool{}
+	for name := range descriptions(c) {
+		names[name] = true
+	}
+	return names
+}
+
+// descriptions asks all types below the catalog's kinds for their texts.
+func descriptions(c *resource.Catalog) map[string]map[string]string {
+	w := walker{seen: map[reflect.Type]bool{}, texts: map[string]map[string]string{}}
+	for _, g := range c.Groups() {
+		for _, v := range g.Versions {
+			for _, t := range v.Types {
+				w.walk(reflect.TypeOf(t.New()))
+			}
+		}
+	}
+	for _, o := range []any{metav1.Status{}, metav1.DeleteOptions{}, metav1.APIResourceList{}, metav1.APIGroupList{}, metav1.APIVersions{}, metav1.WatchEvent{}} {
+		w.walk(reflect.TypeOf(o))
+	}
+	return w.texts
+}
+
+type walker struct {
+	seen  map[reflect.Type]bool
+	texts map[string]map[string]string
+}
+
+func (w *walker) walk(t reflect.Type) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		w.walk(t.Elem())
+		return
+	case reflect.Struct:
+	default:
+		return
+	}
+	if w.seen[t] {
+		return
+	}
+	w.seen[t] = true
+	zero := reflect.Zero(t).Interface()
+	if n, ok := zero.(modelNamer); ok {
+		if d, ok := zero.(documented); ok {
+			w.texts[n.OpenAPIModelName()] = d.SwaggerDoc()
+		}
+	}
+	for i := range t.NumField() {
+		if t.Field(i).IsExported() {
+			w.walk(t.Field(i).Type)
+		}
+	}
+}
+
+// describe puts the texts of a type into its schema.
+func describe(schema tree, texts map[string]string) {
+	if text := texts[""]; text != "" {
+		schema["description"] = text
+	}
+	properties, _ := schema["properties"].(tree)
+	for name, p := range properties {
+		if text := texts[name]; text != "" {
+			p.(tree)["description"] = text
+		}
+	}
+}
+
+// kinds returns the group-version-kinds of each model: of what the catalog
+// serves, and of the options and answers that every group has.
+func kinds(c *resource.Catalog, all map[string]tree) map[string][]any {
+	out := map[string][]any{}
+	add := func(name, group, version, kind string) {
+		if _, ok := all[name]; ok {
+			out[name] = append(out[name], tree{"group": group, "version": version, "kind": kind})
+		}
+	}
+	for _, g := range c.Groups() {
+		for _, v := range g.Versions {
+			for _, t := range v.Types {
+				name := modelOf(t)
+				if len(out[name]) > 0 {
+					continue
+				}
+				add(name, t.Group, t.Version, t.Kind)
+				if t.Allows("list") {
+					add(name+"List", t.Group, t.Version, t.Kind+"List")
+				}
+			}
+			for _, kind := range []string{"DeleteOptions", "WatchEvent"} {
+				add(metaPrefix+kind, g.Name, v.Name, kind)
+			}
+		}
+	}
+	add(metaPrefix+"Status", "", "v1", "Status")
+	add(metaPrefix+"APIGroup", "", "v1", "APIGroup")
+	add(metaPrefix+"APIGroupList", "", "v1", "APIGroupList")
+	add(metaPrefix+"APIResourceList", "", "v1", "APIResourceList")
+	add(metaPrefix+"APIVersions", "", "v1", "APIVersions")
+	add(scaleModel, "autoscaling", "v1", "Scale")
+	add(evictionModel, "policy", "v1", "Eviction")
+	return out
+}
+
+const (
+	metaPrefix    = "io.k8s.apimachinery.pkg.apis.meta.v1."
+	scaleModel    = "io.k8s.api.autoscaling.v1.Scale"
+	evictionModel = "io.k8s.api.policy.v1.Eviction"
+)
+
+// modelOf is the name of a type's model.
+func modelOf(t *resource.Type) string {
+	if n, ok := reflect.Zero(reflect.TypeOf(t.New()).Elem()).Interface().(modelNamer); ok {
+		return n.OpenAPIModelName()
+	}
+	return ""
+}
+
+// reach collects the names that a value refers to, and what those refer to.
+func reach(v any, all map[string]tree, found map[string]bool) {
+	switch v := v.(type) {
+	case tree:
+		if ref, ok := v["$ref"].(string); ok {
+			name := strings.TrimPrefix(ref, refV3)
+			if !found[name] && all[name] != nil {
+				found[name] = true
+				reach(all[name], all, found)
+			}
+		}
+		for _, child := range v {
+			reach(child, all, found)
+		}
+	case []any:
+		for _, child := range v {
+			reach(child, all, found)
+		}
+	}
+}
+
+// schemaV3 is a schema as version 3 shows it: a reference has no neighbours, they
+// stand around it.
+func schemaV3(v any) any {
+	switch v := v.(type) {
+	case tree:
+		out := make(tree, len(v))
+		for key, child := range v {
+			if key != alternative {
+				out[key] = schemaV3(child)
+			}
+		}
+		if ref, ok := out["$ref"]; ok && len(out) > 1 {
+			delete(out, "$ref")
+			out["allOf"] = []any{tree{"$ref": ref}}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, child := range v {
+			out[i] = schemaV3(child)
+		}
+		return out
+	}
+	return v
+}
+
+// schemaV2 is a schema as version 2 shows it: without defaults and oneOf, with
+// references to definitions.
+func schemaV2(v any) any {
+	switch v := v.(type) {
+	case tree:
+		if other, ok := v[alternative].(tree); ok {
+			other = maps.Clone(other)
+			if text, ok := v["description"]; ok {
+				other["description"] = text
+			}
+			return schemaV2(other)
+		}
+		out := make(tree, len(v))
+		for key, child := range v {
+			switch {
+			case key == "default", key == "oneOf", key == "anyOf", key == "allOf":
+			case key == "properties":
+				properties := tree{}
+				for name, p := range child.(tree) {
+					properties[name] = schemaV2(p)
+				}
+				out[key] = properties
+			case key == "$ref":
+				out[key] = refV2 + strings.TrimPrefix(child.(string), refV3)
+			default:
+				out[key] = schemaV2(child)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, child := range v {
+			out[i] = schemaV2(child)
+		}
+		return out
+	}
+	return v
+}

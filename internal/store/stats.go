@@ -1,0 +1,44 @@
+package store
+
+// Stats tell what the store holds.
+type Stats struct {
+	Floor, Head Revision
+	// Window: the changes above it are in memory.
+	Window Revision
+	// HistoryBytes is the memory of history, by the account that
+	// Options.MaxMemory bounds.
+	HistoryBytes int64
+	// Changes are those in memory, KeptStates the old states, Trees the trees of
+	// single revisions that Exact keeps.
+	Changes, KeptStates, Trees int
+	Cursors                    int
+	Collections                int
+	Log                        Usage
+}
+
+// Stats takes time linear in the collections and topics, not in the objects.
+func (s *Store) Stats() Stats {
+	var t Stats
+	t.Floor, t.Head = s.Bounds()
+	h := &s.history
+	h.mu.Lock()
+	t.Window, t.HistoryBytes = h.window, h.bytes.Load()
+	t.Changes, t.KeptStates, t.Trees = h.order.len(), len(h.kept), len(h.pinned)
+	h.mu.Unlock()
+	for _, c := range *s.names.Load() {
+		t.Collections++
+		c.mu.RLock()
+		for _, topic := range c.topics {
+			topic.mu.Lock()
+			t.Cursors += len(topic.cursors)
+			topic.mu.Unlock()
+		}
+		c.mu.RUnlock()
+	}
+	s.old.mu.RLock()
+	defer s.old.mu.RUnlock()
+	if !s.old.closed {
+		t.Log = s.log.Usage()
+	}
+	return t
+}
