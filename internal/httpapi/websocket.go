@@ -19,25 +19,30 @@ func (q *request) watchWebSocket(ctx context.Context, w *registry.Watch) error {
 	}
 	q.wrote, q.code = true, http.StatusSwitchingProtocols
 	defer conn.CloseNow() //nolint:errcheck // it is closed or gone
-	ctx = conn.CloseRead(ctx)
-	err = q.stream(ctx, w, &socketStream{q: q, ctx: ctx, conn: conn})
+	// The reader answers pings and sees the client go. It must outlive the watch: to
+	// cancel a read is to drop the connection, without saying goodbye.
+	gone := conn.CloseRead(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(gone, cancel)()
+	err = q.stream(ctx, w, &socketStream{q: q, conn: conn})
 	if err != nil {
 		return nil //nolint:nilerr // the client is gone; there is nobody to tell
 	}
-	return conn.Close(websocket.StatusNormalClosure, "")
+	_ = conn.Close(websocket.StatusNormalClosure, "") // the client may be gone by now
+	return nil
 }
 
 // socketStream writes events as WebSocket messages.
 type socketStream struct {
 	q    *request
-	ctx  context.Context
 	conn *websocket.Conn
 }
 
 func (s *socketStream) send(events []byte, ends []int) error {
 	from := 0
 	for _, end := range ends {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.q.h.c.Limits.WriteTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), s.q.h.c.Limits.WriteTimeout)
 		err := s.conn.Write(ctx, websocket.MessageText, events[from:end])
 		cancel()
 		if err != nil {

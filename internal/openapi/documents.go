@@ -63,19 +63,24 @@ func (d *documents) hashOf(page string) string {
 
 // names are the pages of version 3.
 func (d *documents) names() []string {
-	all := []string{".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version"}
+	all := []string{"api", "apis", "version"}
 	for _, g := range d.catalog.Groups() {
-		prefix := "apis/" + g.Name
-		if g.Name == "" {
-			prefix = "api"
-		} else {
-			all = append(all, prefix)
+		if g.Name != "" {
+			all = append(all, "apis/"+g.Name)
 		}
 		for _, v := range g.Versions {
-			all = append(all, prefix+"/"+v.Name)
+			all = append(all, pageOf(g.Name, v.Name))
 		}
 	}
 	return all
+}
+
+// pageOf is the page of a group and version.
+func pageOf(group, version string) string {
+	if group == "" {
+		return "api/" + version
+	}
+	return "apis/" + group + "/" + version
 }
 
 // index is /openapi/v3.
@@ -162,7 +167,7 @@ func (d *documents) content(page string) (tree, error) {
 			describe(all[name], texts)
 		}
 	}
-	for name, list := range kinds(d.catalog, all) {
+	for name, list := range kinds(d.catalog, all, page) {
 		all[name]["x-kubernetes-group-version-kind"] = list
 	}
 	if page == "v2" {
@@ -218,14 +223,10 @@ func (d *documents) operations(page string) map[string][]operation {
 		return single("/apis/", "apis", "getAPIVersions", "get available API versions", "APIGroupList")
 	case "version":
 		return fixed("/version/", "version", "getCodeVersion", "get the version information for this server", "application/json", "io.k8s.apimachinery.pkg.version.Info")
-	case "openid/v1/jwks":
-		return fixed("/openid/v1/jwks/", "openid", "getServiceAccountIssuerOpenIDKeyset", "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)", "application/jwk-set+json", "string")
-	case ".well-known/openid-configuration":
-		return fixed("/.well-known/openid-configuration/", "WellKnown", "getServiceAccountIssuerOpenIDConfiguration", "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'", "application/json", "string")
 	}
 	for _, g := range d.catalog.Groups() {
 		for _, v := range g.Versions {
-			if page == "apis/"+g.Name+"/"+v.Name || g.Name == "" && page == "api/"+v.Name {
+			if page == pageOf(g.Name, v.Name) {
 				p := newGroupPage(g.Name, v.Name)
 				p.resources(v.Types)
 				return p.paths

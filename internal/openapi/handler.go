@@ -42,7 +42,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		page := strings.TrimPrefix(path, "/openapi/v3/")
 		if !slices.Contains(h.names(), page) {
-			http.NotFound(w, r)
+			w.WriteHeader(http.StatusNotFound) // as the real one: no body
 			return
 		}
 		h.servePage(w, r, page)

@@ -93,7 +93,7 @@ func (w *walker) walk(t reflect.Type) {
 	zero := reflect.Zero(t).Interface()
 	if n, ok := zero.(modelNamer); ok {
 		if d, ok := zero.(documented); ok {
-			w.texts[n.OpenAPIModelName()] = d.SwaggerDoc()
+			w.texts[n.OpenAPIModelName()] = withInline(t, d.SwaggerDoc())
 		}
 	}
 	for i := range t.NumField() {
@@ -101,6 +101,24 @@ func (w *walker) walk(t reflect.Type) {
 			w.walk(t.Field(i).Type)
 		}
 	}
+}
+
+// withInline adds the texts of the fields that come from embedded structs.
+func withInline(t reflect.Type, texts map[string]string) map[string]string {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.Anonymous || f.Type.Kind() != reflect.Struct {
+			continue
+		}
+		if d, ok := reflect.Zero(f.Type).Interface().(documented); ok {
+			for name, text := range d.SwaggerDoc() {
+				if name != "" && texts[name] == "" {
+					texts[name] = text
+				}
+			}
+		}
+	}
+	return texts
 }
 
 // describe puts the texts of a type into its schema.
@@ -117,8 +135,9 @@ func describe(schema tree, texts map[string]string) {
 }
 
 // kinds returns the group-version-kinds of each model: of what the catalog
-// serves, and of the options and answers that every group has.
-func kinds(c *resource.Catalog, all map[string]tree) map[string][]any {
+// serves, and of the options and answers that every group has. Those of options
+// are of the page's group and version alone, or of all where the page is "v2".
+func kinds(c *resource.Catalog, all map[string]tree, page string) map[string][]any {
 	out := map[string][]any{}
 	add := func(name, group, version, kind string) {
 		if _, ok := all[name]; ok {
@@ -137,8 +156,9 @@ func kinds(c *resource.Catalog, all map[string]tree) map[string][]any {
 					add(name+"List", t.Group, t.Version, t.Kind+"List")
 				}
 			}
-			for _, kind := range []string{"DeleteOptions", "WatchEvent"} {
-				add(metaPrefix+kind, g.Name, v.Name, kind)
+			if page == "v2" || page == pageOf(g.Name, v.Name) {
+				add(metaPrefix+"DeleteOptions", g.Name, v.Name, "DeleteOptions")
+				add(metaPrefix+"WatchEvent", g.Name, v.Name, "WatchEvent")
 			}
 		}
 	}

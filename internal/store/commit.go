@@ -62,8 +62,10 @@ type committer struct {
 	compacted  Revision // the floor of the log; guarded by compacting
 	// writing is held around Append and Compact, which the log wants one at a time.
 	writing sync.Mutex
-	// entries is scratch of the leader.
+	// entries is scratch of the leader; written are the bytes that it appended
+	// since it had the size of the log looked at.
 	entries []Entry
+	written int64
 }
 
 func (c *committer) start(s *State) {
@@ -429,6 +431,10 @@ func (s *Store) appendOnce(g *group) error {
 	err := s.appendLog(entries, mark)
 	if err == nil && mark != nil {
 		s.aging.add(*mark, true)
+	}
+	if s.written += int64(g.bytes); s.written > s.o.MaxDisk/sizeShare {
+		s.written = 0
+		s.aging.kick()
 	}
 	clear(entries)
 	if cap(entries) <= 1024 {

@@ -33,8 +33,9 @@ const (
 	// compactStep is how many revisions one call of Log.Compact forgets at most,
 	// so that writes get their turn in between.
 	compactStep = 16384
-	// sizeCheck is how many bytes may be written before the size is looked at.
-	sizeCheck = 64 << 20
+	// sizeShare of Options.MaxDisk may be written before the size is looked at,
+	// whatever the time.
+	sizeShare = 64
 )
 
 // aging tells the age of revisions.
