@@ -189,7 +189,7 @@ func (d *documents) content(page string) (tree, error) {
 
 var bearer = tree{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}
 
-// info names the version of Kubernetes: "1.36" in version 3.
+// info names the version of Kubernetes: "1.36".
 func (d *documents) info() tree {
 	parts := strings.SplitN(strings.TrimPrefix(d.version, "v"), ".", 3)
 	return tree{"title": "Kubernetes", "version": strings.Join(parts[:min(2, len(parts))], ".")}
@@ -210,7 +210,7 @@ func (d *documents) contentV2(all map[string]tree) tree {
 	for name := range found {
 		definitions[name] = schemaV2(all[name])
 	}
-	return tree{"swagger": "2.0", "info": tree{"title": "Kubernetes", "version": d.version}, "paths": writerV2.paths(operations), "definitions": definitions,
+	return tree{"swagger": "2.0", "info": d.info(), "paths": writerV2.paths(operations), "definitions": definitions,
 		"securityDefinitions": tree{"BearerToken": bearer}, "security": []any{tree{"BearerToken": []any{}}}}
 }
 
@@ -242,12 +242,12 @@ func (d *documents) operations(page string) map[string][]operation {
 
 // single is a page with one operation that answers with a kind of meta/v1.
 func single(path, tag, id, text, kind string) map[string][]operation {
-	return map[string][]operation{path: {{method: "get", id: id, text: text, tag: tag, produces: objectTypes,
+	return map[string][]operation{path: {{method: "get", id: id, text: text, tag: tag, consumes: objectTypes, produces: objectTypes,
 		responses: []response{{"200", "OK", metaPrefix + kind}, unauthorized}}}}
 }
 
 // fixed is a page with one operation of another form.
 func fixed(path, tag, id, text, media, model string) map[string][]operation {
-	return map[string][]operation{path: {{method: "get", id: id, text: text, tag: tag, produces: []string{media},
+	return map[string][]operation{path: {{method: "get", id: id, text: text, tag: tag, consumes: []string{media}, produces: []string{media},
 		responses: []response{{"200", "OK", model}, unauthorized}}}}
 }

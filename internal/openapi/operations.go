@@ -62,6 +62,9 @@ func options(o documented, without ...string) []parameter {
 		if ft.Kind() == reflect.Pointer {
 			ft = ft.Elem()
 		}
+		if ft.Kind() == reflect.Slice {
+			ft = ft.Elem() // a parameter that may be repeated
+		}
 		kind := "string"
 		switch ft.Kind() {
 		case reflect.Bool:
@@ -128,7 +131,7 @@ func (p *groupPage) add(path string, o operation) {
 // resources adds the page's own list and all of its types.
 func (p *groupPage) resources(types []*resource.Type) {
 	p.add(p.root+"/", operation{method: "get", id: "get" + p.title + "APIResources", text: "get available resources",
-		produces: objectTypes, responses: []response{{"200", "OK", metaPrefix + "APIResourceList"}}})
+		consumes: objectTypes, produces: objectTypes, responses: []response{{"200", "OK", metaPrefix + "APIResourceList"}}})
 	for _, t := range types {
 		p.typeOperations(t)
 	}
@@ -221,6 +224,8 @@ func (p *groupPage) subresource(t *resource.Type, s *resource.Subresource, at pl
 	if gvk.Version == "" {
 		gvk.Group, gvk.Version = t.Group, t.Version
 	}
+	object = slices.Clone(object)
+	object[len(object)-1].text = "name of the " + gvk.Kind
 	if o, ok := connectOptions[gvk.Kind]; ok {
 		p.connect(path, word, s, t.Kind, gvk, options(o), object[:len(object)-2], object[len(object)-1])
 		return
@@ -276,7 +281,7 @@ func subresourceModel(t *resource.Type, gvk schema.GroupVersionKind) string {
 	case "Binding":
 		return "io.k8s.api.core.v1.Binding"
 	case "TokenRequest":
-		return "io.k8s.api.authentication.v1.TokenRequest"
+		return tokenModel
 	}
 	return modelOf(t)
 }

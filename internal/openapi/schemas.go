@@ -136,7 +136,7 @@ func describe(schema tree, texts map[string]string) {
 
 // kinds returns the group-version-kinds of each model: of what the catalog
 // serves, and of the options and answers that every group has. Those of options
-// are of the page's group and version alone, or of all where the page is "v2".
+// are of the core group and of the page's own, or of all where the page is "v2".
 func kinds(c *resource.Catalog, all map[string]tree, page string) map[string][]any {
 	out := map[string][]any{}
 	add := func(name, group, version, kind string) {
@@ -156,7 +156,7 @@ func kinds(c *resource.Catalog, all map[string]tree, page string) map[string][]a
 					add(name+"List", t.Group, t.Version, t.Kind+"List")
 				}
 			}
-			if page == "v2" || page == pageOf(g.Name, v.Name) {
+			if page == "v2" || g.Name == "" || page == pageOf(g.Name, v.Name) {
 				add(metaPrefix+"DeleteOptions", g.Name, v.Name, "DeleteOptions")
 				add(metaPrefix+"WatchEvent", g.Name, v.Name, "WatchEvent")
 			}
@@ -169,6 +169,7 @@ func kinds(c *resource.Catalog, all map[string]tree, page string) map[string][]a
 	add(metaPrefix+"APIVersions", "", "v1", "APIVersions")
 	add(scaleModel, "autoscaling", "v1", "Scale")
 	add(evictionModel, "policy", "v1", "Eviction")
+	add(tokenModel, "authentication.k8s.io", "v1", "TokenRequest")
 	return out
 }
 
@@ -176,6 +177,7 @@ const (
 	metaPrefix    = "io.k8s.apimachinery.pkg.apis.meta.v1."
 	scaleModel    = "io.k8s.api.autoscaling.v1.Scale"
 	evictionModel = "io.k8s.api.policy.v1.Eviction"
+	tokenModel    = "io.k8s.api.authentication.v1.TokenRequest"
 )
 
 // modelOf is the name of a type's model.
@@ -190,7 +192,7 @@ func modelOf(t *resource.Type) string {
 func reach(v any, all map[string]tree, found map[string]bool) {
 	switch v := v.(type) {
 	case tree:
-		if ref, ok := v["$ref"].(string); ok {
+		if ref, ok := v["$ref"].(string); ok { // a field of that name holds a schema
 			name := strings.TrimPrefix(ref, refV3)
 			if !found[name] && all[name] != nil {
 				found[name] = true
@@ -214,7 +216,15 @@ func schemaV3(v any) any {
 	case tree:
 		out := make(tree, len(v))
 		for key, child := range v {
-			if key != alternative {
+			switch {
+			case key == alternative:
+			case key == "properties": // its keys are names of fields
+				properties := tree{}
+				for name, p := range child.(tree) {
+					properties[name] = schemaV3(p)
+				}
+				out[key] = properties
+			default:
 				out[key] = schemaV3(child)
 			}
 		}
@@ -249,7 +259,7 @@ func schemaV2(v any) any {
 		for key, child := range v {
 			switch {
 			case key == "default", key == "oneOf", key == "anyOf", key == "allOf":
-			case key == "properties":
+			case key == "properties": // its keys are names of fields
 				properties := tree{}
 				for name, p := range child.(tree) {
 					properties[name] = schemaV2(p)
