@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -79,8 +78,6 @@ func statusOf(err error) *metav1.Status {
 		return &e.ErrStatus
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.Canceled):
 		return statusOf(errTimeout())
-	case errors.Is(err, errNoPage):
-		return statusOf(apierrors.NewNotFound(schema.GroupResource{}, ""))
 	}
 	return &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,

@@ -29,8 +29,38 @@ type Handler struct {
 	// served are the documents of the newest catalog that was seen.
 	served atomic.Pointer[documents]
 
-	requests sync.Pool // *request
-	buffers  sync.Pool // *[]byte, of about WriteBatchBytes
+	requests     sync.Pool // *request
+	small, large sync.Pool // *[]byte, of smallBytes and of about WriteBatchBytes
+}
+
+// smallBytes is what most objects and events fit into. Thousands of clients that
+// do not read may each hold a buffer until their deadline: it must not be a large
+// one.
+const smallBytes = 16 << 10
+
+func newBuffer(size int) *[]byte {
+	b := make([]byte, 0, size)
+	return &b
+}
+
+// buffer returns an empty buffer for about size bytes. One that is not given back
+// is garbage.
+func (h *Handler) buffer(size int) *[]byte {
+	if size <= smallBytes {
+		return h.small.Get().(*[]byte)
+	}
+	return h.large.Get().(*[]byte)
+}
+
+// giveBack takes a buffer that nobody reads any more, and what it has become.
+func (h *Handler) giveBack(room *[]byte, b []byte) {
+	*room = b[:0]
+	switch {
+	case cap(b) <= smallBytes:
+		h.small.Put(room)
+	case cap(b) <= 2*h.c.Limits.WriteBatchBytes: // one of some MiB would stay for ever
+		h.large.Put(room)
+	}
 }
 
 // limited is a number of requests under way, with its limit.
@@ -67,10 +97,8 @@ func New(c Config) *Handler {
 	h.drained, h.drain = context.WithCancel(context.Background())
 	h.metrics = newMetrics(h)
 	h.requests.New = func() any { return &request{h: h} }
-	h.buffers.New = func() any {
-		b := make([]byte, 0, c.Limits.WriteBatchBytes+c.Limits.WriteBatchBytes/8)
-		return &b
-	}
+	h.small.New = func() any { return newBuffer(smallBytes) }
+	h.large.New = func() any { return newBuffer(c.Limits.WriteBatchBytes + c.Limits.WriteBatchBytes/8) }
 	return h
 }
 
@@ -84,7 +112,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := h.requests.Get().(*request)
 	q.begin(w, r)
 	defer q.end()
-	if err := q.serve(); err != nil {
+	err := q.serve()
+	if err == nil && q.to != nil {
+		err = q.pull()
+	}
+	if err != nil {
 		q.fail(err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -44,17 +43,13 @@ func (q *request) writeItems(s *sink, l *registry.List, meta wire.ListMeta) erro
 		if err != nil {
 			return err
 		}
-		value := object.Value
-		if t.Stored != nil {
-			if value, err = wire.As(t, value); err != nil {
-				return err
-			}
-		}
 		if !first {
 			s.buf = append(s.buf, ',')
 		}
 		first = false
-		s.buf = wire.AppendItem(s.buf, value, head)
+		if s.buf, err = q.appendItem(s.buf, object.Value, head); err != nil {
+			return err
+		}
 		if s.full() {
 			if err := q.goOn(s); err != nil {
 				return err
@@ -89,7 +84,7 @@ func (q *request) writeListText(s *sink, l *registry.List, meta wire.ListMeta, o
 		if err != nil {
 			return err
 		}
-		if item, err = appendItemOf(item[:0], q, object, head); err != nil {
+		if item, err = q.appendItem(item[:0], object.Value, head); err != nil {
 			return err
 		}
 		if s.buf, err = text.Item(s.buf, item); err != nil {
@@ -106,8 +101,8 @@ func (q *request) writeListText(s *sink, l *registry.List, meta wire.ListMeta, o
 	return err
 }
 
-func appendItemOf(to []byte, q *request, object *store.Object, head int) ([]byte, error) {
-	value := object.Value
+// appendItem appends a stored value as an item, in the version that was asked for.
+func (q *request) appendItem(to, value []byte, head int) ([]byte, error) {
 	if q.typ.Stored != nil {
 		var err error
 		if value, err = wire.As(q.typ, value); err != nil {

@@ -258,11 +258,11 @@ func (m *metrics) newCode(r *routeMetrics, code int) prometheus.Counter {
 	return n
 }
 
-// longRunning counts a watch until the function that it returns is called.
-func (m *metrics) longRunning(q *request) func() {
-	r := m.route(q)
-	r.running.Inc()
-	return r.running.Dec
+// longRunning counts a watch that begins, and returns where its end counts.
+func (m *metrics) longRunning(q *request) prometheus.Gauge {
+	running := m.route(q).running
+	running.Inc()
+	return running
 }
 
 // event counts an event of a watch.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,6 +40,12 @@ type request struct {
 	cancel   context.CancelFunc
 	held     *limited // what the request counts in; nil: nothing
 
+	// A watch that is open; nil otherwise.
+	watch   *registry.Watch
+	ctx     context.Context
+	to      stream // nil too when the events were sent already
+	running prometheus.Gauge
+
 	// The answer so far.
 	wrote   bool
 	aborted bool
@@ -60,6 +67,7 @@ func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.place, q.typ, q.verb, q.attrs = place{}, nil, "", authz.Attributes{}
 	q.values, q.deadline = nil, time.Time{}
+	q.ctx, q.to = nil, nil
 	q.wrote, q.aborted, q.code, q.bytes = false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [4]registry.Event{}
@@ -70,6 +78,14 @@ func (q *request) free() {
 	if q.held != nil {
 		q.held.n.Add(-1)
 		q.held = nil
+	}
+	if q.watch != nil {
+		q.watch.Close()
+		q.watch = nil
+	}
+	if q.running != nil {
+		q.running.Dec()
+		q.running = nil
 	}
 	if q.cancel != nil {
 		q.cancel()

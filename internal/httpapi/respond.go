@@ -104,11 +104,11 @@ func (q *request) json(code int, value []byte, o wire.Output) error {
 		return q.send(code, jsonType, append(bytes.Clone(value), '\n'))
 	}
 	// One write of a copy is cheaper than two of which the second is a newline.
-	room := q.h.buffers.Get().(*[]byte)
+	room := q.h.buffer(len(value) + 1)
 	whole := append(append((*room)[:0], value...), '\n')
 	err := q.send(code, jsonType, whole)
 	if err == nil { // otherwise the bytes may still be on their way out
-		q.h.buffers.Put(room)
+		q.h.giveBack(room, whole)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ type sink struct {
 }
 
 func newSink(q *request) *sink {
-	room := q.h.buffers.Get().(*[]byte)
+	room := q.h.buffer(q.h.c.Limits.WriteBatchBytes)
 	return &sink{q: q, room: room, buf: (*room)[:0]}
 }
 
@@ -83,10 +83,7 @@ func (s *sink) close() error {
 		}
 		wire.ReleaseGzip(s.z)
 	}
-	if cap(s.buf) <= 2*q.h.c.Limits.WriteBatchBytes { // an object of some MiB would stay for ever
-		*s.room = s.buf[:0]
-	}
-	q.h.buffers.Put(s.room)
+	q.h.giveBack(s.room, s.buf)
 	return nil
 }
 

@@ -80,7 +80,7 @@ func (q *request) do(out wire.Output) error {
 	case verbList:
 		return q.list(target, out)
 	case verbWatch:
-		return q.watch(target)
+		return q.openWatch(target)
 	case verbCreate, verbUpdate:
 		return q.put(target, out)
 	case verbDelete:

@@ -18,10 +18,13 @@ import (
 // idle watch keeps room for a few.
 const watchBatch = 256
 
-// watch streams the changes of a collection: rows W1 and W7. The request's own
-// goroutine pulls events and writes what it gets in one write. While it waits it
-// holds no buffer.
-func (q *request) watch(t registry.Target) error {
+// eventBytes is about what an event has around its object, or a bookmark.
+const eventBytes = 200
+
+// openWatch starts a watch: rows W1 and W7. What follows is pull's, which is called
+// from as high up as can be: of the many watches that wait at once, each holds the
+// stack below which it waits.
+func (q *request) openWatch(t registry.Target) error {
 	o, err := listOptions(q.query())
 	if err != nil {
 		return err
@@ -32,20 +35,19 @@ func (q *request) watch(t registry.Target) error {
 		o.Watch = false
 	}
 	metainternal.SetListOptionsDefaults(o, true)
-	ctx, cancel := q.watchContext()
-	defer cancel()
-	w, err := q.h.c.Registry.Watch(ctx, t, o)
-	if err != nil {
+	q.ctx, q.cancel = q.watchContext()
+	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
 	}
-	defer w.Close()
-	defer q.h.metrics.longRunning(q)()
+	q.running = q.h.metrics.longRunning(q)
+	q.values = nil
 	if isWebSocket(q.r) {
-		return q.watchWebSocket(ctx, w)
+		return q.watchWebSocket()
 	}
 	q.header()["Content-Type"] = jsonType
+	q.to = &httpStream{q: q, c: http.NewResponseController(q.w)}
 	q.writeHeader(http.StatusOK)
-	return q.stream(ctx, w, &httpStream{q: q, c: http.NewResponseController(q.w)})
+	return nil
 }
 
 // watchContext ends with the request, and when watches are drained.
@@ -63,49 +65,57 @@ type stream interface {
 	flush() error
 }
 
-// stream writes events until the watch ends.
-func (q *request) stream(ctx context.Context, w *registry.Watch, to stream) error {
-	if err := to.flush(); err != nil {
+// pull writes events until the watch ends. The request's own goroutine pulls them,
+// and writes what it gets in one write. While it waits it holds no buffer.
+func (q *request) pull() error {
+	if err := q.to.flush(); err != nil {
 		return err
 	}
 	room := q.events[:0]
 	for {
-		events, err := w.Next(ctx, room[:0])
+		events, err := q.watch.Next(q.ctx, room[:0])
 		if len(events) > 0 {
-			if err := q.sendEvents(events, to); err != nil {
+			if err := q.sendEvents(events); err != nil {
 				return err
 			}
 		}
 		if err != nil {
-			return q.endStream(err, to)
-		}
-		// A full batch tells that there is more; then larger ones are worth their memory.
-		switch {
-		case len(events) < cap(room) && len(events) <= cap(q.events[:0]):
-			room = q.events[:0]
-		case len(events) == cap(room) && cap(room) < watchBatch:
-			room = make([]registry.Event, 0, watchBatch)
+			return q.endStream(err)
 		}
 		clear(events)
+		// A full batch tells that there is more; then larger ones are worth their memory.
+		switch full := len(events) == cap(room); {
+		case full && cap(room) < watchBatch:
+			room = make([]registry.Event, 0, watchBatch)
+		case !full:
+			room = q.events[:0]
+		}
 	}
 }
 
 // endStream ends a watch: cleanly, unless the registry failed.
-func (q *request) endStream(err error, to stream) error {
+func (q *request) endStream(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
 	q.h.log().Error("a watch failed", "path", q.r.URL.Path, "err", err)
 	event := []registry.Event{{Type: registry.Error, Status: statusOf(err)}}
-	return q.sendEvents(event, to)
+	return q.sendEvents(event)
 }
 
 // sendEvents writes events in pieces of about WriteBatchBytes.
-func (q *request) sendEvents(events []registry.Event, to stream) error {
-	room := q.h.buffers.Get().(*[]byte)
+func (q *request) sendEvents(events []registry.Event) error {
+	size := 0
+	for i := range events {
+		size += eventBytes
+		if o := events[i].Object; o != nil {
+			size += len(o.Value)
+		}
+	}
+	room := q.h.buffer(size)
 	buf := (*room)[:0]
 	var ends []int
-	if _, framed := to.(*socketStream); framed {
+	if _, framed := q.to.(*socketStream); framed {
 		ends = make([]int, 0, len(events))
 	}
 	limit := q.h.c.Limits.WriteBatchBytes
@@ -120,22 +130,19 @@ func (q *request) sendEvents(events []registry.Event, to stream) error {
 			ends = append(ends, len(buf))
 		}
 		if len(buf) >= limit {
-			if err := to.send(buf, ends); err != nil {
+			if err := q.to.send(buf, ends); err != nil {
 				return err // the buffer may still be on its way out
 			}
 			buf, ends = buf[:0], ends[:0]
 		}
 	}
 	if len(buf) > 0 {
-		if err := to.send(buf, ends); err != nil {
+		if err := q.to.send(buf, ends); err != nil {
 			return err
 		}
 	}
-	if cap(buf) <= 2*limit {
-		*room = buf[:0]
-		q.h.buffers.Put(room)
-	}
-	return to.flush()
+	q.h.giveBack(room, buf)
+	return q.to.flush()
 }
 
 func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {

@@ -5,14 +5,12 @@ import (
 	"net/http"
 
 	"github.com/coder/websocket"
-
-	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
 // watchWebSocket streams events as text frames, one each. Pings of the client are
 // answered. A browser's page may open one only from the server's own origin, as a
 // client certificate would speak for it without being asked.
-func (q *request) watchWebSocket(ctx context.Context, w *registry.Watch) error {
+func (q *request) watchWebSocket() error {
 	conn, err := websocket.Accept(&counter{q.w, q}, q.r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return nil //nolint:nilerr // Accept has answered
@@ -22,10 +20,10 @@ func (q *request) watchWebSocket(ctx context.Context, w *registry.Watch) error {
 	// The reader answers pings and sees the client go. It must outlive the watch: to
 	// cancel a read is to drop the connection, without saying goodbye.
 	gone := conn.CloseRead(context.Background())
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(gone, cancel)()
-	err = q.stream(ctx, w, &socketStream{q: q, conn: conn})
+	defer context.AfterFunc(gone, q.cancel)()
+	q.to = &socketStream{q: q, conn: conn}
+	err = q.pull()
+	q.to = nil
 	if err != nil {
 		return nil //nolint:nilerr // the client is gone; there is nobody to tell
 	}

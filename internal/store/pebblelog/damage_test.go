@@ -93,6 +93,10 @@ func written(t *testing.T, rng *rand.Rand, clean bool) (fs *vfs.MemFS, before, a
 		all.add(g, nil)
 	}
 	if clean {
+		if err := log.Compact(t.Context(), all.head()/2); err != nil {
+			t.Fatal(err)
+		}
+		all.compact(all.head() / 2)
 		mustClose(t, log)
 		return mem.CrashClone(vfs.CrashCloneCfg{}), before, all
 	}
@@ -270,8 +274,18 @@ func TestForeignWrite(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
+			copied := c.CrashClone(vfs.CrashCloneCfg{})
 			if reopen(t, c, rng, all) != nil {
 				t.Errorf("key %q %s: not noticed", r.key, what)
+			}
+			if r.key[0] == 'h' {
+				continue // history is checked when it is read
+			}
+			if log, err := open(copied); err == nil {
+				if _, _, err := replay(log); err == nil {
+					t.Errorf("key %q %s: not noticed by a start", r.key, what)
+				}
+				mustClose(t, log)
 			}
 		}
 	}

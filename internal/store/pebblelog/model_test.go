@@ -39,10 +39,11 @@ type model struct {
 	entries []store.Entry
 	marks   []store.Mark
 	floor   store.Revision
+	big     bool // some objects are big enough for memtables to be flushed
 }
 
 func (m *model) clone() *model {
-	return &model{entries: slices.Clone(m.entries), marks: slices.Clone(m.marks), floor: m.floor}
+	return &model{entries: slices.Clone(m.entries), marks: slices.Clone(m.marks), floor: m.floor, big: m.big}
 }
 
 func (m *model) head() store.Revision {
@@ -100,7 +101,11 @@ func (m *model) group(rng *rand.Rand) []store.Entry {
 			}
 		}
 		if e.Before == nil || rng.IntN(4) > 0 {
-			e.Object = object(k, e.Revision, e.Before, rng.IntN(400))
+			padding := rng.IntN(400)
+			if m.big && rng.IntN(20) == 0 {
+				padding = 100 << 10
+			}
+			e.Object = object(k, e.Revision, e.Before, padding)
 		}
 		next.entries = append(next.entries, e)
 	}
