@@ -48,8 +48,8 @@ func TestInformers(t *testing.T) {
 }
 
 func testInformer(t *testing.T) {
-	ctx := deadline(t)
 	cs := kubernetes.NewForConfigOrDie(quick(startServer(t).RESTConfig()))
+	ctx := deadline(t)
 	for i := range 20 {
 		create(t, ctx, cs, fmt.Sprintf("before-%02d", i))
 	}
@@ -106,8 +106,8 @@ func create(t *testing.T, ctx context.Context, cs kubernetes.Interface, name str
 // TestDynamicEveryKind lists and watches every kind of discovery by the dynamic
 // client, as kube-state-metrics, Argo CD and garbage collectors do.
 func TestDynamicEveryKind(t *testing.T) {
-	ctx := deadline(t)
 	config := quick(startServer(t).RESTConfig())
+	ctx := deadline(t)
 	resources, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
 	if err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func watchable(t *testing.T, lists []*metav1.APIResourceList) map[schema.GroupVe
 
 // TestDynamicRoundTrip writes and reads an object without its Go type.
 func TestDynamicRoundTrip(t *testing.T) {
-	ctx := deadline(t)
 	client := dynamic.NewForConfigOrDie(quick(startServer(t).RESTConfig()))
+	ctx := deadline(t) // ends before the server does
 	deployments := client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace("default")
 	w, err := deployments.Watch(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -14,7 +14,7 @@ const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a",
 // TestKubectl walks through what a newcomer does with kubectl.
 func TestKubectl(t *testing.T) {
 	k := newKubectl(t, startServer(t))
-	k.want("", []string{"version"}, "Server Version: v1.36.3+tidemark.")
+	k.want("", []string{"get", "--raw", "/version"}, `"gitVersion": "v1.36.3+tidemark.`)
 	k.want("", []string{"cluster-info"}, "is running at")
 	k.want("", []string{"api-resources"}, "deployments", "apps/v1", "flowschemas", "customresourcedefinitions")
 	k.want("", []string{"api-versions"}, "apps/v1", "resource.k8s.io/v1", "autoscaling/v2", "autoscaling/v1")

@@ -39,7 +39,7 @@ func serve(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{t: t, cmd: exec.Command(self, append([]string{"serve", "--secure-port=0"}, args...)...)}
-	p.cmd.Env = append(os.Environ(), asCommand+"=1", "TMPDIR="+t.TempDir(), "XDG_RUNTIME_DIR=", "XDG_DATA_HOME="+filepath.Join(t.TempDir(), "data home"))
+	p.cmd.Env = append(os.Environ(), asCommand+"=1", "GORACE=atexit_sleep_ms=0", "TMPDIR="+t.TempDir(), "XDG_RUNTIME_DIR=", "XDG_DATA_HOME="+filepath.Join(t.TempDir(), "data home"))
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {

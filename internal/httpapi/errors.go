@@ -49,7 +49,7 @@ func errUnsupportedMediaType(message string, details *metav1.StatusDetails) erro
 }
 
 func errNotImplemented(what string) error {
-	return refusal(http.StatusNotImplemented, "NotImplemented", what+" is not implemented by this server", &metav1.StatusDetails{})
+	return refusal(http.StatusNotImplemented, "NotImplemented", what+": not served by this version; nothing was changed", &metav1.StatusDetails{})
 }
 
 func errPanic() error {

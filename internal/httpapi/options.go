@@ -104,8 +104,16 @@ func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 }
 
 func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{}
 	if media == wire.Protobuf {
-		return nil, errUnsupportedMediaType(inputText, nil)
+		envelope, err := wire.OpenEnvelope(body)
+		if err == nil {
+			err = o.Unmarshal(envelope.Raw)
+		}
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return o, nil
 	}
 	body = bytes.TrimSpace(body)
 	if media == wire.YAML && !bytes.HasPrefix(body, []byte("{")) {
@@ -115,7 +123,6 @@ func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptio
 		}
 		body = asJSON
 	}
-	o := &metav1.DeleteOptions{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, o); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}

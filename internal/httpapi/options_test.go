@@ -65,7 +65,9 @@ func TestDecodeDeleteOptions(t *testing.T) {
 		"truncated":      {wire.JSON, `{"gracePeriod`, "unexpected end of JSON input"},
 		"array":          {wire.JSON, `[]`, "cannot unmarshal array"},
 		"bad YAML":       {wire.YAML, "a: b: c", "yaml"},
-		"protobuf":       {wire.Protobuf, "k8s\x00", "unknown format"},
+		"protobuf":       {wire.Protobuf, "k8s\x00", ""},
+		"no protobuf":    {wire.Protobuf, "k8s", "expected prefix [107 56 115 0]"},
+		"torn protobuf":  {wire.Protobuf, "k8s\x00\x0a\xff", "EOF"},
 	}
 	for name, tt := range tests {
 		_, err := decodeDeleteOptions(tt.media, []byte(tt.body))

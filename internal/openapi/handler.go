@@ -98,7 +98,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, pr
 	}
 	header.Set("Content-Type", "application/json")
 	if f == asProtobuf {
-		header.Set("Content-Type", protobuf)
+		header.Set("Content-Type", strings.ReplaceAll(protobuf, "@", ".")) // what is asked for is no valid media type
 	}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set("Content-Encoding", "gzip")

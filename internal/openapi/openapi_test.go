@@ -120,7 +120,7 @@ func TestEveryPage(t *testing.T) {
 		pages[name] = document(t, h, "/openapi/v3/"+name)
 		resp := get(t, h, "/openapi/v3/"+name, "Accept", protobufV3)
 		body, _ := io.ReadAll(resp.Body)
-		if err := proto.Unmarshal(body, &openapi_v3.Document{}); err != nil || resp.Header.Get("Content-Type") != protobufV3 {
+		if err := proto.Unmarshal(body, &openapi_v3.Document{}); err != nil || resp.Header.Get("Content-Type") != "application/com.github.proto-openapi.spec.v3.v1.0+protobuf" {
 			t.Errorf("%s as protobuf: %v, %q", name, err, resp.Header.Get("Content-Type"))
 		}
 		checkReferences(t, name, pages[name], pages[name])

@@ -170,19 +170,12 @@ func checkDepth(data []byte) error {
 	return nil
 }
 
-// protobufPrefix begins each message of Kubernetes.
-var protobufPrefix = []byte{0x6b, 0x38, 0x73, 0x00}
-
 type unmarshaler interface{ Unmarshal([]byte) error }
 
 // decodeProtobuf reads a body in its envelope: row C11.
 func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
-	raw, ok := bytes.CutPrefix(body, protobufPrefix)
-	if !ok {
-		return unrecognized(t, body, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufPrefix))
-	}
-	var envelope runtime.Unknown
-	if err := envelope.Unmarshal(raw); err != nil {
+	envelope, err := OpenEnvelope(body)
+	if err != nil {
 		return unrecognized(t, body, err)
 	}
 	head := metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}

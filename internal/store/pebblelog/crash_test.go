@@ -77,7 +77,10 @@ func (c *crasher) set(acked, pending *model) {
 // at most the one group that was under way, whole. It then goes on from there.
 func TestCrash(t *testing.T) {
 	rng := newRand(t)
-	start := picture{fs: vfs.NewCrashableMem(), acked: &model{big: true}}
+	fresh := func() picture {
+		return picture{fs: vfs.NewCrashableMem(), acked: &model{big: rng.IntN(8) == 0}}
+	}
+	start := fresh()
 	for crashes := 0; crashes < *crashesFlag; {
 		pictures := run(t, start, rng)
 		for _, p := range pictures {
@@ -89,7 +92,7 @@ func TestCrash(t *testing.T) {
 			start = picture{fs: p.fs, acked: m}
 		}
 		if len(start.acked.entries) > 300 {
-			start = picture{fs: vfs.NewCrashableMem(), acked: &model{big: true}}
+			start = fresh()
 		}
 	}
 }

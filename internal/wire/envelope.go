@@ -1,0 +1,25 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// protobufPrefix begins each message of Kubernetes in protobuf.
+var protobufPrefix = []byte{0x6b, 0x38, 0x73, 0x00}
+
+// OpenEnvelope reads what stands around a protobuf message: row C11. The message
+// itself is Raw.
+func OpenEnvelope(body []byte) (*runtime.Unknown, error) {
+	raw, ok := bytes.CutPrefix(body, protobufPrefix)
+	if !ok {
+		return nil, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufPrefix)
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(raw); err != nil {
+		return nil, err
+	}
+	return &envelope, nil
+}
