@@ -26,7 +26,7 @@ func coreGroup() resource.Group {
 			UnconditionalUpdate: true,
 		},
 		{
-			Resource: "endpoints", Kind: "Endpoints", New: object[corev1.Endpoints],
+			Resource: "endpoints", Kind: "Endpoints", New: object[corev1.Endpoints], //lint:ignore SA1019 it is still served
 			Namespaced: true, ShortNames: []string{"ep"},
 			CreateOnUpdate: true, UnconditionalUpdate: true,
 			Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",

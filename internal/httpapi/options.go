@@ -146,7 +146,8 @@ func deleteParameters(v url.Values) (*metav1.DeleteOptions, error) {
 	}
 	if v.Has("orphanDependents") {
 		orphan := boolean(v, "orphanDependents")
-		o.OrphanDependents = &orphan //nolint:staticcheck // deprecated, and still sent
+		//lint:ignore SA1019 it is still sent
+		o.OrphanDependents = &orphan
 	}
 	if v.Has("propagationPolicy") {
 		policy := metav1.DeletionPropagation(v.Get("propagationPolicy"))

@@ -2,7 +2,6 @@ package openapi
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -178,6 +177,3 @@ func operationV2(o operation, own []parameter) tree {
 	out["responses"] = responses
 	return out
 }
-
-// keys are the sorted keys of a map.
-func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

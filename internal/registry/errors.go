@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +28,7 @@ func status(err error) error {
 	case errors.Is(err, store.ErrBusy):
 		return apierrors.NewTooManyRequests("too many requests read old history at once, please try again later", 1)
 	case errors.Is(err, store.ErrNoSpace):
-		return coded(http.StatusInsufficientStorage, "InsufficientStorage", "there is no space left for writes; reads and deletions go on")
+		return coded(507, "InsufficientStorage", "there is no space left for writes; reads and deletions go on")
 	case errors.Is(err, store.ErrClosed):
 		return apierrors.NewServiceUnavailable("the server is shutting down")
 	case errors.Is(err, context.DeadlineExceeded):
@@ -47,7 +46,7 @@ func tooLargeStatus(e *store.TooLargeError) *apierrors.StatusError {
 
 // notImplemented refuses what is not there yet, with nothing done.
 func notImplemented(what string) error {
-	return coded(http.StatusNotImplemented, "NotImplemented", what+": not served by this version; nothing was changed")
+	return coded(501, "NotImplemented", what+": not served by this version; nothing was changed")
 }
 
 func coded(code int32, reason metav1.StatusReason, message string) error {

@@ -61,7 +61,8 @@ func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revisio
 			if head := l.head.Load().revision; at > head {
 				return &store.TooLargeError{Revision: at, Current: head}
 			}
-			return v.objectsAt(ctx, collection, at, prefix, after, func(o *store.Object) bool { return yield(o, nil) })
+			s := scan{collection: collection, prefix: prefix, after: after, at: at}
+			return v.objectsAt(ctx, s, func(o *store.Object) bool { return yield(o, nil) })
 		})
 		if err != nil && err != errStop {
 			yield(nil, err)
@@ -69,8 +70,14 @@ func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revisio
 	}
 }
 
-func (v *view) objectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string, yield func(*store.Object) bool) error {
-	lower, upper, ok := scanBounds(spaceCurrent, collection, prefix, after)
+// scan says which objects ObjectsAt was asked for.
+type scan struct {
+	collection, prefix, after string
+	at                        store.Revision
+}
+
+func (v *view) objectsAt(ctx context.Context, s scan, yield func(*store.Object) bool) error {
+	lower, upper, ok := scanBounds(spaceCurrent, s.collection, s.prefix, s.after)
 	if !ok {
 		return nil
 	}
@@ -79,14 +86,14 @@ func (v *view) objectsAt(ctx context.Context, collection string, at store.Revisi
 		return err
 	}
 	defer current.Close()
-	lower, upper, _ = scanBounds(spaceReplaced, collection, prefix, after)
+	lower, upper, _ = scanBounds(spaceReplaced, s.collection, s.prefix, s.after)
 	replaced, err := v.iter(ctx, lower, upper)
 	if err != nil {
 		return err
 	}
 	defer replaced.Close()
 
-	m := merge{view: v, at: at, current: current, replaced: replaced}
+	m := merge{view: v, at: s.at, current: current, replaced: replaced}
 	current.First()
 	replaced.First()
 	for {
