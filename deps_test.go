@@ -39,7 +39,6 @@ var importRules = []importRule{
 	{"internal/serving", "internal/authn", "the listener tells the authenticator of certificates"},
 	{"internal/httpapi", "internal/authn internal/authz internal/discovery internal/registry internal/resource internal/wire", "HTTP is the outermost layer; the store is behind the verbs"},
 	{"datadir", "internal/store internal/store/pebblelog", "a data directory is where a durable log lives; only who imports it links Pebble"},
-	
 }
 
 // forbidden are imports that a package and what it imports must not reach.
