@@ -11,7 +11,6 @@ type Limits struct {
 	InFlight           int           // reads at once: 429 above
 	MutatingInFlight   int           // writes at once: 429 above
 	Watches            int           // watches at once: 429 above
-	MinWatchTimeout    time.Duration // a watch without timeoutSeconds ends within one to two of these
 	ReadHeaderTimeout  time.Duration // from the first byte of a request to the end of its headers
 	IdleTimeout        time.Duration // of a connection without a request
 	WriteTimeout       time.Duration // of one write to a client that does not read
@@ -30,7 +29,6 @@ var DefaultLimits = Limits{
 	InFlight:           400,
 	MutatingInFlight:   200,
 	Watches:            50_000,
-	MinWatchTimeout:    30 * time.Minute,
 	ReadHeaderTimeout:  32 * time.Second,
 	IdleTimeout:        90 * time.Second,
 	WriteTimeout:       30 * time.Second,
@@ -49,7 +47,6 @@ func (l Limits) WithDefaults() Limits {
 	fill(&l.InFlight, d.InFlight)
 	fill(&l.MutatingInFlight, d.MutatingInFlight)
 	fill(&l.Watches, d.Watches)
-	fill(&l.MinWatchTimeout, d.MinWatchTimeout)
 	fill(&l.ReadHeaderTimeout, d.ReadHeaderTimeout)
 	fill(&l.IdleTimeout, d.IdleTimeout)
 	fill(&l.WriteTimeout, d.WriteTimeout)
