@@ -1,6 +1,7 @@
 package tidemark_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -264,7 +265,7 @@ func TestKubeconfigOfOthers(t *testing.T) {
 // time, and nobody waits for them.
 func TestStopUnderWatches(t *testing.T) {
 	s := start(t, &tidemark.Server{})
-	var watches []*http.Response
+	var watches []*bufio.Reader
 	for range 3 {
 		h := client(t, s.RESTConfig())
 		for range 20 {
@@ -273,14 +274,20 @@ func TestStopUnderWatches(t *testing.T) {
 				t.Fatalf("%v, %v", resp, err)
 			}
 			defer resp.Body.Close()
-			watches = append(watches, resp)
+			watches = append(watches, bufio.NewReader(resp.Body))
+		}
+	}
+	for _, w := range watches {
+		for range 4 { // the namespaces that are there from the start
+			if event, err := w.ReadString('\n'); err != nil || !strings.Contains(event, `"ADDED"`) {
+				t.Fatalf("a watch began with %q, %v", event, err)
+			}
 		}
 	}
 	stop(t, s)
 	for _, w := range watches {
-		events, err := io.ReadAll(w.Body)
-		if err != nil || strings.Count(string(events), `"ADDED"`) != 4 {
-			t.Fatalf("a watch ended with %v, after\n%s", err, events)
+		if rest, err := io.ReadAll(w); err != nil || len(rest) > 0 {
+			t.Fatalf("a watch ended with %v, after %q", err, rest)
 		}
 	}
 }
