@@ -33,6 +33,9 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 		return Object{}, err
 	}
 	for {
+		if err := ctx.Err(); err != nil {
+			return Object{}, status(err)
+		}
 		current := r.Store.Any().Get(t.Type.Collection, t.key())
 		if current == nil {
 			return Object{}, r.after(ctx, t.notFound())

@@ -16,11 +16,12 @@ const goneList = "The resourceVersion for the provided list is too old."
 
 // status turns an error of the store into what clients understand.
 func status(err error) error {
+	if err == nil {
+		return nil // before anything is allocated
+	}
 	var tooLarge *store.TooLargeError
 	var expired *store.ExpiredError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &tooLarge):
 		return tooLargeStatus(tooLarge)
 	case errors.As(err, &expired):

@@ -113,14 +113,20 @@ func planList(o *metainternal.ListOptions) (plan, error) {
 }
 
 func lookupRead(class version, o *metainternal.ListOptions) read {
-	fits := func(f flag, is bool) bool { return f == noMatter || (f == with) == is }
 	for _, row := range listTable {
-		if row.version == class && row.match == string(o.ResourceVersionMatch) && fits(row.limit, o.Limit > 0) && fits(row.token, o.Continue != "") {
+		if row.fits(class, o) {
 			return row.read
 		}
 	}
 	return refused
 }
+
+func (row tableRow) fits(class version, o *metainternal.ListOptions) bool {
+	return row.version == class && row.match == string(o.ResourceVersionMatch) &&
+		row.limit.fits(o.Limit > 0) && row.token.fits(o.Continue != "")
+}
+
+func (f flag) fits(is bool) bool { return f == noMatter || (f == with) == is }
 
 // parseVersion reads a resourceVersion: decimal digits, no sign. Whatever else
 // is a mistake of the client (row P7).

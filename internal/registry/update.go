@@ -51,6 +51,9 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 		return Object{}, err
 	}
 	for {
+		if err := ctx.Err(); err != nil {
+			return Object{}, status(err)
+		}
 		current := r.Store.Any().Get(t.Type.Collection, t.key())
 		if current == nil {
 			return r.createOnUpdate(ctx, t, next, warnings)

@@ -46,6 +46,8 @@ const (
 	minWatch = 30 * time.Minute
 	// lastBookmark is how long before its end a watch gets a bookmark (row W8).
 	lastBookmark = 2 * time.Second
+	// maxChanges is how many changes are taken from the history at a time.
+	maxChanges = 64
 )
 
 // Watch is a running watch, used by one goroutine. It has no goroutine and no
@@ -60,7 +62,8 @@ type Watch struct {
 	initial func() (*store.Object, bool) // the state to begin with, while it lasts
 	stop    func()                       // of initial
 	at      store.Revision               // of initial
-	cursor  *store.Cursor
+	cursor  *store.Cursor                // nil before begin
+	failed  error                        // of begin
 
 	end      time.Time
 	bookmark time.Time // the next one
@@ -80,7 +83,7 @@ type start struct {
 
 // Watch starts a watch: rows W1 to W15. Options that are not valid are errors
 // here; what the protocol reports in the stream (410, 504) comes as an ERROR
-// event.
+// event. Only a watch from a revision that is not there yet waits, in Next.
 func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOptions) (*Watch, error) {
 	begin, err := planWatch(o)
 	if err != nil {
@@ -97,6 +100,9 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	}
 	w.end = r.now().Add(lasts)
 	w.planBookmark()
+	if begin.revision <= r.Store.Any().Revision() {
+		w.failed = w.begin(ctx) // now: what is written from here on is seen
+	}
 	return w, nil
 }
 
@@ -169,10 +175,11 @@ func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
 	if w.ended {
 		return buf, io.EOF
 	}
-	if w.cursor == nil {
-		if err := w.begin(ctx); err != nil {
-			return w.fail(ctx, buf, err)
-		}
+	if w.cursor == nil && w.failed == nil {
+		w.failed = w.begin(ctx)
+	}
+	if w.failed != nil {
+		return w.fail(ctx, buf, w.failed)
 	}
 	for {
 		if w.initial != nil {
@@ -205,11 +212,11 @@ func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
 
 // room is a place for as many changes as buf has room for events.
 func (w *Watch) room(buf []Event) []*store.Change {
-	n := min(cap(buf)-len(buf), 64)
-	if len(w.changes) != n {
+	n := min(cap(buf)-len(buf), maxChanges)
+	if len(w.changes) < n {
 		w.changes = make([]*store.Change, n)
 	}
-	return w.changes
+	return w.changes[:n]
 }
 
 // nextInitial appends what is left of the state, and the bookmark that ends it.
