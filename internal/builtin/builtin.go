@@ -29,7 +29,7 @@ func build() *resource.Catalog {
 	core := coreGroup()
 	types := core.Versions[0].Types
 	event := types[slices.IndexFunc(types, func(t *resource.Type) bool { return t.Resource == "events" })]
-	return resource.NewCatalog([]resource.Group{
+	groups := []resource.Group{
 		core,
 		apiregistrationGroup(),
 		appsGroup(),
@@ -51,7 +51,9 @@ func build() *resource.Catalog {
 		discoveryGroup(),
 		resourceGroup(),
 		flowcontrolGroup(),
-	})
+	}
+	relate(groups)
+	return resource.NewCatalog(groups)
 }
 
 // version is a served version, its types sorted by Resource.

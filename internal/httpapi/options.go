@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -74,16 +73,10 @@ func (q *request) writeOptions() registry.WriteOptions {
 		return o
 	}
 	v := q.query()
-	o.DryRun = dryRun(v)
+	o.DryRun = v["dryRun"]
 	o.FieldManager = v.Get("fieldManager")
 	o.FieldValidation = v.Get("fieldValidation")
 	return o
-}
-
-// dryRun returns the values that are not empty: the specification takes an empty
-// one for no dry run.
-func dryRun(v url.Values) []string {
-	return slices.DeleteFunc(slices.Clone(v["dryRun"]), func(s string) bool { return s == "" })
 }
 
 // deleteOptions reads the options of a deletion: those of the body, or of the
@@ -123,20 +116,23 @@ func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptio
 		}
 		body = asJSON
 	}
+	head, err := wire.TypeMeta(body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if head.Kind != "" && head.Kind != "DeleteOptions" {
+		return nil, apierrors.NewBadRequest("no kind " + strconv.Quote(head.Kind) + " is registered for version " +
+			strconv.Quote(head.APIVersion) + ` in scheme "pkg/runtime/scheme.go:111"`)
+	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, o); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if o.Kind != "" && o.Kind != "DeleteOptions" {
-		return nil, apierrors.NewBadRequest("no kind " + strconv.Quote(o.Kind) + " is registered for version " +
-			strconv.Quote(o.APIVersion) + ` in scheme "pkg/runtime/scheme.go:111"`)
-	}
 	o.TypeMeta = metav1.TypeMeta{}
-	o.DryRun = slices.DeleteFunc(o.DryRun, func(s string) bool { return s == "" })
 	return o, nil
 }
 
 func deleteParameters(v url.Values) (*metav1.DeleteOptions, error) {
-	o := &metav1.DeleteOptions{DryRun: dryRun(v)}
+	o := &metav1.DeleteOptions{DryRun: v["dryRun"]}
 	if v.Has("gracePeriodSeconds") {
 		seconds, err := strconv.ParseInt(v.Get("gracePeriodSeconds"), 10, 64)
 		if err != nil {

@@ -65,8 +65,9 @@ func TestDecodeDeleteOptions(t *testing.T) {
 		"truncated":      {wire.JSON, `{"gracePeriod`, "unexpected end of JSON input"},
 		"array":          {wire.JSON, `[]`, "cannot unmarshal array"},
 		"bad YAML":       {wire.YAML, "a: b: c", "yaml"},
-		"protobuf":       {wire.Protobuf, "k8s\x00", ""},
+		"protobuf":       {wire.Protobuf, "k8s\x00\x1a\x00", ""},
 		"no protobuf":    {wire.Protobuf, "k8s", "expected prefix [107 56 115 0]"},
+		"empty protobuf": {wire.Protobuf, "k8s\x00", "empty body"},
 		"torn protobuf":  {wire.Protobuf, "k8s\x00\x0a\xff", "EOF"},
 	}
 	for name, tt := range tests {

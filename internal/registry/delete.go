@@ -29,9 +29,6 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 	if len(checked.DryRun) > 0 {
 		return Object{}, notImplemented("dry-run")
 	}
-	if err := checkImmortal(t); err != nil {
-		return Object{}, err
-	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return Object{}, status(err)
@@ -42,6 +39,9 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 		}
 		if err := checkPreconditions(t, current, o.Preconditions); err != nil {
 			return Object{}, r.after(ctx, err)
+		}
+		if err := checkImmortal(t); err != nil {
+			return Object{}, err
 		}
 		if hasFinalizers(current) {
 			return Object{}, notImplemented("the deletion of an object that has finalizers")

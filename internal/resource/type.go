@@ -54,6 +54,9 @@ type Type struct {
 	// New makes an empty object.
 	New func() runtime.Object
 
+	// Relation says how another kind stands to this one; nil: no other is known.
+	Relation func(schema.GroupVersionKind) Relation
+
 	// ValidateName checks metadata.name; prefix is set for a generateName. Each
 	// string says what is wrong. It is never nil.
 	ValidateName func(name string, prefix bool) []string
@@ -92,6 +95,20 @@ type Type struct {
 	// Deprecated is the text of a Warning for each request; empty: none.
 	Deprecated string
 }
+
+// Relation is how a kind stands to a type: it decides what is said to a body of
+// that kind (row A13).
+type Relation uint8
+
+// The relations.
+const (
+	// UnknownKind is what is not served at all.
+	UnknownKind Relation = iota
+	// OtherKind cannot be made into the type.
+	OtherKind
+	// OtherVersion is the same kind in another version.
+	OtherVersion
+)
 
 // Metadata is a set of members of an object's metadata.
 type Metadata uint8

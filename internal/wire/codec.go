@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -54,17 +56,17 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	if m == YAML {
 		var err error
 		if data, d.Strict, err = fromYAML(body); err != nil {
-			return d, unrecognized(t, body, fmt.Errorf("error converting YAML to JSON: %w", err))
+			return d, unrecognized(t, body, err)
 		}
 	}
 	if err := checkDepth(data); err != nil {
 		return d, unrecognized(t, nil, err)
 	}
-	var head metav1.TypeMeta
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
-		return d, unrecognized(t, body, fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
+	head, err := TypeMeta(data)
+	if err != nil {
+		return d, unrecognized(t, body, err)
 	}
-	if err := checkKind(t, &head); err != nil {
+	if err := checkKind(t, body, &head); err != nil {
 		return d, err
 	}
 	strict, err := kjson.UnmarshalStrict(data, d.Object)
@@ -96,15 +98,28 @@ func fromYAML(body []byte) (data []byte, strict []string, err error) {
 		return data, nil, nil
 	}
 	complaint := err.Error()
-	if data, err = yaml.YAMLToJSON(body); err != nil {
+	if data, err = FromYAML(body); err != nil {
 		return nil, nil, err
 	}
 	return data, []string{complaint}, nil
 }
 
+// TypeMeta reads what a body says of itself. The type has no name and the members
+// are matched in any case, for clients see both in the error messages.
+func TypeMeta(data []byte) (metav1.TypeMeta, error) {
+	var head struct {
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return metav1.TypeMeta{}, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	return metav1.TypeMeta{Kind: head.Kind, APIVersion: head.APIVersion}, nil
+}
+
 // checkKind compares what the body says of itself with the type. What it leaves
 // out is filled in.
-func checkKind(t *resource.Type, head *metav1.TypeMeta) error {
+func checkKind(t *resource.Type, body []byte, head *metav1.TypeMeta) error {
 	want := t.GroupVersion().String()
 	if head.Kind == "" {
 		head.Kind = t.Kind
@@ -115,7 +130,34 @@ func checkKind(t *resource.Type, head *metav1.TypeMeta) error {
 	if head.Kind == t.Kind && head.APIVersion == want {
 		return nil
 	}
+	got, err := schema.ParseGroupVersion(head.APIVersion)
+	if err != nil {
+		return unrecognized(t, body, err)
+	}
+	relation := resource.UnknownKind
+	if t.Relation != nil {
+		relation = t.Relation(got.WithKind(head.Kind))
+	}
+	switch relation {
+	case resource.OtherVersion:
+		return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", head.APIVersion, want))
+	case resource.OtherKind:
+		return notHandled(t, *head, fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, head.Kind, shortGroup(t), t.Kind))
+	}
 	return notHandled(t, *head, fmt.Sprintf("no kind %q is registered for version %q in scheme %q", head.Kind, head.APIVersion, "pkg/runtime/scheme.go:111"))
+}
+
+// shortGroup is the name of the group of what is stored, as error messages have
+// it: "core", "apps", "rbac".
+func shortGroup(t *resource.Type) string {
+	if t.Stored != nil {
+		t = t.Stored
+	}
+	if t.Group == "" {
+		return "core"
+	}
+	name, _, _ := strings.Cut(t.Group, ".")
+	return name
 }
 
 func notHandled(t *resource.Type, head metav1.TypeMeta, why string) error {
@@ -179,7 +221,7 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 		return unrecognized(t, body, err)
 	}
 	head := metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}
-	if err := checkKind(t, &head); err != nil {
+	if err := checkKind(t, body, &head); err != nil {
 		return err
 	}
 	u, ok := into.(unmarshaler)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,9 +14,15 @@ var protobufPrefix = []byte{0x6b, 0x38, 0x73, 0x00}
 // OpenEnvelope reads what stands around a protobuf message: row C11. The message
 // itself is Raw.
 func OpenEnvelope(body []byte) (*runtime.Unknown, error) {
+	if len(body) == 0 {
+		return nil, errors.New("empty data")
+	}
 	raw, ok := bytes.CutPrefix(body, protobufPrefix)
 	if !ok {
 		return nil, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufPrefix)
+	}
+	if len(raw) == 0 {
+		return nil, errors.New("empty body")
 	}
 	var envelope runtime.Unknown
 	if err := envelope.Unmarshal(raw); err != nil {

@@ -1,0 +1,60 @@
+package builtin
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// relate lets every type know the other kinds. Two versions of one kind share
+// their collection.
+func relate(groups []resource.Group) {
+	collections := kinds(groups)
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			for _, t := range v.Types {
+				t.Relation = func(k schema.GroupVersionKind) resource.Relation {
+					switch collection, known := collections[k]; {
+					case !known:
+						return resource.UnknownKind
+					case collection != "" && collection == t.Collection:
+						return resource.OtherVersion
+					}
+					return resource.OtherKind
+				}
+			}
+		}
+	}
+}
+
+// kinds are all kinds that are known, with their collections: those of objects and
+// of their lists, and those that stand beside them.
+func kinds(groups []resource.Group) map[schema.GroupVersionKind]string {
+	all := map[schema.GroupVersionKind]string{}
+	add := func(gv schema.GroupVersion, kinds ...string) {
+		for _, k := range kinds {
+			all[gv.WithKind(k)] = ""
+		}
+	}
+	add(schema.GroupVersion{Version: "v1"}, "List", "Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList", "PodLogOptions")
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			gv := schema.GroupVersion{Group: g.Name, Version: v.Name}
+			add(gv, "WatchEvent", "ListOptions", "GetOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "DeleteOptions")
+			for _, t := range v.Types {
+				add(gv, t.Kind+"List")
+				for _, s := range t.Subresources {
+					add(s.Kind.GroupVersion(), s.Kind.Kind)
+				}
+			}
+		}
+	}
+	for _, g := range groups { // last: a subresource may name the kind of its object
+		for _, v := range g.Versions {
+			for _, t := range v.Types {
+				all[t.GroupVersionKind()] = t.Collection
+			}
+		}
+	}
+	return all
+}
