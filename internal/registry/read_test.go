@@ -376,7 +376,7 @@ func TestInvalidWatches(t *testing.T) {
 	for want, o := range map[string]metainternal.ListOptions{
 		"resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided": {ResourceVersion: "1", ResourceVersionMatch: "NotOlderThan"},
 		"sendInitialEvents requires setting resourceVersionMatch to NotOlderThan":          {ResourceVersion: "1", SendInitialEvents: yes()},
-		"Invalid resource version \"abc\"":                                                 {ResourceVersion: "abc"},
+		"Invalid value: \"abc\"": {ResourceVersion: "abc"},
 	} {
 		o.Watch = true
 		_, err := s.Watch(context.Background(), s.target("configmaps", "default", ""), &o)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -87,8 +88,15 @@ func planList(o *metainternal.ListOptions) (plan, error) {
 	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
 		return plan{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
-	if o.Continue != "" && o.ResourceVersion != "" && o.ResourceVersion != "0" {
-		return plan{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+	var begin token
+	if o.Continue != "" {
+		var err error
+		if begin, err = decodeToken(o.Continue); err != nil {
+			return plan{}, err
+		}
+		if o.ResourceVersion != "" && o.ResourceVersion != "0" {
+			return plan{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+		}
 	}
 	class, revision, err := parseVersion(o.ResourceVersion)
 	if err != nil {
@@ -102,12 +110,8 @@ func planList(o *metainternal.ListOptions) (plan, error) {
 	case refused:
 		return plan{}, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion %q with resourceVersionMatch %q cannot be served", o.ResourceVersion, o.ResourceVersionMatch))
 	case continued:
-		token, err := decodeToken(o.Continue)
-		if err != nil {
-			return plan{}, err
-		}
-		p.after, p.latest = token.after, token.revision < 0
-		p.revision = store.Revision(max(token.revision, 0))
+		p.after, p.latest = begin.after, begin.revision < 0
+		p.revision = store.Revision(max(begin.revision, 0))
 	}
 	return p, nil
 }
@@ -137,7 +141,7 @@ func parseVersion(text string) (version, store.Revision, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case err != nil:
-		return unset, 0, apierrors.NewBadRequest(fmt.Sprintf("Invalid resource version %q: it has to be a decimal number", text))
+		return unset, 0, apierrors.NewBadRequest("invalid resource version: " + field.Invalid(field.NewPath("resourceVersion"), text, err.Error()).Error())
 	case n == 0:
 		return zero, 0, nil
 	}

@@ -19,7 +19,7 @@ func TestReadTable(t *testing.T) {
 		withContinue = "resourceVersionMatch is forbidden when continue is provided"
 		unsupported  = `Unsupported value: "Bogus"`
 		bothVersions = "specifying resource version is not allowed when using continue"
-		malformed    = `Invalid resource version "abc"`
+		malformed    = `Invalid value: "abc"`
 	)
 	rows := []struct {
 		version, match string
@@ -41,9 +41,9 @@ func TestReadTable(t *testing.T) {
 		{"5", "", true, true, 0, bothVersions},
 		{"abc", "", false, false, 0, malformed},
 		{"abc", "", true, true, 0, bothVersions},
-		{"-1", "", false, false, 0, "Invalid resource version"},
-		{"1.5", "", false, false, 0, "Invalid resource version"},
-		{"18446744073709551616", "", false, false, 0, "Invalid resource version"},
+		{"-1", "", false, false, 0, "invalid resource version"},
+		{"1.5", "", false, false, 0, "invalid resource version"},
+		{"18446744073709551616", "", false, false, 0, "invalid resource version"},
 		{"", "Exact", false, false, 0, needsVersion},
 		{"", "Exact", true, true, 0, withContinue},
 		{"0", "Exact", false, false, 0, exactZero},
