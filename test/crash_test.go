@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,10 +10,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -69,21 +70,23 @@ func (p *process) start() {
 	config := filepath.Join(p.dir, "admin.kubeconfig")
 	p.cmd = exec.Command(binary(p.t), "serve", "--data-dir", filepath.Join(p.dir, "data"), "--secure-port", "0", "--kubeconfig-out", config)
 	var log bytes.Buffer
-	p.cmd.Stdout, p.cmd.Stderr = &log, &log
-	os.Remove(config)
+	p.cmd.Stderr = &log
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		if c, err := clientcmd.BuildConfigFromFlags("", config); err == nil {
-			if p.connect(c); p.get(context.Background(), "/readyz") == http.StatusOK {
-				return
-			}
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("the server is not ready:\n%s", log.String())
-		}
-		time.Sleep(10 * time.Millisecond)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "Ready in ") {
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", config)
+	if err != nil {
+		p.t.Fatalf("%v\n%s", err, log.String())
+	}
+	if p.connect(c); p.get(context.Background(), "/readyz") != http.StatusOK {
+		p.t.Fatalf("the server is not ready:\n%s", log.String())
 	}
 }
 
