@@ -30,6 +30,7 @@ var importRules = []importRule{
 	{"internal/openapi", "internal/resource", "OpenAPI is a view of the catalog"},
 	{"internal/wire", "internal/resource", "a representation depends on the type alone"},
 	{"internal/registry", "internal/resource internal/store internal/wire", "the verbs stand on the store and the representations, and know no HTTP"},
+	{"internal/deflate", "", "compressed pieces are bytes"},
 	{"internal/atomicfile", "", "writing a file stands alone"},
 	{"internal/reload", "", "reading a changed file again stands alone"},
 	{"internal/authn", "internal/reload", "credentials come from files that change"},
@@ -37,7 +38,7 @@ var importRules = []importRule{
 	{"internal/pki", "internal/atomicfile", "certificates are kept in files"},
 	{"internal/kubeconfig", "internal/atomicfile", "a kubeconfig is a file"},
 	{"internal/serving", "internal/authn", "the listener tells the authenticator of certificates"},
-	{"internal/httpapi", "internal/authn internal/authz internal/discovery internal/registry internal/resource internal/wire", "HTTP is the outermost layer; the store is behind the verbs"},
+	{"internal/httpapi", "internal/authn internal/authz internal/deflate internal/discovery internal/registry internal/resource internal/store internal/wire", "HTTP is the outermost layer; of the store it knows the objects that lists are made of"},
 	{"datadir", "internal/store internal/store/pebblelog", "a data directory is where a durable log lives; only who imports it links Pebble"},
 }
 

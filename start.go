@@ -260,6 +260,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Cat
 		BuildDate:     at,
 		Checks:        s.checks(),
 		Figures:       r.figures(),
+		FragmentBytes: s.History.MaxMemoryBytes / 4,
 		Log:           log,
 	}
 }

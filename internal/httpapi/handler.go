@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -12,12 +13,14 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/discovery"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // Handler serves the API. It is safe for concurrent use.
 type Handler struct {
-	c       Config
-	metrics *metrics
+	c         Config
+	metrics   *metrics
+	fragments *fragments
 
 	// What is under way, against the limits.
 	reads, writes, watches limited
@@ -95,6 +98,7 @@ func New(c Config) *Handler {
 	h.writes.limit = int64(c.Limits.MutatingInFlight)
 	h.watches.limit = int64(c.Limits.Watches)
 	h.drained, h.drain = context.WithCancel(context.Background())
+	h.fragments = newFragments(cmp.Or(c.FragmentBytes, store.DefaultMaxMemory/4), c.Registry.Store.Charge)
 	h.metrics = newMetrics(h)
 	h.requests.New = func() any { return &request{h: h} }
 	h.small.New = func() any { return newBuffer(smallBytes) }

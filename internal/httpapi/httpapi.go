@@ -40,6 +40,9 @@ type Config struct {
 	Log *slog.Logger
 	// Now is the clock of log lines and durations; nil: time.Now.
 	Now func() time.Time
+	// FragmentBytes bounds what is kept of compressed lists, in memory that counts
+	// as history; zero: 32 MiB.
+	FragmentBytes int64
 	// Limits: zero fields mean those of DefaultLimits.
 	Limits Limits
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -34,27 +35,44 @@ func (q *request) list(t registry.Target, out wire.Output) error {
 	return s.close()
 }
 
+// writeItems writes a list as JSON. One that is long enough, and that the client
+// takes compressed, is put together from fragments.
 func (q *request) writeItems(s *sink, l *registry.List, meta wire.ListMeta) error {
-	t := q.typ
-	s.buf = wire.AppendListHead(s.buf, t, meta)
-	head := len(wire.Head(t))
-	first := true
+	s.buf = wire.AppendListHead(s.buf, q.typ, meta)
+	head, headLen := len(s.buf), len(wire.Head(q.typ))
+	var zip *zipped
+	var early []*store.Object // those of a list that may still turn out to be long
+	mayZip := l.Whole && q.acceptsGzip()
 	for object, err := range l.Items {
+		if err == nil && zip != nil {
+			if err = zip.add(object); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}
-		if !first {
+		if q.wrote || len(s.buf) > head {
 			s.buf = append(s.buf, ',')
 		}
-		first = false
-		if s.buf, err = q.appendItem(s.buf, object.Value, head); err != nil {
+		if s.buf, err = q.appendItem(s.buf, object.Value, headLen); err != nil {
 			return err
 		}
-		if s.full() {
-			if err := q.goOn(s); err != nil {
-				return err
+		switch {
+		case mayZip:
+			early = append(early, object)
+			if len(s.buf) > q.h.c.Limits.CompressAbove {
+				zip, err = s.zip(q.typ, s.buf[:head], headLen, early)
 			}
+		case s.full():
+			err = q.goOn(s)
 		}
+		if err != nil {
+			return err
+		}
+	}
+	if zip != nil {
+		return zip.close(wire.ListTail)
 	}
 	s.buf = append(s.buf, wire.ListTail...)
 	return nil
@@ -62,11 +80,19 @@ func (q *request) writeItems(s *sink, l *registry.List, meta wire.ListMeta) erro
 
 // goOn writes what was gathered of a list, unless its time is over.
 func (q *request) goOn(s *sink) error {
+	if err := q.inTime(); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// inTime is an error when the time of the request is over.
+func (q *request) inTime() error {
 	if !time.Now().Before(q.deadline) {
 		q.h.metrics.terminated(q)
 		return context.DeadlineExceeded
 	}
-	return s.flush()
+	return nil
 }
 
 // writeListText writes a list as YAML or indented.

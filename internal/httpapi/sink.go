@@ -20,8 +20,9 @@ type sink struct {
 	buf  []byte
 	room *[]byte
 
-	z   *gzip.Writer // nil: not compressed
-	out []byte       // compressed bytes that wait to be written
+	z       *gzip.Writer // nil: not compressed, or put together from fragments
+	out     []byte       // compressed bytes that wait to be written
+	outRoom *[]byte
 }
 
 func newSink(q *request) *sink {
@@ -34,23 +35,32 @@ func (s *sink) full() bool { return len(s.buf) >= s.q.h.c.Limits.WriteBatchBytes
 
 // flush passes on what was gathered.
 func (s *sink) flush() error {
-	q := s.q
-	if !q.wrote {
-		q.header()["Content-Type"] = s.contentType
-		if len(s.buf) > q.h.c.Limits.CompressAbove && q.acceptsGzip() {
-			q.compressed()
+	if !s.q.wrote {
+		zip := len(s.buf) > s.q.h.c.Limits.CompressAbove && s.q.acceptsGzip()
+		s.begin(zip)
+		if zip {
 			s.gzip()
 		}
-		q.writeHeader(http.StatusOK)
 	}
 	var err error
 	if s.z != nil {
 		_, err = s.z.Write(s.buf)
 	} else {
-		err = q.write(s.buf)
+		err = s.q.write(s.buf)
 	}
 	s.buf = s.buf[:0]
 	return err
+}
+
+// begin writes the header of the answer.
+func (s *sink) begin(zipped bool) {
+	s.q.header()["Content-Type"] = s.contentType
+	if zipped {
+		s.q.compressed()
+		s.outRoom = s.q.h.buffer(s.q.h.c.Limits.WriteBatchBytes)
+		s.out = (*s.outRoom)[:0]
+	}
+	s.q.writeHeader(http.StatusOK)
 }
 
 // gzip has what follows compressed.
@@ -84,6 +94,9 @@ func (s *sink) close() error {
 		wire.ReleaseGzip(s.z)
 	}
 	q.h.giveBack(s.room, s.buf)
+	if s.outRoom != nil {
+		q.h.giveBack(s.outRoom, s.out)
+	}
 	return nil
 }
 

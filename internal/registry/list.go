@@ -22,6 +22,8 @@ type List struct {
 	// Items yields the items once; an error ends the list, whose answer then has to
 	// be cut off.
 	Items iter.Seq2[*store.Object, error]
+	// Whole: the items are neighbours, nothing was left out between them.
+	Whole bool
 	// Close releases what the list holds. It has to be called.
 	Close func()
 }
@@ -40,7 +42,7 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	if err != nil {
 		return nil, err
 	}
-	l := &List{Type: t.Type, Revision: src.revision, Close: src.close}
+	l := &List{Type: t.Type, Revision: src.revision, Whole: s.all(), Close: src.close}
 	switch {
 	case s.none:
 		l.Items = func(func(*store.Object, error) bool) {}

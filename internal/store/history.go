@@ -64,6 +64,11 @@ type keptState struct {
 	bytes int64 // of the nodes that only this and older states have
 }
 
+// Charge counts bytes that a cache beside the store holds, as part of the memory
+// of history: Options.MaxMemory bounds both together. Negative bytes are given
+// back. History makes room at the next write.
+func (s *Store) Charge(bytes int64) { s.history.bytes.Add(bytes) }
+
 // wantsKept tells whether the state after n more changes shall be kept.
 func (h *history) wantsKept(n int) bool {
 	h.wanted += n

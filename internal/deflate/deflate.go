@@ -1,0 +1,145 @@
+// Package deflate puts gzip members together from fragments that are compressed
+// once and used often. A list is the text of its objects: what did not change
+// since the last list was compressed already.
+//
+//	member    header | block ... | end | CRC-32, size          (RFC 1952)
+//	block     a fragment: DEFLATE blocks of its own, that end at a byte (a sync
+//	          flush), and refer to nothing before them           (RFC 1951)
+//	          or a stored block: the text itself
+//
+// The member's CRC-32 is combined from those of the fragments: over GF(2) the
+// CRC of a text followed by another is CRC(a)·x^(8·len(b)) + CRC(b), modulo the
+// polynomial. So each fragment carries x^(8·len), and adding one costs about a
+// hundred nanoseconds and a copy.
+package deflate
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+)
+
+// Fragment is a compressed text. It is immutable.
+type Fragment struct {
+	blocks []byte
+	size   uint32 // bytes of the text
+	crc    uint32 // of the text
+	shift  uint32 // x^(8·size)
+}
+
+// Len is the length of the fragment in a member, in bytes.
+func (f *Fragment) Len() int { return len(f.blocks) }
+
+// A compressor is some hundred KiB, so the few that work at once are shared.
+var compressors = sync.Pool{New: func() any {
+	c := new(compressor)
+	c.w, _ = flate.NewWriter(&c.out, flate.BestSpeed)
+	return c
+}}
+
+type compressor struct {
+	out bytes.Buffer
+	w   *flate.Writer
+}
+
+// Compress makes a fragment of a text of less than 4 GiB, for speed, as
+// kube-apiserver compresses: level 1.
+func Compress(text []byte) *Fragment {
+	c := compressors.Get().(*compressor)
+	defer compressors.Put(c)
+	c.out.Reset()
+	c.w.Reset(&c.out)
+	c.w.Write(text) // into memory: no error
+	c.w.Flush()
+	return &Fragment{
+		blocks: bytes.Clone(c.out.Bytes()),
+		size:   uint32(len(text)),
+		crc:    crc32.ChecksumIEEE(text),
+		shift:  shift(len(text)),
+	}
+}
+
+// Member is a gzip member that is being put together. The zero value has no
+// header yet: Begin comes first, End last.
+type Member struct {
+	crc  uint32
+	size uint32 // modulo 2^32, as in the trailer
+}
+
+// Begin appends the header.
+func (m *Member) Begin(to []byte) []byte {
+	*m = Member{}
+	return append(to, 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4 /* fastest */, 255 /* unknown system */)
+}
+
+// Add appends a fragment.
+func (m *Member) Add(to []byte, f *Fragment) []byte {
+	m.crc = multiply(m.crc, f.shift) ^ f.crc
+	m.size += f.size
+	return append(to, f.blocks...)
+}
+
+// maxStored is what one stored block holds.
+const maxStored = 1<<16 - 1
+
+// AddStored appends a text that is not compressed: for the little that stands
+// between fragments.
+func (m *Member) AddStored(to, text []byte) []byte {
+	m.crc = crc32.Update(m.crc, crc32.IEEETable, text)
+	m.size += uint32(len(text))
+	for len(text) > 0 {
+		n := min(len(text), maxStored)
+		to = append(to, 0)
+		to = binary.LittleEndian.AppendUint16(to, uint16(n))
+		to = binary.LittleEndian.AppendUint16(to, ^uint16(n))
+		to = append(to, text[:n]...)
+		text = text[n:]
+	}
+	return to
+}
+
+// End appends the last block, which is empty, and the trailer.
+func (m *Member) End(to []byte) []byte {
+	to = append(to, 1, 0, 0, 0xff, 0xff)
+	to = binary.LittleEndian.AppendUint32(to, m.crc)
+	return binary.LittleEndian.AppendUint32(to, m.size)
+}
+
+// Polynomials over GF(2) of degree below 32 are kept as CRC-32 keeps them: the
+// highest bit is the coefficient of x^0.
+const one = 1 << 31
+
+// multiply multiplies two polynomials modulo that of CRC-32.
+func multiply(a, b uint32) uint32 {
+	var product uint32
+	for ; a != 0; a <<= 1 {
+		if a&one != 0 {
+			product ^= b
+		}
+		b = b>>1 ^ crc32.IEEE&-(b&1)
+	}
+	return product
+}
+
+// squares are x^(2^i).
+var squares = func() (t [32]uint32) {
+	t[0] = one >> 1
+	for i := 1; i < len(t); i++ {
+		t[i] = multiply(t[i-1], t[i-1])
+	}
+	return t
+}()
+
+// shift is x^(8·size).
+func shift(size int) uint32 {
+	p := uint32(one)
+	for i, bits := 0, uint64(size)*8; bits > 0; i, bits = i+1, bits>>1 {
+		if bits&1 != 0 {
+			p = multiply(p, squares[i%len(squares)])
+		}
+	}
+	return p
+}
