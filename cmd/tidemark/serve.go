@@ -130,6 +130,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 // serve runs the server until a signal, or until its log fails.
 func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (err error) {
 	begin := time.Now()
+	boundGarbage()
 	ctx, stop := untilSignal(parent)
 	defer stop()
 

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -169,7 +168,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		e, err := wire.Encode(configMaps, d.Object.(runtime.Object))
+		e, err := wire.Encode(configMaps, d.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
