@@ -62,14 +62,18 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	if err := checkDepth(data); err != nil {
 		return d, unrecognized(t, nil, err)
 	}
-	head, err := TypeMeta(data)
-	if err != nil {
-		return d, unrecognized(t, body, err)
+	strict, err := kjson.UnmarshalStrict(data, d.Object)
+	if kind := d.Object.GetObjectKind().GroupVersionKind(); err == nil && len(strict) == 0 && kind == t.GroupVersionKind() {
+		return d, nil // as nearly always
+	}
+	// What is wrong with the kind is said before what is wrong with the fields.
+	head, typeErr := TypeMeta(data)
+	if typeErr != nil {
+		return d, unrecognized(t, body, typeErr)
 	}
 	if err := checkKind(t, body, &head); err != nil {
 		return d, err
 	}
-	strict, err := kjson.UnmarshalStrict(data, d.Object)
 	if err != nil {
 		return d, notHandled(t, head, err.Error())
 	}
