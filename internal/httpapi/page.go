@@ -30,6 +30,8 @@ func (q *request) page() error {
 		return q.health(path)
 	case path == "/openapi/v2", path == "/openapi/v3", strings.HasPrefix(path, "/openapi/v3/"):
 		return q.openAPI()
+	case strings.HasPrefix(path, "/version/"):
+		return errNoResource()
 	}
 	return errNoPage
 }

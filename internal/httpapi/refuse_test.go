@@ -55,6 +55,10 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/nope", nil, 404, noPage},
 		{"GET", "/metrics/nope", nil, 404, noPage},
 		{"GET", "/healthz/", nil, 404, noPage},
+		{"GET", "/version/x", nil, 404, noResource},
+		{"GET", ns + "/configmaps", []string{"Impersonate-User: jane"}, 501, "impersonation: not served by this version; nothing was changed"},
+		{"GET", "/version", []string{"Impersonate-Group: system:masters"}, 501, "impersonation: not served by this version; nothing was changed"},
+		{"DELETE", ns + "/configmaps/a", []string{"Impersonate-Extra-scopes: view"}, 501, "impersonation: not served by this version; nothing was changed"},
 		{"GET", "/healthz/nope", nil, 404, noPage},
 		{"GET", "/openapi", nil, 404, noPage},
 

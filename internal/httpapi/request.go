@@ -111,6 +111,9 @@ func (q *request) serve() error {
 	}
 	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
 	q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
+	if impersonates(q.r.Header) {
+		return errNotImplemented("impersonation")
+	}
 	if err := q.authorize(); err != nil {
 		return err
 	}
@@ -164,6 +167,18 @@ func (q *request) authenticate() error {
 	}
 	q.attrs.User = user
 	return nil
+}
+
+// impersonates tells whether the request asks to be served as somebody else:
+// row X19. Nobody may be taken for whoever asks in that case.
+func impersonates(h http.Header) bool {
+	for name := range h {
+		what, ok := strings.CutPrefix(name, "Impersonate-")
+		if ok && (what == "User" || what == "Group" || what == "Uid" || strings.HasPrefix(what, "Extra-")) {
+			return true
+		}
+	}
+	return false
 }
 
 // authorize asks whether the user may: row A18.

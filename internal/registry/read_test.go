@@ -278,6 +278,13 @@ func TestWatchTimes(t *testing.T) {
 		}
 		w.Close()
 
+		begin, seconds = time.Now(), -1
+		w = s.watch(metainternal.ListOptions{TimeoutSeconds: &seconds})
+		if events, err := w.Next(context.Background(), make([]registry.Event, 0, 4)); err != io.EOF || len(events) > 0 || time.Since(begin) > 0 {
+			t.Errorf("a negative timeoutSeconds: %+v, %v after %v", events, err, time.Since(begin))
+		}
+		w.Close()
+
 		begin = time.Now()
 		w = s.watch(metainternal.ListOptions{ResourceVersion: version(s.Store.Any().Revision() + 10), SendInitialEvents: yes(), ResourceVersionMatch: "NotOlderThan"})
 		events, err := w.Next(context.Background(), make([]registry.Event, 0, 4))

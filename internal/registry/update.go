@@ -20,7 +20,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
+var (
+	schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
+	schemaPods       = schema.GroupResource{Resource: "pods"}
+)
 
 // changedText is the message of a lost optimistic lock: row G1.
 const changedText = "the object has been modified; please apply your changes to the latest version and try again"

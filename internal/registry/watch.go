@@ -95,10 +95,10 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	}
 	w := &Watch{r: r, collection: t.Type.Collection, selector: s, start: begin, bookmarks: o.AllowWatchBookmarks}
 	lasts := minWatch + rand.N(minWatch)
-	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
-		lasts = time.Duration(min(*o.TimeoutSeconds, 1<<31)) * time.Second
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 { // a negative one ends it at once
+		lasts = time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
 	}
-	w.end = r.now().Add(lasts)
+	w.end, w.ended = r.now().Add(lasts), lasts == 0
 	w.planBookmark()
 	if begin.revision <= r.Store.Any().Revision() {
 		w.failed = w.begin(ctx) // now: what is written from here on is seen

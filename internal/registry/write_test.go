@@ -207,6 +207,9 @@ func TestDelete(t *testing.T) {
 	ctx := context.Background()
 	o := s.create("configmaps", "default", configMap("a", "", ""))
 	uid, other, stale := meta(t, o).UID, types.UID("x"), "1"
+	s.create("pods", "default", `{"metadata":{"name":"p"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`)
+	foreground, orphan, background := metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground
+	yes, ten, zero := true, int64(10), int64(0)
 	rows := []struct {
 		name    string
 		target  registry.Target
@@ -219,6 +222,11 @@ func TestDelete(t *testing.T) {
 		{"not there", s.target("configmaps", "default", "b"), metav1.DeleteOptions{}, 404, `configmaps "b" not found`},
 		{"dry-run", s.target("configmaps", "default", "a"), metav1.DeleteOptions{DryRun: []string{"All"}}, 501, "dry-run"},
 		{"immortal", s.target("namespaces", "", "default"), metav1.DeleteOptions{}, 403, "this namespace may not be deleted"},
+		{"foreground", s.target("configmaps", "default", "a"), metav1.DeleteOptions{PropagationPolicy: &foreground}, 501, "dependents"},
+		{"orphan", s.target("configmaps", "default", "a"), metav1.DeleteOptions{PropagationPolicy: &orphan}, 501, "dependents"},
+		{"the old way to orphan", s.target("configmaps", "default", "a"), metav1.DeleteOptions{OrphanDependents: &yes}, 501, "dependents"},
+		{"a pod with its own grace", s.target("pods", "default", "p"), metav1.DeleteOptions{}, 501, "graceful"},
+		{"a pod with grace", s.target("pods", "default", "p"), metav1.DeleteOptions{GracePeriodSeconds: &ten}, 501, "graceful"},
 	}
 	for _, row := range rows {
 		_, err := s.Delete(ctx, row.target, &row.options)
@@ -243,6 +251,9 @@ func TestDelete(t *testing.T) {
 		if _, err := s.Get(ctx, target, ""); err != nil {
 			t.Errorf("%s after the refused deletion: %v", target.Name, err)
 		}
+	}
+	if _, err := s.Delete(ctx, s.target("pods", "default", "p"), &metav1.DeleteOptions{GracePeriodSeconds: &zero, PropagationPolicy: &background}); err != nil {
+		t.Errorf("the deletion of a pod without grace: %v", err)
 	}
 	svc := s.create("services", "default", `{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}`)
 	if o := s.delete("services", "default", "s"); o.Stored == nil || o.Stored.Modified <= svc.Modified {
