@@ -68,6 +68,6 @@ durable store, and without kubelets, controllers of workloads, or etcd.`,
 		PersistentPreRun: func(*cobra.Command, []string) { *ran = true },
 	}
 	root.SetVersionTemplate("tidemark {{.Version}}\n")
-	root.AddCommand(newServe(), newVersion())
+	root.AddCommand(newServe(), newBench(), newVersion())
 	return root, ran
 }

@@ -1,0 +1,293 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// bed is one server under test, with what was made in it.
+type bed struct {
+	target  *target
+	server  Server
+	options Options
+	objects objects
+	// suffix is part of the name of every namespace, the same for both servers.
+	suffix string
+	// epoch is what times in objects count from, so that they do not jump.
+	epoch time.Time
+	// note tells the user something.
+	note func(format string, args ...any)
+
+	conns []*conn
+	json  http.Header
+	admin *client  // for preparations, and for nothing that is measured
+	made  []string // namespaces, in order
+	// filled is the number of objects that a namespace has for all rounds.
+	filled map[string]int
+	serial atomic.Uint64
+	// idle is the memory before the first watches that wait: nil until then.
+	idle *Memory
+}
+
+// Collections that objects are made in.
+const (
+	podsOf       = "pods"
+	configMapsOf = "configmaps"
+)
+
+func newBed(t *target, s Server, o Options, suffix string, note func(string, ...any)) (*bed, error) {
+	b := &bed{
+		target: t, server: s, options: o, objects: objects{seed: o.Seed, pad: s.Pad},
+		suffix: suffix, epoch: time.Now(), filled: map[string]int{}, note: note, json: t.header(acceptJSON, "identity"),
+	}
+	for range o.Connections {
+		c, err := t.dial(nil)
+		if err != nil {
+			return nil, err
+		}
+		b.conns = append(b.conns, c)
+	}
+	admin, err := t.dial(nil)
+	if err != nil {
+		return nil, err
+	}
+	b.admin = newClient(admin, 0, b.json)
+	return b, nil
+}
+
+// connect makes the connections, one request on each: two on a new one would make
+// two.
+func (b *bed) connect(ctx context.Context) error {
+	for _, c := range b.conns {
+		if _, err := newClient(c, 0, b.json).small(ctx, http.MethodGet, b.target.url("/version", ""), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close lets go of the connections.
+func (b *bed) close() {
+	for _, c := range append(b.conns, b.admin.conn) {
+		c.close()
+	}
+}
+
+// sinceEpoch is a time as objects carry it, in nanoseconds.
+func (b *bed) sinceEpoch(t time.Time) int64 { return int64(t.Sub(b.epoch)) }
+
+// collection is the URL of a collection in a namespace.
+func (b *bed) collection(namespace, resource, query string) *url.URL {
+	return b.target.url("/api/v1/namespaces/"+namespace+"/"+resource, query)
+}
+
+// object is the URL of an object.
+func (b *bed) object(namespace, resource, name string) *url.URL {
+	return b.target.url("/api/v1/namespaces/"+namespace+"/"+resource+"/"+name, "")
+}
+
+// namespace makes one, the first time that it is asked for, and returns its name.
+func (b *bed) namespace(ctx context.Context, role string) (string, error) {
+	name := "bench-" + b.suffix + "-" + role
+	for _, made := range b.made {
+		if made == name {
+			return name, nil
+		}
+	}
+	body := fmt.Appendf(nil, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":%q,"labels":{"bench.tidemark.dev/run":%q}}}`, name, b.suffix)
+	if _, err := b.admin.small(ctx, http.MethodPost, b.target.url("/api/v1/namespaces", ""), body); err != nil {
+		return "", err
+	}
+	b.made = append(b.made, name)
+	// Pods want this account where admission checks it, and a controller may not be
+	// there to make it, or has been faster.
+	account := []byte(`{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"default"}}`)
+	_, err := b.admin.small(ctx, http.MethodPost, b.collection(name, "serviceaccounts", ""), account)
+	if err != nil && !notServed(err) && !hasCode(err, http.StatusConflict) {
+		return "", err
+	}
+	return name, nil
+}
+
+// fillers is how many clients make and delete objects outside of measurements.
+const fillers = 16
+
+// each calls do for the numbers below n, from some clients at once, until one fails.
+func (b *bed) each(ctx context.Context, n int, do func(c *client, i int) error) error {
+	var clients [fillers]*client
+	for k := range clients {
+		clients[k] = newClient(b.conns[k%len(b.conns)], k, b.json)
+	}
+	return inParallel(ctx, fillers, n, func(k, i int) error { return do(clients[k], i) })
+}
+
+// inParallel calls do for the numbers i below n, from goroutines with the numbers k
+// below limit, until one fails.
+func inParallel(ctx context.Context, limit, n int, do func(k, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for k := range min(limit, n) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := do(k, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// podName is the name of a pod of the collection that is read.
+func podName(i int) string { return fmt.Sprintf("web-5c689d88bb-%07d", i) }
+
+// podsNamespace returns the namespace with the pods that are read; it makes them
+// the first time.
+func (b *bed) podsNamespace(ctx context.Context) (string, error) {
+	ns, err := b.namespace(ctx, "pods")
+	if err != nil || b.filled[ns] > 0 {
+		return ns, err
+	}
+	if err := b.fill(ctx, ns, b.options.Objects); err != nil {
+		return "", err
+	}
+	b.filled[ns] = b.options.Objects
+	return ns, nil
+}
+
+// fill makes pods in a namespace.
+func (b *bed) fill(ctx context.Context, ns string, n int) error {
+	u := b.collection(ns, podsOf, "")
+	return b.each(ctx, n, func(c *client, i int) error {
+		return c.object(ctx, http.MethodPost, u, b.objects.pod(podName(i), i), true)
+	})
+}
+
+// configMapName is the name of a ConfigMap that is updated.
+func configMapName(i int) string { return fmt.Sprintf("config-%05d", i) }
+
+// configMaps returns the namespace of a role with n ConfigMaps or more; it makes
+// those that are not there.
+func (b *bed) configMaps(ctx context.Context, role string, n int) (string, error) {
+	ns, err := b.namespace(ctx, role)
+	have := b.filled[ns]
+	if err != nil || have >= n {
+		return ns, err
+	}
+	u := b.collection(ns, configMapsOf, "")
+	err = b.each(ctx, n-have, func(c *client, i int) error {
+		i += have
+		return c.object(ctx, http.MethodPost, u, b.objects.configMap(configMapName(i), uint64(i), 0, ""), true)
+	})
+	if err == nil {
+		b.filled[ns] = n
+	}
+	return ns, err
+}
+
+// revision is the most recent resource version of a collection.
+func (b *bed) revision(ctx context.Context, ns, resource string) (uint64, error) {
+	body, err := b.admin.small(ctx, http.MethodGet, b.collection(ns, resource, "limit=1"), nil)
+	if err != nil {
+		return 0, err
+	}
+	rv, ok := revisionIn(body)
+	if !ok {
+		return 0, fmt.Errorf("the list of %s has no resource version", resource)
+	}
+	return rv, nil
+}
+
+// empty deletes all objects of a collection: at once where the server can, else one
+// by one.
+func (b *bed) empty(ctx context.Context, ns, resource string) error {
+	_, err := b.admin.small(ctx, http.MethodDelete, b.collection(ns, resource, "gracePeriodSeconds=0"), nil)
+	if err == nil || !notServed(err) {
+		return err
+	}
+	for {
+		page, err := b.page(ctx, ns, resource)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		err = b.each(ctx, len(page), func(c *client, i int) error {
+			_, err := c.small(ctx, http.MethodDelete, b.object(ns, resource, page[i]), nil)
+			if hasCode(err, http.StatusNotFound) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// page returns the names of the first objects of a collection.
+func (b *bed) page(ctx context.Context, ns, resource string) ([]string, error) {
+	body, err := b.admin.small(ctx, http.MethodGet, b.collection(ns, resource, "limit=500"), nil)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("the list of %s: %w", resource, err)
+	}
+	names := make([]string, len(list.Items))
+	for i, item := range list.Items {
+		names[i] = item.Metadata.Name
+	}
+	return names, nil
+}
+
+// cleanupTimeout bounds the time for removing what was made.
+const cleanupTimeout = 5 * time.Minute
+
+// cleanup removes what was made, also when the context has ended. A namespace that
+// the server does not delete is left, empty, and told.
+func (b *bed) cleanup(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	var errs []error
+	var left []string
+	var why error
+	for _, ns := range b.made {
+		err := errors.Join(b.empty(ctx, ns, podsOf), b.empty(ctx, ns, configMapsOf))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("objects are left in the namespace %s: %w", ns, err))
+			continue
+		}
+		// The account may not be there, and a controller may make it again.
+		b.admin.small(ctx, http.MethodDelete, b.object(ns, "serviceaccounts", "default"), nil)
+		_, err = b.admin.small(ctx, http.MethodDelete, b.target.url("/api/v1/namespaces/"+ns, ""), nil)
+		var refused *answerError
+		switch {
+		case errors.As(err, &refused):
+			left, why = append(left, ns), err
+		case err != nil:
+			errs = append(errs, err)
+		}
+	}
+	if len(left) > 0 {
+		b.note("%s does not delete namespaces; these are left, empty: %s (%v)", b.target.name, strings.Join(left, " "), why)
+	}
+	b.made, b.filled = nil, map[string]int{}
+	return errors.Join(errs...)
+}

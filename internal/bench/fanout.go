@@ -1,0 +1,230 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// fanout is a set of watchers on connections of their own.
+type fanout struct {
+	bed   *bed
+	conns []*conn
+	// end ends the watches; done is closed when all have ended.
+	end context.CancelFunc
+	wg  sync.WaitGroup
+
+	watchers  []*watcher
+	events    atomic.Int64 // of all watchers
+	bytes     atomic.Int64
+	latencies histogram
+
+	failOnce sync.Once
+	failed   chan struct{} // closed when a watcher found something wrong
+	failure  error         // set before failed is closed
+}
+
+// watcher reads one watch.
+type watcher struct {
+	fanout *fanout
+	number int
+	events atomic.Int64
+	// revision of the last event: the next one's is larger.
+	revision uint64
+}
+
+// streamsPerConnection stays below the 100 streams that kube-apiserver allows.
+const streamsPerConnection = 90
+
+// openers is how many watches are opened at once.
+const openers = 32
+
+// watchers returns the number that the options leave of n.
+func (b *bed) watchers(n int) int {
+	if b.options.Watchers > 0 {
+		return min(n, b.options.Watchers)
+	}
+	return n
+}
+
+// watch opens n watches; where gives the URL of each.
+func (b *bed) watch(ctx context.Context, n, perConnection int, where func(i int) *url.URL) (*fanout, error) {
+	// What ends the opening does not end the watches: close does.
+	watching, end := context.WithCancel(context.WithoutCancel(ctx))
+	f := &fanout{bed: b, end: end, failed: make(chan struct{})}
+	for range (n + perConnection - 1) / perConnection {
+		c, err := b.target.dial(nil)
+		if err != nil {
+			f.close()
+			return nil, err
+		}
+		f.conns = append(f.conns, c)
+	}
+	bodies := make([]io.ReadCloser, n)
+	open := func(i int) error {
+		c := newClient(f.conns[i%len(f.conns)], i, b.json)
+		resp, err := c.send(watching, http.MethodGet, where(i), b.json, nil)
+		if err != nil {
+			return fmt.Errorf("watcher %d: %w", i, err)
+		}
+		bodies[i] = resp.Body
+		return nil
+	}
+	// The first on each connection come first: two on a new one would make two.
+	first := min(len(f.conns), n)
+	err := inParallel(ctx, openers, first, func(_, i int) error { return open(i) })
+	if err == nil {
+		err = inParallel(ctx, openers, n-first, func(_, i int) error { return open(first + i) })
+	}
+	for i, body := range bodies {
+		if body == nil {
+			continue // it was not opened
+		}
+		w := &watcher{fanout: f, number: i}
+		f.watchers = append(f.watchers, w)
+		f.wg.Go(func() { w.read(watching, body) })
+	}
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// close ends the watches, and waits for them.
+func (f *fanout) close() {
+	f.end()
+	f.wg.Wait()
+	for _, c := range f.conns {
+		c.close()
+	}
+}
+
+func (f *fanout) fail(err error) {
+	f.failOnce.Do(func() {
+		f.failure = err
+		close(f.failed)
+	})
+}
+
+// err is what a watcher found wrong.
+func (f *fanout) err() error {
+	select {
+	case <-f.failed:
+		return f.failure
+	default:
+		return nil
+	}
+}
+
+const (
+	firstWatchBuffer = 4 << 10
+	maxEventBytes    = 4 << 20
+)
+
+// read reads events until the watch ends, which it must not do by itself.
+func (w *watcher) read(ctx context.Context, body io.ReadCloser) {
+	defer body.Close()
+	buf := make([]byte, firstWatchBuffer)
+	have := 0
+	for {
+		n, err := body.Read(buf[have:])
+		w.fanout.bytes.Add(int64(n))
+		have += n
+		rest := buf[:have]
+		for line, after, ok := bytes.Cut(rest, newline); ok; line, after, ok = bytes.Cut(rest, newline) {
+			rest = after
+			if err := w.event(line); err != nil {
+				w.fanout.fail(fmt.Errorf("watcher %d, after %d events: %w", w.number, w.events.Load(), err))
+				return
+			}
+		}
+		have = copy(buf, rest)
+		if have == len(buf) {
+			if have >= maxEventBytes {
+				err = errors.New("an event is too large")
+			}
+			buf = append(buf, make([]byte, len(buf))...)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				w.fanout.fail(fmt.Errorf("watcher %d ended after %d events: %w", w.number, w.events.Load(), err))
+			}
+			return
+		}
+	}
+}
+
+var (
+	newline   = []byte("\n")
+	typeKey   = []byte(`{"type":"`)
+	sentKey   = []byte(`"sent":"`)
+	errorType = []byte("ERROR")
+	bookmark  = []byte("BOOKMARK")
+)
+
+// event checks one event, and counts it.
+func (w *watcher) event(line []byte) error {
+	kind, ok := textAfter(line[:min(len(line), 64)], typeKey)
+	if !ok || bytes.Equal(kind, errorType) {
+		return fmt.Errorf("unexpected: %.300s", line)
+	}
+	rv, ok := revisionIn(line)
+	if !ok {
+		return fmt.Errorf("an event without a resource version: %.300s", line)
+	}
+	if bytes.Equal(kind, bookmark) {
+		if rv < w.revision {
+			return fmt.Errorf("a bookmark at %d came after an event at %d", rv, w.revision)
+		}
+		return nil
+	}
+	if rv <= w.revision {
+		return fmt.Errorf("an event at %d came after one at %d", rv, w.revision)
+	}
+	w.revision = rv
+	if text, ok := textAfter(line, sentKey); ok {
+		if sent, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+			w.fanout.latencies.record(time.Duration(w.fanout.bed.sinceEpoch(time.Now()) - sent))
+		}
+	}
+	w.events.Add(1)
+	w.fanout.events.Add(1)
+	return nil
+}
+
+// drainTimeout is how long the last events may take.
+const drainTimeout = 30 * time.Second
+
+// await waits until each watcher has got so many events, and no more than that.
+func (f *fanout) await(ctx context.Context, each int64) error {
+	want := each * int64(len(f.watchers))
+	deadline := time.After(drainTimeout)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for f.events.Load() < want {
+		select {
+		case <-tick.C:
+		case <-f.failed:
+			return f.failure
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			return fmt.Errorf("the watchers got %d events of %d within %v after the last write", f.events.Load(), want, drainTimeout)
+		}
+	}
+	for _, w := range f.watchers {
+		if got := w.events.Load(); got != each {
+			return fmt.Errorf("watcher %d got %d events, want %d", w.number, got, each)
+		}
+	}
+	return nil
+}

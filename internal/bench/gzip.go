@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+var gzipVariants = []variant{
+	{name: "unchanged", round: gzipRound},
+	{name: "changed-1%", round: func(ctx context.Context, b *bed) ([]row, error) { return gzipChangedRound(ctx, b, slots) }},
+	{name: "changed-all", round: func(ctx context.Context, b *bed) ([]row, error) { return gzipChangedRound(ctx, b, 1) }},
+}
+
+// gzipLister lists compressed. One answer is decompressed and checked before the
+// measurement; the others must be of the same size when decompressed, as their
+// trailers say, since decompressing costs more than some servers need.
+type gzipLister struct {
+	lister
+	decompressed int64
+}
+
+func (b *bed) gzipLister(ctx context.Context) (*gzipLister, error) {
+	l, err := b.lister(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	l.header = b.target.header(acceptJSON, "gzip")
+	g := &gzipLister{lister: l}
+	return g, g.decompress(ctx)
+}
+
+// list is the operation.
+func (g *gzipLister) list(ctx context.Context, c *client, _ op) error {
+	resp, err := c.send(ctx, http.MethodGet, g.url, g.header, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	s, err := c.scan(resp.Body)
+	if err != nil {
+		return fmt.Errorf("GET %s: %w", g.url.RequestURI(), err)
+	}
+	got := binary.LittleEndian.Uint32(s.tail[4:])
+	differs := int64(int32(got - uint32(g.decompressed)))
+	// Each resource version may have become longer by some digits.
+	if longer := 8 * (g.want + 1); differs < -longer || differs > longer || resp.Header.Get("Content-Encoding") != "gzip" {
+		return fmt.Errorf("GET %s: a gzip trailer says %d bytes, want about %d", g.url.RequestURI(), got, g.decompressed)
+	}
+	c.items += g.want
+	return nil
+}
+
+// decompress checks one answer.
+func (g *gzipLister) decompress(ctx context.Context) error {
+	resp, err := g.bed.admin.send(ctx, http.MethodGet, g.url, g.header, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.Header.Get("Content-Encoding") != "gzip" {
+		io.Copy(io.Discard, resp.Body)
+		return &skipError{"the server does not compress this list"}
+	}
+	z, err := gzip.NewReader(resp.Body)
+	if err != nil {
+		return fmt.Errorf("GET %s: %w", g.url.RequestURI(), err)
+	}
+	s, err := g.bed.admin.scan(z)
+	if err == nil && s.marks != g.want {
+		err = fmt.Errorf("%d objects, want %d", s.marks, g.want)
+	}
+	if err != nil {
+		return fmt.Errorf("GET %s: compressed: %w", g.url.RequestURI(), err)
+	}
+	g.decompressed = s.bytes
+	return nil
+}
+
+func (g *gzipLister) rows(rows []row, err error) ([]row, error) {
+	for i := range rows {
+		rows[i].Extra = map[string]float64{"decompressedBytes": float64(g.decompressed)}
+	}
+	return rows, err
+}
+
+// gzipRound lists pods that do not change.
+func gzipRound(ctx context.Context, b *bed) ([]row, error) {
+	g, err := b.gzipLister(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := b.crew(1, g.list).closed()
+	return g.rows(w.rows(w.measure(ctx)))
+}
+
+// gzipChangedRound changes every so-manieth pod before each list, which alone is
+// measured. It goes on until the lists and the changes have taken the duration.
+func gzipChangedRound(ctx context.Context, b *bed, every int) ([]row, error) {
+	g, err := b.gzipLister(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var sum Figures
+	var h histogram
+	c := newClient(b.conns[0], 0, b.json)
+	for end := time.Now().Add(b.options.Duration); sum.Ops == 0 || time.Now().Before(end) && sum.Ops < b.options.MaxOps; {
+		if err := b.changePods(ctx, every); err != nil {
+			return nil, err
+		}
+		f, err := b.measured(func() (Figures, error) {
+			begin := time.Now()
+			err := g.list(ctx, c, op{})
+			h.record(time.Since(begin))
+			return Figures{Ops: 1, Seconds: time.Since(begin).Seconds()}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		sum.Ops++
+		sum.Seconds += f.Seconds
+		sum.ServerCPU, sum.OwnCPU = plus(sum.ServerCPU, f.ServerCPU), plus(sum.OwnCPU, f.OwnCPU)
+		sum.Memory = f.Memory
+	}
+	sum.Latency, sum.Bytes, sum.Items = h.latency(), c.bytes, c.items
+	return g.rows([]row{{loop: "closed, 1 client", Figures: sum}}, nil)
+}
+
+// plus adds what was measured.
+func plus(a, b *float64) *float64 {
+	if a == nil || b == nil {
+		return b
+	}
+	sum := *a + *b
+	return &sum
+}
+
+// changePods updates every so-manieth pod that is read.
+func (b *bed) changePods(ctx context.Context, every int) error {
+	ns, err := b.podsNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	n := b.options.Objects
+	return b.each(ctx, (n+every-1)/every, func(c *client, i int) error {
+		i *= every
+		return c.object(ctx, http.MethodPut, b.object(ns, podsOf, podName(i)), b.objects.changedPod(podName(i), i, b.serial.Add(1)), false)
+	})
+}

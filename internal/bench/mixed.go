@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	mixedRate     = 50 // writes a second, when no rate is given
+	mixedWatchers = 100
+)
+
+// mixedRound runs lists, writes, and writes with watchers one after the other, and
+// then all at once: what each costs the others shows in the latencies.
+func mixedRound(ctx context.Context, b *bed) ([]row, error) {
+	l, err := b.lister(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	ns, err := b.configMaps(ctx, "watched", watchedMaps)
+	if err != nil {
+		return nil, err
+	}
+	lists := func() *crew { return b.fixedCrew(1, l.list).closed() }
+	var rows []row
+	add := func(name string, f Figures, loop, unit string) {
+		rows = append(rows, row{name, loop, unit, f})
+	}
+
+	alone := lists()
+	f, err := alone.measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	add("list-alone", f, alone.loop(), "list")
+
+	for _, phase := range []struct {
+		suffix   string
+		watchers int
+		lists    bool
+	}{{"-alone", 0, false}, {"-watched", b.watchers(mixedWatchers), false}, {"", b.watchers(mixedWatchers), true}} {
+		m := mix{bed: b, ns: ns}
+		if phase.lists {
+			m.lists = lists()
+		}
+		if err := m.run(ctx, phase.watchers); err != nil {
+			return nil, err
+		}
+		add("write"+phase.suffix, m.writes, m.loop, "update")
+		if phase.watchers > 0 {
+			add("watch"+phase.suffix, m.events, m.loop, "event and watcher")
+		}
+		if phase.lists {
+			add("list", m.listed, m.lists.loop(), "list")
+		}
+	}
+	return rows, nil
+}
+
+// mix is a phase: writes, with watchers and lists or without.
+type mix struct {
+	bed   *bed
+	ns    string
+	lists *crew // nil: none
+
+	loop                   string
+	writes, events, listed Figures
+}
+
+func (m *mix) run(ctx context.Context, watchers int) error {
+	f, err := m.bed.watchConfigMaps(ctx, m.ns, watchers)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	var count atomic.Int64
+	w := m.bed.writers(f, m.ns, &count)
+	if w.rate == 0 {
+		w.rate = mixedRate
+	}
+	m.loop = w.loop()
+	if m.lists != nil {
+		if err := m.lists.warm(ctx); err != nil {
+			return err
+		}
+	}
+	all, err := m.bed.measured(func() (Figures, error) {
+		var wg sync.WaitGroup
+		var listErr error
+		if m.lists != nil {
+			wg.Go(func() { m.listed, listErr = m.lists.run(ctx) })
+		}
+		begin := time.Now()
+		var err error
+		m.writes, err = w.run(ctx)
+		wg.Wait()
+		if err == nil {
+			err = listErr
+		}
+		if err == nil {
+			err = f.await(ctx, count.Load())
+		}
+		m.events = Figures{Ops: f.events.Load(), Seconds: time.Since(begin).Seconds(), Latency: f.latencies.latency(), Bytes: f.bytes.Load(), Items: f.events.Load()}
+		return Figures{}, err
+	})
+	// The CPU is that of everything together: alone it says what a write costs.
+	if m.lists == nil && watchers == 0 {
+		m.writes.ServerCPU, m.writes.OwnCPU = all.ServerCPU, all.OwnCPU
+	}
+	m.writes.Memory = all.Memory
+	return err
+}

@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// mark stands once in every object that is made here, in JSON and in protobuf: it
+// is what items are counted by. No server puts it anywhere else, as it would a key.
+const mark = "~tidemark-bench~"
+
+var markBytes = []byte(mark)
+
+// slots is how many values the label "slot" has: a selector of one finds 1 % of
+// the objects.
+const slots = 100
+
+// objects writes the same objects for the same seed. It is safe for concurrent use.
+type objects struct {
+	seed uint64
+	pad  int
+}
+
+// random returns n characters that depend on the seed and the number.
+func (o objects) random(number uint64, n int) []byte {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" // 6 bits each
+	r := rand.NewPCG(o.seed, number)
+	b := make([]byte, 0, n)
+	for len(b) < n {
+		word := r.Uint64()
+		for range min(10, n-len(b)) {
+			b = append(b, letters[word%uint64(len(letters))])
+			word >>= 6
+		}
+	}
+	return b
+}
+
+// padText is repeated to make a pod larger. It compresses as managed fields and
+// defaults do, which are what it stands for.
+const padText = `f:metadata f:labels f:app.kubernetes.io/name f:spec f:containers k:name:web f:env f:image f:livenessProbe f:httpGet f:path f:port f:scheme `
+
+const padKey = `"bench.tidemark.dev/pad":"",`
+
+// padding is a member of annotations of n bytes, or of none when n is too small.
+func padding(n int) string {
+	n -= len(padKey)
+	if n <= 0 {
+		return ""
+	}
+	text := strings.Repeat(padText, n/len(padText)+1)[:n]
+	return padKey[:len(padKey)-2] + text + `",`
+}
+
+// pod is about 2 KB of JSON, as a Deployment would make it. No scheduler takes it.
+func (o objects) pod(name string, number int) []byte {
+	return o.changedPod(name, number, 0)
+}
+
+// changedPod is the same pod with another annotation for every change.
+func (o objects) changedPod(name string, number int, change uint64) []byte {
+	hash := o.random(uint64(number), 64)
+	checksum := o.random(uint64(number)+change<<32, 64)
+	return fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,`+
+		`"labels":{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-%d","app.kubernetes.io/part-of":"shop","app.kubernetes.io/managed-by":"bench","pod-template-hash":"5c689d88bb","slot":"%d"},`+
+		`"annotations":{%s"bench.tidemark.dev/mark":"%s","checksum/config":"%s","prometheus.io/scrape":"true","prometheus.io/port":"8080"}},`+
+		`"spec":{"schedulerName":"bench-has-none","serviceAccountName":"default","automountServiceAccountToken":false,"terminationGracePeriodSeconds":30,`+
+		`"containers":[{"name":"web","image":"registry.example.com/shop/web:v1.%d.%d","args":["--listen=:8080","--log-level=info","--config=/etc/web/config.yaml"],`+
+		`"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"metrics","containerPort":9090,"protocol":"TCP"}],`+
+		`"env":[{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}},{"name":"DATABASE_URL","value":"postgres://shop-db.example.com:5432/shop"},{"name":"SESSION_KEY","value":"%s"}],`+
+		`"resources":{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}},`+
+		`"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"scratch","mountPath":"/tmp"}],`+
+		`"livenessProbe":{"httpGet":{"path":"/livez","port":"http"},"initialDelaySeconds":5,"periodSeconds":10},`+
+		`"readinessProbe":{"httpGet":{"path":"/readyz","port":"http"},"periodSeconds":5},`+
+		`"securityContext":{"allowPrivilegeEscalation":false,"readOnlyRootFilesystem":true,"runAsNonRoot":true,"capabilities":{"drop":["ALL"]}}}],`+
+		`"volumes":[{"name":"config","configMap":{"name":"web-config"}},{"name":"scratch","emptyDir":{"sizeLimit":"64Mi"}}],`+
+		`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]}}`,
+		name, number%1000, number%slots, padding(o.pad), mark, checksum, number%7, number%50, hash[:32])
+}
+
+// configMapBytes is the size of a ConfigMap's data, about.
+const configMapBytes = 1 << 10
+
+// configMap is about 1 KiB, half of it random. Sent goes into it, for the latency
+// of events; the resource version may be empty.
+func (o objects) configMap(name string, number uint64, sent int64, resourceVersion string) []byte {
+	const text = "server.address=:8080\\nserver.timeout=30s\\nlog.level=info\\ncache.size=256Mi\\nfeature.checkout=enabled\\nretry.limit=5\\n"
+	if resourceVersion != "" {
+		resourceVersion = `,"resourceVersion":"` + resourceVersion + `"`
+	}
+	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q%s,"labels":{"app.kubernetes.io/name":"web","slot":"%d"},"annotations":{"bench.tidemark.dev/mark":"%s"}},`+
+		`"data":{"sent":"%d","app.properties":"%s","token":"%s"}}`,
+		name, resourceVersion, number%slots, mark, sent, text+text+text, o.random(number, configMapBytes/2))
+}

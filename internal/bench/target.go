@@ -1,0 +1,196 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
+)
+
+// target is the address of a server, and how to be let in.
+type target struct {
+	name  string // of the context
+	base  *url.URL
+	token string
+	tls   *tls.Config
+	// transport adds what a token and a certificate do not cover, as plugins do.
+	transport *transport.Config
+}
+
+// loadTarget reads a kubeconfig as kubectl does.
+func loadTarget(s Server) (*target, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = s.Kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.Context})
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, err
+	}
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	name := s.Context
+	if name == "" {
+		name = raw.CurrentContext
+	}
+	return newTarget(name, config)
+}
+
+func newTarget(name string, config *rest.Config) (*target, error) {
+	base, err := url.Parse(config.Host)
+	if err != nil || base.Scheme != "https" {
+		return nil, fmt.Errorf("the server of the context %q is %q: want an https URL", name, config.Host)
+	}
+	// The token is put into ready headers; the rest of client-go would copy each
+	// request to add it.
+	token := config.BearerToken
+	if config.BearerTokenFile == "" {
+		config = rest.CopyConfig(config)
+		config.BearerToken = ""
+	}
+	tc, err := config.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	t := &target{name: name, base: base, token: token, transport: tc}
+	if t.tls, err = transport.TLSConfigFor(tc); err != nil {
+		return nil, err
+	}
+	if t.tls == nil {
+		t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	t.tls.NextProtos = []string{"h2", "http/1.1"}
+	return t, nil
+}
+
+// conn is one HTTP/2 connection, made when it is first used. It opens another one
+// only when the server allows fewer streams than are asked for.
+type conn struct {
+	http.RoundTripper
+	transport *http.Transport
+}
+
+// dial returns a connection with a TLS session cache of its own, or none.
+func (t *target) dial(sessions tls.ClientSessionCache) (*conn, error) {
+	config := t.tls.Clone()
+	config.ClientSessionCache = sessions
+	h := &http.Transport{
+		Proxy:              http.ProxyFromEnvironment,
+		TLSClientConfig:    config,
+		ForceAttemptHTTP2:  true,
+		DisableCompression: true, // scenarios ask for it by themselves
+	}
+	if t.transport.Proxy != nil {
+		h.Proxy = t.transport.Proxy
+	}
+	if t.transport.DialHolder != nil {
+		h.DialContext = t.transport.DialHolder.Dial
+	}
+	rt, err := transport.HTTPWrappersForConfig(t.transport, h)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{rt, h}, nil
+}
+
+func (c *conn) close() { c.transport.CloseIdleConnections() }
+
+// url returns the address of a path with a query.
+func (t *target) url(path, query string) *url.URL {
+	u := *t.base
+	u.Path = strings.TrimSuffix(u.Path, "/") + path
+	u.RawQuery = query
+	return &u
+}
+
+// Representations that are asked for.
+const (
+	acceptJSON     = "application/json"
+	acceptProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// header returns what every request carries. It is shared, and not changed.
+func (t *target) header(accept, encoding string) http.Header {
+	h := http.Header{
+		"Accept":          {accept},
+		"Accept-Encoding": {encoding},
+		"User-Agent":      {"tidemark-bench"},
+		"Content-Type":    {"application/json"},
+	}
+	if t.token != "" {
+		h.Set("Authorization", "Bearer "+t.token)
+	}
+	return h
+}
+
+// answerError is an answer that was not hoped for.
+type answerError struct {
+	request string
+	code    int
+	message string
+}
+
+// Error implements error.
+func (e *answerError) Error() string {
+	return fmt.Sprintf("%s: %d %s: %s", e.request, e.code, http.StatusText(e.code), e.message)
+}
+
+// notServed tells whether an error says that the server has not got something.
+func notServed(err error) bool {
+	var e *answerError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.code {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusNotImplemented:
+		return true
+	}
+	return false
+}
+
+// hasCode tells whether an error is an answer with a code.
+func hasCode(err error, code int) bool {
+	var e *answerError
+	return errors.As(err, &e) && e.code == code
+}
+
+// maxErrorBytes is how much is read of an answer that is an error.
+const maxErrorBytes = 4 << 10
+
+// refusal makes an error of an answer, and closes it.
+func refusal(req *http.Request, resp *http.Response) error {
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
+	var status struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(b, &status) != nil || status.Message == "" {
+		status.Message = strings.TrimSpace(string(b))
+	}
+	return &answerError{req.Method + " " + req.URL.RequestURI(), resp.StatusCode, status.Message}
+}
+
+// serverVersion asks the server what it is.
+func (t *target) serverVersion(ctx context.Context, w *client) (string, error) {
+	body, err := w.small(ctx, http.MethodGet, t.url("/version", ""), nil)
+	if err != nil {
+		return "", err
+	}
+	var v struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		return "", fmt.Errorf("GET /version: %w", err)
+	}
+	return v.GitVersion, nil
+}

@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+func createConfigMaps(ctx context.Context, b *bed, clients int) ([]row, error) {
+	return b.create(ctx, clients, configMapsOf, func(name string, i int64) []byte {
+		return b.objects.configMap(name, uint64(i), 0, "")
+	})
+}
+
+func createPods(ctx context.Context, b *bed, clients int) ([]row, error) {
+	return b.create(ctx, clients, podsOf, func(name string, i int64) []byte {
+		return b.objects.pod(name, int(i))
+	})
+}
+
+// create makes objects, and removes them after the measurement.
+func (b *bed) create(ctx context.Context, clients int, resource string, body func(name string, i int64) []byte) ([]row, error) {
+	ns, err := b.namespace(ctx, "made")
+	if err != nil {
+		return nil, err
+	}
+	u := b.collection(ns, resource, "")
+	w := b.crew(clients, func(ctx context.Context, c *client, o op) error {
+		name := fmt.Sprintf("made-%09d", b.serial.Add(1))
+		return c.object(ctx, http.MethodPost, u, body(name, o.number), true)
+	})
+	rows, err := w.rows(w.measure(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return rows, b.empty(ctx, ns, resource)
+}
+
+// updated is how many ConfigMaps are updated in turn.
+const updated = 1000
+
+// updateRound updates ConfigMaps without saying what they were.
+func updateRound(ctx context.Context, b *bed, clients int) ([]row, error) {
+	n := min(updated, b.options.Objects)
+	ns, err := b.configMaps(ctx, "work", n)
+	if err != nil {
+		return nil, err
+	}
+	base := b.collection(ns, configMapsOf, "")
+	w := b.crew(clients, func(ctx context.Context, c *client, o op) error {
+		return b.update(ctx, c, base, int(spread(uint64(o.number))%uint64(n)), o.intended)
+	})
+	return w.rows(w.measure(ctx))
+}
+
+// update writes a ConfigMap, with a time in it that watchers read.
+func (b *bed) update(ctx context.Context, c *client, collection *url.URL, i int, sent time.Time) error {
+	u := *collection
+	name := configMapName(i)
+	u.Path += "/" + name
+	return c.object(ctx, http.MethodPut, &u, b.objects.configMap(name, b.serial.Add(1), b.sinceEpoch(sent), ""), true)
+}
+
+// contenders is how many clients update one object.
+const contenders = 8
+
+// contendedRound counts the conflicts of clients that update one object, each from
+// what it has read.
+func contendedRound(ctx context.Context, b *bed) ([]row, error) {
+	ns, err := b.configMaps(ctx, "work", 1)
+	if err != nil {
+		return nil, err
+	}
+	name := configMapName(0)
+	u := b.object(ns, configMapsOf, name)
+	var conflicts atomic.Int64
+	w := b.crew(contenders, func(ctx context.Context, c *client, _ op) error {
+		for {
+			if err := c.object(ctx, http.MethodGet, u, nil, false); err != nil {
+				return err
+			}
+			body := b.objects.configMap(name, b.serial.Add(1), 0, strconv.FormatUint(c.revision, 10))
+			err := c.object(ctx, http.MethodPut, u, body, true)
+			if !hasCode(err, http.StatusConflict) {
+				return err
+			}
+			conflicts.Add(1)
+		}
+	}).closed()
+	if err := w.warm(ctx); err != nil {
+		return nil, err
+	}
+	conflicts.Store(0)
+	rows, err := w.rows(b.measured(func() (Figures, error) { return w.run(ctx) }))
+	for i := range rows {
+		rows[i].Extra = map[string]float64{"conflicts": float64(conflicts.Load())}
+	}
+	return rows, err
+}
+
+// deleteCollectionRound makes a collection, and measures how it goes away.
+func deleteCollectionRound(ctx context.Context, b *bed) ([]row, error) {
+	ns, err := b.namespace(ctx, "deleted")
+	if err != nil {
+		return nil, err
+	}
+	u := b.collection(ns, podsOf, "gracePeriodSeconds=0")
+	if _, err := b.admin.small(ctx, http.MethodDelete, u, nil); err != nil { // of nothing yet
+		if notServed(err) {
+			return nil, &skipError{err.Error()}
+		}
+		return nil, err
+	}
+	if err := b.fill(ctx, ns, b.options.Objects); err != nil {
+		return nil, err
+	}
+	f, err := b.measured(func() (Figures, error) {
+		var h histogram
+		begin := time.Now()
+		_, err := b.admin.small(ctx, http.MethodDelete, u, nil)
+		h.record(time.Since(begin))
+		return Figures{Ops: int64(b.options.Objects), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	left, err := b.page(ctx, ns, podsOf)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("%d pods or more are left in the collection that was deleted", len(left))
+	}
+	return []row{{loop: "one at a time", Figures: f}}, err
+}
