@@ -117,7 +117,8 @@ func checkPreconditions(t Target, current *store.Object, p *metav1.Preconditions
 // twoPhased says why a deletion cannot be done at once, which is all that is
 // there yet (rows D2, D5, D8, G11); empty: it can.
 func twoPhased(t Target, current *store.Object, o *metav1.DeleteOptions) string {
-	orphan := o.OrphanDependents != nil && *o.OrphanDependents //nolint:staticcheck // old clients send it
+	//lint:ignore SA1019 old clients send it
+	orphan := o.OrphanDependents != nil && *o.OrphanDependents
 	policy := metav1.DeletePropagationBackground
 	if o.PropagationPolicy != nil {
 		policy = *o.PropagationPolicy

@@ -224,6 +224,7 @@ func TestDelete(t *testing.T) {
 		{"immortal", s.target("namespaces", "", "default"), metav1.DeleteOptions{}, 403, "this namespace may not be deleted"},
 		{"foreground", s.target("configmaps", "default", "a"), metav1.DeleteOptions{PropagationPolicy: &foreground}, 501, "dependents"},
 		{"orphan", s.target("configmaps", "default", "a"), metav1.DeleteOptions{PropagationPolicy: &orphan}, 501, "dependents"},
+		//lint:ignore SA1019 old clients send it
 		{"the old way to orphan", s.target("configmaps", "default", "a"), metav1.DeleteOptions{OrphanDependents: &yes}, 501, "dependents"},
 		{"a pod with its own grace", s.target("pods", "default", "p"), metav1.DeleteOptions{}, 501, "graceful"},
 		{"a pod with grace", s.target("pods", "default", "p"), metav1.DeleteOptions{GracePeriodSeconds: &ten}, 501, "graceful"},
