@@ -30,14 +30,23 @@ func random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
+// smallList is the size up to which the tests' servers do not compress.
+const smallList = 2000
+
 // both gets a list as it is and compressed, checks that they are the same, and
 // returns its bytes, plain and compressed.
 func (s *server) both(t testing.TB, path string) (plain, zipped string) {
 	t.Helper()
 	plain = s.do(t, "GET", path, "", "Accept-Encoding: identity").body
 	a := s.do(t, "GET", path, "", "Accept-Encoding: gzip")
+	if len(plain) <= smallList { // the last page, say
+		if a.header.Get("Content-Encoding") != "" || a.body != plain {
+			t.Fatalf("%s: %d bytes, compressed", path, len(plain))
+		}
+		return plain, plain
+	}
 	if a.header.Get("Content-Encoding") != "gzip" {
-		t.Fatalf("%s: %d bytes, not compressed", path, len(a.body))
+		t.Fatalf("%s: %d bytes, not compressed", path, len(plain))
 	}
 	z, err := gzip.NewReader(strings.NewReader(a.body))
 	if err != nil {
@@ -77,7 +86,7 @@ func TestFragments(t *testing.T) {
 			rng := random(t)
 			s := start(t, wiring{config: func(c *httpapi.Config) {
 				c.FragmentBytes = budget
-				c.Limits.CompressAbove, c.Limits.WriteBatchBytes = 2000, 3000
+				c.Limits.CompressAbove, c.Limits.WriteBatchBytes = smallList, 3000
 			}})
 			s.namespace(t, "other")
 			change := func(n int) {
@@ -124,7 +133,7 @@ func TestFragments(t *testing.T) {
 // TestFragmentsOfVersions: the same objects in two versions do not share what is
 // compressed.
 func TestFragmentsOfVersions(t *testing.T) {
-	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.CompressAbove = 2000 }})
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.CompressAbove = smallList }})
 	for i := range 100 {
 		s.do(t, "POST", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", fmt.Sprintf(
 			`{"metadata":{"name":"a%d"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}`, i))
@@ -140,7 +149,7 @@ func TestFragmentsOfVersions(t *testing.T) {
 func TestFragmentsInParallel(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) {
 		c.FragmentBytes = 50_000
-		c.Limits.CompressAbove = 2000
+		c.Limits.CompressAbove = smallList
 	}})
 	for i := range 300 {
 		s.put(t, "default", fmt.Sprintf("c%d", i), strings.Repeat("x", i))
