@@ -3,7 +3,6 @@ package registry
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -129,8 +128,8 @@ func conflict(t Target, why error) error {
 // replace stores what follows from the current version and from what was sent.
 func (r *Registry) replace(ctx context.Context, t Target, current *store.Object, next runtime.Object) (*store.Object, error) {
 	st := t.stored()
-	old := st.New()
-	if err := json.Unmarshal(current.Value, old); err != nil {
+	old, err := wire.Unmarshal(current.Value, st.New)
+	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, current.Key, err)
 	}
 	if t.Subresource == "status" {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -45,8 +44,9 @@ type Decoded struct {
 // dropped and reported in Strict. Errors are *apierrors.StatusError with the
 // words of row A13. The body may lack kind and apiVersion.
 func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
-	d := Decoded{Object: t.New()}
+	var d Decoded
 	if m == Protobuf {
+		d.Object = t.New()
 		return d, decodeProtobuf(t, body, d.Object)
 	}
 	if !utf8.Valid(body) {
@@ -62,7 +62,9 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	if err := checkDepth(data); err != nil {
 		return d, unrecognized(t, nil, err)
 	}
-	strict, err := kjson.UnmarshalStrict(data, d.Object)
+	var strict []error
+	var err error
+	d.Object, strict, err = unmarshalStrict(data, t.New)
 	if kind := d.Object.GetObjectKind().GroupVersionKind(); err == nil && len(strict) == 0 && kind == t.GroupVersionKind() {
 		return d, nil // as nearly always
 	}
@@ -298,8 +300,8 @@ func As(t *resource.Type, value []byte) ([]byte, error) {
 	if t.Stored == nil {
 		return value, nil
 	}
-	stored := t.Stored.New()
-	if err := json.Unmarshal(value, stored); err != nil {
+	stored, err := Unmarshal(value, t.Stored.New)
+	if err != nil {
 		return nil, err
 	}
 	version := stored.(metav1.Object).GetResourceVersion()
