@@ -521,8 +521,10 @@ func (s *Store) fatal(err error) {
 
 // publish makes the group readable: history, state, then the readers who wait.
 func (s *Store) publish(g *group) {
+	s.history.mu.Lock() // nobody joins in between: see Cursor
 	woken := s.record(g)
 	s.published.Store(g.state)
+	s.history.mu.Unlock()
 	s.arrival.announce()
 	for _, t := range woken {
 		t.wake()

@@ -22,7 +22,9 @@ import (
 //	            else: read the records in (position, P]
 //
 // If the cursor saw a P with the change in it, then topic.last was set before. If
-// it did not, the wake comes after its look, and waits in its channel.
+// it did not, the wake comes after its look, and waits in its channel. A cursor
+// joins its topic before the change is recorded, or after it is published, never in
+// between: the publisher would not know that it has to be woken.
 //
 // A topic knows the change before its last one, too. A cursor that has seen that
 // goes to the last one straight, past all that was written elsewhere meanwhile.
@@ -95,7 +97,9 @@ func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error
 		return nil, &ExpiredError{Revision: after, Floor: floor}
 	}
 	c := &Cursor{store: s, collection: s.collection(collection), position: after, ready: make(chan struct{}, 1)}
+	s.history.mu.Lock()
 	c.collection.join(c, prefix)
+	s.history.mu.Unlock()
 	c.remind()
 	if s.closed.Load() { // Close may have missed it
 		c.wake()

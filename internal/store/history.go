@@ -105,12 +105,10 @@ func hash(s string) uint32 { return uint32(maphash.String(seed, s)) }
 func namespaceOf(key string) string { return key[:strings.IndexByte(key, '/')+1] }
 
 // record adds the changes of a group to the history, before they are published.
-// It returns the topics to wake afterwards.
+// It returns the topics to wake afterwards. The caller holds history.mu.
 func (s *Store) record(g *group) []*topic {
 	h := &s.history
 	woken := h.woken[:0]
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, p := range g.proposals {
 		if p.err != nil {
 			continue
