@@ -154,7 +154,7 @@ func (s *Server) fail(err error) {
 }
 
 // URL returns the address of the server: "https://127.0.0.1:6443". It is empty
-// before Start has returned.
+// before Start; while Start runs it waits for it.
 func (s *Server) URL() string {
 	if r := s.get(); r != nil {
 		return r.url

@@ -19,18 +19,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 )
 
-// Names of what the server puts into the directory, relative to Dir.Dir.
-const (
-	// PKIDir is a directory for certificates and keys. The server makes it.
-	PKIDir = "pki"
-	// KubeconfigFile is the administrator's kubeconfig.
-	KubeconfigFile = "kubeconfig"
-)
+// KubeconfigFile is the administrator's kubeconfig, relative to Dir.Dir.
+const KubeconfigFile = "kubeconfig"
 
 const (
 	formatFile = "FORMAT"
@@ -106,7 +103,7 @@ func (l *lockedLog) Close() error { return errors.Join(l.Log.Close(), l.lock.Clo
 func (d *Dir) prepare() error {
 	info, err := os.Stat(d.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return makeDir(d.Path)
+		return atomicfile.MakeDir(d.Path)
 	}
 	if err != nil {
 		return err
@@ -134,14 +131,6 @@ func (d *Dir) prepare() error {
 	return nil
 }
 
-// makeDir makes the directory and those above it, and syncs the entry.
-func makeDir(path string) error {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
 // contents says whether the directory has a FORMAT, and whether it has nothing
 // else than what an interrupted first start leaves.
 func contents(path string) (known, empty bool, err error) {
@@ -151,11 +140,11 @@ func contents(path string) (known, empty bool, err error) {
 	}
 	empty = true
 	for _, e := range entries {
-		switch e.Name() {
-		case formatFile:
+		switch name := e.Name(); {
+		case name == formatFile:
 			known, empty = true, false
-		case lockFile, formatFile + ".new", "lost+found":
-		case logDir:
+		case name == lockFile, name == "lost+found", strings.HasPrefix(name, "."+formatFile+"."), name == formatFile+".new":
+		case name == logDir:
 			inner, err := os.ReadDir(filepath.Join(path, logDir))
 			if err != nil || len(inner) > 0 {
 				empty = false
@@ -165,12 +154,4 @@ func contents(path string) (known, empty bool, err error) {
 		}
 	}
 	return known, empty, nil
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

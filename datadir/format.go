@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 )
 
 // Version is the format of data directories that this program writes, and the
@@ -28,10 +30,10 @@ func ensureFormat(dir string) error {
 	path := filepath.Join(dir, formatFile)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Join(dir, logDir), 0o700); err != nil {
+		if err := atomicfile.MakeDir(filepath.Join(dir, logDir)); err != nil {
 			return err
 		}
-		return writeFormat(dir)
+		return atomicfile.Write(path, fmt.Appendf(nil, "%s%d\n", formatHead, Version), 0o600)
 	}
 	if err != nil {
 		return err
@@ -65,25 +67,4 @@ func parseFormat(b []byte) (int, error) {
 		return 0, fmt.Errorf("%q is no format version and a newline", s)
 	}
 	return int(v), nil
-}
-
-// writeFormat writes the file beside its place, syncs and renames it: a
-// directory with a FORMAT has a whole one.
-func writeFormat(dir string) error {
-	path := filepath.Join(dir, formatFile)
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(f, "%s%d\n", formatHead, Version)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncDir(dir)
 }

@@ -2,10 +2,12 @@
 package atomicfile
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // Write replaces the file at path by one with the data and the permissions. A
@@ -45,6 +47,30 @@ func Write(path string, data []byte, perm fs.FileMode) (err error) {
 		return err
 	}
 	return syncDir(dir)
+}
+
+// MakeDir makes a directory, and those above it, with mode 0700. When it returns nil
+// they are durable. A directory that is there is left as it is.
+func MakeDir(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := MakeDir(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if info, err = os.Stat(path); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+	}
+	return syncDir(parent)
 }
 
 // syncDir makes the names in a directory durable, where directories can be

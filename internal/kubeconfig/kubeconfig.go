@@ -114,18 +114,6 @@ func Write(path string, c Config) error {
 	return atomicfile.Write(path, c.YAML(), 0o600)
 }
 
-// Remove removes the file at the path if it is ours.
-func Remove(path string) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if _, why := parse(b); why != "" {
-		return &ForeignError{path, why}
-	}
-	return os.Remove(path)
-}
-
 // file is what we need to know of a kubeconfig.
 type file struct {
 	Clusters []struct {

@@ -102,7 +102,7 @@ func Open(c Config) (*Authority, error) {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	if a.dir != "" {
-		if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		if err := atomicfile.MakeDir(a.dir); err != nil {
 			return nil, err
 		}
 	}

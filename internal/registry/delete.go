@@ -35,10 +35,10 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 		}
 		current := r.Store.Any().Get(t.Type.Collection, t.key())
 		if current == nil {
-			return Object{}, r.after(ctx, t.notFound())
+			return Object{}, t.notFound()
 		}
 		if err := checkPreconditions(t, current, o.Preconditions); err != nil {
-			return Object{}, r.after(ctx, err)
+			return Object{}, err
 		}
 		if err := checkImmortal(t); err != nil {
 			return Object{}, err

@@ -47,7 +47,7 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	case s.none:
 		l.Items = func(func(*store.Object, error) bool) {}
 	case p.limit > 0:
-		err = l.page(ctx, src, s, p)
+		err = l.page(src, s, p)
 	default:
 		l.Items = selected(src.scan(s, src.after(p, s)), s)
 	}
@@ -58,19 +58,24 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	return l, nil
 }
 
+// maxPageBytes ends a page early, which the protocol allows: what was read back
+// from the log is held until the page is written.
+const maxPageBytes = 64 << 20
+
 // page collects one page: the token and the count behind it stand before the
 // items.
-func (l *List) page(ctx context.Context, src *source, s *selector, p plan) error {
+func (l *List) page(src *source, s *selector, p plan) error {
 	var items []*store.Object
-	more := false
+	more, size := false, 0
 	for o, err := range selected(src.scan(s, src.after(p, s)), s) {
 		if err != nil {
 			return err
 		}
-		if more = len(items) == p.limit; more {
+		if more = len(items) == p.limit || size > maxPageBytes; more {
 			break
 		}
 		items = append(items, o)
+		size += len(o.Value)
 	}
 	l.Items = func(yield func(*store.Object, error) bool) {
 		for _, o := range items {
@@ -85,12 +90,10 @@ func (l *List) page(ctx context.Context, src *source, s *selector, p plan) error
 	last := items[len(items)-1].Key
 	l.Continue = next(src.revision, last, s.prefix)
 	if s.all() {
-		n, err := src.count(ctx, s.prefix, last)
-		if err != nil {
-			return err
+		if n, known := src.count(s.prefix, last); known {
+			remaining := int64(n)
+			l.Remaining = &remaining
 		}
-		remaining := int64(n)
-		l.Remaining = &remaining
 	}
 	return nil
 }
@@ -171,9 +174,9 @@ func (src *source) scan(s *selector, after string) iter.Seq2[*store.Object, erro
 	}
 }
 
-func (src *source) count(ctx context.Context, prefix, after string) (int, error) {
+func (src *source) count(prefix, after string) (n int, known bool) {
 	if src.view != nil {
-		return src.view.Count(ctx, prefix, after)
+		return src.view.Count(prefix, after)
 	}
-	return src.snapshot.Count(prefix, after), nil
+	return src.snapshot.Count(prefix, after), true
 }

@@ -285,6 +285,18 @@ func TestWatchTimes(t *testing.T) {
 		}
 		w.Close()
 
+		s.create("configmaps", "default", configMap("a", "", ""))
+		s.create("configmaps", "default", configMap("b", "", ""))
+		w = s.watch(metainternal.ListOptions{SendInitialEvents: yes(), ResourceVersionMatch: "NotOlderThan"})
+		if events, err := w.Next(context.Background(), make([]registry.Event, 0, 1)); err != nil || events[0].Type != registry.Added {
+			t.Errorf("the first initial event: %+v, %v", events, err)
+		}
+		time.Sleep(time.Minute + 1)
+		if events, err := w.Next(context.Background(), make([]registry.Event, 0, 1)); err != nil || events[0].Type != registry.Error || events[0].Status.Code != 504 {
+			t.Errorf("an initial event after more than a minute: %+v, %v", events, err)
+		}
+		w.Close()
+
 		begin = time.Now()
 		w = s.watch(metainternal.ListOptions{ResourceVersion: version(s.Store.Any().Revision() + 10), SendInitialEvents: yes(), ResourceVersionMatch: "NotOlderThan"})
 		events, err := w.Next(context.Background(), make([]registry.Event, 0, 4))

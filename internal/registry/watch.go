@@ -46,6 +46,9 @@ const (
 	minWatch = 30 * time.Minute
 	// lastBookmark is how long before its end a watch gets a bookmark (row W8).
 	lastBookmark = 2 * time.Second
+	// maxInitial is how long the initial events may take to be read, as long as a
+	// list: the state that they come from is held until then.
+	maxInitial = time.Minute
 	// maxChanges is how many changes are taken from the history at a time.
 	maxChanges = 64
 )
@@ -62,6 +65,7 @@ type Watch struct {
 	initial func() (*store.Object, bool) // the state to begin with, while it lasts
 	stop    func()                       // of initial
 	at      store.Revision               // of initial
+	latest  time.Time                    // for initial to end
 	cursor  *store.Cursor                // nil before begin
 	failed  error                        // of begin
 
@@ -141,7 +145,7 @@ func (w *Watch) begin(ctx context.Context) error {
 		}
 		from = state.Revision()
 		if w.start.synthetic {
-			w.at = from
+			w.at, w.latest = from, w.r.now().Add(maxInitial)
 			w.initial, w.stop = iter.Pull(w.matching(state.Snapshot(w.collection)))
 		}
 	}
@@ -183,6 +187,9 @@ func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
 	}
 	for {
 		if w.initial != nil {
+			if w.r.now().After(w.latest) {
+				return w.fail(ctx, buf, apierrors.NewTimeoutError("the initial events were not read in time", 1))
+			}
 			if buf = w.nextInitial(buf); len(buf) > 0 {
 				return buf, nil
 			}

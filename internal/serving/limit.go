@@ -1,8 +1,8 @@
 package serving
 
 // spare is how many file descriptors are left for everything but connections:
-// the log's files, and those of whoever embeds the server.
-const spare = 256
+// 500 for the log's files, and those of whoever embeds the server.
+const spare = 640
 
 // MaxConnections is how many connections the process's limit of open files
 // leaves room for. (The Go runtime raises that limit at the start, as far as it

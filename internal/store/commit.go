@@ -41,7 +41,7 @@ import (
 // finds the open group full waits for the next.
 const (
 	maxGroupWrites = 4096
-	maxGroupBytes  = 16 << 20
+	maxGroupBytes  = 4 << 20 // as the log writes them: what is replaced, too
 )
 
 // committer is the part of the store that writes.
@@ -60,8 +60,6 @@ type committer struct {
 	// compacting is held to compact, so that one at a time does.
 	compacting sync.Mutex
 	compacted  Revision // the floor of the log; guarded by compacting
-	// writing is held around Append and Compact, which the log wants one at a time.
-	writing sync.Mutex
 	// entries is scratch of the leader; written are the bytes that it appended
 	// since it had the size of the log looked at.
 	entries []Entry
@@ -211,11 +209,15 @@ func (s *Store) propose(w *Write, d *draft) (*group, *proposal, error) {
 	case s.closing:
 		return nil, nil, ErrClosed
 	}
-	if g := s.open; g != nil && (len(g.proposals) >= maxGroupWrites || g.bytes+len(d.value) > maxGroupBytes) {
-		return g, nil, nil
-	}
 	c := s.collectionLocked(w.Collection)
 	before := c.tip.get(w.Key)
+	size := len(d.value)
+	if before != nil {
+		size += len(before.Value)
+	}
+	if g := s.open; g != nil && (len(g.proposals) >= maxGroupWrites || g.bytes+size > maxGroupBytes) {
+		return g, nil, nil
+	}
 	if err := check(before, w.If); err != nil {
 		if before == s.Any().root(c).get(w.Key) {
 			return nil, nil, err
@@ -244,7 +246,7 @@ func (s *Store) propose(w *Write, d *draft) (*group, *proposal, error) {
 		g.lead = make(chan struct{}, 1)
 	}
 	g.proposals = append(g.proposals, p)
-	g.bytes += len(d.value)
+	g.bytes += size
 	s.apply(p)
 	return g, p, nil
 }
@@ -446,8 +448,6 @@ func (s *Store) appendOnce(g *group) error {
 // appendLog is the one place that writes to the log. A log that panics is as
 // unusable as one that fails.
 func (s *Store) appendLog(entries []Entry, mark *Mark) (err error) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
@@ -532,26 +532,6 @@ func (s *Store) publish(g *group) {
 	clear(woken)
 	s.history.woken = woken[:0]
 	s.trim(0)
-}
-
-// Barrier returns once every change that was pending when it was called is
-// durable and published. An answer that says "nothing to write" waits here, when
-// what it read may rest on a pending write.
-func (s *Store) Barrier(ctx context.Context) error {
-	s.mu.Lock()
-	g := s.pending(nil)
-	if g == nil || s.failure != nil {
-		defer s.mu.Unlock()
-		return s.failure
-	}
-	done := g.wait()
-	s.mu.Unlock()
-	select {
-	case <-done:
-		return g.err // of the whole group: the log failed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // close refuses further writes and waits for those under way.

@@ -135,6 +135,9 @@ func (s *Store) compactLoop() {
 		select {
 		case <-s.done:
 			return
+		case <-s.log.Broken():
+			s.fail(nil, s.log.Compact(s.ctx, 0))
+			return
 		case <-ticker.C:
 		case <-s.aging.kicked:
 		}
@@ -173,10 +176,7 @@ func (s *Store) compact(floor Revision) error {
 		next := min(floor, s.compacted+compactStep)
 		s.raiseFloor(next)
 		s.trim(next)
-		s.writing.Lock()
-		err := s.log.Compact(s.ctx, next)
-		s.writing.Unlock()
-		if err != nil {
+		if err := s.log.Compact(s.ctx, next); err != nil {
 			return fmt.Errorf("compact below revision %d: %w", next, err)
 		}
 		s.compacted = next

@@ -275,14 +275,14 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 }
 
 // readBack fills buf from the log, with changes that left memory. It looks at
-// one batch of changes at most; more tells that there may be more.
+// one batch of the collection's changes at most; more tells that there may be more.
 func (c *Cursor) readBack(buf []*Change) (n int, more bool, err error) {
 	s := c.store
 	c.collection.mu.RLock()
 	upTo := c.collection.trimmed
 	c.collection.mu.RUnlock()
 	after, seen := c.position, 0
-	err = s.batch(true, func() error {
+	err = s.batch(s.ctx, true, func() error {
 		if floor := Revision(s.floor.Load()); after < floor {
 			return &ExpiredError{Revision: after, Floor: floor}
 		}

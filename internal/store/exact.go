@@ -56,11 +56,13 @@ func (r *oldReads) close() {
 }
 
 // batch calls f, which reads a batch from the log, once few others do.
-func (s *Store) batch(queue bool, f func() error) error {
+func (s *Store) batch(ctx context.Context, queue bool, f func() error) error {
 	if queue {
 		select {
 		case s.old.batches <- struct{}{}:
 			defer func() { <-s.old.batches }()
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-s.done:
 			return ErrClosed
 		}
@@ -91,6 +93,7 @@ type tree struct{ root *node }
 // View is a collection at a revision that may be read back from the log.
 type View struct {
 	store      *Store
+	ctx        context.Context // of Exact: reads from the log end with it
 	collection *collection
 	revision   Revision
 	// pin is nil when the view reads from the log, with one of oldReads.views.
@@ -100,8 +103,8 @@ type View struct {
 
 // Exact returns the state at the revision: *ExpiredError below the history,
 // *TooLargeError when the revision was not reached within wait. A state that is
-// no longer in memory is read back from the log as it is scanned; ErrBusy when
-// too many do that already. Close the view when done with it.
+// no longer in memory is read back from the log as it is scanned, until the context
+// ends; ErrBusy when too many do that already. Close the view when done with it.
 func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait time.Duration) (*View, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
@@ -109,7 +112,7 @@ func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait t
 	if _, err := s.NotOlderThan(ctx, r, wait); err != nil {
 		return nil, err
 	}
-	v := &View{store: s, collection: s.collection(collection), revision: r}
+	v := &View{store: s, ctx: ctx, collection: s.collection(collection), revision: r}
 	v.pin = s.pin(v.collection, r)
 	if floor := Revision(s.floor.Load()); r < floor {
 		if v.pin != nil {
@@ -375,11 +378,11 @@ func (v *View) old(batch []*Object, prefix, after string) ([]*Object, error) {
 
 func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
 	s := v.store
-	return s.batch(v.pin != nil, func() error {
+	return s.batch(v.ctx, v.pin != nil, func() error {
 		if floor := Revision(s.floor.Load()); v.revision < floor {
 			return &ExpiredError{Revision: v.revision, Floor: floor}
 		}
-		for o, err := range s.log.ObjectsAt(s.ctx, v.collection.name, v.revision, prefix, after) {
+		for o, err := range s.log.ObjectsAt(v.ctx, v.collection.name, v.revision, prefix, after) {
 			if err != nil {
 				return s.readError(err)
 			}
@@ -399,24 +402,14 @@ func (s *Store) readError(err error) error {
 	return err
 }
 
-// Count counts what Scan would yield: O(log n) in memory, a scan of the keys on
-// the log.
-func (v *View) Count(ctx context.Context, prefix, after string) (int, error) {
-	if v.closed.Load() {
-		return 0, ErrClosed
+// Count counts what Scan would yield, in O(log n). It is not known of what is read
+// back from the log: that would be read as a whole.
+func (v *View) Count(prefix, after string) (n int, known bool) {
+	t := v.tree()
+	if t == nil || v.closed.Load() {
+		return 0, false
 	}
-	if t := v.tree(); t != nil {
-		return Snapshot{v.revision, t.root}.Count(prefix, after), nil
-	}
-	n := 0
-	err := v.eachOld(prefix, after, func(*Object) bool {
-		n++
-		return ctx.Err() == nil
-	})
-	if err == nil {
-		err = ctx.Err()
-	}
-	return n, err
+	return Snapshot{v.revision, t.root}.Count(prefix, after), true
 }
 
 // tree is the tree of the view; nil when it has none, or none any more.

@@ -132,8 +132,6 @@ func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 		exists := begin(s, write("ns/c", 0))
 		conflict := begin(s, write("ns/a", a.Modified))
 		missing := begin(s, write("ns/b", b.Modified))
-		barrier := make(chan answer, 1)
-		go func() { barrier <- answer{nil, s.Barrier(context.Background())} }()
 		// What rests on nothing pending is told at once.
 		expect(t, "create of what is there", begin(s, write("ns/0", 0)), store.ErrExists)
 
@@ -148,7 +146,7 @@ func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 		if group := log.next(); group != "put ns/a, delete ns/b" {
 			t.Fatalf("appended %q", group)
 		}
-		for what, c := range map[string]chan answer{"update": updated, "delete": deleted, "conflict": conflict, "missing": missing, "barrier": barrier} {
+		for what, c := range map[string]chan answer{"update": updated, "delete": deleted, "conflict": conflict, "missing": missing} {
 			silent(t, what, c)
 		}
 		log.verdict <- nil
@@ -156,7 +154,6 @@ func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 		expect(t, "delete", deleted, nil)
 		expect(t, "conflict", conflict, store.ErrConflict)
 		expect(t, "missing", missing, store.ErrNotFound)
-		expect(t, "barrier", barrier, nil)
 	})
 }
 
@@ -293,9 +290,6 @@ func TestFailedLog(t *testing.T) {
 		expect(t, "second", second, broken)
 		expect(t, "exists", exists, broken)
 		expect(t, "later", begin(s, write("ns/c", 0)), broken)
-		if err := s.Barrier(t.Context()); !errors.Is(err, broken) {
-			t.Errorf("barrier: %v", err)
-		}
 		if len(fatal) != 1 || !errors.Is(fatal[0], broken) {
 			t.Errorf("fatal was called with %v", fatal)
 		}
@@ -410,5 +404,38 @@ func TestCompactionFails(t *testing.T) {
 			}
 			storetest.Close(t, s)
 		}
+	})
+}
+
+// failing is a log that fails while nobody calls it.
+type failing struct {
+	*memlog.Log
+	broken chan struct{}
+	why    error
+}
+
+func (l *failing) Broken() <-chan struct{} { return l.broken }
+
+func (l *failing) Compact(ctx context.Context, floor store.Revision) error {
+	select {
+	case <-l.broken:
+		return l.why
+	default:
+		return l.Log.Compact(ctx, floor)
+	}
+}
+
+// TestLogThatBreaks: an idle store learns that its log is unusable.
+func TestLogThatBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &failing{Log: memlog.New(), broken: make(chan struct{}), why: errors.New("a flush failed")}
+		var fatal error
+		s := storetest.Open(t, store.Options{Log: log, OnFatal: func(err error) { fatal = err }})
+		close(log.broken)
+		synctest.Wait()
+		if !errors.Is(fatal, log.why) {
+			t.Errorf("OnFatal got %v", fatal)
+		}
+		expect(t, "a write", begin(s, write("ns/a", 0)), log.why)
 	})
 }

@@ -63,8 +63,9 @@ type Mark struct {
 // (A log that others write too, as etcd, decides conditions and revisions
 // itself: it will stand beside this interface, not behind it.)
 //
-// Append, Compact and Close are called by one goroutine at a time; the reading
-// methods may be called at any time, by any number.
+// One goroutine at a time calls Append, one calls Compact, beside that or not; the
+// reading methods may be called at any time, by any number. Close is called when
+// Append and Compact have returned.
 type Log interface {
 	// Replay calls load once for each object of the newest state, and returns
 	// what the log holds. Load is safe for concurrent use, and a log may call it
@@ -94,8 +95,12 @@ type Log interface {
 	ObjectsAt(ctx context.Context, collection string, at Revision, prefix, after string) iter.Seq2[*Object, error]
 
 	// Compact forgets what is needed only for revisions below floor. The newest
-	// state stays.
+	// state stays. ErrNoSpace: forgetting needs space, too; it may be tried later.
 	Compact(ctx context.Context, floor Revision) error
+
+	// Broken returns a channel that is closed when the log became unusable while
+	// nobody called it; Append and Compact then say why. Nil: that cannot be.
+	Broken() <-chan struct{}
 
 	// Usage tells what the log costs on its medium. It is cheap.
 	Usage() Usage

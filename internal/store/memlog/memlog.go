@@ -111,8 +111,8 @@ func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) e
 	return nil
 }
 
-// after returns the entries above the revision. The caller holds mu; what it
-// gets does not change later.
+// after returns the entries above the revision. The caller holds mu, also while it
+// looks at them.
 func (l *Log) after(r store.Revision) []store.Entry {
 	i, _ := slices.BinarySearchFunc(l.entries, r+1, func(e store.Entry, r store.Revision) int {
 		return int(int64(e.Revision - r))
@@ -236,6 +236,9 @@ func (l *Log) Compact(_ context.Context, floor store.Revision) error {
 	l.marks = slices.DeleteFunc(l.marks, func(m store.Mark) bool { return m.Revision < floor })
 	return nil
 }
+
+// Broken implements store.Log.
+func (l *Log) Broken() <-chan struct{} { return nil }
 
 // Usage implements store.Log.
 func (l *Log) Usage() store.Usage {

@@ -34,6 +34,9 @@ func (l *Log) Compact(ctx context.Context, floor store.Revision) error {
 		return err
 	}
 	floor = min(floor, l.head.Load().revision)
+	if err := l.space.admitCompaction(); err != nil {
+		return err
+	}
 	if floor > l.head.Load().floor {
 		if err := l.raiseFloor(ctx, floor); err != nil {
 			return err
@@ -43,6 +46,9 @@ func (l *Log) Compact(ctx context.Context, floor store.Revision) error {
 		h := *l.head.Load()
 		if h.cut >= h.floor {
 			return nil
+		}
+		if err := l.space.admitCompaction(); err != nil {
+			return err
 		}
 		if err := l.compactSome(ctx, h); err != nil {
 			return err

@@ -13,9 +13,17 @@ import (
 // then syncs the directory, for both. A file system that keeps the entries of a
 // directory in no order may keep the marker alone at a power cut. So the
 // directory is synced as soon as there is a manifest.
-type orderedFS struct{ vfs.FS }
+//
+// It calls beforeTable before it makes a table.
+type orderedFS struct {
+	vfs.FS
+	beforeTable func()
+}
 
 func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasSuffix(name, ".sst") {
+		fs.beforeTable()
+	}
 	f, err := fs.FS.Create(name, c)
 	if err != nil || !strings.HasPrefix(fs.PathBase(name), "MANIFEST-") {
 		return f, err

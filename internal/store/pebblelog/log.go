@@ -74,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		copierDone: make(chan struct{}),
 	}
 	l.failure.done = make(chan struct{})
-	l.space = space{fs: l.o.FS, dir: l.o.Dir, minFree: l.o.MinFreeBytes, reserve: l.o.ReserveBytes, log: l.o.Logger}
+	l.space = space{fs: l.o.FS, dir: l.o.Dir, minFree: l.o.MinFreeBytes, reserve: l.o.ReserveBytes, log: l.o.Logger, stop: l.stopCopier}
 
 	witness, err := readHeadFile(l.o.FS, l.headPath())
 	if err != nil {
@@ -88,11 +88,15 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.space.open() // before Pebble: on a full disk it needs the reserve to open
 	if err := l.openPebble(witness != nil); err != nil {
 		return nil, err
 	}
+	l.committer.start()
 	if err := l.start(ctx, witness); err != nil {
-		return nil, errors.Join(err, l.closePebble())
+		err = errors.Join(err, l.closePebble())
+		l.committer.stop()
+		return nil, err
 	}
 	return l, nil
 }
@@ -149,7 +153,6 @@ func (l *Log) start(ctx context.Context, witness *head) error {
 		return err
 	}
 	l.head.Store(&h)
-	l.committer.start()
 	if h.sequence == 0 {
 		if err := l.begin(); err != nil {
 			return err
@@ -159,11 +162,13 @@ func (l *Log) start(ctx context.Context, witness *head) error {
 	// Pebble replayed it into tables, which are synced, before it opened.
 	l.durable.Store(l.head.Load())
 	if witness == nil || *witness != *l.head.Load() {
-		if err := writeHeadFile(l.o.FS, l.o.Dir, *l.head.Load()); err != nil {
+		err := writeHeadFile(l.o.FS, l.o.Dir, *l.head.Load())
+		if errors.Is(err, syscall.ENOSPC) && witness != nil {
+			l.o.Logger.Warn("log: the copy of the head was not renewed", "error", err) // the old one is one, too
+		} else if err != nil {
 			return err
 		}
 	}
-	l.space.open()
 	go l.runCopier()
 	return nil
 }
@@ -218,13 +223,14 @@ func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) e
 	if len(group) == 0 && mark == nil {
 		return nil
 	}
-	if err := l.space.admit(deletesOnly(group)); err != nil {
+	size := groupBytes(group)
+	if err := l.space.admit(deletesOnly(group), size); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	batch := l.db.NewBatchWithSize(groupBytes(group))
+	batch := l.db.NewBatchWithSize(size)
 	defer batch.Close()
 	next := *l.head.Load()
 	if err := l.addGroup(batch, &next, group); err != nil {
@@ -374,6 +380,9 @@ func checkEntry(e *store.Entry, last store.Revision) error {
 	}
 	return nil
 }
+
+// Broken implements store.Log.
+func (l *Log) Broken() <-chan struct{} { return l.failure.done }
 
 // Usage implements store.Log.
 func (l *Log) Usage() store.Usage {

@@ -79,7 +79,7 @@ const (
 // closed.
 func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 	events := l.events()
-	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS}, slowDisk, nil, events.DiskSlow)
+	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, l.space.pause}, slowDisk, nil, events.DiskSlow)
 	o := &pebble.Options{
 		FS:                          fs,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
@@ -131,9 +131,10 @@ func (l *Log) events() *pebble.EventListener {
 // files from what is safe elsewhere, so a full disk is survived: Pebble tries
 // again. Anything else means that what was written cannot be trusted to stay.
 func (l *Log) background(err error) {
-	if errors.Is(err, syscall.ENOSPC) {
-		l.space.full.Store(true)
-		l.o.Logger.Error("log: no space for a flush or a compaction", "error", err)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		if !l.space.full.Swap(true) {
+			l.o.Logger.Error("log: no space, or no file, for a flush or a compaction", "error", err)
+		}
 		return
 	}
 	if pebble.IsCorruptionError(err) {

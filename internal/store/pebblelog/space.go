@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -20,6 +21,7 @@ import (
 //	<  minFree            groups of deletions, and compactions
 //	<  minFree / 2        the same; the reserve file is given up for them
 //	<  minFree / 8        compactions
+//	<  minFree / 16       nothing
 //	>= minFree + 2 reserve   everything; the reserve file is made again
 type space struct {
 	fs      vfs.FS
@@ -28,11 +30,13 @@ type space struct {
 	reserve uint64 // bytes
 	log     *slog.Logger
 
-	// held says that the reserve file is there. It is used by Append alone.
+	// held says that the reserve file is there. It is used by Open and Append alone.
 	held bool
 	// full is set when Pebble met the end of the disk in the background: another
 	// program filled it. It is taken back when the watermark is free again.
 	full atomic.Bool
+	// stop ends pauses.
+	stop chan struct{}
 }
 
 const reserveFile = "RESERVE"
@@ -88,13 +92,16 @@ func (s *space) take() error {
 	if err != nil {
 		return err
 	}
-	err = f.Preallocate(0, int64(s.reserve))
+	err = errors.Join(f.Preallocate(0, int64(s.reserve)), f.Close())
+	if err != nil {
+		return errors.Join(err, s.fs.Remove(s.path()))
+	}
 	s.held = true
-	return errors.Join(err, f.Close())
+	return nil
 }
 
-// admit says whether a group may be written.
-func (s *space) admit(deletesOnly bool) error {
+// admit says whether a group of so many bytes may be written.
+func (s *space) admit(deletesOnly bool, size int) error {
 	free, ok := s.free()
 	if !ok {
 		return nil
@@ -104,8 +111,35 @@ func (s *space) admit(deletesOnly bool) error {
 		s.full.Store(false)
 		return nil
 	}
-	if deletesOnly && free >= s.minFree/8 && !s.full.Load() {
+	if deletesOnly && free >= s.minFree/8+uint64(size) && !s.full.Load() {
 		return nil
 	}
+	return s.refusal(free)
+}
+
+func (s *space) refusal(free uint64) error {
 	return fmt.Errorf("%w: %s has %d bytes free, and writes need %d", store.ErrNoSpace, s.dir, free, s.minFree)
+}
+
+// admitCompaction says whether a compaction may write the little that it needs.
+func (s *space) admitCompaction() error {
+	if free, ok := s.free(); ok && free < s.minFree/16 {
+		return s.refusal(free)
+	}
+	return nil
+}
+
+// retryPause is how long a flush or a compaction waits before it tries a full disk
+// again: Pebble tries at once.
+const retryPause = time.Second
+
+// pause is called before a table is made.
+func (s *space) pause() {
+	if !s.full.Load() {
+		return
+	}
+	select {
+	case <-time.After(retryPause):
+	case <-s.stop:
+	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,10 +110,38 @@ func TestNoSpace(t *testing.T) {
 			t.Errorf("%d MiB free: %v", step.free, err)
 		}
 	}
+	// A deletion writes what it deletes: one that is too large for what is left.
+	big := object("~", m.head()+1, nil, 0)
+	big.Value = append(big.Value, make([]byte, 3*mib)...)
+	small := object("small", m.head()+2, nil, 0)
+	put := []store.Entry{
+		{Collection: "pods", Key: "~", Revision: m.head() + 1, Object: big},
+		{Collection: "pods", Key: "small", Revision: m.head() + 2, Object: small},
+	}
+	if err := log.Append(t.Context(), put, nil); err != nil {
+		t.Fatal(err)
+	}
+	m.add(put, nil)
 	fs.reserve = 0
-	fs.free.Store(1 * mib)
+	fs.free.Store(4 * mib)
+	err = log.Append(t.Context(), []store.Entry{{Collection: "pods", Key: "~", Revision: m.head() + 1, Before: big}}, nil)
+	if !errors.Is(err, store.ErrNoSpace) {
+		t.Errorf("a deletion of 3 MiB with 4 MiB free: got %v, want %v", err, store.ErrNoSpace)
+	}
+	gone := []store.Entry{{Collection: "pods", Key: "small", Revision: m.head() + 1, Before: small}}
+	if err := log.Append(t.Context(), gone, nil); err != nil {
+		t.Fatalf("a small deletion with 4 MiB free: %v", err)
+	}
+	m.add(gone, nil)
+	fs.free.Store(mib / 2)
 	if err := remove(); !errors.Is(err, store.ErrNoSpace) {
 		t.Errorf("a deletion at the very end: got %v, want %v", err, store.ErrNoSpace)
+	}
+	if err := log.Compact(t.Context(), m.head()); !errors.Is(err, store.ErrNoSpace) {
+		t.Errorf("a compaction at the very end: got %v, want %v", err, store.ErrNoSpace)
+	}
+	if err := m.verify(log, rng, 3); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -157,6 +187,17 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, log)
+	fillRest(t, dir+"/foreign")
+	if log, err = pebblelog.Open(ctx, o); err != nil {
+		t.Fatalf("opening on a disk that another program has filled: %v", err)
+	}
+	if err := m.verifyStart(log); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, log)
+	if err := os.Remove(dir + "/foreign"); err != nil {
+		t.Fatal(err)
+	}
 	if log, err = pebblelog.Open(ctx, o); err != nil {
 		t.Fatalf("opening on a full disk: %v", err)
 	}
@@ -193,6 +234,22 @@ func TestFullDisk(t *testing.T) {
 		runtime.Gosched()
 	}
 	mustClose(t, log)
+}
+
+// fillRest takes all the space that is left.
+func fillRest(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 64<<10))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
 }
 
 // fill appends objects that do not compress until there is no space.

@@ -152,7 +152,7 @@ func exact(t testing.TB, s *store.Store, collection string, r store.Revision) []
 	if err != nil {
 		t.Fatalf("scan of %s at %d: %v", collection, r, err)
 	}
-	if n, err := v.Count(t.Context(), "", ""); err != nil || n != len(all) {
+	if n, known := v.Count("", ""); known && n != len(all) {
 		t.Fatalf("count of %s at %d: got %d, %v, want %d", collection, r, n, err, len(all))
 	}
 	return all
