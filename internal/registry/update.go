@@ -136,7 +136,11 @@ func (r *Registry) replace(ctx context.Context, t Target, current *store.Object,
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
 	errs := validate(st, meta)
-	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, oldMeta, field.NewPath("metadata"))...)
+	// What follows says again what is wrong, as the wire has it, and finds new
+	// finalizers. Nothing else can be: names and system fields are the old ones.
+	if len(errs) > 0 || oldMeta.GetDeletionTimestamp() != nil {
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, oldMeta, field.NewPath("metadata"))...)
+	}
 	if err := invalid(t.Type, meta, errs); err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ type Options struct {
 const (
 	// DefaultMinFreeBytes covers what Pebble may write in the background after the
 	// last group was taken: memtables, the outputs of a compaction, a new WAL.
-	DefaultMinFreeBytes = 64 << 20
+	DefaultMinFreeBytes = 96 << 20
 	// DefaultReserveBytes is some thousand deletions.
 	DefaultReserveBytes = 16 << 20
 )
@@ -62,7 +62,7 @@ func (o Options) withDefaults() Options {
 
 // Limits of Pebble. docs/decisions/0002-log-layout.md has the figures.
 const (
-	memTableBytes   = 4 << 20
+	memTableBytes   = 8 << 20
 	cacheBytes      = 2 << 20
 	tableBytes      = 8 << 20
 	blockBytes      = 16 << 10
