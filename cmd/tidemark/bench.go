@@ -66,7 +66,7 @@ is counted from.`,
 		},
 	}
 	f.register(c)
-	c.AddCommand(newBenchList(), newBenchCompare())
+	c.AddCommand(newBenchList(), newBenchCompare(), newBenchPlot())
 	return c
 }
 
@@ -202,4 +202,42 @@ memory, or so many times the rate. With one file its two servers are compared.`,
 			return comparison.WriteTable(c.OutOrStdout())
 		},
 	}
+}
+
+func newBenchPlot() *cobra.Command {
+	var title, x, y string
+	var scenarios []string
+	c := &cobra.Command{
+		Use:   "plot RESULT.json...",
+		Short: "Draw how a figure grows with objects or watchers, as SVG",
+		Long: `Plot reads results that --out wrote, of runs with different numbers of objects or of
+watchers, and writes a picture to standard output: a line for each scenario and
+server. Both axes are logarithmic: a level line costs the same everywhere.`,
+		Example: `  # Five runs, then the picture
+  for n in 1000 10000 100000; do tidemark bench get list-selector --objects=$n --out=$n.json --pid=1234; done
+  tidemark bench plot 1000.json 10000.json 100000.json --x=objects --y=cpu > growth.svg`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var reports []*bench.Report
+			for _, path := range args {
+				r, err := bench.ReadReport(path)
+				if err != nil {
+					return err
+				}
+				reports = append(reports, r)
+			}
+			p, err := bench.NewPlot(title, x, y, scenarios, reports)
+			if err != nil {
+				return usageError{err}
+			}
+			return p.WriteSVG(c.OutOrStdout())
+		},
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&x, "x", "objects", "what grows: "+strings.Join(bench.PlotInputs(), ", "))
+	flags.StringVar(&y, "y", "cpu", "what is drawn: "+strings.Join(bench.PlotFigures(), ", "))
+	flags.StringSliceVar(&scenarios, "scenario", nil, "draw this one alone, over watchers without its number; can be repeated")
+	flags.StringVar(&title, "title", "", "text above the picture")
+	return c
 }

@@ -32,6 +32,19 @@ func bearer(r *http.Request) (string, error) {
 	return "", nil
 }
 
+// Subprotocols are those that a WebSocket client offers, without that of its token.
+func Subprotocols(r *http.Request) []string {
+	var all []string
+	for _, header := range r.Header["Sec-Websocket-Protocol"] {
+		for p := range strings.SplitSeq(header, ",") {
+			if p = strings.TrimSpace(p); p != "" && !strings.HasPrefix(p, protocol) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
 // offered returns the token among the subprotocols that a client offers.
 func offered(headers []string) (string, error) {
 	token := ""

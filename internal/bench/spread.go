@@ -80,6 +80,11 @@ func (x Result) values(f figure) []float64 {
 	return values
 }
 
+func (x Result) median(f figure) (float64, bool) {
+	s, ok := spreadOf(x.values(f))
+	return s.Median, ok
+}
+
 // cell is a figure as a table shows it, empty where there is none.
 func (x Result) cell(f figure) string {
 	s, ok := spreadOf(x.values(f))

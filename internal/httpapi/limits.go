@@ -8,6 +8,7 @@ type Limits struct {
 	BodyBytes          int64         // of a request body: 413 above
 	HeaderBytes        int           // of a request's headers: 431 above
 	RequestTimeout     time.Duration // of a request that is not long-running: 504
+	MutatingTimeout    time.Duration // the same of a write
 	InFlight           int           // reads at once: 429 above
 	MutatingInFlight   int           // writes at once: 429 above
 	Watches            int           // watches at once: 429 above
@@ -26,6 +27,7 @@ var DefaultLimits = Limits{
 	BodyBytes:          3 << 20,
 	HeaderBytes:        1 << 20,
 	RequestTimeout:     60 * time.Second,
+	MutatingTimeout:    34 * time.Second,
 	InFlight:           400,
 	MutatingInFlight:   200,
 	Watches:            50_000,
@@ -44,6 +46,7 @@ func (l Limits) WithDefaults() Limits {
 	fill(&l.BodyBytes, d.BodyBytes)
 	fill(&l.HeaderBytes, d.HeaderBytes)
 	fill(&l.RequestTimeout, d.RequestTimeout)
+	fill(&l.MutatingTimeout, d.MutatingTimeout)
 	fill(&l.InFlight, d.InFlight)
 	fill(&l.MutatingInFlight, d.MutatingInFlight)
 	fill(&l.Watches, d.Watches)

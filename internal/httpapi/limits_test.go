@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -139,7 +140,43 @@ func TestStalledReader(t *testing.T) {
 }
 
 // stallHTTP1 sends a request on a connection of its own, and reads nothing.
+// TestBodyThatNobodyReads: who promises a body and does not send it is answered,
+// and holds nothing.
+func TestBodyThatNobodyReads(t *testing.T) {
+	s := start(t, wiring{http1: true})
+	for i := range 5 {
+		s.create(t, "default", fmt.Sprint("a", i), 4<<10)
+	}
+	for len(s.ended) > 0 {
+		<-s.ended
+	}
+	const maps = "/api/v1/namespaces/default/configmaps"
+	for request, want := range map[string]string{
+		"POST " + maps + " HTTP/1.1\r\nAuthorization: Bearer wrong": " 401 ",
+		"GET " + maps + " HTTP/1.1\r\nAuthorization: Bearer admin":  " 200 ",
+	} {
+		conn := s.dialHTTP1(t)
+		fmt.Fprintf(conn, "%s\r\nHost: x\r\nContent-Length: 5\r\n\r\n", request)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil || !strings.Contains(line, want) {
+			t.Errorf("%.4s: %q, %v", request, line, err)
+		}
+		method, _, _ := strings.Cut(request, " ")
+		s.waitEnded(t, method+" "+maps)
+	}
+}
+
 func stallHTTP1(t *testing.T, s *server, path string) {
+	t.Helper()
+	conn := s.dialHTTP1(t)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin\r\n\r\n", path)
+	if _, err := bufio.NewReaderSize(conn, 16).Peek(1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dialHTTP1 opens a connection for requests that no client would send.
+func (s *server) dialHTTP1(t *testing.T) net.Conn {
 	t.Helper()
 	config := s.client.Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos = []string{"http/1.1"}
@@ -148,10 +185,7 @@ func stallHTTP1(t *testing.T, s *server, path string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin\r\n\r\n", path)
-	if _, err := bufio.NewReaderSize(conn, 16).Peek(1); err != nil {
-		t.Fatal(err)
-	}
+	return conn
 }
 
 func TestSlowVerbTimesOut(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -199,10 +200,10 @@ func knownPath(path string) string {
 				return p
 			}
 		}
-	case len(path) >= 11 && path[:11] == "/openapi/v3":
-		return "openapi/v3"
+	case path == "/openapi/v3", strings.HasPrefix(path, "/openapi/v3/"):
+		return "/openapi/v3"
 	case path == "/openapi/v2":
-		return "openapi/v2"
+		return path
 	}
 	return ""
 }

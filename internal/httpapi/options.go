@@ -68,7 +68,7 @@ func boolean(v url.Values, name string) bool {
 // writeOptions reads the parameters of a create or an update; their values are
 // checked by the registry.
 func (q *request) writeOptions() registry.WriteOptions {
-	o := registry.WriteOptions{UserAgent: q.r.UserAgent()}
+	var o registry.WriteOptions
 	if q.r.URL.RawQuery == "" {
 		return o
 	}

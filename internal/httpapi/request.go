@@ -47,10 +47,11 @@ type request struct {
 	running prometheus.Gauge
 
 	// The answer so far.
-	wrote   bool
-	aborted bool
-	code    int
-	bytes   int64
+	wrote    bool
+	bodyRead bool // to its end
+	aborted  bool
+	code     int
+	bytes    int64
 
 	// Room that would be allocated for each request otherwise: values of headers,
 	// events of a watch that is mostly idle.
@@ -68,7 +69,7 @@ func (q *request) forget() {
 	q.place, q.typ, q.verb, q.attrs = place{}, nil, "", authz.Attributes{}
 	q.values, q.deadline = nil, time.Time{}
 	q.ctx, q.to = nil, nil
-	q.wrote, q.aborted, q.code, q.bytes = false, false, 0, 0
+	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [4]registry.Event{}
 }
@@ -242,6 +243,9 @@ func (q *request) limitTime() error {
 		return nil
 	}
 	limit := q.h.c.Limits.RequestTimeout
+	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
+		limit = min(limit, q.h.c.Limits.MutatingTimeout)
+	}
 	if _, ok := lookup(q.r.URL.RawQuery, "timeout"); ok {
 		text := q.query().Get("timeout")
 		asked, err := time.ParseDuration(text)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -156,7 +157,11 @@ func (q *request) sendCompressed(code int, body []byte) error {
 func (q *request) compressed() {
 	h := q.header()
 	h["Content-Encoding"] = gzipEncoding
-	h["Vary"] = varyEncoding
+	if other := h["Vary"]; len(other) > 0 {
+		h["Vary"] = slices.Concat(other, varyEncoding)
+	} else {
+		h["Vary"] = varyEncoding
+	}
 }
 
 func (q *request) acceptsGzip() bool {
@@ -164,9 +169,17 @@ func (q *request) acceptsGzip() bool {
 	return len(lines) > 0 && wire.AcceptsGzip(strings.Join(lines, ","))
 }
 
+// leftoverTimeout is how long a body may take that nobody has read.
+const leftoverTimeout = time.Second
+
 // writeHeader starts the answer.
 func (q *request) writeHeader(code int) {
 	q.wrote, q.code = true, code
+	if q.r.ProtoMajor == 1 && q.r.ContentLength != 0 && !q.bodyRead {
+		// net/http reads what is left of the body before it answers, and would wait for
+		// it, with all that the request holds.
+		_ = http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(leftoverTimeout))
+	}
 	q.w.WriteHeader(code)
 }
 

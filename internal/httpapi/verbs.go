@@ -214,6 +214,7 @@ func (q *request) body() ([]byte, error) {
 		body, err = io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, limit))
 	}
 	q.dog.release()
+	q.bodyRead = err == nil
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil, errors.As(err, &tooLarge):

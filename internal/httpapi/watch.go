@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -34,7 +32,6 @@ func (q *request) openWatch(t registry.Target) error {
 		// of its own (row A6).
 		o.Watch = false
 	}
-	metainternal.SetListOptionsDefaults(o, true)
 	q.ctx, q.cancel = q.watchContext()
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err

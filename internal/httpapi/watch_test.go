@@ -120,7 +120,18 @@ func TestWatchOldPrefix(t *testing.T) {
 	for _, path := range []string{"/api/v1/watch/configmaps", "/api/v1/watch/namespaces/default/configmaps?watch=false", "/api/v1/watch/namespaces/default/configmaps/a"} {
 		s.watch(t, path).want(t, "ADDED a")
 	}
-	s.watch(t, "/api/v1/watch/namespaces/default").want(t, "ADDED default")
+	s.create(t, "default", "b", 1)
+	one := s.watch(t, "/api/v1/watch/namespaces/default/configmaps/b")
+	one.want(t, "ADDED b")
+	s.create(t, "default", "c", 1)
+	s.do(t, "DELETE", "/api/v1/namespaces/default/configmaps/b", "")
+	one.want(t, "DELETED b")
+	s.namespace(t, "other")
+	s.watch(t, "/api/v1/watch/namespaces/other").want(t, "ADDED other")
+	a := s.do(t, "GET", "/api/v1/watch/namespaces/default/configmaps/a?fieldSelector=metadata.name%3Db", "")
+	if _, _, message := a.status(t); a.code != 400 || message != "fieldSelector metadata.name doesn't match requested name" {
+		t.Errorf("another name in the selector: %d %s", a.code, message)
+	}
 }
 
 func TestWatchInWords(t *testing.T) {

@@ -5,13 +5,18 @@ import (
 	"net/http"
 
 	"github.com/coder/websocket"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
 // watchWebSocket streams events as text frames, one each. Pings of the client are
 // answered. A browser's page may open one only from the server's own origin, as a
 // client certificate would speak for it without being asked.
 func (q *request) watchWebSocket() error {
-	conn, err := websocket.Accept(&counter{q.w, q}, q.r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	conn, err := websocket.Accept(&counter{q.w, q}, q.r, &websocket.AcceptOptions{
+		CompressionMode: websocket.CompressionDisabled,
+		Subprotocols:    authn.Subprotocols(q.r), // a browser wants one of those that it offers
+	})
 	if err != nil {
 		return nil //nolint:nilerr // Accept has answered
 	}

@@ -153,5 +153,6 @@ func isGraceful(t Target, current *store.Object, o *metav1.DeleteOptions) bool {
 // hasFinalizers tells whether somebody has to act before the object can go.
 func hasFinalizers(o *store.Object) bool {
 	some := func(list []byte) bool { return len(list) > 2 && list[0] == '[' }
-	return some(member(member(o.Value, "metadata"), "finalizers")) || some(member(member(o.Value, "spec"), "finalizers")) && member(o.Value, "kind") != nil && text(member(o.Value, "kind")) == "Namespace"
+	return some(member(member(o.Value, "metadata"), "finalizers")) ||
+		text(member(o.Value, "kind")) == "Namespace" && some(member(member(o.Value, "spec"), "finalizers"))
 }

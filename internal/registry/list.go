@@ -48,6 +48,7 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 		l.Items = func(func(*store.Object, error) bool) {}
 	case p.limit > 0:
 		err = l.page(src, s, p)
+		src.close() // others wait for its place; the page has all that it needs
 	default:
 		l.Items = selected(src.scan(s, src.after(p, s)), s)
 	}
@@ -156,6 +157,9 @@ func (src *source) after(p plan, s *selector) string {
 // scan yields what the selector can match, as far as keys tell.
 func (src *source) scan(s *selector, after string) iter.Seq2[*store.Object, error] {
 	prefix := s.watchPrefix()
+	if src.view != nil && s.key != "" {
+		return firstOf(src.view.Scan(prefix, after)) // the key itself, or what begins like it
+	}
 	if src.view != nil {
 		return src.view.Scan(prefix, after)
 	}
@@ -170,6 +174,16 @@ func (src *source) scan(s *selector, after string) iter.Seq2[*store.Object, erro
 			if !yield(o, nil) {
 				return
 			}
+		}
+	}
+}
+
+// firstOf yields the first one alone.
+func firstOf(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		for o, err := range all {
+			yield(o, err)
+			return
 		}
 	}
 }

@@ -287,6 +287,18 @@ func TestWatchTimes(t *testing.T) {
 
 		s.create("configmaps", "default", configMap("a", "", ""))
 		s.create("configmaps", "default", configMap("b", "", ""))
+		seconds = 10
+		w = s.watch(metainternal.ListOptions{TimeoutSeconds: &seconds})
+		for i := range 3 { // a watch that is behind ends all the same
+			events, err := w.Next(context.Background(), make([]registry.Event, 0, 1))
+			if late := i == 2; late != (err == io.EOF) || late != (len(events) == 0) {
+				t.Errorf("after %d s of 10: %+v, %v", 5*i+1, events, err)
+			}
+			s.create("configmaps", "default", configMap(fmt.Sprintf("more-%d", i), "", ""))
+			time.Sleep(5*time.Second + 1)
+		}
+		w.Close()
+
 		w = s.watch(metainternal.ListOptions{SendInitialEvents: yes(), ResourceVersionMatch: "NotOlderThan"})
 		if events, err := w.Next(context.Background(), make([]registry.Event, 0, 1)); err != nil || events[0].Type != registry.Added {
 			t.Errorf("the first initial event: %+v, %v", events, err)

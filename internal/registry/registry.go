@@ -83,8 +83,6 @@ type WriteOptions struct {
 	DryRun          []string
 	FieldManager    string
 	FieldValidation string
-	// UserAgent names the manager when FieldManager is empty.
-	UserAgent string
 }
 
 func (r *Registry) now() time.Time {

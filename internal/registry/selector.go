@@ -52,6 +52,11 @@ func newSelector(t Target, o *metainternal.ListOptions) (*selector, error) {
 	if o.LabelSelector != nil && !o.LabelSelector.Empty() {
 		s.labels = o.LabelSelector
 	}
+	if t.Name != "" && o.FieldSelector != nil && !o.FieldSelector.Empty() {
+		if name, ok := o.FieldSelector.RequiresExactMatch("metadata.name"); !ok || name != t.Name {
+			return nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+		}
+	}
 	if o.FieldSelector != nil {
 		for _, r := range o.FieldSelector.Requirements() {
 			if err := s.require(t, r); err != nil {
@@ -97,7 +102,7 @@ func unknownField(t *resource.Type, name string) error {
 
 // narrow turns requirements on name and namespace into a key or a prefix.
 func (s *selector) narrow(t Target) {
-	namespace, name := t.Namespace, ""
+	namespace, name := t.Namespace, t.Name // of a single object that is watched: row A6
 	rest := s.fields[:0]
 	for _, r := range s.fields {
 		switch {

@@ -58,7 +58,11 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 		}
 		current := r.Store.Any().Get(t.Type.Collection, t.key())
 		if current == nil {
-			return r.createOnUpdate(ctx, t, next, warnings)
+			made, err := r.createOnUpdate(ctx, t, next, creation{uid, warnings})
+			if apierrors.IsAlreadyExists(err) {
+				continue // somebody else was faster: now it is an update
+			}
+			return made, err
 		}
 		if err := checkLock(t, current, version, uid); err != nil {
 			return Object{}, err
@@ -79,9 +83,12 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 
 // createOnUpdate creates the object that a PUT did not find, where the kind
 // allows that: row A3.
-func (r *Registry) createOnUpdate(ctx context.Context, t Target, next runtime.Object, warnings []string) (Object, error) {
+func (r *Registry) createOnUpdate(ctx context.Context, t Target, next runtime.Object, c creation) (Object, error) {
 	if !t.Type.CreateOnUpdate || t.Subresource != "" {
 		return Object{}, t.notFound()
+	}
+	if c.uid != "" {
+		return Object{}, otherUID(t, c.uid, "")
 	}
 	if err := r.checkNamespace(t); err != nil {
 		return Object{}, err
@@ -93,14 +100,24 @@ func (r *Registry) createOnUpdate(ctx context.Context, t Target, next runtime.Ob
 		return Object{}, err
 	}
 	made, err := r.insert(ctx, t, object, false)
-	return Object{Stored: made, Created: true, Warnings: warnings}, err
+	return Object{Stored: made, Created: true, Warnings: c.warnings}, err
+}
+
+// creation is what else a PUT said of an object that was not there.
+type creation struct {
+	uid      string
+	warnings []string
+}
+
+func otherUID(t Target, sent, have string) error {
+	return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s", objectKey(t), sent, have))
 }
 
 // checkLock compares the version and the uid that a client sent with those of
 // the object: rows D11, G1, G2.
 func checkLock(t Target, current *store.Object, version store.Revision, uid string) error {
 	if have := at(current.Value, []string{"metadata", "uid"}); uid != "" && uid != have {
-		return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s", objectKey(t), uid, have))
+		return otherUID(t, uid, have)
 	}
 	if version == 0 && !t.Type.UnconditionalUpdate {
 		return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{

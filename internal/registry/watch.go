@@ -186,6 +186,10 @@ func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
 		return w.fail(ctx, buf, w.failed)
 	}
 	for {
+		// Also of a watch that is behind, and has no reason to wait.
+		if ctx.Err() != nil || !w.r.now().Before(w.end) {
+			return buf, w.finish()
+		}
 		if w.initial != nil {
 			if w.r.now().After(w.latest) {
 				return w.fail(ctx, buf, apierrors.NewTimeoutError("the initial events were not read in time", 1))
@@ -208,9 +212,9 @@ func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
 		if n > 0 {
 			continue
 		}
-		if done, err := w.wait(ctx); err != nil {
+		if due, err := w.wait(ctx); err != nil {
 			return buf, err
-		} else if done {
+		} else if due {
 			w.last = max(w.last, w.cursor.Revision())
 			return append(buf, Event{Type: Bookmark, Revision: w.last}), nil
 		}
@@ -243,9 +247,9 @@ func (w *Watch) nextInitial(buf []Event) []Event {
 	return buf
 }
 
-// wait waits for changes. Done says that it is time for a bookmark; io.EOF that
+// wait waits for changes. Due says that it is time for a bookmark; io.EOF that
 // the watch is over.
-func (w *Watch) wait(ctx context.Context) (done bool, err error) {
+func (w *Watch) wait(ctx context.Context) (due bool, err error) {
 	now := w.r.now()
 	until := w.end
 	if w.bookmarks && w.bookmark.Before(until) {

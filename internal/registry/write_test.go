@@ -270,6 +270,11 @@ func TestCreateByUpdate(t *testing.T) {
 	if err != nil || !o.Created || meta(t, o.Stored).UID == "" {
 		t.Fatalf("%+v, %v", o, err)
 	}
+	gone := registry.Target{Type: target.Type, Namespace: "default", Name: "gone"}
+	_, err = s.Update(context.Background(), gone, body(`{"metadata":{"name":"gone","uid":"x"}}`), registry.WriteOptions{})
+	if got := statusOf(t, err); got.Code != 409 || !strings.Contains(got.Message, "UID in precondition: x, UID in object meta: ") {
+		t.Errorf("a lease of another time: %d %q", got.Code, got.Message)
+	}
 	_, err = s.Update(context.Background(), target, body(`{"metadata":{"name":"l"}}`), registry.WriteOptions{})
 	if got := statusOf(t, err); got.Code != 422 || !strings.Contains(got.Message, "must be specified for an update") {
 		t.Errorf("a lease without a version: %d %q", got.Code, got.Message)

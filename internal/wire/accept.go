@@ -109,9 +109,16 @@ type clause struct {
 	q            float64
 }
 
+// maxClauses is how many clauses of a header count, for sorting them takes the
+// square of that. Clients send up to a dozen.
+const maxClauses = 64
+
 // preferred appends the clauses that are well-formed, the preferred one first.
 func preferred(to []clause, header string) []clause {
 	for part := range strings.SplitSeq(header, ",") {
+		if len(to) == maxClauses {
+			break
+		}
 		c, ok := parseClause(part)
 		if !ok {
 			continue

@@ -70,6 +70,14 @@ func TestNegotiateAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestPreferredIsBounded: a header of the largest size is sorted in no time.
+func TestPreferredIsBounded(t *testing.T) {
+	header := strings.Repeat("a/*,", 130_000) + strings.Repeat("a/b,", 130_000)
+	if got := preferred(nil, header); len(got) != maxClauses {
+		t.Errorf("%d clauses", len(got))
+	}
+}
+
 // FuzzPreferred holds the order of clauses against the library that
 // kube-apiserver uses.
 func FuzzPreferred(f *testing.F) {

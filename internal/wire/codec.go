@@ -10,6 +10,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,6 +101,9 @@ func StrictError(t *resource.Type, complaints []string) error {
 
 // fromYAML turns YAML into JSON. A key that stands twice is a complaint.
 func fromYAML(body []byte) (data []byte, strict []string, err error) {
+	if err := checkAliases(body); err != nil {
+		return nil, nil, err
+	}
 	if data, err = yaml.YAMLToJSONStrict(body); err == nil {
 		return data, nil, nil
 	}
@@ -209,13 +213,46 @@ func checkDepth(data []byte) error {
 		case inString:
 		case c == '{' || c == '[':
 			if depth++; depth > maxDepth {
-				return fmt.Errorf("the body nests deeper than %d", maxDepth)
+				return errTooDeep
 			}
 		case c == '}' || c == ']':
 			depth--
 		}
 	}
 	return nil
+}
+
+var errTooDeep = fmt.Errorf("the body nests deeper than %d", maxDepth)
+
+// nestsDeeper tells whether a protobuf message may hold messages in messages to
+// more than a depth. A string that reads as a message counts as one.
+func nestsDeeper(b []byte, depth int) bool {
+	if depth == 0 {
+		return true
+	}
+	for len(b) > 0 {
+		_, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return false // no message
+		}
+		b = b[n:]
+		if typ != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(1, typ, b); n < 0 {
+				return false
+			}
+			b = b[n:]
+			continue
+		}
+		inner, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return false
+		}
+		if nestsDeeper(inner, depth-1) {
+			return true
+		}
+		b = b[n:]
+	}
+	return false
 }
 
 type unmarshaler interface{ Unmarshal([]byte) error }
@@ -225,6 +262,9 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 	envelope, err := OpenEnvelope(body)
 	if err != nil {
 		return unrecognized(t, body, err)
+	}
+	if nestsDeeper(envelope.Raw, maxDepth) {
+		return unrecognized(t, nil, errTooDeep)
 	}
 	head := metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}
 	if err := checkKind(t, body, &head); err != nil {

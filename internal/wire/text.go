@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	goyaml "go.yaml.in/yaml/v2" // what sigs.k8s.io/yaml reads with
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -126,4 +127,51 @@ func (l *ListText) metadata() []byte {
 }
 
 // FromYAML returns YAML as JSON.
-func FromYAML(text []byte) ([]byte, error) { return yaml.YAMLToJSON(text) }
+func FromYAML(text []byte) ([]byte, error) {
+	if err := checkAliases(text); err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSON(text)
+}
+
+// maxAliased bounds what the aliases of a YAML text add to it, in bytes: each stands
+// for all of what it names. It is the size of the largest body.
+const maxAliased = 3 << 20
+
+// checkAliases refuses a text that aliases make large.
+func checkAliases(text []byte) error {
+	if bytes.IndexByte(text, '*') < 0 || bytes.IndexByte(text, '&') < 0 {
+		return nil
+	}
+	var v any
+	if err := goyaml.Unmarshal(text, &v); err != nil {
+		return nil //nolint:nilerr // the decoder says it better
+	}
+	left := maxAliased - len(text)
+	if expanded(v, &left); left < 0 {
+		return fmt.Errorf("its aliases make it larger than %d bytes", maxAliased)
+	}
+	return nil
+}
+
+// expanded takes the size of a value, about as JSON, from what is left.
+func expanded(v any, left *int) {
+	const separators = 4
+	*left -= separators
+	if *left < 0 {
+		return
+	}
+	switch v := v.(type) {
+	case string:
+		*left -= len(v)
+	case []any:
+		for _, e := range v {
+			expanded(e, left)
+		}
+	case map[any]any:
+		for key, e := range v {
+			expanded(key, left)
+			expanded(e, left)
+		}
+	}
+}
