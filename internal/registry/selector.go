@@ -24,6 +24,7 @@ type selector struct {
 
 	labels labels.Selector // nil: all
 	fields []requirement   // beyond what prefix and key say
+	digest digest          // what an object's digest must have; zero: nothing
 }
 
 // requirement is one term of a field selector.
@@ -65,6 +66,7 @@ func newSelector(t Target, o *metainternal.ListOptions) (*selector, error) {
 		}
 	}
 	s.narrow(t)
+	s.digest = s.wanted()
 	return s, nil
 }
 
@@ -143,7 +145,7 @@ func (s *selector) watchPrefix() string {
 
 // matches tells whether an object is selected; nil is not.
 func (s *selector) matches(o *store.Object) bool {
-	if o == nil || s.none {
+	if o == nil || s.none || !s.digest.allows(digest(o.Digest())) { // first: it lies in the object
 		return false
 	}
 	if s.key != "" && o.Key != s.key || !strings.HasPrefix(o.Key, s.prefix) {
@@ -203,6 +205,7 @@ func attributesOf(t *resource.Type, o *store.Object) *attributes {
 		}
 	}
 	o.SetMemo(a)
+	o.SetDigest(uint64(a.digest()))
 	return a
 }
 

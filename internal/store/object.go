@@ -24,6 +24,8 @@ type Object struct {
 
 	// RevisionAt is the offset in Value of the digits of Modified.
 	RevisionAt int
+
+	digest atomic.Uint64
 }
 
 // Memo returns what SetMemo kept, nil before.
@@ -39,6 +41,14 @@ func (o *Object) Memo() any {
 // that race, one stays; both have to be equal in meaning.
 func (o *Object) SetMemo(v any) { o.memo.Store(&v) }
 
+// Digest returns what SetDigest kept, zero before.
+func (o *Object) Digest() uint64 { return o.digest.Load() }
+
+// SetDigest keeps a few bits that say what the memo is not. They lie in the object
+// itself: a scan that looks at a million objects for a few of them reads one cache
+// line of each, instead of the six on the way through the memo.
+func (o *Object) SetDigest(bits uint64) { o.digest.Store(bits) }
+
 // At returns the same content as of another revision: the state that a deletion
 // reports is the last one, with the revision of the deletion.
 func (o *Object) At(r Revision) *Object {
@@ -49,6 +59,7 @@ func (o *Object) At(r Revision) *Object {
 	value = append(value, o.Value[o.RevisionAt+old:]...)
 	n := &Object{Key: o.Key, Value: value, Created: o.Created, Modified: r, RevisionAt: o.RevisionAt}
 	n.memo.Store(o.memo.Load())
+	n.digest.Store(o.digest.Load())
 	return n
 }
 

