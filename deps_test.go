@@ -39,6 +39,7 @@ var importRules = []importRule{
 	{"internal/kubeconfig", "internal/atomicfile", "a kubeconfig is a file"},
 	{"internal/serving", "internal/authn", "the listener tells the authenticator of certificates"},
 	{"internal/httpapi", "internal/authn internal/authz internal/deflate internal/discovery internal/registry internal/resource internal/store internal/wire", "HTTP is the outermost layer; of the store it knows the objects that lists are made of"},
+	{"internal/bench", "", "a server is measured through its API alone"},
 	{"datadir", "internal/atomicfile internal/store internal/store/pebblelog", "a data directory is where a durable log lives; only who imports it links Pebble"},
 }
 
