@@ -198,7 +198,7 @@ func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
 				return buf, nil
 			}
 		}
-		n, err := w.cursor.TryNext(w.room(buf))
+		n, err := w.cursor.TryNext(ctx, w.room(buf))
 		if err != nil {
 			return w.fail(ctx, buf, err)
 		}

@@ -314,7 +314,7 @@ func TestAllocations(t *testing.T) {
 			}
 		}},
 		{"count", 1, func() { s.Any().Snapshot("pods").Count("namespace-003/", key) }},
-		{"a cursor with nothing to read", 0, func() { c.TryNext(buf); c.Revision() }},
+		{"a cursor with nothing to read", 0, func() { c.TryNext(context.Background(), buf); c.Revision() }},
 	} {
 		if got := testing.AllocsPerRun(100, budget.f); got > budget.most {
 			t.Errorf("%s: %v allocations, want at most %v", budget.what, got, budget.most)

@@ -171,7 +171,7 @@ func (c *Cursor) wake() {
 // was closed. Changes that are no longer in memory are read back from the log.
 func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
 	for {
-		n, err := c.TryNext(buf)
+		n, err := c.TryNext(ctx, buf)
 		if n > 0 || err != nil || len(buf) == 0 {
 			return n, err
 		}
@@ -183,8 +183,9 @@ func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
 	}
 }
 
-// TryNext is Next without waiting: zero when there is nothing.
-func (c *Cursor) TryNext(buf []*Change) (int, error) {
+// TryNext is Next without waiting: zero when there is nothing. The context bounds
+// what is read back from the log.
+func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 	if c.topic == nil || c.store.closed.Load() {
 		return 0, ErrClosed
 	}
@@ -197,7 +198,7 @@ func (c *Cursor) TryNext(buf []*Change) (int, error) {
 		if !found {
 			var more bool
 			var err error
-			n, more, err = c.readBack(buf)
+			n, more, err = c.readBack(ctx, buf)
 			if n == 0 && err == nil && more {
 				c.wake() // there is more to look at, after others had their turn
 				return 0, nil
@@ -276,17 +277,17 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 
 // readBack fills buf from the log, with changes that left memory. It looks at
 // one batch of the collection's changes at most; more tells that there may be more.
-func (c *Cursor) readBack(buf []*Change) (n int, more bool, err error) {
+func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool, err error) {
 	s := c.store
 	c.collection.mu.RLock()
 	upTo := c.collection.trimmed
 	c.collection.mu.RUnlock()
 	after, seen := c.position, 0
-	err = s.batch(s.ctx, true, func() error {
+	err = s.batch(ctx, true, func(ctx context.Context) error {
 		if floor := Revision(s.floor.Load()); after < floor {
 			return &ExpiredError{Revision: after, Floor: floor}
 		}
-		for e, err := range s.log.Changes(s.ctx, c.collection.name, after, upTo) {
+		for e, err := range s.log.Changes(ctx, c.collection.name, after, upTo) {
 			if err != nil {
 				return s.readError(err)
 			}

@@ -55,8 +55,9 @@ func (r *oldReads) close() {
 	r.closed = true
 }
 
-// batch calls f, which reads a batch from the log, once few others do.
-func (s *Store) batch(ctx context.Context, queue bool, f func() error) error {
+// batch calls f, which reads a batch from the log, once few others do. Its context
+// ends with the caller's, and with the store.
+func (s *Store) batch(ctx context.Context, queue bool, f func(context.Context) error) error {
 	if queue {
 		select {
 		case s.old.batches <- struct{}{}:
@@ -72,7 +73,10 @@ func (s *Store) batch(ctx context.Context, queue bool, f func() error) error {
 	if s.old.closed {
 		return ErrClosed
 	}
-	return f()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	return f(ctx)
 }
 
 // pinned is the tree of a collection at a revision that views read, or read not
@@ -378,11 +382,11 @@ func (v *View) old(batch []*Object, prefix, after string) ([]*Object, error) {
 
 func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
 	s := v.store
-	return s.batch(v.ctx, v.pin != nil, func() error {
+	return s.batch(v.ctx, v.pin != nil, func(ctx context.Context) error {
 		if floor := Revision(s.floor.Load()); v.revision < floor {
 			return &ExpiredError{Revision: v.revision, Floor: floor}
 		}
-		for o, err := range s.log.ObjectsAt(v.ctx, v.collection.name, v.revision, prefix, after) {
+		for o, err := range s.log.ObjectsAt(ctx, v.collection.name, v.revision, prefix, after) {
 			if err != nil {
 				return s.readError(err)
 			}

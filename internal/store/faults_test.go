@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -242,7 +243,7 @@ func TestNoSpaceAtRandom(t *testing.T) {
 	seen := int64(0)
 	buf := make([]*store.Change, 50)
 	for {
-		n, err := cursor.TryNext(buf)
+		n, err := cursor.TryNext(t.Context(), buf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -437,5 +438,54 @@ func TestLogThatBreaks(t *testing.T) {
 			t.Errorf("OnFatal got %v", fatal)
 		}
 		expect(t, "a write", begin(s, write("ns/a", 0)), log.why)
+	})
+}
+
+// stuck is a log whose history is not in memory, and does not come.
+type stuck struct{ *memlog.Log }
+
+func (l stuck) Replay(ctx context.Context, load func(string, *store.Object) error) (store.Bounds, error) {
+	b, err := l.Log.Replay(ctx, load)
+	b.InMemory = false
+	return b, err
+}
+
+func (l stuck) Changes(ctx context.Context, _ string, _, _ store.Revision) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		<-ctx.Done()
+		yield(store.Entry{}, ctx.Err())
+	}
+}
+
+// TestReadBackEnds: with the request that it is for, and with the store.
+func TestReadBackEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storetest.Open(t, store.Options{Log: stuck{memlog.New()}, MaxMemory: 1})
+		from := s.Any().Revision()
+		for i := range 3 {
+			expect(t, "a write", begin(s, write(fmt.Sprint("ns/", i), 0)), nil)
+		}
+		c, err := s.Watch("pods", "", from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(ctx context.Context) chan answer {
+			done := make(chan answer, 1)
+			go func() {
+				_, err := c.TryNext(ctx, make([]*store.Change, 4))
+				done <- answer{nil, err}
+			}()
+			silent(t, "a read that is stuck", done)
+			return done
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		first := read(ctx)
+		cancel()
+		expect(t, "the read of a client that is gone", first, context.Canceled)
+		second := read(context.Background())
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		expect(t, "a read when the store closes", second, store.ErrClosed)
 	})
 }

@@ -231,7 +231,7 @@ func TestReady(t *testing.T) {
 		default:
 			t.Fatalf("not ready after %d of 10 changes", n)
 		}
-		got, err := c.TryNext(buf)
+		got, err := c.TryNext(t.Context(), buf)
 		if err != nil || got == 0 {
 			t.Fatalf("got %d, %v", got, err)
 		}
@@ -250,7 +250,7 @@ func TestGone(t *testing.T) {
 	defer c.Close()
 	gone := mustWrite(t, s, remove("ns/a", a.Modified))
 	buf := make([]*store.Change, 1)
-	if n, err := c.TryNext(buf); n != 1 || err != nil || buf[0].Gone() != gone {
+	if n, err := c.TryNext(t.Context(), buf); n != 1 || err != nil || buf[0].Gone() != gone {
 		t.Errorf("got %d, %v: another copy than the writer's", n, err)
 	}
 }
@@ -340,7 +340,7 @@ func follow(ctx context.Context, t *testing.T, s *store.Store, prefix string, st
 			at = now
 		}
 	}
-	if n, err := c.TryNext(buf); n != 0 || err != nil {
+	if n, err := c.TryNext(t.Context(), buf); n != 0 || err != nil {
 		t.Errorf("%q: %d changes more, %v", prefix, n, err)
 	}
 	if n := min(len(got), len(want)); !slices.Equal(got[:n], want[:n]) || len(got) != len(want) || c.Revision() != end {

@@ -380,7 +380,7 @@ func (r *run) readCursor() {
 		r.counts["cursor from the log"]++
 	}
 	for reads := r.chance.IntN(5); reads >= 0; reads-- {
-		n, err := c.TryNext(buf)
+		n, err := c.TryNext(r.Context(), buf)
 		if r.expired(err, c.read) {
 			c.Close()
 			r.cursors = slices.DeleteFunc(r.cursors, func(x *modelCursor) bool { return x == c })

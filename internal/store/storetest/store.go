@@ -233,7 +233,7 @@ func testCursors(t *testing.T, medium Medium) {
 	testChange(t, s, start)
 	buf := make([]*store.Change, 4)
 	future := watch("pods", "", start+100)
-	if n, err := future.TryNext(buf); n != 0 || err != nil || future.Revision() != start+5 {
+	if n, err := future.TryNext(t.Context(), buf); n != 0 || err != nil || future.Revision() != start+5 {
 		t.Errorf("a cursor in the future: %d, %v, at %d", n, err, future.Revision())
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -243,7 +243,7 @@ func testCursors(t *testing.T, medium Medium) {
 	}
 	one.Close()
 	one.Close()
-	if _, err := one.TryNext(buf); !errors.Is(err, store.ErrClosed) {
+	if _, err := one.TryNext(t.Context(), buf); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("next of a closed cursor: %v", err)
 	}
 	within(t, "close", func() {

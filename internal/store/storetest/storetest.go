@@ -163,7 +163,7 @@ func drain(t testing.TB, c *store.Cursor, buf []*store.Change) []*store.Change {
 	t.Helper()
 	var all []*store.Change
 	for {
-		n, err := c.TryNext(buf)
+		n, err := c.TryNext(t.Context(), buf)
 		if err != nil {
 			t.Fatalf("next: %v", err)
 		}
