@@ -72,6 +72,7 @@ type Watch struct {
 	end      time.Time
 	bookmark time.Time // the next one
 	timer    *time.Timer
+	set      time.Time // what the timer is set to; zero: it is not
 	last     store.Revision // told by the last bookmark or event
 	changes  []*store.Change
 	ended    bool
@@ -250,15 +251,17 @@ func (w *Watch) nextInitial(buf []Event) []Event {
 // wait waits for changes. Due says that it is time for a bookmark; io.EOF that
 // the watch is over.
 func (w *Watch) wait(ctx context.Context) (due bool, err error) {
-	now := w.r.now()
 	until := w.end
 	if w.bookmarks && w.bookmark.Before(until) {
 		until = w.bookmark
 	}
-	if w.timer == nil {
-		w.timer = time.NewTimer(until.Sub(now))
-	} else {
-		w.timer.Reset(until.Sub(now))
+	if !w.set.Equal(until) {
+		if left := until.Sub(w.r.now()); w.timer == nil {
+			w.timer = time.NewTimer(left)
+		} else {
+			w.timer.Reset(left)
+		}
+		w.set = until
 	}
 	select {
 	case <-ctx.Done():
@@ -266,8 +269,9 @@ func (w *Watch) wait(ctx context.Context) (due bool, err error) {
 	case <-w.cursor.Ready():
 		return false, nil
 	case <-w.timer.C:
+		w.set = time.Time{}
 	}
-	now = w.r.now()
+	now := w.r.now()
 	if !now.Before(w.end) {
 		return false, w.finish()
 	}
