@@ -72,7 +72,7 @@ type Watch struct {
 	end      time.Time
 	bookmark time.Time // the next one
 	timer    *time.Timer
-	set      time.Time // what the timer is set to; zero: it is not
+	set      time.Time      // what the timer is set to; zero: it is not
 	last     store.Revision // told by the last bookmark or event
 	changes  []*store.Change
 	ended    bool
