@@ -137,7 +137,14 @@ func (r *Registry) source(ctx context.Context, t Target, p plan, s *selector) (*
 	if err != nil {
 		return nil, err
 	}
-	return &source{revision: state.Revision(), snapshot: state.Snapshot(t.Type.Collection)}, nil
+	src := &source{revision: state.Revision(), snapshot: state.Snapshot(t.Type.Collection)}
+	if p.limit == 0 && s.key == "" {
+		// Its client may be slow. A page, and a single object, are read at once.
+		if v := r.Store.Hold(ctx, t.Type.Collection, state); v != nil {
+			src.view, src.snapshot = v, store.Snapshot{}
+		}
+	}
+	return src, nil
 }
 
 func (src *source) close() {

@@ -135,6 +135,17 @@ func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait t
 	}
 }
 
+// Hold returns a view of a state at hand, for a reader that may be slow: when the
+// changes after it leave memory, the view goes on from the log, and holds nothing
+// that the account does not know. Nil when they have left it already.
+func (s *Store) Hold(ctx context.Context, collection string, state *State) *View {
+	v := &View{store: s, ctx: ctx, collection: s.collection(collection), revision: state.revision}
+	if v.pin = s.pin(v.collection, state.revision); v.pin == nil {
+		return nil
+	}
+	return v
+}
+
 // pin returns the tree of the collection at the revision, nil when memory does
 // not have what is needed.
 func (s *Store) pin(c *collection, r Revision) *pinned {

@@ -120,17 +120,23 @@ func TestMemoryBound(t *testing.T) {
 // TestStalledView: a reader that stalls keeps no memory: its view loses the tree
 // and goes on from the log.
 func TestStalledView(t *testing.T) {
-	stall := func(t *testing.T, log store.Log) ([]store.Revision, []store.Revision, error) {
+	type open func(s *store.Store) *store.View
+	exact := func(s *store.Store) *store.View {
+		v, err := s.Exact(t.Context(), "pods", s.Any().Revision(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	hold := func(s *store.Store) *store.View { return s.Hold(t.Context(), "pods", s.Any()) }
+	stall := func(t *testing.T, log store.Log, view open) ([]store.Revision, []store.Revision, error) {
 		s := storetest.Open(t, store.Options{Log: log, MaxMemory: 200 << 10})
 		objects := fill(t, s, 500, 10)
 		var want, got []store.Revision
 		for _, o := range objects {
 			want = append(want, o.Modified)
 		}
-		v, err := s.Exact(t.Context(), "pods", s.Any().Revision(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := view(s)
 		defer v.Close()
 		for o, err := range v.Scan("", "") {
 			if err != nil {
@@ -149,13 +155,15 @@ func TestStalledView(t *testing.T) {
 		}
 		return want, got, nil
 	}
-	want, got, err := stall(t, durable{memlog.New()})
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %d, %v, want %d", got, err, want)
-	}
-	_, got, err = stall(t, memlog.New())
-	if expired := new(*store.ExpiredError); !errors.As(err, expired) || len(got) < 100 {
-		t.Errorf("in memory: got %d objects, then %v, want expired", len(got), err)
+	for _, view := range []open{exact, hold} {
+		want, got, err := stall(t, durable{memlog.New()}, view)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %d, %v, want %d", got, err, want)
+		}
+		_, got, err = stall(t, memlog.New(), view)
+		if expired := new(*store.ExpiredError); !errors.As(err, expired) || len(got) < 100 {
+			t.Errorf("in memory: got %d objects, then %v, want expired", len(got), err)
+		}
 	}
 }
 
