@@ -69,11 +69,7 @@ func TestBenchUsage(t *testing.T) {
 		"bench compare":                        "arg",
 		"bench --nonsense":                     "--nonsense",
 	} {
-		code, _, stderr := command(strings.Fields(line)...)
-		first, _, _ := strings.Cut(stderr, "\n")
-		if code != exitUsage || !strings.HasPrefix(first, "Error: ") || !strings.Contains(first, want) {
-			t.Errorf("%s: %d\n%s", line, code, stderr)
-		}
+		refused(t, line, want)
 	}
 }
 

@@ -62,11 +62,17 @@ func TestUsage(t *testing.T) {
 		"version -o yaml":                "yaml",
 		"version --nonsense":             "--nonsense",
 	} {
-		code, _, stderr := command(strings.Fields(line)...)
-		first, _, _ := strings.Cut(stderr, "\n")
-		if code != exitUsage || !strings.HasPrefix(first, "Error: ") || !strings.Contains(first, want) {
-			t.Errorf("%s: %d\n%s", line, code, stderr)
-		}
+		refused(t, line, want)
+	}
+}
+
+// refused runs a line that cannot be understood.
+func refused(t *testing.T, line, want string) {
+	t.Helper()
+	code, _, stderr := command(strings.Fields(line)...)
+	first, _, _ := strings.Cut(stderr, "\n")
+	if code != exitUsage || !strings.HasPrefix(first, "Error: ") || !strings.Contains(first, want) {
+		t.Errorf("%s: %d\n%s", line, code, stderr)
 	}
 }
 

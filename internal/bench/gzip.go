@@ -36,19 +36,14 @@ func (b *bed) gzipLister(ctx context.Context) (*gzipLister, error) {
 
 // list is the operation.
 func (g *gzipLister) list(ctx context.Context, c *client, _ op) error {
-	resp, err := c.send(ctx, http.MethodGet, g.url, g.header, nil)
+	header, s, err := g.fetch(ctx, c)
 	if err != nil {
 		return err
-	}
-	defer resp.Body.Close()
-	s, err := c.scan(resp.Body)
-	if err != nil {
-		return fmt.Errorf("GET %s: %w", g.url.RequestURI(), err)
 	}
 	got := binary.LittleEndian.Uint32(s.tail[4:])
 	differs := int64(int32(got - uint32(g.decompressed)))
 	// Each resource version may have become longer by some digits.
-	if longer := 8 * (g.want + 1); differs < -longer || differs > longer || resp.Header.Get("Content-Encoding") != "gzip" {
+	if longer := 8 * (g.want + 1); differs < -longer || differs > longer || header.Get("Content-Encoding") != "gzip" {
 		return fmt.Errorf("GET %s: a gzip trailer says %d bytes, want about %d", g.url.RequestURI(), got, g.decompressed)
 	}
 	c.items += g.want

@@ -52,16 +52,25 @@ func (b *bed) lister(ctx context.Context, query string) (lister, error) {
 	return lister{bed: b, url: b.collection(ns, podsOf, query), header: b.json, want: int64(b.options.Objects)}, nil
 }
 
-// list is the operation.
-func (l *lister) list(ctx context.Context, c *client, _ op) error {
+// fetch gets the list, and reads it to its end.
+func (l *lister) fetch(ctx context.Context, c *client) (http.Header, scanned, error) {
 	resp, err := c.send(ctx, http.MethodGet, l.url, l.header, nil)
 	if err != nil {
-		return err
+		return nil, scanned{}, err
 	}
 	defer resp.Body.Close()
 	s, err := c.scan(resp.Body)
 	if err != nil {
-		return fmt.Errorf("GET %s: %w", l.url.RequestURI(), err)
+		err = fmt.Errorf("GET %s: %w", l.url.RequestURI(), err)
+	}
+	return resp.Header, s, err
+}
+
+// list is the operation.
+func (l *lister) list(ctx context.Context, c *client, _ op) error {
+	_, s, err := l.fetch(ctx, c)
+	if err != nil {
+		return err
 	}
 	if s.marks != l.want {
 		return fmt.Errorf("GET %s: %d objects, want %d", l.url.RequestURI(), s.marks, l.want)
@@ -141,12 +150,9 @@ func pageRound(ctx context.Context, b *bed) ([]row, error) {
 func (l *lister) page(ctx context.Context, c *client, token string) (scanned, error) {
 	u := *l.url
 	u.RawQuery = url.Values{"limit": {fmt.Sprint(pageSize)}, "continue": {token}}.Encode()
-	resp, err := c.send(ctx, http.MethodGet, &u, l.header, nil)
-	if err != nil {
-		return scanned{}, err
-	}
-	defer resp.Body.Close()
-	s, err := c.scan(resp.Body)
+	page := *l
+	page.url = &u
+	_, s, err := page.fetch(ctx, c)
 	// Items may look like a token: what counts stands before them.
 	if i := bytes.Index(s.head, []byte(`"items":`)); i >= 0 {
 		s.head = s.head[:i]

@@ -30,22 +30,11 @@ func lines(t *testing.T, file string) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 }
 
-// types are all types of the catalog in the order of discovery.
-func types() []*resource.Type {
-	var out []*resource.Type
-	for _, g := range builtin.Catalog().Groups() {
-		for _, v := range g.Versions {
-			out = append(out, v.Types...)
-		}
-	}
-	return out
-}
-
 // TestResources compares what discovery shows with what kube-apiserver v1.36.3
 // serves: testdata/resources.txt, in its order.
 func TestResources(t *testing.T) {
 	var got []string
-	for _, x := range types() {
+	for x := range builtin.Catalog().Types() {
 		scope, verbs := "cluster", strings.Join(x.Verbs, ",")
 		if x.Namespaced {
 			scope = "namespaced"
@@ -83,7 +72,7 @@ func TestRules(t *testing.T) {
 		name, rules, _ := strings.Cut(l, " ")
 		want[name] = rules
 	}
-	for _, x := range types() {
+	for x := range builtin.Catalog().Types() {
 		if x.Collection == "" {
 			continue
 		}
@@ -120,7 +109,7 @@ func TestRules(t *testing.T) {
 // TestShape holds what every row promises.
 func TestShape(t *testing.T) {
 	collections := map[string]*resource.Type{}
-	for _, x := range types() {
+	for x := range builtin.Catalog().Types() {
 		name := x.GroupVersion().String() + " " + x.Resource
 		if x.ValidateName == nil {
 			t.Errorf("%s: no ValidateName", name)
@@ -195,7 +184,7 @@ func TestNew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, x := range types() {
+	for x := range builtin.Catalog().Types() {
 		want := x.GroupVersionKind()
 		o := x.New()
 		kinds, _, err := scheme.ObjectKinds(o)
@@ -211,7 +200,7 @@ func TestNew(t *testing.T) {
 // TestFields: every path of a selectable field is that of a string, number or
 // boolean in the stored version.
 func TestFields(t *testing.T) {
-	for _, x := range types() {
+	for x := range builtin.Catalog().Types() {
 		stored := x
 		if x.Stored != nil {
 			stored = x.Stored
@@ -275,7 +264,7 @@ func TestDeprecated(t *testing.T) {
 		"endpoints":         "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 		"componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
 	}
-	for _, x := range types() {
+	for x := range builtin.Catalog().Types() {
 		if x.Deprecated != want[x.Resource] {
 			t.Errorf("%s: %q, want %q", x.Resource, x.Deprecated, want[x.Resource])
 		}

@@ -2,7 +2,6 @@ package builtin_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -19,18 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
-
-var seed = flag.Uint64("seed", 0, "of the randomized tests; 0: a new one")
-
-func random(t *testing.T) *rand.Rand {
-	s := *seed
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-seed %d", s)
-	return rand.New(rand.NewPCG(s, 0))
-}
 
 // TestAutoscalerFacts compares conversions with those of kube-apiserver v1.36.3.
 // Each fact is an object of version 2 and how it was read as version 1; some were
@@ -97,7 +88,7 @@ func TestAutoscalerDropsAnnotations(t *testing.T) {
 
 // TestAutoscalerRoundTrip: version 1 can hold everything that version 2 can say.
 func TestAutoscalerRoundTrip(t *testing.T) {
-	r := random(t)
+	r := testrand.New(t)
 	x := lookup(t, "autoscaling", "v1", "horizontalpodautoscalers")
 	for i := range 2000 {
 		in := randomAutoscaler(r)
@@ -124,7 +115,7 @@ func TestAutoscalerRoundTrip(t *testing.T) {
 
 // TestEventRoundTrip: both shapes of an Event hold the same.
 func TestEventRoundTrip(t *testing.T) {
-	r := random(t)
+	r := testrand.New(t)
 	x := lookup(t, "events.k8s.io", "v1", "events")
 	for i := range 500 {
 		core, events := new(corev1.Event), new(eventsv1.Event)
@@ -155,7 +146,7 @@ func TestEventRoundTrip(t *testing.T) {
 
 // TestConversionRefuses: a conversion of another kind is an error, not a panic.
 func TestConversionRefuses(t *testing.T) {
-	for _, x := range types() {
+	for x := range builtin.Catalog().Types() {
 		if x.Stored == nil {
 			continue
 		}

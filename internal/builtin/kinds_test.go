@@ -177,7 +177,7 @@ func TestSelectableDefaults(t *testing.T) {
 		"jobs status.successful":                 "0",
 		"replicationcontrollers status.replicas": "0",
 	}
-	for _, x := range types() {
+	for x := range builtin.Catalog().Types() {
 		for _, f := range x.Fields {
 			if k := x.Resource + " " + f.Name; f.Default != want[k] {
 				t.Errorf("%s: %q, want %q", k, f.Default, want[k])

@@ -48,10 +48,6 @@ func errUnsupportedMediaType(message string, details *metav1.StatusDetails) erro
 	return refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, message, details)
 }
 
-func errNotImplemented(what string) error {
-	return refusal(http.StatusNotImplemented, "NotImplemented", what+": not served by this version; nothing was changed", &metav1.StatusDetails{})
-}
-
 func errPanic() error {
 	return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 		"Internal error occurred: the server panicked while it served this request; its log tells where", nil)

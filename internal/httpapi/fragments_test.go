@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,19 +15,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; 0 takes a fresh one")
-
-func random(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d (repeat with -seed %d)", seed, seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
 
 // smallList is the size up to which the tests' servers do not compress.
 const smallList = 2000
@@ -83,7 +72,7 @@ func (s *server) put(t testing.TB, namespace, name, value string) {
 func TestFragments(t *testing.T) {
 	for _, budget := range []int64{0, 1, 20_000} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
-			rng := random(t)
+			rng := testrand.New(t)
 			s := start(t, wiring{config: func(c *httpapi.Config) {
 				c.FragmentBytes = budget
 				c.Limits.CompressAbove, c.Limits.WriteBatchBytes = smallList, 3000

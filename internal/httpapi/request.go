@@ -113,7 +113,7 @@ func (q *request) serve() error {
 	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
 	q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
 	if impersonates(q.r.Header) {
-		return errNotImplemented("impersonation")
+		return registry.NotImplemented("impersonation")
 	}
 	if err := q.authorize(); err != nil {
 		return err

@@ -102,13 +102,13 @@ func (q *request) target() registry.Target {
 func (q *request) unserved(t registry.Target) error {
 	switch {
 	case t.Type.Collection == "":
-		return errNotImplemented(t.Type.GroupResource().String())
+		return registry.NotImplemented(t.Type.GroupResource().String())
 	case t.Subresource != "" && t.Subresource != "status":
 		ctx := q.context()
 		if _, err := q.h.c.Registry.Get(ctx, registry.Target{Type: t.Type, Namespace: t.Namespace, Name: t.Name}, ""); err != nil {
 			return err
 		}
-		return errNotImplemented("the subresource " + t.Subresource)
+		return registry.NotImplemented("the subresource " + t.Subresource)
 	case q.verb == verbDeleteCollection:
 		o, err := listOptions(q.query())
 		if err != nil {
@@ -116,7 +116,7 @@ func (q *request) unserved(t registry.Target) error {
 		}
 		return q.h.c.Registry.DeleteCollection(q.context(), t, o)
 	case q.verb == verbPatch:
-		return errNotImplemented(q.verb)
+		return registry.NotImplemented(q.verb)
 	}
 	return nil
 }

@@ -45,12 +45,8 @@ func newDocuments(c *resource.Catalog, version string) *documents {
 	h := sha512.New()
 	h.Write(embedded)
 	fmt.Fprintln(h, version)
-	for _, g := range c.Groups() {
-		for _, v := range g.Versions {
-			for _, t := range v.Types {
-				fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Subresources)
-			}
-		}
+	for t := range c.Types() {
+		fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Subresources)
 	}
 	return &documents{catalog: c, version: version, hash: hex.EncodeToString(h.Sum(nil)), pages: map[pageKey][]byte{}}
 }

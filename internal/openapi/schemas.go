@@ -59,12 +59,8 @@ func Documented(c *resource.Catalog) map[string]bool {
 // descriptions asks all types below the catalog's kinds for their texts.
 func descriptions(c *resource.Catalog) map[string]map[string]string {
 	w := walker{seen: map[reflect.Type]bool{}, texts: map[string]map[string]string{}}
-	for _, g := range c.Groups() {
-		for _, v := range g.Versions {
-			for _, t := range v.Types {
-				w.walk(reflect.TypeOf(t.New()))
-			}
-		}
+	for t := range c.Types() {
+		w.walk(reflect.TypeOf(t.New()))
 	}
 	for _, o := range []any{metav1.Status{}, metav1.DeleteOptions{}, metav1.APIResourceList{}, metav1.APIGroupList{}, metav1.APIVersions{}, metav1.WatchEvent{}} {
 		w.walk(reflect.TypeOf(o))

@@ -27,7 +27,7 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 		return Object{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	if len(checked.DryRun) > 0 {
-		return Object{}, notImplemented("dry-run")
+		return Object{}, NotImplemented("dry-run")
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -44,7 +44,7 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 			return Object{}, err
 		}
 		if missing := twoPhased(t, current, &checked); missing != "" {
-			return Object{}, notImplemented(missing)
+			return Object{}, NotImplemented(missing)
 		}
 		gone, err := r.Store.Commit(ctx, store.Write{Collection: t.Type.Collection, Key: current.Key, If: current.Modified})
 		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
@@ -65,7 +65,7 @@ func (r *Registry) DeleteCollection(_ context.Context, t Target, o *metainternal
 	if _, err := newSelector(t, o); err != nil {
 		return err
 	}
-	return notImplemented("the deletion of a collection")
+	return NotImplemented("the deletion of a collection")
 }
 
 // deleted is the answer to an immediate deletion: row D1.

@@ -45,8 +45,8 @@ func tooLargeStatus(e *store.TooLargeError) *apierrors.StatusError {
 	return s
 }
 
-// notImplemented refuses what is not there yet, with nothing done.
-func notImplemented(what string) error {
+// NotImplemented refuses what is not there yet, with nothing done: 501.
+func NotImplemented(what string) error {
 	return coded(501, "NotImplemented", what+": not served by this version; nothing was changed")
 }
 

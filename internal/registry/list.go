@@ -38,22 +38,22 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	if err != nil {
 		return nil, err
 	}
-	src, err := r.source(ctx, t, p, s)
+	v, err := r.view(ctx, t, p)
 	if err != nil {
 		return nil, err
 	}
-	l := &List{Type: t.Type, Revision: src.revision, Whole: s.all(), Close: src.close}
+	l := &List{Type: t.Type, Revision: v.Revision(), Whole: s.all(), Close: v.Close}
 	switch {
 	case s.none:
 		l.Items = func(func(*store.Object, error) bool) {}
 	case p.limit > 0:
-		err = l.page(src, s, p)
-		src.close() // others wait for its place; the page has all that it needs
+		err = l.page(v, s, p)
+		v.Close() // others wait for its place; the page has all that it needs
 	default:
-		l.Items = selected(src.scan(s, src.after(p, s)), s)
+		l.Items = selected(s.scan(v, p.afterKey(s)), s)
 	}
 	if err != nil {
-		src.close()
+		v.Close()
 		return nil, status(err)
 	}
 	return l, nil
@@ -65,10 +65,10 @@ const maxPageBytes = 64 << 20
 
 // page collects one page: the token and the count behind it stand before the
 // items.
-func (l *List) page(src *source, s *selector, p plan) error {
+func (l *List) page(v *store.View, s *selector, p plan) error {
 	var items []*store.Object
 	more, size := false, 0
-	for o, err := range selected(src.scan(s, src.after(p, s)), s) {
+	for o, err := range selected(s.scan(v, p.afterKey(s)), s) {
 		if err != nil {
 			return err
 		}
@@ -89,9 +89,9 @@ func (l *List) page(src *source, s *selector, p plan) error {
 		return nil
 	}
 	last := items[len(items)-1].Key
-	l.Continue = next(src.revision, last, s.prefix)
+	l.Continue = next(v.Revision(), last, s.prefix)
 	if s.all() {
-		if n, known := src.count(s.prefix, last); known {
+		if n, known := v.Count(s.prefix, last); known {
 			remaining := int64(n)
 			l.Remaining = &remaining
 		}
@@ -113,15 +113,8 @@ func selected(all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store
 	}
 }
 
-// source is the state that a list is read from.
-type source struct {
-	revision store.Revision
-	snapshot store.Snapshot // of a state in memory
-	view     *store.View    // of an exact read
-}
-
-// source finds the state that a plan asks for.
-func (r *Registry) source(ctx context.Context, t Target, p plan, s *selector) (*source, error) {
+// view opens the state that a plan asks for.
+func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, error) {
 	if p.read == exactly || p.read == continued && !p.latest {
 		v, err := r.Store.Exact(ctx, t.Type.Collection, p.revision, r.futureWait())
 		var expired *store.ExpiredError
@@ -131,30 +124,16 @@ func (r *Registry) source(ctx context.Context, t Target, p plan, s *selector) (*
 		if err != nil {
 			return nil, status(err)
 		}
-		return &source{revision: v.Revision(), view: v}, nil
+		return v, nil
 	}
-	state, err := r.state(ctx, p.read, p.revision)
-	if err != nil {
+	if _, err := r.state(ctx, p.read, p.revision); err != nil { // it may have to wait
 		return nil, err
 	}
-	src := &source{revision: state.Revision(), snapshot: state.Snapshot(t.Type.Collection)}
-	if p.limit == 0 && s.key == "" {
-		// Its client may be slow. A page, and a single object, are read at once.
-		if v := r.Store.Hold(ctx, t.Type.Collection, state); v != nil {
-			src.view, src.snapshot = v, store.Snapshot{}
-		}
-	}
-	return src, nil
+	return r.Store.Hold(ctx, t.Type.Collection), nil
 }
 
-func (src *source) close() {
-	if src.view != nil {
-		src.view.Close()
-	}
-}
-
-// after is the key to go on after.
-func (src *source) after(p plan, s *selector) string {
+// afterKey is the key to go on after.
+func (p *plan) afterKey(s *selector) string {
 	if p.read != continued {
 		return ""
 	}
@@ -162,27 +141,12 @@ func (src *source) after(p plan, s *selector) string {
 }
 
 // scan yields what the selector can match, as far as keys tell.
-func (src *source) scan(s *selector, after string) iter.Seq2[*store.Object, error] {
-	prefix := s.watchPrefix()
-	if src.view != nil && s.key != "" {
-		return firstOf(src.view.Scan(prefix, after)) // the key itself, or what begins like it
+func (s *selector) scan(v *store.View, after string) iter.Seq2[*store.Object, error] {
+	all := v.Scan(s.watchPrefix(), after)
+	if s.key != "" {
+		return firstOf(all) // the key itself, or what begins like it
 	}
-	if src.view != nil {
-		return src.view.Scan(prefix, after)
-	}
-	return func(yield func(*store.Object, error) bool) {
-		if s.key != "" {
-			if o := src.snapshot.Get(s.key); o != nil && s.key > after {
-				yield(o, nil)
-			}
-			return
-		}
-		for o := range src.snapshot.Scan(prefix, after) {
-			if !yield(o, nil) {
-				return
-			}
-		}
-	}
+	return all
 }
 
 // firstOf yields the first one alone.
@@ -193,11 +157,4 @@ func firstOf(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error
 			return
 		}
 	}
-}
-
-func (src *source) count(prefix, after string) (n int, known bool) {
-	if src.view != nil {
-		return src.view.Count(prefix, after)
-	}
-	return src.snapshot.Count(prefix, after), true
 }

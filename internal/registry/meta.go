@@ -35,7 +35,7 @@ func (o *WriteOptions) check(kind string) error {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 	}
 	if len(dryRun) > 0 {
-		return notImplemented("dry-run")
+		return NotImplemented("dry-run")
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 // list reads a list to its end and closes it.
@@ -322,7 +323,7 @@ func TestWatchTimes(t *testing.T) {
 // TestListAndWatch: a list at R and the events up to R' are the list at R', for
 // random moments while several clients write.
 func TestListAndWatch(t *testing.T) {
-	rng := random(t)
+	rng := testrand.New(t)
 	s := newServer(t, store.Options{})
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -3,9 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -19,19 +17,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
-
-var seed = flag.Uint64("seed", 0, "seed of the randomized tests; 0 picks one")
-
-// random returns a source whose seed the test prints.
-func random(t testing.TB) *rand.Rand {
-	t.Helper()
-	n := *seed
-	if n == 0 {
-		n = uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d (repeat with -seed %d)", n, n)
-	return rand.New(rand.NewPCG(n, 0))
-}
 
 // server is the verbs over an empty store in memory, with the namespace default.
 type server struct {

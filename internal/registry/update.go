@@ -67,7 +67,11 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 		if err := checkLock(t, current, version, uid); err != nil {
 			return Object{}, err
 		}
-		made, err := r.replace(ctx, t, current, next.DeepCopyObject())
+		attempt := next
+		if version == 0 { // next may be needed again
+			attempt = next.DeepCopyObject()
+		}
+		made, err := r.replace(ctx, t, current, attempt)
 		if version == 0 && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)) {
 			continue // somebody else was faster; the client did not say which version it saw
 		}

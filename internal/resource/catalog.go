@@ -1,5 +1,7 @@
 package resource
 
+import "iter"
+
 // Catalog is the immutable set of what is served. A change makes a new one. It is
 // safe for concurrent use.
 type Catalog struct {
@@ -24,25 +26,30 @@ type Version struct {
 // NewCatalog makes a catalog of groups, in the order in which discovery names
 // them; the core group, whose name is empty, comes first.
 func NewCatalog(groups []Group) *Catalog {
-	n := 0
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			n += len(v.Types)
-		}
-	}
-	c := &Catalog{groups: groups, byPath: make(map[path]*Type, n)}
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			for _, t := range v.Types {
-				c.byPath[path{g.Name, v.Name, t.Resource}] = t
-			}
-		}
+	c := &Catalog{groups: groups, byPath: map[path]*Type{}}
+	for t := range c.Types() {
+		c.byPath[path{t.Group, t.Version, t.Resource}] = t
 	}
 	return c
 }
 
 // Groups returns what discovery shows. The caller must not change it.
 func (c *Catalog) Groups() []Group { return c.groups }
+
+// Types yields all types in the order in which discovery names them.
+func (c *Catalog) Types() iter.Seq[*Type] {
+	return func(yield func(*Type) bool) {
+		for _, g := range c.groups {
+			for _, v := range g.Versions {
+				for _, t := range v.Types {
+					if !yield(t) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
 
 // Lookup returns the type, nil when it is not served.
 func (c *Catalog) Lookup(group, version, resource string) *Type {

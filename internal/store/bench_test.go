@@ -95,6 +95,22 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchObjects, "ns/object")
 }
 
+func BenchmarkScanHeld(b *testing.B) {
+	s := filled(b, benchObjects, 100)
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		v := s.Hold(b.Context(), "pods")
+		for range v.Scan("", "") {
+			n++
+		}
+		if v.Close(); n != benchObjects {
+			b.Fatal(n)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchObjects, "ns/object")
+}
+
 func BenchmarkCount(b *testing.B) {
 	s := filled(b, benchObjects, 100).Any().Snapshot("pods")
 	b.ReportAllocs()

@@ -89,6 +89,7 @@ type pinned struct {
 	bytes int64 // what it may hold that no state holds
 	views int
 	used  uint64 // the clock of the last use
+	held  bool   // for Hold alone: nobody asks for it again
 }
 
 // tree is a root that may be nil, for an empty collection.
@@ -135,15 +136,39 @@ func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait t
 	}
 }
 
-// Hold returns a view of a state at hand, for a reader that may be slow: when the
-// changes after it leave memory, the view goes on from the log, and holds nothing
-// that the account does not know. Nil when they have left it already.
-func (s *Store) Hold(ctx context.Context, collection string, state *State) *View {
-	v := &View{store: s, ctx: ctx, collection: s.collection(collection), revision: state.revision}
-	if v.pin = s.pin(v.collection, state.revision); v.pin == nil {
-		return nil
+// Hold returns a view of the published state, for a reader that may be slow: when
+// the changes after it leave memory, the view goes on from the log. Close the view
+// when done with it.
+//
+// It costs the account next to nothing, however large the collection is: until then
+// each node that later states have replaced was replaced by a change in memory.
+func (s *Store) Hold(ctx context.Context, collection string) *View {
+	c, h := s.collection(collection), &s.history
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	state := s.Any() // it stays the published one while mu is held
+	c.mu.RLock()
+	at := c.effective(c.after(state.revision))
+	c.mu.RUnlock()
+	p := h.find(c, at)
+	if p == nil {
+		p = &pinned{collection: c, revision: at, bytes: keptOverhead, held: true}
+		p.root.Store(&tree{state.root(c)})
+		h.pinned = append(h.pinned, p)
+		h.bytes.Add(p.bytes)
 	}
-	return v
+	p.views++
+	return &View{store: s, ctx: ctx, collection: c, revision: state.revision, pin: p}
+}
+
+// find returns the tree that is pinned. The caller holds mu.
+func (h *history) find(c *collection, at Revision) *pinned {
+	for _, p := range h.pinned {
+		if p.collection == c && p.revision == at {
+			return p
+		}
+	}
+	return nil
 }
 
 // pin returns the tree of the collection at the revision, nil when memory does
@@ -192,10 +217,8 @@ func (s *Store) findTree(c *collection, r Revision) (p *pinned, known bool) {
 	if unchanged {
 		return h.pin(s, c, at, now.root(c)), true
 	}
-	for _, p := range h.pinned {
-		if p.collection == c && p.revision == at {
-			return h.pin(s, c, at, nil), true
-		}
+	if h.find(c, at) != nil {
+		return h.pin(s, c, at, nil), true
 	}
 	return nil, false
 }
@@ -213,12 +236,10 @@ func (c *recent) effective(i int) Revision {
 // caller holds h.mu.
 func (h *history) pin(s *Store, c *collection, at Revision, root *node) *pinned {
 	h.clock++
-	for _, p := range h.pinned {
-		if p.collection == c && p.revision == at {
-			p.views++
-			p.used = h.clock
-			return p
-		}
+	if p := h.find(c, at); p != nil {
+		p.views++
+		p.used = h.clock
+		return p
 	}
 	p := &pinned{collection: c, revision: at, bytes: keptOverhead, views: 1, used: h.clock}
 	if root != nil {
@@ -447,5 +468,7 @@ func (v *View) Close() {
 	h := &v.store.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v.pin.views--
+	if v.pin.views--; v.pin.views == 0 && v.pin.held {
+		h.unpin(func(p *pinned) bool { return p == v.pin })
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 // gated is a log whose appends a test lets through one by one, with the error
@@ -207,7 +208,7 @@ func TestNoSpace(t *testing.T) {
 // TestNoSpaceAtRandom has writers among which the log refuses groups: what was
 // acknowledged is there, what was refused is not, and all of it is in the log.
 func TestNoSpaceAtRandom(t *testing.T) {
-	chance := storetest.Seed(t)
+	chance := testrand.New(t)
 	log := &refusing{Log: &memlog.Log{Start: 7}, chance: func() bool { return chance.IntN(3) == 0 }}
 	s := storetest.Open(t, store.Options{Log: log})
 	cursor, err := s.Watch("pods", "", s.Any().Revision())

@@ -10,13 +10,14 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 // TestGrowAndShrink takes a collection through sizes of several levels, by
 // random keys, keys in order and keys against the order, and empties it again. The
 // states of the way stay what they were.
 func TestGrowAndShrink(t *testing.T) {
-	chance := storetest.Seed(t)
+	chance := testrand.New(t)
 	s := open(t)
 	there := map[string]store.Revision{}
 	type moment struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 // sized is a write whose value has about n bytes.
@@ -52,7 +53,7 @@ func modified(t *testing.T, seq iter.Seq2[*store.Object, error]) []store.Revisio
 // TestExactFar reads revisions that are far from the newest and from each other,
 // among enough changes that states are kept in between.
 func TestExactFar(t *testing.T) {
-	chance := storetest.Seed(t)
+	chance := testrand.New(t)
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
 	objects := fill(t, s, 300, 10)
 	want := map[store.Revision][]store.Revision{}
@@ -128,7 +129,7 @@ func TestStalledView(t *testing.T) {
 		}
 		return v
 	}
-	hold := func(s *store.Store) *store.View { return s.Hold(t.Context(), "pods", s.Any()) }
+	hold := func(s *store.Store) *store.View { return s.Hold(t.Context(), "pods") }
 	stall := func(t *testing.T, log store.Log, view open) ([]store.Revision, []store.Revision, error) {
 		s := storetest.Open(t, store.Options{Log: log, MaxMemory: 200 << 10})
 		objects := fill(t, s, 500, 10)
@@ -353,5 +354,24 @@ func follow(ctx context.Context, t *testing.T, s *store.Store, prefix string, st
 	}
 	if n := min(len(got), len(want)); !slices.Equal(got[:n], want[:n]) || len(got) != len(want) || c.Revision() != end {
 		t.Errorf("%q: got %d changes up to %d, want %d up to %d", prefix, len(got), c.Revision(), len(want), end)
+	}
+}
+
+// TestHeldViewsCostLittle: many readers of a large collection, each of another
+// revision, share its tree. They must not drive history out of memory.
+func TestHeldViewsCostLittle(t *testing.T) {
+	s := storetest.Open(t, store.Options{Log: memlog.New(), MaxMemory: 8 << 20})
+	objects := fill(t, s, 20_000, 10)
+	before := s.Stats()
+	for i := range 100 {
+		v := s.Hold(t.Context(), "pods")
+		defer v.Close()
+		if v.Revision() != s.Any().Revision() {
+			t.Fatalf("held %d of %d", v.Revision(), s.Any().Revision())
+		}
+		mustWrite(t, s, sized(objects[i].Key, 10, objects[i].Modified))
+	}
+	if after := s.Stats(); after.Window != before.Window || after.HistoryBytes > before.HistoryBytes+1<<20 {
+		t.Errorf("a hundred views: window %d, %d bytes; before: window %d, %d bytes", after.Window, after.HistoryBytes, before.Window, before.HistoryBytes)
 	}
 }

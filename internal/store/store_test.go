@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"flag"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -18,8 +17,6 @@ func (d durable) Replay(ctx context.Context, load func(string, *store.Object) er
 	b.InMemory = false
 	return b, err
 }
-
-var _ = flag.Uint64("seed", 0, "seed of the randomized tests; zero takes a fresh one")
 
 func TestSuite(t *testing.T) {
 	storetest.Run(t, func(testing.TB) func(testing.TB) store.Log {

@@ -2,12 +2,11 @@ package wire_test
 
 import (
 	"encoding/json"
-	"flag"
 	"math/rand"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
@@ -20,10 +19,9 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
-
-var seedFlag = flag.Int64("seed", 0, "seed of the randomized tests; 0 takes a fresh one")
 
 // sameDecoding compares Decode with the field's own decoder.
 func sameDecoding(t testing.TB, typ *resource.Type, body []byte) {
@@ -42,29 +40,13 @@ func sameDecoding(t testing.TB, typ *resource.Type, body []byte) {
 	}
 }
 
-// types are all that are served, by kind and version.
-func types() []*resource.Type {
-	var all []*resource.Type
-	for _, g := range builtin.Catalog().Groups() {
-		for _, v := range g.Versions {
-			all = append(all, v.Types...)
-		}
-	}
-	return all
-}
-
 // TestDecodeRandom: every kind with random content in every field is read as the
 // field's decoder reads it, and the same when it is a stored value.
 func TestDecodeRandom(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = time.Now().UnixNano()
-	}
-	t.Logf("seed %d (repeat with -seed %d)", seed, seed)
 	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})                                                // for what RawExtensions hold
-	filler := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed), serializer.NewCodecFactory(scheme)).MaxDepth(14) // schemas hold schemas
-	for _, typ := range types() {
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})                                                                           // for what RawExtensions hold
+	filler := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(int64(testrand.New(t).Uint64())), serializer.NewCodecFactory(scheme)).MaxDepth(14) // schemas hold schemas
+	for typ := range builtin.Catalog().Types() {
 		for range 20 {
 			o := typ.New()
 			filler.Fill(o)
@@ -101,7 +83,7 @@ func FuzzUnmarshal(f *testing.F) {
 			f.Add(seed, i*9)
 		}
 	}
-	all := types()
+	all := slices.Collect(builtin.Catalog().Types())
 	f.Fuzz(func(t *testing.T, body string, i int) {
 		if strings.Count(body, "{")+strings.Count(body, "[") < 500 {
 			sameDecoding(t, all[uint(i)%uint(len(all))], []byte(body))

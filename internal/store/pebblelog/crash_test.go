@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 var crashesFlag = flag.Int("crashes", 2000, "how many crashes TestCrash goes through")
@@ -76,7 +77,7 @@ func (c *crasher) set(acked, pending *model) {
 // closing, and looks at what is there afterwards: all that was acknowledged, and
 // at most the one group that was under way, whole. It then goes on from there.
 func TestCrash(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	fresh := func() picture {
 		return picture{fs: vfs.NewCrashableMem(), acked: &model{big: rng.IntN(8) == 0}}
 	}
@@ -187,7 +188,7 @@ func (f *failAfter) String() string { return "failAfter" }
 // TestWriteError has the disk fail at every operation in turn. Append says so,
 // nothing works afterwards, and what was acknowledged is there after a power cut.
 func TestWriteError(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	for n := range 100 {
 		mem := vfs.NewCrashableMem()
 		fault := &failAfter{err: syscall.EIO, n: n}

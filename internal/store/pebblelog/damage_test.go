@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 // files returns the names of the files of a log, and of Pebble in it.
@@ -132,7 +133,7 @@ func reopen(t *testing.T, fs vfs.FS, rng *rand.Rand, models ...*model) *model {
 // TestFlipAfterCleanStop flips every byte of the last write-ahead log, and of the
 // small files, after a clean stop: the log is refused, or it is as it was.
 func TestFlipAfterCleanStop(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	fs, _, all := written(t, rng, true)
 	if reopen(t, fs.CrashClone(vfs.CrashCloneCfg{}), rng, all) == nil {
 		t.Fatal("refused although nothing was changed")
@@ -162,7 +163,7 @@ func TestFlipAfterCleanStop(t *testing.T) {
 // TestFlipAfterPowerCut flips a dense sample in a log that was not closed. The very last
 // group may look like a torn write; everything before it may not.
 func TestFlipAfterPowerCut(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	fs, before, all := written(t, rng, false)
 	name := lastWAL(files(t, fs))
 	b := readFile(t, fs, name)
@@ -184,7 +185,7 @@ func TestFlipAfterPowerCut(t *testing.T) {
 // TestTruncate cuts each file short: the log is refused, or it is as it was, or
 // (of the write-ahead log after a power cut) it is without its last group.
 func TestTruncate(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	for _, clean := range []bool{true, false} {
 		fs, before, all := written(t, rng, clean)
 		allowed := []*model{all}
@@ -209,7 +210,7 @@ func TestTruncate(t *testing.T) {
 
 // TestRemovedFile removes each file after a clean stop.
 func TestRemovedFile(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	fs, _, all := written(t, rng, true)
 	for _, name := range files(t, fs) {
 		c := fs.CrashClone(vfs.CrashCloneCfg{})
@@ -227,7 +228,7 @@ func TestRemovedFile(t *testing.T) {
 // TestForeignWrite changes the log behind its back, through Pebble, so that no
 // checksum of Pebble's tells.
 func TestForeignWrite(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	fs, _, all := written(t, rng, true)
 	type record struct{ key, value []byte }
 	var records []record

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 func lastError[T any](seq iter.Seq2[T, error]) error {
@@ -20,7 +21,7 @@ func lastError[T any](seq iter.Seq2[T, error]) error {
 
 // TestOutside reads what the log does not hold.
 func TestOutside(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	log := mustOpen(t, vfs.NewMem())
 	m := &model{}
 	for m.head() < 20 {
@@ -71,7 +72,7 @@ func TestOutside(t *testing.T) {
 
 // TestCloseEndsReads closes a log in the middle of a read.
 func TestCloseEndsReads(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	log := mustOpen(t, vfs.NewMem())
 	m := &model{}
 	for len(m.entries) < 50 {

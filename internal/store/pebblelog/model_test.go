@@ -3,7 +3,6 @@ package pebblelog_test
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -20,19 +19,8 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; 0 takes a fresh one")
-
-// newRand returns a source of randomness, and logs the seed that repeats it.
-func newRand(t *testing.T) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed: -seed=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // model is a naive log: every entry that was ever appended, in a list.
 type model struct {
@@ -306,7 +294,7 @@ func mustClose(t *testing.T, log store.Log) {
 }
 
 func TestModel(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	fs := vfs.NewMem()
 	log := mustOpen(t, fs)
 	var m model

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 const mib = 1 << 20
@@ -44,7 +45,7 @@ func (fs *meteredFS) reserved() bool {
 
 // TestNoSpace goes through the watermarks.
 func TestNoSpace(t *testing.T) {
-	rng := newRand(t)
+	rng := testrand.New(t)
 	fs := &meteredFS{MemFS: vfs.NewMem(), reserve: 4 * mib}
 	fs.free.Store(100 * mib)
 	log, err := pebblelog.Open(t.Context(), pebblelog.Options{
@@ -215,7 +216,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		m.compact(m.head())
 	}
-	if err := m.verify(log, newRand(t), 3); err != nil {
+	if err := m.verify(log, testrand.New(t), 3); err != nil {
 		t.Fatal(err)
 	}
 	// Pebble gives the space back when it gets to it.

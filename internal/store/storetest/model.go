@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 // model is a naive store: the list of all changes. It is asked what the store
@@ -102,7 +103,7 @@ var collections = []string{"pods", "configmaps", "deployments.apps"}
 func testModel(t *testing.T, medium Medium) {
 	for _, memory := range []int64{0, 100 << 10, 1} {
 		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
-			r := run{TB: t, chance: Seed(t), open: medium(t), counts: map[string]int{}}
+			r := run{TB: t, chance: testrand.New(t), open: medium(t), counts: map[string]int{}}
 			r.options = store.Options{MaxMemory: memory}
 			r.restart()
 			r.model.start = r.store.Any().Revision()

@@ -1,8 +1,7 @@
 // Package storetest is one suite that every log passes: the contract of
 // store.Log itself, and the store on top of it, restarts included.
 //
-// Randomized tests print their seed, and take it back from a flag that the test
-// package defines:
+// Randomized tests print their seed, and take it back:
 //
 //	go test ./internal/store/memlog -run Suite/Model -seed 123
 package storetest
@@ -13,9 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,23 +47,6 @@ func Run(t *testing.T, medium Medium) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, medium) })
 	}
-}
-
-// Seed returns a source of chance, and prints its seed when the test fails. The
-// flag -seed of the test package, where it is given, decides the seed.
-func Seed(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	if f := flag.Lookup("seed"); f != nil && f.Value.String() != "0" {
-		if n, err := strconv.ParseUint(f.Value.String(), 10, 64); err == nil {
-			seed = n
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("go test -run '%s' -seed %d", t.Name(), seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // Open opens a store that has to be whole when the test ends. OnFatal fails the
