@@ -25,7 +25,7 @@ import (
 //
 // A view of a tree holds nothing that the account does not know: when the
 // changes after its revision leave memory, it loses its tree and goes on from the
-// log. So does a scan under way; it holds one leaf.
+// log. So does a scan under way; it holds one batch.
 
 const (
 	oldViews   = 4   // views at a time that read from the log
@@ -363,24 +363,9 @@ func (v *View) Revision() Revision { return v.revision }
 func (v *View) Scan(prefix, after string) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		var batch []*Object
-		for {
-			r, some := newSpan(prefix, after)
-			if !some {
-				return
-			}
+		for more := true; more; {
 			var err error
-			t := v.tree()
-			switch {
-			case v.closed.Load():
-				err = ErrClosed
-			case t == nil:
-				batch, err = v.old(batch[:0], prefix, after)
-			case t.root == nil:
-				return
-			default:
-				batch = t.root.run(&r, true)
-				batch = batch[:len(batch):len(batch)] // it belongs to the tree
-			}
+			batch, more, err = v.next(batch[:0], prefix, after)
 			for _, o := range batch {
 				if !yield(o, nil) {
 					return
@@ -391,14 +376,29 @@ func (v *View) Scan(prefix, after string) iter.Seq2[*Object, error] {
 				yield(nil, err)
 				return
 			}
-			if len(batch) == 0 {
-				return
-			}
-			if t != nil {
-				batch = nil
-			}
 		}
 	}
+}
+
+// next appends a batch of what Scan yields, from the tree while the view has one.
+// More tells that there may be more. While a batch is read nothing holds the tree.
+func (v *View) next(batch []*Object, prefix, after string) (_ []*Object, more bool, err error) {
+	r, some := newSpan(prefix, after)
+	t := v.tree()
+	switch {
+	case v.closed.Load():
+		return batch, false, ErrClosed
+	case !some || t != nil && t.root == nil:
+		return batch, false, nil
+	case t == nil:
+		batch, err = v.old(batch, prefix, after)
+		return batch, len(batch) > 0, err
+	}
+	t.root.scan(&r, true, true, func(o *Object) bool {
+		batch = append(batch, o)
+		return len(batch) < oldBatch
+	})
+	return batch, len(batch) == oldBatch, nil
 }
 
 // old reads the next batch from the log.

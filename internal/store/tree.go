@@ -414,30 +414,6 @@ func (n *node) scan(r *span, low, high bool, yield func(*Object) bool) bool {
 	return true
 }
 
-// run returns the first objects of the range that are neighbours in one leaf.
-func (n *node) run(r *span, low bool) []*Object {
-	if n.leaf() {
-		i := 0
-		if low {
-			i = r.begin(n.objects)
-		}
-		return n.objects[i:max(i, r.end(n.objects))]
-	}
-	i := 0
-	if low {
-		i = n.branchOf(r.from)
-	}
-	for ; i < len(n.branches); i++ {
-		if objects := n.branches[i].run(r, low); len(objects) > 0 {
-			return objects
-		}
-		if low = false; i+1 < len(n.branches) && r.past(n.branches[i+1].first) {
-			break
-		}
-	}
-	return nil
-}
-
 // countIn counts the objects of the range.
 func (n *node) countIn(r *span) int {
 	return max(0, n.before(r.branchEnd, r.end)-n.before(r.branchBegin, r.begin))
