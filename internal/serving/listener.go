@@ -38,6 +38,10 @@ type connection struct {
 	spoke atomic.Bool
 	once  sync.Once
 	place *list.Element // in silent; guarded by listener.mu, nil outside of it
+
+	writing  sync.Mutex
+	corked   bool   // guarded by writing
+	gathered []byte // what was written since; guarded by writing
 }
 
 func newListener(l net.Listener, connections int) *listener {
@@ -162,6 +166,39 @@ func (c *connection) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// Write implements net.Conn.
+func (c *connection) Write(b []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.corked {
+		c.gathered = append(c.gathered, b...)
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// Cork has what is written gathered until Uncork.
+func (c *connection) Cork() {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.corked = true
+	c.gathered = (*gather.Get().(*[]byte))[:0]
+}
+
+// Uncork writes what was gathered, in one go.
+func (c *connection) Uncork() error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	all := c.gathered
+	c.corked, c.gathered = false, nil
+	_, err := c.Conn.Write(all)
+	gather.Put(&all)
+	return err
+}
+
+// gather is room for what connections gather.
+var gather = sync.Pool{New: func() any { return new([]byte) }}
 
 // SetWriteDeadline implements net.Conn.
 func (c *connection) SetWriteDeadline(t time.Time) error {

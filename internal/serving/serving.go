@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/http2"
 )
 
 const (
@@ -76,21 +77,26 @@ func Start(c Config) *Server {
 		served:   make(chan struct{}),
 		busy:     busy{idle: make(chan struct{}, 1)},
 	}
+	h2 := &http2.Server{
+		MaxStreams:   c.Limits.Streams,
+		HeaderBytes:  c.Limits.HeaderBytes,
+		UploadBytes:  c.Limits.UploadBytes,
+		IdleTimeout:  c.Limits.IdleTimeout,
+		WriteTimeout: c.Limits.WriteTimeout,
+		Log:          c.Log,
+	}
 	s.http = &http.Server{
 		Handler:           s.counted(c.Handler),
 		ReadHeaderTimeout: c.Limits.ReadHeaderTimeout,
 		IdleTimeout:       c.Limits.IdleTimeout,
 		MaxHeaderBytes:    c.Limits.HeaderBytes,
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          c.Limits.Streams,
-			MaxReceiveBufferPerConnection: c.Limits.UploadBytes,
-			MaxReceiveBufferPerStream:     c.Limits.UploadBytes,
-			WriteByteTimeout:              c.Limits.WriteTimeout,
-		},
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": h2.Serve},
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: c.GetCertificate,
 			NextProtos:     []string{"h2", "http/1.1"},
+			// Whole records from the start: clients are near, and want throughput.
+			DynamicRecordSizingDisabled: true,
 			// Whoever has a certificate is asked for it. It is verified with the first
 			// request and not here, so that a wrong one gets an answer, a 401.
 			ClientAuth: tls.RequestClientCert,
@@ -98,6 +104,7 @@ func Start(c Config) *Server {
 		ErrorLog:    log.New(&errorLog{c.Log, c.HandshakeFailed}, "", 0),
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return authn.WithConnection(ctx) },
 	}
+	s.http.RegisterOnShutdown(h2.Shutdown)
 	go func() {
 		defer close(s.served)
 		err := s.http.ServeTLS(s.listener, "", "")

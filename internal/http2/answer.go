@@ -1,0 +1,299 @@
+package http2
+
+import (
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+	h2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// answer is what a stream knows of the answer.
+type answer struct {
+	header  http.Header
+	status  int   // zero: the handler did not say it yet
+	head    bool  // the request is a HEAD: there is no body
+	begun   bool  // the headers were appended
+	ended   bool  // so was the end
+	length  int64 // of the body as the handler says it; -1: it does not
+	written int64
+}
+
+// response is a stream as its handler sees it: an http.ResponseWriter with all that
+// http.ResponseController knows of HTTP/2. Headers that are changed between
+// WriteHeader and the first Write or Flush are still sent, unlike with net/http.
+type response stream
+
+// Header implements http.ResponseWriter.
+func (w *response) Header() http.Header {
+	if w.header == nil {
+		w.header = make(http.Header, 12)
+	}
+	return w.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *response) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic("http2: invalid status " + strconv.Itoa(status))
+	}
+	s := (*stream)(w)
+	if s.status != 0 {
+		return
+	}
+	if status >= 200 {
+		s.status = status
+		return
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.err == nil {
+		s.proceed = s.proceed && status != http.StatusContinue
+		s.encode(status, s.header)
+		s.c.headers(s.id, false)
+		s.c.flush()
+	}
+}
+
+// Write implements http.ResponseWriter. It returns when all of p is on its way, or
+// in the buffer of the connection.
+func (w *response) Write(p []byte) (int, error) {
+	s := (*stream)(w)
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.begin(p, false)
+	switch {
+	case !bodyAllowed(s.status):
+		return 0, http.ErrBodyNotAllowed
+	case s.length >= 0 && s.written+int64(len(p)) > s.length:
+		return 0, http.ErrContentLength
+	case s.head:
+		return len(p), s.err
+	}
+	for rest := p; len(rest) > 0; {
+		n, err := c.reserve(s, len(rest))
+		if err != nil {
+			return len(p) - len(rest), err
+		}
+		c.data(s.id, rest[:n])
+		s.written += int64(n)
+		rest = rest[n:]
+	}
+	if s.written == s.length && !s.ended && s.err == nil {
+		s.ended = true
+		if c.endStream(s.id); s.bodyEnded {
+			c.remove(s)
+		}
+	}
+	c.next()
+	if len(c.out) >= sendBytes/2 {
+		c.flush()
+	}
+	return len(p), nil
+}
+
+// WriteString implements io.StringWriter.
+func (w *response) WriteString(p string) (int, error) { return w.Write([]byte(p)) }
+
+// Flush implements http.Flusher.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// FlushError is for http.ResponseController. It returns when what was written is on
+// its way; an error tells that nobody waits for more.
+func (w *response) FlushError() error {
+	s := (*stream)(w)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.begin(nil, false)
+	s.c.flush()
+	return s.err
+}
+
+// EnableFullDuplex is for http.ResponseController: HTTP/2 is.
+func (w *response) EnableFullDuplex() error { return nil }
+
+// SetReadDeadline is for http.ResponseController: reads of the body fail from then on.
+func (w *response) SetReadDeadline(at time.Time) error {
+	s := (*stream)(w)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.setTimer(&s.readTimer, at, func() {
+		if s.bodyErr == nil {
+			s.bodyErr = os.ErrDeadlineExceeded
+		}
+		wake(s.readable)
+	})
+	return nil
+}
+
+// SetWriteDeadline is for http.ResponseController: the answer is broken off then,
+// unless it has ended.
+func (w *response) SetWriteDeadline(at time.Time) error {
+	s := (*stream)(w)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.setTimer(&s.writeTimer, at, func() {
+		if s.err == nil && !s.ended {
+			s.fail(os.ErrDeadlineExceeded)
+			s.c.resetStream(s.id, h2.ErrCodeInternal)
+			s.c.flushLater()
+		}
+	})
+	return nil
+}
+
+// setTimer has f called at a time, with the lock held; the zero time: never.
+func (s *stream) setTimer(t **time.Timer, at time.Time, f func()) {
+	if *t != nil {
+		(*t).Stop()
+		*t = nil
+	}
+	if at.IsZero() {
+		return
+	}
+	*t = time.AfterFunc(time.Until(at), func() {
+		s.c.mu.Lock()
+		defer s.c.mu.Unlock()
+		f()
+	})
+}
+
+// begin appends the headers, once. P is the beginning of the body, end tells that
+// there is no more of it. The lock is held.
+func (s *stream) begin(p []byte, end bool) {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	if s.status == 0 {
+		s.status = http.StatusOK
+	}
+	h := (*response)(s).Header()
+	s.length = -1
+	if declared := h["Content-Length"]; len(declared) > 0 {
+		if n, err := strconv.ParseUint(declared[0], 10, 63); err == nil {
+			s.length = int64(n)
+		} else {
+			delete(h, "Content-Length")
+		}
+	}
+	if allowed := bodyAllowed(s.status); end && allowed && !s.head && s.length < 0 {
+		h["Content-Length"] = []string{"0"}
+	} else if _, typed := h["Content-Type"]; !typed && allowed && len(p) > 0 && len(h["Content-Encoding"]) == 0 {
+		h["Content-Type"] = []string{http.DetectContentType(p)}
+	}
+	if _, dated := h["Date"]; !dated {
+		h["Date"] = now()
+	}
+	if s.err != nil {
+		return
+	}
+	s.encode(s.status, h)
+	s.c.headers(s.id, end)
+	s.ended = end
+}
+
+// end ends the answer as the handler has left it. The lock is held.
+func (s *stream) end() {
+	s.begin(nil, true)
+	c := s.c
+	switch {
+	case s.ended:
+	case s.written < s.length && !s.head && bodyAllowed(s.status):
+		c.resetStream(s.id, h2.ErrCodeInternal) // it must not look like a whole one
+		return
+	default:
+		s.ended = true
+		c.endStream(s.id)
+	}
+	if c.streams[s.id] != s {
+		return
+	}
+	if s.bodyEnded {
+		c.remove(s)
+	} else {
+		c.resetStream(s.id, h2.ErrCodeNo) // the rest of the body is not needed
+	}
+}
+
+// bodyAllowed tells whether an answer with the status may have a body.
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// encode encodes headers into the connection's block. The lock is held.
+func (s *stream) encode(status int, h http.Header) {
+	e := s.c.encoder
+	text := "200"
+	if status != http.StatusOK {
+		text = strconv.Itoa(status)
+	}
+	write(e, ":status", text)
+	for key, values := range h {
+		name, ok := lower(key)
+		if !ok {
+			continue
+		}
+		for _, v := range values {
+			if httpguts.ValidHeaderFieldValue(v) {
+				write(e, name, v)
+			}
+		}
+	}
+}
+
+// write encodes a field. What is different in each answer does not push what is not
+// out of the table.
+func write(e *hpack.Encoder, name, value string) {
+	unique := name == "audit-id" || name == "content-length"
+	_ = e.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: unique}) // to memory
+}
+
+// lowered are names of headers as HTTP/2 sends them; those of most answers.
+var lowered = func() map[string]string {
+	m := map[string]string{}
+	for _, name := range []string{
+		"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Retry-After", "Vary", "Warning",
+		"X-Content-Type-Options", "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
+	} {
+		m[name] = strings.ToLower(name)
+	}
+	return m
+}()
+
+// lower returns the name of a header as HTTP/2 sends it; not ok: it does not.
+func lower(key string) (name string, ok bool) {
+	if name, ok := lowered[key]; ok {
+		return name, true
+	}
+	switch key {
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade":
+		return "", false
+	}
+	return strings.ToLower(key), httpguts.ValidHeaderFieldName(key)
+}
+
+// date is the Date header of a second.
+type date struct {
+	unix int64
+	text []string
+}
+
+var today atomic.Pointer[date]
+
+// now returns the Date header. Nobody changes it.
+func now() []string {
+	t := time.Now()
+	d := today.Load()
+	if d == nil || d.unix != t.Unix() {
+		d = &date{t.Unix(), []string{t.UTC().Format(http.TimeFormat)}}
+		today.Store(d)
+	}
+	return d.text
+}

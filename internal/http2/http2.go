@@ -1,0 +1,111 @@
+// Package http2 serves HTTP/2 (RFC 9113) to an http.Handler, for many streams that
+// each say little: watches. It takes the place of net/http's own server through
+// http.Server.TLSNextProto, and behaves as that one does, where a handler or a
+// client could tell.
+//
+// # How bytes leave
+//
+// Handlers append frames to the one buffer of their connection, as far as flow
+// control and the buffer's bound let them. Whoever flushes first sends: it lets all
+// that is ready to run go first (runtime.Gosched), takes the buffer, and writes it
+// in one go. What others append meanwhile goes next. So an event for a hundred
+// streams of a connection is one TLS write and one system call, a lone answer is
+// written by its own handler, and nothing waits for a timer:
+//
+//	handler 1   append, flush: yield ........ take, write ...
+//	handler 2          append, flush: somebody is at it
+//	handler 3               append, flush: somebody is at it
+//
+// net/http hands each frame to the connection's goroutine, and that one to another
+// that writes, in TLS records of 4 KiB.
+//
+// # How bytes come
+//
+// One goroutine reads a connection; each request's handler has one of its own. The
+// reader never writes to the connection, so that a client that sends without
+// reading cannot stall itself.
+//
+// Not here: server push, priorities, trailers of answers, CONNECT for WebSockets.
+package http2
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// prefaceTimeout is how long a client may take to say that it speaks HTTP/2.
+	prefaceTimeout = 10 * time.Second
+	// farewell is how long a client that was told to go may take to close the
+	// connection.
+	farewell = time.Second
+	// sendBytes is how much of answers waits to be sent, of a connection, before
+	// their handlers wait. As much again may be on its way.
+	sendBytes = 128 << 10
+	// turnBytes is how much a handler appends before others get their turn.
+	turnBytes = 64 << 10
+	// controlBytes is how much may wait to be sent in all. More than sendBytes is
+	// what a client asks for and does not read: acknowledgements, and heads of answers.
+	controlBytes = 1 << 20
+)
+
+// Server serves connections. Its fields must not change while it does, and none of
+// them may be zero. All methods are safe for concurrent use.
+type Server struct {
+	// MaxStreams is how many requests a connection may have at once.
+	MaxStreams int
+	// HeaderBytes bounds the names and values of a request's headers, with 32 bytes
+	// for each (RFC 9113, 6.5.2). What is larger gets 431.
+	HeaderBytes int
+	// UploadBytes is how much of bodies that handlers have not read yet a connection
+	// holds; it is the flow control window of a connection and of each stream.
+	UploadBytes int
+	// IdleTimeout is how long a connection may have no request.
+	IdleTimeout time.Duration
+	// WriteTimeout is how long a connection may take no byte.
+	WriteTimeout time.Duration
+	// Log gets panics of handlers, as errors, and what clients do wrong, at debug level.
+	Log *slog.Logger
+
+	mu       sync.Mutex
+	conns    map[*conn]struct{} // guarded by mu
+	stopping bool               // guarded by mu
+}
+
+// Serve serves a connection until it ends. It is a function for
+// http.Server.TLSNextProto.
+func (s *Server) Serve(_ *http.Server, t *tls.Conn, h http.Handler) {
+	c := newConn(s, t, h)
+	s.mu.Lock()
+	if s.conns == nil {
+		s.conns = map[*conn]struct{}{}
+	}
+	s.conns[c] = struct{}{}
+	stopping := s.stopping
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	c.serve(stopping)
+}
+
+// Shutdown tells all clients to go (GOAWAY), those too that come later. Requests
+// that run go on; a connection ends with its last one. It does not wait, and is
+// idempotent: a function for http.Server.RegisterOnShutdown.
+func (s *Server) Shutdown() {
+	s.mu.Lock()
+	s.stopping = true
+	all := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		c.shutdown()
+	}
+}

@@ -1,0 +1,308 @@
+package http2
+
+import (
+	"slices"
+	"time"
+
+	h2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// reader is what the goroutine that reads a connection knows.
+type reader struct {
+	framer *h2.Framer
+	hpack  *hpack.Decoder
+
+	// The header block that is being read.
+	id         uint32 // of its stream
+	end        bool   // no body follows
+	blockBytes int    // so far
+	fields     []hpack.HeaderField
+	size       int // of the fields
+	tooLarge   bool
+}
+
+func (r *reader) start(c *conn) {
+	r.framer = h2.NewFramer(nil, c.tls)
+	r.framer.SetMaxReadFrameSize(firstSize)
+	r.framer.SetReuseFrames()
+	r.hpack = hpack.NewDecoder(tableBytes, func(f hpack.HeaderField) {
+		r.size += int(f.Size())
+		if r.size > c.s.HeaderBytes {
+			r.tooLarge = true
+			r.fields = r.fields[:0]
+			r.hpack.SetEmitEnabled(false)
+			return
+		}
+		r.fields = append(r.fields, f)
+	})
+	r.hpack.SetMaxStringLength(c.s.HeaderBytes)
+}
+
+// take deals with a frame.
+func (c *conn) take(f h2.Frame) error {
+	switch f := f.(type) {
+	case *h2.HeadersFrame:
+		c.id, c.end, c.blockBytes, c.size, c.tooLarge = f.StreamID, f.StreamEnded(), 0, 0, false
+		c.fields = c.fields[:0]
+		c.hpack.SetEmitEnabled(true)
+		if f.HasPriority() && f.Priority.StreamDep == f.StreamID {
+			return h2.ConnectionError(h2.ErrCodeProtocol) // its headers were not read: the tables differ
+		}
+		return c.takeBlock(f.HeaderBlockFragment(), f.HeadersEnded())
+	case *h2.ContinuationFrame: // the framer has seen that it follows its HEADERS
+		return c.takeBlock(f.HeaderBlockFragment(), f.HeadersEnded())
+	case *h2.DataFrame:
+		return c.takeData(f)
+	case *h2.SettingsFrame:
+		return c.takeSettings(f)
+	case *h2.WindowUpdateFrame:
+		return c.takeWindow(f)
+	case *h2.RSTStreamFrame:
+		return c.takeReset(f)
+	case *h2.PingFrame:
+		if !f.IsAck() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.frame(h2.FramePing, h2.FlagPingAck, 0, len(f.Data))
+			c.out = append(c.out, f.Data[:]...)
+			return c.control()
+		}
+	case *h2.GoAwayFrame:
+		c.shutdown()
+	case *h2.PriorityFrame:
+		if f.StreamDep == f.StreamID {
+			return h2.StreamError{StreamID: f.StreamID, Code: h2.ErrCodeProtocol}
+		}
+	case *h2.PushPromiseFrame:
+		return h2.ConnectionError(h2.ErrCodeProtocol)
+	}
+	return nil // what is unknown is ignored
+}
+
+// control has what the reader appended leave. A client that asks without reading
+// the answers is told to go. The lock is held.
+func (c *conn) control() error {
+	c.flushLater()
+	if len(c.out) > controlBytes {
+		return h2.ConnectionError(h2.ErrCodeEnhanceYourCalm)
+	}
+	return nil
+}
+
+// takeBlock reads a part of a header block.
+func (c *conn) takeBlock(part []byte, last bool) error {
+	if c.blockBytes += len(part); c.blockBytes > 2*c.s.HeaderBytes {
+		return h2.ConnectionError(h2.ErrCodeEnhanceYourCalm)
+	}
+	if _, err := c.hpack.Write(part); err != nil {
+		return h2.ConnectionError(h2.ErrCodeCompression)
+	}
+	if !last {
+		return nil
+	}
+	if err := c.hpack.Close(); err != nil {
+		return h2.ConnectionError(h2.ErrCodeCompression)
+	}
+	return c.takeHeaders()
+}
+
+// takeHeaders begins a request, or ends one by its trailers.
+func (c *conn) takeHeaders() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.id%2 == 0 {
+		return h2.ConnectionError(h2.ErrCodeProtocol)
+	}
+	if s := c.streams[c.id]; s != nil {
+		return c.takeTrailers(s)
+	}
+	switch {
+	case c.id <= c.lastID && slices.Contains(c.resets[:], c.id):
+		return nil // the client did not know yet
+	case c.id <= c.lastID:
+		return h2.ConnectionError(h2.ErrCodeStreamClosed)
+	case c.away:
+		return nil // the client was told that it would not be taken
+	}
+	c.lastID = c.id
+	// What was reset is no stream any more, but its handler may run still.
+	if len(c.streams) >= c.s.MaxStreams || c.running >= 2*c.s.MaxStreams {
+		return h2.StreamError{StreamID: c.id, Code: h2.ErrCodeRefusedStream}
+	}
+	s := newStream(c, c.id, c.end)
+	handler := c.handler
+	if c.tooLarge {
+		s.request, handler = s.newRequest(), tooLarge
+	} else if s.request = c.request(s); s.request == nil {
+		return h2.StreamError{StreamID: c.id, Code: h2.ErrCodeProtocol}
+	}
+	c.streams[c.id] = s
+	c.running++
+	go s.run(handler)
+	return nil
+}
+
+func (c *conn) takeTrailers(s *stream) error {
+	switch {
+	case s.bodyEnded:
+		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeStreamClosed}
+	case !c.end:
+		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
+	}
+	for _, f := range c.fields {
+		if f.IsPseudo() || !validField(f) {
+			return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
+		}
+	}
+	return s.endBody()
+}
+
+// takeData takes a part of a body.
+func (c *conn) takeData(f *h2.DataFrame) error {
+	size := int(f.Length) // padding counts too
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.StreamID > c.lastID && !c.away {
+		return h2.ConnectionError(h2.ErrCodeProtocol)
+	}
+	if c.uploads -= size; c.uploads < 0 {
+		return h2.ConnectionError(h2.ErrCodeFlowControl)
+	}
+	s := c.streams[f.StreamID]
+	if s == nil || s.bodyEnded {
+		if c.grant(size); slices.Contains(c.resets[:], f.StreamID) || c.away && f.StreamID > c.lastID {
+			return c.control()
+		}
+		return h2.StreamError{StreamID: f.StreamID, Code: h2.ErrCodeStreamClosed}
+	}
+	if s.uploads -= size; s.uploads < 0 {
+		c.grant(size)
+		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeFlowControl}
+	}
+	data := f.Data()
+	if c.grant(size - len(data)); s.unread(data) {
+		s.uploads += size - len(data)
+	} else {
+		c.grant(len(data)) // nobody will read it
+	}
+	if s.received += int64(len(data)); s.declared >= 0 && s.received > s.declared {
+		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
+	}
+	if f.StreamEnded() {
+		if err := s.endBody(); err != nil {
+			return err
+		}
+	}
+	return c.control()
+}
+
+// grant lets the client send as many bytes of bodies again. The lock is held.
+func (c *conn) grant(n int) {
+	c.owed += n
+	if c.owed >= c.s.UploadBytes/2 {
+		c.windowUpdate(0, c.owed)
+		c.uploads += c.owed
+		c.owed = 0
+	}
+}
+
+// takeSettings learns what the client takes.
+func (c *conn) takeSettings(f *h2.SettingsFrame) error {
+	if f.IsAck() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := f.ForeachSetting(func(s h2.Setting) error {
+		if err := s.Valid(); err != nil {
+			return err
+		}
+		switch s.ID {
+		case h2.SettingHeaderTableSize:
+			c.encoder.SetMaxDynamicTableSize(min(s.Val, tableBytes))
+		case h2.SettingMaxFrameSize:
+			c.maxFrame = min(int(s.Val), frameBytes)
+		case h2.SettingInitialWindowSize:
+			return c.setFirstWindow(int64(s.Val))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.frame(h2.FrameSettings, h2.FlagSettingsAck, 0, 0)
+	return c.control()
+}
+
+// setFirstWindow changes the window that streams begin with, and by as much those
+// of the streams there are (RFC 9113, 6.9.2). The lock is held.
+func (c *conn) setFirstWindow(n int64) error {
+	more := n - c.firstWindow
+	c.firstWindow = n
+	for _, s := range c.streams {
+		if s.window += more; s.window > maxWindow {
+			return h2.ConnectionError(h2.ErrCodeFlowControl)
+		}
+		wake(s.writable)
+	}
+	return nil
+}
+
+func (c *conn) takeWindow(f *h2.WindowUpdateFrame) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	more := int64(f.Increment)
+	if f.StreamID == 0 {
+		if c.window += more; c.window > maxWindow {
+			return h2.ConnectionError(h2.ErrCodeFlowControl)
+		}
+		c.next()
+		return nil
+	}
+	s := c.streams[f.StreamID]
+	switch {
+	case s != nil:
+		if s.window += more; s.window > maxWindow {
+			return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeFlowControl}
+		}
+		wake(s.writable)
+	case f.StreamID > c.lastID && !c.away:
+		return h2.ConnectionError(h2.ErrCodeProtocol)
+	}
+	return nil
+}
+
+func (c *conn) takeReset(f *h2.RSTStreamFrame) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.StreamID > c.lastID && !c.away {
+		return h2.ConnectionError(h2.ErrCodeProtocol)
+	}
+	if s := c.streams[f.StreamID]; s != nil {
+		s.fail(h2.StreamError{StreamID: s.id, Code: f.ErrCode})
+		c.remove(s)
+	}
+	return nil
+}
+
+// resetStream ends a stream from here. The lock is held.
+func (c *conn) resetStream(id uint32, code h2.ErrCode) {
+	c.frame(h2.FrameRSTStream, 0, id, 4)
+	c.uint32(uint32(code))
+	c.resets[c.reset%len(c.resets)] = id
+	c.reset++
+	if s := c.streams[id]; s != nil {
+		s.fail(h2.StreamError{StreamID: id, Code: code})
+		c.remove(s)
+	}
+}
+
+// remove forgets a stream that has ended. The lock is held.
+func (c *conn) remove(s *stream) {
+	delete(c.streams, s.id)
+	if len(c.streams) == 0 {
+		c.idle = time.Now()
+		c.endIfDone()
+	}
+}

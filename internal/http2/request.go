@@ -1,0 +1,165 @@
+package http2
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/http2/hpack"
+)
+
+// newRequest makes a request about which nothing is known yet.
+func (s *stream) newRequest() *http.Request {
+	ctx, cancel := context.WithCancel(s.c.ctx)
+	s.cancel = cancel
+	r := (&http.Request{}).WithContext(ctx)
+	r.Proto, r.ProtoMajor = "HTTP/2.0", 2
+	r.TLS, r.RemoteAddr = s.c.state, s.c.remote
+	r.Body = http.NoBody
+	return r
+}
+
+// target is what a request asks for.
+type target struct{ method, scheme, authority, path string }
+
+// set takes a pseudo-header; false: it is unknown, or there twice.
+func (t *target) set(f hpack.HeaderField) bool {
+	var to *string
+	switch f.Name {
+	case ":method":
+		to = &t.method
+	case ":scheme":
+		to = &t.scheme
+	case ":authority":
+		to = &t.authority
+	case ":path":
+		to = &t.path
+	default:
+		return false
+	}
+	if *to != "" || !httpguts.ValidHeaderFieldValue(f.Value) {
+		return false
+	}
+	*to = f.Value
+	return true
+}
+
+// url is where the target is; nil: there is no such place.
+func (t *target) url() *url.URL {
+	if t.method == http.MethodConnect {
+		if t.scheme != "" || t.path != "" || t.authority == "" {
+			return nil
+		}
+		return &url.URL{Host: t.authority}
+	}
+	if t.scheme != "https" && t.scheme != "http" || t.path == "" {
+		return nil
+	}
+	if t.path[0] != '/' && (t.path != "*" || t.method != http.MethodOptions) {
+		return nil
+	}
+	u, err := url.ParseRequestURI(t.path)
+	if err != nil {
+		return nil
+	}
+	return u
+}
+
+// newHeader makes headers of fields; nil: they are malformed.
+func newHeader(fields []hpack.HeaderField) http.Header {
+	h := make(http.Header, len(fields))
+	values := make([]string, 0, len(fields)) // one piece of memory for most of them
+	for _, f := range fields {
+		if f.IsPseudo() || !validField(f) {
+			return nil
+		}
+		key := textproto.CanonicalMIMEHeaderKey(f.Name)
+		switch before := h[key]; {
+		case before == nil:
+			values = append(values, f.Value)
+			h[key] = values[len(values)-1 : len(values) : len(values)]
+		case key == "Cookie": // RFC 9113, 8.2.3
+			before[0] += "; " + f.Value
+		default:
+			h[key] = append(before, f.Value)
+		}
+	}
+	return h
+}
+
+// validField tells whether a request may have the field: RFC 9113, 8.2.
+func validField(f hpack.HeaderField) bool {
+	switch f.Name {
+	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade":
+		return false
+	case "te":
+		return f.Value == "trailers"
+	}
+	for i := range len(f.Name) {
+		if c := f.Name[i]; 'A' <= c && c <= 'Z' {
+			return false
+		}
+	}
+	return httpguts.ValidHeaderFieldName(f.Name) && httpguts.ValidHeaderFieldValue(f.Value)
+}
+
+// request makes the request of the header block that was read; nil: it is
+// malformed (RFC 9113, 8.1.1).
+func (c *conn) request(s *stream) *http.Request {
+	var t target
+	fields := c.fields
+	for len(fields) > 0 && fields[0].IsPseudo() {
+		if !t.set(fields[0]) {
+			return nil
+		}
+		fields = fields[1:]
+	}
+	h, u := newHeader(fields), t.url()
+	if h == nil || u == nil || !httpguts.ValidHeaderFieldName(t.method) || !s.declare(h["Content-Length"]) {
+		return nil
+	}
+	r := s.newRequest()
+	r.Method, r.URL, r.RequestURI, r.Header, r.Host = t.method, u, t.path, h, t.authority
+	if t.method == http.MethodConnect {
+		r.RequestURI = t.authority
+	}
+	if host := h["Host"]; len(host) > 0 {
+		if r.Host == "" {
+			r.Host = host[0]
+		}
+		delete(h, "Host")
+	}
+	s.head = t.method == http.MethodHead
+	r.ContentLength = s.declared
+	if !s.bodyEnded {
+		r.Body = (*body)(s)
+		if expect := h["Expect"]; len(expect) > 0 && strings.EqualFold(expect[0], "100-continue") {
+			s.proceed = true
+			delete(h, "Expect")
+		}
+	}
+	return r
+}
+
+// declare takes the length of the body as the client says it; false: it is none.
+func (s *stream) declare(lengths []string) bool {
+	for _, text := range lengths {
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err != nil || s.declared >= 0 && int64(n) != s.declared {
+			return false
+		}
+		s.declared = int64(n)
+	}
+	return true
+}
+
+// tooLarge answers a request whose headers are.
+var tooLarge = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
+	_, _ = io.WriteString(w, "The request's headers are too large.\n")
+})

@@ -1,0 +1,245 @@
+package http2
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	h2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// sender is what of a connection is about sending. The connection's lock guards it.
+type sender struct {
+	c *conn
+
+	out     []byte    // frames that wait to be sent
+	last    int       // where in out the last frame begins if it is DATA and may grow; -1: it is not
+	sending bool      // somebody sends, and will take what is appended too
+	queue   []*stream // those that wait for room, in order
+
+	window      int64 // what may be sent of bodies
+	firstWindow int64 // what a new stream may send
+	maxFrame    int
+
+	encoder *hpack.Encoder
+	block   bytes.Buffer // the header block that is being encoded
+
+	deadline time.Time // of writes, as it was set last; of who sends alone
+}
+
+// corker is a connection that can gather what is written to it: TLS writes its
+// records one by one.
+type corker interface {
+	Cork()
+	Uncork() error
+}
+
+func (s *sender) start(c *conn) {
+	s.c, s.last, s.maxFrame = c, -1, firstSize
+	s.window, s.firstWindow = firstGrant, firstGrant
+	s.encoder = hpack.NewEncoder(&s.block)
+}
+
+// buffers are those of connections that have something to send.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// frame appends the head of a frame; its bytes follow.
+func (s *sender) frame(t h2.FrameType, flags h2.Flags, id uint32, size int) {
+	if s.out == nil {
+		s.out = (*buffers.Get().(*[]byte))[:0]
+	}
+	s.last = -1
+	s.out = append(s.out, byte(size>>16), byte(size>>8), byte(size), byte(t), byte(flags))
+	s.uint32(id)
+}
+
+func (s *sender) uint32(v uint32) {
+	s.out = append(s.out, byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
+}
+
+func (s *sender) windowUpdate(id uint32, more int) {
+	s.frame(h2.FrameWindowUpdate, 0, id, 4)
+	s.uint32(uint32(more))
+}
+
+const headBytes = 9 // of a frame
+
+// isLast tells whether the last frame is DATA of a stream.
+func (s *sender) isLast(id uint32) bool {
+	return s.last >= 0 && s.out[s.last+5] == byte(id>>24) && s.out[s.last+6] == byte(id>>16) &&
+		s.out[s.last+7] == byte(id>>8) && s.out[s.last+8] == byte(id)
+}
+
+// data appends DATA of a stream, to its last frame if that is the last one of all.
+func (s *sender) data(id uint32, p []byte) {
+	for len(p) > 0 {
+		if !s.isLast(id) || len(s.out)-s.last-headBytes >= s.maxFrame {
+			s.frame(h2.FrameData, 0, id, 0)
+			s.last = len(s.out) - headBytes
+		}
+		n := min(len(p), s.maxFrame-(len(s.out)-s.last-headBytes))
+		s.out = append(s.out, p[:n]...)
+		p = p[n:]
+		size := len(s.out) - s.last - headBytes
+		s.out[s.last], s.out[s.last+1], s.out[s.last+2] = byte(size>>16), byte(size>>8), byte(size)
+	}
+}
+
+// endStream appends the end of a stream's DATA.
+func (s *sender) endStream(id uint32) {
+	if s.isLast(id) {
+		s.out[s.last+4] |= byte(h2.FlagDataEndStream)
+		s.last = -1
+		return
+	}
+	s.frame(h2.FrameData, h2.FlagDataEndStream, id, 0)
+}
+
+// headers appends the block that was encoded as headers of a stream.
+func (s *sender) headers(id uint32, end bool) {
+	var flags h2.Flags
+	if end {
+		flags = h2.FlagHeadersEndStream
+	}
+	kind := h2.FrameHeaders
+	for {
+		part := s.block.Next(s.maxFrame)
+		if s.block.Len() == 0 {
+			flags |= h2.FlagHeadersEndHeaders // as of CONTINUATION
+		}
+		s.frame(kind, flags, id, len(part))
+		s.out = append(s.out, part...)
+		if s.block.Len() == 0 {
+			s.block.Reset()
+			return
+		}
+		kind, flags = h2.FrameContinuation, 0
+	}
+}
+
+// room is how much of bodies may be appended.
+func (s *sender) room() int {
+	return int(min(int64(sendBytes-len(s.out)), s.window))
+}
+
+// reserve waits until a stream may append DATA, and returns how much of want bytes.
+// Streams that wait for the connection get their turn in order.
+func (s *sender) reserve(st *stream, want int) (int, error) {
+	for st.err == nil {
+		place := slices.Index(s.queue, st)
+		switch {
+		case st.window <= 0: // the client will say when it takes more
+			s.leave(place)
+		case place > 0 || place < 0 && len(s.queue) > 0 || s.room() <= 0:
+			if place < 0 {
+				s.queue = append(s.queue, st)
+			}
+		default:
+			s.leave(place)
+			n := min(want, turnBytes, s.room(), int(st.window))
+			s.window -= int64(n)
+			st.window -= int64(n)
+			return n, nil
+		}
+		if !s.sending && len(s.out) > 0 {
+			s.flush()
+			continue
+		}
+		st.wait(&st.writable)
+	}
+	s.leave(slices.Index(s.queue, st))
+	s.next()
+	return 0, st.err
+}
+
+// leave takes a stream out of the queue; a negative place: it is not there.
+func (s *sender) leave(place int) {
+	if place >= 0 {
+		s.queue = slices.Delete(s.queue, place, place+1)
+	}
+}
+
+// next lets the first stream of the queue go on if there is room.
+func (s *sender) next() {
+	if len(s.queue) > 0 && s.room() > 0 {
+		wake(s.queue[0].writable)
+	}
+}
+
+// flush has what was appended leave: sent by the caller, or by whoever sends
+// already. The lock is let go meanwhile.
+func (s *sender) flush() {
+	if s.sending || len(s.out) == 0 || s.c.err != nil {
+		return
+	}
+	s.sending = true
+	s.c.mu.Unlock()
+	runtime.Gosched() // who is ready to append does so first
+	s.c.mu.Lock()
+	s.send()
+	if len(s.out) > 0 && s.c.err == nil {
+		go s.sendRest() // the caller has other things to do
+		return
+	}
+	s.sending = false
+}
+
+// flushLater is flush for those that must not wait for the client.
+func (s *sender) flushLater() {
+	if !s.sending && len(s.out) > 0 && s.c.err == nil {
+		s.sending = true
+		go s.sendRest()
+	}
+}
+
+// sendRest sends until there is nothing to send.
+func (s *sender) sendRest() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for len(s.out) > 0 && s.c.err == nil {
+		s.send()
+	}
+	s.sending = false
+}
+
+// send sends what is there now. The lock is let go meanwhile.
+func (s *sender) send() {
+	out := s.out
+	s.out, s.last = nil, -1
+	s.next()
+	s.c.mu.Unlock()
+	err := s.write(out)
+	if cap(out) <= 2*sendBytes {
+		buffers.Put(&out)
+	}
+	s.c.mu.Lock()
+	if err != nil {
+		s.c.sendFailed(err)
+	}
+}
+
+// write writes in one go.
+func (s *sender) write(out []byte) error {
+	// A deadline is a timer: it is moved when a quarter of it is over.
+	timeout := s.c.s.WriteTimeout
+	if now := time.Now(); s.deadline.Sub(now) < timeout*3/4 {
+		s.deadline = now.Add(timeout)
+		if err := s.c.tls.SetWriteDeadline(s.deadline); err != nil {
+			return err
+		}
+	}
+	k, ok := s.c.tls.NetConn().(corker)
+	if !ok || len(out) <= 16<<10 {
+		_, err := s.c.tls.Write(out)
+		return err
+	}
+	k.Cork()
+	_, err := s.c.tls.Write(out)
+	if sent := k.Uncork(); err == nil {
+		err = sent
+	}
+	return err
+}

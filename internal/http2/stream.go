@@ -1,0 +1,216 @@
+package http2
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// stream is a request and its answer. The connection's lock guards its fields,
+// unless they say otherwise.
+type stream struct {
+	c       *conn
+	id      uint32
+	request *http.Request
+	cancel  context.CancelFunc // of the request's context
+
+	err    error // why nothing is read or written any more; nil: the stream is open
+	window int64 // what may be sent of the answer's body
+
+	// The request's body.
+	body      []byte // what came and was not read
+	bodyErr   error  // what a read gets when body is empty; nil: it waits
+	bodyEnded bool   // all of it came
+	closed    bool   // nobody will read it
+	proceed   bool   // the client waits to be told 100 (Continue)
+	declared  int64  // its length; -1: unknown
+	received  int64
+	uploads   int // bytes that may come
+	owed      int // of them, those that were read and not granted again
+
+	readable, writable chan struct{} // get a value when it may go on; nil: nobody waits yet
+
+	readTimer, writeTimer *time.Timer
+
+	answer // of the handler's goroutine
+}
+
+func newStream(c *conn, id uint32, end bool) *stream {
+	s := &stream{c: c, id: id, window: c.firstWindow, declared: -1, uploads: c.s.UploadBytes}
+	if end {
+		s.bodyEnded, s.bodyErr, s.declared = true, io.EOF, 0
+	}
+	return s
+}
+
+// wake lets whoever waits on the channel look again.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // nobody waits, or is woken already
+	}
+}
+
+// wait waits until the channel is woken. The lock is let go meanwhile.
+func (s *stream) wait(on *chan struct{}) {
+	if *on == nil {
+		*on = make(chan struct{}, 1)
+	}
+	woken := *on
+	s.c.mu.Unlock()
+	<-woken
+	s.c.mu.Lock()
+}
+
+// fail ends the stream for its handler.
+func (s *stream) fail(err error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	if !s.bodyEnded {
+		s.bodyErr = err
+	}
+	s.cancel()
+	wake(s.readable)
+	wake(s.writable)
+}
+
+// unread keeps what came of the body, and tells whether somebody will read it.
+func (s *stream) unread(data []byte) bool {
+	if s.closed || s.bodyErr != nil {
+		return false
+	}
+	if s.body == nil && s.declared > 0 {
+		s.body = make([]byte, 0, min(s.declared, int64(s.c.s.UploadBytes)))
+	}
+	if s.body = append(s.body, data...); len(data) > 0 {
+		wake(s.readable)
+	}
+	return true
+}
+
+// endBody takes the end of the request.
+func (s *stream) endBody() error {
+	if s.declared >= 0 && s.received != s.declared {
+		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
+	}
+	s.bodyEnded = true
+	if s.bodyErr == nil {
+		s.bodyErr = io.EOF
+	}
+	wake(s.readable)
+	if s.ended {
+		s.c.remove(s)
+	}
+	return nil
+}
+
+// run is the goroutine of a request.
+func (s *stream) run(h http.Handler) {
+	defer s.finish()
+	h.ServeHTTP((*response)(s), s.request)
+}
+
+// finish ends the answer when the handler has returned, or panicked.
+func (s *stream) finish() {
+	v := recover()
+	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // it is thrown as it is
+		s.c.s.Log.Error("http2: panic in a handler", "client", s.c.remote, "panic", v, "stack", string(debug.Stack()))
+	}
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	s.stopTimers()
+	s.closed = true
+	s.drop()
+	switch {
+	case s.err != nil: // there is nobody to tell
+	case v != nil:
+		c.resetStream(s.id, h2.ErrCodeInternal)
+	default:
+		s.end()
+	}
+	c.flush()
+	s.cancel()
+}
+
+// drop gives up what was not read of the body.
+func (s *stream) drop() {
+	if n := len(s.body); n > 0 {
+		s.body = nil
+		s.c.grant(n)
+	}
+}
+
+func (s *stream) stopTimers() {
+	for _, t := range []*time.Timer{s.readTimer, s.writeTimer} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// body is the body of a request.
+type body stream
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	s := (*stream)(b)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for {
+		switch {
+		case s.closed && s.bodyErr != io.EOF: //nolint:errorlint // it is set as it is
+			return 0, http.ErrBodyReadAfterClose
+		case len(s.body) > 0 && !errors.Is(s.bodyErr, os.ErrDeadlineExceeded):
+			n := copy(p, s.body)
+			s.body = s.body[n:]
+			s.took(n)
+			return n, nil
+		case s.bodyErr != nil:
+			return 0, s.bodyErr
+		case len(p) == 0:
+			return 0, nil
+		}
+		if s.proceed {
+			s.proceed = false
+			s.encode(http.StatusContinue, nil)
+			s.c.headers(s.id, false)
+			s.c.flush()
+			continue
+		}
+		s.wait(&s.readable)
+	}
+}
+
+// took lets the client send more, in large steps.
+func (s *stream) took(n int) {
+	s.c.grant(n)
+	if s.bodyEnded {
+		return
+	}
+	if s.owed += n; s.owed >= s.c.s.UploadBytes/2 {
+		s.c.windowUpdate(s.id, s.owed)
+		s.uploads += s.owed
+		s.owed = 0
+	}
+	s.c.flush()
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	s := (*stream)(b)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.closed = true
+	s.drop()
+	return nil
+}
