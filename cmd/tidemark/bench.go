@@ -95,7 +95,7 @@ func (f *benchFlags) register(c *cobra.Command) {
 	flags.Float64Var(&o.Rate, "rate", 0, "requests a second, for an open loop (default: a closed loop)")
 	flags.Int64Var(&o.MaxOps, "max-ops", o.MaxOps, "at most so many operations in a round")
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "makes the same objects again")
-
+	flags.BoolVar(&o.Keep, "keep", false, "leave what was made, for a look at it, or for a start with it")
 	flags.StringVarP(&f.output, "output", "o", "table", "what to print: table, or json")
 	flags.StringVar(&f.out, "out", "", "file to write the JSON to as well, which compare reads")
 }

@@ -35,6 +35,8 @@ type bed struct {
 	serial atomic.Uint64
 	// idle is the memory before the first watches that wait: nil until then.
 	idle *Memory
+	// silent is a server that does not tell of its Go runtime.
+	silent bool
 }
 
 // Collections that objects are made in.
@@ -263,6 +265,10 @@ const cleanupTimeout = 5 * time.Minute
 // cleanup removes what was made, also when the context has ended. A namespace that
 // the server does not delete is left, empty, and told.
 func (b *bed) cleanup(ctx context.Context) error {
+	if b.options.Keep {
+		b.note("%s keeps what was made: %s", b.target.name, strings.Join(b.made, " "))
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	var errs []error

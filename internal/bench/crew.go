@@ -162,6 +162,7 @@ const settle = 100 * time.Millisecond
 // measured runs some work, and adds the CPU and memory of the server.
 func (b *bed) measured(work func() (Figures, error)) (Figures, error) {
 	time.Sleep(min(settle, b.options.Duration))
+	earlier := b.goRuntime(context.Background())
 	pids := b.server.PIDs
 	reset := resetPeaks(pids)
 	before, err := readUsage(pids)
@@ -186,6 +187,11 @@ func (b *bed) measured(work func() (Figures, error)) (Figures, error) {
 	}
 	if f.Memory, err = readMemory(pids); f.Memory != nil {
 		f.Memory.PeakOfRound = reset
+	}
+	if later := b.goRuntime(context.Background()); later != nil && earlier != nil {
+		f.GoRuntime = &GoRuntime{
+			LiveHeap: int64(later.live), GOGC: int64(later.gogc), GOMEMLIMIT: later.memoryLimit, MarkCPU: later.mark - earlier.mark,
+		}
 	}
 	return f, err
 }

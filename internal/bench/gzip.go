@@ -142,7 +142,10 @@ func (b *bed) changePods(ctx context.Context, every int) error {
 	}
 	n := b.options.Objects
 	return b.each(ctx, (n+every-1)/every, func(c *client, i int) error {
-		i *= every
-		return c.object(ctx, http.MethodPut, b.object(ns, podsOf, podName(i)), b.objects.changedPod(podName(i), i, b.serial.Add(1)), false)
+		return b.changePod(ctx, c, ns, i*every)
 	})
+}
+
+func (b *bed) changePod(ctx context.Context, c *client, ns string, i int) error {
+	return c.object(ctx, http.MethodPut, b.object(ns, podsOf, podName(i)), b.objects.changedPod(podName(i), i, b.serial.Add(1)), false)
 }

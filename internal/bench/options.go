@@ -39,6 +39,8 @@ type Options struct {
 	// EqualBytes makes the pods of the server that serves fewer bytes for them larger,
 	// until both serve the same. It needs two servers.
 	EqualBytes bool `json:"equalBytes,omitempty"`
+	// Keep leaves what was made.
+	Keep bool `json:"keep,omitempty"`
 }
 
 const (

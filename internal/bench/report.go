@@ -78,6 +78,8 @@ type Figures struct {
 	ServerCPU *float64 `json:"serverCPUSeconds,omitempty"`
 	// Memory of all processes of the server after the round.
 	Memory *Memory `json:"memory,omitempty"`
+	// GoRuntime is what the server tells of its own runtime, if it is written in Go.
+	GoRuntime *GoRuntime `json:"goRuntime,omitempty"`
 	// OwnCPU is what the generator used, in seconds.
 	OwnCPU *float64 `json:"ownCPUSeconds,omitempty"`
 	// Extra has what only this scenario counts, by name with its unit.
@@ -92,6 +94,20 @@ type Memory struct {
 	// since the processes started.
 	Peak        int64 `json:"peak"`
 	PeakOfRound bool  `json:"peakOfRound,omitempty"`
+}
+
+// GoRuntime is told by the process that answers, at /metrics; by the others of the
+// server it is not.
+type GoRuntime struct {
+	// LiveHeap is what the last collection found alive, in bytes.
+	LiveHeap int64 `json:"liveHeap"`
+	// GOGC is the growth in percent after which it collects again, GOMEMLIMIT its
+	// bound in bytes; math.MaxInt64: it has none.
+	GOGC       int64   `json:"gogc"`
+	GOMEMLIMIT float64 `json:"gomemlimit"`
+	// MarkCPU is the CPU of marking in the round, in seconds; the runtime counts it
+	// when a collection ends.
+	MarkCPU float64 `json:"markCPUSeconds"`
 }
 
 // The figures that are shown and compared; ok is false where there is none.
@@ -151,6 +167,28 @@ func (f Figures) peak() (mib float64, ok bool) {
 		return 0, false
 	}
 	return float64(f.Memory.Peak) / (1 << 20), true
+}
+
+func (f Figures) liveHeap() (mib float64, ok bool) {
+	if f.GoRuntime == nil {
+		return 0, false
+	}
+	return float64(f.GoRuntime.LiveHeap) / (1 << 20), true
+}
+
+func (f Figures) gogc() (percent float64, ok bool) {
+	if f.GoRuntime == nil {
+		return 0, false
+	}
+	return float64(f.GoRuntime.GOGC), true
+}
+
+// markShare is the part of the server's CPU that marked.
+func (f Figures) markShare() (percent float64, ok bool) {
+	if f.GoRuntime == nil || f.ServerCPU == nil || *f.ServerCPU == 0 {
+		return 0, false
+	}
+	return 100 * f.GoRuntime.MarkCPU / *f.ServerCPU, true
 }
 
 // WriteJSON writes the report, indented.

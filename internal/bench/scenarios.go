@@ -60,10 +60,12 @@ var scenarios = []scenario{
 	{"watch-100", "closed, or open with --rate", "events of ConfigMaps to 100 watchers, from the start of the write; CPU with that of the writes", "event and watcher", single(watchRound(100))},
 	{"watch-1000", "closed, or open with --rate", "the same with 1,000 watchers", "event and watcher", single(watchRound(1000))},
 	{"watch-5000", "closed, or open with --rate", "the same with 5,000 watchers", "event and watcher", single(watchRound(5000))},
+	{"watch-10000", "closed, or open with --rate", "the same with 10,000 watchers", "event and watcher", single(watchRound(10_000))},
 	{"watch-unrelated", "closed, 1 client", "updates of one object, alone and beside 1,000 watchers of others", "update", unrelatedVariants},
 	{"connect", "closed", "new TLS connection, GET, close: with a full handshake, and resumed", "connection", connectVariants},
 	{"update", "closed, or open with --rate", "update of 1,000 ConfigMaps", "update", byClients(updateRound, 1, 16, 64)},
 	{"update-contended", "closed", "GET and PUT of one ConfigMap by 8 clients, optimistically", "update", single(contendedRound)},
+	{"overwrite", "closed, 16 clients", "update of all pods, ten times each: what memory is like then", "update", single(overwriteRound)},
 	{"delete-collection", "one at a time", "deletion of a collection of pods", "object", single(deleteCollectionRound)},
 	{"mixed", "lists closed; writes open, 50/s or --rate", "LIST, watch and writes, each alone and all at once", "", single(mixedRound)},
 }

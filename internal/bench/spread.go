@@ -66,6 +66,9 @@ var (
 	cpuPerByte   = figure{"CPU ns/B", Figures.cpuPerByte, false}
 	rss          = figure{"RSS MiB", Figures.rss, false}
 	peak         = figure{"peak MiB", Figures.peak, false}
+	heap         = figure{"heap MiB", Figures.liveHeap, false}
+	gogc         = figure{"GOGC", Figures.gogc, false}
+	marking      = figure{"mark CPU %", Figures.markShare, false}
 	ownPerOp     = figure{"own µs/op", Figures.ownPerOp, false}
 )
 

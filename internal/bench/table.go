@@ -55,7 +55,7 @@ func (s ServerReport) writeTable(w io.Writer) error {
 		}
 		fmt.Fprintln(w)
 	}
-	columns := []figure{cpuPerOp, rate, p50, p99, bytesPerItem, cpuPerByte, rss, peak, ownPerOp}
+	columns := []figure{cpuPerOp, rate, p50, p99, bytesPerItem, cpuPerByte, rss, peak, heap, gogc, marking, ownPerOp}
 	rows := [][]string{{"scenario", "loop"}}
 	for _, c := range columns {
 		rows[0] = append(rows[0], c.name)

@@ -65,6 +65,30 @@ func (b *bed) update(ctx context.Context, c *client, collection *url.URL, i int,
 	return c.object(ctx, http.MethodPut, &u, b.objects.configMap(name, b.serial.Add(1), b.sinceEpoch(sent), ""), true)
 }
 
+// overwrites is how often each pod is updated.
+const overwrites = 10
+
+// overwriteRound updates all pods that are read, again and again, however long it
+// takes: its memory is that of a collection of which nothing is as it was.
+func overwriteRound(ctx context.Context, b *bed) ([]row, error) {
+	ns, err := b.podsNamespace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := b.measured(func() (Figures, error) {
+		var h histogram
+		n, begin := overwrites*b.options.Objects, time.Now()
+		err := b.each(ctx, n, func(c *client, i int) error {
+			sent := time.Now()
+			err := b.changePod(ctx, c, ns, i%b.options.Objects)
+			h.record(time.Since(sent))
+			return err
+		})
+		return Figures{Ops: int64(n), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
+	})
+	return []row{{loop: "closed, 16 clients", Figures: f}}, err
+}
+
 // contenders is how many clients update one object.
 const contenders = 8
 

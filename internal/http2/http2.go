@@ -73,6 +73,8 @@ type Server struct {
 	mu       sync.Mutex
 	conns    map[*conn]struct{} // guarded by mu
 	stopping bool               // guarded by mu
+
+	workers workers
 }
 
 // Serve serves a connection until it ends. It is a function for
@@ -100,6 +102,7 @@ func (s *Server) Serve(_ *http.Server, t *tls.Conn, h http.Handler) {
 func (s *Server) Shutdown() {
 	s.mu.Lock()
 	s.stopping = true
+	s.workers.stop()
 	all := make([]*conn, 0, len(s.conns))
 	for c := range s.conns {
 		all = append(all, c)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -21,10 +22,10 @@ import (
 )
 
 // server returns a Server with limits that tests may change.
-func server(log io.Writer) *http2.Server {
+func server(w io.Writer) *http2.Server {
 	return &http2.Server{
 		MaxStreams: 100, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
-		Log: slog.New(slog.NewTextHandler(log, nil)),
+		Log: slog.New(slog.NewTextHandler(w, nil)),
 	}
 }
 
@@ -32,12 +33,16 @@ func server(log io.Writer) *http2.Server {
 func start(t testing.TB, s *http2.Server, h http.Handler) *httptest.Server {
 	ts := httptest.NewUnstartedServer(h)
 	ts.EnableHTTP2 = true
+	ts.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that go in the middle of a handshake
 	if s != nil {
 		ts.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": s.Serve}
 		ts.Config.RegisterOnShutdown(s.Shutdown)
 	}
 	ts.StartTLS()
 	t.Cleanup(func() {
+		if s != nil {
+			s.Shutdown()
+		}
 		ts.CloseClientConnections()
 		ts.Close()
 	})

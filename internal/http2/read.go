@@ -139,7 +139,7 @@ func (c *conn) takeHeaders() error {
 	}
 	c.streams[c.id] = s
 	c.running++
-	go s.run(handler)
+	c.s.workers.run(job{s, handler})
 	return nil
 }
 

@@ -33,6 +33,7 @@ func connect(t *testing.T, s *http2.Server, config *tls.Config, h http.Handler, 
 			return
 		}
 		s.Serve(nil, c, h)
+		s.Shutdown() // idle goroutines end
 	}()
 	c := tls.Client(near, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err := c.Handshake(); err != nil {
@@ -133,7 +134,7 @@ func TestEventsTogether(t *testing.T) {
 		proceed := make(chan struct{})
 		far, near := net.Pipe()
 		there := &counted{Conn: far}
-		p, _ := connect(t, server(t.Output()), config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, done := connect(t, server(t.Output()), config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			c := http.NewResponseController(w)
 			c.Flush()
 			<-proceed
@@ -141,7 +142,7 @@ func TestEventsTogether(t *testing.T) {
 			c.Flush()
 			<-r.Context().Done()
 		}), there, near)
-		defer p.c.Close()
+		defer func() { p.c.Close(); <-done }()
 		p.hello(t)
 		for i := range uint32(streams) {
 			p.ask(2*i+1, true, "GET", "/")

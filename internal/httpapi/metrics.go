@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -88,10 +89,12 @@ func newMetrics(h *Handler) *metrics {
 			Name: "apiserver_watch_events_sizes", Buckets: eventBuckets, Help: "Bytes of events sent to watches."}, eventLabels),
 	}
 	m.routes.Store(&map[routeKey]*routeMetrics{})
+	// What collecting garbage costs: CPU, pauses, and what is left.
+	garbage := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:|^/cpu/classes/gc/mark/|^/sched/pauses/total/gc:`)}
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.requests, m.durations, m.sizes, m.longrunning, m.terminations, m.events, m.eventSizes,
 		inFlight("readOnly", &h.reads), inFlight("mutating", &h.writes), buildInfo(&h.c),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(garbage)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, f := range h.c.Figures {
 		r.MustRegister(f.collector())
 	}

@@ -1,0 +1,55 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// goRuntime is what a server written in Go tells of its memory at /metrics. Of a
+// server of several processes it is the one that answers.
+type goRuntime struct {
+	live, gogc, memoryLimit float64 // bytes after the last collection, percent, bytes
+	mark                    float64 // seconds of CPU for marking, so far
+}
+
+// liveHeap is the metric without which nothing is told.
+const liveHeap = "go_gc_heap_live_bytes"
+
+// goRuntime asks the server; nil: it does not tell.
+func (b *bed) goRuntime(ctx context.Context) *goRuntime {
+	if b.admin == nil || b.silent {
+		return nil
+	}
+	var g goRuntime
+	told := false
+	resp, err := b.admin.send(ctx, http.MethodGet, b.target.url("/metrics", ""), b.target.header("text/plain", "identity"), nil)
+	if err == nil {
+		defer resp.Body.Close()
+		lines := bufio.NewScanner(io.LimitReader(resp.Body, 64<<20))
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			name, text, _ := strings.Cut(lines.Text(), " ")
+			value, err := strconv.ParseFloat(text, 64)
+			switch {
+			case err != nil:
+			case name == liveHeap:
+				told, g.live = true, value
+			case name == "go_gc_gogc_percent":
+				g.gogc = value
+			case name == "go_gc_gomemlimit_bytes":
+				g.memoryLimit = value
+			case strings.HasPrefix(name, "go_cpu_classes_gc_mark_") && strings.HasSuffix(name, "_cpu_seconds_total"):
+				g.mark += value
+			}
+		}
+	}
+	if !told {
+		b.silent = true // it is not asked again
+		return nil
+	}
+	return &g
+}
