@@ -46,8 +46,6 @@ func (e *skipError) Error() string { return e.why }
 var scenarios = []scenario{
 	{"start", "one start at a time", "start to ready, by --start-command", "start", single(startRound)},
 	{"idle-watch", "none", "memory of a watch that waits, with 1, 10 and 100 a connection, above that before the first of them", "watch", idleVariants},
-	{"create-configmap", "closed, or open with --rate", "creation of ConfigMaps of 1 KiB", "create", byClients(createConfigMaps, 1, 16, 64)},
-	{"create-pod", "closed, or open with --rate", "creation of pods of 2 KB", "create", byClients(createPods, 1, 16, 64)},
 	{"get", "closed, or open with --rate", "GET of a pod, the most recent", "get", single(getRound(""))},
 	{"get-rv0", "closed, or open with --rate", "GET of a pod with resourceVersion=0: any state", "get", single(getRound("resourceVersion=0"))},
 	{"list-identity", "closed", "LIST of all pods, JSON, not compressed", "list", byClients(listRound, 1, 8)},
@@ -57,6 +55,8 @@ var scenarios = []scenario{
 	{"list-exact", "closed", "LIST of all pods at an earlier resource version", "list", single(exactRound)},
 	{"list-selector", "closed", "LIST by a label that 1 % of the pods have", "list", single(selectorRound)},
 	{"list-stream", "closed", "streaming list: a watch with sendInitialEvents, to its bookmark", "list", single(streamRound)},
+	{"create-configmap", "closed, or open with --rate", "creation of ConfigMaps of 1 KiB", "create", byClients(createConfigMaps, 1, 16, 64)},
+	{"create-pod", "closed, or open with --rate", "creation of pods of 2 KB", "create", byClients(createPods, 1, 16, 64)},
 	{"watch-100", "closed, or open with --rate", "events of ConfigMaps to 100 watchers, from the start of the write; CPU with that of the writes", "event and watcher", single(watchRound(100))},
 	{"watch-1000", "closed, or open with --rate", "the same with 1,000 watchers", "event and watcher", single(watchRound(1000))},
 	{"watch-5000", "closed, or open with --rate", "the same with 5,000 watchers", "event and watcher", single(watchRound(5000))},

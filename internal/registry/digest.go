@@ -8,11 +8,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// digest is what is known of an object's labels and fields in one word, which lies
-// in the object: a Bloom filter of one bit for each "name=value", below the type
-// that the fields are of. Most objects that a selector does not pick are known not
-// to match by it, without a look at anything else. A list of 1 % of 10,000 pods
-// with six labels takes a quarter less CPU, that of sending it included.
+// digest is what is known of an object's labels and fields in one word: a Bloom
+// filter of three bits for each "name=value", below the type that the fields are of:
+// with seven labels it is wrong about one object in 26.
+// Most objects that a selector does not pick are known not to match by it, without a
+// look at anything else; nor at the object itself, once its neighbours have theirs.
 type digest uint64
 
 const (
@@ -23,10 +23,10 @@ const (
 
 var digestSeed = maphash.MakeSeed()
 
-// bit is that of a label or of a field with its value.
-func (digest) bit(name, value string) digest {
+// bits are those of a label or of a field with its value.
+func (digest) bits(name, value string) digest {
 	h := maphash.String(digestSeed, name)*31 ^ maphash.String(digestSeed, value)
-	return 1 << (h % digestBits)
+	return 1<<(h%digestBits) | 1<<(h>>20%digestBits) | 1<<(h>>40%digestBits)
 }
 
 func digestOf(t *resource.Type) digest {
@@ -45,10 +45,10 @@ func (d digest) allows(object digest) bool {
 func (a *attributes) digest() digest {
 	d := digestOf(a.typ)
 	for name, value := range a.labels {
-		d |= d.bit(name, value)
+		d |= d.bits(name, value)
 	}
 	for i, value := range a.values {
-		d |= d.bit("\x00"+a.typ.Fields[i].Name, value)
+		d |= d.bits("\x00"+a.typ.Fields[i].Name, value)
 	}
 	return d
 }
@@ -56,25 +56,25 @@ func (a *attributes) digest() digest {
 // wanted is what an object's digest must have: the bits of all that the selector
 // wants to be equal to something. Zero: there is no such thing.
 func (s *selector) wanted() digest {
-	var bits digest
+	var all digest
 	if s.labels != nil {
 		requirements, _ := s.labels.Requirements()
 		for _, r := range requirements {
 			switch r.Operator() {
 			case selection.Equals, selection.DoubleEquals, selection.In:
 				if values := r.ValuesUnsorted(); len(values) == 1 {
-					bits |= bits.bit(r.Key(), values[0])
+					all |= all.bits(r.Key(), values[0])
 				}
 			}
 		}
 	}
 	for _, r := range s.fields {
 		if r.equal && r.field >= 0 {
-			bits |= bits.bit("\x00"+s.typ.Fields[r.field].Name, r.value)
+			all |= all.bits("\x00"+s.typ.Fields[r.field].Name, r.value)
 		}
 	}
-	if bits == 0 {
+	if all == 0 {
 		return 0
 	}
-	return bits | digestOf(s.typ)
+	return all | digestOf(s.typ)
 }

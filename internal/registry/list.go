@@ -140,9 +140,13 @@ func (p *plan) afterKey(s *selector) string {
 	return s.prefix + p.after
 }
 
-// scan yields what the selector can match, as far as keys tell.
+// scan yields what the selector can match, as far as keys and digests tell.
 func (s *selector) scan(v *store.View, after string) iter.Seq2[*store.Object, error] {
-	all := v.Scan(s.watchPrefix(), after)
+	var may func(uint64) bool
+	if s.digest != 0 {
+		may = func(d uint64) bool { return s.digest.allows(digest(d)) }
+	}
+	all := v.Select(s.watchPrefix(), after, may)
 	if s.key != "" {
 		return firstOf(all) // the key itself, or what begins like it
 	}

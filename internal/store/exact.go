@@ -361,11 +361,18 @@ func (v *View) Revision() Revision { return v.revision }
 // Scan is as Snapshot.Scan; an error (Expired, when compaction overtook the
 // scan) ends it.
 func (v *View) Scan(prefix, after string) iter.Seq2[*Object, error] {
+	return v.Select(prefix, after, nil)
+}
+
+// Select is as Scan, but may leave out objects of whose digest may says no. It does
+// where the digests of their neighbours are set too: then a scan does not touch what
+// it leaves out. A nil function leaves out nothing.
+func (v *View) Select(prefix, after string, may func(digest uint64) bool) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		var batch []*Object
 		for more := true; more; {
 			var err error
-			batch, more, err = v.next(batch[:0], prefix, after)
+			batch, more, err = v.next(batch[:0], prefix, after, may)
 			for _, o := range batch {
 				if !yield(o, nil) {
 					return
@@ -380,9 +387,9 @@ func (v *View) Scan(prefix, after string) iter.Seq2[*Object, error] {
 	}
 }
 
-// next appends a batch of what Scan yields, from the tree while the view has one.
+// next appends a batch of what Select yields, from the tree while the view has one.
 // More tells that there may be more. While a batch is read nothing holds the tree.
-func (v *View) next(batch []*Object, prefix, after string) (_ []*Object, more bool, err error) {
+func (v *View) next(batch []*Object, prefix, after string, may func(uint64) bool) (_ []*Object, more bool, err error) {
 	r, some := newSpan(prefix, after)
 	t := v.tree()
 	switch {
@@ -394,6 +401,7 @@ func (v *View) next(batch []*Object, prefix, after string) (_ []*Object, more bo
 		batch, err = v.old(batch, prefix, after)
 		return batch, len(batch) > 0, err
 	}
+	r.may = may
 	t.root.scan(&r, true, true, func(o *Object) bool {
 		batch = append(batch, o)
 		return len(batch) < oldBatch

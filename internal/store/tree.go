@@ -3,6 +3,7 @@ package store
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // A collection is a persistent B+ tree: the objects are in the leaves, in the
@@ -41,6 +42,9 @@ type node struct {
 	count    int
 	objects  []*Object
 	branches []branch
+	// digests are those of the objects, once all were known to a scan that asked: in
+	// one place, where the objects are not. Only leaves that are published have them.
+	digests atomic.Pointer[[]uint64]
 }
 
 type branch struct {
@@ -337,6 +341,8 @@ type span struct {
 	prefix, after string
 	from          string // the greater of the two
 	exclusive     bool   // from itself is not in the range
+
+	may func(digest uint64) bool // whether to yield an object; nil: all
 }
 
 // newSpan returns false when no key can be in the range.
@@ -390,7 +396,14 @@ func (n *node) scan(r *span, low, high bool, yield func(*Object) bool) bool {
 		if high {
 			j = r.end(n.objects)
 		}
+		var digests []uint64
+		if r.may != nil {
+			digests = n.known()
+		}
 		for ; i < j; i++ {
+			if digests != nil && !r.may(digests[i]) {
+				continue
+			}
 			if !yield(n.objects[i]) {
 				return false
 			}
@@ -412,6 +425,21 @@ func (n *node) scan(r *span, low, high bool, yield func(*Object) bool) bool {
 		low = false
 	}
 	return true
+}
+
+// known returns the digests of a leaf's objects; nil: one of them has none yet.
+func (n *node) known() []uint64 {
+	if d := n.digests.Load(); d != nil {
+		return *d
+	}
+	all := make([]uint64, len(n.objects))
+	for i, o := range n.objects {
+		if all[i] = o.Digest(); all[i] == 0 {
+			return nil
+		}
+	}
+	n.digests.Store(&all)
+	return all
 }
 
 // countIn counts the objects of the range.
