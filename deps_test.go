@@ -42,6 +42,7 @@ var importRules = []importRule{
 	{"internal/serving", "internal/authn internal/http2", "the listener tells the authenticator of certificates, and hands connections to the protocol"},
 	{"internal/httpapi", "internal/authn internal/authz internal/deflate internal/discovery internal/registry internal/resource internal/store internal/wire", "HTTP is the outermost layer; of the store it knows the objects that lists are made of"},
 	{"internal/bench", "", "a server is measured through its API alone"},
+	{"resourceversion", "", "clients of any server use it, and want nothing else of ours"},
 	{"datadir", "internal/atomicfile internal/store internal/store/pebblelog", "a data directory is where a durable log lives; only who imports it links Pebble"},
 }
 
@@ -51,6 +52,11 @@ var forbidden = []importRule{
 	{"internal/registry", "net/http", "the verbs know no HTTP"},
 	{"internal/store", "k8s.io encoding/json net/http", "the store knows no Kubernetes and no JSON"},
 	{"internal/store/pebblelog", "k8s.io", "the store knows no Kubernetes"},
+}
+
+// standardOnly are packages that reach nothing but the standard library.
+var standardOnly = []importRule{
+	{of: "resourceversion", why: "who compares two versions must not link a client"},
 }
 
 type listed struct {
@@ -108,6 +114,24 @@ func TestForbidden(t *testing.T) {
 				if dep == bad || strings.HasPrefix(dep, bad+"/") {
 					t.Errorf("%s reaches %s: %s", path, dep, r.why)
 				}
+			}
+		}
+	}
+}
+
+// TestStandardOnly looks for packages of other modules, whose paths begin with a
+// domain.
+func TestStandardOnly(t *testing.T) {
+	packages := list(t)
+	for _, r := range standardOnly {
+		i := slices.IndexFunc(packages, func(p listed) bool { return p.ImportPath == module+"/"+r.of })
+		if i < 0 {
+			t.Errorf("the rule for %q is stale: there is no such package", r.of)
+			continue
+		}
+		for _, dep := range packages[i].Deps {
+			if host, _, _ := strings.Cut(dep, "/"); strings.Contains(host, ".") {
+				t.Errorf("%s reaches %s: %s", r.of, dep, r.why)
 			}
 		}
 	}
