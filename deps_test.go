@@ -43,6 +43,7 @@ var importRules = []importRule{
 	{"internal/httpapi", "internal/authn internal/authz internal/deflate internal/discovery internal/registry internal/resource internal/store internal/wire", "HTTP is the outermost layer; of the store it knows the objects that lists are made of"},
 	{"internal/bench", "", "a server is measured through its API alone"},
 	{"resourceversion", "", "clients of any server use it, and want nothing else of ours"},
+	{"consistentlist", "resourceversion", "clients of any server use it, and want nothing else of ours"},
 	{"datadir", "internal/atomicfile internal/store internal/store/pebblelog", "a data directory is where a durable log lives; only who imports it links Pebble"},
 }
 
@@ -52,6 +53,7 @@ var forbidden = []importRule{
 	{"internal/registry", "net/http", "the verbs know no HTTP"},
 	{"internal/store", "k8s.io encoding/json net/http", "the store knows no Kubernetes and no JSON"},
 	{"internal/store/pebblelog", "k8s.io", "the store knows no Kubernetes"},
+	{"consistentlist", "k8s.io/client-go k8s.io/api", "a list works with any client, and brings none"},
 }
 
 // standardOnly are packages that reach nothing but the standard library.

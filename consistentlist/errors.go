@@ -1,0 +1,119 @@
+package consistentlist
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Kind says why a list or a watch cannot keep its promise.
+type Kind string
+
+const (
+	// Invalid: the guarantee, or the list to follow from, makes no request.
+	Invalid Kind = "Invalid"
+	// NotHonoured: the server answered, and not what was asked: another version, an
+	// older one, none, pages of different versions, pages without end. Old servers
+	// and some aggregated ones ignore resourceVersionMatch (KEP-2523).
+	NotHonoured Kind = "NotHonoured"
+	// Incomparable: the versions differ, and are no integers (KEP-5504, Story 3).
+	Incomparable Kind = "Incomparable"
+	// Expired: the version is gone (410), or went in the middle of a list more often
+	// than Options.Retries.
+	Expired Kind = "Expired"
+	// NotReached: the server has not got to the version, also after the repeats that
+	// Options.Retries allows (504).
+	NotReached Kind = "NotReached"
+)
+
+// Error says which promise is not kept, and why. Any other failure of a request is
+// returned as the client gave it.
+type Error struct {
+	Kind      Kind
+	Guarantee Guarantee
+	// Got is the version that the server sent; empty if it sent none.
+	Got string
+	// Detail is what went wrong in words; empty where Err says it.
+	Detail string
+	// Err is what the server answered, or nil.
+	Err error
+}
+
+// Error names the guarantee, what came, and what went wrong.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: asked for %s", e.Kind, e.Guarantee)
+	if e.Got != "" {
+		fmt.Fprintf(&b, ", got %q", e.Got)
+	}
+	if e.Detail != "" {
+		fmt.Fprintf(&b, ": %s", e.Detail)
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	return b.String()
+}
+
+// Unwrap returns what the server answered.
+func (e *Error) Unwrap() error { return e.Err }
+
+// typed gives the answers about versions their kind, and leaves the others alone.
+func (g Guarantee) typed(err error) error {
+	if _, done := errors.AsType[*Error](err); done {
+		return err
+	}
+	switch {
+	case expired(err):
+		return &Error{Kind: Expired, Guarantee: g, Err: err}
+	case tooLarge(err):
+		return &Error{Kind: NotReached, Guarantee: g, Err: err}
+	default:
+		return err
+	}
+}
+
+// expired is the 410 for a version or a continue token; in a watch it comes as an
+// ERROR event.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// tooLarge is the 504 for a version that the server has not got to. Servers before
+// v1.20 give no cause.
+func tooLarge(err error) bool {
+	if apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		return true
+	}
+	return apierrors.IsTimeout(err) && strings.Contains(err.Error(), "Too large resource version")
+}
+
+// refusesStreams reports the refusal of a streaming list: from v1.19 on
+// resourceVersionMatch is forbidden for a watch, later sendInitialEvents is.
+func refusesStreams(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// restToken is the continue token of a 410 that lists the rest from a newer state;
+// servers before v1.12 give none.
+func restToken(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Continue
+	}
+	return ""
+}
+
+// code is the HTTP status that an error stands for; 0 if it is none of the server's.
+func code(err error) int32 {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if c := status.Status().Code; c != 0 {
+			return c
+		}
+		return http.StatusInternalServerError // an ERROR event without a code
+	}
+	return 0
+}
