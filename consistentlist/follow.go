@@ -272,11 +272,11 @@ func (f *follower[L]) receive(ctx context.Context, opts metav1.ListOptions) erro
 	opts.TimeoutSeconds = new(int64(length / time.Second))
 	watchCtx, cancel := context.WithTimeout(ctx, length+watchSlack)
 	defer cancel()
-	opening := time.AfterFunc(f.options.requestTimeout(), cancel)
+	opening := time.AfterFunc(f.options.timeout(), cancel)
 	w, err := f.client.Watch(watchCtx, opts)
 	switch {
 	case err != nil && watchCtx.Err() != nil:
-		return fmt.Errorf("no answer to a watch within %v: %w", f.options.requestTimeout(), err)
+		return fmt.Errorf("no answer to a watch within %v: %w", f.options.timeout(), err)
 	case err != nil:
 		opening.Stop()
 		return err

@@ -51,9 +51,9 @@ type Options struct {
 	// request that would have to wait longer fails. Zero means 30 s.
 	MaxRetryAfter time.Duration
 
-	// RequestTimeout bounds one request for a page or the opening of a watch, and what
-	// the client waits for within it. Zero means 2 minutes.
-	RequestTimeout time.Duration
+	// Timeout bounds the wait for one page, with all repeats and whatever the client
+	// repeats by itself, and the wait for a watch to open. Zero means 2 minutes.
+	Timeout time.Duration
 }
 
 const (
@@ -84,11 +84,11 @@ func (o Options) maxRetryAfter() time.Duration {
 	return o.MaxRetryAfter
 }
 
-func (o Options) requestTimeout() time.Duration {
-	if o.RequestTimeout == 0 {
+func (o Options) timeout() time.Duration {
+	if o.Timeout == 0 {
 		return 2 * time.Minute
 	}
-	return o.RequestTimeout
+	return o.Timeout
 }
 
 // Page is a part of a list. Its objects are in List.Items, and its version is

@@ -386,9 +386,10 @@ func TestRetryAfter(t *testing.T) {
 		{"429 twice", plain(3), 2, 6 * time.Second, 7 * time.Second, true},
 		{"503 without a time", func(w http.ResponseWriter) { w.WriteHeader(503) }, 3, time.Second, 10 * time.Second, true},
 		{"504 not there yet", tooLargeVersion, 2, 2 * time.Second, 3 * time.Second, true},
-		{"always 503", func(w http.ResponseWriter) { w.WriteHeader(503) }, 1 << 30, 10 * time.Second, 5 * time.Minute, false},
-		{"always 429", plain(1), 1 << 30, 10 * time.Second, 5 * time.Minute, false},
-		{"429 for a year", plain(365 * 86400), 1 << 30, time.Second, 3 * time.Minute, false},
+		{"always 503", func(w http.ResponseWriter) { w.WriteHeader(503) }, 1 << 30, 10 * time.Second, 2 * time.Minute, false},
+		{"always 429", plain(1), 1 << 30, 10 * time.Second, 2 * time.Minute, false},
+		{"429 for a year", plain(365 * 86400), 1 << 30, time.Second, 2 * time.Minute, false},
+		{"always 504", tooLargeVersion, 1 << 30, 10 * time.Second, 2 * time.Minute, false},
 		{"403", func(w http.ResponseWriter) {
 			fail(w, 403, metav1.StatusReasonForbidden, "no", "", 0)
 		}, 1 << 30, 0, time.Second, false},

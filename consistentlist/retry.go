@@ -2,6 +2,7 @@ package consistentlist
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -16,33 +17,45 @@ const (
 	maxBackoff   = 30 * time.Second
 )
 
-// repeat calls until it succeeds, fails for good, or has failed too often.
+// repeat calls until it succeeds, fails for good, has failed too often, or
+// Options.Timeout is over. That also bounds what the client waits for by itself:
+// client-go sleeps as long as a server's Retry-After says, up to ten times.
 func (o Options) repeat(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout(), errTimeout)
+	defer cancel()
+	var last error // of a call that the server has answered
 	for failures := 1; ; failures++ {
-		err := o.timed(ctx, call)
-		if err == nil || failures > o.retries() || ctx.Err() != nil {
-			return err
+		err := call(ctx)
+		if err == nil {
+			return nil
 		}
+		if ctx.Err() != nil {
+			return o.late(ctx, err, last)
+		}
+		last = err
 		delay, again := o.delay(err, failures)
-		if !again {
+		if !again || failures > o.retries() {
 			return err
 		}
-		if waitErr := wait(ctx, delay); waitErr != nil {
-			return waitErr
+		if err := wait(ctx, delay); err != nil {
+			return o.late(ctx, err, last)
 		}
 	}
 }
 
-// timed bounds one call, and with it what the client waits for by itself: client-go
-// sleeps as long as a server's Retry-After says, up to ten times.
-func (o Options) timed(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, o.requestTimeout())
-	defer cancel()
-	err := call(ctx)
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("no answer within %v: %w", o.requestTimeout(), err)
+var errTimeout = errors.New("timeout")
+
+// late is the error once a context is done: what the server has last answered is
+// worth more than that the time is over.
+func (o Options) late(ctx context.Context, err, last error) error {
+	switch {
+	case context.Cause(ctx) != errTimeout:
+		return err
+	case last != nil:
+		return last
+	default:
+		return fmt.Errorf("no answer within %v: %w", o.timeout(), err)
 	}
-	return err
 }
 
 // delay says whether a request that failed so many times in a row may succeed later,
