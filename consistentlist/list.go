@@ -171,7 +171,8 @@ func (q query[L]) list(ctx context.Context, yield func(Page[L], error) bool) err
 		case pages == MaxPages:
 			return q.broken(version, fmt.Sprintf("the list has more than %d pages", MaxPages))
 		}
-		page.First = false
+		var none L
+		page.List, page.First = none, false // so that one page can go while the next comes
 		if page.List, page.Inconsistent, err = q.next(ctx, token, page.Inconsistent); err != nil {
 			return err
 		}
