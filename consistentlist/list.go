@@ -132,7 +132,7 @@ func List[L Collection](ctx context.Context, client Client[L], g Guarantee, o Op
 			if !expired(err) {
 				break
 			}
-			if g.match == exact || restarts == o.retries() {
+			if restarts == o.retries() {
 				break
 			}
 			if _, final := errors.AsType[*Error](err); final {
@@ -243,14 +243,12 @@ func (q query[L]) broken(got, detail string) error {
 }
 
 // page asks for one page, again where that may help. A token brings its version with
-// it: servers refuse another beside it.
+// it: servers refuse another beside it, so that g is then MostRecent.
 func (q query[L]) page(ctx context.Context, g Guarantee, token string) (list L, err error) {
 	opts := q.options.selection()
 	opts.Limit = q.options.limit()
 	opts.Continue = token
-	if token == "" {
-		g.set(&opts)
-	}
+	g.set(&opts)
 	err = q.options.repeat(ctx, func(ctx context.Context) error {
 		list, err = q.client.List(ctx, opts)
 		return err

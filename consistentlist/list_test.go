@@ -304,6 +304,9 @@ func TestBrokenServers(t *testing.T) {
 				if kindOf(err) != c.kind {
 					t.Errorf("%+v, %v, want %s", got, err, c.kind)
 				}
+				if n := len(m.requests()); n > 20 {
+					t.Errorf("asked %d times", n)
+				}
 			})
 		})
 	}
@@ -412,21 +415,44 @@ func TestRetryAfter(t *testing.T) {
 				if took := time.Since(began); (err == nil) != c.succeeds || took < c.least || took > c.most {
 					t.Errorf("after %v and %d refusals: %v", took, refused, err)
 				}
+				if kind := kindOf(err); (kind == consistentlist.NotReached) != (c.name == "always 504") {
+					t.Errorf("kind %q: %v", kind, err)
+				}
 			})
 		})
 	}
 }
 
-// TestRetryAfterTooLong is the same year without client-go's own patience.
-func TestRetryAfterTooLong(t *testing.T) {
-	asked := 0
-	client := paged{func(metav1.ListOptions) (*corev1.ConfigMapList, error) {
-		asked++
-		return nil, apierrors.NewTooManyRequests("later", 365*86400)
-	}}
-	_, err := collect(t.Context(), client, consistentlist.MostRecent, consistentlist.Options{})
-	if !apierrors.IsTooManyRequests(err) || asked != 1 {
-		t.Errorf("asked %d times: %v", asked, err)
+// TestRetries counts how often a server is asked that never gives in, without
+// client-go's own patience.
+func TestRetries(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		err     error
+		options consistentlist.Options
+		asked   int
+	}{
+		{"429", apierrors.NewTooManyRequests("later", 1), consistentlist.Options{}, 11},
+		{"429, twice", apierrors.NewTooManyRequests("later", 1), consistentlist.Options{Retries: 2}, 3},
+		{"429, never", apierrors.NewTooManyRequests("later", 1), consistentlist.Options{Retries: -1}, 1},
+		{"503", apierrors.NewServiceUnavailable("down"), consistentlist.Options{Retries: 4}, 5},
+		{"429 for a minute", apierrors.NewTooManyRequests("later", 60), consistentlist.Options{}, 1},
+		{"429 for a minute, patiently", apierrors.NewTooManyRequests("later", 60), consistentlist.Options{MaxRetryAfter: time.Minute, Timeout: time.Hour}, 11},
+		{"429 for a year", apierrors.NewTooManyRequests("later", 365*86400), consistentlist.Options{}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				client := paged{func(metav1.ListOptions) (*corev1.ConfigMapList, error) {
+					asked++
+					return nil, c.err
+				}}
+				_, err := collect(t.Context(), client, consistentlist.MostRecent, c.options)
+				if err != c.err || asked != c.asked {
+					t.Errorf("asked %d times, want %d: %v", asked, c.asked, err)
+				}
+			})
+		})
 	}
 }
 
