@@ -7,8 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/consistentlist"
@@ -16,12 +17,12 @@ import (
 
 // namespaces is a client of a new server, which has the four namespaces of every
 // cluster, and whatever is written.
-func namespaces(ctx context.Context) (corev1client.NamespaceInterface, func() error) {
+func namespaces(ctx context.Context) (dynamic.ResourceInterface, func() error) {
 	var s tidemark.Server
 	if err := s.Start(ctx); err != nil {
 		panic(err)
 	}
-	return corev1client.NewForConfigOrDie(s.RESTConfig()).Namespaces(), s.Close
+	return dynamic.NewForConfigOrDie(s.RESTConfig()).Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), s.Close
 }
 
 // A list in pages of two, all of one version, which is at least as new as the moment
@@ -39,7 +40,7 @@ func ExampleList() {
 			fmt.Println("a list begins: forget what came before")
 		}
 		for _, namespace := range page.List.Items {
-			fmt.Println(namespace.Name)
+			fmt.Println(namespace.GetName())
 		}
 	}
 	// Output:
@@ -60,7 +61,7 @@ func ExampleError() {
 			fmt.Println(e.Kind, "-", e.Detail)
 			return
 		}
-		fmt.Println(page.List.ResourceVersion, err)
+		fmt.Println(page.List.GetResourceVersion(), err)
 	}
 	// Output: Invalid - for 0 a server sends any version: use Any
 }
@@ -70,7 +71,7 @@ func ExampleFollowFrom() {
 	ctx := context.Background()
 	client, stop := namespaces(ctx)
 	defer stop()
-	var last consistentlist.Page[*corev1.NamespaceList]
+	var last consistentlist.Page[*unstructured.UnstructuredList]
 	for page, err := range consistentlist.List(ctx, client, consistentlist.MostRecent, consistentlist.Options{}) {
 		if err != nil {
 			fmt.Println(err)
@@ -78,7 +79,8 @@ func ExampleFollowFrom() {
 		}
 		last = page
 	}
-	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	team := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "team"}}}
 	if _, err := client.Create(ctx, team, metav1.CreateOptions{}); err != nil {
 		fmt.Println(err)
 		return
@@ -93,7 +95,7 @@ func ExampleFollowFrom() {
 		case consistentlist.Synced: // the state is complete
 		case watch.Bookmark: // nothing changed up to event.ResourceVersion
 		case watch.Added, watch.Modified, watch.Deleted:
-			fmt.Println(event.Type, event.Object.(*corev1.Namespace).Name)
+			fmt.Println(event.Type, event.Object.(*unstructured.Unstructured).GetName())
 			return
 		}
 	}

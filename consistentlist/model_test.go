@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
@@ -411,10 +413,32 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
+// configMaps does what the typed client does: that one would bring many modules; the
+// suites of real clients have it.
+type configMaps struct{ client rest.Interface }
+
+func (c configMaps) List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+	list := &corev1.ConfigMapList{}
+	return list, c.get(o).Do(ctx).Into(list)
+}
+
+func (c configMaps) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	return c.get(o).Watch(ctx)
+}
+
+func (c configMaps) get(o metav1.ListOptions) *rest.Request {
+	request := c.client.Get().Namespace("default").Resource("configmaps").VersionedParams(&o, scheme.ParameterCodec)
+	if o.TimeoutSeconds != nil {
+		request.Timeout(time.Duration(*o.TimeoutSeconds) * time.Second)
+	}
+	return request
+}
+
 // clients are the three of client-go, for a handler on a network of its own. Both
 // end with the test, which must run in a bubble.
 type clients struct {
-	typed    corev1client.ConfigMapInterface
+	typed    configMaps
 	dynamic  dynamic.ResourceInterface
 	metadata metadata.ResourceInterface
 }
@@ -431,7 +455,9 @@ func serve(t testing.TB, handler http.Handler) clients {
 	})
 	config := &rest.Config{Host: "http://model", QPS: -1}
 	client := &http.Client{Transport: transport}
-	core, err := corev1client.NewForConfigAndClient(config, client)
+	core := rest.CopyConfig(config)
+	core.APIPath, core.GroupVersion, core.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion()
+	typed, err := rest.RESTClientForConfigAndClient(core, client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,5 +470,5 @@ func serve(t testing.TB, handler http.Handler) clients {
 		t.Fatal(err)
 	}
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	return clients{core.ConfigMaps("default"), dyn.Resource(gvr).Namespace("default"), md.Resource(gvr).Namespace("default")}
+	return clients{configMaps{typed}, dyn.Resource(gvr).Namespace("default"), md.Resource(gvr).Namespace("default")}
 }
