@@ -157,11 +157,15 @@ func (s *stream) setTimer(t **time.Timer, at time.Time, f func()) {
 	if at.IsZero() {
 		return
 	}
-	*t = time.AfterFunc(time.Until(at), func() {
+	var mine *time.Timer
+	mine = time.AfterFunc(time.Until(at), func() {
 		s.c.mu.Lock()
 		defer s.c.mu.Unlock()
-		f()
+		if *t == mine { // otherwise it was replaced while it fired
+			f()
+		}
 	})
+	*t = mine
 }
 
 // begin appends the headers, once. P is the beginning of the body, end tells that
@@ -197,6 +201,9 @@ func (s *stream) begin(p []byte, end bool) {
 	s.encode(s.status, h)
 	s.c.headers(s.id, end)
 	s.ended = end
+	if c := s.c; !c.away && len(h["Connection"]) > 0 && strings.EqualFold(h["Connection"][0], "close") {
+		c.goAway(h2.ErrCodeNo)
+	}
 }
 
 // end ends the answer as the handler has left it. The lock is held.
@@ -217,9 +224,16 @@ func (s *stream) end() {
 	}
 	if s.bodyEnded {
 		c.remove(s)
-	} else {
-		c.resetStream(s.id, h2.ErrCodeNo) // the rest of the body is not needed
+		return
 	}
+	time.AfterFunc(earlyReset, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.err == nil && c.streams[s.id] == s {
+			c.resetStream(s.id, h2.ErrCodeNo) // the rest of the body is not needed
+			c.flushLater()
+		}
+	})
 }
 
 // bodyAllowed tells whether an answer with the status may have a body.

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -45,7 +44,7 @@ type conn struct {
 	away    bool   // GOAWAY was sent
 	idle    time.Time
 	timer   *time.Timer // closes a connection that is idle
-	resets  [16]uint32  // the newest streams that were reset from here
+	resets  [128]uint32 // the newest streams that were reset from here
 	reset   int         // how many were
 	uploads int         // bytes of bodies that may come
 	owed    int         // of them, those that were read and not granted again
@@ -64,16 +63,16 @@ func newConn(s *Server, t *tls.Conn, h http.Handler) *conn {
 	c.state = &state
 	c.reader.start(c)
 	c.sender.start(c)
+	_ = t.SetReadDeadline(time.Now().Add(prefaceTimeout))
+	c.hello()
 	return c
 }
 
 // serve reads until the connection ends.
 func (c *conn) serve(stopping bool) {
 	defer c.close()
-	_ = c.tls.SetReadDeadline(time.Now().Add(prefaceTimeout))
 	c.mu.Lock()
 	c.timer = time.AfterFunc(c.s.IdleTimeout, c.checkIdle)
-	c.hello()
 	c.flush()
 	c.mu.Unlock()
 	if err := c.preface(); err != nil {
@@ -176,10 +175,10 @@ func (c *conn) goAway(code h2.ErrCode) {
 	c.endIfDone()
 }
 
-// endIfDone gives a client that was told to go, and has no stream any more, a
-// while to close the connection. The lock is held.
+// endIfDone gives a client that was told to go, and has all its answers, a while to
+// close the connection. The lock is held.
 func (c *conn) endIfDone() {
-	if c.away && len(c.streams) == 0 {
+	if c.away && len(c.streams) == 0 && len(c.out) == 0 && !c.sending {
 		_ = c.tls.SetReadDeadline(time.Now().Add(farewell))
 	}
 }
@@ -207,9 +206,16 @@ func (c *conn) checkIdle() {
 func (c *conn) close() {
 	c.mu.Lock()
 	c.fail(errGone)
+	sending := c.sending
+	if c.stalled != nil {
+		c.stalled.Stop()
+	}
 	c.mu.Unlock()
 	c.timer.Stop()
 	c.cancel()
+	if sending { // and would wait for the client, as the farewell of TLS would
+		c.tls.NetConn().Close()
+	}
 	c.tls.Close()
 }
 
@@ -225,11 +231,7 @@ func (c *conn) fail(err error) {
 }
 
 // sendFailed ends a connection that cannot be written to. The lock is held.
-func (c *conn) sendFailed(err error) {
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		c.log("a client does not read", err)
-	}
+func (c *conn) sendFailed() {
 	c.fail(errGone)
 	c.tls.NetConn().Close() // what reads notices
 }

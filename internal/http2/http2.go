@@ -22,10 +22,12 @@
 // # How bytes come
 //
 // One goroutine reads a connection; each request's handler has one of its own. The
-// reader never writes to the connection, so that a client that sends without
+// reader has others send what it appends, so that a client that sends without
 // reading cannot stall itself.
 //
-// Not here: server push, priorities, trailers of answers, CONNECT for WebSockets.
+// Not here: server push, priorities, trailers, CONNECT for WebSockets, the length of
+// answers whose handler does not say it. What a handler writes and does not flush may
+// wait for its end, or for sendBytes/2 of the connection.
 package http2
 
 import (
@@ -42,13 +44,17 @@ const (
 	// farewell is how long a client that was told to go may take to close the
 	// connection.
 	farewell = time.Second
+	// earlyReset is when a client that has its answer, and sends its body still, is
+	// told to stop. Clients forget the answer if they are told both at once: curl does.
+	earlyReset = 20 * time.Millisecond
 	// sendBytes is how much of answers waits to be sent, of a connection, before
 	// their handlers wait. As much again may be on its way.
 	sendBytes = 128 << 10
 	// turnBytes is how much a handler appends before others get their turn.
 	turnBytes = 64 << 10
-	// controlBytes is how much may wait to be sent in all. More than sendBytes is
-	// what a client asks for and does not read: acknowledgements, and heads of answers.
+	// controlBytes is how much may wait to be sent in all before the connection is
+	// given up. More than sendBytes is what a client has asked for and does not read:
+	// acknowledgements, and heads of answers.
 	controlBytes = 1 << 20
 )
 
@@ -61,11 +67,13 @@ type Server struct {
 	// for each (RFC 9113, 6.5.2). What is larger gets 431.
 	HeaderBytes int
 	// UploadBytes is how much of bodies that handlers have not read yet a connection
-	// holds; it is the flow control window of a connection and of each stream.
+	// holds, 65,535 or more; it is the flow control window of a connection and of each
+	// stream.
 	UploadBytes int
 	// IdleTimeout is how long a connection may have no request.
 	IdleTimeout time.Duration
-	// WriteTimeout is how long a connection may take no byte.
+	// WriteTimeout is how long a connection may take for what is sent in one go, mostly
+	// 128 KiB or less.
 	WriteTimeout time.Duration
 	// Log gets panics of handlers, as errors, and what clients do wrong, at debug level.
 	Log *slog.Logger

@@ -80,10 +80,14 @@ func (c *conn) take(f h2.Frame) error {
 	return nil // what is unknown is ignored
 }
 
-// control has what the reader appended leave. A client that asks without reading
-// the answers is told to go. The lock is held.
+// control has what the reader appended leave. The lock is held.
 func (c *conn) control() error {
 	c.flushLater()
+	return c.bounded()
+}
+
+// bounded tells a client to go that asks without reading the answers.
+func (c *conn) bounded() error {
 	if len(c.out) > controlBytes {
 		return h2.ConnectionError(h2.ErrCodeEnhanceYourCalm)
 	}
@@ -140,7 +144,7 @@ func (c *conn) takeHeaders() error {
 	c.streams[c.id] = s
 	c.running++
 	c.s.workers.run(job{s, handler})
-	return nil
+	return c.bounded()
 }
 
 func (c *conn) takeTrailers(s *stream) error {
@@ -181,10 +185,11 @@ func (c *conn) takeData(f *h2.DataFrame) error {
 		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeFlowControl}
 	}
 	data := f.Data()
-	if c.grant(size - len(data)); s.unread(data) {
-		s.uploads += size - len(data)
+	if s.unread(data) {
+		c.grant(size - len(data))
+		s.grant(size - len(data))
 	} else {
-		c.grant(len(data)) // nobody will read it
+		c.grant(size) // nobody will read it, nor wants more
 	}
 	if s.received += int64(len(data)); s.declared >= 0 && s.received > s.declared {
 		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
@@ -207,13 +212,20 @@ func (c *conn) grant(n int) {
 	}
 }
 
+// maxSettings is more than there are; net/http has the same bound.
+const maxSettings = 100
+
 // takeSettings learns what the client takes.
 func (c *conn) takeSettings(f *h2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
+	if f.NumSettings() > maxSettings {
+		return h2.ConnectionError(h2.ErrCodeProtocol)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	window := c.firstWindow
 	err := f.ForeachSetting(func(s h2.Setting) error {
 		if err := s.Valid(); err != nil {
 			return err
@@ -224,10 +236,13 @@ func (c *conn) takeSettings(f *h2.SettingsFrame) error {
 		case h2.SettingMaxFrameSize:
 			c.maxFrame = min(int(s.Val), frameBytes)
 		case h2.SettingInitialWindowSize:
-			return c.setFirstWindow(int64(s.Val))
+			window = int64(s.Val) // the last one counts
 		}
 		return nil
 	})
+	if err == nil && window != c.firstWindow {
+		err = c.setFirstWindow(window)
+	}
 	if err != nil {
 		return err
 	}
@@ -241,10 +256,13 @@ func (c *conn) setFirstWindow(n int64) error {
 	more := n - c.firstWindow
 	c.firstWindow = n
 	for _, s := range c.streams {
+		before := s.window
 		if s.window += more; s.window > maxWindow {
 			return h2.ConnectionError(h2.ErrCodeFlowControl)
 		}
-		wake(s.writable)
+		if before <= 0 && s.window > 0 {
+			wake(s.writable)
+		}
 	}
 	return nil
 }
@@ -283,7 +301,7 @@ func (c *conn) takeReset(f *h2.RSTStreamFrame) error {
 		s.fail(h2.StreamError{StreamID: s.id, Code: f.ErrCode})
 		c.remove(s)
 	}
-	return nil
+	return c.control()
 }
 
 // resetStream ends a stream from here. The lock is held.

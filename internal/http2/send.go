@@ -27,7 +27,9 @@ type sender struct {
 	encoder *hpack.Encoder
 	block   bytes.Buffer // the header block that is being encoded
 
-	deadline time.Time // of writes, as it was set last; of who sends alone
+	since   time.Time   // when the write under way began; zero: there is none
+	stalled *time.Timer // looks whether it has taken too long; not touched by each write
+	looks   bool        // stalled will fire
 }
 
 // corker is a connection that can gather what is written to it: TLS writes its
@@ -133,6 +135,7 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 		switch {
 		case st.window <= 0: // the client will say when it takes more
 			s.leave(place)
+			s.next()
 		case place > 0 || place < 0 && len(s.queue) > 0 || s.room() <= 0:
 			if place < 0 {
 				s.queue = append(s.queue, st)
@@ -152,6 +155,7 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 	}
 	s.leave(slices.Index(s.queue, st))
 	s.next()
+	wake(st.writable) // another goroutine may write to the same stream
 	return 0, st.err
 }
 
@@ -185,6 +189,7 @@ func (s *sender) flush() {
 		return
 	}
 	s.sending = false
+	s.c.endIfDone()
 }
 
 // flushLater is flush for those that must not wait for the client.
@@ -203,6 +208,7 @@ func (s *sender) sendRest() {
 		s.send()
 	}
 	s.sending = false
+	s.c.endIfDone()
 }
 
 // send sends what is there now. The lock is let go meanwhile.
@@ -210,27 +216,53 @@ func (s *sender) send() {
 	out := s.out
 	s.out, s.last = nil, -1
 	s.next()
+	s.since = time.Now()
+	s.look(s.c.s.WriteTimeout)
 	s.c.mu.Unlock()
 	err := s.write(out)
 	if cap(out) <= 2*sendBytes {
 		buffers.Put(&out)
 	}
 	s.c.mu.Lock()
+	s.since = time.Time{}
 	if err != nil {
-		s.c.sendFailed(err)
+		s.c.sendFailed()
 	}
+}
+
+// look has the write under way looked at after a while, unless it will be anyway. (A
+// deadline of the connection would have to be moved with each write. And it must not
+// be over when crypto/tls answers a client by itself.)
+func (s *sender) look(after time.Duration) {
+	switch {
+	case s.looks:
+		return
+	case s.stalled == nil:
+		s.stalled = time.AfterFunc(after, s.checkStalled)
+	default:
+		s.stalled.Reset(after)
+	}
+	s.looks = true
+}
+
+// checkStalled ends the connection if the write under way has taken too long.
+func (s *sender) checkStalled() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.looks = false
+	if s.since.IsZero() {
+		return
+	}
+	if left := s.c.s.WriteTimeout - time.Since(s.since); left > 0 {
+		s.look(left)
+		return
+	}
+	s.c.log("a client does not read", nil)
+	s.c.sendFailed()
 }
 
 // write writes in one go.
 func (s *sender) write(out []byte) error {
-	// A deadline is a timer: it is moved when a quarter of it is over.
-	timeout := s.c.s.WriteTimeout
-	if now := time.Now(); s.deadline.Sub(now) < timeout*3/4 {
-		s.deadline = now.Add(timeout)
-		if err := s.c.tls.SetWriteDeadline(s.deadline); err != nil {
-			return err
-		}
-	}
 	k, ok := s.c.tls.NetConn().(corker)
 	if !ok || len(out) <= 16<<10 {
 		_, err := s.c.tls.Write(out)

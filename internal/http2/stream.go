@@ -76,6 +76,7 @@ func (s *stream) fail(err error) {
 	s.err = err
 	if !s.bodyEnded {
 		s.bodyErr = err
+		s.drop()
 	}
 	s.cancel()
 	wake(s.readable)
@@ -87,12 +88,14 @@ func (s *stream) unread(data []byte) bool {
 	if s.closed || s.bodyErr != nil {
 		return false
 	}
-	if s.body == nil && s.declared > 0 {
-		s.body = make([]byte, 0, min(s.declared, int64(s.c.s.UploadBytes)))
+	if len(data) == 0 {
+		return true
 	}
-	if s.body = append(s.body, data...); len(data) > 0 {
-		wake(s.readable)
+	if s.body == nil && s.declared > 0 { // what is said is not what comes
+		s.body = make([]byte, 0, max(len(data), int(min(s.declared, 8<<10))))
 	}
+	s.body = append(s.body, data...)
+	wake(s.readable)
 	return true
 }
 
@@ -112,15 +115,20 @@ func (s *stream) endBody() error {
 	return nil
 }
 
-// run is the goroutine of a request.
+// errFinished is what a handler gets that writes or reads after it has returned.
+var errFinished = errors.New("http2: the request's handler has returned")
+
+// run is the work of a request's goroutine.
 func (s *stream) run(h http.Handler) {
-	defer s.finish()
+	returned := false
+	defer func() { s.finish(recover(), returned) }()
 	h.ServeHTTP((*response)(s), s.request)
+	returned = true
 }
 
-// finish ends the answer when the handler has returned, or panicked.
-func (s *stream) finish() {
-	v := recover()
+// finish ends the answer when the handler has returned; otherwise it has panicked, or
+// ended its goroutine.
+func (s *stream) finish(v any, returned bool) {
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // it is thrown as it is
 		s.c.s.Log.Error("http2: panic in a handler", "client", s.c.remote, "panic", v, "stack", string(debug.Stack()))
 	}
@@ -133,13 +141,16 @@ func (s *stream) finish() {
 	s.drop()
 	switch {
 	case s.err != nil: // there is nobody to tell
-	case v != nil:
+	case !returned:
 		c.resetStream(s.id, h2.ErrCodeInternal)
 	default:
 		s.end()
 	}
-	c.flush()
+	if s.err == nil {
+		s.err = errFinished
+	}
 	s.cancel()
+	c.flush()
 }
 
 // drop gives up what was not read of the body.
@@ -180,7 +191,7 @@ func (b *body) Read(p []byte) (int, error) {
 		case len(p) == 0:
 			return 0, nil
 		}
-		if s.proceed {
+		if s.proceed && !s.begun {
 			s.proceed = false
 			s.encode(http.StatusContinue, nil)
 			s.c.headers(s.id, false)
@@ -191,18 +202,22 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 }
 
-// took lets the client send more, in large steps.
+// took lets the client send more.
 func (s *stream) took(n int) {
 	s.c.grant(n)
-	if s.bodyEnded {
-		return
+	if !s.bodyEnded && s.err == nil {
+		s.grant(n)
 	}
+	s.c.flush()
+}
+
+// grant lets the client send as many bytes of this body again, in large steps.
+func (s *stream) grant(n int) {
 	if s.owed += n; s.owed >= s.c.s.UploadBytes/2 {
 		s.c.windowUpdate(s.id, s.owed)
 		s.uploads += s.owed
 		s.owed = 0
 	}
-	s.c.flush()
 }
 
 // Close implements io.Closer.
@@ -212,5 +227,7 @@ func (b *body) Close() error {
 	defer s.c.mu.Unlock()
 	s.closed = true
 	s.drop()
+	wake(s.readable)
+	s.c.flushLater()
 	return nil
 }

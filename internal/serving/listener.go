@@ -193,7 +193,9 @@ func (c *connection) Uncork() error {
 	all := c.gathered
 	c.corked, c.gathered = false, nil
 	_, err := c.Conn.Write(all)
-	gather.Put(&all)
+	if cap(all) <= 1<<20 {
+		gather.Put(&all)
+	}
 	return err
 }
 
