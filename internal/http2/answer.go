@@ -32,7 +32,7 @@ type response stream
 // Header implements http.ResponseWriter.
 func (w *response) Header() http.Header {
 	if w.header == nil {
-		w.header = make(http.Header, 12)
+		w.header = make(http.Header, 8) // one group of the map
 	}
 	return w.header
 }

@@ -17,7 +17,7 @@ import (
 type stream struct {
 	c       *conn
 	id      uint32
-	request *http.Request
+	request *http.Request      // until the handler has it
 	cancel  context.CancelFunc // of the request's context
 
 	err    error // why nothing is read or written any more; nil: the stream is open
@@ -122,7 +122,9 @@ var errFinished = errors.New("http2: the request's handler has returned")
 func (s *stream) run(h http.Handler) {
 	returned := false
 	defer func() { s.finish(recover(), returned) }()
-	h.ServeHTTP((*response)(s), s.request)
+	r := s.request
+	s.request = nil // a watch may let it go
+	h.ServeHTTP((*response)(s), r)
 	returned = true
 }
 

@@ -262,16 +262,16 @@ func (m *metrics) newCode(r *routeMetrics, code int) prometheus.Counter {
 	return n
 }
 
-// longRunning counts a watch that begins, and returns where its end counts.
-func (m *metrics) longRunning(q *request) prometheus.Gauge {
-	running := m.route(q).running
-	running.Inc()
-	return running
+// longRunning counts a watch that begins, and returns where its events and its end
+// count.
+func (m *metrics) longRunning(q *request) *routeMetrics {
+	r := m.route(q)
+	r.running.Inc()
+	return r
 }
 
-// event counts an event of a watch.
-func (m *metrics) event(q *request, bytes int) {
-	r := m.route(q)
+// sent counts an event of a watch.
+func (r *routeMetrics) sent(bytes int) {
 	r.events.Inc()
 	r.event.Observe(float64(bytes))
 }

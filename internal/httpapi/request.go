@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,10 +40,10 @@ type request struct {
 	held     *limited // what the request counts in; nil: nothing
 
 	// A watch that is open; nil otherwise.
-	watch   *registry.Watch
-	ctx     context.Context
-	to      stream // nil too when the events were sent already
-	running prometheus.Gauge
+	watch *registry.Watch
+	ctx   context.Context
+	to    stream        // nil too when the events were sent already
+	route *routeMetrics // where its events and its end count
 
 	// The answer so far.
 	wrote    bool
@@ -84,9 +83,9 @@ func (q *request) free() {
 		q.watch.Close()
 		q.watch = nil
 	}
-	if q.running != nil {
-		q.running.Dec()
-		q.running = nil
+	if q.route != nil {
+		q.route.running.Dec()
+		q.route = nil
 	}
 	if q.cancel != nil {
 		q.cancel()

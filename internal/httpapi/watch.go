@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ func (q *request) openWatch(t registry.Target) error {
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
 	}
-	q.running = q.h.metrics.longRunning(q)
+	q.route = q.h.metrics.longRunning(q)
 	q.values = nil
 	if isWebSocket(q.r) {
 		return q.watchWebSocket()
@@ -44,7 +45,15 @@ func (q *request) openWatch(t registry.Target) error {
 	q.header()["Content-Type"] = jsonType
 	q.to = &httpStream{q: q, c: http.NewResponseController(q.w)}
 	q.writeHeader(http.StatusOK)
+	q.letGo()
 	return nil
+}
+
+// letGo drops what only the start of a watch needed of the request: many wait at
+// once, with a kilobyte each.
+func (q *request) letGo() {
+	r := q.r
+	q.r = (&http.Request{Method: r.Method, URL: &url.URL{Path: r.URL.Path}}).WithContext(r.Context())
 }
 
 // watchContext ends with the request, and when watches are drained.
@@ -83,7 +92,7 @@ func (q *request) pull() error {
 		// A full batch tells that there is more; then larger ones are worth their memory.
 		switch full := len(events) == cap(room); {
 		case full && cap(room) < watchBatch:
-			room = make([]registry.Event, 0, watchBatch)
+			room = make([]registry.Event, 0, 4*cap(room))
 		case !full:
 			room = q.events[:0]
 		}
@@ -122,7 +131,7 @@ func (q *request) sendEvents(events []registry.Event) error {
 		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
 			return err
 		}
-		q.h.metrics.event(q, len(buf)-before)
+		q.route.sent(len(buf) - before)
 		if ends != nil {
 			ends = append(ends, len(buf))
 		}
@@ -164,12 +173,20 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 type httpStream struct {
 	q *request
 	c *http.ResponseController
+	// guarded tells that the guard of the last send holds still.
+	guarded bool
 }
 
-func (s *httpStream) send(events []byte, _ []int) error { return s.q.write(events) }
+func (s *httpStream) send(events []byte, _ []int) error {
+	s.guarded = true
+	return s.q.write(events)
+}
 
 func (s *httpStream) flush() error {
-	s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
+	if !s.guarded {
+		s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
+	}
+	s.guarded = false
 	err := s.c.Flush()
 	s.q.dog.release()
 	if errors.Is(err, http.ErrNotSupported) {
