@@ -42,6 +42,7 @@ var importRules = []importRule{
 	{"internal/serving", "internal/authn internal/http2", "the listener tells the authenticator of certificates, and hands connections to the protocol"},
 	{"internal/httpapi", "internal/authn internal/authz internal/deflate internal/discovery internal/registry internal/resource internal/store internal/wire", "HTTP is the outermost layer; of the store it knows the objects that lists are made of"},
 	{"internal/bench", "", "a server is measured through its API alone"},
+	{"internal/conformance", "resourceversion", "a server is checked through its API alone"},
 	{"resourceversion", "", "clients of any server use it, and want nothing else of ours"},
 	{"consistentlist", "resourceversion", "clients of any server use it, and want nothing else of ours"},
 	{"datadir", "internal/atomicfile internal/store internal/store/pebblelog", "a data directory is where a durable log lives; only who imports it links Pebble"},

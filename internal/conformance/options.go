@@ -1,0 +1,100 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Options say what to check. The zero value of a field means its default.
+type Options struct {
+	// Areas and Checks choose by area and by id; empty: all.
+	Areas, Checks []string
+	// Resource is the type whose objects the checks are made with, as
+	// "configmaps" or "foos.example.com/v1": a version may follow, and is otherwise
+	// the one that the server prefers. Empty: configmaps. It has to be namespaced.
+	Resource string
+	// Namespace is one that is there, for somebody who may not make one; empty: a
+	// new one with a random name.
+	Namespace string
+	// Seed of what is random; zero: a fresh one. The report tells it.
+	Seed uint64
+	// Timeout bounds the wait for one answer, or for an event that has to come, 100
+	// ms to 10 min; zero: 15 s.
+	Timeout time.Duration
+	// Restart restarts the server, and returns when that has begun or is over; nil:
+	// the checks of the area restart are skipped.
+	Restart func(ctx context.Context) error
+	// Parallel is how many checks run at once, 1 to 64; zero: 4.
+	Parallel int
+}
+
+const (
+	defaultTimeout  = 15 * time.Second
+	minTimeout      = 100 * time.Millisecond
+	maxTimeout      = 10 * time.Minute
+	defaultParallel = 4
+	maxParallel     = 64
+	defaultResource = "configmaps"
+)
+
+// Defaults are the options that zero values stand for.
+func Defaults() Options {
+	return Options{Resource: defaultResource, Timeout: defaultTimeout, Parallel: defaultParallel}
+}
+
+func (o Options) withDefaults() Options {
+	d := Defaults()
+	if o.Resource == "" {
+		o.Resource = d.Resource
+	}
+	if o.Timeout == 0 {
+		o.Timeout = d.Timeout
+	}
+	if o.Parallel == 0 {
+		o.Parallel = d.Parallel
+	}
+	return o
+}
+
+// Check says what is wrong with the options, nil if nothing is.
+func (o Options) Check() error {
+	errs := o.checkNames()
+	o = o.withDefaults()
+	if o.Timeout < minTimeout || o.Timeout > maxTimeout {
+		errs = append(errs, fmt.Errorf("timeout is %v: want %v to %v", o.Timeout, minTimeout, maxTimeout))
+	}
+	if o.Parallel < 1 || o.Parallel > maxParallel {
+		errs = append(errs, fmt.Errorf("parallel is %d: want 1 to %d", o.Parallel, maxParallel))
+	}
+	if _, err := parseResource(o.Resource); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Progress is told what goes on.
+type Progress struct {
+	// W gets lines; nil: nothing is told.
+	W io.Writer
+	// Terminal says that W shows a line that changes.
+	Terminal bool
+}
+
+// step shows what goes on now, where a line can change.
+func (p Progress) step(format string, args ...any) {
+	if p.W != nil && p.Terminal {
+		fmt.Fprintf(p.W, "\r\x1b[K"+format, args...)
+	}
+}
+
+// done writes a line that stays.
+func (p Progress) done(format string, args ...any) {
+	if p.W == nil {
+		return
+	}
+	p.step("")
+	fmt.Fprintf(p.W, format+"\n", args...)
+}
