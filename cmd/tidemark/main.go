@@ -15,7 +15,7 @@ import (
 const (
 	exitOK     = 0
 	exitFailed = 1 // wrong configuration, a start that failed, a log that failed
-	exitUsage  = 2 // an unknown command or flag, a value that is none
+	exitUsage  = 2 // an unknown command or flag, a value that is none; conformance: could not run
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -31,6 +31,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "Error: %s\n", oneLine(err))
+	var unable couldNotRun
+	if errors.As(err, &unable) {
+		return exitUsage
+	}
 	var usage usageError
 	if *ran && !errors.As(err, &usage) {
 		return exitFailed
@@ -41,6 +45,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // usageError is one that a command finds itself in how it is called.
 type usageError struct{ error }
+
+// couldNotRun is an error of a command whose failure says something else: that what
+// it looked at is not as it should be.
+type couldNotRun struct{ error }
 
 // oneLine joins the lines of errors that were joined.
 func oneLine(err error) string {
@@ -68,6 +76,6 @@ durable store, and without kubelets, controllers of workloads, or etcd.`,
 		PersistentPreRun: func(*cobra.Command, []string) { *ran = true },
 	}
 	root.SetVersionTemplate("tidemark {{.Version}}\n")
-	root.AddCommand(newServe(), newBench(), newVersion())
+	root.AddCommand(newServe(), newBench(), newConformance(), newVersion())
 	return root, ran
 }
