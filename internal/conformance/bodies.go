@@ -37,7 +37,7 @@ var bodies = map[string]string{
 	"services":               `{"spec":{"clusterIP":"None","ports":[{"port":80}]}}`,
 	"nodes":                  `{"spec":{"unschedulable":true}}`,
 
-	"controllerrevisions.apps": `{"revision":1}`,
+	"controllerrevisions.apps": `{"revision":1,"data":{}}`,
 	"daemonsets.apps":          `{"spec":{` + idleSelector + `,"template":{"metadata":{"labels":{"run":"none"}},"spec":{"nodeSelector":{"nobody.tidemark.dev":"none"},` + idlePod + `}}}}`,
 	"deployments.apps":         `{"spec":{"replicas":0,` + idleSelector + `,` + idleTemplate + `}}`,
 	"replicasets.apps":         `{"spec":{"replicas":0,` + idleSelector + `,` + idleTemplate + `}}`,
@@ -68,7 +68,7 @@ var bodies = map[string]string{
 	"csidrivers.storage.k8s.io":              `{"spec":{}}`,
 	"csistoragecapacities.storage.k8s.io":    `{"storageClassName":"nobody.tidemark.dev"}`,
 	"volumeattachments.storage.k8s.io":       `{"spec":{"attacher":"nobody.tidemark.dev","nodeName":"none-$ID","source":{"persistentVolumeName":"none-$ID"}}}`,
-	"volumeattributesclasses.storage.k8s.io": `{"driverName":"nobody.tidemark.dev"}`,
+	"volumeattributesclasses.storage.k8s.io": `{"driverName":"nobody.tidemark.dev","parameters":{"none":"none"}}`,
 
 	"flowschemas.flowcontrol.apiserver.k8s.io":                 `{"spec":{"matchingPrecedence":9999,"priorityLevelConfiguration":{"name":"none-$ID"}}}`,
 	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": `{"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1,"limitResponse":{"type":"Reject"}}}}`,

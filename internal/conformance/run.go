@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -212,7 +213,7 @@ func (b *bed) check(ctx context.Context, c Check, number int) Result {
 	h.Write([]byte(c.ID))
 	p := &probe{
 		ctx: ctx, bed: b, resource: b.resource, conn: conn,
-		prefix: fmt.Sprintf("c%03d-", number), rand: rand.New(rand.NewPCG(b.options.Seed, h.Sum64())),
+		prefix: fmt.Sprintf("c%03d-%s-", number, b.suffix), rand: rand.New(rand.NewPCG(b.options.Seed, h.Sum64())),
 	}
 	err = try(func() { c.run(p) })
 	var v *verdict
@@ -284,11 +285,30 @@ func (b *bed) erase(ctx context.Context, c created) error {
 	return nil
 }
 
+// eraseLate deletes what is in the namespace still: a create that was interrupted
+// may be made after its object was to be deleted.
+func (b *bed) eraseLate(ctx context.Context) {
+	a, err := b.plain(ctx, request{method: http.MethodGet, path: b.resource.collection(b.namespace), query: "limit=500"})
+	if err != nil || a.code != http.StatusOK {
+		return
+	}
+	l, err := parseList(a.body)
+	if err != nil {
+		return
+	}
+	for _, o := range l.items {
+		if ctx.Err() == nil && o.mark() != "" {
+			b.erase(ctx, created{b.resource, url.PathEscape(o.name())})
+		}
+	}
+}
+
 // cleanup removes the namespace, and returns what is left behind.
 func (b *bed) cleanup(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if b.made {
+		b.eraseLate(ctx)
 		b.erase(ctx, created{&resourceType{version: "v1", resource: "serviceaccounts", namespaced: true}, "default"})
 		a, err := b.plain(ctx, request{method: http.MethodDelete, path: "/api/v1/namespaces/" + b.namespace})
 		if err == nil && a.code >= 300 {

@@ -20,11 +20,7 @@ func (p *probe) sweep(r *resourceType) {
 	p.resource = r
 	o := p.bed.template(r)
 	if o.name() == "" {
-		name := p.named("swept")
-		if !r.namespaced {
-			name += "-" + p.bed.suffix
-		}
-		o.metadata()["name"] = name
+		o.metadata()["name"] = p.named("swept")
 	}
 	o.label(markLabel, "1")
 	var before list
@@ -134,7 +130,7 @@ func (p *probe) custom() *resourceType {
 		p.absentf("%v", err)
 	}
 	r := &resourceType{
-		group: p.prefix + p.bed.suffix + ".tidemark.dev", version: "v1", resource: "things", kind: "Thing", namespaced: true,
+		group: p.named("tidemark.dev"), version: "v1", resource: "things", kind: "Thing", namespaced: true,
 		verbs: []string{"create", "delete", "get", "list", "update", "watch"},
 	}
 	crd := object{
