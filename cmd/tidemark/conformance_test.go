@@ -40,6 +40,10 @@ func TestConformance(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK || len(report.Results) != 1 || report.Results[0].Outcome != conformance.Passed {
 		t.Errorf("%d %v\n%s", code, err, stdout)
 	}
+	code, stdout, _ = command("conformance", "restart.objects", "--restart-command=exit 3", "--kubeconfig="+config)
+	if code != exitOK || !strings.Contains(stdout, "could not be restarted: exit status 3") {
+		t.Errorf("%d\n%s", code, stdout)
+	}
 	code, stdout, stderr = command("conformance", "versions.no-op", "versions.list", "-o", "junit", "--kubeconfig="+broken(t, s, dir))
 	if code != exitFailed || !strings.Contains(stdout, "<failure") || !strings.Contains(lastLine(stderr), "1 checks of the level MUST failed") {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)

@@ -64,8 +64,11 @@ func parseResource(text string) (resourceName, error) {
 	return resourceName{resource, group, version}, nil
 }
 
-// maxGroupVersions bounds what is asked of discovery.
-const maxGroupVersions = 1000
+// What is taken from discovery at most.
+const (
+	maxGroupVersions = 1000
+	maxTypes         = 5000
+)
 
 // discover lists the types that a server shows, in its order. Groups that cannot be
 // read (aggregated ones that are down) are told in the error, beside the others.
@@ -100,7 +103,7 @@ func (b *bed) discover(ctx context.Context) ([]resourceType, error) {
 		types, err := b.discoverGroup(ctx, path)
 		all, errs = append(all, types...), append(errs, err)
 	}
-	return all, errors.Join(errs...)
+	return all[:min(len(all), maxTypes)], errors.Join(errs...)
 }
 
 func (b *bed) discoverGroup(ctx context.Context, path string) ([]resourceType, error) {
@@ -122,12 +125,17 @@ func (b *bed) discoverGroup(ctx context.Context, path string) ([]resourceType, e
 	}
 	var all []resourceType
 	for _, x := range l.Resources {
-		if strings.Contains(x.Name, "/") {
-			continue // a subresource
+		if !isPlain(x.Name+group+version) || !isPlain(strings.ToLower(x.Kind)) {
+			continue // a subresource, or nothing that could be in a URL
 		}
 		all = append(all, resourceType{group: group, version: version, resource: x.Name, kind: x.Kind, namespaced: x.Namespaced, verbs: x.Verbs})
 	}
 	return all, nil
+}
+
+// isPlain tells whether a text is made of what the names of types are made of.
+func isPlain(text string) bool {
+	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
 }
 
 // find returns the type with a name; of several versions the first, which is the

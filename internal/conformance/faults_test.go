@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 // fault is a way to be broken, the check that is meant to find it, and what that
@@ -619,7 +620,7 @@ const patience = 6 * time.Second
 // one runs the checks with an id, and returns the result of one.
 func one(t *testing.T, config *rest.Config, id string, o Options) Result {
 	t.Helper()
-	o.Checks = []string{id}
+	o.Checks, o.Seed = []string{id}, testrand.New(t).Uint64()
 	if strings.HasPrefix(id, sweepTypes) {
 		o.Checks = []string{sweepTypes}
 	}
@@ -684,7 +685,7 @@ func TestFaultsOfPeer(t *testing.T) {
 // baseOf runs all checks; those with a repair behind it.
 func baseOf(t *testing.T, config *rest.Config, repairs map[string]step) map[string]Result {
 	t.Helper()
-	report, err := Run(t.Context(), config, Options{Timeout: 5 * time.Second, Parallel: 8}, Progress{})
+	report, err := Run(t.Context(), config, Options{Timeout: 5 * time.Second, Parallel: 8, Seed: testrand.New(t).Uint64()}, Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
 func portOf(t *testing.T, config *rest.Config) int {
@@ -116,7 +118,7 @@ func TestLeavesNothing(t *testing.T) {
 func TestResource(t *testing.T) {
 	config := serve(t)
 	for _, resource := range []string{"leases.coordination.k8s.io/v1", "deployments.apps"} {
-		report, err := Run(t.Context(), config, Options{Areas: []string{"versions", "get", "list", "watch", "consistency"}, Resource: resource}, Progress{})
+		report, err := Run(t.Context(), config, Options{Areas: []string{"versions", "get", "list", "watch", "consistency"}, Resource: resource, Seed: testrand.New(t).Uint64()}, Progress{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +229,7 @@ func TestEcho(t *testing.T) {
 		case req.URL.Path == "/api":
 			w.Write([]byte(`{"versions":["v1"]}`))
 		case req.URL.Path == "/api/v1":
-			w.Write([]byte(`{"groupVersion":"v1","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list"]}]}`))
+			w.Write([]byte(`{"groupVersion":"v1","resources":[{"name":"../\u001b[2J","kind":"Evil","verbs":["create","update","delete"]},{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list"]}]}`))
 		case req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/namespaces"):
 			w.WriteHeader(http.StatusCreated)
 			w.Write([]byte(`{}`))
