@@ -359,7 +359,7 @@ var faults = append(cellFaults(), []fault{
 		return nth(from(4, on("watch")), 1, become("CHANGED"))
 	}},
 	{"a list lacks an object", "consistency.lists", "the list with", func() step { return dropItem(from(2, on("list"))) }},
-	{"a list tells a version that it has not reached", "consistency.lists", "against that at", func() step {
+	{"a list tells a version that it has not reached", "consistency.lists", "the list with", func() step {
 		return replayItems(lists)
 	}},
 	{"exact is nearly exact", "consistency.exact", "the list at exactly", func() step { return liar(lists.and(having("resourceVersion"))) }},
