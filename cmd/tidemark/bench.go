@@ -84,7 +84,7 @@ func (f *benchFlags) register(c *cobra.Command) {
 	flags.IntSliceVar(&f.against.PIDs, "against-pid", nil, "a process of that server; can be repeated")
 	flags.IntVar(&f.against.Pad, "against-pad", 0, "bytes to make each pod larger by, as sent to that server")
 	flags.StringVar(&f.against.StartCommand, "against-start-command", "", "shell command that runs that server")
-	flags.BoolVar(&o.EqualBytes, "equal-bytes", false, "pad the pods of one server so that both serve as many bytes for each")
+	flags.BoolVar(&o.EqualBytes, "equal-bytes", false, "pad the pods and ConfigMaps of one server so that both serve as many bytes for each")
 
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "how often each scenario is measured")
 	flags.DurationVar(&o.Duration, "duration", o.Duration, "how long a round takes; what has begun is finished")

@@ -19,7 +19,8 @@ const slots = 100
 // objects writes the same objects for the same seed. It is safe for concurrent use.
 type objects struct {
 	seed uint64
-	pad  int
+	// Bytes that pods and ConfigMaps are made larger by.
+	pad, configMapPad int
 }
 
 // random returns n characters that depend on the seed and the number.
@@ -89,7 +90,7 @@ func (o objects) configMap(name string, number uint64, sent int64, resourceVersi
 	if resourceVersion != "" {
 		resourceVersion = `,"resourceVersion":"` + resourceVersion + `"`
 	}
-	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q%s,"labels":{"app.kubernetes.io/name":"web","slot":"%d"},"annotations":{"bench.tidemark.dev/mark":"%s"}},`+
+	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q%s,"labels":{"app.kubernetes.io/name":"web","slot":"%d"},"annotations":{%s"bench.tidemark.dev/mark":"%s"}},`+
 		`"data":{"sent":"%d","app.properties":"%s","token":"%s"}}`,
-		name, resourceVersion, number%slots, mark, sent, text+text+text, o.random(number, configMapBytes/2))
+		name, resourceVersion, number%slots, padding(o.configMapPad), mark, sent, text+text+text, o.random(number, configMapBytes/2))
 }

@@ -42,6 +42,8 @@ type ServerReport struct {
 	Name    string `json:"name"`
 	URL     string `json:"url"`
 	Version string `json:"version,omitempty"`
+	// ConfigMapPad makes each ConfigMap so many bytes larger as it is sent.
+	ConfigMapPad int `json:"configMapPad,omitempty"`
 	// Processes describes the processes at the start of the run.
 	Processes []Process `json:"processes,omitempty"`
 	Results   []Result  `json:"results"`

@@ -211,43 +211,64 @@ func (r *run) tell(server int, name string) {
 	}
 }
 
-// equalize makes the pods larger of the server that serves fewer bytes for one.
+// equalize makes the pods larger of the server that serves fewer bytes for one, and
+// likewise the ConfigMaps.
 func (r *run) equalize(ctx context.Context) error {
+	err := r.level(ctx, "pod", (*bed).servedPod, func(b *bed) *int { return &b.objects.pad })
+	if err == nil {
+		err = r.level(ctx, "ConfigMap", (*bed).servedConfigMap, func(b *bed) *int { return &b.objects.configMapPad })
+	}
+	for i, b := range r.beds {
+		r.report.Servers[i].Pad, r.report.Servers[i].ConfigMapPad = b.objects.pad, b.objects.configMapPad
+	}
+	return err
+}
+
+// level pads what one server serves with fewer bytes.
+func (r *run) level(ctx context.Context, what string, served func(*bed, context.Context) (int, error), pad func(*bed) *int) error {
 	for range 3 { // what is added may be counted twice, by managed fields
 		var sizes [2]int
 		for i, b := range r.beds {
-			n, err := b.servedPod(ctx)
+			n, err := served(b, ctx)
 			if err != nil {
 				return err
 			}
 			sizes[i] = n
 		}
-		small, missing := 0, sizes[1]-sizes[0]
+		small, missing := r.beds[0], sizes[1]-sizes[0]
 		if missing < 0 {
-			small, missing = 1, -missing
+			small, missing = r.beds[1], -missing
 		}
-		r.progress.step("a pod has %d bytes as served by %s, %d by %s", sizes[0], r.report.Servers[0].Name, sizes[1], r.report.Servers[1].Name)
-		pad := r.beds[small].objects.pad + missing
-		if missing == 0 || pad > maxPad {
+		r.progress.step("a %s has %d bytes as served by %s, %d by %s", what, sizes[0], r.report.Servers[0].Name, sizes[1], r.report.Servers[1].Name)
+		to := pad(small)
+		if missing == 0 || *to+missing > maxPad {
 			break
 		}
-		r.beds[small].objects.pad = pad
-		r.report.Servers[small].Pad = pad
+		*to += missing
 	}
 	return nil
 }
 
-// servedPod makes a pod, and tells how large it is as it is read.
+// servedPod tells how large a pod is as it is read.
 func (b *bed) servedPod(ctx context.Context) (int, error) {
+	return b.served(ctx, podsOf, podName(0), b.objects.pod(podName(0), 0))
+}
+
+// servedConfigMap tells how large a ConfigMap is as it is read.
+func (b *bed) servedConfigMap(ctx context.Context) (int, error) {
+	return b.served(ctx, configMapsOf, configMapName(0), b.objects.configMap(configMapName(0), 0, 0, ""))
+}
+
+// served makes an object, and tells how large it is as it is read.
+func (b *bed) served(ctx context.Context, resource, name string, object []byte) (int, error) {
 	ns, err := b.namespace(ctx, "pods")
 	if err != nil {
 		return 0, err
 	}
-	name := podName(0)
-	if err := b.admin.object(ctx, http.MethodPost, b.collection(ns, podsOf, ""), b.objects.pod(name, 0), true); err != nil {
+	if err := b.admin.object(ctx, http.MethodPost, b.collection(ns, resource, ""), object, true); err != nil {
 		return 0, err
 	}
-	u := b.object(ns, podsOf, name)
+	u := b.object(ns, resource, name)
 	body, err := b.admin.small(ctx, http.MethodGet, u, nil)
 	size := len(body)
 	_, deleted := b.admin.small(ctx, http.MethodDelete, u, nil)

@@ -47,6 +47,9 @@ func (s ServerReport) writeTable(w io.Writer) error {
 	if s.Pad > 0 {
 		fmt.Fprintf(w, ", pods padded by %d bytes", s.Pad)
 	}
+	if s.ConfigMapPad > 0 {
+		fmt.Fprintf(w, ", ConfigMaps padded by %d bytes", s.ConfigMapPad)
+	}
 	fmt.Fprintln(w)
 	for _, p := range s.Processes {
 		fmt.Fprintf(w, "  process %d %s: %s MiB", p.PID, p.Command, short(float64(p.Memory.RSS)/(1<<20)))

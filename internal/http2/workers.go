@@ -39,10 +39,13 @@ func (w *workers) run(j job) {
 }
 
 func (w *workers) work(j job) {
-	c := make(chan job, 1)
+	var c chan job // when it has to wait: a watch may never
 	for more := true; more; j, more = <-c {
 		j.stream.run(j.handler)
 		j = job{}
+		if c == nil {
+			c = make(chan job, 1)
+		}
 		if !w.wait(c) {
 			return
 		}
