@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -95,6 +96,30 @@ func (p Progress) done(format string, args ...any) {
 	if p.W == nil {
 		return
 	}
-	p.step("")
+	if p.Terminal {
+		format = "\r\x1b[K" + format
+	}
 	fmt.Fprintf(p.W, format+"\n", args...)
+}
+
+// shared is the same progress for several goroutines, each of whose lines is one
+// write.
+func (p Progress) shared() Progress {
+	if p.W != nil {
+		p.W = &oneByOne{w: p.W}
+	}
+	return p
+}
+
+// oneByOne is a writer that is safe for concurrent use.
+type oneByOne struct {
+	mu sync.Mutex
+	w  io.Writer // guarded by mu
+}
+
+// Write implements io.Writer.
+func (o *oneByOne) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(p)
 }

@@ -29,7 +29,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, progress Progress)
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}
-	b := &bed{options: o, progress: progress, suffix: fmt.Sprintf("%05x", rand.Uint32N(1<<20))}
+	b := &bed{options: o, progress: progress.shared(), suffix: fmt.Sprintf("%05x", rand.Uint32N(1<<20))}
 	began := time.Now()
 	if err := b.open(ctx, config); err != nil {
 		return nil, err
