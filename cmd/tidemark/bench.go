@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 	"github.com/tidemark-dev/tidemark/internal/bench"
+	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // benchFlags are the flags of bench.
@@ -122,7 +123,7 @@ func (f *benchFlags) run(parent context.Context, stdout, stderr io.Writer) error
 	if f.against.Kubeconfig != "" {
 		servers = append(servers, f.against)
 	}
-	report, failure := bench.Run(ctx, f.options, servers, bench.Progress{W: stderr, Terminal: isTerminal(stderr)})
+	report, failure := bench.Run(ctx, f.options, servers, progress.Progress{W: stderr, Terminal: isTerminal(stderr)})
 	if report == nil || len(report.Servers) == 0 {
 		return failure
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-dev/tidemark/internal/conformance"
+	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // conformanceFlags are the flags of conformance.
@@ -103,7 +104,7 @@ func (f *conformanceFlags) run(parent context.Context, stdout, stderr io.Writer)
 	if err != nil {
 		return couldNotRun{err}
 	}
-	report, err := conformance.Run(ctx, config, f.options, conformance.Progress{W: stderr, Terminal: isTerminal(stderr)})
+	report, err := conformance.Run(ctx, config, f.options, progress.Progress{W: stderr, Terminal: isTerminal(stderr)})
 	if err != nil {
 		return couldNotRun{err}
 	}

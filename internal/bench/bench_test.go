@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // serve starts a server, and returns how to reach it.
@@ -51,7 +52,7 @@ func TestScenarios(t *testing.T) {
 	o.Rounds, o.EqualBytes = 2, true
 	b.Pad = 100 // which the other one has to follow
 	var told bytes.Buffer
-	r, err := Run(t.Context(), o, []Server{a, b}, Progress{W: &told})
+	r, err := Run(t.Context(), o, []Server{a, b}, progress.Progress{W: &told})
 	if err != nil {
 		t.Fatalf("Run: %v\n%s", err, &told)
 	}
@@ -180,7 +181,7 @@ func TestReadReport(t *testing.T) {
 func TestOpenLoop(t *testing.T) {
 	o := tiny("get", "watch-100")
 	o.Rate, o.Duration = 100, 100*time.Millisecond
-	r, err := Run(t.Context(), o, []Server{serve(t)}, Progress{})
+	r, err := Run(t.Context(), o, []Server{serve(t)}, progress.Progress{})
 	if err != nil || len(r.Failures()) > 0 {
 		t.Fatal(err, r.Failures())
 	}
@@ -205,7 +206,7 @@ func TestInterrupt(t *testing.T) {
 	o.Duration, o.MaxOps = time.Minute, 10_000_000
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, cancel)
-	r, err := Run(ctx, o, []Server{s}, Progress{})
+	r, err := Run(ctx, o, []Server{s}, progress.Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,13 +241,13 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	for _, servers := range [][]Server{nil, {{Pad: -1}}, {{Pad: maxPad + 1}}, {{PIDs: []int{0}}}, {{}, {}, {}}} {
-		if r, err := Run(t.Context(), tiny("get"), servers, Progress{}); err == nil {
+		if r, err := Run(t.Context(), tiny("get"), servers, progress.Progress{}); err == nil {
 			t.Errorf("%+v: %+v", servers, r)
 		}
 	}
 	o := tiny("get")
 	o.EqualBytes = true
-	if _, err := Run(t.Context(), o, []Server{{}}, Progress{}); err == nil {
+	if _, err := Run(t.Context(), o, []Server{{}}, progress.Progress{}); err == nil {
 		t.Error("equal bytes with one server")
 	}
 }

@@ -3,7 +3,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -140,28 +139,4 @@ func (s Server) check() error {
 		}
 	}
 	return nil
-}
-
-// Progress is told what goes on.
-type Progress struct {
-	// W gets lines; nil: nothing is told.
-	W io.Writer
-	// Terminal says that W shows a line that changes.
-	Terminal bool
-}
-
-// step shows what goes on now, where a line can change.
-func (p Progress) step(format string, args ...any) {
-	if p.W != nil && p.Terminal {
-		fmt.Fprintf(p.W, "\r\x1b[K"+format, args...)
-	}
-}
-
-// done writes a line that stays.
-func (p Progress) done(format string, args ...any) {
-	if p.W == nil {
-		return
-	}
-	p.step("")
-	fmt.Fprintf(p.W, format+"\n", args...)
 }

@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // Run measures one server, or two in turn, and returns what was found so far when
 // the context ends. It removes what it made. What goes wrong in a scenario stands in
 // its result; an error is of the whole run.
-func Run(ctx context.Context, o Options, servers []Server, p Progress) (*Report, error) {
+func Run(ctx context.Context, o Options, servers []Server, p progress.Progress) (*Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
@@ -36,7 +38,7 @@ func Run(ctx context.Context, o Options, servers []Server, p Progress) (*Report,
 // run is a run that goes on.
 type run struct {
 	options  Options
-	progress Progress
+	progress progress.Progress
 	report   *Report
 	beds     []*bed // one for each server of the report
 }
@@ -64,12 +66,12 @@ func (r *run) all(ctx context.Context, servers []Server) (err error) {
 		return err
 	}
 	defer func() {
-		r.progress.step("removing what was made")
+		r.progress.Step("removing what was made")
 		for _, b := range r.beds {
 			err = errors.Join(err, b.cleanup(ctx))
 			b.close()
 		}
-		r.progress.step("")
+		r.progress.Step("")
 	}()
 	if r.options.EqualBytes {
 		if err := r.equalize(ctx); err != nil {
@@ -105,7 +107,7 @@ func (r *run) open(ctx context.Context, servers []Server) error {
 		if err != nil {
 			return err
 		}
-		b, err := newBed(t, s, r.options, suffix, r.progress.done)
+		b, err := newBed(t, s, r.options, suffix, r.progress.Done)
 		if err != nil {
 			return err
 		}
@@ -149,7 +151,7 @@ func (r *run) scenario(ctx context.Context, s scenario) {
 				if over[i] || ctx.Err() != nil {
 					continue
 				}
-				r.progress.step("%s on %s, round %d of %d", name, r.report.Servers[i].Name, round+1, r.options.Rounds)
+				r.progress.Step("%s on %s, round %d of %d", name, r.report.Servers[i].Name, round+1, r.options.Rounds)
 				rows, err := v.round(ctx, r.beds[i])
 				over[i] = err != nil
 				if err != nil && ctx.Err() == nil {
@@ -207,7 +209,7 @@ func (r *run) tell(server int, name string) {
 		if x.Name != name && !(len(x.Name) > len(name) && x.Name[:len(name)+1] == name+"/") {
 			continue
 		}
-		r.progress.done("%s on %s: %s", x.Name, s.Name, x.summary())
+		r.progress.Done("%s on %s: %s", x.Name, s.Name, x.summary())
 	}
 }
 
@@ -239,7 +241,7 @@ func (r *run) level(ctx context.Context, what string, served func(*bed, context.
 		if missing < 0 {
 			small, missing = r.beds[1], -missing
 		}
-		r.progress.step("a %s has %d bytes as served by %s, %d by %s", what, sizes[0], r.report.Servers[0].Name, sizes[1], r.report.Servers[1].Name)
+		r.progress.Step("a %s has %d bytes as served by %s, %d by %s", what, sizes[0], r.report.Servers[0].Name, sizes[1], r.report.Servers[1].Name)
 		to := pad(small)
 		if missing == 0 || *to+missing > maxPad {
 			break

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // TestHistogram compares quantiles with those of the sorted values.
@@ -222,13 +224,13 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Server{Kubeconfig: later, StartCommand: "cp " + ready + " " + later + "; sleep 60; true"}
-	r, err := Run(t.Context(), tiny("start"), []Server{s}, Progress{})
+	r, err := Run(t.Context(), tiny("start"), []Server{s}, progress.Progress{})
 	if err != nil || len(r.Failures()) > 0 || len(r.Servers[0].Results[0].Rounds) != 1 {
 		t.Fatalf("%v %+v", err, r.Servers)
 	}
 	s.StartCommand = "echo it is broken; exit 3"
 	os.Remove(later)
-	r, err = Run(t.Context(), tiny("start"), []Server{s}, Progress{})
+	r, err = Run(t.Context(), tiny("start"), []Server{s}, progress.Progress{})
 	if failures := strings.Join(r.Failures(), ""); err != nil || !strings.Contains(failures, "it is broken") {
 		t.Errorf("a command that fails: %v %s", err, failures)
 	}

@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // liar stands before a server, and changes answers that are lists, objects or
@@ -126,7 +128,7 @@ func TestVerify(t *testing.T) {
 		}},
 	} {
 		s := liar(t, honest, test.change)
-		r, err := Run(t.Context(), tiny(test.scenario), []Server{s}, Progress{})
+		r, err := Run(t.Context(), tiny(test.scenario), []Server{s}, progress.Progress{})
 		if err != nil {
 			t.Errorf("%s: %v", test.scenario, err)
 			continue
@@ -153,10 +155,10 @@ func TestUnreachable(t *testing.T) {
 	if err := os.WriteFile(s.Kubeconfig, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), tiny("get"), []Server{s}, Progress{}); err == nil {
+	if _, err := Run(t.Context(), tiny("get"), []Server{s}, progress.Progress{}); err == nil {
 		t.Error("no error")
 	}
-	if _, err := Run(t.Context(), tiny("get"), []Server{{Kubeconfig: s.Kubeconfig, Context: "other"}}, Progress{}); err == nil || !strings.Contains(err.Error(), "other") {
+	if _, err := Run(t.Context(), tiny("get"), []Server{{Kubeconfig: s.Kubeconfig, Context: "other"}}, progress.Progress{}); err == nil || !strings.Contains(err.Error(), "other") {
 		t.Errorf("a context that is not there: %v", err)
 	}
 }

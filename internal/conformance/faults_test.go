@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -624,7 +625,7 @@ func one(t *testing.T, config *rest.Config, id string, o Options) Result {
 	if strings.HasPrefix(id, sweepTypes) {
 		o.Checks = []string{sweepTypes}
 	}
-	report, err := Run(t.Context(), config, o, Progress{})
+	report, err := Run(t.Context(), config, o, progress.Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -685,7 +686,7 @@ func TestFaultsOfPeer(t *testing.T) {
 // baseOf runs all checks; those with a repair behind it.
 func baseOf(t *testing.T, config *rest.Config, repairs map[string]step) map[string]Result {
 	t.Helper()
-	report, err := Run(t.Context(), config, Options{Timeout: 5 * time.Second, Parallel: 8, Seed: testrand.New(t).Uint64()}, Progress{})
+	report, err := Run(t.Context(), config, Options{Timeout: 5 * time.Second, Parallel: 8, Seed: testrand.New(t).Uint64()}, progress.Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
 	"time"
 )
 
@@ -74,52 +72,4 @@ func (o Options) Check() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// Progress is told what goes on.
-type Progress struct {
-	// W gets lines; nil: nothing is told.
-	W io.Writer
-	// Terminal says that W shows a line that changes.
-	Terminal bool
-}
-
-// step shows what goes on now, where a line can change.
-func (p Progress) step(format string, args ...any) {
-	if p.W != nil && p.Terminal {
-		fmt.Fprintf(p.W, "\r\x1b[K"+format, args...)
-	}
-}
-
-// done writes a line that stays.
-func (p Progress) done(format string, args ...any) {
-	if p.W == nil {
-		return
-	}
-	if p.Terminal {
-		format = "\r\x1b[K" + format
-	}
-	fmt.Fprintf(p.W, format+"\n", args...)
-}
-
-// shared is the same progress for several goroutines, each of whose lines is one
-// write.
-func (p Progress) shared() Progress {
-	if p.W != nil {
-		p.W = &oneByOne{w: p.W}
-	}
-	return p
-}
-
-// oneByOne is a writer that is safe for concurrent use.
-type oneByOne struct {
-	mu sync.Mutex
-	w  io.Writer // guarded by mu
-}
-
-// Write implements io.Writer.
-func (o *oneByOne) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.w.Write(p)
 }

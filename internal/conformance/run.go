@@ -15,13 +15,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/progress"
 	"k8s.io/client-go/rest"
 )
 
 // Run checks the server that a config leads to, and returns what it found so far
 // when the context ends. It removes what it made. An error is why the server could
 // not be checked; the report then is nil.
-func Run(ctx context.Context, config *rest.Config, o Options, progress Progress) (*Report, error) {
+func Run(ctx context.Context, config *rest.Config, o Options, progress progress.Progress) (*Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
@@ -29,7 +30,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, progress Progress)
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}
-	b := &bed{options: o, progress: progress.shared(), suffix: fmt.Sprintf("%05x", rand.Uint32N(1<<20))}
+	b := &bed{options: o, progress: progress.Shared(), suffix: fmt.Sprintf("%05x", rand.Uint32N(1<<20))}
 	began := time.Now()
 	if err := b.open(ctx, config); err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, progress Progress)
 // bed is a server with the namespace that was made in it.
 type bed struct {
 	options  Options
-	progress Progress
+	progress progress.Progress
 	endpoint *endpoint
 	conn     *conn // for preparations
 	version  string
@@ -81,7 +82,7 @@ func (b *bed) open(ctx context.Context, config *rest.Config) (err error) {
 		if len(b.types) == 0 {
 			return err
 		}
-		b.progress.done("discovery is not complete: %v", err)
+		b.progress.Done("discovery is not complete: %v", err)
 	}
 	name, err := parseResource(b.options.Resource)
 	if err != nil {
@@ -141,7 +142,7 @@ func (b *bed) all(ctx context.Context) []Result {
 	}
 	var done atomic.Int64
 	one := func(i int) {
-		b.progress.step("%d of %d: %s", done.Load(), len(checks), checks[i].ID)
+		b.progress.Step("%d of %d: %s", done.Load(), len(checks), checks[i].ID)
 		results[i] = b.check(ctx, checks[i], i)
 		b.tell(results[i], done.Add(1), len(checks))
 	}
@@ -165,16 +166,16 @@ func (b *bed) all(ctx context.Context) []Result {
 	for _, i := range last {
 		one(i)
 	}
-	b.progress.step("")
+	b.progress.Step("")
 	return results
 }
 
 // tell writes a line for what did not pass.
 func (b *bed) tell(r Result, done int64, of int) {
 	if r.Outcome != Passed {
-		b.progress.done("%s %s: %s", r.ID, r.Outcome, clip(r.Message))
+		b.progress.Done("%s %s: %s", r.ID, r.Outcome, clip(r.Message))
 	}
-	b.progress.step("%d of %d", done, of)
+	b.progress.Step("%d of %d", done, of)
 }
 
 // expand puts the types that the server has in the place of the sweep's row.
@@ -319,7 +320,7 @@ func (b *bed) cleanup(ctx context.Context) []string {
 		}
 	}
 	if len(b.left) > 0 {
-		b.progress.done("left behind: %s", strings.Join(b.left, "; "))
+		b.progress.Done("left behind: %s", strings.Join(b.left, "; "))
 	}
 	return b.left
 }

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tidemark-dev/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -35,7 +36,7 @@ func portOf(t *testing.T, config *rest.Config) int {
 func TestReport(t *testing.T) {
 	config := behind(serve(t), version(on("get"), "77"))
 	var told bytes.Buffer
-	report, err := Run(t.Context(), config, Options{Areas: []string{"versions", "restart"}, Seed: 7}, Progress{W: &told})
+	report, err := Run(t.Context(), config, Options{Areas: []string{"versions", "restart"}, Seed: 7}, progress.Progress{W: &told})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestLeavesNothing(t *testing.T) {
 				}
 				return next.RoundTrip(req)
 			})
-			report, err := Run(ctx, watched, Options{Areas: []string{"list", "chunking", "consistency"}}, Progress{})
+			report, err := Run(ctx, watched, Options{Areas: []string{"list", "chunking", "consistency"}}, progress.Progress{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +119,7 @@ func TestLeavesNothing(t *testing.T) {
 func TestResource(t *testing.T) {
 	config := serve(t)
 	for _, resource := range []string{"leases.coordination.k8s.io/v1", "deployments.apps"} {
-		report, err := Run(t.Context(), config, Options{Areas: []string{"versions", "get", "list", "watch", "consistency"}, Resource: resource, Seed: testrand.New(t).Uint64()}, Progress{})
+		report, err := Run(t.Context(), config, Options{Areas: []string{"versions", "get", "list", "watch", "consistency"}, Resource: resource, Seed: testrand.New(t).Uint64()}, progress.Progress{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +150,7 @@ func TestCannotRun(t *testing.T) {
 		"403":                   {nobody, Options{}},
 		"connection refused":    {&rest.Config{Host: "https://127.0.0.1:1"}, Options{}},
 	} {
-		if report, err := Run(t.Context(), run.config, run.options, Progress{}); err == nil || !strings.Contains(err.Error(), want) || report != nil {
+		if report, err := Run(t.Context(), run.config, run.options, progress.Progress{}); err == nil || !strings.Contains(err.Error(), want) || report != nil {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -186,7 +187,7 @@ func TestHostile(t *testing.T) {
 			for _, id := range []string{"list.unset.limit.unset", "watch.unset", "streaming.state", "consistency.lists", "chunking.complete", "get.any"} {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				report, err := Run(ctx, behind(good, s), Options{Checks: []string{id}, Timeout: time.Second}, Progress{})
+				report, err := Run(ctx, behind(good, s), Options{Checks: []string{id}, Timeout: time.Second}, progress.Progress{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -239,7 +240,7 @@ func TestEcho(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	report, err := Run(t.Context(), &rest.Config{Host: s.URL, BearerToken: token}, Options{Areas: []string{"get"}}, Progress{})
+	report, err := Run(t.Context(), &rest.Config{Host: s.URL, BearerToken: token}, Options{Areas: []string{"get"}}, progress.Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,7 +187,8 @@ func (s *stream) begin(p []byte, end bool) {
 			delete(h, "Content-Length")
 		}
 	}
-	if allowed := bodyAllowed(s.status); end && allowed && !s.head && s.length < 0 {
+	allowed := bodyAllowed(s.status)
+	if end && allowed && !s.head && s.length < 0 {
 		h["Content-Length"] = []string{"0"}
 	} else if _, typed := h["Content-Type"]; !typed && allowed && len(p) > 0 && len(h["Content-Encoding"]) == 0 {
 		h["Content-Type"] = []string{http.DetectContentType(p)}
@@ -198,9 +199,9 @@ func (s *stream) begin(p []byte, end bool) {
 	if s.err != nil {
 		return
 	}
+	s.ended = end && (s.length <= 0 || s.head || !allowed) // otherwise a body was promised
 	s.encode(s.status, h)
-	s.c.headers(s.id, end)
-	s.ended = end
+	s.c.headers(s.id, s.ended)
 	if c := s.c; !c.away && len(h["Connection"]) > 0 && strings.EqualFold(h["Connection"][0], "close") {
 		c.goAway(h2.ErrCodeNo)
 	}

@@ -233,6 +233,9 @@ func errorText(err error) string {
 func TestLengths(t *testing.T) {
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "5")
+		if r.URL.Path == "/nothing" {
+			return
+		}
 		if n, err := io.WriteString(w, "hell"); n != 4 || err != nil {
 			t.Errorf("%d bytes, %v", n, err)
 		}
@@ -243,7 +246,7 @@ func TestLengths(t *testing.T) {
 			io.WriteString(w, "o")
 		}
 	}))
-	for path, want := range map[string]string{"/whole": "", "/part": "INTERNAL_ERROR; received from peer"} {
+	for path, want := range map[string]string{"/whole": "", "/part": "INTERNAL_ERROR; received from peer", "/nothing": "INTERNAL_ERROR; received from peer"} {
 		resp, err := ts.Client().Get(ts.URL + path)
 		if err != nil {
 			t.Fatal(err)

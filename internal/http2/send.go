@@ -16,6 +16,7 @@ type sender struct {
 	c *conn
 
 	out     []byte    // frames that wait to be sent
+	room    *[]byte   // of the pool, where out began
 	last    int       // where in out the last frame begins if it is DATA and may grow; -1: it is not
 	sending bool      // somebody sends, and will take what is appended too
 	queue   []*stream // those that wait for room, in order
@@ -51,7 +52,8 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b
 // frame appends the head of a frame; its bytes follow.
 func (s *sender) frame(t h2.FrameType, flags h2.Flags, id uint32, size int) {
 	if s.out == nil {
-		s.out = (*buffers.Get().(*[]byte))[:0]
+		s.room = buffers.Get().(*[]byte)
+		s.out = (*s.room)[:0]
 	}
 	s.last = -1
 	s.out = append(s.out, byte(size>>16), byte(size>>8), byte(size), byte(t), byte(flags))
@@ -122,8 +124,8 @@ func (s *sender) headers(id uint32, end bool) {
 	}
 }
 
-// room is how much of bodies may be appended.
-func (s *sender) room() int {
+// space is how much of bodies may be appended.
+func (s *sender) space() int {
 	return int(min(int64(sendBytes-len(s.out)), s.window))
 }
 
@@ -136,13 +138,13 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 		case st.window <= 0: // the client will say when it takes more
 			s.leave(place)
 			s.next()
-		case place > 0 || place < 0 && len(s.queue) > 0 || s.room() <= 0:
+		case place > 0 || place < 0 && len(s.queue) > 0 || s.space() <= 0:
 			if place < 0 {
 				s.queue = append(s.queue, st)
 			}
 		default:
 			s.leave(place)
-			n := min(want, turnBytes, s.room(), int(st.window))
+			n := min(want, turnBytes, s.space(), int(st.window))
 			s.window -= int64(n)
 			st.window -= int64(n)
 			return n, nil
@@ -168,7 +170,7 @@ func (s *sender) leave(place int) {
 
 // next lets the first stream of the queue go on if there is room.
 func (s *sender) next() {
-	if len(s.queue) > 0 && s.room() > 0 {
+	if len(s.queue) > 0 && s.space() > 0 {
 		wake(s.queue[0].writable)
 	}
 }
@@ -213,15 +215,16 @@ func (s *sender) sendRest() {
 
 // send sends what is there now. The lock is let go meanwhile.
 func (s *sender) send() {
-	out := s.out
-	s.out, s.last = nil, -1
+	out, room := s.out, s.room
+	s.out, s.room, s.last = nil, nil, -1
 	s.next()
 	s.since = time.Now()
 	s.look(s.c.s.WriteTimeout)
 	s.c.mu.Unlock()
 	err := s.write(out)
 	if cap(out) <= 2*sendBytes {
-		buffers.Put(&out)
+		*room = out
+		buffers.Put(room)
 	}
 	s.c.mu.Lock()
 	s.since = time.Time{}

@@ -40,8 +40,9 @@ type connection struct {
 	place *list.Element // in silent; guarded by listener.mu, nil outside of it
 
 	writing  sync.Mutex
-	corked   bool   // guarded by writing
-	gathered []byte // what was written since; guarded by writing
+	corked   bool    // guarded by writing
+	gathered []byte  // what was written since; guarded by writing
+	room     *[]byte // of the pool, where gathered began; guarded by writing
 }
 
 func newListener(l net.Listener, connections int) *listener {
@@ -183,18 +184,20 @@ func (c *connection) Cork() {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	c.corked = true
-	c.gathered = (*gather.Get().(*[]byte))[:0]
+	c.room = gather.Get().(*[]byte)
+	c.gathered = (*c.room)[:0]
 }
 
 // Uncork writes what was gathered, in one go.
 func (c *connection) Uncork() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	all := c.gathered
-	c.corked, c.gathered = false, nil
+	all, room := c.gathered, c.room
+	c.corked, c.gathered, c.room = false, nil, nil
 	_, err := c.Conn.Write(all)
 	if cap(all) <= 1<<20 {
-		gather.Put(&all)
+		*room = all
+		gather.Put(room)
 	}
 	return err
 }
