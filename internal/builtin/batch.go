@@ -19,6 +19,9 @@ func batchGroup() resource.Group {
 			Resource: "jobs", Kind: "Job", New: object[batchv1.Job],
 			Namespaced: true, Categories: inAll,
 			UnconditionalUpdate: true, Generation: true,
+			Orphans: true,
+			OrphansWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
+				"or set propagationPolicy=Orphan to suppress this warning",
 			Subresources: []resource.Subresource{status},
 			Fields:       []resource.Field{{Name: "status.successful", Paths: [][]string{{"status", "succeeded"}}, Default: "0"}},
 			FieldError:   "field label %q not supported for Job",

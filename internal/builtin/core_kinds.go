@@ -90,3 +90,34 @@ func prepareClaim(o runtime.Object) {
 func prepareVolume(o runtime.Object) {
 	o.(*corev1.PersistentVolume).Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}
 }
+
+// holdsContent: a namespace stays while its spec has finalizers, of which one is
+// for its content (row D10).
+func holdsContent(o runtime.Object) bool { return len(o.(*corev1.Namespace).Spec.Finalizers) > 0 }
+
+func terminate(o runtime.Object) { o.(*corev1.Namespace).Status.Phase = corev1.NamespaceTerminating }
+
+// finalizeNamespace is all that the subresource finalize changes.
+func finalizeNamespace(o, sent runtime.Object) error {
+	o.(*corev1.Namespace).Spec.Finalizers = sent.(*corev1.Namespace).Spec.Finalizers
+	return nil
+}
+
+// podGracePeriod: a pod that runs nowhere has nothing to stop (row D8).
+func podGracePeriod(o runtime.Object, asked *int64) int64 {
+	p := o.(*corev1.Pod)
+	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return 0
+	}
+	switch {
+	case asked != nil:
+		return *asked
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		seconds := *p.Spec.TerminationGracePeriodSeconds
+		if seconds < 0 {
+			return 1
+		}
+		return seconds
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds
+}

@@ -20,8 +20,14 @@ func (q *request) list(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
+	return q.writeList(l, out)
+}
+
+// writeList writes a list and closes it.
+func (q *request) writeList(l *registry.List, out wire.Output) error {
 	defer l.Close()
 	s := newSink(q)
+	var err error
 	meta := wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining}
 	if out.Media == wire.JSON && !q.pretty(out) {
 		s.contentType = jsonType

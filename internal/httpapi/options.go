@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -65,10 +66,10 @@ func boolean(v url.Values, name string) bool {
 	return v.Has(name) && v.Get(name) != "0" && !strings.EqualFold(v.Get(name), "false")
 }
 
-// writeOptions reads the parameters of a create or an update; their values are
-// checked by the registry.
+// writeOptions reads the parameters of a create, an update or a patch; their
+// values are checked by the registry.
 func (q *request) writeOptions() registry.WriteOptions {
-	var o registry.WriteOptions
+	o := registry.WriteOptions{UserAgent: q.r.UserAgent(), Allow: q.alsoAllowed}
 	if q.r.URL.RawQuery == "" {
 		return o
 	}
@@ -76,7 +77,19 @@ func (q *request) writeOptions() registry.WriteOptions {
 	o.DryRun = v["dryRun"]
 	o.FieldManager = v.Get("fieldManager")
 	o.FieldValidation = v.Get("fieldValidation")
+	if v.Has("force") {
+		force := boolean(v, "force")
+		o.Force = &force
+	}
 	return o
+}
+
+// alsoAllowed asks whether the user may do another verb on the same target: an
+// update and an apply that create need create, too (rows A3, S2).
+func (q *request) alsoAllowed(verb string) error {
+	a := q.attrs
+	a.Verb = verb
+	return q.may(&a)
 }
 
 // deleteOptions reads the options of a deletion: those of the body, or of the
@@ -181,12 +194,15 @@ func contentType(h http.Header) string {
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// checkPatchType refuses what is no patch.
-func checkPatchType(h http.Header) error {
-	switch contentType(h) {
-	case "application/json-patch+json", "application/merge-patch+json",
-		"application/strategic-merge-patch+json", "application/apply-patch+yaml":
-		return nil
+// patchType is the type of a patch, of its body's media type: row C9.
+func patchType(h http.Header) (types.PatchType, error) {
+	lines := h["Content-Type"]
+	if len(lines) > 0 {
+		t, _, _ := strings.Cut(lines[0], ";")
+		switch p := types.PatchType(strings.TrimSpace(t)); p {
+		case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyPatchType:
+			return p, nil
+		}
 	}
-	return errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
+	return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
 }

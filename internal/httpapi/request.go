@@ -193,6 +193,11 @@ func (q *request) authorize() error {
 			a.Name = q.selectedName()
 		}
 	}
+	return q.may(a)
+}
+
+// may asks whether a user may do what the attributes say.
+func (q *request) may(a *authz.Attributes) error {
 	allowed, reason := q.h.c.Authz.Authorize(a)
 	if allowed {
 		return nil

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -32,7 +31,7 @@ func (q *request) resource() error {
 		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
 	}
 	if q.verb == verbPatch {
-		if err := checkPatchType(q.r.Header); err != nil {
+		if _, err := patchType(q.r.Header); err != nil {
 			return err
 		}
 	}
@@ -83,8 +82,12 @@ func (q *request) do(out wire.Output) error {
 		return q.openWatch(target)
 	case verbCreate, verbUpdate:
 		return q.put(target, out)
+	case verbPatch:
+		return q.patch(target, out)
 	case verbDelete:
 		return q.delete(target, out)
+	case verbDeleteCollection:
+		return q.deleteCollection(target, out)
 	}
 	return errNoMethod()
 }
@@ -103,20 +106,12 @@ func (q *request) unserved(t registry.Target) error {
 	switch {
 	case t.Type.Collection == "":
 		return registry.NotImplemented(t.Type.GroupResource().String())
-	case t.Subresource != "" && t.Subresource != "status":
+	case t.Subresource != "" && t.Subresource != "status" && !t.Type.Subresource(t.Subresource).Written():
 		ctx := q.context()
 		if _, err := q.h.c.Registry.Get(ctx, registry.Target{Type: t.Type, Namespace: t.Namespace, Name: t.Name}, ""); err != nil {
 			return err
 		}
 		return registry.NotImplemented("the subresource " + t.Subresource)
-	case q.verb == verbDeleteCollection:
-		o, err := listOptions(q.query())
-		if err != nil {
-			return err
-		}
-		return q.h.c.Registry.DeleteCollection(q.context(), t, o)
-	case q.verb == verbPatch:
-		return registry.NotImplemented(q.verb)
 	}
 	return nil
 }
@@ -136,7 +131,7 @@ func (q *request) get(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	return q.answer(&o, t.Type, out)
+	return q.answer(&o, t, out)
 }
 
 func (q *request) put(t registry.Target, out wire.Output) error {
@@ -153,10 +148,31 @@ func (q *request) put(t registry.Target, out wire.Output) error {
 		verb = q.h.c.Registry.Update
 	}
 	o, err := verb(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions())
+	return q.written(&o, err, t, out)
+}
+
+func (q *request) patch(t registry.Target, out wire.Output) error {
+	kind, err := patchType(q.r.Header)
 	if err != nil {
 		return err
 	}
-	return q.answer(&o, t.Type, out)
+	body, err := q.body()
+	if err != nil {
+		return err
+	}
+	o, err := q.h.c.Registry.Patch(q.context(), t, registry.Patch{Type: kind, Bytes: body}, q.writeOptions())
+	return q.written(&o, err, t, out)
+}
+
+// written answers a write; its warnings go out with an error, too.
+func (q *request) written(o *registry.Object, err error, t registry.Target, out wire.Output) error {
+	if len(o.Warnings) > 0 {
+		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, o.Warnings...))
+	}
+	if err != nil {
+		return err
+	}
+	return q.answer(o, t, out)
 }
 
 func (q *request) delete(t registry.Target, out wire.Output) error {
@@ -165,30 +181,42 @@ func (q *request) delete(t registry.Target, out wire.Output) error {
 		return err
 	}
 	o, err := q.h.c.Registry.Delete(q.context(), t, options)
+	return q.written(&o, err, t, out)
+}
+
+// deleteCollection answers with the objects that it deleted: row D9.
+func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
+	options, err := q.deleteOptions()
 	if err != nil {
 		return err
 	}
-	return q.answer(&o, t.Type, out)
+	lo, err := listOptions(q.query())
+	if err != nil {
+		return err
+	}
+	l, err := q.h.c.Registry.DeleteCollection(q.r.Context(), t, options, lo) // without a limit of time
+	if err != nil {
+		return err
+	}
+	q.deadline = time.Now().Add(q.h.c.Limits.RequestTimeout) // to write the answer
+	return q.writeList(l, out)
 }
 
 // answer writes what a verb answered with.
-func (q *request) answer(o *registry.Object, t *resource.Type, out wire.Output) error {
-	if len(o.Warnings) > 0 {
-		q.header()["Warning"] = warningHeaders(append([]string{t.Deprecated}, o.Warnings...))
-	}
+func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output) error {
 	if o.Status != nil {
 		return q.json(http.StatusOK, encodeStatus(o.Status), out)
 	}
-	value := o.Stored.Value
-	if t.Stored != nil {
-		var err error
-		if value, err = wire.As(t, value); err != nil {
-			return err
-		}
+	value, err := t.Show(o.Stored)
+	if err != nil {
+		return err
 	}
 	code := http.StatusOK
-	if o.Created {
+	switch {
+	case o.Created:
 		code = http.StatusCreated
+	case o.Accepted:
+		code = http.StatusAccepted
 	}
 	return q.json(code, value, out)
 }

@@ -70,8 +70,6 @@ func TestUnservedIsRefused(t *testing.T) {
 		"OPTIONS /api/v1/namespaces/default/pods/x/proxy":                       404,
 		"POST /api/v1/namespaces/default/pods/x/eviction":                       404,
 		"POST /api/v1/namespaces/default/pods/x/binding":                        404,
-		"PUT /api/v1/namespaces/nope/finalize":                                  404,
-		"PUT /api/v1/namespaces/default/finalize":                               501,
 		"GET /api/v1/componentstatuses":                                         501,
 		"POST /api/v1/namespaces/default/serviceaccounts/x/token":               404,
 		"POST /apis/authentication.k8s.io/v1/tokenreviews":                      501,

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // nameAttempts is how often a generated name is tried: row G4.
@@ -18,52 +17,58 @@ const nameAttempts = 8
 
 // Create stores a new object: rows A7 to A9, A13, A14, G4 to G6.
 func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
-	if err := o.check("CreateOptions"); err != nil {
-		return Object{}, err
-	}
-	object, warnings, err := decode(t, b, o.FieldValidation)
+	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
 		return Object{}, err
 	}
-	meta := object.(metav1.Object)
-	if err := placeNamespace(t, meta); err != nil {
-		return Object{}, err
+	sent, err := w.decode(b)
+	if err != nil {
+		return w.answer(nil, false, err)
 	}
-	if err := r.checkNamespace(t); err != nil {
-		return Object{}, err
+	made, err := r.create(ctx, w, sent)
+	return w.answer(made, true, err)
+}
+
+// create stores what a client sent as a new object.
+func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*store.Object, error) {
+	meta := sent.(metav1.Object)
+	if err := placeNamespace(w.Target, meta); err != nil {
+		return nil, err
+	}
+	named := w.Target
+	named.Name = meta.GetName()
+	if err := r.checkNamespace(named); err != nil {
+		return nil, err
 	}
 	generate := meta.GetName() == "" && meta.GetGenerateName() != ""
 	if generate {
 		meta.SetName(generateName(meta.GetGenerateName()))
 	}
-	next, err := r.prepareCreate(t, object)
+	next, err := r.prepareCreate(ctx, w, sent)
 	if err != nil {
-		return Object{}, err
+		return nil, err
 	}
-	made, err := r.insert(ctx, t, next, generate)
-	if err != nil {
-		return Object{}, err
-	}
-	return Object{Stored: made, Created: true, Warnings: warnings}, nil
+	return r.insert(ctx, w, next, generate)
 }
 
 // prepareCreate makes what is stored from what a client sent.
-func (r *Registry) prepareCreate(t Target, object runtime.Object) (runtime.Object, error) {
-	version, err := bodyVersion(object.(metav1.Object))
+func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Object) (runtime.Object, error) {
+	version, err := bodyVersion(sent.(metav1.Object))
 	if err != nil {
 		return nil, err
 	}
-	next, err := toStored(t.Type, object)
+	next, err := toStored(w.Type, sent)
 	if err != nil {
 		return nil, err
 	}
-	meta, st := next.(metav1.Object), t.stored()
+	meta, st := next.(metav1.Object), w.stored()
+	w.takeManaged(meta)
+	w.dedupOwners(meta)
 	meta.SetUID(newUID())
 	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
 	meta.SetDeletionTimestamp(nil)
 	meta.SetDeletionGracePeriodSeconds(nil)
 	meta.SetSelfLink("")
-	meta.SetManagedFields(nil)
 	if st.Generation { // other kinds keep what the client set
 		meta.SetGeneration(1)
 	}
@@ -73,37 +78,52 @@ func (r *Registry) prepareCreate(t Target, object runtime.Object) (runtime.Objec
 	if st.PrepareCreate != nil {
 		st.PrepareCreate(next)
 	}
-	if err := invalid(t.Type, meta, validate(st, meta)); err != nil {
+	if err := invalid(w.Type, meta, validate(st, meta)); err != nil {
 		return nil, err
 	}
 	if version != 0 {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
-	return next, nil
+	return next, r.admit(ctx, w, next, nil)
 }
 
 // insert stores a new object; a generated name that is taken is generated again.
-func (r *Registry) insert(ctx context.Context, t Target, object runtime.Object, generate bool) (*store.Object, error) {
-	meta := object.(metav1.Object)
+func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, generate bool) (*store.Object, error) {
+	meta, t := object.(metav1.Object), w.Target
 	for attempt := 1; ; attempt++ {
 		t.Name = meta.GetName()
-		e, err := wire.Encode(t.stored(), object)
+		e, err := r.encode(w, nil, object)
 		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+			return nil, err
 		}
-		made, err := r.Store.Commit(ctx, store.Write{Collection: t.Type.Collection, Key: t.key(), Value: e.Bytes, RevisionAt: e.RevisionAt})
+		made, err := r.commit(ctx, w, store.Write{Collection: t.Type.Collection, Key: t.key(), Value: e.Bytes, RevisionAt: e.RevisionAt})
 		switch {
 		case err == nil:
 			return made, nil
 		case !errors.Is(err, store.ErrExists):
-			return nil, status(err)
+			return nil, err
 		case !generate:
-			return nil, apierrors.NewAlreadyExists(t.Type.GroupResource(), t.Name)
+			return nil, r.exists(t)
 		case attempt == nameAttempts:
 			return nil, apierrors.NewGenerateNameConflict(t.Type.GroupResource(), t.Name, 1)
 		}
 		meta.SetName(generateName(meta.GetGenerateName()))
 	}
+}
+
+// exists is the answer to a name that is taken, maybe by an object that is on its
+// way out: row D3.
+func (r *Registry) exists(t Target) error {
+	err := apierrors.NewAlreadyExists(t.Type.GroupResource(), t.Name)
+	if o := r.Store.Any().Get(t.Type.Collection, t.key()); o != nil && isDeleted(o) {
+		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+	}
+	return err
+}
+
+// isDeleted tells whether the deletion of an object has begun.
+func isDeleted(o *store.Object) bool {
+	return at(o.Value, []string{"metadata", "deletionTimestamp"}) != ""
 }
 
 // checkNamespace requires that the namespace of a new object is there and stays:
@@ -116,7 +136,7 @@ func (r *Registry) checkNamespace(t Target) error {
 	if ns == nil {
 		return apierrors.NewNotFound(schemaNamespaces, t.Namespace)
 	}
-	if at(ns.Value, []string{"metadata", "deletionTimestamp"}) == "" {
+	if !isDeleted(ns) {
 		return nil
 	}
 	err := apierrors.NewForbidden(t.Type.GroupResource(), t.Name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", t.Namespace))

@@ -4,68 +4,125 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Delete removes an object: rows D1, D6, D7.
+// Delete removes an object, or begins to: rows D1 to D8. What holds a deletion
+// back are finalizers, those that the propagation policy asks for among them, time
+// to stop, and what a kind itself knows of (the content of a namespace). Then the
+// object is marked, and goes when the last of them does (replace).
 func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions) (Object, error) {
+	w, checked, err := newDeletion(t, o)
+	if err != nil {
+		return Object{}, err
+	}
+	return r.delete(ctx, w, checked)
+}
+
+// newDeletion checks the options of a deletion; an empty dryRun means none.
+func newDeletion(t Target, o *metav1.DeleteOptions) (*write, *metav1.DeleteOptions, error) {
 	if o == nil {
 		o = &metav1.DeleteOptions{}
 	}
 	checked := *o
 	checked.DryRun = wanted(o.DryRun)
 	if errs := metav1validation.ValidateDeleteOptions(&checked); len(errs) > 0 {
-		return Object{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	if len(checked.DryRun) > 0 {
-		return Object{}, NotImplemented("dry-run")
+	return &write{Target: t, dryRun: len(checked.DryRun) > 0}, &checked, nil
+}
+
+func (r *Registry) delete(ctx context.Context, w *write, o *metav1.DeleteOptions) (Object, error) {
+	//lint:ignore SA1019 old clients send it
+	if said := o.OrphanDependents != nil || o.PropagationPolicy != nil; w.Type.Orphans && w.Type.OrphansWarning != "" && !said {
+		w.warnings = append(w.warnings, w.Type.OrphansWarning)
 	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return Object{}, status(err)
 		}
-		current := r.Store.Any().Get(t.Type.Collection, t.key())
+		current := r.Store.Any().Get(w.Type.Collection, w.key())
 		if current == nil {
-			return Object{}, t.notFound()
+			return Object{}, w.notFound()
 		}
-		if err := checkPreconditions(t, current, o.Preconditions); err != nil {
+		if err := checkPreconditions(w.Target, current, o.Preconditions); err != nil {
 			return Object{}, err
 		}
-		if err := checkImmortal(t); err != nil {
+		if err := checkImmortal(w.Target); err != nil {
 			return Object{}, err
 		}
-		if missing := twoPhased(t, current, &checked); missing != "" {
-			return Object{}, NotImplemented(missing)
-		}
-		gone, err := r.Store.Commit(ctx, store.Write{Collection: t.Type.Collection, Key: current.Key, If: current.Modified})
-		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
+		answer, err := r.deleteVersion(ctx, w, current, o)
+		if conflicts(err) {
 			continue // look again at what is there now
 		}
-		if err != nil {
-			return Object{}, status(err)
-		}
-		return deleted(t, gone), nil
+		answer.Warnings = w.warnings
+		return answer, status(err)
 	}
 }
 
-// DeleteCollection checks its parameters (row P12) and refuses.
-func (r *Registry) DeleteCollection(_ context.Context, t Target, o *metainternal.ListOptions) error {
-	if _, err := planList(o); err != nil {
-		return err
+// deleteVersion deletes one version of an object.
+func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.Object, o *metav1.DeleteOptions) (Object, error) {
+	if goesAtOnce(w.stored(), current, o) {
+		if err := r.admitDelete(ctx, w, current); err != nil {
+			return Object{}, err
+		}
+		return r.remove(ctx, w, current)
 	}
-	if _, err := newSelector(t, o); err != nil {
-		return err
+	if err := r.admitDelete(ctx, w, current); err != nil {
+		return Object{}, err
 	}
-	return NotImplemented("the deletion of a collection")
+	next, err := w.read(current)
+	if err != nil {
+		return Object{}, err
+	}
+	phase := mark(w.stored(), next, o, r.now())
+	if phase == removed && !graceful(w.stored()) {
+		return r.remove(ctx, w, current)
+	}
+	marked := current
+	if phase != pending {
+		e, err := wire.Encode(w.stored(), next)
+		if err != nil {
+			return Object{}, err
+		}
+		if !unchanged(current, e) {
+			c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}
+			if marked, err = r.commit(ctx, w, c); err != nil {
+				return Object{}, err
+			}
+		}
+	}
+	if phase == removed && w.dryRun {
+		return deleted(w.Target, marked), nil
+	}
+	if phase == removed {
+		return r.remove(ctx, w, marked)
+	}
+	//lint:ignore SA1019 old clients send it, and wait for 202
+	accepted := o.OrphanDependents != nil && !*o.OrphanDependents
+	return Object{Stored: marked, Accepted: accepted}, nil
+}
+
+// remove takes an object out of the store.
+func (r *Registry) remove(ctx context.Context, w *write, current *store.Object) (Object, error) {
+	gone, err := r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified})
+	if err != nil {
+		return Object{}, err
+	}
+	return deleted(w.Target, gone), nil
 }
 
 // deleted is the answer to an immediate deletion: row D1.
@@ -114,45 +171,153 @@ func checkPreconditions(t Target, current *store.Object, p *metav1.Preconditions
 	return nil
 }
 
-// twoPhased says why a deletion cannot be done at once, which is all that is
-// there yet (rows D2, D5, D8, G11); empty: it can.
-func twoPhased(t Target, current *store.Object, o *metav1.DeleteOptions) string {
-	//lint:ignore SA1019 old clients send it
-	orphan := o.OrphanDependents != nil && *o.OrphanDependents
-	policy := metav1.DeletePropagationBackground
-	if o.PropagationPolicy != nil {
-		policy = *o.PropagationPolicy
+// goesAtOnce tells from the bytes alone that nothing holds the deletion of an
+// object back, as nearly always.
+func goesAtOnce(t *resource.Type, current *store.Object, o *metav1.DeleteOptions) bool {
+	if graceful(t) || t.Held != nil {
+		return false
 	}
+	if list := member(member(current.Value, "metadata"), "finalizers"); len(list) > 2 {
+		return false
+	}
+	return len(collectorFinalizers(t, nil, o)) == 0
+}
+
+// graceful tells whether objects of a kind get time to stop.
+func graceful(t *resource.Type) bool { return t.GracePeriod != nil }
+
+// phase is how far a deletion gets.
+type phase uint8
+
+const (
+	// removed: nothing holds the object back.
+	removed phase = iota
+	// marked: the object is changed, and stays for now.
+	marked
+	// pending: it is on its way already, and the request changes nothing.
+	pending
+)
+
+// mark writes into an object what a request for its deletion makes of it: rows
+// D2, D4, D8.
+func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now time.Time) phase {
+	meta := object.(metav1.Object)
+	first := meta.GetDeletionTimestamp() == nil
+	grace := int64(0)
+	if graceful(t) {
+		var ok bool
+		if grace, ok = giveTime(t, object, o.GracePeriodSeconds, now); !ok {
+			return pending
+		}
+	}
+	meta.SetFinalizers(collectorFinalizers(t, meta.GetFinalizers(), o))
+	held := len(meta.GetFinalizers()) > 0 || t.Held != nil && t.Held(object)
+	if !held && !graceful(t) {
+		return removed
+	}
+	if !graceful(t) && first {
+		stamp(meta, now, 0)
+		if t.Held != nil {
+			meta.SetDeletionGracePeriodSeconds(nil)
+		}
+	}
+	if t.PrepareDelete != nil {
+		t.PrepareDelete(object)
+	}
+	if first && meta.GetGeneration() > 0 {
+		meta.SetGeneration(meta.GetGeneration() + 1)
+	}
+	if held || grace > 0 {
+		return marked
+	}
+	return removed
+}
+
+func stamp(meta metav1.Object, now time.Time, grace int64) {
+	at := metav1.NewTime(now.Add(time.Duration(grace) * time.Second).UTC().Truncate(time.Second))
+	meta.SetDeletionTimestamp(&at)
+	meta.SetDeletionGracePeriodSeconds(&grace)
+}
+
+// giveTime sets how long an object may take to stop: row D8. The time can only
+// become shorter; ok is false when the request does not make it so.
+func giveTime(t *resource.Type, object runtime.Object, asked *int64, now time.Time) (seconds int64, ok bool) {
+	if asked != nil && *asked < 0 {
+		one := int64(1)
+		asked = &one
+	}
+	meta := object.(metav1.Object)
+	since, given := meta.GetDeletionTimestamp(), meta.GetDeletionGracePeriodSeconds()
 	switch {
-	case hasFinalizers(current):
-		return "the deletion of an object that has finalizers"
-	case orphan, policy == metav1.DeletePropagationOrphan, policy == metav1.DeletePropagationForeground:
-		return "deletion that orphans or waits for dependents"
-	case isGraceful(t, current, o):
-		return "graceful deletion of a pod that runs on a node (gracePeriodSeconds=0 deletes it at once)"
+	case since == nil:
+		seconds = max(t.GracePeriod(object, asked), 0)
+		stamp(meta, now, seconds)
+		return seconds, true
+	case given == nil || *given == 0 && len(meta.GetFinalizers()) == 0:
+		return 0, true // a server stopped between the two steps of its removal
+	case asked == nil || *asked >= *given:
+		return 0, false
 	}
-	return ""
+	began := since.Add(-time.Duration(*given) * time.Second)
+	stamp(meta, began, *asked)
+	return *asked, true
 }
 
-// isGraceful tells whether a pod is given time to stop: it is on a node, has not
-// finished, and neither the request nor its spec says zero.
-func isGraceful(t Target, current *store.Object, o *metav1.DeleteOptions) bool {
-	if t.Type.GroupResource() != schemaPods || at(current.Value, []string{"spec", "nodeName"}) == "" {
-		return false
+// collectorFinalizers are the finalizers of an object with those that make the
+// garbage collector act first, as far as the request and the kind want it to: row
+// D4. Each request decides anew.
+func collectorFinalizers(t *resource.Type, have []string, o *metav1.DeleteOptions) []string {
+	if t.NoDependents {
+		return have
 	}
-	switch at(current.Value, []string{"status", "phase"}) {
-	case "Succeeded", "Failed":
-		return false
+	policy := propagation(t, have, o)
+	next := slices.DeleteFunc(slices.Clone(have), isCollector)
+	switch policy {
+	case metav1.DeletePropagationOrphan:
+		next = append(next, metav1.FinalizerOrphanDependents)
+	case metav1.DeletePropagationForeground:
+		next = append(next, metav1.FinalizerDeleteDependents)
 	}
-	if o.GracePeriodSeconds != nil {
-		return *o.GracePeriodSeconds != 0
+	if len(next) == len(have) && !slices.ContainsFunc(next, func(f string) bool { return !slices.Contains(have, f) }) {
+		return have // in its order
 	}
-	return at(current.Value, []string{"spec", "terminationGracePeriodSeconds"}) != "0"
+	return next
 }
 
-// hasFinalizers tells whether somebody has to act before the object can go.
-func hasFinalizers(o *store.Object) bool {
-	some := func(list []byte) bool { return len(list) > 2 && list[0] == '[' }
-	return some(member(member(o.Value, "metadata"), "finalizers")) ||
-		text(member(o.Value, "kind")) == "Namespace" && some(member(member(o.Value, "spec"), "finalizers"))
+func isCollector(finalizer string) bool {
+	return finalizer == metav1.FinalizerOrphanDependents || finalizer == metav1.FinalizerDeleteDependents
+}
+
+// propagation is the policy of a deletion: what the request says, or else what an
+// earlier one left behind, or else what the kind does.
+func propagation(t *resource.Type, have []string, o *metav1.DeleteOptions) metav1.DeletionPropagation {
+	//lint:ignore SA1019 old clients send it
+	orphan := o.OrphanDependents
+	switch {
+	case orphan != nil && *orphan:
+		return metav1.DeletePropagationOrphan
+	case orphan != nil:
+		return metav1.DeletePropagationBackground
+	case o.PropagationPolicy != nil:
+		return *o.PropagationPolicy
+	case slices.Contains(have, metav1.FinalizerOrphanDependents):
+		return metav1.DeletePropagationOrphan
+	case slices.Contains(have, metav1.FinalizerDeleteDependents):
+		return metav1.DeletePropagationForeground
+	case t.Orphans:
+		return metav1.DeletePropagationOrphan
+	}
+	return metav1.DeletePropagationBackground
+}
+
+// nothingHolds tells whether an object whose deletion has begun can go: row D2.
+func nothingHolds(t *resource.Type, object runtime.Object) bool {
+	meta := object.(metav1.Object)
+	if meta.GetDeletionTimestamp() == nil || len(meta.GetFinalizers()) > 0 {
+		return false
+	}
+	if grace := meta.GetDeletionGracePeriodSeconds(); grace != nil && *grace != 0 {
+		return false
+	}
+	return t.Held == nil || !t.Held(object)
 }

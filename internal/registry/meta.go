@@ -13,58 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
-
-// check validates the parameters of a write: rows F1, G8, R2. Kind is that of
-// the options, "CreateOptions" or "UpdateOptions". An empty dryRun means none.
-func (o *WriteOptions) check(kind string) error {
-	dryRun := wanted(o.DryRun)
-	errs := metav1validation.ValidateDryRun(field.NewPath("dryRun"), dryRun)
-	errs = append(errs, metav1validation.ValidateFieldManager(o.FieldManager, field.NewPath("fieldManager"))...)
-	errs = append(errs, metav1validation.ValidateFieldValidation(field.NewPath("fieldValidation"), o.FieldValidation)...)
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
-	}
-	if len(dryRun) > 0 {
-		return NotImplemented("dry-run")
-	}
-	return nil
-}
-
-// wanted drops empty values: `dryRun=` means no dry-run.
-func wanted(values []string) []string {
-	var all []string
-	for _, v := range values {
-		if v != "" {
-			all = append(all, v)
-		}
-	}
-	return all
-}
-
-// decode reads the body and applies field validation: rows F1 to F5.
-func decode(t Target, b Body, level string) (runtime.Object, []string, error) {
-	d, err := wire.Decode(t.Type, b.Media, b.Bytes)
-	if err != nil {
-		return nil, nil, err
-	}
-	switch {
-	case len(d.Strict) == 0 || level == metav1.FieldValidationIgnore:
-		return d.Object, nil, nil
-	case level == metav1.FieldValidationStrict:
-		return nil, nil, wire.StrictError(t.Type, d.Strict)
-	}
-	return d.Object, d.Strict, nil
-}
 
 // placeNamespace gives an object the namespace of the request: row A8.
 func placeNamespace(t Target, meta metav1.Object) error {
@@ -117,6 +72,18 @@ func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
 		if !strings.Contains(name, "/") && !standardFinalizer(name) {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
+	}
+	return errs
+}
+
+// validateUpdate checks what validate does, and that no finalizer is new while the
+// object is deleted. Nothing else can be wrong: names and system fields are the old
+// ones. Most kinds say what is wrong again, and so does the wire.
+func validateUpdate(t *resource.Type, meta, old metav1.Object) field.ErrorList {
+	errs := validate(t, meta)
+	if len(errs) > 0 || old.GetDeletionTimestamp() != nil {
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, old, field.NewPath("metadata"))...)
+		errs = append(errs, errs...)
 	}
 	return errs
 }

@@ -6,6 +6,7 @@ package registry
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,9 @@ type Registry struct {
 	// FutureWait is how long a read waits for a revision that is not reached yet;
 	// zero: 3 s (row P4).
 	FutureWait time.Duration
+	// Admission is asked about each write, in this order; empty: every write is
+	// admitted.
+	Admission []func(ctx context.Context, a *Admission) error
 }
 
 // Target is what a request is about.
@@ -44,6 +48,15 @@ func (t Target) key() string {
 		return t.Namespace + "/" + t.Name
 	}
 	return t.Name
+}
+
+// split is the reverse of key.
+func (t Target) split(key string) (namespace, name string) {
+	if !t.Type.Namespaced {
+		return "", key
+	}
+	namespace, name, _ = strings.Cut(key, "/")
+	return namespace, name
 }
 
 // stored is the type whose version is stored.
@@ -74,15 +87,10 @@ type Object struct {
 	Status *metav1.Status
 	// Created: the answer's code is 201.
 	Created bool
+	// Accepted: the answer's code is 202, the deletion goes on (row D5).
+	Accepted bool
 	// Warnings go out as headers.
 	Warnings []string
-}
-
-// WriteOptions are the parameters of create and update, checked here.
-type WriteOptions struct {
-	DryRun          []string
-	FieldManager    string
-	FieldValidation string
 }
 
 func (r *Registry) now() time.Time {

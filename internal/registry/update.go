@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,116 +18,166 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-var (
-	schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
-	schemaPods       = schema.GroupResource{Resource: "pods"}
-)
+var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
 
 // changedText is the message of a lost optimistic lock: row G1.
 const changedText = "the object has been modified; please apply your changes to the latest version and try again"
 
-// Update replaces an object, or its status: rows A3, A8, A11, D11, G1 to G6.
+// Update replaces an object, or what a subresource shows of it: rows A3, A8, A11,
+// D11, G1 to G6.
 func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
-	if err := o.check("UpdateOptions"); err != nil {
-		return Object{}, err
-	}
-	sent, warnings, err := decode(t, b, o.FieldValidation)
+	w, err := newWrite(t, &o, "UpdateOptions", "")
 	if err != nil {
 		return Object{}, err
+	}
+	sent, err := w.decode(b)
+	if err != nil {
+		return w.answer(nil, false, err)
 	}
 	meta := sent.(metav1.Object)
-	if err := checkName(t, meta); err != nil {
-		return Object{}, err
+	if err := w.place(meta); err != nil {
+		return w.answer(nil, false, err)
 	}
-	if err := placeNamespace(t, meta); err != nil {
-		return Object{}, err
-	}
-	version, err := bodyVersion(meta)
+	lock, err := bodyLock(meta)
 	if err != nil {
-		return Object{}, err
+		return w.answer(nil, false, err)
 	}
-	uid := string(meta.GetUID())
-	next, err := toStored(t.Type, sent)
-	if err != nil {
-		return Object{}, err
-	}
+	created := false
+	made, err := r.modify(ctx, w, change{
+		once: lock.version != 0,
+		absent: func() (*store.Object, error) {
+			created = true
+			return r.createOnUpdate(ctx, w, sent.DeepCopyObject(), lock)
+		},
+		next: func(v existing) (runtime.Object, error) {
+			if err := lock.check(w.Target, v.stored); err != nil {
+				return nil, err
+			}
+			if lock.version != 0 { // it is not needed again
+				return w.merge(v.object, sent)
+			}
+			return w.merge(v.object, sent.DeepCopyObject())
+		},
+	})
+	return w.answer(made, created, err)
+}
+
+// Edit changes an object as code of this process wants it, in the name of a field
+// manager: edit gets a copy of the current version in its stored version, again each
+// time when somebody else was faster. Of a subresource it takes what the subresource
+// can change.
+func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func(o metav1.Object) error) (Object, error) {
+	w := &write{Target: t, options: &WriteOptions{FieldManager: manager}}
+	made, err := r.modify(ctx, w, change{next: func(v existing) (runtime.Object, error) {
+		next := v.object.DeepCopyObject()
+		if err := edit(next.(metav1.Object)); err != nil {
+			return nil, err
+		}
+		return w.mergeStored(w.stored(), v.object, next)
+	}})
+	return w.answer(made, false, err)
+}
+
+// existing is an object as it is stored, read.
+type existing struct {
+	stored *store.Object
+	object runtime.Object // nobody may change it
+}
+
+// change is what a request makes of an object.
+type change struct {
+	// next makes what shall be stored. It runs again when somebody else was faster.
+	next func(v existing) (runtime.Object, error)
+	// absent answers when there is no object; nil: it is not found.
+	absent func() (*store.Object, error)
+	// once: the request named the version that it changes, so that somebody who was
+	// faster is a conflict.
+	once bool
+}
+
+// modify changes an object: the one way of updates, patches and applies, of the
+// object and of its subresources.
+func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Object, error) {
+	warned := len(w.warnings)
 	for {
 		if err := ctx.Err(); err != nil {
-			return Object{}, status(err)
+			return nil, err
 		}
-		current := r.Store.Any().Get(t.Type.Collection, t.key())
+		w.warnings = w.warnings[:warned]
+		current := r.Store.Any().Get(w.Type.Collection, w.key())
 		if current == nil {
-			made, err := r.createOnUpdate(ctx, t, next, creation{uid, warnings})
+			if c.absent == nil {
+				return nil, w.notFound()
+			}
+			made, err := c.absent()
 			if apierrors.IsAlreadyExists(err) {
 				continue // somebody else was faster: now it is an update
 			}
 			return made, err
 		}
-		if err := checkLock(t, current, version, uid); err != nil {
-			return Object{}, err
+		old, err := w.read(current)
+		if err != nil {
+			return nil, err
 		}
-		attempt := next
-		if version == 0 { // next may be needed again
-			attempt = next.DeepCopyObject()
+		next, err := c.next(existing{current, old})
+		if err != nil {
+			return nil, err
 		}
-		made, err := r.replace(ctx, t, current, attempt)
-		if version == 0 && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)) {
-			continue // somebody else was faster; the client did not say which version it saw
+		made, err := r.replace(ctx, w, existing{current, old}, next)
+		if !conflicts(err) {
+			return made, err
 		}
-		switch {
-		case errors.Is(err, store.ErrConflict):
-			err = conflict(t, errors.New(changedText))
-		case errors.Is(err, store.ErrNotFound):
-			err = t.notFound()
+		if c.once {
+			return nil, lost(w.Target, err)
 		}
-		return Object{Stored: made, Warnings: warnings}, status(err)
 	}
 }
 
 // createOnUpdate creates the object that a PUT did not find, where the kind
 // allows that: row A3.
-func (r *Registry) createOnUpdate(ctx context.Context, t Target, next runtime.Object, c creation) (Object, error) {
-	if !t.Type.CreateOnUpdate || t.Subresource != "" {
-		return Object{}, t.notFound()
+func (r *Registry) createOnUpdate(ctx context.Context, w *write, sent runtime.Object, l lock) (*store.Object, error) {
+	if !w.Type.CreateOnUpdate || w.Subresource != "" {
+		return nil, w.notFound()
 	}
-	if c.uid != "" {
-		return Object{}, otherUID(t, c.uid, "")
+	if l.uid != "" {
+		return nil, otherUID(w.Target, l.uid, "")
 	}
-	if err := r.checkNamespace(t); err != nil {
-		return Object{}, err
+	if err := w.allow("create"); err != nil {
+		return nil, err
 	}
-	own := t
-	own.Type = t.stored()
-	object, err := r.prepareCreate(own, next.DeepCopyObject())
-	if err != nil {
-		return Object{}, err
-	}
-	made, err := r.insert(ctx, t, object, false)
-	return Object{Stored: made, Created: true, Warnings: c.warnings}, err
+	return r.create(ctx, w, sent)
 }
 
-// creation is what else a PUT said of an object that was not there.
-type creation struct {
-	uid      string
-	warnings []string
+// lock is what a body says of the version that it changes: rows D11, G1, G2.
+type lock struct {
+	version store.Revision // zero: any
+	uid     string         // empty: any
+}
+
+func bodyLock(meta metav1.Object) (lock, error) {
+	version, err := bodyVersion(meta)
+	return lock{version, string(meta.GetUID())}, err
 }
 
 func otherUID(t Target, sent, have string) error {
 	return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s", objectKey(t), sent, have))
 }
 
-// checkLock compares the version and the uid that a client sent with those of
-// the object: rows D11, G1, G2.
-func checkLock(t Target, current *store.Object, version store.Revision, uid string) error {
-	if have := at(current.Value, []string{"metadata", "uid"}); uid != "" && uid != have {
-		return otherUID(t, uid, have)
+// check compares the lock with the object.
+func (l lock) check(t Target, current *store.Object) error {
+	if have := at(current.Value, []string{"metadata", "uid"}); l.uid != "" && l.uid != have {
+		return otherUID(t, l.uid, have)
 	}
-	if version == 0 && !t.Type.UnconditionalUpdate {
+	return l.checkVersion(t, current)
+}
+
+func (l lock) checkVersion(t Target, current *store.Object) error {
+	if l.version == 0 && !t.Type.UnconditionalUpdate {
 		return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
 		})
 	}
-	if version != 0 && version != current.Modified {
+	if l.version != 0 && l.version != current.Modified {
 		return conflict(t, errors.New(changedText))
 	}
 	return nil
@@ -138,51 +187,69 @@ func conflict(t Target, why error) error {
 	return apierrors.NewConflict(t.Type.GroupResource(), t.Name, why)
 }
 
-// replace stores what follows from the current version and from what was sent.
-func (r *Registry) replace(ctx context.Context, t Target, current *store.Object, next runtime.Object) (*store.Object, error) {
-	st := t.stored()
-	old, err := wire.Unmarshal(current.Value, st.New)
+// merge makes the next version from the current one and from what was sent, which
+// it may use up: all of it, or what the subresource can change.
+func (w *write) merge(old, sent runtime.Object) (runtime.Object, error) {
+	if s := w.subresource(); s != nil && s.Exchange != nil {
+		next := old.DeepCopyObject()
+		return next, s.Set(next, sent)
+	}
+	stored, err := toStored(w.Type, sent)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, current.Key, err)
+		return nil, err
 	}
-	if t.Subresource == "status" {
-		next = withStatus(st, old, next)
-	} else {
-		prepareUpdate(st, next, old)
+	return w.mergeStored(w.stored(), old, stored)
+}
+
+// mergeStored is merge of an object in the stored version.
+func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtime.Object, error) {
+	s := w.subresource()
+	switch {
+	case s != nil && s.Set != nil:
+		next := old.DeepCopyObject()
+		return next, s.Set(next, sent)
+	case s != nil:
+		return withStatus(st, old, sent), nil
 	}
+	if st.Subresource("status") != nil {
+		copyStatus(sent, old)
+	}
+	if st.PrepareUpdate != nil {
+		st.PrepareUpdate(sent, old)
+	}
+	return sent, nil
+}
+
+// replace stores the next version of an object, or lets go of it when nothing
+// holds its deletion back any more: row D2.
+func (r *Registry) replace(ctx context.Context, w *write, v existing, next runtime.Object) (*store.Object, error) {
+	st, current, old := w.stored(), v.stored, v.object
 	meta, oldMeta := next.(metav1.Object), old.(metav1.Object)
 	keepSystemFields(meta, oldMeta)
+	w.takeManaged(meta)
+	w.dedupOwners(meta)
 	if st.Generation && !sameDesired(st, next, old) {
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
-	errs := validate(st, meta)
-	// What follows says again what is wrong, as the wire has it, and finds new
-	// finalizers. Nothing else can be: names and system fields are the old ones.
-	if len(errs) > 0 || oldMeta.GetDeletionTimestamp() != nil {
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, oldMeta, field.NewPath("metadata"))...)
-	}
-	if err := invalid(t.Type, meta, errs); err != nil {
+	if err := invalid(w.Type, meta, validateUpdate(st, meta, oldMeta)); err != nil {
 		return nil, err
 	}
-	e, err := wire.Encode(st, next)
+	if err := r.admit(ctx, w, next, old); err != nil {
+		return nil, err
+	}
+	e, err := r.encode(w, &v, next)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, err
+	}
+	if nothingHolds(st, next) {
+		_, err := r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified})
+		return asOf(current.Key, e, current.Modified), err
 	}
 	if unchanged(current, e) {
 		return current, nil // it is durable: it was read
 	}
-	return r.Store.Commit(ctx, store.Write{Collection: t.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
-}
-
-// prepareUpdate puts back what an update of the object itself cannot change.
-func prepareUpdate(t *resource.Type, next, old runtime.Object) {
-	if t.Subresource("status") != nil {
-		copyStatus(next, old)
-	}
-	if t.PrepareUpdate != nil {
-		t.PrepareUpdate(next, old)
-	}
+	return r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
 }
 
 // withStatus is the stored object with the status that was sent, and with the
@@ -214,7 +281,6 @@ func keepSystemFields(next, old metav1.Object) {
 	next.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	next.SetGeneration(old.GetGeneration())
 	next.SetSelfLink("")
-	next.SetManagedFields(nil)
 	if next.GetGenerateName() == "" {
 		next.SetGenerateName(old.GetGenerateName())
 	}

@@ -56,7 +56,7 @@ func TestCreateRefuses(t *testing.T) {
 		{"a wrong type", "configmaps", "default", `{"metadata":{"name":"a"},"data":[]}`, registry.WriteOptions{}, 400, "BadRequest", "cannot unmarshal array"},
 		{"strict", "configmaps", "default", `{"metadata":{"name":"a"},"x":1,"data":{"k":"1","k":"2"}}`, registry.WriteOptions{FieldValidation: "Strict"}, 400, "BadRequest", `strict decoding error: unknown field "x", duplicate field "data.k"`},
 		{"a bad level", "configmaps", "default", `{}`, registry.WriteOptions{FieldValidation: "strict"}, 422, "Invalid", `fieldValidation: Unsupported value: "strict"`},
-		{"dry-run", "configmaps", "default", `{"metadata":{"name":"a"}}`, registry.WriteOptions{DryRun: []string{"All"}}, 501, "NotImplemented", "dry-run"},
+		{"dry-run of a taken name", "configmaps", "default", `{"metadata":{"name":"taken"}}`, registry.WriteOptions{DryRun: []string{"All"}}, 409, "AlreadyExists", `configmaps "taken" already exists`},
 		{"a bad dry-run", "configmaps", "default", `{"metadata":{"name":"a"}}`, registry.WriteOptions{DryRun: []string{"x"}}, 422, "Invalid", `dryRun: Unsupported value`},
 		{"a finalizer", "configmaps", "default", `{"metadata":{"name":"a","finalizers":["x"]}}`, registry.WriteOptions{}, 422, "Invalid", "neither a standard finalizer name"},
 	}
@@ -207,9 +207,6 @@ func TestDelete(t *testing.T) {
 	ctx := context.Background()
 	o := s.create("configmaps", "default", configMap("a", "", ""))
 	uid, other, stale := meta(t, o).UID, types.UID("x"), "1"
-	s.create("pods", "default", `{"metadata":{"name":"p"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`)
-	foreground, orphan, background := metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground
-	yes, ten, zero := true, int64(10), int64(0)
 	rows := []struct {
 		name    string
 		target  registry.Target
@@ -220,14 +217,7 @@ func TestDelete(t *testing.T) {
 		{"another uid", s.target("configmaps", "default", "a"), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}, 409, `Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (` + string(uid) + `)`},
 		{"another version", s.target("configmaps", "default", "a"), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &stale}}, 409, "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ("},
 		{"not there", s.target("configmaps", "default", "b"), metav1.DeleteOptions{}, 404, `configmaps "b" not found`},
-		{"dry-run", s.target("configmaps", "default", "a"), metav1.DeleteOptions{DryRun: []string{"All"}}, 501, "dry-run"},
 		{"immortal", s.target("namespaces", "", "default"), metav1.DeleteOptions{}, 403, "this namespace may not be deleted"},
-		{"foreground", s.target("configmaps", "default", "a"), metav1.DeleteOptions{PropagationPolicy: &foreground}, 501, "dependents"},
-		{"orphan", s.target("configmaps", "default", "a"), metav1.DeleteOptions{PropagationPolicy: &orphan}, 501, "dependents"},
-		//lint:ignore SA1019 old clients send it
-		{"the old way to orphan", s.target("configmaps", "default", "a"), metav1.DeleteOptions{OrphanDependents: &yes}, 501, "dependents"},
-		{"a pod with its own grace", s.target("pods", "default", "p"), metav1.DeleteOptions{}, 501, "graceful"},
-		{"a pod with grace", s.target("pods", "default", "p"), metav1.DeleteOptions{GracePeriodSeconds: &ten}, 501, "graceful"},
 	}
 	for _, row := range rows {
 		_, err := s.Delete(ctx, row.target, &row.options)
@@ -242,19 +232,6 @@ func TestDelete(t *testing.T) {
 	gone := s.delete("configmaps", "default", "a")
 	if gone.Status == nil || gone.Status.Status != "Success" || gone.Status.Details.Kind != "configmaps" || gone.Status.Details.UID != uid {
 		t.Errorf("the deletion answers %+v", gone.Status)
-	}
-	s.create("configmaps", "default", `{"metadata":{"name":"f","finalizers":["a.b/c"]}}`)
-	s.create("namespaces", "", `{"metadata":{"name":"n"}}`)
-	for _, target := range []registry.Target{s.target("configmaps", "default", "f"), s.target("namespaces", "", "n")} {
-		if _, err := s.Delete(ctx, target, nil); err == nil || statusOf(t, err).Code != 501 {
-			t.Errorf("the deletion of %s, which has a finalizer: %v", target.Name, err)
-		}
-		if _, err := s.Get(ctx, target, ""); err != nil {
-			t.Errorf("%s after the refused deletion: %v", target.Name, err)
-		}
-	}
-	if _, err := s.Delete(ctx, s.target("pods", "default", "p"), &metav1.DeleteOptions{GracePeriodSeconds: &zero, PropagationPolicy: &background}); err != nil {
-		t.Errorf("the deletion of a pod without grace: %v", err)
 	}
 	svc := s.create("services", "default", `{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}`)
 	if o := s.delete("services", "default", "s"); o.Stored == nil || o.Stored.Modified <= svc.Modified {

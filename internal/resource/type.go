@@ -92,6 +92,22 @@ type Type struct {
 	// It must not change current.
 	PrepareUpdate func(next, current runtime.Object)
 
+	// GracePeriod makes objects of the kind stop before they go (row D8): it returns
+	// how many seconds an object may take, which asked, if it is not nil, wants to be
+	// so many. Nil: they go at once.
+	GracePeriod func(o runtime.Object, asked *int64) int64
+	// Held tells whether something beside finalizers holds the deletion of an object
+	// back: the content of a namespace. Nil: nothing does.
+	Held func(o runtime.Object) bool
+	// PrepareDelete sets what shows that a deletion has begun, beside the metadata;
+	// nil: nothing does.
+	PrepareDelete func(o runtime.Object)
+	// Orphans: a deletion that says nothing of dependents orphans them.
+	// NoDependents: objects of the kind have none, whatever a deletion says (row D4).
+	Orphans, NoDependents bool
+	// OrphansWarning is the text of a Warning when Orphans counts; empty: none.
+	OrphansWarning string
+
 	// Deprecated is the text of a Warning for each request; empty: none.
 	Deprecated string
 }
@@ -131,7 +147,19 @@ type Subresource struct {
 	// where they are not those of the resource.
 	Kind  schema.GroupVersionKind
 	Verbs []string
+
+	// Exchange is the type of what is read and written below the path, where that is
+	// not the object itself (Scale). Then View makes it from a copy of the stored
+	// object, which it may use up.
+	Exchange *Type
+	View     func(o runtime.Object) (runtime.Object, error)
+	// Set puts what was sent into a copy of the stored object: an Exchange, or the
+	// object in its stored version. Nil: the status is what the path writes.
+	Set func(o, sent runtime.Object) error
 }
+
+// Written tells whether the path is read and written as the object is.
+func (s *Subresource) Written() bool { return s.Set != nil || s.Name == "status" }
 
 // Field is a selectable field.
 type Field struct {

@@ -60,7 +60,7 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 			return d, unrecognized(t, body, err)
 		}
 	}
-	if err := checkDepth(data); err != nil {
+	if err := CheckDepth(data); err != nil {
 		return d, unrecognized(t, nil, err)
 	}
 	var strict []error
@@ -88,15 +88,9 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 
 // StrictError is the answer to a body that breaks strict field validation: row
 // F3.
-func StrictError(t *resource.Type, complaints []string) error {
-	text := ""
-	for i, c := range complaints {
-		if i > 0 {
-			text += ", "
-		}
-		text += c
-	}
-	return notHandled(t, metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}, "strict decoding error: "+text)
+func StrictError(t *resource.Type, complaints []string) *apierrors.StatusError {
+	head := metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}
+	return notHandled(t, head, "strict decoding error: "+strings.Join(complaints, ", ")).StatusError
 }
 
 // fromYAML turns YAML into JSON. A key that stands twice is a complaint.
@@ -150,7 +144,8 @@ func checkKind(t *resource.Type, body []byte, head *metav1.TypeMeta) error {
 	}
 	switch relation {
 	case resource.OtherVersion:
-		return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", head.APIVersion, want))
+		message := fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", head.APIVersion, want)
+		return &BodyError{apierrors.NewBadRequest(message), message}
 	case resource.OtherKind:
 		return notHandled(t, *head, fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, head.Kind, shortGroup(t), t.Kind))
 	}
@@ -170,18 +165,26 @@ func shortGroup(t *resource.Type) string {
 	return name
 }
 
-func notHandled(t *resource.Type, head metav1.TypeMeta, why string) error {
+// A BodyError refuses a body that cannot be read as an object. Cause is what is
+// wrong with it, without the words around it.
+type BodyError struct {
+	*apierrors.StatusError
+	Cause string
+}
+
+func notHandled(t *resource.Type, head metav1.TypeMeta, why string) *BodyError {
 	version := head.APIVersion
 	if version == t.GroupVersion().String() {
 		version = t.Version
 	} else if i := bytes.IndexByte([]byte(version), '/'); i >= 0 {
 		version = version[i+1:]
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", head.Kind, version, t.Kind, why))
+	return &BodyError{apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", head.Kind, version, t.Kind, why)), why}
 }
 
 func unrecognized(t *resource.Type, body []byte, err error) error {
-	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", t.Kind, err, summary(body)))
+	message := fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", t.Kind, err, summary(body))
+	return &BodyError{apierrors.NewBadRequest(message), err.Error()}
 }
 
 // summary shows the beginning of a body.
@@ -200,8 +203,8 @@ func summary(body []byte) string {
 	return hex.EncodeToString(body) + cut
 }
 
-// checkDepth refuses what nests too deep, before a decoder recurses into it.
-func checkDepth(data []byte) error {
+// CheckDepth refuses what nests too deep, before a decoder recurses into it.
+func CheckDepth(data []byte) error {
 	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) <= maxDepth {
 		return nil // as nearly always, and much faster
 	}
@@ -354,5 +357,16 @@ func As(t *resource.Type, value []byte) ([]byte, error) {
 	}
 	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
 	o.(metav1.Object).SetResourceVersion(version)
+	return json.Marshal(o)
+}
+
+// View returns what a subresource shows of a stored object, as JSON; it uses the
+// object up.
+func View(s *resource.Subresource, stored runtime.Object) ([]byte, error) {
+	o, err := s.View(stored)
+	if err != nil {
+		return nil, err
+	}
+	o.GetObjectKind().SetGroupVersionKind(s.Exchange.GroupVersionKind())
 	return json.Marshal(o)
 }

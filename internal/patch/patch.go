@@ -1,0 +1,198 @@
+// Package patch changes JSON documents: JSON patch (RFC 6902), JSON merge patch
+// (RFC 7386) and strategic merge patch. What a patch can cost is bounded; what is
+// wrong with one is an *apierrors.StatusError with the words of kube-apiserver.
+// Its functions are pure, and safe for concurrent use.
+package patch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	kjson "sigs.k8s.io/json"
+
+	fastjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	// MaxOperations is how many operations a JSON patch may have.
+	MaxOperations = 10000
+	// MaxBytes bounds what a patch makes of a document: more than what can be stored
+	// in any case. What the copies of a JSON patch add up to has the same bound.
+	MaxBytes = 3 << 20
+)
+
+// A Patched is a document that was changed.
+type Patched struct {
+	// Document is the result.
+	Document []byte
+	// Shown is the value by which an error about the result names it: the document,
+	// or the patch.
+	Shown string
+	// Complaints are those of field validation about the patch itself: duplicate
+	// members, and members of operations that there are not. Empty: none.
+	Complaints []string
+}
+
+// JSON applies a JSON patch: row G10.
+func JSON(document, patch []byte) (Patched, error) {
+	boundCopies()
+	complaints, err := operationComplaints(patch)
+	if err != nil {
+		return Patched{}, err
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return Patched{}, apierrors.NewBadRequest(err.Error())
+	}
+	if len(operations) > MaxOperations {
+		return Patched{}, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, len(operations)))
+	}
+	out, err := guarded(func() ([]byte, error) { return operations.Apply(document) })
+	var copied *jsonpatch.AccumulatedCopySizeError
+	if errors.As(err, &copied) {
+		return Patched{}, tooLarge()
+	}
+	if err != nil {
+		return Patched{}, unprocessable(err)
+	}
+	return patched(out, complaints)
+}
+
+// Merge applies a JSON merge patch.
+func Merge(document, patch []byte) (Patched, error) {
+	if bytes.Equal(bytes.TrimSpace(patch), []byte("null")) {
+		return Patched{}, apierrors.NewBadRequest(jsonpatch.ErrBadJSONPatch.Error())
+	}
+	complaints, err := memberComplaints(patch)
+	if err != nil {
+		return Patched{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
+	}
+	out, err := guarded(func() ([]byte, error) { return jsonpatch.MergePatch(document, patch) })
+	if err != nil {
+		return Patched{}, apierrors.NewBadRequest(err.Error())
+	}
+	return patched(out, complaints)
+}
+
+// Strategic applies a strategic merge patch to the document of a Go type, whose
+// fields say how lists merge. Like is a value of that type. Members that a patch
+// gives to kind and apiVersion are ignored, as kube-apiserver does.
+func Strategic(document, patch []byte, like any) (Patched, error) {
+	complaints, err := memberComplaints(patch)
+	if err != nil {
+		return Patched{}, apierrors.NewBadRequest(err.Error())
+	}
+	var original, change map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &original); err != nil {
+		return Patched{}, fmt.Errorf("the document to patch: %w", err)
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil {
+		return Patched{}, apierrors.NewBadRequest(err.Error())
+	}
+	if change == nil {
+		change = map[string]any{}
+	}
+	shown := fmt.Sprintf("%+v", change)
+	kind, version := original["kind"], original["apiVersion"]
+	merged, err := guarded(func() (strategicpatch.JSONMap, error) {
+		return strategicpatch.StrategicMergeMapPatch(original, change, like)
+	})
+	if err != nil {
+		return Patched{}, strategicError(err)
+	}
+	merged["kind"], merged["apiVersion"] = kind, version
+	// In the order of the names, which is that of complaints about the result.
+	out, err := fastjson.Marshal(merged, fastjson.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return Patched{}, apierrors.NewBadRequest(err.Error())
+	}
+	p, err := patched(out, complaints)
+	p.Shown = shown
+	return p, err
+}
+
+// guarded calls a library with what a client sent. Some patches make it panic, as
+// [{"op":"test","path":""}] does: that is the client's mistake as any other.
+func guarded[T any](apply func() (T, error)) (out T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the patch cannot be applied: %v", p)
+		}
+	}()
+	return apply()
+}
+
+func patched(document []byte, complaints []string) (Patched, error) {
+	if len(document) > MaxBytes {
+		return Patched{}, tooLarge()
+	}
+	return Patched{Document: document, Shown: string(document), Complaints: complaints}, nil
+}
+
+func tooLarge() error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("what the patch makes is larger than %d bytes", MaxBytes))
+}
+
+// unprocessable is how a patch that does not fit the document is refused.
+func unprocessable(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+}
+
+// strategicError: what kube-apiserver has no words for is the client's mistake,
+// too, for nobody else wrote the patch.
+func strategicError(err error) error {
+	switch {
+	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
+		return unprocessable(err)
+	}
+	return apierrors.NewBadRequest(err.Error())
+}
+
+// boundCopies sets the library's bound on copies, which is one for the process.
+var boundCopies = sync.OnceFunc(func() {
+	if jsonpatch.AccumulatedCopySizeLimit == 0 {
+		jsonpatch.AccumulatedCopySizeLimit = MaxBytes
+	}
+})
+
+// jsonPatchOp is an operation of a JSON patch: its name is in error messages.
+type jsonPatchOp struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
+func operationComplaints(patch []byte) ([]string, error) {
+	var operations []jsonPatchOp
+	strict, err := kjson.UnmarshalStrict(patch, &operations)
+	if err != nil {
+		return nil, apierrors.NewBadRequest("error decoding patch: " + strings.ReplaceAll(err.Error(), "patch.jsonPatchOp", "handlers.jsonPatchOp"))
+	}
+	return texts("json patch ", strict), nil
+}
+
+func memberComplaints(patch []byte) ([]string, error) {
+	var members map[string]any
+	strict, err := kjson.UnmarshalStrict(patch, &members)
+	return texts("", strict), err
+}
+
+func texts(prefix string, errs []error) []string {
+	var all []string
+	for _, err := range errs {
+		all = append(all, prefix+err.Error())
+	}
+	return all
+}

@@ -1,0 +1,60 @@
+package registry
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Admission is a write as admission sees it, after everything that the verb does
+// to the object and before it is stored.
+type Admission struct {
+	Target
+	// Verb is create, update (patches and applies, too) or delete.
+	Verb string
+	// Object is what shall be stored, in the stored version; nil for a deletion.
+	Object runtime.Object
+	// Old is what is stored, whatever the subresource; nil for a creation.
+	Old runtime.Object
+	// DryRun: the write will not be made.
+	DryRun bool
+	// Warnings go out with the answer.
+	Warnings []string
+}
+
+// admit asks the chain; an error refuses the write.
+func (r *Registry) admit(ctx context.Context, w *write, object, old runtime.Object) error {
+	if len(r.Admission) == 0 {
+		return nil
+	}
+	a := &Admission{Target: w.Target, Verb: "update", Object: object, Old: old, DryRun: w.dryRun}
+	switch {
+	case old == nil:
+		a.Verb = "create"
+	case object == nil:
+		a.Verb = "delete"
+	}
+	for _, step := range r.Admission {
+		err := step(ctx, a)
+		w.warnings = append(w.warnings, a.Warnings...)
+		a.Warnings = nil
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admitDelete asks the chain about a deletion.
+func (r *Registry) admitDelete(ctx context.Context, w *write, current *store.Object) error {
+	if len(r.Admission) == 0 {
+		return nil // the object need not be read
+	}
+	old, err := w.read(current)
+	if err != nil {
+		return err
+	}
+	return r.admit(ctx, w, nil, old)
+}

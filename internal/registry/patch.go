@@ -1,0 +1,127 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/patch"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// Patch is what a client sent to change an object.
+type Patch struct {
+	Type  types.PatchType
+	Bytes []byte
+}
+
+// Patch changes an object, or what a subresource shows of it: rows G9, G10, F4.
+// Without a resourceVersion in the patch it is made again on whatever version is
+// there.
+func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions) (Object, error) {
+	w, err := newWrite(t, &o, "PatchOptions", p.Type)
+	if err != nil {
+		return Object{}, err
+	}
+	if p.Type == types.ApplyPatchType {
+		return r.apply(ctx, w, p.Bytes)
+	}
+	if err := wire.CheckDepth(p.Bytes); err != nil {
+		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
+	}
+	made, err := r.modify(ctx, w, change{next: func(v existing) (runtime.Object, error) {
+		sent, err := w.patched(v, &p)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
+			return nil, err
+		}
+		return w.merge(v.object, sent)
+	}})
+	return w.answer(made, false, err)
+}
+
+// patched is what the patch makes of what is read at the target.
+func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
+	document, err := w.Show(v.stored)
+	if err != nil {
+		return nil, err
+	}
+	t := w.exchanged()
+	var made patch.Patched
+	switch p.Type {
+	case types.JSONPatchType:
+		made, err = patch.JSON(document, p.Bytes)
+	case types.MergePatchType:
+		made, err = patch.Merge(document, p.Bytes)
+	default:
+		made, err = patch.Strategic(document, p.Bytes, t.New())
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, err := wire.Decode(t, wire.JSON, made.Document)
+	if err != nil {
+		var unread *wire.BodyError
+		if errors.As(err, &unread) {
+			return nil, invalidPatch(&made, unread.Cause)
+		}
+		return nil, err
+	}
+	complaints := append(made.Complaints, d.Strict...)
+	switch {
+	case len(complaints) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
+	case w.options.FieldValidation == metav1.FieldValidationStrict:
+		return nil, strictPatch(w, &made, complaints)
+	default:
+		w.warnings = append(w.warnings, complaints...)
+	}
+	return d.Object, nil
+}
+
+// invalidPatch is the answer to a patch whose result cannot be read: row F4.
+func invalidPatch(made *patch.Patched, why string) *apierrors.StatusError {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
+		field.Invalid(field.NewPath("patch"), made.Shown, why),
+	})
+}
+
+// strictPatch is the answer to a patch that breaks strict field validation: with
+// the code and the words of any other body (row F3), and the cause of row F4.
+func strictPatch(w *write, made *patch.Patched, complaints []string) error {
+	err := wire.StrictError(w.exchanged(), complaints)
+	err.ErrStatus.Details = &metav1.StatusDetails{
+		Causes: invalidPatch(made, "strict decoding error: "+strings.Join(complaints, ", ")).ErrStatus.Details.Causes,
+	}
+	return err
+}
+
+// checkPatched checks what a patch must not change.
+func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
+	if err := w.place(meta); err != nil {
+		return err
+	}
+	l, err := bodyLock(meta)
+	if err != nil {
+		return err
+	}
+	if have := at(current.Value, []string{"metadata", "uid"}); l.uid != have {
+		immutable := field.Invalid(field.NewPath("metadata", "uid"), l.uid, "field is immutable")
+		return invalid(w.Type, meta, field.ErrorList{immutable, immutable})
+	}
+	return l.checkVersion(w.Target, current)
+}
+
+// apply is server-side apply.
+func (r *Registry) apply(context.Context, *write, []byte) (Object, error) {
+	return Object{}, NotImplemented("server-side apply")
+}

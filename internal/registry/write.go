@@ -1,0 +1,254 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// WriteOptions are the parameters of create, update and patch, checked here.
+type WriteOptions struct {
+	DryRun          []string
+	FieldManager    string
+	FieldValidation string
+	// Force is that of an apply; nil: not given.
+	Force *bool
+	// UserAgent names the field manager where FieldManager is empty: row G7.
+	UserAgent string
+	// Allow asks whether the caller may do another verb on the target as well:
+	// "create", where an update or an apply finds nothing to change (rows A3, S2).
+	// Nil: they may.
+	Allow func(verb string) error
+}
+
+// write is a request that writes, on its way through a verb. It is used by one
+// goroutine.
+type write struct {
+	Target
+	options *WriteOptions
+	// dryRun: everything is done but the commit (row R1).
+	dryRun bool
+	// patch: the request is a patch, whose words on owner references differ.
+	patch bool
+	// managed are the managed fields that the body says, which decide on those of the
+	// object: row G7.
+	managed []metav1.ManagedFieldsEntry
+	// warnings go out with the answer, whatever it is: row F7.
+	warnings []string
+}
+
+// newWrite checks the options: rows F1, G8, R2. Kind is theirs: "CreateOptions",
+// "UpdateOptions" or "PatchOptions". An empty dryRun means none.
+func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*write, error) {
+	dryRun := wanted(o.DryRun)
+	var errs field.ErrorList
+	if kind == "PatchOptions" {
+		errs = metav1validation.ValidatePatchOptions(&metav1.PatchOptions{
+			DryRun: dryRun, Force: o.Force, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+		}, patch)
+	} else {
+		errs = metav1validation.ValidateDryRun(field.NewPath("dryRun"), dryRun)
+		errs = append(errs, metav1validation.ValidateFieldManager(o.FieldManager, field.NewPath("fieldManager"))...)
+		errs = append(errs, metav1validation.ValidateFieldValidation(field.NewPath("fieldValidation"), o.FieldValidation)...)
+	}
+	if len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+	}
+	return &write{Target: t, options: o, dryRun: len(dryRun) > 0, patch: kind == "PatchOptions"}, nil
+}
+
+// wanted drops empty values: `dryRun=` means no dry-run.
+func wanted(values []string) []string {
+	var all []string
+	for _, v := range values {
+		if v != "" {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// allow asks whether the caller may do another verb, too.
+func (w *write) allow(verb string) error {
+	if w.options == nil || w.options.Allow == nil {
+		return nil
+	}
+	return w.options.Allow(verb)
+}
+
+// answer is that of a verb, with its warnings, which go out with errors too.
+func (w *write) answer(o *store.Object, created bool, err error) (Object, error) {
+	return Object{Stored: o, Created: created, Warnings: w.warnings}, status(err)
+}
+
+// decode reads the body and applies field validation: rows F1 to F5.
+func (w *write) decode(b Body) (runtime.Object, error) {
+	t := w.exchanged()
+	d, err := wire.Decode(t, b.Media, b.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(d.Strict) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
+	case w.options.FieldValidation == metav1.FieldValidationStrict:
+		return nil, wire.StrictError(t, d.Strict)
+	default:
+		w.warnings = append(w.warnings, d.Strict...)
+	}
+	return d.Object, nil
+}
+
+// place checks the name and the namespace that a body says against those of the
+// request: row A8.
+func (w *write) place(meta metav1.Object) error {
+	if err := checkName(w.Target, meta); err != nil {
+		return err
+	}
+	return placeNamespace(w.Target, meta)
+}
+
+// takeManaged moves the managed fields of a body out of the object.
+func (w *write) takeManaged(meta metav1.Object) {
+	w.managed = meta.GetManagedFields()
+	meta.SetManagedFields(nil)
+}
+
+// dedupOwners drops owner references that stand twice: row G11.
+func (w *write) dedupOwners(meta metav1.Object) {
+	owners := meta.GetOwnerReferences()
+	if len(owners) < 2 {
+		return
+	}
+	seen := make(map[types.UID]bool, len(owners))
+	var twice []string
+	kept := owners[:0]
+	for _, o := range owners {
+		switch {
+		case !seen[o.UID]:
+			seen[o.UID] = true
+			kept = append(kept, o)
+		case len(twice) == 0 || twice[len(twice)-1] != string(o.UID):
+			twice = append(twice, string(o.UID))
+		}
+	}
+	if len(twice) == 0 {
+		return
+	}
+	meta.SetOwnerReferences(kept)
+	when := ""
+	if w.patch {
+		when = " after mutating admission happens"
+	}
+	w.warnings = append(w.warnings, fmt.Sprintf(".metadata.ownerReferences contains duplicate entries%s; API server dedups owner references in 1.20+, "+
+		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s", when, strings.Join(twice, ", ")))
+}
+
+// read reads a stored object; nobody else has the result.
+func (w *write) read(o *store.Object) (runtime.Object, error) {
+	object, err := wire.Unmarshal(o.Value, w.stored().New)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", w.Type.Collection, o.Key, err)
+	}
+	return object, nil
+}
+
+// commit makes the change; a dry-run finds out whether it could be made, and what
+// the answer would be.
+func (r *Registry) commit(ctx context.Context, w *write, c store.Write) (*store.Object, error) {
+	if !w.dryRun {
+		return r.Store.Commit(ctx, c)
+	}
+	current := r.Store.Any().Get(c.Collection, c.Key)
+	switch {
+	case current == nil && c.If != 0:
+		return nil, store.ErrNotFound
+	case current != nil && c.If == 0:
+		return nil, store.ErrExists
+	case current != nil && c.If != current.Modified:
+		return nil, store.ErrConflict
+	case c.Value == nil:
+		return current, nil
+	case current == nil:
+		return unversioned(c), nil
+	}
+	return asOf(c.Key, wire.Encoded{Bytes: c.Value, RevisionAt: c.RevisionAt}, current.Modified), nil
+}
+
+// asOf is an object that is not stored, as of a revision.
+func asOf(key string, e wire.Encoded, at store.Revision) *store.Object {
+	value := make([]byte, 0, len(e.Bytes)+20)
+	value = append(value, e.Bytes[:e.RevisionAt]...)
+	value = strconv.AppendUint(value, uint64(at), 10)
+	value = append(value, e.Bytes[e.RevisionAt:]...)
+	return &store.Object{Key: key, Value: value, Modified: at, RevisionAt: e.RevisionAt}
+}
+
+// unversioned is an object that a dry-run did not create: it has no resource
+// version.
+func unversioned(c store.Write) *store.Object {
+	const before, behind = `"resourceVersion":"`, `",`
+	value := make([]byte, 0, len(c.Value))
+	value = append(value, c.Value[:c.RevisionAt-len(before)]...)
+	value = append(value, c.Value[c.RevisionAt+len(behind):]...)
+	return &store.Object{Key: c.Key, Value: value}
+}
+
+// conflicts tells whether somebody else was faster.
+func conflicts(err error) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
+}
+
+// lost is what a client is told when somebody else was faster.
+func lost(t Target, err error) error {
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return conflict(t, errors.New(changedText))
+	case errors.Is(err, store.ErrNotFound):
+		return t.notFound()
+	}
+	return err
+}
+
+// Show returns what is read at the target of a stored object, as JSON: the stored
+// bytes where they are that.
+func (t Target) Show(o *store.Object) ([]byte, error) {
+	if s := t.subresource(); s != nil && s.View != nil {
+		stored, err := wire.Unmarshal(o.Value, t.stored().New)
+		if err != nil {
+			return nil, err
+		}
+		return wire.View(s, stored)
+	}
+	return wire.As(t.Type, o.Value)
+}
+
+// exchanged is the type of what is read and written at the target: that of the
+// object, unless the subresource has one of its own.
+func (t Target) exchanged() *resource.Type {
+	if s := t.subresource(); s != nil && s.Exchange != nil {
+		return s.Exchange
+	}
+	return t.Type
+}
+
+// subresource is that of the target; nil: the object itself.
+func (t Target) subresource() *resource.Subresource {
+	if t.Subresource == "" {
+		return nil
+	}
+	return t.Type.Subresource(t.Subresource)
+}
