@@ -9,7 +9,6 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
 // lastApplied is where kubectl's client-side apply keeps its configuration: row S7.
@@ -64,7 +63,7 @@ func (s *Schema) setByLastApplied(live map[string]any) (*fieldpath.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	liveTyped, err := s.typed(live, typed.AllowDuplicates)
+	liveTyped, err := s.typed(live) // no duplicates: upstream takes nothing over then
 	if err != nil {
 		return nil, err
 	}
