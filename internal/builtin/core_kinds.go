@@ -42,9 +42,12 @@ func defaultNamespace(o runtime.Object) {
 	ns.Labels[corev1.LabelMetadataName] = ns.Name
 }
 
+func newNamespace(o runtime.Object) {
+	o.(*corev1.Namespace).Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
+}
+
 func prepareNamespace(o runtime.Object) {
 	ns := o.(*corev1.Namespace)
-	ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}
@@ -79,15 +82,15 @@ func prepareNode(o runtime.Object) {
 	}
 }
 
-func preparePod(o runtime.Object) {
+func newPod(o runtime.Object) {
 	o.(*corev1.Pod).Status = corev1.PodStatus{Phase: corev1.PodPending}
 }
 
-func prepareClaim(o runtime.Object) {
+func newClaim(o runtime.Object) {
 	o.(*corev1.PersistentVolumeClaim).Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 }
 
-func prepareVolume(o runtime.Object) {
+func newVolume(o runtime.Object) {
 	o.(*corev1.PersistentVolume).Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}
 }
 

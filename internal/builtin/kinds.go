@@ -10,6 +10,7 @@ import (
 // their collection.
 func relate(groups []resource.Group) {
 	collections := kinds(groups)
+	relateVersions(groups)
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			for _, t := range v.Types {
@@ -23,6 +24,28 @@ func relate(groups []resource.Group) {
 					return resource.OtherKind
 				}
 			}
+		}
+	}
+}
+
+// relateVersions lets types that serve the same objects know each other.
+func relateVersions(groups []resource.Group) {
+	served := map[string][]*resource.Type{}
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			for _, t := range v.Types {
+				if t.Collection != "" {
+					served[t.Collection] = append(served[t.Collection], t)
+				}
+			}
+		}
+	}
+	for _, types := range served {
+		if len(types) < 2 {
+			continue
+		}
+		for _, t := range types {
+			t.Versions = types
 		}
 	}
 }

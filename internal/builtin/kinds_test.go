@@ -94,6 +94,7 @@ func TestNamespace(t *testing.T) {
 		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"example.com/x"}},
 	}
 	x.Default(ns)
+	x.NewStatus(ns)
 	x.PrepareCreate(ns)
 	want := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b", corev1.LabelMetadataName: "n"}},
@@ -129,17 +130,17 @@ func TestNamespace(t *testing.T) {
 // client says.
 func TestPhases(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"}}
-	lookup(t, "", "v1", "pods").PrepareCreate(pod)
+	lookup(t, "", "v1", "pods").NewStatus(pod)
 	if d := cmp.Diff(pod.Status, corev1.PodStatus{Phase: corev1.PodPending}); d != "" {
 		t.Errorf("pod (-got +want):\n%s", d)
 	}
 	claim := &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
-	lookup(t, "", "v1", "persistentvolumeclaims").PrepareCreate(claim)
+	lookup(t, "", "v1", "persistentvolumeclaims").NewStatus(claim)
 	if claim.Status.Phase != corev1.ClaimPending {
 		t.Errorf("claim: %s", claim.Status.Phase)
 	}
 	volume := &corev1.PersistentVolume{Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
-	lookup(t, "", "v1", "persistentvolumes").PrepareCreate(volume)
+	lookup(t, "", "v1", "persistentvolumes").NewStatus(volume)
 	if volume.Status.Phase != corev1.VolumePending {
 		t.Errorf("volume: %s", volume.Status.Phase)
 	}

@@ -75,7 +75,13 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if !st.StatusOnCreate {
 		clearStatus(st, next)
 	}
+	if st.NewStatus != nil {
+		st.NewStatus(next)
+	}
 	if st.PrepareCreate != nil {
+		if w.asSent, err = clientBytes(w.Type, next); err != nil {
+			return nil, err
+		}
 		st.PrepareCreate(next)
 	}
 	if err := invalid(w.Type, meta, validate(st, meta)); err != nil {

@@ -83,7 +83,7 @@ func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
 	case w.options.FieldValidation == metav1.FieldValidationStrict:
 		return nil, strictPatch(w, &made, complaints)
 	default:
-		w.warnings = append(w.warnings, complaints...)
+		w.warnings = append(w.warnings, wire.Warnings(complaints...)...)
 	}
 	return d.Object, nil
 }
@@ -119,9 +119,4 @@ func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
 		return invalid(w.Type, meta, field.ErrorList{immutable, immutable})
 	}
 	return l.checkVersion(w.Target, current)
-}
-
-// apply is server-side apply.
-func (r *Registry) apply(context.Context, *write, []byte) (Object, error) {
-	return Object{}, NotImplemented("server-side apply")
 }

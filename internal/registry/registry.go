@@ -7,6 +7,7 @@ package registry
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,8 @@ type Registry struct {
 	// Admission is asked about each write, in this order; empty: every write is
 	// admitted.
 	Admission []func(ctx context.Context, a *Admission) error
+
+	schemas sync.Map // *resource.Type: *apply.Schema
 }
 
 // Target is what a request is about.

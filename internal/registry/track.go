@@ -1,18 +1,176 @@
 package registry
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/apply"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// encode makes the bytes that are stored. The version before is nil for a new
-// object.
+// encode makes the bytes that are stored, with the managed fields that follow from
+// the write: row G7. before is nil for a new object. What changes nothing comes out
+// as the very bytes that are stored.
 func (r *Registry) encode(w *write, before *existing, next runtime.Object) (wire.Encoded, error) {
 	e, err := wire.Encode(w.stored(), next)
 	if err != nil {
 		return e, apierrors.NewBadRequest(err.Error())
 	}
-	return e, nil
+	if w.isApplied {
+		return withManaged(e, w.applied), nil
+	}
+	var live []byte
+	if before != nil {
+		live = managedFields(before.stored.Value)
+	}
+	start, err := w.managedBefore(live)
+	if err != nil {
+		return e, err
+	}
+	if before != nil && bytes.Equal(start, live) {
+		if same := withManaged(e, live); unchanged(before.stored, same) {
+			return same, nil // as nobody needs to find out whose the fields are
+		}
+	}
+	managed, err := r.track(w, before, next, start, e.Bytes)
+	return withManaged(e, managed), err
+}
+
+// track says who owns what after an update.
+func (r *Registry) track(w *write, before *existing, next runtime.Object, start, encoded []byte) ([]byte, error) {
+	s, err := r.schema(w.Type)
+	if err != nil {
+		return nil, err
+	}
+	var old []byte
+	if before != nil {
+		if old, err = wire.As(w.Type, before.stored.Value); err != nil {
+			return nil, err
+		}
+	}
+	after := encoded
+	switch {
+	case before == nil && w.asSent != nil:
+		after = w.asSent
+	case w.Type.Stored != nil:
+		if after, err = clientBytes(w.Type, next); err != nil {
+			return nil, err
+		}
+	}
+	managed, err := s.Update(start, old, after, r.writer(w))
+	if before != nil && apply.SameButTimes(start, managed) {
+		managed = start
+	}
+	return managed, err
+}
+
+// writer is who writes, for managed fields: rows G7, G8.
+func (r *Registry) writer(w *write) apply.Write {
+	a := apply.Write{Subresource: w.Subresource, Time: r.now()}
+	if a.Manager = w.options.FieldManager; a.Manager == "" {
+		a.Manager = apply.ManagerOf(w.options.UserAgent)
+	}
+	return a
+}
+
+// clientBytes is an object of the stored version as JSON of the type's own.
+func clientBytes(t *resource.Type, stored runtime.Object) ([]byte, error) {
+	o := stored
+	if t.Stored != nil {
+		var err error
+		if o, err = t.FromStored(stored.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
+	return json.Marshal(o)
+}
+
+// managedBefore are the managed fields that an update starts from: those of the
+// object, unless the body has others. Bodies of subresources have no say.
+func (w *write) managedBefore(live []byte) ([]byte, error) {
+	if w.managed == nil || w.Subresource != "" {
+		return live, nil
+	}
+	sent, err := json.Marshal(w.managed)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if bytes.Equal(sent, live) {
+		return live, nil
+	}
+	return apply.Before(live, sent), nil
+}
+
+// schema is what managed fields need to know of a type; it is made when it is
+// first asked for.
+func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
+	if s, ok := r.schemas.Load(t); ok {
+		return s.(*apply.Schema), nil
+	}
+	s, err := apply.Builtin(t.GroupVersionKind(), t.New())
+	if err != nil {
+		return nil, fmt.Errorf("the schema of %s: %w", t.GroupVersionKind(), err)
+	}
+	if len(t.Versions) > 1 {
+		s.Versions = apply.Versions{
+			Schema: func(apiVersion string) *apply.Schema {
+				other := t.At(apiVersion)
+				if other == nil {
+					return nil
+				}
+				of, err := r.schema(other)
+				if err != nil {
+					return nil
+				}
+				return of
+			},
+			Convert: func(object []byte, from, to string) ([]byte, error) { return convert(t.At(from), t.At(to), object) },
+		}
+	}
+	kept, _ := r.schemas.LoadOrStore(t, s)
+	return kept.(*apply.Schema), nil
+}
+
+// convert makes the JSON of an object into that of another version.
+func convert(from, to *resource.Type, object []byte) ([]byte, error) {
+	o, err := wire.Unmarshal(object, from.New)
+	if err != nil {
+		return nil, err
+	}
+	if from.Stored != nil {
+		if o, err = from.ToStored(o); err != nil {
+			return nil, err
+		}
+	}
+	return clientBytes(to, o)
+}
+
+// managedFields are those of stored bytes, nil when there are none.
+func managedFields(value []byte) []byte { return member(member(value, "metadata"), "managedFields") }
+
+// withManaged puts managed fields into an encoding: as the last member of its
+// metadata, which is where encoding/json has them.
+func withManaged(e wire.Encoded, managed []byte) wire.Encoded {
+	if len(managed) == 0 {
+		return e
+	}
+	const name = `,"managedFields":`
+	metadata := member(e.Bytes, "metadata")
+	end := cap(e.Bytes) - cap(metadata) + len(metadata) - 1 // of its members
+	out := make([]byte, 0, len(e.Bytes)+len(name)+len(managed))
+	out = append(append(append(append(out, e.Bytes[:end]...), name...), managed...), e.Bytes[end:]...)
+	return wire.Encoded{Bytes: out, RevisionAt: e.RevisionAt}
+}
+
+// takeManaged moves the managed fields of a body out of the object.
+func (w *write) takeManaged(meta metav1.Object) {
+	w.managed = meta.GetManagedFields()
+	meta.SetManagedFields(nil)
 }

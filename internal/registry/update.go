@@ -86,7 +86,8 @@ type existing struct {
 
 // change is what a request makes of an object.
 type change struct {
-	// next makes what shall be stored. It runs again when somebody else was faster.
+	// next makes what shall be stored, nil when nothing changes. It runs again when
+	// somebody else was faster.
 	next func(v existing) (runtime.Object, error)
 	// absent answers when there is no object; nil: it is not found.
 	absent func() (*store.Object, error)
@@ -120,8 +121,8 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 			return nil, err
 		}
 		next, err := c.next(existing{current, old})
-		if err != nil {
-			return nil, err
+		if err != nil || next == nil {
+			return current, err
 		}
 		made, err := r.replace(ctx, w, existing{current, old}, next)
 		if !conflicts(err) {

@@ -47,6 +47,12 @@ type write struct {
 	// managed are the managed fields that the body says, which decide on those of the
 	// object: row G7.
 	managed []metav1.ManagedFieldsEntry
+	// applied are those that an apply decided on; isApplied: it did.
+	applied   []byte
+	isApplied bool
+	// asSent is a new object as JSON of its type's version, before the server set what
+	// nobody owns; nil: it set nothing, or only what is never owned.
+	asSent []byte
 	// warnings go out with the answer, whatever it is: row F7.
 	warnings []string
 }
@@ -107,7 +113,7 @@ func (w *write) decode(b Body) (runtime.Object, error) {
 	case w.options.FieldValidation == metav1.FieldValidationStrict:
 		return nil, wire.StrictError(t, d.Strict)
 	default:
-		w.warnings = append(w.warnings, d.Strict...)
+		w.warnings = append(w.warnings, wire.Warnings(d.Strict...)...)
 	}
 	return d.Object, nil
 }
@@ -119,12 +125,6 @@ func (w *write) place(meta metav1.Object) error {
 		return err
 	}
 	return placeNamespace(w.Target, meta)
-}
-
-// takeManaged moves the managed fields of a body out of the object.
-func (w *write) takeManaged(meta metav1.Object) {
-	w.managed = meta.GetManagedFields()
-	meta.SetManagedFields(nil)
 }
 
 // dedupOwners drops owner references that stand twice: row G11.

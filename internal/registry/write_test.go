@@ -85,7 +85,7 @@ func TestCreateFills(t *testing.T) {
 	s := newServer(t, store.Options{})
 	o := s.create("configmaps", "default", `{"metadata":{"name":"a","uid":"mine","creationTimestamp":"2001-01-01T00:00:00Z","deletionTimestamp":"2001-01-01T00:00:00Z","selfLink":"x","managedFields":[{"manager":"m"}]},"data":{"k":"<&>"}}`)
 	m := meta(t, o)
-	if m.UID == "mine" || len(m.UID) != 36 || m.CreationTimestamp.Year() < 2020 || m.DeletionTimestamp != nil || m.ManagedFields != nil || m.Namespace != "default" || strings.Contains(string(o.Value), "selfLink") {
+	if m.UID == "mine" || len(m.UID) != 36 || m.CreationTimestamp.Year() < 2020 || m.DeletionTimestamp != nil || len(m.ManagedFields) != 1 || m.ManagedFields[0].Manager != "unknown" || m.Namespace != "default" || strings.Contains(string(o.Value), "selfLink") {
 		t.Errorf("created with %+v", m)
 	}
 	if want := fmt.Sprint(o.Modified); m.ResourceVersion != want || string(o.Value[o.RevisionAt:o.RevisionAt+len(want)]) != want {

@@ -40,6 +40,9 @@ type Type struct {
 	Stored     *Type
 	ToStored   func(runtime.Object) (runtime.Object, error)
 	FromStored func(runtime.Object) (runtime.Object, error)
+	// Versions are the types of all versions that serve the same objects, this one
+	// among them; nil: there is no other.
+	Versions []*Type
 
 	// Fields can be selected by, beside metadata.name and metadata.namespace. The
 	// latter is that of objects in namespaces: kinds without namespaces have "" there.
@@ -84,8 +87,11 @@ type Type struct {
 	// two ways. It runs on create and on update, on the object as the client sent it
 	// and once a name is generated, before validation. Nil: nothing.
 	Default func(runtime.Object)
-	// PrepareCreate sets what only the server may set, after the status was emptied;
-	// nil: nothing.
+	// NewStatus fills in the status of a new object, after it was emptied; nil: it
+	// stays empty.
+	NewStatus func(runtime.Object)
+	// PrepareCreate sets what only the server may set, beside the status. No field
+	// manager owns it. Nil: nothing.
 	PrepareCreate func(runtime.Object)
 	// PrepareUpdate puts back into next what an update of the object itself cannot
 	// change, beside its status and the system fields of its metadata; nil: nothing.
@@ -177,6 +183,17 @@ type Field struct {
 // GroupVersionKind of one object.
 func (t *Type) GroupVersionKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: t.Group, Version: t.Version, Kind: t.Kind}
+}
+
+// At returns the version of the type that apiVersion names, nil when it is not
+// served.
+func (t *Type) At(apiVersion string) *Type {
+	for _, v := range t.Versions {
+		if v.GroupVersion().String() == apiVersion {
+			return v
+		}
+	}
+	return nil
 }
 
 // GroupVersion of the type.

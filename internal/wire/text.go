@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	goyaml "go.yaml.in/yaml/v2" // what sigs.k8s.io/yaml reads with
 	"sigs.k8s.io/yaml"
@@ -174,4 +177,43 @@ func expanded(v any, left *int) {
 			expanded(e, left)
 		}
 	}
+}
+
+// Configuration returns an applied configuration, which is YAML or JSON, as JSON. A
+// key that stands twice is no error but a complaint, with the words of field
+// validation; of the values the last one counts.
+func Configuration(body []byte) (config []byte, complaint string, err error) {
+	if jsontext.Value(body).IsValid() { // no key of it stands twice
+		return body, "", nil
+	}
+	config, strict, err := fromYAML(body)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s%w", convertingYAML, err)
+	}
+	if len(strict) > 0 {
+		complaint = convertingYAML + strict[0]
+	}
+	return config, complaint, nil
+}
+
+const (
+	convertingYAML = "error converting YAML to JSON: "
+	unmarshalYAML  = "yaml: unmarshal errors:\n"
+)
+
+// Warnings are the complaints of field validation as they go out in headers: those
+// about YAML line by line (row F2).
+func Warnings(complaints ...string) []string {
+	var all []string
+	for _, c := range complaints {
+		lines, isYAML := strings.CutPrefix(strings.TrimPrefix(c, convertingYAML), unmarshalYAML)
+		if !isYAML {
+			all = append(all, c)
+			continue
+		}
+		for line := range strings.SplitSeq(lines, "\n") {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
 }

@@ -1,0 +1,112 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// apply is server-side apply: rows S1 to S7.
+func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, error) {
+	config, complaint, err := wire.Configuration(body)
+	if err != nil {
+		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
+	}
+	if err := wire.CheckDepth(config); err != nil {
+		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
+	}
+	created := false
+	made, err := r.modify(ctx, w, change{
+		absent: func() (*store.Object, error) {
+			created = true
+			return r.createByApply(ctx, w, config, complaint)
+		},
+		next: func(v existing) (runtime.Object, error) {
+			shown, err := w.Show(v.stored)
+			if err != nil {
+				return nil, err
+			}
+			sent, changed, err := r.applied(w, managedFields(v.stored.Value), shown, config)
+			if err != nil {
+				return nil, err
+			}
+			if err := w.complain(complaint); err != nil || !changed {
+				return nil, err
+			}
+			if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
+				return nil, err
+			}
+			return w.merge(v.object, sent)
+		},
+	})
+	return w.answer(made, created, err)
+}
+
+// createByApply creates the object that an apply did not find: row S2.
+func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, complaint string) (*store.Object, error) {
+	if w.Subresource != "" {
+		return nil, w.notFound()
+	}
+	if err := w.allow("create"); err != nil {
+		return nil, err
+	}
+	sent, _, err := r.applied(w, nil, nil, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.complain(complaint); err != nil {
+		return nil, err
+	}
+	meta := sent.(metav1.Object)
+	if uid := meta.GetUID(); uid != "" {
+		return nil, conflict(w.Target, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+	}
+	if err := w.place(meta); err != nil {
+		return nil, err
+	}
+	meta.SetResourceVersion("") // there is nothing that it could be of
+	return r.create(ctx, w, sent)
+}
+
+// applied merges a configuration into what is read at the target. It is not
+// changed when the configuration is there already.
+func (r *Registry) applied(w *write, live, shown, config []byte) (o runtime.Object, changed bool, err error) {
+	s, err := r.schema(w.exchanged())
+	if err != nil {
+		return nil, false, err
+	}
+	force := w.options.Force != nil && *w.options.Force
+	next, managed, err := s.Apply(live, shown, config, r.writer(w), force)
+	if err != nil {
+		return nil, false, err
+	}
+	if shown != nil && sameSlice(next, shown) && sameSlice(managed, live) {
+		return nil, false, nil
+	}
+	w.applied, w.isApplied = managed, true
+	d, err := wire.Decode(w.exchanged(), wire.JSON, next)
+	return d.Object, true, err
+}
+
+// sameSlice tells whether two slices are the same bytes in memory, or both empty.
+func sameSlice(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// complain says that a configuration has a key twice: row S5.
+func (w *write) complain(complaint string) error {
+	switch {
+	case complaint == "" || w.options.FieldValidation == metav1.FieldValidationIgnore:
+	case w.options.FieldValidation == metav1.FieldValidationStrict:
+		return apierrors.NewBadRequest("error strict decoding YAML: " + complaint)
+	default:
+		w.warnings = append(w.warnings, wire.Warnings(complaint)...)
+	}
+	return nil
+}
