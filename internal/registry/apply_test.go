@@ -31,7 +31,7 @@ func owners(m metav1.ObjectMeta) string {
 		if e.Subresource != "" {
 			name += "/" + e.Subresource
 		}
-		all = append(all, name+" "+string(e.FieldsV1.Raw))
+		all = append(all, name+" "+e.FieldsV1.GetRawString())
 	}
 	return strings.Join(all, "; ")
 }
@@ -240,7 +240,9 @@ func TestAdmission(t *testing.T) {
 	status := s.target("pods", "default", "a")
 	status.Subresource = "status"
 	dry := registry.WriteOptions{DryRun: []string{"All"}}
-	merge := func(text string) registry.Patch { return registry.Patch{Type: types.MergePatchType, Bytes: []byte(text)} }
+	merge := func(text string) registry.Patch {
+		return registry.Patch{Type: types.MergePatchType, Bytes: []byte(text)}
+	}
 	s.create("pods", "default", `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	_, err := s.Patch(ctx, s.target("pods", "default", "a"), merge(`{"metadata":{"labels":{"bad":"x"}}}`), registry.WriteOptions{})
 	if err == nil || strings.Contains(string(s.Store.Any().Get("pods", "default/a").Value), "bad") {
