@@ -108,9 +108,9 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 			return made, nil
 		case !errors.Is(err, store.ErrExists):
 			return nil, err
-		case !generate:
+		case meta.GetGenerateName() == "":
 			return nil, r.exists(t)
-		case attempt == nameAttempts:
+		case !generate, attempt == nameAttempts:
 			return nil, apierrors.NewGenerateNameConflict(t.Type.GroupResource(), t.Name, 1)
 		}
 		meta.SetName(generateName(meta.GetGenerateName()))

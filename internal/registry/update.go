@@ -174,7 +174,8 @@ func (l lock) check(t Target, current *store.Object) error {
 
 func (l lock) checkVersion(t Target, current *store.Object) error {
 	if l.version == 0 && !t.Type.UnconditionalUpdate {
-		return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{
+		// The wire has the resource where the kind stands elsewhere.
+		return apierrors.NewInvalid(schema.GroupKind{Group: t.Type.Group, Kind: t.Type.Resource}, t.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
 		})
 	}
@@ -274,12 +275,17 @@ func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
 	return next
 }
 
-// keepSystemFields: no update changes them (row G5).
+// keepSystemFields puts back what no update changes (row G5). What validateUpdate
+// then finds changed was not the update's to set.
 func keepSystemFields(next, old metav1.Object) {
 	next.SetUID(old.GetUID())
 	next.SetCreationTimestamp(old.GetCreationTimestamp())
-	next.SetDeletionTimestamp(old.GetDeletionTimestamp())
-	next.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	if at := old.GetDeletionTimestamp(); at != nil {
+		next.SetDeletionTimestamp(at)
+	}
+	if next.GetDeletionGracePeriodSeconds() == nil {
+		next.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	}
 	next.SetGeneration(old.GetGeneration())
 	next.SetSelfLink("")
 	if next.GetGenerateName() == "" {
