@@ -108,19 +108,20 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 			return made, nil
 		case !errors.Is(err, store.ErrExists):
 			return nil, err
-		case meta.GetGenerateName() == "":
-			return nil, r.exists(t)
 		case !generate, attempt == nameAttempts:
-			return nil, apierrors.NewGenerateNameConflict(t.Type.GroupResource(), t.Name, 1)
+			return nil, r.exists(t, meta.GetGenerateName() != "")
 		}
 		meta.SetName(generateName(meta.GetGenerateName()))
 	}
 }
 
 // exists is the answer to a name that is taken, maybe by an object that is on its
-// way out: row D3.
-func (r *Registry) exists(t Target) error {
+// way out: rows D3, G4.
+func (r *Registry) exists(t Target, generated bool) error {
 	err := apierrors.NewAlreadyExists(t.Type.GroupResource(), t.Name)
+	if generated {
+		err = apierrors.NewGenerateNameConflict(t.Type.GroupResource(), t.Name, 1)
+	}
 	if o := r.Store.Any().Get(t.Type.Collection, t.key()); o != nil && isDeleted(o) {
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 	}

@@ -76,12 +76,13 @@ func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
 	return errs
 }
 
-// validateUpdate checks what validate does, and that the update begins no deletion
-// and does not hold one back. Nothing else can be wrong: names and other system
-// fields are the old ones. Most kinds say what is wrong again, and so does the wire.
+// validateUpdate checks what validate does, and that the update neither makes
+// another object of it, nor begins a deletion or holds one back. Nothing else can
+// be wrong: names and other system fields are the old ones. Most kinds say what is wrong again, and so does the wire.
 func validateUpdate(t *resource.Type, meta, old metav1.Object) field.ErrorList {
 	errs := validate(t, meta)
-	if len(errs) > 0 || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil {
+	changed := meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
+	if changed || len(errs) > 0 {
 		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, old, field.NewPath("metadata"))...)
 		errs = append(errs, errs...)
 	}

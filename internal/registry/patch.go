@@ -114,9 +114,5 @@ func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
 	if err != nil {
 		return err
 	}
-	if have := at(current.Value, []string{"metadata", "uid"}); l.uid != have {
-		immutable := field.Invalid(field.NewPath("metadata", "uid"), l.uid, "field is immutable")
-		return invalid(w.Type, meta, field.ErrorList{immutable, immutable})
-	}
 	return l.checkVersion(w.Target, current)
 }

@@ -278,7 +278,9 @@ func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
 // keepSystemFields puts back what no update changes (row G5). What validateUpdate
 // then finds changed was not the update's to set.
 func keepSystemFields(next, old metav1.Object) {
-	next.SetUID(old.GetUID())
+	if next.GetUID() == "" {
+		next.SetUID(old.GetUID())
+	}
 	next.SetCreationTimestamp(old.GetCreationTimestamp())
 	if at := old.GetDeletionTimestamp(); at != nil {
 		next.SetDeletionTimestamp(at)
@@ -288,9 +290,6 @@ func keepSystemFields(next, old metav1.Object) {
 	}
 	next.SetGeneration(old.GetGeneration())
 	next.SetSelfLink("")
-	if next.GetGenerateName() == "" {
-		next.SetGenerateName(old.GetGenerateName())
-	}
 }
 
 // unchanged tells whether the encoding is what is stored, apart from the digits
