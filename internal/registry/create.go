@@ -98,7 +98,7 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 	meta, t := object.(metav1.Object), w.Target
 	for attempt := 1; ; attempt++ {
 		t.Name = meta.GetName()
-		e, err := r.encode(w, nil, object)
+		e, _, err := r.encode(w, nil, object)
 		if err != nil {
 			return nil, err
 		}

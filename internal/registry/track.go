@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,35 +12,37 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // encode makes the bytes that are stored, with the managed fields that follow from
-// the write: row G7. before is nil for a new object. What changes nothing comes out
-// as the very bytes that are stored.
-func (r *Registry) encode(w *write, before *existing, next runtime.Object) (wire.Encoded, error) {
-	e, err := wire.Encode(w.stored(), next)
+// the write: row G7. before is nil for a new object. Same says that they are what is
+// stored already; then there are no bytes, and nobody needs to find out whose the
+// fields are.
+func (r *Registry) encode(w *write, before *existing, next runtime.Object) (e wire.Encoded, same bool, err error) {
+	e, err = wire.Encode(w.stored(), next)
 	if err != nil {
-		return e, apierrors.NewBadRequest(err.Error())
-	}
-	if w.isApplied {
-		return withManaged(e, w.applied), nil
+		return e, false, apierrors.NewBadRequest(err.Error())
 	}
 	var live []byte
 	if before != nil {
 		live = managedFields(before.stored.Value)
 	}
-	start, err := w.managedBefore(live)
-	if err != nil {
-		return e, err
-	}
-	if before != nil && bytes.Equal(start, live) {
-		if same := withManaged(e, live); unchanged(before.stored, same) {
-			return same, nil // as nobody needs to find out whose the fields are
+	start, managed := live, w.applied
+	if !w.isApplied {
+		if start, err = w.managedBefore(live); err != nil {
+			return e, false, err
 		}
+		managed = start
 	}
-	managed, err := r.track(w, before, next, start, e.Bytes)
-	return withManaged(e, managed), err
+	if before != nil && bytes.Equal(managed, live) && unchanged(before.stored, e, live) {
+		return wire.Encoded{}, true, nil
+	}
+	if !w.isApplied {
+		managed, err = r.track(w, before, next, start, e.Bytes)
+	}
+	return withManaged(e, managed), false, err
 }
 
 // track says who owns what after an update.
@@ -155,18 +158,48 @@ func convert(from, to *resource.Type, object []byte) ([]byte, error) {
 // managedFields are those of stored bytes, nil when there are none.
 func managedFields(value []byte) []byte { return member(member(value, "metadata"), "managedFields") }
 
-// withManaged puts managed fields into an encoding: as the last member of its
-// metadata, which is where encoding/json has them.
+// withManaged puts managed fields into an encoding.
 func withManaged(e wire.Encoded, managed []byte) wire.Encoded {
 	if len(managed) == 0 {
 		return e
 	}
-	const name = `,"managedFields":`
-	metadata := member(e.Bytes, "metadata")
-	end := cap(e.Bytes) - cap(metadata) + len(metadata) - 1 // of its members
-	out := make([]byte, 0, len(e.Bytes)+len(name)+len(managed))
-	out = append(append(append(append(out, e.Bytes[:end]...), name...), managed...), e.Bytes[end:]...)
+	end := managedAt(e)
+	out := make([]byte, 0, len(e.Bytes)+len(managedMember)+len(managed))
+	out = append(append(append(append(out, e.Bytes[:end]...), managedMember...), managed...), e.Bytes[end:]...)
 	return wire.Encoded{Bytes: out, RevisionAt: e.RevisionAt}
+}
+
+const managedMember = `,"managedFields":`
+
+// managedAt is where they belong: they are the last member of the metadata, which
+// is where encoding/json has them.
+func managedAt(e wire.Encoded) int {
+	metadata := member(e.Bytes, "metadata")
+	return cap(e.Bytes) - cap(metadata) + len(metadata) - 1
+}
+
+// unchanged tells whether an encoding with managed fields is what is stored, apart
+// from the digits of the version: such an update writes nothing (row G3).
+func unchanged(current *store.Object, e wire.Encoded, managed []byte) bool {
+	digits := len(strconv.FormatUint(uint64(current.Modified), 10))
+	size, end := len(e.Bytes)+digits, len(e.Bytes)
+	if len(managed) > 0 {
+		size += len(managedMember) + len(managed)
+	}
+	if len(current.Value) != size || current.RevisionAt != e.RevisionAt {
+		return false
+	}
+	if len(managed) > 0 {
+		end = managedAt(e)
+	}
+	at, have := e.RevisionAt, current.Value
+	if !bytes.Equal(have[:at], e.Bytes[:at]) || !bytes.Equal(have[at+digits:end+digits], e.Bytes[at:end]) {
+		return false
+	}
+	if tail := len(e.Bytes) - end; !bytes.Equal(have[len(have)-tail:], e.Bytes[end:]) {
+		return false
+	}
+	return len(managed) == 0 || bytes.Equal(managedFields(have), managed)
 }
 
 // takeManaged moves the managed fields of a body out of the object.

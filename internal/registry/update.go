@@ -1,11 +1,9 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
@@ -240,15 +237,18 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if err := r.admit(ctx, w, next, old); err != nil {
 		return nil, err
 	}
-	e, err := r.encode(w, &v, next)
+	e, same, err := r.encode(w, &v, next)
 	if err != nil {
 		return nil, err
 	}
 	if nothingHolds(st, next) {
 		_, err := r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified})
+		if same {
+			return current, err
+		}
 		return asOf(current.Key, e, current.Modified), err
 	}
-	if unchanged(current, e) {
+	if same {
 		return current, nil // it is durable: it was read
 	}
 	return r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
@@ -290,13 +290,4 @@ func keepSystemFields(next, old metav1.Object) {
 	}
 	next.SetGeneration(old.GetGeneration())
 	next.SetSelfLink("")
-}
-
-// unchanged tells whether the encoding is what is stored, apart from the digits
-// of the version: such an update writes nothing (row G3).
-func unchanged(current *store.Object, e wire.Encoded) bool {
-	n := len(strconv.FormatUint(uint64(current.Modified), 10))
-	return current.RevisionAt == e.RevisionAt && len(current.Value) == len(e.Bytes)+n &&
-		bytes.Equal(current.Value[:e.RevisionAt], e.Bytes[:e.RevisionAt]) &&
-		bytes.Equal(current.Value[e.RevisionAt+n:], e.Bytes[e.RevisionAt:])
 }
