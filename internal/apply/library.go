@@ -48,7 +48,7 @@ func newOwners(entries []*entry) owners {
 	o := owners{sets: fieldpath.ManagedFields{}, heads: map[string]*entry{}}
 	for _, e := range entries {
 		id := e.id()
-		o.sets[id] = fieldpath.NewVersionedSet(e.fields.set, fieldpath.APIVersion(e.apiVersion), e.applied)
+		o.sets[id] = fieldpath.NewVersionedSet(e.fields.library(), fieldpath.APIVersion(e.apiVersion), e.applied)
 		o.heads[id] = e
 	}
 	return o
@@ -59,7 +59,7 @@ func (o owners) entries() ([]*entry, error) {
 	var out []*entry
 	for id, vs := range o.sets {
 		head := o.heads[id]
-		if head.fields != nil && head.fields.set == vs.Set() && head.apiVersion == string(vs.APIVersion()) {
+		if head.fields != nil && head.fields.library() == vs.Set() && head.apiVersion == string(vs.APIVersion()) {
 			out = append(out, head)
 			continue
 		}
@@ -287,9 +287,9 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w Write, forc
 			head.time, head.seconds = "", 0
 		}
 	}
-	if last := o.heads[id]; last != nil && sets[id] != nil && last.time == head.time && last.fields.set.Equals(sets[id].Set()) {
+	if last := o.heads[id]; last != nil && sets[id] != nil && last.time == head.time && last.fields.library().Equals(sets[id].Set()) {
 		head.fields = last.fields
-		sets[id] = fieldpath.NewVersionedSet(last.fields.set, version, true)
+		sets[id] = fieldpath.NewVersionedSet(last.fields.library(), version, true)
 	}
 	o.heads[id] = head
 	out, err := o.entries()

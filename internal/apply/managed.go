@@ -1,15 +1,12 @@
 package apply
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // entry is one of metadata.managedFields. It is never changed once it was made.
@@ -20,12 +17,6 @@ type entry struct {
 	time    string
 	seconds int64
 	fields  *fields
-}
-
-// fields is the set of one entry, as what is asked for needs it.
-type fields struct {
-	json []byte // FieldsV1, as the library writes it
-	set  *fieldpath.Set
 }
 
 const (
@@ -61,72 +52,8 @@ func (e *entry) same(f *entry) bool {
 		(e.applied || e.apiVersion == f.apiVersion)
 }
 
-// parseManaged reads metadata.managedFields. Of two entries of one manager the last
-// one counts. No bytes are no entries.
-func parseManaged(raw []byte) ([]*entry, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	var decoded []metav1.ManagedFieldsEntry
-	if err := json.Unmarshal(raw, &decoded); err != nil {
-		return nil, err
-	}
-	entries := make([]*entry, 0, len(decoded))
-	for i := range decoded {
-		e, err := newEntry(&decoded[i])
-		if err != nil {
-			return nil, fmt.Errorf("metadata.managedFields[%d]: %w", i, err)
-		}
-		if at := slices.IndexFunc(entries, e.same); at >= 0 {
-			entries[at] = e
-			continue
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
-}
-
-func newEntry(d *metav1.ManagedFieldsEntry) (*entry, error) {
-	e := &entry{manager: d.Manager, apiVersion: d.APIVersion, subresource: d.Subresource}
-	switch d.Operation {
-	case metav1.ManagedFieldsOperationApply:
-		e.applied = true
-	case metav1.ManagedFieldsOperationUpdate:
-	default:
-		return nil, fmt.Errorf("operation is %q: it must be Apply or Update", d.Operation)
-	}
-	if d.APIVersion == "" {
-		return nil, fmt.Errorf("apiVersion is empty")
-	}
-	if d.FieldsType != "FieldsV1" {
-		return nil, fmt.Errorf("fieldsType is %q: it must be FieldsV1", d.FieldsType)
-	}
-	if d.Time != nil {
-		e.setTime(d.Time.Time)
-	}
-	raw := []byte("{}")
-	if d.FieldsV1 != nil {
-		raw = d.FieldsV1.GetRawBytes()
-	}
-	set := &fieldpath.Set{}
-	if err := set.FromJSON(bytes.NewReader(raw)); err != nil {
-		return nil, fmt.Errorf("fieldsV1: %w", err)
-	}
-	var err error
-	e.fields, err = fieldsOf(set)
-	return e, err
-}
-
 func (e *entry) setTime(t time.Time) {
 	e.time, e.seconds = t.UTC().Format(time.RFC3339), t.Unix()
-}
-
-func fieldsOf(set *fieldpath.Set) (*fields, error) {
-	b, err := set.ToJSON()
-	if err != nil {
-		return nil, fmt.Errorf("fieldsV1: %w", err)
-	}
-	return &fields{json: b, set: set}, nil
 }
 
 // order is that of the wire: applied before updated, then by time, manager, version
@@ -182,7 +109,7 @@ func (e *entry) append(b []byte) []byte {
 		b = append(append(append(b, `,"time":"`...), e.time...), '"')
 	}
 	b = append(b, `,"fieldsType":"FieldsV1","fieldsV1":`...)
-	b = appendCompact(b, e.fields.json)
+	b = append(b, e.fields.json...)
 	if e.subresource != "" {
 		b = appendString(append(b, `,"subresource":`...), e.subresource)
 	}
@@ -201,14 +128,4 @@ func appendString(b []byte, s string) []byte {
 		}
 	}
 	return append(append(append(b, '"'), s...), '"')
-}
-
-// appendCompact writes FieldsV1 as encoding/json writes raw JSON: < > & are escaped.
-func appendCompact(b, raw []byte) []byte {
-	if !bytes.ContainsAny(raw, "<>&\u2028\u2029") {
-		return append(b, raw...)
-	}
-	var out bytes.Buffer
-	json.HTMLEscape(&out, raw)
-	return append(b, out.Bytes()...)
 }

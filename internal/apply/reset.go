@@ -8,14 +8,65 @@ import (
 )
 
 // A filter says what a writer of a kind, or of one of its subresources, never owns,
-// because the server puts it back: row S6. The nil filter lets everything pass.
+// because the server puts it back: row S6. The nil filter lets everything pass. A
+// path's names are separated by dots; "*" is any element of a list.
 type filter struct {
-	// without are paths that are never owned, with all below them; only, where it is
-	// not empty, are the paths below which all is owned, and nothing else. A path's
-	// names are separated by dots; "*" is any element of a list.
-	without, only []string
+	// tree has the paths that are never owned, with all below them (without), or the
+	// only ones that are.
+	tree    *names
+	without bool
 
 	library fieldpath.Filter
+}
+
+// names is a tree of names; "*" is any path element. A leaf stands for all below it.
+type names struct {
+	leaf  bool
+	below map[string]*names
+}
+
+func (n *names) add(path string) {
+	for name := range strings.SplitSeq(path, ".") {
+		if n.below == nil {
+			n.below = map[string]*names{}
+		}
+		if n.below[name] == nil {
+			n.below[name] = &names{}
+		}
+		n = n.below[name]
+	}
+	n.leaf = true
+}
+
+// of is the tree below a place, or nil.
+func (n *names) of(at *node) *names {
+	if any := n.below["*"]; any != nil {
+		return any
+	}
+	if at.tag != 'f' {
+		return nil
+	}
+	return n.below[string(at.text)]
+}
+
+// filter takes from changes what the filter keeps from owners.
+func (f *filter) filter(t *trie) {
+	if f != nil {
+		f.below(t, &t.nodes[0], f.tree)
+	}
+}
+
+func (f *filter) below(t *trie, n *node, of *names) {
+	for i := range t.below(n) {
+		child := &t.below(n)[i]
+		switch to := of.of(child); {
+		case to == nil && f.without, to != nil && to.leaf && !f.without:
+		case to == nil, to.leaf:
+			child.marks, child.n = 0, 0
+		default:
+			f.below(t, child, to)
+		}
+	}
 }
 
 // resets are those of the built-in kinds: by kind and subresource, "" being the
@@ -81,20 +132,23 @@ var (
 func resetsOf(kind schema.GroupKind) map[string]*filter { return resets[kind] }
 
 func without(paths ...string) *filter {
-	set := fieldpath.NewSet()
+	set, tree := fieldpath.NewSet(), &names{}
 	for _, p := range paths {
+		tree.add(p)
 		var names []any
 		for name := range strings.SplitSeq(p, ".") {
 			names = append(names, name)
 		}
 		set.Insert(fieldpath.MakePathOrDie(names...))
 	}
-	return &filter{without: paths, library: fieldpath.NewExcludeSetFilter(set)}
+	return &filter{tree: tree, without: true, library: fieldpath.NewExcludeSetFilter(set)}
 }
 
 func only(paths ...string) *filter {
 	var matchers []*fieldpath.SetMatcher
+	tree := &names{}
 	for _, p := range paths {
+		tree.add(p)
 		var parts []any
 		for name := range strings.SplitSeq(p, ".") {
 			if name == "*" {
@@ -105,5 +159,5 @@ func only(paths ...string) *filter {
 		}
 		matchers = append(matchers, fieldpath.MakePrefixMatcherOrDie(parts...))
 	}
-	return &filter{only: paths, library: fieldpath.NewIncludeMatcherFilter(matchers...)}
+	return &filter{tree: tree, library: fieldpath.NewIncludeMatcherFilter(matchers...)}
 }

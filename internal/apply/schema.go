@@ -23,6 +23,7 @@ type Schema struct {
 	empty  []byte // JSON of the object that a create is compared with
 	resets map[string]*filter
 	typ    typed.ParseableType
+	shape  func() *shape // made when first asked for
 }
 
 // Versions are the other versions of one kind. The zero value: there are none.
@@ -46,14 +47,21 @@ func Builtin(kind schema.GroupVersionKind, empty runtime.Object) (*Schema, error
 	if err != nil {
 		return nil, fmt.Errorf("an empty %s: %w", kind.Kind, err)
 	}
-	s := &Schema{kind: kind, empty: zero, resets: resetsOf(kind.GroupKind())}
-	n, ok := reflect.Zero(reflect.TypeOf(empty).Elem()).Interface().(modelNamer)
-	if !ok {
-		s.typ = deduced()
-		return s, nil
+	typ := deduced()
+	if n, ok := reflect.Zero(reflect.TypeOf(empty).Elem()).Interface().(modelNamer); ok {
+		if typ, err = embeddedType(n.OpenAPIModelName()); err != nil {
+			return nil, err
+		}
 	}
-	s.typ, err = embeddedType(n.OpenAPIModelName())
-	return s, err
+	s := newSchema(kind, typ, zero)
+	s.resets = resetsOf(kind.GroupKind())
+	return s, nil
+}
+
+func newSchema(kind schema.GroupVersionKind, typ typed.ParseableType, empty []byte) *Schema {
+	return &Schema{kind: kind, empty: empty, typ: typ, shape: sync.OnceValue(func() *shape {
+		return newShape(typ.Schema, typ.TypeRef)
+	})}
 }
 
 // Custom makes the schema of a custom resource. The zero ParseableType means that
@@ -63,7 +71,7 @@ func Custom(kind schema.GroupVersionKind, typ typed.ParseableType, hasStatus boo
 	if typ.Schema == nil {
 		typ = deduced()
 	}
-	s := &Schema{kind: kind, empty: []byte("{}"), typ: typ}
+	s := newSchema(kind, typ, []byte("{}"))
 	if hasStatus {
 		s.resets = customResets
 	}

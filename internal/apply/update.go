@@ -31,6 +31,9 @@ func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 	if len(entries) == 0 && old != nil {
 		return nil, nil
 	}
+	if managed, ok := s.updateStraight(entries, old, next, w); ok {
+		return unlessSame(before, managed), nil
+	}
 	live, err := s.liveTree(old)
 	if err != nil {
 		return nil, err

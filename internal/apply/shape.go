@@ -1,0 +1,128 @@
+package apply
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
+)
+
+// shape is a type of the schema, resolved: what a value may be. Nil is a type that
+// nothing fits.
+type shape struct {
+	scalar smd.Scalar // empty: no scalar
+	list   *listShape
+	dict   *dictShape
+}
+
+type listShape struct {
+	atomic bool
+	odd    bool      // neither atomic nor associative: the library complains
+	keys   []keyName // sorted; none: a set
+	each   *shape
+}
+
+// keyName is a key of a list, with the JSON that stands in where it is missing.
+type keyName struct {
+	name     string
+	standsIn []byte
+}
+
+type dictShape struct {
+	atomic bool
+	// deduced: it tells nothing of its members, so that sets always fit it.
+	deduced bool
+	fields  map[string]*shape
+	others  *shape
+}
+
+func (d *dictShape) of(key []byte) *shape {
+	if s, ok := d.fields[string(key)]; ok {
+		return s
+	}
+	return d.others
+}
+
+// shaper resolves the types of one schema.
+type shaper struct {
+	schema *smd.Schema
+	named  map[string]*shape
+}
+
+func newShape(s *smd.Schema, root smd.TypeRef) *shape {
+	return (&shaper{s, map[string]*shape{}}).ref(root)
+}
+
+func (r *shaper) ref(t smd.TypeRef) *shape {
+	if t.NamedType == nil {
+		if t.Inlined == (smd.Atom{}) {
+			return nil
+		}
+		return r.fill(&shape{}, t.Inlined)
+	}
+	name := *t.NamedType
+	if t.ElementRelationship != nil {
+		name += "!" + string(*t.ElementRelationship)
+	}
+	if s, ok := r.named[name]; ok {
+		return s
+	}
+	atom, ok := r.schema.Resolve(t)
+	if !ok || atom == (smd.Atom{}) {
+		return nil
+	}
+	s := &shape{}
+	r.named[name] = s
+	return r.fill(s, atom)
+}
+
+func (r *shaper) fill(s *shape, a smd.Atom) *shape {
+	if a.Scalar != nil {
+		s.scalar = *a.Scalar
+	}
+	if l := a.List; l != nil {
+		s.list = &listShape{
+			atomic: l.ElementRelationship == smd.Atomic,
+			odd:    l.ElementRelationship != smd.Atomic && l.ElementRelationship != smd.Associative,
+		}
+		s.list.each = r.ref(l.ElementType)
+		s.list.keys = r.keys(l)
+	}
+	if m := a.Map; m != nil {
+		s.dict = &dictShape{
+			atomic:  m.ElementRelationship == smd.Atomic,
+			deduced: m.Fields == nil && deducedRef(m.ElementType),
+			fields:  make(map[string]*shape, len(m.Fields)),
+		}
+		for _, f := range m.Fields {
+			s.dict.fields[f.Name] = r.ref(f.Type)
+		}
+		s.dict.others = r.ref(m.ElementType)
+	}
+	return s
+}
+
+func deducedRef(t smd.TypeRef) bool {
+	if t.NamedType != nil {
+		return *t.NamedType == "__untyped_deduced_"
+	}
+	return t.Inlined.Scalar != nil && *t.Inlined.Scalar == smd.Untyped
+}
+
+// keys are those of a list's elements, with their defaults.
+func (r *shaper) keys(l *smd.List) []keyName {
+	var keys []keyName
+	each, _ := r.schema.Resolve(l.ElementType)
+	for _, name := range l.Keys {
+		k := keyName{name: name}
+		if each.Map != nil {
+			if f, ok := each.Map.FindField(name); ok && f.Default != nil {
+				k.standsIn, _ = json.Marshal(f.Default) // a scalar of a document
+			}
+		}
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b keyName) int { return strings.Compare(a.name, b.name) })
+	return keys
+}
