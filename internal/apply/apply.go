@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,71 @@ import (
 // Errors are *apierrors.StatusError: 409 with causes for conflicts, 400 for what is
 // wrong with the patch. Any other error means that live is no JSON object.
 func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, managed []byte, err error) {
+	entries, err := parseManaged(before)
+	if err != nil {
+		return nil, nil, fmt.Errorf("managed fields of the object: %w", err)
+	}
+	was := live
+	if live == nil {
+		was = s.empty
+	}
+	if len(entries) == 0 && live != nil {
+		first := w
+		first.Manager = beforeFirstApply
+		if entries, err = s.firstEntries(was, first); err != nil {
+			return nil, nil, err
+		}
+	}
+	next, after, ok := s.applyBytes(entries, was, patch, w, force)
+	if !ok {
+		if next, after, err = s.applyTrees(entries, was, patch, w, force); err != nil {
+			return nil, nil, err
+		}
+	}
+	if next == nil {
+		next = was
+	}
+	return next, unlessSame(before, encodeManaged(after)), nil
+}
+
+// applyBytes goes the straight way where it is open: the patch must be for this
+// kind, and kubectl's annotation is for the library's way.
+func (s *Schema) applyBytes(entries []*entry, live, patch []byte, w Write, force bool) (next []byte, after []*entry, ok bool) {
+	if w.Manager == "kubectl" && (bytes.Contains(live, []byte(lastApplied)) || bytes.Contains(patch, []byte(lastApplied))) {
+		return nil, nil, false
+	}
+	return s.applyStraight(entries, live, patch, w, force)
+}
+
+// firstEntries are those of an object that has none when something is first applied
+// to it: all that is there is somebody's.
+func (s *Schema) firstEntries(live []byte, first Write) ([]*entry, error) {
+	if entries, ok := s.updateStraight(nil, nil, live, first); ok {
+		for _, e := range entries {
+			var err error
+			if e.fields, err = parsed.get(e.fields.json); err != nil {
+				return nil, err
+			}
+		}
+		return entries, nil
+	}
+	empty, err := s.liveTree(nil)
+	if err != nil {
+		return nil, err
+	}
+	was, err := s.liveTree(live)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := s.updateByLibrary(nil, empty, was, first)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("failed to create manager for existing fields: %v", err))
+	}
+	return entries, nil
+}
+
+// applyTrees is the way of the library.
+func (s *Schema) applyTrees(entries []*entry, live, patch []byte, w Write, force bool) (next []byte, after []*entry, err error) {
 	patched, err := s.patchTree(patch)
 	if err != nil {
 		return nil, nil, err
@@ -28,40 +94,21 @@ func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, m
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := parseManaged(before)
-	if err != nil {
-		return nil, nil, fmt.Errorf("managed fields of the object: %w", err)
-	}
-	if len(entries) == 0 {
-		first := w
-		first.Manager = beforeFirstApply
-		empty, err := s.liveTree(nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		if entries, err = s.updateByLibrary(nil, empty, was, first); err != nil {
-			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("failed to create manager for existing fields: %v", err))
-		}
-	}
-	merged, entries, err := s.applyWithLastApplied(entries, was, patched, w, force)
+	merged, after, err := s.applyWithLastApplied(entries, was, patched, w, force)
 	if err != nil {
 		return nil, nil, statusOf(err, patched)
 	}
-	next = live
 	if w.Manager == "kubectl" {
 		if merged, err = keepLastApplied(merged, was, patched); err != nil {
 			return nil, nil, err
 		}
 	}
-	if merged != nil || live == nil {
-		if merged == nil {
-			merged = was
-		}
+	if merged != nil {
 		if next, err = json.Marshal(merged); err != nil {
 			return nil, nil, err
 		}
 	}
-	return next, unlessSame(before, encodeManaged(entries)), nil
+	return next, after, nil
 }
 
 // patchTree reads the configuration and looks at what can be said of it alone.

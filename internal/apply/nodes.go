@@ -288,7 +288,16 @@ func (w *writer) place(set, changes *node, first bool) bool {
 
 // touches tells whether changes meet members of a set.
 func touches(set *trie, s *node, changes *trie, c *node) bool {
-	if s.marks&member != 0 && c.marks&(taken|gone) != 0 {
+	return meet(set, s, changes, c, taken|gone)
+}
+
+// conflicts tells whether members of a set are set anew.
+func conflicts(set *trie, s *node, changes *trie, c *node) bool {
+	return meet(set, s, changes, c, taken)
+}
+
+func meet(set *trie, s *node, changes *trie, c *node, m marks) bool {
+	if s.marks&member != 0 && c.marks&m != 0 {
 		return true
 	}
 	a, b := set.below(s), changes.below(c)
@@ -299,7 +308,7 @@ func touches(set *trie, s *node, changes *trie, c *node) bool {
 		case order > 0:
 			b = b[1:]
 		default:
-			if touches(set, &a[0], changes, &b[0]) {
+			if meet(set, &a[0], changes, &b[0], m) {
 				return true
 			}
 			a, b = a[1:], b[1:]

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
@@ -43,6 +44,8 @@ type modelNamer interface{ OpenAPIModelName() string }
 // create is compared with. A type that is not among the embedded schemas gets a
 // deduced one. It costs a few milliseconds at most, and memory: keep the result.
 func Builtin(kind schema.GroupVersionKind, empty runtime.Object) (*Schema, error) {
+	empty = empty.DeepCopyObject()
+	empty.GetObjectKind().SetGroupVersionKind(kind)
 	zero, err := json.Marshal(empty)
 	if err != nil {
 		return nil, fmt.Errorf("an empty %s: %w", kind.Kind, err)
@@ -71,7 +74,11 @@ func Custom(kind schema.GroupVersionKind, typ typed.ParseableType, hasStatus boo
 	if typ.Schema == nil {
 		typ = deduced()
 	}
-	s := newSchema(kind, typ, []byte("{}"))
+	empty, err := json.Marshal(metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind})
+	if err != nil {
+		empty = []byte("{}") // cannot be: these are strings
+	}
+	s := newSchema(kind, typ, empty)
 	if hasStatus {
 		s.resets = customResets
 	}

@@ -44,7 +44,7 @@ func (s *Schema) compare(old, next []byte, subresource string) (c *comparison, o
 
 // updateStraight is Update by one walk over the bytes. ok is false where the
 // library has to say.
-func (s *Schema) updateStraight(entries []*entry, old, next []byte, w Write) (managed []byte, ok bool) {
+func (s *Schema) updateStraight(entries []*entry, old, next []byte, w Write) (after []*entry, ok bool) {
 	c, ok := s.compare(old, next, w.Subresource)
 	defer c.release()
 	if !ok {
@@ -52,7 +52,7 @@ func (s *Schema) updateStraight(entries []*entry, old, next []byte, w Write) (ma
 	}
 	changes := &c.out
 	disown(changes)
-	after := make([]*entry, 0, len(entries)+1)
+	after = make([]*entry, 0, len(entries)+1)
 	own := w.entry(s, false)
 	owns := changes.anywhere(&changes.nodes[0], taken)
 	updates := 0
@@ -80,7 +80,7 @@ func (s *Schema) updateStraight(entries []*entry, old, next []byte, w Write) (ma
 			return nil, false
 		}
 	}
-	return encodeManaged(after), true
+	return after, true
 }
 
 func (e *entry) operationBit() int {
@@ -151,4 +151,113 @@ func disown(t *trie) {
 			}
 		}
 	}
+}
+
+// applyStraight is Apply over the bytes: the configuration's set, the merged
+// object, and what changed. ok is false where the library has to say, which is so
+// when something is no longer applied, when there are conflicts, and for whatever is
+// wrong with the patch. next is nil when the object does not change.
+func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w Write, force bool) (next []byte, after []*entry, ok bool) {
+	c := comparisons.Get().(*comparison)
+	defer c.release()
+	if c.left.read(live) != nil || c.right.read(patch) != nil {
+		return nil, nil, false
+	}
+	for _, e := range entries {
+		if e.apiVersion != s.apiVersion() || !e.fields.fit(s.shape()) {
+			return nil, nil, false
+		}
+	}
+	if !s.isPatch(c.right) {
+		return nil, nil, false
+	}
+	c.patchSet(s.shape(), c.right)
+	if c.odd {
+		return nil, nil, false
+	}
+	s.resets[w.Subresource].filter(&c.out)
+	own := w.entry(s, true)
+	var last *entry
+	if at := slices.IndexFunc(entries, own.same); at >= 0 {
+		last = entries[at]
+		if !within(&last.fields.trie, &last.fields.trie.nodes[0], &c.out, &c.out.nodes[0]) {
+			return nil, nil, false
+		}
+	}
+	own.mention(&c.out)
+	m := merging{c: c, left: c.left, right: c.right, out: make([]byte, 0, len(live)+len(patch)/4)}
+	m.run(s.shape())
+	if c.odd {
+		return nil, nil, false
+	}
+	if !m.changed {
+		own.time, own.seconds = "", 0
+		if last != nil {
+			own.time, own.seconds = last.time, last.seconds
+		}
+		after, ok = s.others(entries, own, nil, force)
+		return nil, after, ok
+	}
+	if c.right.read(m.out) != nil {
+		return nil, nil, false
+	}
+	c.run(s.shape())
+	if c.odd {
+		return nil, nil, false
+	}
+	s.resets[w.Subresource].filter(&c.out)
+	after, ok = s.others(entries, own, &c.out, force)
+	return m.out, after, ok
+}
+
+// isPatch tells whether a configuration is of this kind and version, and names no
+// managed fields.
+func (s *Schema) isPatch(t *tape) bool {
+	is := func(name, want string) bool {
+		i := t.find(0, []byte(name), 1)
+		return i != none && t.values[i].kind == '"' && string(t.text(i)) == want
+	}
+	if !is("apiVersion", s.apiVersion()) || !is("kind", s.kind.Kind) {
+		return false
+	}
+	meta := t.find(0, []byte("metadata"), 1)
+	return meta == none || t.values[meta].kind == '{' && t.find(meta, []byte("managedFields"), meta+1) == none
+}
+
+// mention gives an applier's entry its set: what the configuration mentions, but
+// for system metadata.
+func (e *entry) mention(set *trie) {
+	for i := range set.nodes { // what is mentioned is taken by who applies
+		if set.nodes[i].marks&member != 0 {
+			set.nodes[i].marks = taken
+		}
+	}
+	disown(set)
+	e.take(set)
+}
+
+// others are the entries after an apply: own, and what the others keep.
+func (s *Schema) others(entries []*entry, own *entry, changes *trie, force bool) (after []*entry, ok bool) {
+	for _, e := range entries {
+		switch {
+		case e.same(own):
+			continue
+		case changes == nil:
+			if len(e.fields.json) > len(emptyFields) {
+				after = append(after, e)
+			}
+			continue
+		}
+		set := &e.fields.trie
+		if !force && conflicts(set, &set.nodes[0], changes, &changes.nodes[0]) {
+			return nil, false
+		}
+		if e = e.without(changes); e != nil {
+			after = append(after, e)
+		}
+	}
+	if len(own.fields.json) > len(emptyFields) {
+		after = append(after, own)
+	}
+	return after, true
 }

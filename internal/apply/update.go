@@ -31,8 +31,8 @@ func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 	if len(entries) == 0 && old != nil {
 		return nil, nil
 	}
-	if managed, ok := s.updateStraight(entries, old, next, w); ok {
-		return unlessSame(before, managed), nil
+	if after, ok := s.updateStraight(entries, old, next, w); ok {
+		return unlessSame(before, encodeManaged(after)), nil
 	}
 	live, err := s.liveTree(old)
 	if err != nil {

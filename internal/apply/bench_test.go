@@ -1,0 +1,196 @@
+package apply_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/tidemark-dev/tidemark/internal/apply"
+)
+
+// bench is one kind's object, as it is stored and after a change of one field.
+type bench struct {
+	b          *testing.B
+	ours       *apply.Schema
+	theirs     *managedfields.FieldManager
+	empty      func() runtime.Object
+	old, next  []byte
+	managed    []byte
+	patch      []byte
+	patchOther []byte
+	w          apply.Write
+}
+
+func newBench(b *testing.B, kind int) *bench {
+	k := kinds[kind]
+	x := &bench{b: b, empty: k.empty, w: apply.Write{Manager: "kubectl-create", Time: time.Unix(1_700_000_000, 0)}}
+	var err error
+	if x.ours, err = apply.Builtin(k.gvk, k.empty()); err != nil {
+		b.Fatal(err)
+	}
+	x.theirs, err = managedfields.NewDefaultFieldManager(converter, clientscheme.Scheme, noDefaults{}, clientscheme.Scheme, k.gvk, k.gvk.GroupVersion(), "", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var tree map[string]any
+	if err := utiljson.Unmarshal([]byte(k.full), &tree); err != nil {
+		b.Fatal(err)
+	}
+	status := tree["status"]
+	delete(tree, "status") // who applies has none
+	if x.patch, err = json.Marshal(tree); err != nil {
+		b.Fatal(err)
+	}
+	tree["metadata"].(map[string]any)["labels"].(map[string]any)["a"] = "changed"
+	if x.patchOther, err = json.Marshal(tree); err != nil {
+		b.Fatal(err)
+	}
+	tree["metadata"].(map[string]any)["uid"] = "u"
+	if status != nil {
+		tree["status"] = status
+	}
+	x.next = x.encode(x.decode(tree))
+	tree["metadata"].(map[string]any)["labels"].(map[string]any)["a"] = "1"
+	x.old = x.encode(x.decode(tree))
+	return x
+}
+
+func (x *bench) decode(tree any) runtime.Object {
+	data, err := json.Marshal(tree)
+	if err != nil {
+		x.b.Fatal(err)
+	}
+	return x.object(data)
+}
+
+func (x *bench) object(data []byte) runtime.Object {
+	o := x.empty()
+	if err := json.Unmarshal(data, o); err != nil {
+		x.b.Fatal(err)
+	}
+	return o
+}
+
+func (x *bench) encode(o runtime.Object) []byte {
+	data, err := json.Marshal(o)
+	if err != nil {
+		x.b.Fatal(err)
+	}
+	return data
+}
+
+// with is an object with managed fields, as the library takes it.
+func (x *bench) with(data, managed []byte) runtime.Object {
+	o := x.object(data)
+	var m []metav1.ManagedFieldsEntry
+	if err := json.Unmarshal(managed, &m); err != nil {
+		x.b.Fatal(err)
+	}
+	o.(metav1.Object).SetManagedFields(m)
+	return o
+}
+
+func forKinds(b *testing.B, f func(b *testing.B, x *bench)) {
+	for kind := range kinds {
+		b.Run(kinds[kind].gvk.Kind, func(b *testing.B) { f(b, newBench(b, kind)) })
+	}
+}
+
+func BenchmarkCreate(b *testing.B) {
+	forKinds(b, func(b *testing.B, x *bench) {
+		b.Run("ours", func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(x.next)))
+			for b.Loop() {
+				if _, err := x.ours.Update(nil, nil, x.next, x.w); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("library", func(b *testing.B) {
+			live, next := x.empty(), x.object(x.next)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := x.theirs.Update(live, next, "m"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkUpdate(b *testing.B) {
+	forKinds(b, func(b *testing.B, x *bench) {
+		managed, err := x.ours.Update(nil, nil, x.old, x.w)
+		if err != nil {
+			b.Fatal(err)
+		}
+		w := x.w
+		w.Manager = "controller"
+		b.Run("ours", func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(x.next)))
+			for b.Loop() {
+				if _, err := x.ours.Update(managed, x.old, x.next, w); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("library", func(b *testing.B) {
+			live, next := x.with(x.old, managed), x.with(x.next, managed)
+			fields := next.(metav1.Object).GetManagedFields()
+			b.ReportAllocs()
+			for b.Loop() {
+				next.(metav1.Object).SetManagedFields(fields)
+				if _, err := x.theirs.Update(live, next, "m"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkApply(b *testing.B) {
+	forKinds(b, func(b *testing.B, x *bench) {
+		live, managed, err := x.ours.Apply(nil, nil, x.patch, x.w, false)
+		if err != nil {
+			b.Fatal(err)
+		}
+		live = x.encode(x.object(live))
+		for _, c := range []struct {
+			name  string
+			patch []byte
+		}{{"changed", x.patchOther}, {"same", x.patch}} {
+			b.Run(c.name+"/ours", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					next, _, err := x.ours.Apply(managed, live, c.patch, x.w, false)
+					if err != nil || bytes.Equal(next, live) != (c.name == "same") {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.Run(c.name+"/library", func(b *testing.B) {
+				was := x.with(live, managed)
+				patch := &unstructured.Unstructured{}
+				if err := utiljson.Unmarshal(c.patch, &patch.Object); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := x.theirs.Apply(was, patch, "kubectl-create", false); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	})
+}
