@@ -23,7 +23,6 @@ type bench struct {
 	theirs     *managedfields.FieldManager
 	empty      func() runtime.Object
 	old, next  []byte
-	managed    []byte
 	patch      []byte
 	patchOther []byte
 	w          apply.Write

@@ -180,7 +180,7 @@ func (s *Schema) updater(subresource string, entries []*entry) *merge.Updater {
 
 // typed holds a tree against the schema.
 func (s *Schema) typed(tree any, o ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	return s.typ.FromUnstructured(tree, o...)
+	return s.typ().FromUnstructured(tree, o...)
 }
 
 // tree reads JSON as the library wants it, without managed fields.
@@ -233,7 +233,7 @@ func (c converter) Convert(v *typed.TypedValue, version fieldpath.APIVersion) (*
 
 // version tells which schema a value has.
 func (c converter) version(v *typed.TypedValue) (*Schema, error) {
-	if v.Schema() == c.s.typ.Schema {
+	if v.Schema() == c.s.typ().Schema {
 		return c.s, nil
 	}
 	if m, ok := v.AsValue().Unstructured().(map[string]any); ok {

@@ -23,8 +23,9 @@ type Schema struct {
 	kind   schema.GroupVersionKind
 	empty  []byte // JSON of the object that a create is compared with
 	resets map[string]*filter
-	typ    typed.ParseableType
-	shape  func() *shape // made when first asked for
+	// shape is for the straight way, typ for the library's: made when first asked for.
+	shape func() *shape
+	typ   func() typed.ParseableType
 }
 
 // Versions are the other versions of one kind. The zero value: there are none.
@@ -42,7 +43,8 @@ type modelNamer interface{ OpenAPIModelName() string }
 // Builtin makes the schema of a built-in kind. The empty object is a new one of the
 // kind's Go type at the kind's version; it names the schema, and its JSON is what a
 // create is compared with. A type that is not among the embedded schemas gets a
-// deduced one. It costs a few milliseconds at most, and memory: keep the result.
+// deduced one. It costs next to nothing: what the kind reaches is parsed with its
+// first write, in a millisecond or two, and kept.
 func Builtin(kind schema.GroupVersionKind, empty runtime.Object) (*Schema, error) {
 	empty = empty.DeepCopyObject()
 	empty.GetObjectKind().SetGroupVersionKind(kind)
@@ -50,21 +52,22 @@ func Builtin(kind schema.GroupVersionKind, empty runtime.Object) (*Schema, error
 	if err != nil {
 		return nil, fmt.Errorf("an empty %s: %w", kind.Kind, err)
 	}
-	typ := deduced()
-	if n, ok := reflect.Zero(reflect.TypeOf(empty).Elem()).Interface().(modelNamer); ok {
-		if typ, err = embeddedType(n.OpenAPIModelName()); err != nil {
-			return nil, err
-		}
+	s := &Schema{kind: kind, empty: zero, resets: resetsOf(kind.GroupKind())}
+	n, ok := reflect.Zero(reflect.TypeOf(empty).Elem()).Interface().(modelNamer)
+	if !ok {
+		s.use(deduced())
+		return s, nil
 	}
-	s := newSchema(kind, typ, zero)
-	s.resets = resetsOf(kind.GroupKind())
+	name := n.OpenAPIModelName()
+	s.shape = sync.OnceValue(func() *shape { return embeddedTypes.shape(name) })
+	s.typ = sync.OnceValue(func() typed.ParseableType { return embeddedTypes.library(name) })
 	return s, nil
 }
 
-func newSchema(kind schema.GroupVersionKind, typ typed.ParseableType, empty []byte) *Schema {
-	return &Schema{kind: kind, empty: empty, typ: typ, shape: sync.OnceValue(func() *shape {
-		return newShape(typ.Schema, typ.TypeRef)
-	})}
+// use makes the schema one of a type that is at hand.
+func (s *Schema) use(typ typed.ParseableType) {
+	s.typ = func() typed.ParseableType { return typ }
+	s.shape = sync.OnceValue(func() *shape { return newShape(typ.Schema, typ.TypeRef) })
 }
 
 // Custom makes the schema of a custom resource. The zero ParseableType means that
@@ -78,7 +81,8 @@ func Custom(kind schema.GroupVersionKind, typ typed.ParseableType, hasStatus boo
 	if err != nil {
 		empty = []byte("{}") // cannot be: these are strings
 	}
-	s := newSchema(kind, typ, empty)
+	s := &Schema{kind: kind, empty: empty}
+	s.use(typ)
 	if hasStatus {
 		s.resets = customResets
 	}
@@ -97,92 +101,4 @@ func deduced() typed.ParseableType {
 	d := typed.DeducedParseableType
 	d.Schema = &smd.Schema{Types: d.Schema.Types}
 	return d
-}
-
-// built are the types that kinds asked for so far. Kinds share them.
-var built = struct {
-	sync.Mutex
-	types map[string]smd.TypeDef
-}{types: map[string]smd.TypeDef{}}
-
-// embeddedType puts together the schema of one named type, with no more than what
-// it reaches.
-func embeddedType(name string) (typed.ParseableType, error) {
-	built.Lock()
-	defer built.Unlock()
-	if _, ok := built.types[name]; !ok {
-		text, err := embeddedText()
-		if err != nil {
-			return typed.ParseableType{}, err
-		}
-		lines := index(text)
-		if _, ok := lines[name]; !ok {
-			return deduced(), nil
-		}
-		if err := build(name, lines); err != nil {
-			return typed.ParseableType{}, err
-		}
-	}
-	r := reacher{seen: map[string]bool{}}
-	r.named(name)
-	return typed.ParseableType{Schema: &smd.Schema{Types: r.types}, TypeRef: smd.TypeRef{NamedType: &name}}, nil
-}
-
-// build parses a type and what it reaches into built.types.
-func build(name string, lines map[string]string) error {
-	if _, ok := built.types[name]; ok {
-		return nil
-	}
-	line, ok := lines[name]
-	if !ok {
-		return fmt.Errorf("the embedded schemas have no %s", name)
-	}
-	p := &parser{rest: line}
-	atom := p.atom()
-	if p.err != nil || p.rest != "" {
-		return fmt.Errorf("the embedded schema of %s is damaged before %q: %w", name, p.rest, p.err)
-	}
-	built.types[name] = smd.TypeDef{Name: name, Atom: atom}
-	for _, to := range p.refs {
-		if err := build(to, lines); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// reacher collects the types that one reaches.
-type reacher struct {
-	seen  map[string]bool
-	types []smd.TypeDef
-}
-
-func (r *reacher) named(name string) {
-	if r.seen[name] {
-		return
-	}
-	r.seen[name] = true
-	t := built.types[name]
-	r.types = append(r.types, t)
-	r.atom(t.Atom)
-}
-
-func (r *reacher) atom(a smd.Atom) {
-	if a.List != nil {
-		r.ref(a.List.ElementType)
-	}
-	if a.Map != nil {
-		r.ref(a.Map.ElementType)
-		for _, f := range a.Map.Fields {
-			r.ref(f.Type)
-		}
-	}
-}
-
-func (r *reacher) ref(t smd.TypeRef) {
-	if t.NamedType != nil {
-		r.named(*t.NamedType)
-		return
-	}
-	r.atom(t.Inlined)
 }

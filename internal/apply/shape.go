@@ -59,6 +59,9 @@ func (r *shaper) ref(t smd.TypeRef) *shape {
 		if t.Inlined == (smd.Atom{}) {
 			return nil
 		}
+		if a := t.Inlined; a.List == nil && a.Map == nil {
+			return scalarShape(*a.Scalar)
+		}
 		return r.fill(&shape{}, t.Inlined)
 	}
 	name := *t.NamedType
@@ -75,6 +78,18 @@ func (r *shaper) ref(t smd.TypeRef) *shape {
 	s := &shape{}
 	r.named[name] = s
 	return r.fill(s, atom)
+}
+
+// scalarShapes are the shapes of most fields.
+var scalarShapes = []*shape{{scalar: smd.String}, {scalar: smd.Numeric}, {scalar: smd.Boolean}, {scalar: smd.Untyped}}
+
+func scalarShape(is smd.Scalar) *shape {
+	for _, s := range scalarShapes {
+		if s.scalar == is {
+			return s
+		}
+	}
+	return &shape{scalar: is}
 }
 
 func (r *shaper) fill(s *shape, a smd.Atom) *shape {

@@ -1,0 +1,136 @@
+package apply
+
+import (
+	"fmt"
+	"sync"
+
+	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+)
+
+// embeddedTypes are the types of the embedded schemas, as far as they were asked
+// for.
+var embeddedTypes types
+
+// types are named types in both of their forms. Kinds share them.
+type types struct {
+	mu     sync.Mutex
+	shapes map[string]*shape
+	smd    map[string]smd.TypeDef // for the library's way, which many kinds never go
+}
+
+// shape is the type of that name, or a deduced one.
+func (t *types) shape(name string) *shape {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s, ok := t.shapes[name]; ok {
+		return s
+	}
+	if t.shapes == nil {
+		t.shapes = map[string]*shape{}
+	}
+	found := map[string]smd.TypeDef{}
+	if !parse(name, found) {
+		d := deduced()
+		return newShape(d.Schema, d.TypeRef)
+	}
+	r := reacher{types: found, seen: map[string]bool{}}
+	r.named(name)
+	return (&shaper{&smd.Schema{Types: r.list}, t.shapes}).ref(smd.TypeRef{NamedType: &name})
+}
+
+// library is the same, with a schema of its own that has no more than what the type
+// reaches.
+func (t *types) library(name string) typed.ParseableType {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.smd == nil {
+		t.smd = map[string]smd.TypeDef{}
+	}
+	if !parse(name, t.smd) {
+		return deduced()
+	}
+	r := reacher{types: t.smd, seen: map[string]bool{}}
+	r.named(name)
+	return typed.ParseableType{Schema: &smd.Schema{Types: r.list}, TypeRef: smd.TypeRef{NamedType: &name}}
+}
+
+// parse reads a type and what it reaches; ok is false when there is none of that
+// name.
+func parse(name string, into map[string]smd.TypeDef) (ok bool) {
+	if _, ok := into[name]; ok {
+		return true
+	}
+	text, err := embeddedText()
+	if err == nil {
+		lines := index(text)
+		if _, ok := lines[name]; !ok {
+			return false
+		}
+		err = build(name, lines, into)
+	}
+	if err != nil {
+		panic("apply: " + err.Error()) // it is part of the program: a test parses all of it
+	}
+	return true
+}
+
+// build parses a line and those that it refers to.
+func build(name string, lines map[string]string, into map[string]smd.TypeDef) error {
+	if _, ok := into[name]; ok {
+		return nil
+	}
+	line, ok := lines[name]
+	if !ok {
+		return fmt.Errorf("the embedded schemas have no %s", name)
+	}
+	p := &parser{rest: line}
+	atom := p.atom()
+	if p.err != nil || p.rest != "" {
+		return fmt.Errorf("the embedded schema of %s is damaged before %q: %w", name, p.rest, p.err)
+	}
+	into[name] = smd.TypeDef{Name: name, Atom: atom}
+	for _, to := range p.refs {
+		if err := build(to, lines, into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reacher collects the types that one reaches.
+type reacher struct {
+	types map[string]smd.TypeDef
+	seen  map[string]bool
+	list  []smd.TypeDef
+}
+
+func (r *reacher) named(name string) {
+	if r.seen[name] {
+		return
+	}
+	r.seen[name] = true
+	t := r.types[name]
+	r.list = append(r.list, t)
+	r.atom(t.Atom)
+}
+
+func (r *reacher) atom(a smd.Atom) {
+	if a.List != nil {
+		r.ref(a.List.ElementType)
+	}
+	if a.Map != nil {
+		r.ref(a.Map.ElementType)
+		for _, f := range a.Map.Fields {
+			r.ref(f.Type)
+		}
+	}
+}
+
+func (r *reacher) ref(t smd.TypeRef) {
+	if t.NamedType != nil {
+		r.named(*t.NamedType)
+		return
+	}
+	r.atom(t.Inlined)
+}
