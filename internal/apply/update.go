@@ -21,8 +21,8 @@ type Write struct {
 // fields inside them are ignored. before is the array to start from: see Before. No
 // bytes are no entries, before and after. Before comes back, the same bytes, when
 // the write changed nothing of it. An object that existed without entries stays
-// without until something is applied to it. An object that does not fit its schema
-// loses its entries. An error means that an object is no JSON object.
+// without until something is applied to it. An object that does not fit its schema,
+// where it changes, loses its entries, as upstream. An error means that an object is no JSON object.
 func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 	entries, err := parseManaged(before)
 	if err != nil {

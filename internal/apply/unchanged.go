@@ -1,0 +1,80 @@
+package apply
+
+import (
+	"hash/maphash"
+	"sync"
+)
+
+// Unchanged remembers applies that changed nothing, so that one that is sent again
+// and again (a controller's resync) costs a hash. It forgets the oldest. The zero
+// value is empty and ready, and safe for concurrent use.
+type Unchanged struct {
+	mu         sync.Mutex
+	young, old map[Application]struct{}
+}
+
+// maxUnchanged is how many applies one generation holds, of which there are two: a
+// megabyte at most.
+const maxUnchanged = 8192
+
+// Application is one apply, by a hash with a seed of this process; two of them are
+// equal by chance about never.
+type Application struct{ a, b uint64 }
+
+var unchangedSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+// NewApplication identifies an apply. The version says which object it met, and in
+// which of its versions: the collection, the key and the revision, or uid and
+// resourceVersion. Whatever else the answer depends on is among the parameters.
+func NewApplication(version string, patch []byte, w Write, force bool, parameters ...string) Application {
+	var sums [2]uint64
+	for i := range sums {
+		var h maphash.Hash
+		h.SetSeed(unchangedSeeds[i])
+		hashText(&h, version)
+		hashText(&h, w.Manager)
+		hashText(&h, w.Subresource)
+		maphash.WriteComparable(&h, force)
+		for _, p := range parameters {
+			hashText(&h, p)
+		}
+		maphash.WriteComparable(&h, len(parameters))
+		h.Write(patch)
+		sums[i] = h.Sum64()
+	}
+	return Application{sums[0], sums[1]}
+}
+
+// hashText keeps neighbours apart.
+func hashText(h *maphash.Hash, s string) {
+	maphash.WriteComparable(h, len(s))
+	h.WriteString(s)
+}
+
+// Has tells whether the apply is known to change nothing.
+func (u *Unchanged) Has(a Application) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.young[a]; ok {
+		return true
+	}
+	if _, ok := u.old[a]; !ok {
+		return false
+	}
+	u.add(a)
+	return true
+}
+
+// Add remembers that the apply changed neither the object nor its managed fields.
+func (u *Unchanged) Add(a Application) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.add(a)
+}
+
+func (u *Unchanged) add(a Application) {
+	if u.young == nil || len(u.young) >= maxUnchanged {
+		u.old, u.young = u.young, map[Application]struct{}{}
+	}
+	u.young[a] = struct{}{}
+}
