@@ -3,17 +3,22 @@ package registry
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // apply is server-side apply: rows S1 to S7.
 func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, error) {
+	if current := r.appliedBefore(w, body); current != nil {
+		return w.answer(current, false, nil)
+	}
 	config, complaint, err := wire.Configuration(body)
 	if err != nil {
 		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
@@ -36,8 +41,14 @@ func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, er
 			if err != nil {
 				return nil, err
 			}
-			if err := w.complain(complaint); err != nil || !changed {
+			if err := w.complain(complaint); err != nil {
 				return nil, err
+			}
+			if !changed {
+				if complaint == "" {
+					r.unchanged.Add(r.application(w, body, v.stored))
+				}
+				return nil, nil
 			}
 			if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
 				return nil, err
@@ -46,6 +57,28 @@ func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, er
 		},
 	})
 	return w.answer(made, created, err)
+}
+
+// appliedBefore is the object when the same application of the same configuration
+// is known to change nothing of it; nil: it has to be found out.
+func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
+	if len(r.Admission) > 0 {
+		return nil // it may have changed its mind
+	}
+	current := r.Store.Any().Get(w.Type.Collection, w.key())
+	if current == nil || !r.unchanged.Has(r.application(w, body, current)) {
+		return nil
+	}
+	return current
+}
+
+// application identifies an apply of a configuration to a version of an object. The
+// type stands for the version of the API that it was sent to.
+func (r *Registry) application(w *write, body []byte, current *store.Object) apply.Application {
+	version := strconv.AppendUint(make([]byte, 0, 64), uint64(current.Modified), 10)
+	version = append(append(version, ' '), current.Key...)
+	force := w.options.Force != nil && *w.options.Force
+	return apply.NewApplication(string(version), body, r.writer(w), force, w.Type.Group, w.Type.Version, w.Type.Resource)
 }
 
 // createByApply creates the object that an apply did not find: row S2.

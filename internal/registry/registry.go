@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -32,7 +33,8 @@ type Registry struct {
 	// admitted.
 	Admission []func(ctx context.Context, a *Admission) error
 
-	schemas sync.Map // *resource.Type: *apply.Schema
+	schemas   sync.Map // *resource.Type: *apply.Schema
+	unchanged apply.Unchanged
 }
 
 // Target is what a request is about.
