@@ -425,7 +425,7 @@ func lines(text string) string {
 // TestHistories: after any sequence of writes, everything is as the library has it.
 func TestHistories(t *testing.T) {
 	r := testrand.New(t)
-	n := 150
+	n := 40
 	if testing.Short() {
 		n = 20
 	}

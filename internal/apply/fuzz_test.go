@@ -147,7 +147,7 @@ func bothWays(t *testing.T, s *Schema, a, b, p string, force bool) {
 func TestStraightAtRandom(t *testing.T) {
 	r := testrand.New(t)
 	s := everythingSchema(t)
-	n := 20_000
+	n := 6_000
 	if testing.Short() {
 		n = 2_000
 	}
