@@ -25,6 +25,7 @@ type bench struct {
 	old, next  []byte
 	patch      []byte
 	patchOther []byte
+	patchLess  []byte // without a label
 	w          apply.Write
 }
 
@@ -52,6 +53,12 @@ func newBench(b *testing.B, kind int) *bench {
 	if x.patchOther, err = json.Marshal(tree); err != nil {
 		b.Fatal(err)
 	}
+	labels := tree["metadata"].(map[string]any)["labels"].(map[string]any)
+	delete(labels, "b")
+	if x.patchLess, err = json.Marshal(tree); err != nil {
+		b.Fatal(err)
+	}
+	labels["b"] = "2"
 	tree["metadata"].(map[string]any)["uid"] = "u"
 	if status != nil {
 		tree["status"] = status
@@ -167,7 +174,7 @@ func BenchmarkApply(b *testing.B) {
 		for _, c := range []struct {
 			name  string
 			patch []byte
-		}{{"changed", x.patchOther}, {"same", x.patch}} {
+		}{{"changed", x.patchOther}, {"less", x.patchLess}, {"same", x.patch}} {
 			b.Run(c.name+"/ours", func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
@@ -190,6 +197,20 @@ func BenchmarkApply(b *testing.B) {
 					}
 				}
 			})
+		}
+	})
+}
+
+// BenchmarkUnchanged is what an apply costs that is known to change nothing.
+func BenchmarkUnchanged(b *testing.B) {
+	forKinds(b, func(b *testing.B, x *bench) {
+		var u apply.Unchanged
+		u.Add(apply.NewApplication("default/x 17", x.patch, x.w, false))
+		b.ReportAllocs()
+		for b.Loop() {
+			if !u.Has(apply.NewApplication("default/x 17", x.patch, x.w, false)) {
+				b.Fatal("forgotten")
+			}
 		}
 	})
 }

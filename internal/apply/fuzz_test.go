@@ -128,8 +128,9 @@ func FuzzStraight(f *testing.F) {
 	})
 }
 
-// bothWays creates a, updates it to b, and applies p, by both ways.
-func bothWays(t *testing.T, s *Schema, a, b, p string, force bool) {
+// bothWays creates a, updates it to b, and applies p twice, by both ways. It tells how
+// many of the applies went straight.
+func bothWays(t *testing.T, s *Schema, a, b, p string, force bool) (straight int) {
 	old, next, patch := wrapped(a), wrapped(b), bytes.Replace(wrapped(p), []byte(`,"uid":"u"`), nil, 1)
 	now := Write{Manager: "one", Time: time.Unix(1e9, 0)}
 	first := straightAgainstLibrary(t, s, nil, nil, old, now)
@@ -138,9 +139,18 @@ func bothWays(t *testing.T, s *Schema, a, b, p string, force bool) {
 	now.Manager = "two"
 	second := straightAgainstLibrary(t, s, first, old, next, now)
 	now.Time = now.Time.Add(time.Minute)
-	applyAgainstLibrary(t, s, second, next, patch, now, force)
+	third, merged, ok := applyAgainstLibrary(t, s, second, next, patch, now, force)
+	if ok {
+		straight++
+		now.Time = now.Time.Add(time.Minute) // and now less, or something else
+		less := bytes.Replace(wrapped(a), []byte(`,"uid":"u"`), nil, 1)
+		if _, _, ok := applyAgainstLibrary(t, s, third, merged, less, now, force); ok {
+			straight++
+		}
+	}
 	now.Subresource = "status"
 	applyAgainstLibrary(t, s, first, old, patch, now, force)
+	return straight
 }
 
 // TestStraightAtRandom is FuzzStraight with objects that mostly fit the schema.
@@ -151,6 +161,7 @@ func TestStraightAtRandom(t *testing.T) {
 	if testing.Short() {
 		n = 2_000
 	}
+	straight := 0
 	for range n {
 		a := randomSpec(r, 3)
 		b, p := a, a
@@ -163,7 +174,10 @@ func TestStraightAtRandom(t *testing.T) {
 		case 1, 2:
 			p = randomSpec(r, 3)
 		}
-		bothWays(t, s, a, b, p, r.IntN(2) == 0)
+		straight += bothWays(t, s, a, b, p, r.IntN(2) == 0)
+	}
+	if straight < n/8 {
+		t.Errorf("only %d of %d applies went straight", straight, 2*n)
 	}
 }
 
@@ -270,7 +284,7 @@ func straightAgainstLibrary(t *testing.T, s *Schema, before, old, next []byte, w
 	return encodeManaged(want)
 }
 
-func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w Write, force bool) {
+func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w Write, force bool) (managed, next []byte, ok bool) {
 	t.Helper()
 	entries, err := parseManaged(before)
 	if err != nil {
@@ -278,7 +292,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 	}
 	next, straight, ok := s.applyStraight(entries, live, patch, w, force)
 	if !ok {
-		return
+		return nil, nil, false
 	}
 	was, err := s.liveTree(live)
 	if err != nil {
@@ -289,7 +303,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 		t.Fatal(err)
 	}
 	if _, err := s.typed(was, typed.AllowDuplicates); err != nil {
-		return // what is stored does not fit
+		return nil, nil, false // what is stored does not fit
 	}
 	merged, want, err := s.applyByLibrary(entries, was, config, w, force)
 	if err != nil {
@@ -302,7 +316,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 		t.Fatalf("live %s\npatch %s\ngot  %s\nwant %v", live, patch, next, merged)
 	}
 	if merged == nil {
-		return
+		return encodeManaged(straight), live, true
 	}
 	var got map[string]any
 	if err := utiljson.Unmarshal(next, &got); err != nil {
@@ -313,6 +327,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 	if !bytes.Equal(a, b) {
 		t.Fatalf("live %s\npatch %s\ngot  %s\nwant %s", live, patch, a, b)
 	}
+	return encodeManaged(straight), next, true
 }
 
 // FuzzTape: what is indexed is JSON, and the index says what is there.

@@ -161,9 +161,13 @@ func filler(r *rand.Rand) *randfill.Filler {
 	return randfill.New().RandSource(source{r}).NilChance(0.4).NumElements(1, 3).MaxDepth(9).Funcs(
 		func(s *string, _ randfill.Continue) { *s = word() },
 		func(t *metav1.Time, _ randfill.Continue) { *t = metav1.Unix(r.Int64N(2_000_000_000), 0) },
-		func(t *metav1.MicroTime, _ randfill.Continue) { *t = metav1.NewMicroTime(time.Unix(r.Int64N(2_000_000_000), 1000)) },
+		func(t *metav1.MicroTime, _ randfill.Continue) {
+			*t = metav1.NewMicroTime(time.Unix(r.Int64N(2_000_000_000), 1000))
+		},
 		func(d *metav1.Duration, _ randfill.Continue) { d.Duration = time.Duration(r.IntN(9)) * time.Second },
-		func(q *resource.Quantity, _ randfill.Continue) { *q = resource.MustParse([]string{"1", "100m", "2Gi"}[r.IntN(3)]) },
+		func(q *resource.Quantity, _ randfill.Continue) {
+			*q = resource.MustParse([]string{"1", "100m", "2Gi"}[r.IntN(3)])
+		},
 		func(v *intstr.IntOrString, _ randfill.Continue) {
 			*v = []intstr.IntOrString{intstr.FromInt32(3), intstr.FromString("x")}[r.IntN(2)]
 		},

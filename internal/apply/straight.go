@@ -154,22 +154,19 @@ func disown(t *trie) {
 }
 
 // applyStraight is Apply over the bytes: the configuration's set, the merged
-// object, and what changed. ok is false where the library has to say, which is so
-// when something is no longer applied, when there are conflicts, and for whatever is
-// wrong with the patch. next is nil when the object does not change.
+// object, what of it is no longer applied, and what changed. ok is false where the
+// library has to say, which is so when there are conflicts, and for whatever is wrong
+// with the patch. next is nil when the object does not change.
 func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w Write, force bool) (next []byte, after []*entry, ok bool) {
 	c := comparisons.Get().(*comparison)
 	defer c.release()
-	if c.left.read(live) != nil || c.right.read(patch) != nil {
+	if c.left.read(live) != nil || c.right.read(patch) != nil || !s.isPatch(c.right) {
 		return nil, nil, false
 	}
 	for _, e := range entries {
 		if e.apiVersion != s.apiVersion() || !e.fields.fit(s.shape()) {
 			return nil, nil, false
 		}
-	}
-	if !s.isPatch(c.right) {
-		return nil, nil, false
 	}
 	c.patchSet(s.shape(), c.right)
 	if c.odd {
@@ -180,9 +177,10 @@ func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w Write, fo
 	var last *entry
 	if at := slices.IndexFunc(entries, own.same); at >= 0 {
 		last = entries[at]
-		if !within(&last.fields.trie, &last.fields.trie.nodes[0], &c.out, &c.out.nodes[0]) {
-			return nil, nil, false
-		}
+	}
+	var owned *trie // when something is no longer applied
+	if last != nil && !within(&last.fields.trie, &last.fields.trie.nodes[0], &c.out, &c.out.nodes[0]) {
+		owned = ownedBy(entries, own, &c.out)
 	}
 	own.mention(&c.out)
 	m := merging{c: c, left: c.left, right: c.right, out: make([]byte, 0, len(live)+len(patch)/4)}
@@ -190,14 +188,23 @@ func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w Write, fo
 	if c.odd {
 		return nil, nil, false
 	}
+	if owned != nil {
+		pruned, ok := c.prune(s.shape(), m.out, &last.fields.trie, owned)
+		if !ok {
+			return nil, nil, false
+		}
+		m.changed = m.changed || &pruned[0] != &m.out[0]
+		m.out = pruned
+	}
 	if !m.changed {
 		own.time, own.seconds = "", 0
 		if last != nil {
 			own.time, own.seconds = last.time, last.seconds
 		}
-		after, ok = s.others(entries, own, nil, force)
+		after, ok = others(entries, own, nil, force)
 		return nil, after, ok
 	}
+	c.right = m.right // the configuration is not needed any more
 	if c.right.read(m.out) != nil {
 		return nil, nil, false
 	}
@@ -206,8 +213,19 @@ func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w Write, fo
 		return nil, nil, false
 	}
 	s.resets[w.Subresource].filter(&c.out)
-	after, ok = s.others(entries, own, &c.out, force)
+	after, ok = others(entries, own, &c.out, force)
 	return m.out, after, ok
+}
+
+// ownedBy is what all managers own once own applies what is mentioned.
+func ownedBy(entries []*entry, own *entry, mentioned *trie) *trie {
+	all := mentioned.clone()
+	for _, e := range entries {
+		if !e.same(own) {
+			all = mixed(all, &e.fields.trie, either)
+		}
+	}
+	return all
 }
 
 // isPatch tells whether a configuration is of this kind and version, and names no
@@ -237,7 +255,7 @@ func (e *entry) mention(set *trie) {
 }
 
 // others are the entries after an apply: own, and what the others keep.
-func (s *Schema) others(entries []*entry, own *entry, changes *trie, force bool) (after []*entry, ok bool) {
+func others(entries []*entry, own *entry, changes *trie, force bool) (after []*entry, ok bool) {
 	for _, e := range entries {
 		switch {
 		case e.same(own):
