@@ -3,6 +3,7 @@ package apply_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,8 +30,23 @@ type bench struct {
 	w          apply.Write
 }
 
-func newBench(b *testing.B, kind int) *bench {
+// small and large are beside the objects of the histories: what most writes are of.
+var small = kindOf(0, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "default", "labels": {"a": "1", "b": "2"}}, "data": {"k": "1"}}`)
+var large = kindOf(1, strings.Replace(fullPod, `{"name": "d", "image": "j", "resources": {}}`, strings.Join([]string{container("d"), container("e"), container("f"), container("g")}, ","), 1))
+
+func kindOf(kind int, full string) kindCase {
 	k := kinds[kind]
+	k.full = full
+	return k
+}
+
+func container(name string) string {
+	return `{"name": "` + name + `", "image": "registry.example.com/team/service:1.2.3", "args": ["--a", "--b"], "imagePullPolicy": "IfNotPresent",
+		"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m", "memory": "100Mi"}}, "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
+		"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}], "volumeMounts": [{"name": "v", "mountPath": "/v"}], "terminationMessagePath": "/dev/termination-log"}`
+}
+
+func newBench(b *testing.B, k kindCase) *bench {
 	x := &bench{b: b, empty: k.empty, w: apply.Write{Manager: "kubectl-create", Time: time.Unix(1_700_000_000, 0)}}
 	var err error
 	if x.ours, err = apply.Builtin(k.gvk, k.empty()); err != nil {
@@ -105,9 +121,11 @@ func (x *bench) with(data, managed []byte) runtime.Object {
 }
 
 func forKinds(b *testing.B, f func(b *testing.B, x *bench)) {
-	for kind := range kinds {
-		b.Run(kinds[kind].gvk.Kind, func(b *testing.B) { f(b, newBench(b, kind)) })
+	for _, k := range kinds {
+		b.Run(k.gvk.Kind, func(b *testing.B) { f(b, newBench(b, k)) })
 	}
+	b.Run("SmallConfigMap", func(b *testing.B) { f(b, newBench(b, small)) })
+	b.Run("LargePod", func(b *testing.B) { f(b, newBench(b, large)) })
 }
 
 func BenchmarkCreate(b *testing.B) {

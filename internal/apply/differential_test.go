@@ -29,12 +29,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// kinds that the random histories are of, with a large object each.
-var kinds = []struct {
+type kindCase struct {
 	gvk   schema.GroupVersionKind
 	empty func() runtime.Object
 	full  string
-}{
+}
+
+// kinds that the random histories are of, with a large object each.
+var kinds = []kindCase{
 	{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, func() runtime.Object { return &corev1.ConfigMap{} }, fullConfigMap},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, func() runtime.Object { return &corev1.Pod{} }, fullPod},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, func() runtime.Object { return &corev1.Service{} }, fullService},

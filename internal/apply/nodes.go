@@ -39,6 +39,9 @@ func (t *trie) below(n *node) []node { return t.nodes[n.first : n.first+n.n] }
 
 // order of path elements: by kind, then by what they say.
 func (a *node) order(b *node) int {
+	if a.tag == 'f' && b.tag == 'f' {
+		return bytes.Compare(a.text, b.text)
+	}
 	if a.tag != b.tag {
 		return cmp.Compare(rank(a.tag), rank(b.tag))
 	}
@@ -46,8 +49,6 @@ func (a *node) order(b *node) int {
 		return 0
 	}
 	switch a.tag {
-	case 'f':
-		return bytes.Compare(a.text, b.text)
 	case 'i':
 		i, _ := strconv.Atoi(string(a.text))
 		j, _ := strconv.Atoi(string(b.text))
@@ -175,19 +176,28 @@ func (t *trie) anywhere(n *node, m marks) bool {
 	return false
 }
 
+// special are the bytes that encoding/json does not write as they are, or may not:
+// U+2028 and U+2029 begin with the last one.
+var special = [256]bool{'"': true, '\\': true, '<': true, '>': true, '&': true, 0xe2: true}
+
 // appendName writes a path element as the name of a member of FieldsV1, as
 // encoding/json writes it within an object.
 func (n *node) appendName(b []byte) []byte {
-	if bytes.IndexByte(n.text, 0xe2) >= 0 { // it may be U+2028 or U+2029, which are escaped
-		return appendString(b, string(n.tag)+":"+string(n.text))
-	}
 	b = append(b, '"', n.tag, ':')
-	for _, c := range n.text {
+	plain := 0
+	for plain < len(n.text) && !special[n.text[plain]] {
+		plain++
+	}
+	b = append(b, n.text[:plain]...)
+	for i, c := range n.text[plain:] {
 		switch c {
 		case '"', '\\':
 			b = append(b, '\\', c)
 		case '<', '>', '&':
 			b = append(b, '\\', 'u', '0', '0', "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
+		case 0xe2:
+			rest := appendString(nil, string(n.text[plain+i:]))
+			return append(b, rest[1:]...)
 		default:
 			b = append(b, c)
 		}

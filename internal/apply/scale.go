@@ -43,8 +43,12 @@ func (r Replicas) ToScale(managed []byte) ([]byte, error) {
 }
 
 // FromScale are the managed fields of the object, which had these at its version,
-// after its Scale got those of scale.
+// after its Scale got those of scale. They are the same bytes when nobody scaled. As
+// upstream, who scales has no time.
 func (r Replicas) FromScale(managed, scale []byte, version schema.GroupVersion) ([]byte, error) {
+	if was, err := r.ToScale(managed); err != nil || string(was) == string(scale) {
+		return managed, err
+	}
 	entries, err := decodeEntries(managed)
 	if err != nil {
 		return nil, err

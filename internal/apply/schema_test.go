@@ -62,6 +62,12 @@ func TestEmbeddedSchemas(t *testing.T) {
 	if got != want {
 		t.Error("the embedded schemas are not those of the OpenAPI schemas: run the test with -update")
 	}
+	found := map[string]smd.TypeDef{}
+	for name, line := range index(got) {
+		if !parse(name, found) || atomText(found[name].Atom) != line {
+			t.Errorf("%s is read as %s\nand is %s", name, atomText(found[name].Atom), line)
+		}
+	}
 }
 
 // TestSchemasOfClients: the library's own schemas say the same, and parsing keeps

@@ -16,10 +16,7 @@ func (c *comparison) release() {
 	if cap(c.left.values)+cap(c.right.values)+cap(c.out.nodes) > maxKeptNodes || cap(c.scratch) > 1<<16 {
 		return
 	}
-	clear(c.out.nodes[:cap(c.out.nodes)]) // they refer to the objects
-	clear(c.stack[:cap(c.stack)])
-	clear(c.pairs[:cap(c.pairs)])
-	c.left.data, c.right.data = nil, nil
+	c.left.data, c.right.data = nil, nil // nodes may still refer to an object; the pool forgets them
 	comparisons.Put(c)
 }
 
