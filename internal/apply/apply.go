@@ -36,9 +36,9 @@ func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, m
 			return nil, nil, err
 		}
 	}
-	next, after, ok := s.applyBytes(entries, was, patch, w, force)
+	next, after, ok := s.applyBytes(entries, was, patch, applying{w, force})
 	if !ok {
-		if next, after, err = s.applyTrees(entries, was, patch, w, force); err != nil {
+		if next, after, err = s.applyTrees(entries, was, patch, applying{w, force}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -48,13 +48,19 @@ func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, m
 	return next, unlessSame(before, encodeManaged(after)), nil
 }
 
+// applying is who applies, and whether it takes what others own.
+type applying struct {
+	Write
+	force bool
+}
+
 // applyBytes goes the straight way where it is open: the patch must be for this
 // kind, and kubectl's annotation is for the library's way.
-func (s *Schema) applyBytes(entries []*entry, live, patch []byte, w Write, force bool) (next []byte, after []*entry, ok bool) {
+func (s *Schema) applyBytes(entries []*entry, live, patch []byte, w applying) (next []byte, after []*entry, ok bool) {
 	if w.Manager == "kubectl" && (bytes.Contains(live, []byte(lastApplied)) || bytes.Contains(patch, []byte(lastApplied))) {
 		return nil, nil, false
 	}
-	return s.applyStraight(entries, live, patch, w, force)
+	return s.applyStraight(entries, live, patch, w)
 }
 
 // firstEntries are those of an object that has none when something is first applied
@@ -85,7 +91,7 @@ func (s *Schema) firstEntries(live []byte, first Write) ([]*entry, error) {
 }
 
 // applyTrees is the way of the library.
-func (s *Schema) applyTrees(entries []*entry, live, patch []byte, w Write, force bool) (next []byte, after []*entry, err error) {
+func (s *Schema) applyTrees(entries []*entry, live, patch []byte, w applying) (next []byte, after []*entry, err error) {
 	patched, err := s.patchTree(patch)
 	if err != nil {
 		return nil, nil, err
@@ -94,7 +100,7 @@ func (s *Schema) applyTrees(entries []*entry, live, patch []byte, w Write, force
 	if err != nil {
 		return nil, nil, err
 	}
-	merged, after, err := s.applyWithLastApplied(entries, was, patched, w, force)
+	merged, after, err := s.applyWithLastApplied(entries, was, patched, w)
 	if err != nil {
 		return nil, nil, statusOf(err, patched)
 	}

@@ -245,9 +245,7 @@ func randomSpec(r *rand.Rand, depth int) string {
 		}
 		return item + "}"
 	}))
-	if r.IntN(2) == 0 {
-		r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-	}
+	r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	if r.IntN(100) == 0 {
 		members = append(members, `"bogus":1`)
 	}
@@ -290,7 +288,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, straight, ok := s.applyStraight(entries, live, patch, w, force)
+	next, straight, ok := s.applyStraight(entries, live, patch, applying{w, force})
 	if !ok {
 		return nil, nil, false
 	}
@@ -305,7 +303,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 	if _, err := s.typed(was, typed.AllowDuplicates); err != nil {
 		return nil, nil, false // what is stored does not fit
 	}
-	merged, want, err := s.applyByLibrary(entries, was, config, w, force)
+	merged, want, err := s.applyByLibrary(entries, was, config, applying{w, force})
 	if err != nil {
 		t.Fatalf("live %s\npatch %s\nlibrary: %v (conflicts: %t)", live, patch, err, errors.As(err, new(merge.Conflicts)))
 	}

@@ -16,8 +16,8 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // applyWithLastApplied applies; kubectl takes over without a conflict what its
 // client-side apply set, and what still is as it was set.
-func (s *Schema) applyWithLastApplied(entries []*entry, live, patch map[string]any, w Write, force bool) (map[string]any, []*entry, error) {
-	next, after, err := s.applyByLibrary(entries, live, patch, w, force)
+func (s *Schema) applyWithLastApplied(entries []*entry, live, patch map[string]any, w applying) (map[string]any, []*entry, error) {
+	next, after, err := s.applyByLibrary(entries, live, patch, w)
 	var conflicts merge.Conflicts
 	if w.Manager != "kubectl" || !errors.As(err, &conflicts) {
 		return next, after, err
@@ -35,7 +35,8 @@ func (s *Schema) applyWithLastApplied(entries []*entry, live, patch map[string]a
 	if len(left) > 0 {
 		return nil, nil, left
 	}
-	return s.applyByLibrary(entries, live, patch, w, true)
+	w.force = true
+	return s.applyByLibrary(entries, live, patch, w)
 }
 
 var errNoLastApplied = errors.New("no last applied configuration of this version")

@@ -1,11 +1,11 @@
 package apply
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -133,11 +133,15 @@ func capped(entries []*entry) ([]*entry, error) {
 	if len(updates) <= maxUpdateEntries {
 		return entries, nil
 	}
+	ids := make(map[*entry]string, len(updates))
+	for _, e := range updates {
+		ids[e] = e.id()
+	}
 	slices.SortFunc(updates, func(a, b *entry) int {
 		if a.seconds != b.seconds {
 			return int(min(1, max(-1, a.seconds-b.seconds)))
 		}
-		return bytes.Compare([]byte(a.id()), []byte(b.id()))
+		return strings.Compare(ids[a], ids[b])
 	})
 	o := newOwners(entries)
 	first := map[string]string{}
@@ -149,10 +153,10 @@ func capped(entries []*entry) ([]*entry, error) {
 		bucket := &entry{manager: ancientChanges, apiVersion: e.apiVersion}
 		oldest, ok := first[e.apiVersion]
 		if !ok {
-			first[e.apiVersion] = e.id()
+			first[e.apiVersion] = ids[e]
 			continue
 		}
-		id, own := bucket.id(), e.id()
+		id, own := bucket.id(), ids[e]
 		if _, ok := o.sets[id]; !ok {
 			o.sets[id] = o.sets[oldest]
 			delete(o.sets, oldest)
@@ -255,7 +259,7 @@ func (s *Schema) other(apiVersion string) *Schema {
 
 // applyByLibrary merges the patch into the live tree. No tree comes back when that
 // changed nothing.
-func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w Write, force bool) (map[string]any, []*entry, error) {
+func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (map[string]any, []*entry, error) {
 	patchTyped, err := s.typed(patch)
 	if err != nil {
 		return nil, nil, &patchError{err}
@@ -268,7 +272,7 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w Write, forc
 	id := head.id()
 	o := newOwners(entries)
 	version := fieldpath.APIVersion(s.apiVersion())
-	next, sets, err := s.updater(w.Subresource, entries).Apply(liveTyped, patchTyped, version, o.sets, id, force)
+	next, sets, err := s.updater(w.Subresource, entries).Apply(liveTyped, patchTyped, version, o.sets, id, w.force)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -46,11 +46,22 @@ func (e *entry) id() string {
 	return string(b)
 }
 
-// same tells whether two entries are of the same manager.
-func (e *entry) same(f *entry) bool {
-	return e.manager == f.manager && e.applied == f.applied && e.subresource == f.subresource &&
-		(e.applied || e.apiVersion == f.apiVersion)
+// who is the same as id, to compare.
+type who struct {
+	manager, apiVersion, subresource string
+	applied                          bool
 }
+
+func (e *entry) who() who {
+	w := who{e.manager, e.apiVersion, e.subresource, e.applied}
+	if e.applied {
+		w.apiVersion = ""
+	}
+	return w
+}
+
+// same tells whether two entries are of the same manager.
+func (e *entry) same(f *entry) bool { return e.who() == f.who() }
 
 func (e *entry) setTime(t time.Time) {
 	e.time, e.seconds = t.UTC().Format(time.RFC3339), t.Unix()

@@ -23,15 +23,17 @@ func parseManaged(raw []byte) ([]*entry, error) {
 		return nil, err
 	}
 	entries := make([]*entry, 0, len(decoded))
+	at := make(map[who]int, len(decoded))
 	for i := range decoded {
 		e, err := newEntry(&decoded[i])
 		if err != nil {
 			return nil, fmt.Errorf("metadata.managedFields[%d]: %w", i, err)
 		}
-		if at := slices.IndexFunc(entries, e.same); at >= 0 {
-			entries[at] = e
+		if j, ok := at[e.who()]; ok {
+			entries[j] = e
 			continue
 		}
+		at[e.who()] = len(entries)
 		entries = append(entries, e)
 	}
 	return entries, nil
@@ -87,13 +89,25 @@ func parseWritten(raw []byte) (entries []*entry, ok bool) {
 	entries = make([]*entry, len(all))
 	for i := range all {
 		entries[i] = &all[i]
-		for _, f := range entries[:i] {
-			if f.same(entries[i]) {
-				return nil, false
-			}
+	}
+	return entries, !sameTwice(entries)
+}
+
+// sameTwice tells whether a manager has two entries.
+func sameTwice(entries []*entry) bool {
+	if len(entries) > manyMembers {
+		seen := make(map[who]bool, len(entries))
+		for _, e := range entries {
+			seen[e.who()] = true
+		}
+		return len(seen) < len(entries)
+	}
+	for i, e := range entries {
+		if slices.ContainsFunc(entries[:i], e.same) {
+			return true
 		}
 	}
-	return entries, true
+	return false
 }
 
 type writtenParser struct{ rest []byte }

@@ -1,5 +1,7 @@
 package apply
 
+import "slices"
+
 // What a manager applied last time and does not apply any more goes away, unless
 // somebody else owns it. The library finds that in three steps, with sets in which
 // declared fields are members as soon as something below them is:
@@ -208,13 +210,12 @@ func (r *remover) value(s *shape, i int32, n *node) {
 
 // at finds the node of a place among sorted siblings.
 func (r *remover) at(n *node, tag byte, text []byte) *node {
-	of := r.set.below(n)
-	for i := range of {
-		if of[i].tag == tag && string(of[i].text) == string(text) {
-			return &of[i]
-		}
+	of, wanted := r.set.below(n), node{tag: tag, text: text}
+	i, ok := slices.BinarySearchFunc(of, &wanted, func(a node, b *node) int { return a.order(b) })
+	if !ok {
+		return &noNode
 	}
-	return &noNode
+	return &of[i]
 }
 
 func (r *remover) dict(d *dictShape, i int32, n *node) {

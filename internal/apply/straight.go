@@ -154,7 +154,7 @@ func disown(t *trie) {
 // object, what of it is no longer applied, and what changed. ok is false where the
 // library has to say, which is so when there are conflicts, and for whatever is wrong
 // with the patch. next is nil when the object does not change.
-func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w Write, force bool) (next []byte, after []*entry, ok bool) {
+func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w applying) (next []byte, after []*entry, ok bool) {
 	c := comparisons.Get().(*comparison)
 	defer c.release()
 	if c.left.read(live) != nil || c.right.read(patch) != nil || !s.isPatch(c.right) {
@@ -198,7 +198,7 @@ func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w Write, fo
 		if last != nil {
 			own.time, own.seconds = last.time, last.seconds
 		}
-		after, ok = others(entries, own, nil, force)
+		after, ok = others(entries, own, nil, w.force)
 		return nil, after, ok
 	}
 	c.right = m.right // the configuration is not needed any more
@@ -210,19 +210,26 @@ func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w Write, fo
 		return nil, nil, false
 	}
 	s.resets[w.Subresource].filter(&c.out)
-	after, ok = others(entries, own, &c.out, force)
+	after, ok = others(entries, own, &c.out, w.force)
 	return m.out, after, ok
 }
 
 // ownedBy is what all managers own once own applies what is mentioned.
 func ownedBy(entries []*entry, own *entry, mentioned *trie) *trie {
-	all := mentioned.clone()
+	sets := []*trie{mentioned.clone()}
 	for _, e := range entries {
 		if !e.same(own) {
-			all = mixed(all, &e.fields.trie, either)
+			sets = append(sets, &e.fields.trie)
 		}
 	}
-	return all
+	for len(sets) > 1 { // by halves: there may be many
+		half := sets[:0:0]
+		for ; len(sets) > 1; sets = sets[2:] {
+			half = append(half, mixed(sets[0], sets[1], either))
+		}
+		sets = append(half, sets...)
+	}
+	return sets[0]
 }
 
 // isPatch tells whether a configuration is of this kind and version, and names no
