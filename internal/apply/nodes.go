@@ -251,6 +251,10 @@ func (w *writer) children(set, changes *node, first bool) bool {
 			y, c = &c[0], c[1:]
 		}
 		if order > 0 && !w.own {
+			if len(a) == 0 {
+				break
+			}
+			c = from(c, &a[0])
 			continue
 		}
 		if w.place(x, y, first) {
@@ -296,6 +300,19 @@ func (w *writer) place(set, changes *node, first bool) bool {
 	return true
 }
 
+// from are the sorted siblings from a place on. Sets are small beside the changes of
+// a large object, so that looking at each change for each set would take long.
+func from(s []node, at *node) []node {
+	if len(s) < 16 {
+		for len(s) > 0 && s[0].order(at) < 0 {
+			s = s[1:]
+		}
+		return s
+	}
+	i, _ := slices.BinarySearchFunc(s, at, func(a node, b *node) int { return a.order(b) })
+	return s[i:]
+}
+
 // touches tells whether changes meet members of a set.
 func touches(set *trie, s *node, changes *trie, c *node) bool {
 	return meet(set, s, changes, c, taken|gone)
@@ -316,7 +333,7 @@ func meet(set *trie, s *node, changes *trie, c *node, m marks) bool {
 		case order < 0:
 			a = a[1:]
 		case order > 0:
-			b = b[1:]
+			b = from(b, &a[0])
 		default:
 			if meet(set, &a[0], changes, &b[0], m) {
 				return true
