@@ -524,10 +524,14 @@ func (s *Store) publish(g *group) {
 	s.history.mu.Lock() // nobody joins in between: see Cursor
 	woken := s.record(g)
 	s.published.Store(g.state)
+	feeds := s.history.feeds
 	s.history.mu.Unlock()
 	s.arrival.announce()
 	for _, t := range woken {
 		t.wake()
+	}
+	for _, f := range feeds {
+		f.wake()
 	}
 	clear(woken)
 	s.history.woken = woken[:0]

@@ -50,6 +50,8 @@ type history struct {
 	wanted int
 
 	woken []*topic // scratch of the leader
+	// feeds are woken by every publication. The slice is replaced, never changed.
+	feeds []*Feed
 }
 
 // origin is where a change of the order is, and what it costs.

@@ -220,6 +220,12 @@ func (s *Store) Close() error {
 		for _, c := range *s.names.Load() {
 			c.wakeAll()
 		}
+		s.history.mu.Lock()
+		feeds := s.history.feeds
+		s.history.mu.Unlock()
+		for _, f := range feeds {
+			f.wake()
+		}
 		s.compacting.Lock() // nobody compacts or reads the log after this
 		defer s.compacting.Unlock()
 		s.old.close()

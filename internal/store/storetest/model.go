@@ -87,6 +87,7 @@ type run struct {
 	store   *store.Store
 	model   model
 	cursors []*modelCursor
+	feed    modelFeed
 	counts  map[string]int // what was reached
 }
 
@@ -112,7 +113,7 @@ func testModel(t *testing.T, medium Medium) {
 				do     func()
 			}{
 				{60, r.write}, {10, r.writeMany}, {8, r.scan}, {8, r.exact}, {10, r.readCursor},
-				{3, r.newCursor}, {1, r.closeCursor}, {1, r.refused},
+				{3, r.newCursor}, {1, r.closeCursor}, {1, r.refused}, {2, r.readFeed},
 			}
 			total := 0
 			for _, o := range operations {
@@ -160,6 +161,7 @@ func (r *run) restart() {
 		}
 		c.Cursor = cursor
 	}
+	r.openFeed()
 }
 
 // expired tells whether the error is Expired, and rightly so.

@@ -41,6 +41,7 @@ func Run(t *testing.T, medium Medium) {
 		{"Groups", testGroups},
 		{"Exact", testExact},
 		{"Cursors", testCursors},
+		{"Feed", testFeed},
 		{"Restart", testRestart},
 		{"CompactToEmpty", testCompactToEmpty},
 		{"Model", testModel},

@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// Feed is a place in the log of all collections: a Cursor that selects everything,
+// for readers that follow the whole store in its one order. It holds no queue
+// and no copy, and lags as a Cursor does. One goroutine uses a feed.
+type Feed struct {
+	store    *Store
+	ready    chan struct{}
+	position Revision // all up to here was read
+	closed   bool
+}
+
+// CollectionChange is a change, and the collection that it happened in.
+type CollectionChange struct {
+	Collection string
+	*Change
+}
+
+// Feed starts a feed at a place in the log: its first change is the first one
+// after the revision. A revision below the history is *ExpiredError.
+func (s *Store) Feed(after Revision) (*Feed, error) {
+	if s.closed.Load() {
+		return nil, ErrClosed
+	}
+	if floor := Revision(s.floor.Load()); after < floor {
+		return nil, &ExpiredError{Revision: after, Floor: floor}
+	}
+	f := &Feed{store: s, position: after, ready: make(chan struct{}, 1)}
+	h := &s.history
+	h.mu.Lock()
+	// A new slice each time: the leader walks the one it saw without the lock.
+	h.feeds = append(slices.Clip(h.feeds), f)
+	h.mu.Unlock()
+	f.remind()
+	if s.closed.Load() { // Close may have missed it
+		f.wake()
+	}
+	return f, nil
+}
+
+func (f *Feed) wake() {
+	select {
+	case f.ready <- struct{}{}:
+	default: // there is one already
+	}
+}
+
+// remind has Ready give a value when there is something to read already.
+func (f *Feed) remind() {
+	if f.store.Any().revision > f.position {
+		f.wake()
+	}
+}
+
+// TryNext fills buf with the changes that follow, in the order of their revisions,
+// and returns how many there are: zero when there is nothing, without waiting.
+// *ExpiredError: the reader was too slow, and the history went on without it;
+// ErrClosed: the store was closed. The context bounds what is read back from the log.
+func (f *Feed) TryNext(ctx context.Context, buf []CollectionChange) (int, error) {
+	for {
+		if f.closed || f.store.closed.Load() {
+			return 0, ErrClosed
+		}
+		upTo := f.store.Any().revision
+		if upTo <= f.position || len(buf) == 0 {
+			return 0, nil
+		}
+		n, found := f.read(upTo, buf)
+		if !found {
+			var err error
+			if n, err = f.readBack(ctx, buf); err != nil {
+				return 0, err
+			}
+		}
+		if n > 0 {
+			f.remind()
+			return n, nil
+		}
+	}
+}
+
+// read fills buf from memory, and moves the feed; false when memory does not have
+// all that follows.
+func (f *Feed) read(upTo Revision, buf []CollectionChange) (n int, found bool) {
+	h := &f.store.history
+	h.mu.Lock() // what it guards cannot be trimmed meanwhile
+	defer h.mu.Unlock()
+	if f.position < h.window {
+		return 0, false
+	}
+	for i := h.after(f.position); i < h.order.len() && n < len(buf); i++ {
+		o := h.order.at(i)
+		if o.revision > upTo {
+			break
+		}
+		buf[n] = CollectionChange{o.collection.name, o.collection.change(o.revision)}
+		n++
+		f.position = o.revision
+	}
+	if n < len(buf) {
+		f.position = upTo
+	}
+	return n, true
+}
+
+// after returns the place of the first change above the revision. The caller
+// holds mu.
+func (h *history) after(r Revision) int {
+	i, j := 0, h.order.len()
+	for i < j {
+		m := int(uint(i+j) >> 1)
+		if h.order.at(m).revision <= r {
+			i = m + 1
+		} else {
+			j = m
+		}
+	}
+	return i
+}
+
+// change returns the change of a revision that is in memory.
+func (c *recent) change(r Revision) *Change {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.records.at(c.after(r - 1)).change
+}
+
+// readBack fills buf from the log, with changes that left memory.
+func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err error) {
+	s := f.store
+	s.history.mu.Lock()
+	upTo := s.history.window
+	s.history.mu.Unlock()
+	after := f.position
+	err = s.batch(ctx, true, func(ctx context.Context) error {
+		if floor := Revision(s.floor.Load()); after < floor {
+			return &ExpiredError{Revision: after, Floor: floor}
+		}
+		for e, err := range s.log.Changes(ctx, "", after, upTo) {
+			if err != nil {
+				return s.readError(err)
+			}
+			buf[n] = CollectionChange{e.Collection, &Change{Revision: e.Revision, Before: e.Before, After: e.Object}}
+			n++
+			f.position = e.Revision
+			if n == len(buf) {
+				return nil
+			}
+		}
+		f.position = upTo
+		return nil
+	})
+	if n > 0 {
+		err = nil // what was read is delivered; the error comes again
+	}
+	return n, err
+}
+
+// Ready returns a channel that gets a value when TryNext may have something. A
+// value may be spurious, none is lost.
+func (f *Feed) Ready() <-chan struct{} { return f.ready }
+
+// Revision is how far the feed has read: no change at or below it is left.
+func (f *Feed) Revision() Revision { return f.position }
+
+// Close releases the feed. It is idempotent.
+func (f *Feed) Close() {
+	if f.closed {
+		return
+	}
+	f.closed = true
+	h := &f.store.history
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.feeds = slices.DeleteFunc(slices.Clone(h.feeds), func(other *Feed) bool { return other == f })
+}
+
+// Key is that of the object that changed.
+func (c *Change) Key() string { return c.key() }
+
+// Collections yields the names of the collections that hold, or held, objects, in
+// their order.
+func (s *State) Collections() iter.Seq[string] {
+	return slices.Values(slices.Sorted(maps.Keys(s.collections)))
+}
