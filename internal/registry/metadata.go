@@ -1,0 +1,121 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Metadata is what the loops beside the server look at in an object's metadata. It
+// is found in the stored bytes without decoding them, and points into them.
+type Metadata struct {
+	// UID is between its quotes.
+	UID []byte
+	// Deleting: there is a deletionTimestamp.
+	Deleting bool
+	// OwnerReferences and Finalizers are lists as JSON; nil when there are none.
+	OwnerReferences, Finalizers []byte
+}
+
+// MetadataOf finds the metadata of an object; nil has none.
+func MetadataOf(o *store.Object) (m Metadata) {
+	if o == nil {
+		return m
+	}
+	eachMemberAt(o.Value, 0, func(key []byte, at int) bool {
+		if string(key) != "metadata" {
+			return true
+		}
+		eachMemberAt(o.Value, at, m.take(o.Value))
+		return false
+	})
+	return m
+}
+
+// take fills in what a member says.
+func (m *Metadata) take(value []byte) func(key []byte, at int) bool {
+	until := func(at int) []byte { return value[at:max(at, skipValue(value, at))] }
+	return func(key []byte, at int) bool {
+		switch string(key) {
+		case "uid":
+			if text := until(at); len(text) > 2 && text[0] == '"' {
+				m.UID = text[1 : len(text)-1]
+			}
+		case "deletionTimestamp":
+			m.Deleting = at < len(value) && value[at] == '"'
+		case "ownerReferences":
+			m.OwnerReferences = list(until(at))
+		case "finalizers":
+			m.Finalizers = list(until(at))
+		case "managedFields":
+			// Long, and the last one in built-in kinds. In the order of the alphabet
+			// uid and ownerReferences follow.
+			return m.UID == nil || bytes.Contains(value[at:], laterOwners)
+		}
+		return true
+	}
+}
+
+// laterOwners begins with a rare letter, so that looking for it is fast.
+var laterOwners = []byte(`References":[`)
+
+// list is a list that is not empty.
+func list(value []byte) []byte {
+	if len(value) > 2 && value[0] == '[' {
+		return value
+	}
+	return nil
+}
+
+// Owners decodes OwnerReferences.
+func (m Metadata) Owners() ([]metav1.OwnerReference, error) {
+	if m.OwnerReferences == nil {
+		return nil, nil
+	}
+	var all []metav1.OwnerReference
+	err := json.Unmarshal(m.OwnerReferences, &all)
+	return all, err
+}
+
+// FinalizerNames decodes Finalizers.
+func (m Metadata) FinalizerNames() ([]string, error) {
+	if m.Finalizers == nil {
+		return nil, nil
+	}
+	var all []string
+	err := json.Unmarshal(m.Finalizers, &all)
+	return all, err
+}
+
+// eachMemberAt calls f with each key of the object that begins at i, between its
+// quotes, and with where its value begins, until f returns false. Other than
+// eachMember it does not look for the end of a value before f has seen it.
+func eachMemberAt(b []byte, i int, f func(key []byte, at int) bool) {
+	if i = space(b, i); i >= len(b) || b[i] != '{' {
+		return
+	}
+	for i = space(b, i+1); i < len(b) && b[i] == '"'; {
+		end := skipString(b, i)
+		if end < 0 {
+			return
+		}
+		key := b[i+1 : end-1]
+		if i = space(b, end); i >= len(b) || b[i] != ':' {
+			return
+		}
+		i = space(b, i+1)
+		if !f(key, i) {
+			return
+		}
+		if end = skipValue(b, i); end < 0 {
+			return
+		}
+		if i = space(b, end); i >= len(b) || b[i] != ',' {
+			return
+		}
+		i = space(b, i+1)
+	}
+}
