@@ -1,0 +1,114 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+const (
+	namespaceCollection = "namespaces"
+	accountCollection   = "serviceaccounts"
+	configMapCollection = "configmaps"
+)
+
+// perNamespace keeps an object in each namespace that stays. Items are
+// namespaces.
+type perNamespace struct {
+	l          *Loops
+	queue      *queue
+	collection string // of the object
+	name       string
+	ensure     func(ctx context.Context, namespace string, s *store.State) error
+}
+
+func (p *perNamespace) begin(s *store.State) {
+	for o := range s.Snapshot(namespaceCollection).Scan("", "") {
+		p.queue.add(item{object: object{namespaceCollection, o.Key}})
+	}
+}
+
+func (p *perNamespace) observe(c *store.CollectionChange) {
+	switch {
+	case c.Collection == namespaceCollection && c.After != nil:
+		p.queue.add(item{object: object{namespaceCollection, c.Key()}})
+	case c.Collection == p.collection && c.Before != nil:
+		if namespace, name, _ := strings.Cut(c.Key(), "/"); name == p.name {
+			p.queue.add(item{object: object{namespaceCollection, namespace}})
+		}
+	}
+}
+
+func (p *perNamespace) sync(ctx context.Context, i item) error {
+	s := p.l.store.Any()
+	o := s.Get(namespaceCollection, i.key)
+	if o == nil {
+		return nil
+	}
+	n, err := decode[corev1.Namespace](o)
+	if err != nil || n.DeletionTimestamp != nil || n.Status.Phase == corev1.NamespaceTerminating {
+		return err
+	}
+	err = p.ensure(ctx, i.key, s)
+	// The namespace is gone, or about to go; or somebody else was faster.
+	if apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}
+
+// newAccounts gives each namespace the ServiceAccount that pods have who name none.
+func newAccounts(l *Loops, q *queue) loop {
+	const name = "default"
+	return &perNamespace{l: l, queue: q, collection: accountCollection, name: name,
+		ensure: func(ctx context.Context, namespace string, s *store.State) error {
+			if s.Get(accountCollection, namespace+"/"+name) != nil {
+				return nil
+			}
+			return l.create(ctx, accountCollection, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}})
+		}}
+}
+
+const (
+	rootCAName     = "kube-root-ca.crt"
+	rootCAMember   = "ca.crt"
+	rootCANote     = "kubernetes.io/description"
+	rootCANoteText = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
+)
+
+// newRootCA gives each namespace the certificates by which pods know the server.
+func newRootCA(l *Loops, q *queue) loop {
+	return &perNamespace{l: l, queue: q, collection: configMapCollection, name: rootCAName,
+		ensure: func(ctx context.Context, namespace string, s *store.State) error {
+			if l.c.RootCA == nil {
+				return nil
+			}
+			pem := l.c.RootCA()
+			if len(pem) == 0 {
+				return nil
+			}
+			want := map[string]string{rootCAMember: string(pem)}
+			place := object{configMapCollection, namespace + "/" + rootCAName}
+			if s.Get(place.collection, place.key) == nil {
+				return l.create(ctx, configMapCollection, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: rootCAName, Namespace: namespace, Annotations: map[string]string{rootCANote: rootCANoteText}},
+					Data:       want,
+				})
+			}
+			return l.edit(ctx, place, "", func(o metav1.Object) error {
+				m := o.(*corev1.ConfigMap)
+				if m.DeletionTimestamp != nil || maps.Equal(m.Data, want) && m.Annotations[rootCANote] != "" {
+					return errLeave
+				}
+				m.Data = want
+				metav1.SetMetaDataAnnotation(&m.ObjectMeta, rootCANote, rootCANoteText)
+				return nil
+			})
+		}}
+}

@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// found says what became of the owners that an object names.
+type found struct {
+	solid    []types.UID // there, and they stay or do not wait
+	waiting  []types.UID // there, and they wait for their dependents
+	dangling []types.UID // absent
+}
+
+// classify looks up the owners of an object. Nil: the object is left alone, since
+// an owner is of a kind that is not served, so nobody can tell, or can never be
+// owned like that.
+func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, references []metav1.OwnerReference) (*found, error) {
+	var f found
+	served := g.l.served()
+	dependentType := served.byCollection[d.name.collection]
+	if dependentType == nil {
+		return nil, nil
+	}
+	for _, r := range references {
+		if g.isAbsent(r.UID) {
+			f.dangling = append(f.dangling, r.UID)
+			continue
+		}
+		t := served.byKind[schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)]
+		if t == nil {
+			g.leave(d.name)
+			return nil, nil
+		}
+		if t.Namespaced && !dependentType.Namespaced {
+			return nil, g.tellElsewhere(ctx, s, d, ownerType{t, r})
+		}
+		owner := s.Get(t.Collection, ownerKey(t, d.name.key, r.Name))
+		m := registry.MetadataOf(owner)
+		switch {
+		case string(m.UID) != string(r.UID):
+			if err := g.tellElsewhere(ctx, s, d, ownerType{t, r}); err != nil {
+				return nil, err
+			}
+			f.dangling = append(f.dangling, r.UID)
+		case waitsForDependents(m):
+			f.waiting = append(f.waiting, r.UID)
+		default:
+			f.solid = append(f.solid, r.UID)
+		}
+	}
+	return &f, nil
+}
+
+// ownerKey is where an owner is: in the namespace of the dependent, if in any.
+func ownerKey(t *resource.Type, dependent, name string) string {
+	if !t.Namespaced {
+		return name
+	}
+	namespace, _, _ := strings.Cut(dependent, "/")
+	return namespace + "/" + name
+}
+
+// leave has an object looked at again when other kinds are served.
+func (g *garbage) leave(o object) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unknown[o] = struct{}{}
+}
+
+// ownerType is a reference, with the type that it names.
+type ownerType struct {
+	*resource.Type
+	reference metav1.OwnerReference
+}
+
+// tellElsewhere writes an event when the owner that a dependent names is there, in
+// another namespace: references do not cross namespaces, and somebody may wonder why
+// the dependent goes. Owners are looked for by the name that the reference has.
+func (g *garbage) tellElsewhere(ctx context.Context, s *store.State, d dependent, t ownerType) error {
+	if !t.Namespaced {
+		return nil
+	}
+	for namespace := range s.Snapshot(namespaceCollection).Scan("", "") {
+		o := s.Get(t.Collection, namespace.Key+"/"+t.reference.Name)
+		if o != nil && string(registry.MetadataOf(o).UID) == string(t.reference.UID) {
+			return g.tell(ctx, d, t)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.absent.add(t.reference.UID)
+	return nil
+}
+
+// eventNameBase bounds what an event takes of the name of its object.
+const eventNameBase = 200
+
+// tell writes the event, once for a dependent and an owner: its name says which.
+func (g *garbage) tell(ctx context.Context, d dependent, t ownerType) error {
+	target, ok := g.l.served().target(d.name)
+	if !ok {
+		return nil
+	}
+	namespace := target.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	r, now := t.reference, metav1.NewTime(g.l.now())
+	name := target.Name[:min(len(target.Name), eventNameBase)]
+	identity := fmt.Sprintf("[%s/%s, namespace: %s, name: %s, uid: %s]", r.APIVersion, r.Kind, target.Namespace, r.Name, r.UID)
+	err := g.l.create(ctx, eventCollection, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%016x", name, stableHash(string(d.m.UID)+string(r.UID)))},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: target.Type.Kind, APIVersion: target.Type.GroupVersion().String(), Namespace: target.Namespace, Name: target.Name, UID: types.UID(d.m.UID),
+		},
+		Type: corev1.EventTypeWarning, Reason: "OwnerRefInvalidNamespace",
+		Message:        fmt.Sprintf("ownerRef %s does not exist in namespace %q", identity, target.Namespace),
+		Source:         corev1.EventSource{Component: "garbage-collector-controller"},
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		ReportingController: "garbage-collector-controller",
+	})
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil // told already, or there is no place to tell it
+	}
+	return err
+}
+
+// absentOwners are UIDs of owners that are gone, the newest ones: so that what is
+// known needs no look, and counts also when the kind of the owner is gone with it.
+type absentOwners struct {
+	set  map[types.UID]struct{}
+	row  []types.UID // a ring
+	next int
+}
+
+const mostAbsent = 1024
+
+func (a *absentOwners) add(uid types.UID) {
+	if _, known := a.set[uid]; known || uid == "" {
+		return
+	}
+	if a.set == nil {
+		a.set = map[types.UID]struct{}{}
+	}
+	if len(a.row) < mostAbsent {
+		a.row = append(a.row, uid)
+	} else {
+		delete(a.set, a.row[a.next])
+		a.row[a.next] = uid
+		a.next = (a.next + 1) % mostAbsent
+	}
+	a.set[uid] = struct{}{}
+}
+
+func (g *garbage) isAbsent(uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, known := g.absent.set[uid]
+	return known
+}

@@ -1,0 +1,88 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// remains is what is left of a namespace after everything was deleted that can be.
+type remains struct {
+	objects    map[string]int // by resource and group, "pods."
+	finalizers map[string]int // objects by finalizer
+	failures   []string       // of deleting
+	// collections are those of objects.
+	collections []string
+	// unasked: something is left that is not being deleted.
+	unasked bool
+}
+
+func (r *remains) any() bool { return len(r.objects) > 0 || len(r.failures) > 0 }
+
+// conditions of a namespace that is being deleted, with the words of
+// kube-controller-manager. Each says either that there is nothing to say, or what
+// stands in the way.
+func (r *remains) conditions(now time.Time) []corev1.NamespaceCondition {
+	all := []corev1.NamespaceCondition{
+		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
+		{Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
+		{Type: corev1.NamespaceDeletionContentFailure, Reason: "ContentDeleted", Message: "All content successfully deleted, may be waiting on finalization"},
+		{Type: corev1.NamespaceContentRemaining, Reason: "ContentRemoved", Message: "All content successfully removed"},
+		{Type: corev1.NamespaceFinalizersRemaining, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
+	}
+	for i := range all {
+		all[i].Status, all[i].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(now)
+	}
+	in := func(i int, reason, message string) {
+		all[i].Status, all[i].Reason, all[i].Message = corev1.ConditionTrue, reason, message
+	}
+	if n := len(r.failures); n > 0 {
+		in(2, "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, strings.Join(sorted(r.failures), ", ")))
+	}
+	if len(r.objects) > 0 {
+		in(3, "SomeResourcesRemain", "Some resources are remaining: "+counts(r.objects, "%s has %d resource instances"))
+	}
+	if len(r.finalizers) > 0 {
+		in(4, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+counts(r.finalizers, "%s in %d resource instances"))
+	}
+	return all
+}
+
+// counts names each with its count, in order.
+func counts(of map[string]int, format string) string {
+	var all []string
+	for name, n := range of {
+		all = append(all, fmt.Sprintf(format, name, n))
+	}
+	return strings.Join(sorted(all), ", ")
+}
+
+func sorted(all []string) []string {
+	all = slices.Clone(all)
+	slices.Sort(all)
+	return all
+}
+
+// setConditions gives a namespace its conditions, and tells whether that changed
+// any. The time of a condition is that of the change of its status.
+func setConditions(status *corev1.NamespaceStatus, next []corev1.NamespaceCondition) (changed bool) {
+	for _, n := range next {
+		i := slices.IndexFunc(status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == n.Type })
+		if i < 0 {
+			status.Conditions = append(status.Conditions, n)
+			changed = true
+			continue
+		}
+		c := &status.Conditions[i]
+		if c.Status == n.Status {
+			n.LastTransitionTime = c.LastTransitionTime
+		}
+		changed = changed || c.Status != n.Status || c.Reason != n.Reason || c.Message != n.Message
+		*c = n
+	}
+	return changed
+}

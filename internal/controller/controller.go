@@ -1,0 +1,316 @@
+// Package controller holds the loops that a lone API server needs: what
+// kube-controller-manager, and etcd's leases, do for kube-apiserver.
+//
+// # How a loop works
+//
+// One reader follows the store's changes, in their one order, over all collections
+// (store.Feed), and shows each to the loops. A loop decides from the change alone
+// which object has to be looked at, and puts its name into the loop's queue. Workers
+// of the queue then look at the object as it is now, and write with the verbs of the
+// registry, as any client would.
+//
+//	commit -> feed -> reader: observe(change) -> queue -> worker: sync(object) -> registry
+//
+// A look asks what has to be done, not what happened: looking twice, or once too
+// often, does nothing. So nothing has to be remembered across a restart: a loop
+// begins by looking at everything once (begin), and what was left half done goes on.
+// A reader that was too slow for the history begins again in the same way.
+//
+// What a loop reads is the store's own state, which is never behind what it
+// observed. There is no cache beside it, and an idle loop is memory alone: no timer
+// that ticks, no goroutine but the reader's.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Config is what loops need.
+type Config struct {
+	Registry *registry.Registry
+	// Catalog is what is served now; it may change while the loops run.
+	Catalog func() *resource.Catalog
+	// Enabled says which loops run, as the flag --controllers does: "*" for all,
+	// "name", "-name". Nil: all.
+	Enabled []string
+	// EventTTL is how long events live after their last write; zero: DefaultEventTTL.
+	EventTTL time.Duration
+	// RootCA returns the certificates (PEM) by which clients know the server; nil, or
+	// nothing returned: no ConfigMap kube-root-ca.crt is made.
+	RootCA func() []byte
+	// Now is the wall clock; nil: time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// DefaultEventTTL is that of kube-apiserver.
+const DefaultEventTTL = time.Hour
+
+// manager is the field manager of what the loops write: the one that
+// kube-controller-manager's loops have.
+const manager = "kube-controller-manager"
+
+// loop is one of the loops. The reader alone calls begin and observe, and they
+// must not wait; workers call sync, several at once.
+type loop interface {
+	// begin looks at everything once, in the state that the changes then follow.
+	begin(s *store.State)
+	// observe takes a change.
+	observe(c *store.CollectionChange)
+	// sync does what there is to do about an object. An error has it called again
+	// after a while.
+	sync(ctx context.Context, i item) error
+}
+
+// row is a loop of the table below.
+type row struct {
+	name string
+	// width is how many objects are worked on at once.
+	width int
+	// yields: kube-controller-manager does it too.
+	yields bool
+	make   func(l *Loops, q *queue) loop
+}
+
+// rows are all loops. Their names are those of kube-controller-manager, without
+// "-controller".
+var rows = []row{
+	{"namespace", 8, true, newNamespaces},
+	{"garbage-collector", 32, true, newGarbage},
+	{"event-ttl", 16, false, newEvents},
+	{"serviceaccount", 8, true, newAccounts},
+	{"root-ca-certificate-publisher", 8, true, newRootCA},
+	{"persistentvolumeclaim-protection", 4, true, newClaims},
+	{"persistentvolume-protection", 4, true, newVolumes},
+	{"volumeattributesclass-protection", 4, true, newClasses},
+	{"certificatesigningrequest-cleaner", 4, true, newRequests},
+}
+
+// Names are those of all loops.
+func Names() []string {
+	names := make([]string, len(rows))
+	for i := range rows {
+		names[i] = rows[i].name
+	}
+	return names
+}
+
+// Check tells what is wrong with the words of Config.Enabled.
+func Check(enabled []string) error {
+	some := false
+	for _, word := range enabled {
+		name := strings.TrimPrefix(word, "-")
+		some = some || name == word || word == "-*"
+		if name != "*" && !slices.Contains(Names(), bare(name)) {
+			return fmt.Errorf("there is no controller %q: want *, -* or some of %s, each with a - before it to switch it off", name, strings.Join(Names(), ", "))
+		}
+	}
+	if len(enabled) > 0 && !some {
+		return fmt.Errorf("%q says only which controllers not to run: put a * before it", strings.Join(enabled, ","))
+	}
+	return nil
+}
+
+// bare takes off what kube-controller-manager puts behind its names.
+func bare(name string) string { return strings.TrimSuffix(name, "-controller") }
+
+// runs tells whether a loop is switched on: a word with its name counts more than
+// a star.
+func runs(enabled []string, name string) bool {
+	on := enabled == nil
+	for _, word := range enabled {
+		on = on || word == "*"
+	}
+	for _, word := range enabled {
+		if bare(strings.TrimPrefix(word, "-")) == name {
+			on = !strings.HasPrefix(word, "-")
+		}
+	}
+	return on
+}
+
+// Loops are the loops of a server. Their methods are safe for concurrent use.
+type Loops struct {
+	c        Config
+	store    *store.Store
+	running  []*running
+	yielding *yielding
+	kinds    atomic.Pointer[kinds]
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	position atomic.Uint64 // how far the reader has read, a store.Revision
+	settling settling
+}
+
+// running is a loop that is switched on.
+type running struct {
+	row
+	queue *queue
+	loop  loop
+}
+
+// Start starts the loops. It returns at once; what there is to do at the beginning
+// is done beside the server.
+func Start(c Config) (*Loops, error) {
+	if err := Check(c.Enabled); err != nil {
+		return nil, err
+	}
+	if c.EventTTL == 0 {
+		c.EventTTL = DefaultEventTTL
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Loops{c: c, store: c.Registry.Store}
+	l.yielding = newYielding(l)
+	for _, r := range rows {
+		if runs(c.Enabled, r.name) {
+			l.running = append(l.running, l.prepare(r))
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.done.Go(func() { l.read(ctx) })
+	return l, nil
+}
+
+func (l *Loops) prepare(r row) *running {
+	made := &running{row: r}
+	made.queue = newQueue(r.name, r.width, func(ctx context.Context, i item) error { return made.loop.sync(ctx, i) }, l.c.Log)
+	made.queue.idle = l.settling.announce
+	made.loop = r.make(l, made.queue)
+	return made
+}
+
+// Stop ends the loops, and waits for what is under way.
+func (l *Loops) Stop() {
+	l.stop()
+	l.done.Wait()
+	l.yielding.stop()
+	for _, r := range l.running {
+		r.queue.close()
+	}
+}
+
+// read follows the store until the context ends or the store is closed.
+func (l *Loops) read(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := l.follow(ctx)
+		var expired *store.ExpiredError
+		switch {
+		case ctx.Err() != nil, errors.Is(err, store.ErrClosed):
+			return
+		case errors.As(err, &expired):
+			l.c.Log.Info("the controllers were slower than the history is long, and begin again", "err", err)
+		default: // reading back from the log failed, or there were too many who do
+			l.c.Log.Warn("the controllers cannot read the history, and begin again", "err", err)
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// maxChanges is how many changes are taken from the history at a time.
+const maxChanges = 64
+
+// follow has the loops begin, and shows them every change that follows.
+func (l *Loops) follow(ctx context.Context) error {
+	s := l.store.Any()
+	feed, err := l.store.Feed(s.Revision())
+	if err != nil {
+		return err
+	}
+	defer feed.Close()
+	l.yielding.begin(s)
+	for _, r := range l.running {
+		r.loop.begin(s)
+	}
+	l.position.Store(uint64(s.Revision()))
+	buf := make([]store.CollectionChange, maxChanges)
+	for {
+		n, err := feed.TryNext(ctx, buf)
+		if err != nil {
+			return err
+		}
+		for i := range buf[:n] {
+			l.yielding.observe(&buf[i])
+			for _, r := range l.running {
+				r.loop.observe(&buf[i])
+			}
+		}
+		clear(buf[:n]) // what history lets go, nobody holds
+		l.position.Store(uint64(feed.Revision()))
+		if n > 0 {
+			continue
+		}
+		l.settling.announce()
+		select {
+		case <-feed.Ready():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Loops) now() time.Time { return l.c.Now() }
+
+// Figures tell what the loops do.
+type Figures struct {
+	Name string
+	// Depth is how much there is to do, Adds how much there ever was.
+	Depth, Adds func() float64
+	// Retries counts what failed and was put back.
+	Retries func() float64
+	// Paused is 1 while kube-controller-manager does the work.
+	Paused func() float64
+}
+
+// Figures returns those of the loops that are switched on.
+func (l *Loops) Figures() []Figures {
+	all := make([]Figures, len(l.running))
+	for i, r := range l.running {
+		q := r.queue
+		locked := func(read func() float64) func() float64 {
+			return func() float64 {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				return read()
+			}
+		}
+		all[i] = Figures{
+			Name:    r.name,
+			Depth:   func() float64 { return float64(q.depth()) },
+			Adds:    locked(func() float64 { return float64(q.adds) }),
+			Retries: locked(func() float64 { return float64(q.errors) }),
+			Paused: locked(func() float64 {
+				if q.paused {
+					return 1
+				}
+				return 0
+			}),
+		}
+	}
+	return all
+}
+
+// Revision is how far the loops have seen the store.
+func (l *Loops) Revision() store.Revision { return store.Revision(l.position.Load()) }

@@ -1,0 +1,344 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// garbage collects objects whose owners are gone, and does for an owner that is
+// deleted what its deletion asked for:
+//
+//	background   the owner is gone at once; its dependents are deleted after it
+//	foreground   the owner waits, with a finalizer, until the dependents that
+//	             block its deletion are gone
+//	orphan       the owner waits, with a finalizer, until its dependents do not name
+//	             it any more
+//
+// An owner is looked up where a reference says that it is, in the state of the
+// store: there are no owners that were not seen yet, as for a collector that watches
+// from outside. A UID never comes back, so an owner that a state lacks, when the
+// dependent is in that state, is absent for good. A deletion names the very version
+// of the dependent that was looked at, so a reference that was added meanwhile counts.
+//
+// Events have no part in it: they are neither owners nor dependents.
+type garbage struct {
+	l     *Loops
+	queue *queue
+	index owners
+
+	mu sync.Mutex
+	// waiting are the owners that wait for their dependents, by the hash of the UID.
+	waiting map[uint64]object
+	absent  absentOwners
+	// unknown are dependents that name a kind that is not served by that catalog.
+	unknown map[object]struct{}
+	seen    *kinds
+}
+
+func newGarbage(l *Loops, q *queue) loop {
+	return &garbage{l: l, queue: q, waiting: map[uint64]object{}, unknown: map[object]struct{}{}}
+}
+
+// finalizers of the two ways in which an owner waits.
+var (
+	foreground = []byte(`"` + metav1.FinalizerDeleteDependents + `"`)
+	orphan     = []byte(`"` + metav1.FinalizerOrphanDependents + `"`)
+)
+
+func waitsForDependents(m registry.Metadata) bool {
+	return m.Deleting && bytes.Contains(m.Finalizers, foreground)
+}
+
+func orphans(m registry.Metadata) bool {
+	return m.Deleting && bytes.Contains(m.Finalizers, orphan)
+}
+
+func (g *garbage) begin(s *store.State) {
+	g.index.reset()
+	g.mu.Lock()
+	clear(g.waiting)
+	clear(g.unknown)
+	g.seen = g.l.served()
+	g.mu.Unlock()
+	for collection := range s.Collections() {
+		if collection == eventCollection {
+			continue
+		}
+		for o := range s.Snapshot(collection).Scan("", "") {
+			g.take(object{collection, o.Key}, registry.Metadata{}, registry.MetadataOf(o))
+		}
+	}
+}
+
+// observe keeps the index, and finds out whom a change concerns.
+func (g *garbage) observe(c *store.CollectionChange) {
+	if k := g.l.served(); k != g.seen {
+		g.newKinds(k)
+	}
+	if c.Collection == eventCollection {
+		return
+	}
+	o, was := object{c.Collection, c.Key()}, registry.MetadataOf(c.Before)
+	if c.After != nil {
+		g.take(o, was, registry.MetadataOf(c.After))
+		return
+	}
+	g.forget(o, was)
+}
+
+// newKinds looks again at what named a kind that was not served.
+func (g *garbage) newKinds(k *kinds) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen = k
+	for o := range g.unknown {
+		g.queue.add(item{object: o})
+	}
+	clear(g.unknown)
+}
+
+// take takes note of a version of an object, and of the one before it.
+func (g *garbage) take(o object, was, is registry.Metadata) {
+	if !bytes.Equal(was.OwnerReferences, is.OwnerReferences) {
+		old, now := owning(was), owning(is)
+		for _, r := range now {
+			g.index.add(hashUID(r.UID), o)
+		}
+		for _, r := range old {
+			i := slices.IndexFunc(now, func(n metav1.OwnerReference) bool { return n.UID == r.UID })
+			if i < 0 {
+				g.index.remove(hashUID(r.UID), o)
+			}
+			if blocks(r) && (i < 0 || !blocks(now[i])) {
+				g.released(r.UID)
+			}
+		}
+		if len(now) > 0 {
+			g.queue.add(item{object: o})
+		}
+	}
+	switch {
+	case orphans(is) && !orphans(was):
+		g.queue.add(item{object: o})
+	case waitsForDependents(is) && !waitsForDependents(was):
+		g.wait(o, hashUID(is.UID), true)
+		for _, d := range g.index.dependents(hashUID(is.UID)) {
+			g.queue.add(item{object: d})
+		}
+		g.queue.add(item{object: o})
+	case waitsForDependents(was) && !waitsForDependents(is):
+		g.wait(o, hashUID(was.UID), false)
+	}
+}
+
+// forget takes note of an object that is gone.
+func (g *garbage) forget(o object, was registry.Metadata) {
+	for _, r := range owning(was) {
+		g.index.remove(hashUID(r.UID), o)
+		g.released(r.UID)
+	}
+	uid := hashUID(was.UID)
+	g.wait(o, uid, false)
+	if !g.index.has(uid) {
+		return
+	}
+	g.mu.Lock()
+	g.absent.add(types.UID(was.UID))
+	g.mu.Unlock()
+	for _, d := range g.index.dependents(uid) {
+		g.queue.add(item{object: d})
+	}
+}
+
+// wait notes whether an owner waits for its dependents.
+func (g *garbage) wait(o object, uid uint64, on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if on {
+		g.waiting[uid] = o
+	} else {
+		delete(g.waiting, uid)
+	}
+}
+
+// released has an owner looked at that may have waited for a dependent.
+func (g *garbage) released(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if o, waits := g.waiting[hashUID(string(uid))]; waits {
+		g.queue.add(item{object: o})
+	}
+}
+
+// owning are the owners that an object names. What cannot be read names none.
+func owning(m registry.Metadata) []metav1.OwnerReference {
+	all, err := m.Owners()
+	if err != nil {
+		return nil
+	}
+	return all
+}
+
+func blocks(r metav1.OwnerReference) bool {
+	return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion
+}
+
+// conflicts is how often an object is looked at again at once when it changed
+// under our hands.
+const conflicts = 8
+
+func (g *garbage) sync(ctx context.Context, i item) (err error) {
+	for range conflicts {
+		if err = g.look(ctx, i.object); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// look does what there is to do about an object.
+func (g *garbage) look(ctx context.Context, name object) error {
+	s := g.l.store.Any()
+	o := s.Get(name.collection, name.key)
+	if o == nil {
+		return nil
+	}
+	m := registry.MetadataOf(o)
+	switch {
+	case orphans(m):
+		return g.orphan(ctx, s, name, m)
+	case waitsForDependents(m):
+		return g.finish(ctx, s, name, m)
+	case m.Deleting:
+		return nil // on its way; whoever has a finalizer acts
+	}
+	references, err := m.Owners()
+	if err != nil || len(references) == 0 {
+		return err
+	}
+	found, err := g.classify(ctx, s, dependent{name, o, m}, references)
+	if err != nil || found == nil {
+		return err
+	}
+	return g.collect(ctx, s, dependent{name, o, m}, found)
+}
+
+// dependent is an object with owners, as it was read.
+type dependent struct {
+	name object
+	o    *store.Object
+	m    registry.Metadata
+}
+
+// collect acts on what is known of the owners of a dependent.
+func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, found *found) error {
+	switch {
+	case len(found.solid) > 0:
+		if gone := append(found.dangling, found.waiting...); len(gone) > 0 {
+			return g.disown(ctx, d.name, gone)
+		}
+		return nil
+	case len(found.waiting) > 0 && g.index.has(hashUID(d.m.UID)):
+		// It has dependents of its own, so they have to go first. Where these wait
+		// for their dependents in turn there may be a circle: then nobody waits for it.
+		if g.index.any(hashUID(d.m.UID), func(o object) bool { return waitsForDependents(registry.MetadataOf(s.Get(o.collection, o.key))) }) {
+			if err := g.unblock(ctx, d); err != nil {
+				return err
+			}
+			if d.o = g.l.store.Any().Get(d.name.collection, d.name.key); d.o == nil {
+				return nil
+			}
+		}
+		return g.l.remove(ctx, d.name, d.o, metav1.DeletePropagationForeground)
+	}
+	policy := metav1.DeletePropagationBackground
+	switch { // what somebody asked for beforehand holds
+	case bytes.Contains(d.m.Finalizers, orphan):
+		policy = metav1.DeletePropagationOrphan
+	case bytes.Contains(d.m.Finalizers, foreground):
+		policy = metav1.DeletePropagationForeground
+	}
+	return g.l.remove(ctx, d.name, d.o, policy)
+}
+
+// disown takes owners out of an object's references.
+func (g *garbage) disown(ctx context.Context, o object, owners []types.UID) error {
+	return g.l.edit(ctx, o, "", func(m metav1.Object) error {
+		left := slices.DeleteFunc(slices.Clone(m.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
+		if len(left) == len(m.GetOwnerReferences()) {
+			return errLeave
+		}
+		m.SetOwnerReferences(left)
+		return nil
+	})
+}
+
+// unblock has no owner wait for an object.
+func (g *garbage) unblock(ctx context.Context, d dependent) error {
+	return g.l.edit(ctx, d.name, "", func(m metav1.Object) error {
+		if m.GetUID() != types.UID(d.m.UID) {
+			return errLeave
+		}
+		all := slices.Clone(m.GetOwnerReferences())
+		for i := range all {
+			if blocks(all[i]) {
+				all[i].BlockOwnerDeletion = new(bool)
+			}
+		}
+		m.SetOwnerReferences(all)
+		return nil
+	})
+}
+
+// finish lets an owner go that waits for no dependent any more.
+func (g *garbage) finish(ctx context.Context, s *store.State, name object, m registry.Metadata) error {
+	uid := types.UID(m.UID)
+	blocked := g.index.any(hashUID(m.UID), func(d object) bool {
+		return slices.ContainsFunc(owning(registry.MetadataOf(s.Get(d.collection, d.key))), func(r metav1.OwnerReference) bool { return r.UID == uid && blocks(r) })
+	})
+	if blocked {
+		return nil // each of them is in the queue, or its end will be seen
+	}
+	return g.l.removeFinalizer(ctx, name, uid, metav1.FinalizerDeleteDependents)
+}
+
+// orphanWidth is how many dependents of one owner are edited at once.
+const orphanWidth = 16
+
+// orphan lets an owner go once no dependent names it.
+func (g *garbage) orphan(ctx context.Context, s *store.State, name object, m registry.Metadata) error {
+	uid := types.UID(m.UID)
+	var wg sync.WaitGroup
+	room := make(chan struct{}, orphanWidth)
+	var mu sync.Mutex
+	var failed error
+	for _, d := range g.index.dependents(hashUID(m.UID)) {
+		if !slices.ContainsFunc(owning(registry.MetadataOf(s.Get(d.collection, d.key))), func(r metav1.OwnerReference) bool { return r.UID == uid }) {
+			continue
+		}
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if err := g.disown(ctx, d, []types.UID{uid}); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = fmt.Errorf("orphaning %s %s: %w", d.collection, d.key, err)
+			}
+		})
+	}
+	wg.Wait()
+	if failed != nil {
+		return failed
+	}
+	return g.l.removeFinalizer(ctx, name, uid, metav1.FinalizerOrphanDependents)
+}

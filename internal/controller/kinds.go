@@ -1,0 +1,59 @@
+package controller
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// kinds finds the types of a catalog by what objects say of themselves.
+type kinds struct {
+	catalog      *resource.Catalog
+	byKind       map[schema.GroupVersionKind]*resource.Type
+	byCollection map[string]*resource.Type
+	// namespaced are the types of objects that live in namespaces and can be deleted,
+	// one for each collection.
+	namespaced []*resource.Type
+}
+
+// served returns the types of the catalog that is served now.
+func (l *Loops) served() *kinds {
+	catalog := l.c.Catalog()
+	if k := l.kinds.Load(); k != nil && k.catalog == catalog {
+		return k
+	}
+	k := &kinds{catalog: catalog, byKind: map[schema.GroupVersionKind]*resource.Type{}, byCollection: map[string]*resource.Type{}}
+	for t := range catalog.Types() {
+		if t.Collection == "" || !t.Allows("delete") {
+			continue
+		}
+		k.byKind[t.GroupVersionKind()] = t
+		// The stored version, so that what is edited is what is stored.
+		if old := k.byCollection[t.Collection]; old == nil || old.Stored != nil && t.Stored == nil {
+			k.byCollection[t.Collection] = t
+		}
+	}
+	for t := range catalog.Types() { // in the order of discovery
+		if t.Namespaced && k.byCollection[t.Collection] == t {
+			k.namespaced = append(k.namespaced, t)
+		}
+	}
+	l.kinds.Store(k)
+	return k
+}
+
+// target is where requests about an object go; false when its kind is not served.
+func (k *kinds) target(o object) (registry.Target, bool) {
+	t := k.byCollection[o.collection]
+	if t == nil {
+		return registry.Target{}, false
+	}
+	target := registry.Target{Type: t, Name: o.key}
+	if t.Namespaced {
+		target.Namespace, target.Name, _ = strings.Cut(o.key, "/")
+	}
+	return target, true
+}

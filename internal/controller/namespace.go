@@ -1,0 +1,302 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// namespaces finishes the deletion of namespaces:
+//
+//	delete the pods, wait until they are gone
+//	delete everything else, wait until it is gone
+//	say in the conditions what remains, and what it waits for
+//	take the finalizer "kubernetes" off; with the last finalizer the namespace goes
+//
+// Every step asks what is there, so it does not matter where an earlier look ended.
+//
+// A create that was under way when its namespace began to go can land after the
+// namespace is gone. Objects of a namespace that is not there are deleted, too:
+// those that appear, and at the beginning those that are there.
+type namespaces struct {
+	l     *Loops
+	queue *queue
+
+	mu sync.Mutex
+	// terminating are the namespaces that are being deleted, with the collections
+	// that they wait for; nil before the first look.
+	terminating map[string][]string
+}
+
+// pace is how long a namespace that waits for its content is left alone, at
+// least, unless the last of it goes: each look counts what is left.
+const pace = time.Second
+
+func newNamespaces(l *Loops, q *queue) loop { return &namespaces{l: l, queue: q} }
+
+func namespaceItem(name string) item { return item{object: object{namespaceCollection, name}} }
+
+func (n *namespaces) begin(s *store.State) {
+	n.mu.Lock()
+	n.terminating = map[string][]string{}
+	n.mu.Unlock()
+	for o := range s.Snapshot(namespaceCollection).Scan("", "") {
+		n.look(o)
+	}
+	for _, t := range n.l.served().namespaced {
+		for namespace := range namespacesOf(s, t.Collection) {
+			if s.Get(namespaceCollection, namespace) == nil {
+				n.queue.add(namespaceItem(namespace))
+			}
+		}
+	}
+}
+
+// namespacesOf yields the namespaces that a collection has objects in, without
+// looking at each object.
+func namespacesOf(s *store.State, collection string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		snapshot := s.Snapshot(collection)
+		for after := ""; ; {
+			next := ""
+			for o := range snapshot.Scan("", after) {
+				next = o.Key
+				break
+			}
+			namespace, _, ok := strings.Cut(next, "/")
+			if !ok || !yield(namespace) {
+				return
+			}
+			after = namespace + "0" // the byte behind the slash: beyond all its keys
+		}
+	}
+}
+
+// look takes note of a namespace.
+func (n *namespaces) look(o *store.Object) {
+	if !registry.MetadataOf(o).Deleting {
+		return
+	}
+	n.mu.Lock()
+	if _, known := n.terminating[o.Key]; !known {
+		n.terminating[o.Key] = nil
+	}
+	n.mu.Unlock()
+	n.queue.add(namespaceItem(o.Key))
+}
+
+func (n *namespaces) observe(c *store.CollectionChange) {
+	if c.Collection == namespaceCollection {
+		if c.After != nil {
+			n.look(c.After)
+			return
+		}
+		n.mu.Lock()
+		delete(n.terminating, c.Key())
+		n.mu.Unlock()
+		return
+	}
+	namespace, _, ok := strings.Cut(c.Key(), "/")
+	if !ok {
+		return
+	}
+	if c.Before == nil && n.l.store.Any().Get(namespaceCollection, namespace) == nil {
+		n.queue.add(namespaceItem(namespace))
+		return
+	}
+	n.mu.Lock()
+	waits, going := n.terminating[namespace]
+	n.mu.Unlock()
+	switch {
+	case !going:
+	case c.Before == nil || waits == nil || n.empty(namespace, waits):
+		n.queue.add(namespaceItem(namespace))
+	default: // the conditions have to follow, in a while
+		n.queue.addAt(namespaceItem(namespace), time.Now().Add(pace), true)
+	}
+}
+
+// empty tells whether nothing is left in the collections that a namespace waits
+// for.
+func (n *namespaces) empty(namespace string, collections []string) bool {
+	s := n.l.store.Any()
+	return !slices.ContainsFunc(collections, func(c string) bool { return s.Snapshot(c).Count(namespace+"/", "") > 0 })
+}
+
+// waitFor notes the collections that a namespace waits for.
+func (n *namespaces) waitFor(namespace string, collections []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, going := n.terminating[namespace]; going {
+		n.terminating[namespace] = collections
+	}
+}
+
+func (n *namespaces) sync(ctx context.Context, i item) error {
+	o := n.l.store.Any().Get(namespaceCollection, i.key)
+	if o == nil {
+		return n.clear(ctx, i.key)
+	}
+	namespace, err := decode[corev1.Namespace](o)
+	if err != nil || namespace.DeletionTimestamp == nil || !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return err
+	}
+	// Until the look is over, every change is a reason for another one.
+	n.waitFor(i.key, nil)
+	left := n.deleteContent(ctx, i.key)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := n.say(ctx, i.object, namespace, left.conditions(n.l.now())); err != nil {
+		return err
+	}
+	switch {
+	case len(left.failures) > 0:
+		return errors.New(strings.Join(left.failures, "; "))
+	case left.unasked:
+		return fmt.Errorf("new content appeared in the namespace %s while it was deleted", i.key)
+	case left.any():
+		n.waitFor(i.key, left.collections)
+		if n.empty(i.key, left.collections) { // meanwhile
+			n.queue.add(i)
+		}
+		return nil
+	}
+	return n.finalize(ctx, i.object, namespace)
+}
+
+// clear deletes what is in a namespace that is not there.
+func (n *namespaces) clear(ctx context.Context, namespace string) error {
+	left := n.deleteContent(ctx, namespace)
+	switch {
+	case len(left.failures) > 0:
+		return errors.New(strings.Join(left.failures, "; "))
+	case left.unasked:
+		return fmt.Errorf("objects appeared in the namespace %s, which is gone", namespace)
+	}
+	return nil
+}
+
+// deleteContent deletes what is in a namespace, pods before all else, and tells
+// what remains.
+func (n *namespaces) deleteContent(ctx context.Context, namespace string) *remains {
+	left := &remains{objects: map[string]int{}, finalizers: map[string]int{}}
+	types := n.l.served().namespaced
+	isPods := func(t *resource.Type) bool { return t.Collection == podCollection }
+	for _, t := range types {
+		if isPods(t) {
+			n.deleteAll(ctx, t, namespace, left)
+		}
+	}
+	if left.any() {
+		return left
+	}
+	for _, t := range types {
+		if !isPods(t) && ctx.Err() == nil {
+			n.deleteAll(ctx, t, namespace, left)
+		}
+	}
+	return left
+}
+
+// deleteAll deletes the objects of a type in a namespace.
+func (n *namespaces) deleteAll(ctx context.Context, t *resource.Type, namespace string, left *remains) {
+	var here remains
+	here.count(n.l.store.Any(), t, namespace)
+	if len(here.objects) == 0 {
+		return
+	}
+	if here.unasked {
+		if err := n.request(ctx, t, namespace); err != nil && !apierrors.IsNotFound(err) {
+			left.failures = append(left.failures, err.Error())
+		}
+	}
+	left.count(n.l.store.Any(), t, namespace)
+}
+
+// request asks for the deletion of all objects of a type in a namespace. Owners do
+// not matter: their dependents go as well.
+func (n *namespaces) request(ctx context.Context, t *resource.Type, namespace string) error {
+	policy := metav1.DeletePropagationBackground
+	target := registry.Target{Type: t, Namespace: namespace}
+	if t.Allows("deletecollection") {
+		_, err := n.l.c.Registry.DeleteCollection(ctx, target, &metav1.DeleteOptions{PropagationPolicy: &policy}, &metainternal.ListOptions{})
+		return err
+	}
+	for o := range n.l.store.Any().Snapshot(t.Collection).Scan(namespace+"/", "") {
+		_, target.Name, _ = strings.Cut(o.Key, "/")
+		if _, err := n.l.c.Registry.Delete(ctx, target, &metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// count adds what a namespace has of a type.
+func (r *remains) count(s *store.State, t *resource.Type, namespace string) {
+	n := 0
+	for o := range s.Snapshot(t.Collection).Scan(namespace+"/", "") {
+		n++
+		m := registry.MetadataOf(o)
+		r.unasked = r.unasked || !m.Deleting
+		names, err := m.FinalizerNames()
+		if err != nil {
+			continue // it remains all the same
+		}
+		for _, name := range names {
+			if r.finalizers == nil {
+				r.finalizers = map[string]int{}
+			}
+			r.finalizers[name]++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	if r.objects == nil {
+		r.objects = map[string]int{}
+	}
+	r.objects[t.Resource+"."+t.Group] = n
+	r.collections = append(r.collections, t.Collection)
+}
+
+// say writes the conditions, and the phase where it is not set yet.
+func (n *namespaces) say(ctx context.Context, o object, namespace *corev1.Namespace, conditions []corev1.NamespaceCondition) error {
+	return n.l.edit(ctx, o, "status", func(m metav1.Object) error {
+		now := m.(*corev1.Namespace)
+		if now.UID != namespace.UID || now.DeletionTimestamp == nil {
+			return errLeave
+		}
+		changed := setConditions(&now.Status, conditions)
+		if !changed && now.Status.Phase == corev1.NamespaceTerminating {
+			return errLeave
+		}
+		now.Status.Phase = corev1.NamespaceTerminating
+		return nil
+	})
+}
+
+// finalize says that the namespace is empty.
+func (n *namespaces) finalize(ctx context.Context, o object, namespace *corev1.Namespace) error {
+	return n.l.edit(ctx, o, "finalize", func(m metav1.Object) error {
+		now := m.(*corev1.Namespace)
+		if now.UID != namespace.UID || now.DeletionTimestamp == nil {
+			return errLeave
+		}
+		now.Spec.Finalizers = slices.DeleteFunc(slices.Clone(now.Spec.Finalizers), func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+		return nil
+	})
+}

@@ -1,0 +1,140 @@
+package controller
+
+import (
+	"hash/fnv"
+	"hash/maphash"
+	"sync"
+)
+
+// owners is the index from owners to their dependents: which objects name a UID in
+// their ownerReferences. It costs memory for objects that have owners alone. A UID
+// stands in it as a hash: two that fall together make the collector look at objects
+// once too often, and it decides by what it then reads.
+//
+// The reader of the feed changes it, and workers read it. It holds what was read
+// of the feed, in the feed's order: when the reader has shown a change to the
+// collector, all dependents that are older than the change are in the index.
+type owners struct {
+	mu sync.RWMutex
+	of map[uint64]dependents
+}
+
+// dependents are few for most owners, and a great many for some.
+type dependents struct {
+	few  []object
+	many map[object]struct{}
+}
+
+const mostFew = 8
+
+var uidSeed = maphash.MakeSeed()
+
+func hashUID[T ~string | ~[]byte](uid T) uint64 { return maphash.String(uidSeed, string(uid)) }
+
+func (x *owners) reset() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.of = map[uint64]dependents{}
+}
+
+func (x *owners) add(owner uint64, o object) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	d := x.of[owner]
+	switch {
+	case d.many != nil:
+		d.many[o] = struct{}{}
+		return
+	case d.has(o):
+		return
+	case len(d.few) < mostFew:
+		d.few = append(d.few, o)
+	default:
+		d.many = make(map[object]struct{}, 2*mostFew)
+		for _, other := range d.few {
+			d.many[other] = struct{}{}
+		}
+		d.many[o] = struct{}{}
+		d.few = nil
+	}
+	x.of[owner] = d
+}
+
+func (d dependents) has(o object) bool {
+	for _, other := range d.few {
+		if other == o {
+			return true
+		}
+	}
+	_, there := d.many[o]
+	return there
+}
+
+func (x *owners) remove(owner uint64, o object) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	d, there := x.of[owner]
+	if !there {
+		return
+	}
+	delete(d.many, o)
+	for i, other := range d.few {
+		if other == o {
+			last := len(d.few) - 1
+			d.few[i], d.few[last] = d.few[last], object{}
+			d.few = d.few[:last]
+			break
+		}
+	}
+	if len(d.few) == 0 && len(d.many) == 0 {
+		delete(x.of, owner)
+		return
+	}
+	x.of[owner] = d
+}
+
+// has tells whether an owner may have dependents.
+func (x *owners) has(owner uint64) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	_, there := x.of[owner]
+	return there
+}
+
+// dependents are those of an owner.
+func (x *owners) dependents(owner uint64) []object {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := x.of[owner]
+	all := make([]object, 0, len(d.few)+len(d.many))
+	all = append(all, d.few...)
+	for o := range d.many {
+		all = append(all, o)
+	}
+	return all
+}
+
+// any tells whether some dependent of an owner is so. The function must not wait.
+func (x *owners) any(owner uint64, is func(object) bool) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := x.of[owner]
+	for _, o := range d.few {
+		if is(o) {
+			return true
+		}
+	}
+	for o := range d.many {
+		if is(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// stableHash is the same in every process.
+func stableHash(s string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s))
+	return h.Sum64()
+}

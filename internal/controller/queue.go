@@ -1,0 +1,298 @@
+package controller
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// object names a stored object.
+type object struct{ collection, key string }
+
+// item is what a loop has to look at: an object, and of some loops the revision
+// that it has to be at for the look to mean anything.
+type item struct {
+	object
+	revision store.Revision
+}
+
+const (
+	// firstRetry is the pause after the first failure of an item; each further one
+	// doubles it, up to lastRetry.
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// queue holds what a loop has to do, each item once, and has it done: by workers
+// that run while there is something to do and end then. Several items are worked on
+// at once, an item never twice at once. An idle queue is memory alone: no goroutine,
+// and a timer only for an item that is due at a known time.
+type queue struct {
+	name  string
+	width int // how many workers there are at most
+	sync  func(context.Context, item) error
+	log   *slog.Logger
+	idle  func() // called when nothing is left to do now
+
+	ctx context.Context // of the workers; ends when the queue closes
+	end context.CancelFunc
+	all sync.WaitGroup // the workers
+
+	mu      sync.Mutex
+	paused  bool
+	closed  bool
+	workers int
+	due     []item            // in the order in which they came
+	waiting map[item]struct{} // those of due
+	working map[item]bool     // whether it has to be looked at again
+	fails   map[item]int      // failures in a row
+	later   laterHeap
+	at      map[item]*later // those of the heap
+	counted int             // those of the heap that hold up Settled
+	timer   *time.Timer     // for the first of later
+
+	adds, errors uint64
+}
+
+// later is an item that is due at a time.
+type later struct {
+	item
+	due     time.Time
+	counted bool // somebody waits for it
+	place   int
+}
+
+func newQueue(name string, width int, do func(context.Context, item) error, log *slog.Logger) *queue {
+	q := &queue{name: name, width: width, sync: do, log: log, idle: func() {},
+		waiting: map[item]struct{}{}, working: map[item]bool{}, fails: map[item]int{}, at: map[item]*later{}}
+	q.ctx, q.end = context.WithCancel(context.Background())
+	return q
+}
+
+// add has an item looked at. One that waits already is looked at once; one that is
+// being looked at, once more.
+func (q *queue) add(i item) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.addLocked(i)
+}
+
+func (q *queue) addLocked(i item) {
+	if l := q.at[i]; l != nil {
+		q.forget(l)
+	}
+	if _, there := q.waiting[i]; there || q.closed {
+		return
+	}
+	if _, busy := q.working[i]; busy {
+		q.working[i] = true
+		return
+	}
+	q.adds++
+	q.waiting[i] = struct{}{}
+	q.due = append(q.due, i)
+	q.start()
+}
+
+// addAt has an item looked at when the time has come; an earlier time that is set
+// already holds. An item that is counted holds up Settled until then.
+func (q *queue) addAt(i item, due time.Time, counted bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.addAtLocked(i, due, counted)
+}
+
+func (q *queue) addAtLocked(i item, due time.Time, counted bool) {
+	if _, there := q.waiting[i]; there || q.closed {
+		return
+	}
+	if l := q.at[i]; l != nil {
+		if !l.due.After(due) {
+			return
+		}
+		q.forget(l)
+	}
+	l := &later{item: i, due: due, counted: counted}
+	q.at[i] = l
+	if counted {
+		q.counted++
+	}
+	heap.Push(&q.later, l)
+	q.setTimer()
+}
+
+func (q *queue) forget(l *later) {
+	heap.Remove(&q.later, l.place)
+	delete(q.at, l.item)
+	if l.counted {
+		q.counted--
+	}
+}
+
+// setTimer has ripe called when the first of later is due.
+func (q *queue) setTimer() {
+	if len(q.later) == 0 || q.closed {
+		return
+	}
+	wait := max(0, time.Until(q.later[0].due))
+	if q.timer == nil {
+		q.timer = time.AfterFunc(wait, q.ripe)
+	} else {
+		q.timer.Reset(wait)
+	}
+}
+
+// ripe moves what is due.
+func (q *queue) ripe() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for len(q.later) > 0 && !q.later[0].due.After(now) {
+		q.addLocked(q.later[0].item)
+	}
+	q.setTimer()
+}
+
+// start starts a worker if there is something for one more to do.
+func (q *queue) start() {
+	if q.paused || q.closed || q.workers >= min(q.width, len(q.due)+len(q.working)) {
+		return
+	}
+	q.workers++
+	q.all.Go(q.work)
+}
+
+func (q *queue) work() {
+	for {
+		i, ok := q.next()
+		if !ok {
+			q.idle()
+			return
+		}
+		err := q.look(i)
+		q.done(i, err)
+	}
+}
+
+// next takes the first item; when there is none the worker ends.
+func (q *queue) next() (item, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.paused || q.closed || len(q.due) == 0 {
+		q.workers--
+		return item{}, false
+	}
+	i := q.due[0]
+	q.due[0] = item{}
+	if q.due = q.due[1:]; len(q.due) == 0 {
+		q.due = nil
+	}
+	delete(q.waiting, i)
+	q.working[i] = false
+	return i, true
+}
+
+// look calls sync. A mistake in a loop must not end the server.
+func (q *queue) look(i item) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return q.sync(q.ctx, i)
+}
+
+// done puts an item back that failed, or that changed meanwhile.
+func (q *queue) done(i item, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	again := q.working[i]
+	delete(q.working, i)
+	if q.closed || q.ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+		return
+	}
+	if err == nil {
+		delete(q.fails, i)
+		if again {
+			q.addLocked(i)
+		}
+		return
+	}
+	n := q.fails[i]
+	q.fails[i] = n + 1
+	q.errors++
+	wait := lastRetry
+	if n < 16 {
+		wait = min(lastRetry, firstRetry<<n)
+	}
+	q.log.Warn("a controller failed, and tries again", "controller", q.name, "collection", i.collection, "key", i.key, "err", err, "after", wait)
+	q.addAtLocked(i, time.Now().Add(wait), true)
+}
+
+// pause has nothing more begun until it is called with false. What is under way
+// goes on.
+func (q *queue) pause(on bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.paused = on
+	for range q.due {
+		q.start()
+	}
+}
+
+// settled tells whether nothing is left to do now. What is paused is left to
+// somebody else.
+func (q *queue) settled() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.working) == 0 && (q.paused || len(q.due) == 0 && q.counted == 0)
+}
+
+// depth is how much there is to do, now and after failures.
+func (q *queue) depth() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.due) + len(q.working) + q.counted
+}
+
+// close ends the queue, and waits for what is under way.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.mu.Unlock()
+	q.end()
+	q.all.Wait()
+}
+
+// laterHeap is ordered by time.
+type laterHeap []*later
+
+func (h laterHeap) Len() int           { return len(h) }
+func (h laterHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h laterHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+func (h *laterHeap) Push(x any) {
+	l := x.(*later)
+	l.place = len(*h)
+	*h = append(*h, l)
+}
+func (h *laterHeap) Pop() any {
+	old := *h
+	n := len(old) - 1
+	l := old[n]
+	old[n] = nil
+	*h = old[:n]
+	return l
+}

@@ -1,0 +1,97 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// What the loops write, they write with the verbs of the registry.
+
+// errLeave ends an edit that is not called for any more.
+var errLeave = errors.New("the object is not what it was")
+
+// create makes an object of the collection.
+func (l *Loops) create(ctx context.Context, collection string, o metav1.Object) error {
+	t, ok := l.served().target(object{collection, o.GetName()})
+	if !ok {
+		return fmt.Errorf("%s are not served", collection)
+	}
+	body, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	t.Name, t.Namespace = "", o.GetNamespace()
+	_, err = l.c.Registry.Create(ctx, t, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{FieldManager: manager})
+	return err
+}
+
+// edit changes an object that has the UID. It is no error when there is none such,
+// or when change returns errLeave: nothing is written.
+func (l *Loops) edit(ctx context.Context, o object, subresource string, change func(metav1.Object) error) error {
+	t, ok := l.served().target(o)
+	if !ok {
+		return nil
+	}
+	t.Subresource = subresource
+	_, err := l.c.Registry.Edit(ctx, t, manager, change)
+	if apierrors.IsNotFound(err) || errors.Is(err, errLeave) {
+		return nil
+	}
+	return err
+}
+
+// removeFinalizer takes a finalizer off an object that is being deleted and has
+// the UID.
+func (l *Loops) removeFinalizer(ctx context.Context, o object, uid types.UID, finalizer string) error {
+	return l.edit(ctx, o, "", func(m metav1.Object) error {
+		all := m.GetFinalizers()
+		if m.GetUID() != uid || m.GetDeletionTimestamp() == nil || !slices.Contains(all, finalizer) {
+			return errLeave
+		}
+		m.SetFinalizers(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return f == finalizer }))
+		return nil
+	})
+}
+
+// remove deletes the very version of an object. It is no error when the object is
+// gone; when it has changed, that is a conflict.
+func (l *Loops) remove(ctx context.Context, name object, o *store.Object, policy metav1.DeletionPropagation) error {
+	t, ok := l.served().target(name)
+	if !ok {
+		return nil
+	}
+	uid, version := types.UID(registry.MetadataOf(o).UID), strconv.FormatUint(uint64(o.Modified), 10)
+	_, err := l.c.Registry.Delete(ctx, t, &metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		PropagationPolicy: &policy,
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// decode reads a stored object of a built-in kind.
+func decode[T any, P interface {
+	*T
+	runtime.Object
+}](o *store.Object) (P, error) {
+	made, err := wire.Unmarshal(o.Value, func() runtime.Object { return P(new(T)) })
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", o.Key, err)
+	}
+	return made.(P), nil
+}
