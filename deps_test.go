@@ -33,6 +33,7 @@ var importRules = []importRule{
 	{"internal/patch", "", "a patch changes a document, whatever it is of"},
 	{"internal/apply", "", "who owns which field follows from bytes and schemas alone"},
 	{"internal/registry", "internal/apply internal/patch internal/resource internal/store internal/wire", "the verbs stand on the store, on what changes objects and on the representations, and know no HTTP"},
+	{"internal/controller", "internal/registry internal/resource internal/store internal/wire", "the loops use the verbs, as clients do, and read the store's state; they know no HTTP"},
 	{"internal/deflate", "", "compressed pieces are bytes"},
 	{"internal/atomicfile", "", "writing a file stands alone"},
 	{"internal/reload", "", "reading a changed file again stands alone"},

@@ -20,7 +20,7 @@ func (s *Server) checks() []httpapi.Check {
 
 // figures are the metrics that the parts of a server have to tell.
 func (r *running) figures() []httpapi.Figure {
-	return []httpapi.Figure{
+	all := []httpapi.Figure{
 		{
 			Name: "apiserver_tls_handshake_errors_total", Counter: true,
 			Help: "TLS handshakes that failed.",
@@ -36,5 +36,31 @@ func (r *running) figures() []httpapi.Figure {
 			Help: "The oldest revision that can still be read and watched from.",
 			Read: func() float64 { floor, _ := r.store.Bounds(); return float64(floor) },
 		},
+		{
+			Name: "tidemark_controllers_revision",
+			Help: "How far the controllers have seen the store: its revision, but for a moment after a write.",
+			Read: func() float64 { return float64(r.loops.Revision()) },
+		},
 	}
+	for _, f := range r.loops.Figures() {
+		name := map[string]string{"name": f.Name}
+		all = append(all,
+			httpapi.Figure{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Read: f.Depth},
+			httpapi.Figure{Name: "workqueue_adds_total", Help: "Objects that a controller had to look at.", Labels: name, Counter: true, Read: f.Adds},
+			httpapi.Figure{Name: "workqueue_retries_total", Help: "Failures of a controller, each of which is tried again.", Labels: name, Counter: true, Read: f.Retries},
+			httpapi.Figure{Name: "tidemark_controller_paused", Help: "1 while a kube-controller-manager holds its lease and does the work.", Labels: name, Read: f.Paused},
+		)
+	}
+	return all
+}
+
+// loopChecks has a line for each controller that is switched on, so that one can
+// see which are. One that fails tries again, which is no reason to send clients
+// elsewhere: how it goes is told by the metrics.
+func (r *running) loopChecks() []httpapi.Check {
+	var all []httpapi.Check
+	for _, f := range r.loops.Figures() {
+		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return r.loops.Err() }})
+	}
+	return all
 }

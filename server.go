@@ -47,6 +47,13 @@ type Server struct {
 	// History is how much of the past stays readable.
 	History History
 
+	// Controllers says which of the loops run that kube-controller-manager has for
+	// other servers, as the flag --controllers does: "*" for all, "name", "-name".
+	// Nil: all. docs/controllers.md lists them.
+	Controllers []string
+	// EventTTL is how long events stay after their last write; zero: an hour.
+	EventTTL time.Duration
+
 	// Version is this server's own version, which /version shows behind that of
 	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: that of this
 	// source.

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
@@ -39,6 +40,7 @@ type running struct {
 	authority  *pki.Authority
 	store      *store.Store
 	serving    *serving.Server
+	loops      *controller.Loops
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -53,6 +55,12 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	log := s.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
+	}
+	if err := controller.Check(s.Controllers); err != nil {
+		return nil, err
+	}
+	if s.EventTTL < 0 {
+		return nil, fmt.Errorf("events cannot stay for %v", s.EventTTL)
 	}
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -93,6 +101,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	current := func() *resource.Catalog { return catalog }
+	r.loops, err = controller.Start(controller.Config{
+		Registry: verbs, Catalog: current, Enabled: s.Controllers, EventTTL: s.EventTTL,
+		RootCA: r.authority.CertificatePEM, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	limits := httpapi.DefaultLimits
 	handler := httpapi.New(s.api(r, verbs, catalog, credentials, log))
 	r.serving = serving.Start(serving.Config{
@@ -109,6 +125,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 // stop ends what start began. Requests first, so that none meets a closed store.
 func (r *running) stop() error {
 	r.serving.Stop()
+	r.loops.Stop()
 	return r.store.Close()
 }
 
@@ -258,7 +275,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Cat
 		Version:       version,
 		Commit:        revision,
 		BuildDate:     at,
-		Checks:        s.checks(),
+		Checks:        append(s.checks(), r.loopChecks()...),
 		Figures:       r.figures(),
 		FragmentBytes: s.History.MaxMemoryBytes / 4,
 		Log:           log,

@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := command("conformance", "--area=versions", "--area=get", "--kubeconfig="+config, "--seed=5")
-	if code != exitOK || !strings.Contains(stdout, "versions.object") || !strings.Contains(stdout, "seed 5") {
+	if code != exitOK || !strings.Contains(stdout, "versions.object") || !strings.Contains(stdout, "seed 5") || strings.Contains(stderr, "left behind") {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, _ = command("conformance", "get.any", "-o", "json", "--kubeconfig="+config)

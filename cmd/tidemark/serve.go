@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/controller"
 )
 
 // serveFlags are the flags of serve.
@@ -25,12 +27,14 @@ type serveFlags struct {
 	anonymous     bool
 	maxMemory     byteSize
 	maxDisk       byteSize
+	controllers   []string
 	verbosity     int
 }
 
 const (
 	defaultPort      = 6443
 	defaultRetention = time.Hour
+	defaultEventTTL  = time.Hour
 	defaultMaxMemory = 128 << 20
 	defaultMaxDisk   = 4 << 30
 
@@ -66,6 +70,9 @@ when it is not given.`,
 
   # Users with tokens; each line of the file is  token,user,uid,"group1,group2"
   tidemark serve --token-auth-file=tokens.csv
+
+  # With garbage collection left to somebody else
+  tidemark serve --controllers='*,-garbage-collector'
 
   # Six hours of history to watch from, in at most 20 GiB
   tidemark serve --history-retention=6h --history-max-disk-bytes=20Gi`,
@@ -103,6 +110,9 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; what does not fit is read back from disk")
 	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk for history; beyond it the oldest is given up")
 
+	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all of them, a name is that one, -name is all but that one, -* is none; all: "+strings.Join(controller.Names(), ", "))
+	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long events stay after their last write")
+
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "how much to log, as a number; from 4 on everything")
 	for _, name := range []string{"data-dir", "in-memory", "kubeconfig-out", "history-retention", "history-max-bytes", "history-max-disk-bytes"} {
 		allowEnvironment(flags.Lookup(name))
@@ -111,14 +121,20 @@ func (f *serveFlags) register(c *cobra.Command) {
 
 // check finds what does not fit together, and fills in what was left out.
 func (f *serveFlags) check(changed func(string) bool) error {
+	if err := controller.Check(f.controllers); err != nil {
+		return fmt.Errorf("--controllers: %w", err)
+	}
 	s := &f.server
 	s.DisableAnonymous = !f.anonymous
+	s.Controllers = f.controllers
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
 	switch {
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
 		return errors.New("--in-memory and --data-dir exclude each other")
 	case s.History.Retention <= 0 || f.maxMemory <= 0 || f.maxDisk <= 0:
 		return errors.New("the --history flags want values above zero")
+	case s.EventTTL <= 0:
+		return errors.New("--event-ttl wants a value above zero")
 	case (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == ""):
 		return errors.New("--tls-cert-file and --tls-private-key-file belong together: give both")
 	case s.Port < 0 || s.Port > 65535:

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -92,6 +93,17 @@ func newClaim(o runtime.Object) {
 
 func newVolume(o runtime.Object) {
 	o.(*corev1.PersistentVolume).Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}
+}
+
+// protect has a new object stay, when it is deleted, until nobody uses it: a
+// controller takes the finalizer off.
+func protect(finalizer string) func(runtime.Object) {
+	return func(o runtime.Object) {
+		m := o.(metav1.Object)
+		if all := m.GetFinalizers(); !slices.Contains(all, finalizer) {
+			m.SetFinalizers(append(all, finalizer))
+		}
+	}
 }
 
 // holdsContent: a namespace stays while its spec has finalizers, of which one is

@@ -36,6 +36,7 @@ func storageGroup() resource.Group {
 			Resource: "volumeattributesclasses", Kind: "VolumeAttributesClass", New: object[storagev1.VolumeAttributesClass],
 			ShortNames:          []string{"vac"},
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
+			PrepareCreate: protect("kubernetes.io/vac-protection"),
 		},
 	}})
 }

@@ -152,7 +152,8 @@ type Loops struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	position atomic.Uint64 // how far the reader has read, a store.Revision
+	failed   atomic.Pointer[error] // why the reader cannot read, for now
+	position atomic.Uint64         // how far the reader has read, a store.Revision
 	settling settling
 }
 
@@ -220,6 +221,7 @@ func (l *Loops) read(ctx context.Context) {
 		case errors.As(err, &expired):
 			l.c.Log.Info("the controllers were slower than the history is long, and begin again", "err", err)
 		default: // reading back from the log failed, or there were too many who do
+			l.failed.Store(&err)
 			l.c.Log.Warn("the controllers cannot read the history, and begin again", "err", err)
 			select {
 			case <-time.After(time.Second):
@@ -245,6 +247,7 @@ func (l *Loops) follow(ctx context.Context) error {
 		r.loop.begin(s)
 	}
 	l.position.Store(uint64(s.Revision()))
+	l.failed.Store(nil)
 	buf := make([]store.CollectionChange, maxChanges)
 	for {
 		n, err := feed.TryNext(ctx, buf)
@@ -310,6 +313,14 @@ func (l *Loops) Figures() []Figures {
 		}
 	}
 	return all
+}
+
+// Err tells why the loops see nothing of what is written, nil while they do.
+func (l *Loops) Err() error {
+	if err := l.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Revision is how far the loops have seen the store.

@@ -75,7 +75,7 @@ func (y *yielding) goodUntil(o *store.Object, before bool) time.Time {
 		lasts = time.Duration(*spec.LeaseDurationSeconds) * time.Second
 	}
 	now := y.l.now()
-	if before && spec.RenewTime != nil && spec.RenewTime.Before(&now) {
+	if before && spec.RenewTime != nil && spec.RenewTime.Time.Before(now) {
 		now = spec.RenewTime.Time
 	}
 	return now.Add(lasts)
@@ -103,7 +103,7 @@ func (y *yielding) decide() {
 	}
 	if paused := left > 0; paused != y.paused {
 		y.paused = paused
-		y.l.c.Log.Info("kube-controller-manager's lease", "held", paused, "loops that it has too are paused", paused)
+		y.l.c.Log.Info("kube-controller-manager's lease", "held", paused, "paused", paused)
 		for _, r := range y.l.running {
 			if r.yields {
 				r.queue.pause(paused)

@@ -62,6 +62,8 @@ type Figure struct {
 	// Name is the whole name of the metric: "tidemark_store_revision".
 	Name string
 	Help string
+	// Labels tell figures of one name apart; each of them has the same ones.
+	Labels map[string]string
 	// Counter: it only grows; otherwise it is a gauge.
 	Counter bool
 	// Read is safe for concurrent use.

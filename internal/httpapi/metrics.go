@@ -121,9 +121,9 @@ func buildInfo(c *Config) prometheus.Collector {
 
 func (f Figure) collector() prometheus.Collector {
 	if f.Counter {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.Read)
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: f.Name, Help: f.Help, ConstLabels: f.Labels}, f.Read)
 	}
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: f.Name, Help: f.Help}, f.Read)
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: f.Name, Help: f.Help, ConstLabels: f.Labels}, f.Read)
 }
 
 // route returns the children that a request counts in.
