@@ -34,7 +34,7 @@ func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, ref
 		return nil, nil
 	}
 	for _, r := range references {
-		if g.isAbsent(r.UID) {
+		if g.isGone(r.UID) {
 			f.dangling = append(f.dangling, r.UID)
 			continue
 		}
@@ -89,7 +89,10 @@ type ownerType struct {
 // another namespace: references do not cross namespaces, and somebody may wonder why
 // the dependent goes. Owners are looked for by the name that the reference has.
 func (g *garbage) tellElsewhere(ctx context.Context, s *store.State, d dependent, t ownerType) error {
-	if !t.Namespaced {
+	g.mu.Lock()
+	known := g.nowhere.has(t.place())
+	g.mu.Unlock()
+	if known || !t.Namespaced {
 		return nil
 	}
 	for namespace := range s.Snapshot(namespaceCollection).Scan("", "") {
@@ -100,8 +103,14 @@ func (g *garbage) tellElsewhere(ctx context.Context, s *store.State, d dependent
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.absent.add(t.reference.UID)
+	g.nowhere.add(t.place())
 	return nil
+}
+
+// place is all that a reference says of where its owner is. The UID alone would
+// not do: a reference that has the name wrong says nothing of the owner.
+func (t ownerType) place() string {
+	return strings.Join([]string{t.Collection, t.reference.Name, string(t.reference.UID)}, " ")
 }
 
 // eventNameBase bounds what an event takes of the name of its object.
@@ -137,36 +146,39 @@ func (g *garbage) tell(ctx context.Context, d dependent, t ownerType) error {
 	return err
 }
 
-// absentOwners are UIDs of owners that are gone, the newest ones: so that what is
-// known needs no look, and counts also when the kind of the owner is gone with it.
-type absentOwners struct {
-	set  map[types.UID]struct{}
-	row  []types.UID // a ring
+// newest is a set of the strings that were added last.
+type newest struct {
+	set  map[string]struct{}
+	row  []string // a ring
 	next int
 }
 
-const mostAbsent = 1024
+const mostNewest = 1024
 
-func (a *absentOwners) add(uid types.UID) {
-	if _, known := a.set[uid]; known || uid == "" {
+func (n *newest) add(s string) {
+	if n.has(s) {
 		return
 	}
-	if a.set == nil {
-		a.set = map[types.UID]struct{}{}
+	if n.set == nil {
+		n.set = map[string]struct{}{}
 	}
-	if len(a.row) < mostAbsent {
-		a.row = append(a.row, uid)
+	if len(n.row) < mostNewest {
+		n.row = append(n.row, s)
 	} else {
-		delete(a.set, a.row[a.next])
-		a.row[a.next] = uid
-		a.next = (a.next + 1) % mostAbsent
+		delete(n.set, n.row[n.next])
+		n.row[n.next] = s
+		n.next = (n.next + 1) % mostNewest
 	}
-	a.set[uid] = struct{}{}
+	n.set[s] = struct{}{}
 }
 
-func (g *garbage) isAbsent(uid types.UID) bool {
+func (n *newest) has(s string) bool {
+	_, there := n.set[s]
+	return there
+}
+
+func (g *garbage) isGone(uid types.UID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, known := g.absent.set[uid]
-	return known
+	return g.gone.has(string(uid))
 }

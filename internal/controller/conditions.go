@@ -17,7 +17,7 @@ type remains struct {
 	failures   []string       // of deleting
 	// collections are those of objects.
 	collections []string
-	// unasked: something is left that is not being deleted.
+	// unasked: something is left that a request would delete.
 	unasked bool
 }
 

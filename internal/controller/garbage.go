@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +40,11 @@ type garbage struct {
 	mu sync.Mutex
 	// waiting are the owners that wait for their dependents, by the hash of the UID.
 	waiting map[uint64]object
-	absent  absentOwners
+	// gone are the UIDs of owners whose end was seen, the newest ones: so that it
+	// counts also when their kind is gone with them.
+	gone newest
+	// nowhere are places of owners that were looked for in all namespaces.
+	nowhere newest
 	// unknown are dependents that name a kind that is not served by that catalog.
 	unknown map[object]struct{}
 	seen    *kinds
@@ -75,7 +80,11 @@ func (g *garbage) begin(s *store.State) {
 			continue
 		}
 		for o := range s.Snapshot(collection).Scan("", "") {
-			g.take(object{collection, o.Key}, registry.Metadata{}, registry.MetadataOf(o))
+			m := registry.MetadataOf(o)
+			g.take(object{collection, o.Key}, registry.Metadata{}, m)
+			if collection != namespaceCollection && m.HalfGone() {
+				g.queue.add(item{object: object{collection, o.Key}, revision: o.Modified})
+			}
 		}
 	}
 }
@@ -153,7 +162,7 @@ func (g *garbage) forget(o object, was registry.Metadata) {
 		return
 	}
 	g.mu.Lock()
-	g.absent.add(types.UID(was.UID))
+	g.gone.add(string(was.UID))
 	g.mu.Unlock()
 	for _, d := range g.index.dependents(uid) {
 		g.queue.add(item{object: d})
@@ -198,10 +207,26 @@ func blocks(r metav1.OwnerReference) bool {
 const conflicts = 8
 
 func (g *garbage) sync(ctx context.Context, i item) (err error) {
+	if i.revision != 0 {
+		return g.removeRest(ctx, i)
+	}
 	for range conflicts {
 		if err = g.look(ctx, i.object); !apierrors.IsConflict(err) {
 			return err
 		}
+	}
+	return err
+}
+
+// removeRest removes what a kill left behind between the two steps of a removal.
+func (g *garbage) removeRest(ctx context.Context, i item) error {
+	o := g.l.store.Any().Get(i.collection, i.key)
+	if o == nil || o.Modified != i.revision {
+		return nil
+	}
+	err := g.l.remove(ctx, i.object, o, metav1.DeletePropagationBackground)
+	if apierrors.IsConflict(err) {
+		return nil // it is somebody else's again
 	}
 	return err
 }
@@ -252,11 +277,9 @@ func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, foun
 		// It has dependents of its own, so they have to go first. Where these wait
 		// for their dependents in turn there may be a circle: then nobody waits for it.
 		if g.index.any(hashUID(d.m.UID), func(o object) bool { return waitsForDependents(registry.MetadataOf(s.Get(o.collection, o.key))) }) {
-			if err := g.unblock(ctx, d); err != nil {
+			var err error
+			if d.o, err = g.unblock(ctx, d); d.o == nil {
 				return err
-			}
-			if d.o = g.l.store.Any().Get(d.name.collection, d.name.key); d.o == nil {
-				return nil
 			}
 		}
 		return g.l.remove(ctx, d.name, d.o, metav1.DeletePropagationForeground)
@@ -283,10 +306,12 @@ func (g *garbage) disown(ctx context.Context, o object, owners []types.UID) erro
 	})
 }
 
-// unblock has no owner wait for an object.
-func (g *garbage) unblock(ctx context.Context, d dependent) error {
-	return g.l.edit(ctx, d.name, "", func(m metav1.Object) error {
-		if m.GetUID() != types.UID(d.m.UID) {
+// unblock has no owner wait for an object, and returns the version that says so;
+// nil when its owners are not those any more that were looked at: then that change
+// has it looked at again.
+func (g *garbage) unblock(ctx context.Context, d dependent) (*store.Object, error) {
+	return g.l.editVersion(ctx, d.name, "", func(m metav1.Object) error {
+		if m.GetUID() != types.UID(d.m.UID) || !equality.Semantic.DeepEqual(m.GetOwnerReferences(), owning(d.m)) {
 			return errLeave
 		}
 		all := slices.Clone(m.GetOwnerReferences())
@@ -302,14 +327,67 @@ func (g *garbage) unblock(ctx context.Context, d dependent) error {
 
 // finish lets an owner go that waits for no dependent any more.
 func (g *garbage) finish(ctx context.Context, s *store.State, name object, m registry.Metadata) error {
-	uid := types.UID(m.UID)
-	blocked := g.index.any(hashUID(m.UID), func(d object) bool {
-		return slices.ContainsFunc(owning(registry.MetadataOf(s.Get(d.collection, d.key))), func(r metav1.OwnerReference) bool { return r.UID == uid && blocks(r) })
-	})
-	if blocked {
+	if g.blocked(s, name, m) {
 		return nil // each of them is in the queue, or its end will be seen
 	}
-	return g.l.removeFinalizer(ctx, name, uid, metav1.FinalizerDeleteDependents)
+	return g.l.removeFinalizer(ctx, name, types.UID(m.UID), metav1.FinalizerDeleteDependents)
+}
+
+// blocked tells whether a dependent that blocks an owner's deletion is there. One
+// that waits for the owner in turn, in a circle, does not count: both would wait for
+// ever.
+func (g *garbage) blocked(s *store.State, name object, m registry.Metadata) bool {
+	if g.index.any(hashUID(m.UID), func(d object) bool {
+		is, waits := blocker(s, d, m)
+		return is && !waits
+	}) {
+		return true // as nearly always
+	}
+	for _, d := range g.blockers(s, m) {
+		if !g.waitsFor(s, d, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// blocker tells whether an object blocks the deletion of an owner, and whether it
+// waits for dependents of its own.
+func blocker(s *store.State, d object, owner registry.Metadata) (is, waits bool) {
+	m := registry.MetadataOf(s.Get(d.collection, d.key))
+	is = slices.ContainsFunc(owning(m), func(r metav1.OwnerReference) bool { return string(r.UID) == string(owner.UID) && blocks(r) })
+	return is, waitsForDependents(m)
+}
+
+// blockers are the dependents that block an owner and wait themselves.
+func (g *garbage) blockers(s *store.State, owner registry.Metadata) []object {
+	return slices.DeleteFunc(g.index.dependents(hashUID(owner.UID)), func(d object) bool {
+		is, waits := blocker(s, d, owner)
+		return !is || !waits
+	})
+}
+
+// longestCircle bounds the search for circles, in objects.
+const longestCircle = 1000
+
+// waitsFor tells whether an object that waits for its dependents waits for another
+// one, by way of any number of others.
+func (g *garbage) waitsFor(s *store.State, from, to object) bool {
+	seen := map[object]bool{from: true}
+	for next := []object{from}; len(next) > 0 && len(seen) < longestCircle; {
+		o := next[len(next)-1]
+		next = next[:len(next)-1]
+		if o == to {
+			return true
+		}
+		for _, d := range g.blockers(s, registry.MetadataOf(s.Get(o.collection, o.key))) {
+			if !seen[d] {
+				seen[d] = true
+				next = append(next, d)
+			}
+		}
+	}
+	return false
 }
 
 // orphanWidth is how many dependents of one owner are edited at once.

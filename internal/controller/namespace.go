@@ -251,7 +251,7 @@ func (r *remains) count(s *store.State, t *resource.Type, namespace string) {
 	for o := range s.Snapshot(t.Collection).Scan(namespace+"/", "") {
 		n++
 		m := registry.MetadataOf(o)
-		r.unasked = r.unasked || !m.Deleting
+		r.unasked = r.unasked || !m.Deleting || m.HalfGone()
 		names, err := m.FinalizerNames()
 		if err != nil {
 			continue // it remains all the same

@@ -41,16 +41,22 @@ func (l *Loops) create(ctx context.Context, collection string, o metav1.Object) 
 // edit changes an object that has the UID. It is no error when there is none such,
 // or when change returns errLeave: nothing is written.
 func (l *Loops) edit(ctx context.Context, o object, subresource string, change func(metav1.Object) error) error {
+	_, err := l.editVersion(ctx, o, subresource, change)
+	return err
+}
+
+// editVersion is edit that returns the version that it made, nil when it made none.
+func (l *Loops) editVersion(ctx context.Context, o object, subresource string, change func(metav1.Object) error) (*store.Object, error) {
 	t, ok := l.served().target(o)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	t.Subresource = subresource
-	_, err := l.c.Registry.Edit(ctx, t, manager, change)
+	made, err := l.c.Registry.Edit(ctx, t, manager, change)
 	if apierrors.IsNotFound(err) || errors.Is(err, errLeave) {
-		return nil
+		return nil, nil
 	}
-	return err
+	return made.Stored, err
 }
 
 // removeFinalizer takes a finalizer off an object that is being deleted and has

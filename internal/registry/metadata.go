@@ -16,6 +16,8 @@ type Metadata struct {
 	UID []byte
 	// Deleting: there is a deletionTimestamp.
 	Deleting bool
+	// Stopping: it is given time to stop, which only whoever runs it can end.
+	Stopping bool
 	// OwnerReferences and Finalizers are lists as JSON; nil when there are none.
 	OwnerReferences, Finalizers []byte
 }
@@ -46,6 +48,8 @@ func (m *Metadata) take(value []byte) func(key []byte, at int) bool {
 			}
 		case "deletionTimestamp":
 			m.Deleting = at < len(value) && value[at] == '"'
+		case "deletionGracePeriodSeconds":
+			m.Stopping = at < len(value) && value[at] >= '1' && value[at] <= '9'
 		case "ownerReferences":
 			m.OwnerReferences = list(until(at))
 		case "finalizers":
@@ -69,6 +73,11 @@ func list(value []byte) []byte {
 	}
 	return nil
 }
+
+// HalfGone tells that an object is being deleted and nothing holds it, but a
+// server that was killed between the two steps of its removal: the next deletion
+// removes it. A namespace is held by its spec, too, which this does not look at.
+func (m Metadata) HalfGone() bool { return m.Deleting && !m.Stopping && m.Finalizers == nil }
 
 // Owners decodes OwnerReferences.
 func (m Metadata) Owners() ([]metav1.OwnerReference, error) {

@@ -44,6 +44,17 @@ func TestMetadata(t *testing.T) {
 			}
 		})
 	}
+	for value, want := range map[string]bool{
+		`{}`: false,
+		`{"deletionTimestamp":"t","deletionGracePeriodSeconds":0}`:                      true,
+		`{"deletionTimestamp":"t"}`:                                                     true,
+		`{"deletionTimestamp":"t","deletionGracePeriodSeconds":30}`:                     false,
+		`{"deletionTimestamp":"t","deletionGracePeriodSeconds":0,"finalizers":["a.b"]}`: false,
+	} {
+		if m := registry.MetadataOf(&store.Object{Value: []byte(`{"metadata":` + value + `}`)}); m.HalfGone() != want {
+			t.Errorf("half gone: %t of %s", !want, value)
+		}
+	}
 	if m := registry.MetadataOf(nil); m.UID != nil || m.Deleting {
 		t.Errorf("nothing has %+v", m)
 	}

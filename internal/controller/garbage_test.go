@@ -1,0 +1,369 @@
+package controller_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+const (
+	background = metav1.DeletePropagationBackground
+	foreground = metav1.DeletePropagationForeground
+	orphan     = metav1.DeletePropagationOrphan
+)
+
+// family makes an owner, two dependents, one of which blocks it, and a dependent of
+// that one.
+func (w *world) family() {
+	w.Helper()
+	owner := w.owned("n", "owner")
+	child := w.owned("n", "child", blocking("ConfigMap", "owner", owner))
+	w.owned("n", "other", reference("ConfigMap", "owner", owner))
+	w.owned("n", "grandchild", blocking("ConfigMap", "child", child))
+}
+
+// ends are the revisions at which objects went, by key.
+func ends(changes []store.CollectionChange) map[string]store.Revision {
+	all := map[string]store.Revision{}
+	for _, c := range changes {
+		if c.After == nil {
+			all[c.Key()] = c.Revision
+		}
+	}
+	return all
+}
+
+func TestBackground(t *testing.T) {
+	for _, policy := range []metav1.DeletionPropagation{"", background} {
+		w := newWorld(t)
+		w.family()
+		w.settle()
+		w.want("configmaps", "n/grandchild", true)
+		recorded := w.recorded()
+		w.erase("configmaps", "n/owner", policy)
+		w.want("configmaps", "n/owner", false)
+		w.settle()
+		end := ends(recorded())
+		if len(end) != 4 || end["n/owner"] > end["n/child"] || end["n/owner"] > end["n/other"] || end["n/child"] > end["n/grandchild"] {
+			t.Errorf("%q: they went in the order %v", policy, end)
+		}
+	}
+}
+
+func TestForeground(t *testing.T) {
+	w := newWorld(t)
+	w.family()
+	w.settle()
+	recorded := w.recorded()
+	w.erase("configmaps", "n/owner", foreground)
+	w.settle()
+	end := ends(recorded())
+	if len(end) != 4 || end["n/owner"] < end["n/child"] || end["n/child"] < end["n/grandchild"] {
+		t.Errorf("they went in the order %v", end)
+	}
+}
+
+// TestForegroundWaits: the owner waits for a dependent that blocks it and cannot
+// go, not for one that does not block it.
+func TestForegroundWaits(t *testing.T) {
+	w := newWorld(t)
+	owner := w.owned("n", "owner")
+	dependent := func(name, reference string) {
+		w.make("configmaps", "n", fmt.Sprintf(`{"metadata":{"name":%q,"finalizers":["a.b/c"],"ownerReferences":[%s]}}`, name, reference))
+	}
+	dependent("blocks", blocking("ConfigMap", "owner", owner))
+	dependent("released", blocking("ConfigMap", "owner", owner))
+	dependent("free", reference("ConfigMap", "owner", owner))
+	w.settle()
+	w.erase("configmaps", "n/owner", foreground)
+	w.settle()
+	for _, key := range []string{"n/owner", "n/blocks", "n/released", "n/free"} {
+		if o := w.get("configmaps", key); !registry.MetadataOf(o).Deleting {
+			t.Errorf("%s is not being deleted", key)
+		}
+	}
+	w.release("configmaps", "n/blocks")
+	w.settle()
+	w.want("configmaps", "n/blocks", false)
+	w.want("configmaps", "n/owner", true)
+	w.change("configmaps", "n/released", "", func(o metav1.Object) { o.SetOwnerReferences(nil) })
+	w.settle()
+	w.want("configmaps", "n/owner", false)
+	w.want("configmaps", "n/free", true)
+	w.want("configmaps", "n/released", true)
+}
+
+// TestForegroundCircle: two that own each other and wait for each other both go.
+func TestForegroundCircle(t *testing.T) {
+	w := newWorld(t)
+	a := w.owned("n", "a")
+	b := w.owned("n", "b", blocking("ConfigMap", "a", a))
+	w.change("configmaps", "n/a", "", func(o metav1.Object) {
+		yes := true
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: types.UID(b), BlockOwnerDeletion: &yes}})
+	})
+	w.settle()
+	w.want("configmaps", "n/a", true)
+	w.erase("configmaps", "n/a", foreground)
+	w.settle()
+	w.want("configmaps", "n/a", false)
+	w.want("configmaps", "n/b", false)
+}
+
+// TestForegroundKnots: those that wait for each other, or for themselves, go once
+// nothing else holds them.
+func TestForegroundKnots(t *testing.T) {
+	w := newWorld(t)
+	uids := map[string]string{}
+	for _, name := range []string{"a", "b", "c", "self", "held"} {
+		uids[name] = w.make("configmaps", "n", fmt.Sprintf(`{"metadata":{"name":%q,"finalizers":["a.b/c"]}}`, name))
+	}
+	yes := true
+	for name, owners := range map[string][]string{"a": {"c"}, "b": {"a"}, "c": {"b"}, "self": {"self"}, "held": {"a"}} {
+		w.change("configmaps", "n/"+name, "", func(o metav1.Object) {
+			var all []metav1.OwnerReference
+			for _, owner := range owners {
+				all = append(all, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: types.UID(uids[owner]), BlockOwnerDeletion: &yes})
+			}
+			o.SetOwnerReferences(all)
+		})
+	}
+	for _, name := range []string{"a", "b", "c", "self"} {
+		w.erase("configmaps", "n/"+name, foreground)
+	}
+	w.settle()
+	drop := func(name string) {
+		w.change("configmaps", "n/"+name, "", func(o metav1.Object) {
+			o.SetFinalizers(slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return f == "a.b/c" }))
+		})
+	}
+	for _, name := range []string{"self", "a", "b", "c"} {
+		drop(name)
+	}
+	w.settle()
+	w.want("configmaps", "n/self", false)
+	w.want("configmaps", "n/a", true) // for held is no part of the circle
+	drop("held")
+	w.settle()
+	for _, name := range []string{"a", "b", "c", "held"} {
+		w.want("configmaps", "n/"+name, false)
+	}
+}
+
+func TestOrphan(t *testing.T) {
+	w := newWorld(t)
+	w.family()
+	keeps := w.owned("n", "keeps")
+	owner := string(registry.MetadataOf(w.get("configmaps", "n/owner")).UID)
+	w.owned("n", "shared", reference("ConfigMap", "owner", owner), reference("ConfigMap", "keeps", keeps))
+	w.settle()
+	w.erase("configmaps", "n/owner", orphan)
+	w.settle()
+	w.want("configmaps", "n/owner", false)
+	for key, want := range map[string]string{"n/child": "", "n/other": "", "n/grandchild": "child", "n/shared": "keeps"} {
+		if w.want("configmaps", key, true); strings.Join(w.owners("configmaps", key), ",") != want {
+			t.Errorf("%s has owners %q, want %q", key, w.owners("configmaps", key), want)
+		}
+	}
+}
+
+// TestAbsentOwners: an object goes when all its owners are absent, and loses the
+// references to some that are.
+func TestAbsentOwners(t *testing.T) {
+	w := newWorld(t)
+	here := w.owned("n", "here")
+	for name, owners := range map[string][]string{
+		"goes-never-there":     {reference("ConfigMap", "nobody", "u1")},
+		"goes-another-uid":     {reference("ConfigMap", "here", "u2")},
+		"goes-another-name":    {reference("ConfigMap", "nobody", here)},
+		"goes-another-kind":    {reference("Secret", "here", here)},
+		"goes-two":             {reference("ConfigMap", "nobody", "u1"), reference("Node", "nobody", "u3")},
+		"stays":                {reference("ConfigMap", "here", here)},
+		"stays-one-of-two":     {reference("ConfigMap", "nobody", "u1"), reference("ConfigMap", "here", here)},
+		"stays-unknown-kind":   {`{"apiVersion":"a.b/v1","kind":"Unknown","name":"x","uid":"u4"}`},
+		"stays-unknown-absent": {reference("ConfigMap", "nobody", "u5"), `{"apiVersion":"a.b/v1","kind":"Unknown","name":"x","uid":"u4"}`},
+		"stays-no-owner":       nil,
+	} {
+		w.owned("n", name, owners...)
+	}
+	node := w.make("nodes", "", `{"metadata":{"name":"node"}}`)
+	w.owned("n", "stays-cluster-owner", reference("Node", "node", node))
+	w.settle()
+	for _, key := range w.keys("configmaps", "n/goes") {
+		t.Errorf("%s is still there", key)
+	}
+	if stay := w.keys("configmaps", "n/stays"); len(stay) != 6 {
+		t.Errorf("there are %q", stay)
+	}
+	if got := w.owners("configmaps", "n/stays-one-of-two"); len(got) != 1 || got[0] != "here" {
+		t.Errorf("owners %q, want here alone", got)
+	}
+	// Owners can change.
+	w.change("configmaps", "n/stays-no-owner", "", func(o metav1.Object) {
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "u9"}})
+	})
+	w.erase("nodes", "node", "")
+	w.settle()
+	w.want("configmaps", "n/stays-no-owner", false)
+	w.want("configmaps", "n/stays-cluster-owner", false)
+}
+
+// TestSecondOwner: the last owner takes the dependent along, not the first one.
+func TestSecondOwner(t *testing.T) {
+	for _, policy := range []metav1.DeletionPropagation{background, foreground} {
+		w := newWorld(t)
+		a, b := w.owned("n", "a"), w.owned("n", "b")
+		w.owned("n", "dependent", blocking("ConfigMap", "a", a), blocking("ConfigMap", "b", b))
+		w.settle()
+		w.erase("configmaps", "n/a", policy)
+		w.settle()
+		w.want("configmaps", "n/a", false)
+		if got := w.owners("configmaps", "n/dependent"); len(got) != 1 || got[0] != "b" {
+			t.Errorf("%s: owners %q, want b alone", policy, got)
+		}
+		w.erase("configmaps", "n/b", policy)
+		w.settle()
+		w.want("configmaps", "n/b", false)
+		w.want("configmaps", "n/dependent", false)
+	}
+}
+
+// TestOtherNamespaces: owners do not cross namespaces. An event tells so, once.
+func TestOtherNamespaces(t *testing.T) {
+	w := newWorld(t)
+	elsewhere := w.owned("default", "elsewhere")
+	uid := w.owned("n", "dependent", reference("ConfigMap", "elsewhere", elsewhere))
+	class := w.make("storageclasses.storage.k8s.io", "", fmt.Sprintf(`{"metadata":{"name":"class","ownerReferences":[%s]},"provisioner":"a.b/c"}`, reference("ConfigMap", "elsewhere", elsewhere)))
+	w.settle()
+	w.want("configmaps", "n/dependent", false)
+	w.want("storageclasses.storage.k8s.io", "class", true)
+	w.restart()
+	w.settle()
+	type told struct {
+		namespace string
+		involved  corev1.ObjectReference
+		message   string
+	}
+	var got []told
+	for o := range w.store.Any().Snapshot("events").Scan("", "") {
+		var e corev1.Event
+		if err := json.Unmarshal(o.Value, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Reason != "OwnerRefInvalidNamespace" || e.Type != "Warning" || e.Source.Component != "garbage-collector-controller" {
+			t.Errorf("the event is %s", o.Value)
+		}
+		got = append(got, told{e.Namespace, e.InvolvedObject, e.Message})
+	}
+	want := []told{
+		{"default", corev1.ObjectReference{Kind: "StorageClass", APIVersion: "storage.k8s.io/v1", Name: "class", UID: types.UID(class)},
+			fmt.Sprintf(`ownerRef [v1/ConfigMap, namespace: , name: elsewhere, uid: %s] does not exist in namespace ""`, elsewhere)},
+		{"n", corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: "n", Name: "dependent", UID: types.UID(uid)},
+			fmt.Sprintf(`ownerRef [v1/ConfigMap, namespace: n, name: elsewhere, uid: %s] does not exist in namespace "n"`, elsewhere)},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %+v, want %+v", got, want)
+	}
+}
+
+// TestKindsComeAndGo: what names an owner of a kind that is not served stays until
+// the kind is served; what an owner left that went with its kind goes.
+func TestKindsComeAndGo(t *testing.T) {
+	var catalog atomic.Pointer[resource.Catalog]
+	with := func(kinds ...string) {
+		groups := slices.Clone(builtin.Catalog().Groups())
+		if len(kinds) > 0 {
+			own := resource.Group{Name: "a.b", Versions: []resource.Version{{Name: "v1"}}}
+			for _, kind := range kinds {
+				copied := *builtin.Catalog().Lookup("", "v1", "configmaps")
+				copied.Group, copied.Kind, copied.Resource = "a.b", kind, strings.ToLower(kind)+"s"
+				copied.Collection = copied.Resource + ".a.b"
+				own.Versions[0].Types = append(own.Versions[0].Types, &copied)
+			}
+			groups = append(groups, own)
+		}
+		catalog.Store(resource.NewCatalog(groups))
+	}
+	with()
+	w := newWorld(t)
+	w.loops.Stop()
+	w.config.Catalog = catalog.Load
+	w.restart()
+	w.owned("n", "early", `{"apiVersion":"a.b/v1","kind":"Thing","name":"x","uid":"u1"}`)
+	w.settle()
+	w.want("configmaps", "n/early", true)
+
+	with("Thing")
+	thing := w.make("things.a.b", "n", `{"metadata":{"name":"thing"}}`) // the change after which the loops look
+	of := fmt.Sprintf(`{"apiVersion":"a.b/v1","kind":"Thing","name":"thing","uid":%q}`, thing)
+	w.owned("n", "of-thing", of)
+	w.settle()
+	w.want("configmaps", "n/early", false)
+	w.want("configmaps", "n/of-thing", true)
+	w.make("things.a.b", "n", fmt.Sprintf(`{"metadata":{"name":"thing2","ownerReferences":[%s]}}`, of))
+	w.settle()
+
+	w.erase("things.a.b", "n/thing", "")
+	with()
+	w.settle()
+	w.want("configmaps", "n/of-thing", false)
+}
+
+// TestGarbageKilled: a collection goes on after a kill at any point, whichever way
+// the owner was deleted.
+func TestGarbageKilled(t *testing.T) {
+	for _, policy := range []metav1.DeletionPropagation{background, foreground, orphan} {
+		t.Run(string(policy), func(t *testing.T) {
+			killEverywhere(t,
+				func(w *world) {
+					w.family()
+					w.owned("n", "bystander", reference("ConfigMap", "kube-root-ca.crt", w.uid("configmaps", "n/kube-root-ca.crt")))
+				},
+				func(w *world) { w.erase("configmaps", "n/owner", policy) },
+				func(w *world) {
+					w.want("configmaps", "n/owner", false)
+					w.want("configmaps", "n/child", policy == orphan)
+					w.want("configmaps", "n/grandchild", policy == orphan)
+					w.want("configmaps", "n/bystander", true)
+					if policy == orphan && len(w.owners("configmaps", "n/child"))+len(w.owners("configmaps", "n/other")) > 0 {
+						w.Errorf("the dependents still name their owner")
+					}
+				})
+		})
+	}
+}
+
+// uid waits for an object that a loop makes.
+func (w *world) uid(collection, key string) string {
+	w.Helper()
+	w.settle()
+	return string(registry.MetadataOf(w.get(collection, key)).UID)
+}
+
+// TestHalfGone: what a kill left behind between the two steps of a removal goes.
+func TestHalfGone(t *testing.T) {
+	w := newWorld(t)
+	w.make("pods", "n", pod)
+	w.settle()
+	w.loops.Stop()
+	w.log.live(1) // the mark of the pod, and not its removal
+	if _, err := w.Delete(t.Context(), w.target("pods", "n/p"), &metav1.DeleteOptions{}); err == nil {
+		t.Fatal("the pod was removed in one step")
+	}
+	w.log.live(-1)
+	w.restart()
+	w.settle()
+	w.want("pods", "n/p", false)
+}

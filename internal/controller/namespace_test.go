@@ -1,0 +1,234 @@
+package controller_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+const pod = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+
+// fill puts objects of many kinds into a namespace.
+func (w *world) fill(namespace string) {
+	w.make("pods", namespace, pod)
+	for _, collection := range []string{"configmaps", "serviceaccounts", "leases.coordination.k8s.io", "roles.rbac.authorization.k8s.io"} {
+		for i := range 3 {
+			w.make(collection, namespace, fmt.Sprintf(`{"metadata":{"name":"o%d"}}`, i))
+		}
+	}
+	w.make("secrets", namespace, `{"metadata":{"name":"s"}}`)
+	w.make("persistentvolumeclaims", namespace, `{"metadata":{"name":"c"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`)
+	w.make("events", namespace, fmt.Sprintf(`{"metadata":{"name":"e"},"involvedObject":{"namespace":%q}}`, namespace))
+}
+
+// content are the objects of a namespace.
+func (w *world) content(namespace string) []string {
+	var all []string
+	for c := range w.store.Any().Collections() {
+		for _, key := range w.keys(c, namespace+"/") {
+			all = append(all, c+" "+key)
+		}
+	}
+	return all
+}
+
+// TestNamespace: a namespace that is deleted goes with all that is in it, pods
+// first; the others stay.
+func TestNamespace(t *testing.T) {
+	w := newWorld(t)
+	w.fill("n")
+	w.fill("default")
+	w.settle()
+	before := w.content("default")
+	recorded := w.recorded()
+	w.erase("namespaces", "n", "")
+	w.settle()
+	w.want("namespaces", "n", false)
+	if left := w.content("n"); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if after := w.content("default"); strings.Join(after, ",") != strings.Join(before, ",") {
+		t.Errorf("another namespace has %q, had %q", after, before)
+	}
+	var lastPod, firstOther store.Revision
+	for _, c := range recorded() {
+		switch {
+		case c.After != nil || c.Collection == "namespaces":
+		case c.Collection == "pods":
+			lastPod = c.Revision
+		case firstOther == 0:
+			firstOther = c.Revision
+		}
+	}
+	if lastPod == 0 || firstOther < lastPod {
+		t.Errorf("the last pod went at %d, the first other object at %d", lastPod, firstOther)
+	}
+}
+
+// conditions of a namespace: those that are true, with reason and message, and how
+// many there are.
+func (w *world) conditions(name string) (inTheWay string, n int) {
+	var all []string
+	for _, c := range w.namespace(name).Status.Conditions {
+		n++
+		if c.Status == corev1.ConditionTrue {
+			all = append(all, fmt.Sprintf("%s %s: %s", c.Type, c.Reason, c.Message))
+		}
+	}
+	return strings.Join(all, "\n"), n
+}
+
+// TestNamespaceWaits: what has finalizers stands in the way, and the conditions
+// name it. Nothing else goes before the pods have gone.
+func TestNamespaceWaits(t *testing.T) { synctest.Test(t, testNamespaceWaits) }
+
+func testNamespaceWaits(t *testing.T) {
+	w := newWorld(t)
+	w.make("pods", "n", `{"metadata":{"name":"p","finalizers":["a.b/pod"]},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+	w.make("configmaps", "n", `{"metadata":{"name":"m","finalizers":["a.b/c","a.b/d"]}}`)
+	w.make("configmaps", "n", `{"metadata":{"name":"m2","finalizers":["a.b/c"]}}`)
+	w.make("leases.coordination.k8s.io", "n", `{"metadata":{"name":"l","finalizers":["a.b/c"]}}`)
+	w.make("secrets", "n", `{"metadata":{"name":"s"}}`)
+	w.settle()
+	w.erase("namespaces", "n", "")
+	w.settle()
+	w.want("secrets", "n/s", true)
+	const first = `NamespaceContentRemaining SomeResourcesRemain: Some resources are remaining: pods. has 1 resource instances
+NamespaceFinalizersRemaining SomeFinalizersRemain: Some content in the namespace has finalizers remaining: a.b/pod in 1 resource instances`
+	if got, n := w.conditions("n"); got != first || n != 5 {
+		t.Errorf("%d conditions:\n%s\nwant\n%s", n, got, first)
+	}
+	w.release("pods", "n/p")
+	w.settle()
+	w.want("secrets", "n/s", false)
+	const second = `NamespaceContentRemaining SomeResourcesRemain: Some resources are remaining: configmaps. has 2 resource instances, leases.coordination.k8s.io has 1 resource instances
+NamespaceFinalizersRemaining SomeFinalizersRemain: Some content in the namespace has finalizers remaining: a.b/c in 3 resource instances, a.b/d in 1 resource instances`
+	if got, n := w.conditions("n"); got != second || n != 5 {
+		t.Errorf("%d conditions:\n%s\nwant\n%s", n, got, second)
+	}
+	w.release("configmaps", "n/m")
+	w.release("leases.coordination.k8s.io", "n/l")
+	w.settle() // the conditions follow
+	const third = `NamespaceContentRemaining SomeResourcesRemain: Some resources are remaining: configmaps. has 1 resource instances
+NamespaceFinalizersRemaining SomeFinalizersRemain: Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances`
+	if got, _ := w.conditions("n"); got != third {
+		t.Errorf("conditions:\n%s\nwant\n%s", got, third)
+	}
+	w.release("configmaps", "n/m2")
+	w.settle()
+	w.want("namespaces", "n", false)
+}
+
+// TestNamespaceOtherFinalizers: the content goes, and the namespace waits for its
+// other finalizers.
+func TestNamespaceOtherFinalizers(t *testing.T) {
+	w := newWorld(t)
+	w.make("namespaces", "", `{"metadata":{"name":"f"},"spec":{"finalizers":["a.b/c"]}}`)
+	w.fill("f")
+	w.erase("namespaces", "f", "")
+	w.settle()
+	if got := w.namespace("f").Spec.Finalizers; len(got) != 1 || got[0] != "a.b/c" {
+		t.Errorf("finalizers %q", got)
+	}
+	if left := w.content("f"); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if got, n := w.conditions("f"); got != "" || n != 5 {
+		t.Errorf("%d conditions: %s", n, got)
+	}
+	w.change("namespaces", "f", "finalize", func(o metav1.Object) { o.(*corev1.Namespace).Spec.Finalizers = nil })
+	w.settle()
+	w.want("namespaces", "f", false)
+}
+
+// TestStrays: objects that land in a namespace after it is gone go, also when
+// nobody was there to see it.
+func TestStrays(t *testing.T) {
+	w := newWorld(t)
+	stray := func(name string) {
+		o := w.get("configmaps", "n/kube-root-ca.crt")
+		value := strings.Replace(string(o.Value), fmt.Sprintf(`"resourceVersion":"%d"`, o.Modified), `"resourceVersion":""`, 1)
+		if _, err := w.store.Commit(t.Context(), store.Write{Collection: "configmaps", Key: "gone/" + name, Value: []byte(value), RevisionAt: o.RevisionAt}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.settle()
+	stray("a")
+	w.settle()
+	w.want("configmaps", "gone/a", false)
+	w.loops.Stop()
+	stray("b")
+	w.restart()
+	w.settle()
+	w.want("configmaps", "gone/b", false)
+	w.want("configmaps", "n/kube-root-ca.crt", true)
+}
+
+// TestNamespaceKilled: the deletion of a namespace goes on after a kill at any
+// point.
+func TestNamespaceKilled(t *testing.T) {
+	killEverywhere(t,
+		func(w *world) { w.fill("n") },
+		func(w *world) { w.erase("namespaces", "n", "") },
+		func(w *world) {
+			w.want("namespaces", "n", false)
+			if left := w.content("n"); len(left) > 0 {
+				w.Errorf("left behind: %q", left)
+			}
+		})
+}
+
+// TestNamespaceConditionsKeepPace: what goes one by one does not have the
+// conditions written for each.
+func TestNamespaceConditionsKeepPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const objects = 50
+		for i := range objects {
+			w.make("configmaps", "n", fmt.Sprintf(`{"metadata":{"name":"m%02d","finalizers":["a.b/c"]}}`, i))
+		}
+		w.erase("namespaces", "n", "")
+		w.settle()
+		recorded := w.recorded()
+		for i := range objects {
+			time.Sleep(100 * time.Millisecond)
+			w.release("configmaps", fmt.Sprintf("n/m%02d", i))
+			synctest.Wait()
+		}
+		w.want("namespaces", "n", false) // at once, with the last one
+		writes := 0
+		for _, c := range recorded() {
+			if c.Collection == "namespaces" {
+				writes++
+			}
+		}
+		if writes < 4 || writes > 10 {
+			t.Errorf("%d writes of the namespace in five seconds", writes)
+		}
+	})
+}
+
+// BenchmarkNamespace deletes a namespace with 10,000 ConfigMaps.
+func BenchmarkNamespace(b *testing.B) {
+	w := newWorld(b)
+	const objects = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		w.make("namespaces", "", `{"metadata":{"name":"big"}}`)
+		for i := range objects {
+			w.make("configmaps", "big", fmt.Sprintf(`{"metadata":{"name":"m%05d"},"data":{"k":"v"}}`, i))
+		}
+		w.settle()
+		b.StartTimer()
+		w.erase("namespaces", "big", "")
+		w.settle()
+	}
+	w.want("namespaces", "big", false)
+}
