@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -81,12 +82,45 @@ func (g *garbage) begin(s *store.State) {
 		}
 		for o := range s.Snapshot(collection).Scan("", "") {
 			m := registry.MetadataOf(o)
-			g.take(object{collection, o.Key}, registry.Metadata{}, m)
+			g.first(s, object{collection, o.Key}, m)
 			if collection != namespaceCollection && m.HalfGone() {
 				g.queue.add(item{object: object{collection, o.Key}, revision: o.Modified})
 			}
 		}
 	}
+}
+
+// first takes note of an object at the beginning. Of one whose owners are all there,
+// as nearly always, there is nothing more to say.
+func (g *garbage) first(s *store.State, o object, m registry.Metadata) {
+	if m.OwnerReferences != nil && !m.Deleting {
+		all := owning(m)
+		for _, r := range all {
+			g.index.add(hashUID(r.UID), o)
+		}
+		if !g.allThere(s, o, all) {
+			g.queue.add(item{object: o})
+		}
+		return
+	}
+	g.take(o, registry.Metadata{}, m)
+}
+
+// allThere tells whether all owners of an object are in a state, and none waits for
+// its dependents.
+func (g *garbage) allThere(s *store.State, o object, references []metav1.OwnerReference) bool {
+	served := g.l.served()
+	for _, r := range references {
+		t := served.byKind[schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)]
+		if t == nil {
+			return false
+		}
+		m := registry.MetadataOf(s.Get(t.Collection, ownerKey(t, o.key, r.Name)))
+		if string(m.UID) != string(r.UID) || m.Deleting {
+			return false
+		}
+	}
+	return true
 }
 
 // observe keeps the index, and finds out whom a change concerns.

@@ -25,7 +25,7 @@ type dependents struct {
 	many map[object]struct{}
 }
 
-const mostFew = 8
+const mostFew = 32
 
 var uidSeed = maphash.MakeSeed()
 

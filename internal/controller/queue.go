@@ -28,6 +28,8 @@ const (
 	// doubles it, up to lastRetry.
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = time.Minute
+	// mostKept is the size of a map that an idle queue keeps.
+	mostKept = 1024
 )
 
 // queue holds what a loop has to do, each item once, and has it done: by workers
@@ -51,6 +53,7 @@ type queue struct {
 	workers int
 	due     []item            // in the order in which they came
 	waiting map[item]struct{} // those of due
+	most    int               // how many there were
 	working map[item]bool     // whether it has to be looked at again
 	fails   map[item]int      // failures in a row
 	later   laterHeap
@@ -98,6 +101,7 @@ func (q *queue) addLocked(i item) {
 	q.adds++
 	q.waiting[i] = struct{}{}
 	q.due = append(q.due, i)
+	q.most = max(q.most, len(q.waiting))
 	q.start()
 }
 
@@ -186,7 +190,10 @@ func (q *queue) next() (item, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.paused || q.closed || len(q.due) == 0 {
-		q.workers--
+		if q.workers--; q.workers == 0 && len(q.due) == 0 && q.most > mostKept {
+			// Maps do not become smaller by themselves.
+			q.most, q.waiting = 0, map[item]struct{}{}
+		}
 		return item{}, false
 	}
 	i := q.due[0]

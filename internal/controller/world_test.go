@@ -30,9 +30,11 @@ type world struct {
 	testing.TB
 	log    *mortal
 	config controller.Config
+	memory int64 // of the history; zero: as it comes
 	store  *store.Store
 	*registry.Registry
 	loops *controller.Loops
+	types func() *resource.Catalog
 	dead  chan struct{} // closed when the log was killed
 }
 
@@ -42,6 +44,7 @@ func newWorld(t testing.TB, enabled ...string) *world {
 	t.Helper()
 	w := &world{TB: t, log: &mortal{Log: memlog.New()}, config: controller.Config{Enabled: enabled, RootCA: func() []byte { return []byte("the authority") }}}
 	w.log.live(-1)
+	w.types = builtin.Catalog
 	w.open()
 	t.Cleanup(w.close)
 	for _, name := range []string{"default", "n"} {
@@ -54,7 +57,7 @@ func (w *world) open() {
 	w.Helper()
 	w.dead = make(chan struct{})
 	dead := w.dead
-	s, err := store.Open(context.Background(), store.Options{Log: w.log, OnFatal: func(error) { close(dead) }})
+	s, err := store.Open(context.Background(), store.Options{Log: w.log, MaxMemory: w.memory, OnFatal: func(error) { close(dead) }})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -97,7 +100,7 @@ func (w *world) settle() {
 // kind finds a type by its collection.
 func (w *world) kind(collection string) *resource.Type {
 	w.Helper()
-	for t := range w.config.Catalog().Types() {
+	for t := range w.types().Types() {
 		if t.Collection == collection && t.Stored == nil {
 			return t
 		}

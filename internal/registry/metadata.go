@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	fastjson "github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -85,6 +86,10 @@ func (m Metadata) Owners() ([]metav1.OwnerReference, error) {
 		return nil, nil
 	}
 	var all []metav1.OwnerReference
+	if fastjson.Unmarshal(m.OwnerReferences, &all) == nil {
+		return all, nil
+	}
+	all = nil
 	err := json.Unmarshal(m.OwnerReferences, &all)
 	return all, err
 }

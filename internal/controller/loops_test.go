@@ -1,0 +1,571 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// TestPerNamespace: each namespace has its ServiceAccount and its certificates,
+// and has them again when somebody changes or deletes them.
+func TestPerNamespace(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	certificates := func(namespace string) *corev1.ConfigMap {
+		var m corev1.ConfigMap
+		if err := json.Unmarshal(w.get("configmaps", namespace+"/kube-root-ca.crt").Value, &m); err != nil {
+			t.Fatal(err)
+		}
+		return &m
+	}
+	for _, namespace := range []string{"default", "n"} {
+		w.want("serviceaccounts", namespace+"/default", true)
+		m := certificates(namespace)
+		if m.Data["ca.crt"] != "the authority" || !strings.HasPrefix(m.Annotations["kubernetes.io/description"], "Contains a CA bundle") {
+			t.Errorf("%s has %v %v", namespace, m.Data, m.Annotations)
+		}
+		if len(m.ManagedFields) > 0 && m.ManagedFields[0].Manager != "kube-controller-manager" {
+			t.Errorf("it is managed by %s", m.ManagedFields[0].Manager)
+		}
+	}
+	w.change("configmaps", "n/kube-root-ca.crt", "", func(o metav1.Object) {
+		o.(*corev1.ConfigMap).Data = map[string]string{"ca.crt": "another", "more": "x"}
+		o.SetLabels(map[string]string{"kept": "yes"})
+	})
+	w.erase("configmaps", "default/kube-root-ca.crt", "")
+	w.erase("serviceaccounts", "default/default", "")
+	w.settle()
+	if m := certificates("n"); len(m.Data) != 1 || m.Data["ca.crt"] != "the authority" || m.Labels["kept"] != "yes" {
+		t.Errorf("changed: %v %v", m.Data, m.Labels)
+	}
+	w.want("configmaps", "default/kube-root-ca.crt", true)
+	w.want("serviceaccounts", "default/default", true)
+	before := w.store.Any().Revision()
+	w.restart()
+	w.settle()
+	if after := w.store.Any().Revision(); after != before {
+		t.Errorf("a restart wrote revisions %d to %d", before+1, after)
+	}
+	w.config.RootCA = func() []byte { return []byte("a new authority") }
+	w.restart()
+	w.settle()
+	if m := certificates("default"); m.Data["ca.crt"] != "a new authority" {
+		t.Errorf("after a change of the authority: %v", m.Data)
+	}
+}
+
+func event(name string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q},"involvedObject":{"namespace":"n"}}`, name)
+}
+
+// TestEvents: events go an hour after their last write, also when the server was
+// down meanwhile.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "event-ttl")
+		after := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+			w.settle()
+		}
+		w.make("events", "n", event("a"))
+		w.make("events", "n", event("written-again"))
+		after(40 * time.Minute)
+		w.change("events", "n/written-again", "", func(o metav1.Object) { o.(*corev1.Event).Count = 2 })
+		w.make("events", "n", event("deleted"))
+		w.erase("events", "n/deleted", "")
+		after(20*time.Minute - time.Second)
+		w.want("events", "n/a", true)
+		after(2 * time.Second)
+		w.want("events", "n/a", false)
+		w.want("events", "n/written-again", true)
+		after(40 * time.Minute)
+		w.want("events", "n/written-again", false)
+
+		// What is there at a start has its own times alone.
+		w.make("events", "n", event("created"))
+		w.make("events", "n", fmt.Sprintf(`{"metadata":{"name":"future"},"involvedObject":{"namespace":"n"},"lastTimestamp":%q}`, time.Now().Add(9*time.Hour).UTC().Format(time.RFC3339)))
+		after(30 * time.Minute)
+		w.make("events", "n", fmt.Sprintf(`{"metadata":{"name":"seen"},"involvedObject":{"namespace":"n"},"lastTimestamp":%q}`, time.Now().UTC().Format(time.RFC3339)))
+		w.change("events", "n/created", "", func(o metav1.Object) {
+			o.(*corev1.Event).Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(time.Now())}
+		})
+		w.close()
+		time.Sleep(20 * time.Minute)
+		w.open()
+		after(0)
+		if got := w.keys("events", ""); !slices.Equal(got, []string{"n/created", "n/future", "n/seen"}) {
+			t.Errorf("after the restart there are %q", got)
+		}
+		after(40*time.Minute + 2*time.Second)
+		if got := w.keys("events", ""); !slices.Equal(got, []string{"n/future"}) {
+			t.Errorf("an hour after their last time there are %q", got)
+		}
+		after(20 * time.Minute) // an hour after the start: a time to come is none
+		if got := w.keys("events", ""); len(got) > 0 {
+			t.Errorf("there are %q", got)
+		}
+	})
+}
+
+// TestManyEvents: events that end at nearly the same time do not each have their
+// own timer.
+func TestManyEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "event-ttl")
+		const events = 500
+		for i := range events {
+			w.make("events", "n", event(fmt.Sprintf("e%03d", i)))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Hour - events*time.Millisecond/2)
+		synctest.Wait()
+		left := len(w.keys("events", ""))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if now := len(w.keys("events", "")); left == 0 || now != 0 {
+			t.Errorf("%d events were left in the middle, %d at the end", left, now)
+		}
+		for _, f := range w.loops.Figures() {
+			if adds := f.Adds(); adds > events+5 {
+				t.Errorf("%v looks for %d events", adds, events)
+			}
+		}
+	})
+}
+
+const (
+	claim  = `{"metadata":{"name":%q},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`
+	volume = `{"metadata":{"name":"v"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"},"volumeAttributesClassName":"class"}}`
+)
+
+func user(name, claim, node string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"nodeName":%q,"terminationGracePeriodSeconds":0,"containers":[{"name":"c","image":"i"}],"volumes":[{"name":"x","persistentVolumeClaim":{"claimName":%q}}]}}`, name, node, claim)
+}
+
+// TestClaims: a claim stays while a pod that has a node uses it.
+func TestClaims(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"used", "unused", "unscheduled", "later"} {
+		w.make("persistentvolumeclaims", "n", fmt.Sprintf(claim, name))
+	}
+	w.make("pods", "n", user("a", "used", "node"))
+	w.make("pods", "n", user("b", "used", "node"))
+	w.make("pods", "n", user("c", "unscheduled", ""))
+	w.make("pods", "default", user("d", "unused", "node"))
+	w.settle()
+	for _, name := range []string{"used", "unused", "unscheduled"} {
+		w.erase("persistentvolumeclaims", "n/"+name, "")
+	}
+	w.settle()
+	w.want("persistentvolumeclaims", "n/used", true)
+	w.want("persistentvolumeclaims", "n/unused", false)
+	w.want("persistentvolumeclaims", "n/unscheduled", false)
+	w.want("persistentvolumeclaims", "n/later", true)
+	w.erase("pods", "n/a", "")
+	w.settle()
+	w.want("persistentvolumeclaims", "n/used", true)
+	w.restart()
+	w.settle()
+	w.erase("pods", "n/b", "")
+	w.settle()
+	w.want("persistentvolumeclaims", "n/used", false)
+	// Who takes it off has it back.
+	w.release("persistentvolumeclaims", "n/later")
+	w.settle()
+	if m := registry.MetadataOf(w.get("persistentvolumeclaims", "n/later")); string(m.Finalizers) != `["kubernetes.io/pvc-protection"]` {
+		t.Errorf("finalizers %s", m.Finalizers)
+	}
+}
+
+// TestEphemeralClaims: a pod's own claim waits for the pod, but not for one that
+// is shut down and may wait for the claim.
+func TestEphemeralClaims(t *testing.T) {
+	w := newWorld(t, "persistentvolumeclaim-protection")
+	uid := w.make("pods", "n", `{"metadata":{"name":"p","finalizers":["a.b/c"]},"spec":{"nodeName":"node","terminationGracePeriodSeconds":0,"containers":[{"name":"c","image":"i"}],
+		"volumes":[{"name":"x","ephemeral":{"volumeClaimTemplate":{"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}}}]}}`)
+	w.make("persistentvolumeclaims", "n", fmt.Sprintf(`{"metadata":{"name":"p-x","ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":%q,"controller":true}]},
+		"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`, uid))
+	w.erase("persistentvolumeclaims", "n/p-x", "")
+	w.settle()
+	w.want("persistentvolumeclaims", "n/p-x", true)
+	w.erase("pods", "n/p", "")
+	w.settle()
+	w.want("pods", "n/p", true)
+	w.want("persistentvolumeclaims", "n/p-x", false)
+}
+
+// TestVolumes: a volume stays while it is bound, a class while something names it.
+func TestVolumes(t *testing.T) {
+	const classes = "volumeattributesclasses.storage.k8s.io"
+	w := newWorld(t)
+	w.make(classes, "", `{"metadata":{"name":"class"},"driverName":"a.b","parameters":{"a":"b"}}`)
+	w.make("persistentvolumes", "", volume)
+	phase := func(p corev1.PersistentVolumePhase) {
+		w.change("persistentvolumes", "v", "status", func(o metav1.Object) { o.(*corev1.PersistentVolume).Status.Phase = p })
+	}
+	phase(corev1.VolumeBound)
+	w.erase("persistentvolumes", "v", "")
+	w.erase(classes, "class", "")
+	w.settle()
+	w.want("persistentvolumes", "v", true)
+	w.want(classes, "class", true)
+	phase(corev1.VolumeReleased)
+	w.settle()
+	w.want("persistentvolumes", "v", false)
+	w.want(classes, "class", false)
+}
+
+// TestClasses: what names a class of volume attributes, in whichever place, holds it.
+func TestClasses(t *testing.T) {
+	const classes, claims = "volumeattributesclasses.storage.k8s.io", "persistentvolumeclaims"
+	for place, edit := range map[string]func(c *corev1.PersistentVolumeClaim, class *string){
+		"spec": func(c *corev1.PersistentVolumeClaim, class *string) { c.Spec.VolumeAttributesClassName = class },
+		"current": func(c *corev1.PersistentVolumeClaim, class *string) {
+			c.Status.CurrentVolumeAttributesClassName = class
+		},
+		"target": func(c *corev1.PersistentVolumeClaim, class *string) {
+			c.Status.ModifyVolumeStatus = nil
+			if class != nil {
+				c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: *class, Status: corev1.PersistentVolumeClaimModifyVolumePending}
+			}
+		},
+	} {
+		t.Run(place, func(t *testing.T) {
+			w := newWorld(t)
+			w.make(classes, "", `{"metadata":{"name":"class"},"driverName":"a.b","parameters":{"a":"b"}}`)
+			w.make(claims, "n", fmt.Sprintf(claim, "c"))
+			subresource := "status"
+			if place == "spec" {
+				subresource = ""
+			}
+			name := "class"
+			w.change(claims, "n/c", subresource, func(o metav1.Object) { edit(o.(*corev1.PersistentVolumeClaim), &name) })
+			w.erase(classes, "class", "")
+			w.settle()
+			w.want(classes, "class", true)
+			w.change(claims, "n/c", subresource, func(o metav1.Object) { edit(o.(*corev1.PersistentVolumeClaim), nil) })
+			w.settle()
+			w.want(classes, "class", false)
+		})
+	}
+}
+
+// issued is a certificate that is good for a time.
+func issued(t *testing.T, lasts time.Duration) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now(), NotAfter: time.Now().Add(lasts)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// TestRequests: requests for certificates go by what came of them.
+func TestRequests(t *testing.T) {
+	const requests = "certificatesigningrequests.certificates.k8s.io"
+	for _, c := range []struct {
+		name        string
+		condition   certificatesv1.RequestConditionType
+		certificate time.Duration
+		stays       time.Duration
+	}{
+		{"pending", "", 0, 24 * time.Hour},
+		{"approved", certificatesv1.CertificateApproved, 0, 24 * time.Hour},
+		{"denied", certificatesv1.CertificateDenied, 0, time.Hour},
+		{"failed", certificatesv1.CertificateFailed, 0, time.Hour},
+		{"issued", certificatesv1.CertificateApproved, 9000 * time.Hour, time.Hour},
+		{"expired", certificatesv1.CertificateApproved, 20 * time.Minute, 20 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "certificatesigningrequest-cleaner")
+				w.make(requests, "", `{"metadata":{"name":"r"},"spec":{"request":"eA==","signerName":"a.b/c","usages":["client auth"]}}`)
+				status := certificatesv1.CertificateSigningRequestStatus{}
+				if c.condition != "" {
+					status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: c.condition, Status: corev1.ConditionTrue, LastUpdateTime: metav1.Now()}}
+				}
+				if c.certificate > 0 {
+					status.Certificate = issued(t, c.certificate)
+				}
+				w.answer(requests, "r", status)
+				time.Sleep(c.stays - 3*time.Second)
+				w.restart()
+				w.settle()
+				w.want(requests, "r", true)
+				time.Sleep(6 * time.Second)
+				w.settle()
+				w.want(requests, "r", false)
+			})
+		})
+	}
+}
+
+// answer gives a request its status, past the rules of its subresources.
+func (w *world) answer(collection, key string, status certificatesv1.CertificateSigningRequestStatus) {
+	w.Helper()
+	o := w.get(collection, key)
+	text, err := json.Marshal(status)
+	if err != nil {
+		w.Fatal(err)
+	}
+	i := bytes.Index(o.Value, []byte(`"status":{}`))
+	if i < 0 {
+		w.Fatalf("no empty status in %s", o.Value)
+	}
+	value := string(o.Value[:o.RevisionAt]) + string(o.Value[o.RevisionAt+len(fmt.Sprint(o.Modified)):i]) + `"status":` + string(text) + "}"
+	if _, err := w.store.Commit(w.Context(), store.Write{Collection: collection, Key: key, Value: []byte(value), RevisionAt: o.RevisionAt, If: o.Modified}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestYields: while a kube-controller-manager holds its lease, the loops that it
+// has too do nothing, and go on when it is gone.
+func TestYields(t *testing.T) {
+	const leases, leader = "leases.coordination.k8s.io", "kube-system/kube-controller-manager"
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.make("namespaces", "", `{"metadata":{"name":"kube-system"}}`)
+		w.settle()
+		now := func() string { return time.Now().UTC().Format(metav1.RFC3339Micro) }
+		w.make(leases, "kube-system", fmt.Sprintf(`{"metadata":{"name":"kube-controller-manager"},"spec":{"holderIdentity":"me","leaseDurationSeconds":15,"renewTime":%q}}`, now()))
+		w.settle()
+		paused := func() (names []string) {
+			for _, f := range w.loops.Figures() {
+				if f.Paused() == 1 {
+					names = append(names, f.Name)
+				}
+			}
+			return names
+		}
+		if got := paused(); len(got) != len(controller.Names())-1 || slices.Contains(got, "event-ttl") {
+			t.Errorf("paused are %q", got)
+		}
+		w.make("namespaces", "", `{"metadata":{"name":"new"}}`)
+		w.owned("n", "garbage", reference("ConfigMap", "nobody", "u1"))
+		w.make("events", "n", event("e"))
+		for range 1800 { // the lease is renewed for an hour
+			time.Sleep(2 * time.Second)
+			w.change(leases, leader, "", func(o metav1.Object) {
+				renewed := metav1.NewMicroTime(time.Now().Add(-time.Hour)) // a clock that goes wrong
+				o.(*coordinationv1.Lease).Spec.RenewTime = &renewed
+			})
+		}
+		synctest.Wait()
+		w.settle() // what is paused holds nobody up
+		w.want("serviceaccounts", "new/default", false)
+		w.want("configmaps", "n/garbage", true)
+		w.want("events", "n/e", false)
+
+		time.Sleep(14 * time.Second)
+		synctest.Wait()
+		w.want("configmaps", "n/garbage", true)
+		time.Sleep(2 * time.Second) // it was not renewed
+		synctest.Wait()
+		w.settle()
+		w.want("configmaps", "n/garbage", false)
+		w.want("serviceaccounts", "new/default", true)
+
+		hold := func(who string) {
+			w.change(leases, leader, "", func(o metav1.Object) {
+				renewed := metav1.NewMicroTime(time.Now())
+				s := &o.(*coordinationv1.Lease).Spec
+				s.HolderIdentity, s.RenewTime = &who, &renewed
+			})
+			synctest.Wait()
+		}
+		hold("me")
+		if len(paused()) == 0 {
+			t.Error("nothing is paused although the lease is held again")
+		}
+		hold("") // released
+		if got := paused(); len(got) > 0 {
+			t.Errorf("paused are %q after the release", got)
+		}
+		hold("me")
+		w.erase(leases, leader, "")
+		synctest.Wait()
+		if got := paused(); len(got) > 0 {
+			t.Errorf("paused are %q after the deletion", got)
+		}
+
+		// A lease that is old already when a server starts holds nobody up.
+		w.make(leases, "kube-system", fmt.Sprintf(`{"metadata":{"name":"kube-controller-manager"},"spec":{"holderIdentity":"me","leaseDurationSeconds":15,"renewTime":%q}}`, now()))
+		time.Sleep(10 * time.Second)
+		w.restart()
+		synctest.Wait()
+		if len(paused()) == 0 {
+			t.Error("nothing is paused although the lease is fresh")
+		}
+		time.Sleep(time.Minute)
+		w.restart()
+		synctest.Wait()
+		if got := paused(); len(got) > 0 {
+			t.Errorf("paused are %q for an old lease", got)
+		}
+	})
+}
+
+func TestEnabled(t *testing.T) {
+	all := controller.Names()
+	without := func(name string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return n == name })
+	}
+	for _, c := range []struct {
+		words []string
+		want  []string
+		err   string
+	}{
+		{nil, all, ""},
+		{[]string{"*"}, all, ""},
+		{[]string{}, nil, ""},
+		{[]string{"-*"}, nil, ""},
+		{[]string{"*", "-garbage-collector"}, without("garbage-collector"), ""},
+		{[]string{"-garbage-collector", "*"}, without("garbage-collector"), ""},
+		{[]string{"*", "-garbage-collector-controller"}, without("garbage-collector"), ""},
+		{[]string{"namespace-controller", "event-ttl"}, []string{"namespace", "event-ttl"}, ""},
+		{[]string{"-garbage-collector"}, nil, "put a * before it"},
+		{[]string{"*", "-job"}, nil, `no controller "job"`},
+		{[]string{""}, nil, `no controller ""`},
+	} {
+		err := controller.Check(c.words)
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q: %v, want %q", c.words, err, c.err)
+		}
+		if err != nil {
+			if _, err := controller.Start(controller.Config{Enabled: c.words, Registry: &registry.Registry{}}); err == nil {
+				t.Errorf("%q: they started", c.words)
+			}
+			continue
+		}
+		w := newWorld(t)
+		w.loops.Stop()
+		w.config.Enabled = c.words
+		w.restart()
+		var got []string
+		for _, f := range w.loops.Figures() {
+			got = append(got, f.Name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%q runs %q, want %q", c.words, got, c.want)
+		}
+	}
+}
+
+// TestSwitchedOff: what does not run does nothing, and what others do goes on.
+func TestSwitchedOff(t *testing.T) {
+	w := newWorld(t, "*", "-namespace", "-serviceaccount")
+	w.make("configmaps", "n", `{"metadata":{"name":"m"}}`)
+	w.erase("namespaces", "n", "")
+	w.owned("default", "garbage", reference("ConfigMap", "nobody", "u1"))
+	w.settle()
+	w.want("namespaces", "n", true)
+	w.want("configmaps", "n/m", true)
+	w.want("serviceaccounts", "default/default", false)
+	w.want("configmaps", "default/garbage", false)
+}
+
+// TestSettledWaits: Settled ends with its context, and not before a loop that
+// fails has succeeded.
+func TestSettledWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.settle()
+		var lines bytes.Buffer
+		w.loops.Stop()
+		w.config.Log = slog.New(slog.NewTextHandler(&lines, nil))
+		broken := true
+		w.config.RootCA = func() []byte {
+			if broken {
+				panic("no certificate today")
+			}
+			return []byte("the authority")
+		}
+		w.restart()
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		if err := w.loops.Settled(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it settled: %v", err)
+		}
+		for _, f := range w.loops.Figures() {
+			if f.Name == "root-ca-certificate-publisher" && (f.Retries() < 5 || f.Depth() != 2) {
+				t.Errorf("%v retries, %v to do", f.Retries(), f.Depth())
+			}
+		}
+		broken = false
+		w.settle()
+		if text := lines.String(); !strings.Contains(text, "controller=root-ca-certificate-publisher") || !strings.Contains(text, "no certificate today") || strings.Count(text, "\n") > 40 {
+			t.Errorf("the log says:\n%s", text)
+		}
+	})
+}
+
+// TestTooSlow: loops that were slower than the history is long begin again, and
+// miss nothing.
+func TestTooSlow(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.loops.Stop()
+	w.memory = 1
+	var gate sync.RWMutex
+	w.config.Catalog = func() *resource.Catalog {
+		gate.RLock()
+		defer gate.RUnlock()
+		return builtin.Catalog()
+	}
+	var lines bytes.Buffer
+	w.config.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	w.restart()
+	w.settle()
+	gate.Lock() // the reader stops at the next change
+	owner := w.owned("n", "owner")
+	w.owned("n", "dependent", reference("ConfigMap", "owner", owner))
+	w.make("configmaps", "n", `{"metadata":{"name":"busy"}}`)
+	for i := range 200 {
+		w.change("configmaps", "n/busy", "", func(o metav1.Object) { o.SetLabels(map[string]string{"i": fmt.Sprint(i)}) })
+	}
+	w.erase("configmaps", "n/owner", "")
+	w.erase("serviceaccounts", "n/default", "")
+	gate.Unlock()
+	w.settle()
+	w.want("configmaps", "n/dependent", false)
+	w.want("serviceaccounts", "n/default", true)
+	if err := w.loops.Err(); err != nil {
+		t.Error(err)
+	}
+	w.loops.Stop()
+	if text := lines.String(); !strings.Contains(text, "begin again") {
+		t.Errorf("the loops were never too slow: %s", text)
+	}
+}
