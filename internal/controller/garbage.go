@@ -39,6 +39,11 @@ type garbage struct {
 	index owners
 
 	mu sync.Mutex
+	// indexed is how far the index has come: all references up to that revision are in
+	// it. What a worker reads may be newer; then it must not decide yet.
+	indexed store.Revision
+	// early are objects that were looked at before the index had come to their version.
+	early []item
 	// waiting are the owners that wait for their dependents, by the hash of the UID.
 	waiting map[uint64]object
 	// gone are the UIDs of owners whose end was seen, the newest ones: so that it
@@ -74,7 +79,7 @@ func (g *garbage) begin(s *store.State) {
 	g.mu.Lock()
 	clear(g.waiting)
 	clear(g.unknown)
-	g.seen = g.l.served()
+	g.indexed, g.seen = 0, g.l.served()
 	g.mu.Unlock()
 	for collection := range s.Collections() {
 		if collection == eventCollection {
@@ -88,6 +93,33 @@ func (g *garbage) begin(s *store.State) {
 			}
 		}
 	}
+	g.reached(s.Revision())
+}
+
+// reached notes how far the index has come, and lets those go on who waited for it.
+func (g *garbage) reached(r store.Revision) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.indexed = r
+	g.early = slices.DeleteFunc(g.early, func(i item) bool {
+		if i.revision > r {
+			return false
+		}
+		g.queue.add(item{object: i.object})
+		return true
+	})
+}
+
+// tooEarly tells whether the index has not come to a version of an object yet; then
+// the object is looked at again when it has.
+func (g *garbage) tooEarly(name object, o *store.Object) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.indexed >= o.Modified {
+		return false
+	}
+	g.early = append(g.early, item{name, o.Modified})
+	return true
 }
 
 // first takes note of an object at the beginning. Of one whose owners are all there,
@@ -128,6 +160,7 @@ func (g *garbage) observe(c *store.CollectionChange) {
 	if k := g.l.served(); k != g.seen {
 		g.newKinds(k)
 	}
+	defer g.reached(c.Revision)
 	if c.Collection == eventCollection {
 		return
 	}
@@ -270,6 +303,9 @@ func (g *garbage) look(ctx context.Context, name object) error {
 	s := g.l.store.Any()
 	o := s.Get(name.collection, name.key)
 	if o == nil {
+		return nil
+	}
+	if g.tooEarly(name, o) {
 		return nil
 	}
 	m := registry.MetadataOf(o)
