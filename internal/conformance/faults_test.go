@@ -603,10 +603,10 @@ var repairs = map[string]step{
 // peerKubeconfig names a kubeconfig of a kube-apiserver that may be there.
 const peerKubeconfig = "TIDEMARK_TEST_PEER_KUBECONFIG"
 
-// serve starts a server in memory.
+// serve starts a server in memory, which makes no ConfigMaps of its own.
 func serve(t *testing.T) *rest.Config {
 	t.Helper()
-	s := &tidemark.Server{}
+	s := &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
