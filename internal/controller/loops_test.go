@@ -437,6 +437,34 @@ func TestYields(t *testing.T) {
 	})
 }
 
+// TestLogIsPlain: what is wrong with an object is logged without what is in it.
+func TestLogIsPlain(t *testing.T) { synctest.Test(t, testLogIsPlain) }
+
+func testLogIsPlain(t *testing.T) {
+	var lines bytes.Buffer
+	w := newWorld(t)
+	w.settle()
+	w.loops.Stop()
+	w.config.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	// An object that is not valid, as an older version may have stored it.
+	value := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"","creationTimestamp":"2020-01-01T00:00:00Z","labels":{"not valid":"hush hush"},` +
+		`"ownerReferences":[` + reference("ConfigMap", "nobody", "u1") + `,` + reference("ConfigMap", "kube-root-ca.crt", w.uid("configmaps", "n/kube-root-ca.crt")) + `]},"type":"Opaque"}`
+	at := strings.Index(value, `"resourceVersion":"`) + len(`"resourceVersion":"`)
+	if _, err := w.store.Commit(t.Context(), store.Write{Collection: "secrets", Key: "n/s", Value: []byte(value), RevisionAt: at}); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	if err := w.loops.Settled(ctx); err == nil {
+		t.Error("it settled although the secret cannot be changed")
+	}
+	w.loops.Stop()
+	if text := lines.String(); !strings.Contains(text, "metadata.labels") || strings.Contains(text, "hush") {
+		t.Errorf("the log says:\n%s", text)
+	}
+}
+
 func TestEnabled(t *testing.T) {
 	all := controller.Names()
 	without := func(name string) []string {

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -239,8 +242,24 @@ func (q *queue) done(i item, err error) {
 	if n < 16 {
 		wait = min(lastRetry, firstRetry<<n)
 	}
-	q.log.Warn("a controller failed, and tries again", "controller", q.name, "collection", i.collection, "key", i.key, "err", err, "after", wait)
+	q.log.Warn("a controller failed, and tries again", "controller", q.name, "collection", i.collection, "key", i.key, "err", plain(err), "after", wait)
 	q.addAtLocked(i, time.Now().Add(wait), true)
+}
+
+// plain is an error as it may be logged: what is wrong with an object is told by its
+// fields, since the words quote the values.
+func plain(err error) string {
+	var s apierrors.APIStatus
+	if !errors.As(err, &s) || s.Status().Reason != metav1.StatusReasonInvalid {
+		return err.Error()
+	}
+	text := "the object is not valid"
+	if d := s.Status().Details; d != nil {
+		for _, c := range d.Causes {
+			text += " " + c.Field
+		}
+	}
+	return text
 }
 
 // pause has nothing more begun until it is called with false. What is under way
