@@ -44,6 +44,11 @@ type Server struct {
 	// /version.
 	DisableAnonymous bool
 
+	// ServiceAccountIssuer is the issuer of service accounts' tokens, a URL, and the
+	// audience of this server; empty: https://kubernetes.default.svc.cluster.local.
+	// Tokens of another issuer's name do not count.
+	ServiceAccountIssuer string
+
 	// History is how much of the past stays readable.
 	History History
 

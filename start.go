@@ -26,9 +26,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/reload"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/serving"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/virtual"
 )
 
 // running is a server that runs.
@@ -38,6 +40,7 @@ type running struct {
 	// url.
 	serverName string
 	authority  *pki.Authority
+	tokens     *satoken.Authority
 	store      *store.Store
 	serving    *serving.Server
 	loops      *controller.Loops
@@ -89,12 +92,19 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	credentials, err := s.credentials(r.authority, log)
+	catalog := builtin.Catalog()
+	verbs := &registry.Registry{Store: r.store}
+	if r.tokens, err = s.openTokens(verbs, catalog); err != nil {
+		return nil, err
+	}
+	credentials, err := s.credentials(r, log)
 	if err != nil {
 		return nil, err
 	}
-	catalog := builtin.Catalog()
-	verbs := &registry.Registry{Store: r.store}
+	verbs.Actions = virtual.Actions(virtual.Config{
+		Registry: verbs, Catalog: func() *resource.Catalog { return catalog },
+		Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
+	})
 	if err := createNamespaces(ctx, verbs, catalog); err != nil {
 		return nil, err
 	}
@@ -193,11 +203,15 @@ func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
 
 // openAuthority needs the lock that opening the log took.
 func (s *Server) openAuthority(log *slog.Logger) (*pki.Authority, error) {
-	c := pki.Config{Hosts: []string{s.bindAddress(), loopbackName}, Now: s.now, Log: log}
-	if s.Storage != nil && s.Storage.Dir() != "" {
-		c.Dir = filepath.Join(s.Storage.Dir(), "pki")
+	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: []string{s.bindAddress(), loopbackName}, Now: s.now, Log: log})
+}
+
+// pkiDir is where keys are kept; empty: nowhere.
+func (s *Server) pkiDir() string {
+	if s.Storage == nil || s.Storage.Dir() == "" {
+		return ""
 	}
-	return pki.Open(c)
+	return filepath.Join(s.Storage.Dir(), "pki")
 }
 
 // certificate returns what picks the serving certificate.
@@ -231,13 +245,25 @@ func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.Cl
 	}, nil
 }
 
+// openTokens needs the lock that opening the log took.
+func (s *Server) openTokens(verbs *registry.Registry, catalog *resource.Catalog) (*satoken.Authority, error) {
+	c := satoken.Config{Dir: s.pkiDir(), Issuer: s.ServiceAccountIssuer, Now: s.now}
+	c.Find = func(name, namespace, object string) (satoken.Found, bool) {
+		i, ok := verbs.Identity(registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
+		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
+	}
+	return satoken.Open(c)
+}
+
 // credentials returns what tells users apart.
-func (s *Server) credentials(own *pki.Authority, log *slog.Logger) (*authn.Credentials, error) {
+func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, error) {
 	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
 	c := &authn.Credentials{
 		Now:         s.now,
-		Authorities: []authn.Authority{own.Pool},
-		Tokens:      []authn.Tokens{authn.OneToken(own.AdminToken(), admin)},
+		Authorities: []authn.Authority{r.authority.Pool},
+		Tokens:      []authn.Tokens{authn.OneToken(r.authority.AdminToken(), admin)},
+		Signed:      r.tokens.Authenticate,
+		Audiences:   []string{r.tokens.Issuer()},
 	}
 	if s.ClientCAFile != "" {
 		a, err := authn.AuthorityFile(s.ClientCAFile, s.now, log)
@@ -272,6 +298,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Cat
 		Authz:         authz.Masters{},
 		AnonymousAuth: !s.DisableAnonymous,
 		OpenAPI:       spec,
+		Pages:         r.issuerPages(),
 		Version:       version,
 		Commit:        revision,
 		BuildDate:     at,
@@ -279,6 +306,15 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Cat
 		Figures:       r.figures(),
 		FragmentBytes: s.History.MaxMemoryBytes / 4,
 		Log:           log,
+	}
+}
+
+// issuerPages let others verify the tokens of service accounts.
+func (r *running) issuerPages() []httpapi.Page {
+	const keys = "/openid/v1/jwks"
+	return []httpapi.Page{
+		{Path: "/.well-known/openid-configuration", Media: "application/json", Read: func() ([]byte, error) { return r.tokens.Discovery(r.url + keys) }},
+		{Path: keys, Media: "application/jwk-set+json", Read: r.tokens.KeySet},
 	}
 }
 

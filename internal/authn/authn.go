@@ -3,9 +3,12 @@
 package authn
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -40,6 +43,11 @@ type Credentials struct {
 	Authorities []Authority
 	// Tokens are asked in this order.
 	Tokens []Tokens
+	// Signed verifies what none of Tokens knows; nil: there are no such tokens.
+	Signed Signed
+	// Audiences are those of the server: who shows a token of Tokens is known to
+	// them. Empty: there are none, and a review for an audience knows no such token.
+	Audiences []string
 	// Now is the clock that certificates are checked by; nil: time.Now.
 	Now func() time.Time
 }
@@ -48,6 +56,12 @@ type Credentials struct {
 // it does not know. Looking a hash up tells nothing of a token by the time it
 // takes. It is safe for concurrent use.
 type Tokens func(sum [sha256.Size]byte) *User
+
+// Signed verifies a token that says itself who it is of, for one of the audiences;
+// no audiences: those of the server. It returns for which of them the token is good.
+// The user is nil, without an error, when the text is no such token. It is safe for
+// concurrent use.
+type Signed func(token string, audiences []string) (u *User, good []string, err error)
 
 // OneToken is the Tokens of a single user.
 func OneToken(token string, u *User) Tokens {
@@ -70,14 +84,62 @@ func (c *Credentials) Authenticate(r *http.Request) (*User, error) {
 	}
 	token, tokenErr := bearer(r)
 	if token != "" {
-		var buf [128]byte // on the stack: a usual token costs no allocation
-		sum := sha256.Sum256(append(buf[:0], token...))
-		for _, known := range c.Tokens {
-			if u := known(sum); u != nil {
-				return u, nil
-			}
+		if u := c.known(token); u != nil {
+			return u, nil
 		}
 		tokenErr = errToken
+		if c.Signed != nil {
+			u, _, wrong := c.Signed(token, nil)
+			if u != nil {
+				return u, nil
+			}
+			tokenErr = cmp.Or(wrong, tokenErr)
+		}
 	}
 	return nil, errors.Join(err, tokenErr)
+}
+
+// Review tells who a bearer token is of, and for which of the audiences; no
+// audiences: those of the server. The user is nil for a token that is not good; then
+// the error says why, for whoever asks, and shows nothing of the token.
+func (c *Credentials) Review(token string, audiences []string) (u *User, good []string, err error) {
+	if len(audiences) == 0 {
+		audiences = c.Audiences
+	}
+	if u := c.known(token); u != nil {
+		for _, a := range audiences {
+			if slices.Contains(c.Audiences, a) {
+				good = append(good, a)
+			}
+		}
+		if len(good) == 0 && len(audiences) > 0 {
+			return nil, nil, errInvalid
+		}
+		return u, good, nil
+	}
+	if c.Signed == nil {
+		return nil, nil, errInvalid
+	}
+	u, good, err = c.Signed(token, audiences)
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("[%w, %w]", errInvalid, err)
+	case u == nil:
+		return nil, nil, errInvalid
+	}
+	return u, good, nil
+}
+
+var errInvalid = errors.New("invalid bearer token")
+
+// known looks a token up among Tokens.
+func (c *Credentials) known(token string) *User {
+	var buf [128]byte // on the stack: a usual token costs no allocation
+	sum := sha256.Sum256(append(buf[:0], token...))
+	for _, known := range c.Tokens {
+		if u := known(sum); u != nil {
+			return u
+		}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -263,5 +264,49 @@ func BenchmarkToken(b *testing.B) {
 	r := request("Authorization", "Bearer a-token-of-some-length-as-they-are")
 	for b.Loop() {
 		c.Authenticate(r)
+	}
+}
+
+// TestReview: a token is good for an audience, in whichever way it is known.
+func TestReview(t *testing.T) {
+	signed := func(token string, audiences []string) (*authn.User, []string, error) {
+		switch token {
+		case "signed":
+			return &authn.User{Name: "signed"}, audiences, nil
+		case "expired":
+			return nil, nil, errors.New("it has expired")
+		}
+		return nil, nil, nil
+	}
+	c := authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("known", &authn.User{Name: "known"})}, Signed: signed, Audiences: []string{"here"}}
+	for _, row := range []struct {
+		token, audiences string // with spaces
+		user, good       string
+		err              string
+	}{
+		{"known", "", "known", "here", ""},
+		{"known", "there here", "known", "here", ""},
+		{"known", "there", "", "", "invalid bearer token"},
+		{"signed", "there", "signed", "there", ""},
+		{"signed", "", "signed", "here", ""},
+		{"expired", "", "", "", "[invalid bearer token, it has expired]"},
+		{"neither", "", "", "", "invalid bearer token"},
+	} {
+		u, good, err := c.Review(row.token, strings.Fields(row.audiences))
+		name, text := "", ""
+		if u != nil {
+			name = u.Name
+		}
+		if err != nil {
+			text = err.Error()
+		}
+		if name != row.user || strings.Join(good, " ") != row.good || text != row.err {
+			t.Errorf("%s for %q: %q, %q, %q; want %q, %q, %q", row.token, row.audiences, name, good, text, row.user, row.good, row.err)
+		}
+	}
+	for token, want := range map[string]string{"signed": "", "expired": "it has expired", "neither": "not known"} {
+		if _, err := c.Authenticate(request("Authorization", "Bearer "+token)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", token, err, want)
+		}
 	}
 }

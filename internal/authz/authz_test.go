@@ -28,6 +28,15 @@ func TestMasters(t *testing.T) {
 		{other, authz.Attributes{Verb: "get", Path: "/healthzz"}, false},
 		{other, authz.Attributes{Verb: "get", Path: "/metrics"}, false},
 		{other, authz.Attributes{Verb: "get", Path: "/"}, false},
+		{other, authz.Attributes{Verb: "get", Path: "/apis/apps/v1"}, true},
+		{authn.Anonymous, authz.Attributes{Verb: "get", Path: "/apis"}, false},
+		{other, authz.Attributes{Verb: "create", IsResource: true, Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}, true},
+		{other, authz.Attributes{Verb: "create", IsResource: true, Group: "authentication.k8s.io", Resource: "selfsubjectreviews", Subresource: "x"}, false},
+		{other, authz.Attributes{Verb: "create", IsResource: true, Resource: "selfsubjectreviews"}, false},
+		{other, authz.Attributes{Verb: "create", IsResource: true, Group: "authentication.k8s.io", Resource: "tokenreviews"}, false},
+		{authn.Anonymous, authz.Attributes{Verb: "create", IsResource: true, Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}, false},
+		{other, authz.Attributes{Verb: "get", Path: "/openid/v1/jwks"}, false},
+		{&authn.User{Groups: []string{"system:serviceaccounts"}}, authz.Attributes{Verb: "get", Path: "/openid/v1/jwks"}, true},
 	} {
 		row.a.User = row.user
 		if got, _ := (authz.Masters{}).Authorize(&row.a); got != row.want {

@@ -25,20 +25,20 @@ func appsGroup() resource.Group {
 			Resource: "deployments", Kind: "Deployment", New: object[appsv1.Deployment],
 			Namespaced: true, ShortNames: []string{"deploy"}, Categories: inAll,
 			UnconditionalUpdate: true, Generation: true,
-			Subresources:     []resource.Subresource{scale, status},
+			Subresources:     []resource.Subresource{scaleOf(deploymentScale), status},
 			GenerationCounts: resource.Annotations, StatusKeeps: resource.Labels,
 		},
 		{
 			Resource: "replicasets", Kind: "ReplicaSet", New: object[appsv1.ReplicaSet],
 			Namespaced: true, ShortNames: []string{"rs"}, Categories: inAll,
 			UnconditionalUpdate: true, Generation: true,
-			Subresources: []resource.Subresource{scale, status},
+			Subresources: []resource.Subresource{scaleOf(replicaSetScale), status},
 		},
 		{
 			Resource: "statefulsets", Kind: "StatefulSet", New: object[appsv1.StatefulSet],
 			Namespaced: true, ShortNames: []string{"sts"}, Categories: inAll,
 			UnconditionalUpdate: true, Generation: true,
-			Subresources: []resource.Subresource{scale, status},
+			Subresources: []resource.Subresource{scaleOf(statefulSetScale), status},
 			ValidateName: validation.NameIsDNSLabel,
 		},
 	}})

@@ -19,3 +19,8 @@ func authenticationGroup() resource.Group {
 		},
 	}})
 }
+
+// tokenRequest is what serviceaccounts/token exchanges.
+var tokenRequest = resource.Type{
+	Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest", New: object[authenticationv1.TokenRequest],
+}

@@ -93,6 +93,9 @@ func complete(t *resource.Type, group, version string) {
 	}
 	for i := range t.Subresources {
 		k := &t.Subresources[i].Kind
+		if b := t.Subresources[i].Exchange; b != nil {
+			*k = b.GroupVersionKind()
+		}
 		if k.Kind == "" {
 			k.Kind = t.Kind
 		}
@@ -121,15 +124,8 @@ var (
 	inAPIExtensions = []string{"api-extensions"}
 )
 
-// The subresources that many kinds have.
-var (
-	status = resource.Subresource{Name: "status", Verbs: getPatchUpdate}
-	scale  = resource.Subresource{
-		Name:  "scale",
-		Verbs: getPatchUpdate,
-		Kind:  schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
-	}
-)
+// status is the subresource that many kinds have.
+var status = resource.Subresource{Name: "status", Verbs: getPatchUpdate}
 
 // proxy is the subresource that passes requests on, with the kind of its options.
 func proxy(options string) resource.Subresource {

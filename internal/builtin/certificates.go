@@ -13,10 +13,13 @@ func certificatesGroup() resource.Group {
 			Resource: "certificatesigningrequests", Kind: "CertificateSigningRequest", New: object[certificatesv1.CertificateSigningRequest],
 			ShortNames:          []string{"csr"},
 			UnconditionalUpdate: true,
-			Subresources:        []resource.Subresource{{Name: "approval", Verbs: getPatchUpdate}, status},
-			Fields:              fields("spec.signerName"),
-			FieldError:          notSupported,
-			ValidateName:        pathSegment,
+			Subresources: []resource.Subresource{
+				{Name: "approval", Verbs: getPatchUpdate, Set: approveCertificate},
+				{Name: "status", Verbs: getPatchUpdate, Set: signCertificate},
+			},
+			Fields:       fields("spec.signerName"),
+			FieldError:   notSupported,
+			ValidateName: pathSegment,
 		},
 	}})
 }

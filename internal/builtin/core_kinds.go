@@ -5,9 +5,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// What subresources of Pods exchange.
+var (
+	bindingType  = resource.Type{Version: "v1", Kind: "Binding", New: object[corev1.Binding]}
+	evictionType = resource.Type{Group: "policy", Version: "v1", Kind: "Eviction", New: object[policyv1.Eviction]}
 )
 
 // podFields have, where a Pod lacks the field, the value that the server gives to

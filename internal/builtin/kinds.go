@@ -14,14 +14,11 @@ func relate(groups []resource.Group) {
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			for _, t := range v.Types {
-				t.Relation = func(k schema.GroupVersionKind) resource.Relation {
-					switch collection, known := collections[k]; {
-					case !known:
-						return resource.UnknownKind
-					case collection != "" && collection == t.Collection:
-						return resource.OtherVersion
+				t.Relation = relation(collections, t.Collection)
+				for i := range t.Subresources {
+					if b := t.Subresources[i].Exchange; b != nil {
+						b.Relation = relation(collections, "")
 					}
-					return resource.OtherKind
 				}
 			}
 		}
@@ -47,6 +44,20 @@ func relateVersions(groups []resource.Group) {
 		for _, t := range types {
 			t.Versions = types
 		}
+	}
+}
+
+// relation is that of other kinds to one whose objects are in a collection, "" for
+// none.
+func relation(collections map[schema.GroupVersionKind]string, own string) func(schema.GroupVersionKind) resource.Relation {
+	return func(k schema.GroupVersionKind) resource.Relation {
+		switch collection, known := collections[k]; {
+		case !known:
+			return resource.UnknownKind
+		case collection != "" && collection == own:
+			return resource.OtherVersion
+		}
+		return resource.OtherKind
 	}
 }
 

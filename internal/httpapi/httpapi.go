@@ -27,6 +27,8 @@ type Config struct {
 	AnonymousAuth bool
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
 	OpenAPI http.Handler
+	// Pages are further documents, at paths of their own; empty: none.
+	Pages []Page
 	// Version is gitVersion of /version: "v1.36.3+tidemark.0.1.0".
 	Version string
 	// Commit and BuildDate are those of /version; empty: not known.
@@ -55,6 +57,17 @@ type Check struct {
 	// Probe tells what is wrong. It is called for each request, must be cheap, and
 	// is safe for concurrent use.
 	Probe func() error
+}
+
+// Page is a document at a path outside the API, for GET alone.
+type Page struct {
+	// Path has no slash at its end; one that a client adds does not matter.
+	Path string
+	// Media is its media type, the only one there is.
+	Media string
+	// Read returns the document. It is called for each request, must be cheap, and is
+	// safe for concurrent use.
+	Read func() ([]byte, error)
 }
 
 // Figure is one number of /metrics that is read when it is asked for.

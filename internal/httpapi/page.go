@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tidemark-dev/tidemark/internal/discovery"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -32,6 +34,11 @@ func (q *request) page() error {
 		return q.openAPI()
 	case strings.HasPrefix(path, "/version/"):
 		return errNoResource()
+	}
+	for i := range q.h.c.Pages {
+		if p := &q.h.c.Pages[i]; strings.TrimSuffix(path, "/") == p.Path {
+			return q.further(p)
+		}
 	}
 	return errNoPage
 }
@@ -127,8 +134,42 @@ func (q *request) index() error {
 	if q.h.c.OpenAPI != nil {
 		others = append(others, "/openapi/v2", "/openapi/v3", "/openapi/v3/")
 	}
+	for _, p := range q.h.c.Pages {
+		others = append(others, p.Path)
+	}
 	doc := q.h.documents().Root(others...)
 	return q.send(http.StatusOK, jsonType, doc.Body)
+}
+
+// further serves one of the pages that the handler was given.
+func (q *request) further(p *Page) error {
+	if q.r.Method != http.MethodGet {
+		return errNoMethod()
+	}
+	if !names(q.accept(), p.Media) {
+		return refusal(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+			"406: Not Acceptable\n\nAvailable representations: "+p.Media, &metav1.StatusDetails{})
+	}
+	body, err := p.Read()
+	if err != nil {
+		return err
+	}
+	q.header()["Cache-Control"] = []string{"public, max-age=3600"}
+	return q.send(http.StatusOK, []string{p.Media}, body)
+}
+
+// names tells whether an Accept header names a media type, or any.
+func names(accept, media string) bool {
+	if accept == "" {
+		return true
+	}
+	for part := range strings.SplitSeq(accept, ",") {
+		name, _, _ := strings.Cut(part, ";")
+		if name = strings.TrimSpace(name); name == media || name == "*/*" {
+			return true
+		}
+	}
+	return false
 }
 
 // version tells which release this is: row X20.

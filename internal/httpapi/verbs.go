@@ -70,6 +70,9 @@ func (q *request) checkNames() error {
 // do is the verb.
 func (q *request) do(out wire.Output) error {
 	target := q.target()
+	if q.verb == verbCreate && q.h.c.Registry.Acts(target) {
+		return q.act(target, out)
+	}
 	if err := q.unserved(target); err != nil {
 		return err
 	}
@@ -173,6 +176,29 @@ func (q *request) written(o *registry.Object, err error, t registry.Target, out 
 		return err
 	}
 	return q.answer(o, t, out)
+}
+
+// act has what is not stored answered: row A10.
+func (q *request) act(t registry.Target, out wire.Output) error {
+	media, err := inputType(q.r.Header)
+	if err != nil {
+		return err
+	}
+	body, err := q.body()
+	if err != nil {
+		return err
+	}
+	a, err := q.h.c.Registry.Act(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions(), q.attrs.User)
+	if len(a.Warnings) > 0 {
+		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, a.Warnings...))
+	}
+	if err != nil {
+		return err
+	}
+	if a.Status != nil {
+		a.Value = encodeStatus(a.Status)
+	}
+	return q.json(http.StatusCreated, a.Value, out)
 }
 
 func (q *request) delete(t registry.Target, out wire.Output) error {

@@ -32,6 +32,9 @@ type Registry struct {
 	// Admission is asked about each write, in this order; empty: every write is
 	// admitted.
 	Admission []func(ctx context.Context, a *Admission) error
+	// Actions answer creates that store nothing under the name they are sent to; nil:
+	// there are none.
+	Actions map[Place]Action
 
 	schemas   sync.Map // *resource.Type: *apply.Schema
 	unchanged apply.Unchanged

@@ -1,0 +1,89 @@
+package builtin
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// scaleType is what the subresources scale exchange.
+var scaleType = resource.Type{Group: "autoscaling", Version: "v1", Kind: "Scale", New: object[autoscalingv1.Scale]}
+
+// scaled is what of an object a Scale shows.
+type scaled struct {
+	meta     *metav1.ObjectMeta
+	replicas **int32 // nil inside: one, as the kinds' default is
+	observed int32
+	selector string
+}
+
+// scaleOf is the subresource of a kind, whose parts a function finds.
+func scaleOf(parts func(runtime.Object) scaled) resource.Subresource {
+	return resource.Subresource{
+		Name: "scale", Verbs: getPatchUpdate, Exchange: &scaleType,
+		View: func(o runtime.Object) (runtime.Object, error) { return parts(o).show(), nil },
+		Set:  func(o, sent runtime.Object) error { return parts(o).set(sent.(*autoscalingv1.Scale)) },
+	}
+}
+
+func (s scaled) show() *autoscalingv1.Scale {
+	wanted := int32(1)
+	if *s.replicas != nil {
+		wanted = **s.replicas
+	}
+	return &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: s.meta.Name, Namespace: s.meta.Namespace, UID: s.meta.UID,
+			ResourceVersion: s.meta.ResourceVersion, CreationTimestamp: s.meta.CreationTimestamp,
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: wanted},
+		Status: autoscalingv1.ScaleStatus{Replicas: s.observed, Selector: s.selector},
+	}
+}
+
+func (s scaled) set(sent *autoscalingv1.Scale) error {
+	if n := sent.Spec.Replicas; n < 0 {
+		return apierrors.NewInvalid(scaleType.GroupVersionKind().GroupKind(), sent.Name, field.ErrorList{
+			field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0"),
+		})
+	}
+	*s.replicas = &sent.Spec.Replicas
+	return nil
+}
+
+// selectorText is a selector as clients send it in a list's parameters; empty when
+// it is none.
+func selectorText(s *metav1.LabelSelector) string {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return ""
+	}
+	return selector.String()
+}
+
+func deploymentScale(o runtime.Object) scaled {
+	d := o.(*appsv1.Deployment)
+	return scaled{&d.ObjectMeta, &d.Spec.Replicas, d.Status.Replicas, selectorText(d.Spec.Selector)}
+}
+
+func replicaSetScale(o runtime.Object) scaled {
+	r := o.(*appsv1.ReplicaSet)
+	return scaled{&r.ObjectMeta, &r.Spec.Replicas, r.Status.Replicas, selectorText(r.Spec.Selector)}
+}
+
+func statefulSetScale(o runtime.Object) scaled {
+	s := o.(*appsv1.StatefulSet)
+	return scaled{&s.ObjectMeta, &s.Spec.Replicas, s.Status.Replicas, selectorText(s.Spec.Selector)}
+}
+
+func replicationControllerScale(o runtime.Object) scaled {
+	r := o.(*corev1.ReplicationController)
+	return scaled{&r.ObjectMeta, &r.Spec.Replicas, r.Status.Replicas, labels.SelectorFromSet(r.Spec.Selector).String()}
+}

@@ -1,0 +1,55 @@
+package virtual
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+)
+
+// selfSubjectReview tells who asks. Of the body nothing comes back.
+func (c *Config) selfSubjectReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+	return &authenticationv1.SelfSubjectReview{
+		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: c.now()},
+		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(call.By)},
+	}, nil
+}
+
+// tokenReview tells who a token is of. A token that is not good is an answer, not
+// an error.
+func (c *Config) tokenReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+	review := call.Sent.(*authenticationv1.TokenReview)
+	if review.Spec.Token == "" {
+		return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")
+	}
+	review.Status = authenticationv1.TokenReviewStatus{}
+	review.ManagedFields = nil
+	u, good, err := c.Review(review.Spec.Token, review.Spec.Audiences)
+	if err != nil {
+		review.Status.Error = err.Error()
+		return review, nil
+	}
+	review.Status.Authenticated = true
+	review.Status.User = userInfo(u)
+	review.Status.Audiences = good
+	return review, nil
+}
+
+func userInfo(u *authn.User) authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
+	for key, values := range u.Extra {
+		if info.Extra == nil {
+			info.Extra = make(map[string]authenticationv1.ExtraValue, len(u.Extra))
+		}
+		info.Extra[key] = values
+	}
+	return info
+}
+
+// now is the time, as objects have it.
+func (c *Config) now() metav1.Time { return metav1.NewTime(c.Now().UTC().Truncate(1e9)) }

@@ -1,0 +1,213 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+)
+
+// subjectAccessReview tells whether somebody may.
+func (c *Config) subjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+	review := call.Sent.(*authorizationv1.SubjectAccessReview)
+	errs := validateSubject(&review.Spec)
+	errs = append(errs, emptyMetadata(&review.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
+	if err := invalidReview(errs); err != nil {
+		return nil, err
+	}
+	review.Status = c.decide(subject(&review.Spec), asked{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes})
+	return review, nil
+}
+
+// localSubjectAccessReview is the same, for whoever may ask in one namespace alone.
+func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+	review := call.Sent.(*authorizationv1.LocalSubjectAccessReview)
+	spec, path := &review.Spec, field.NewPath("spec")
+	errs := validateSubject(spec)
+	errs = append(errs, emptyMetadata(&review.ObjectMeta, metav1.ObjectMeta{Namespace: review.Namespace}, "must be empty except for namespace")...)
+	if a := spec.ResourceAttributes; a != nil && a.Namespace != review.Namespace {
+		errs = append(errs, field.Invalid(path.Child("resourceAttributes", "namespace"), a.Namespace, "must match metadata.namespace"))
+	}
+	if a := spec.NonResourceAttributes; a != nil {
+		errs = append(errs, field.Invalid(path.Child("nonResourceAttributes"), shown(a), "disallowed on this kind of request"))
+	}
+	if err := invalidReview(errs); err != nil {
+		return nil, err
+	}
+	review.Status = c.decide(subject(spec), asked{spec.ResourceAttributes, nil})
+	return review, nil
+}
+
+// selfSubjectAccessReview tells whoever asks whether they may.
+func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+	review := call.Sent.(*authorizationv1.SelfSubjectAccessReview)
+	what := asked{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes}
+	errs := what.validate()
+	errs = append(errs, emptyMetadata(&review.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
+	if err := invalidReview(errs); err != nil {
+		return nil, err
+	}
+	review.Status = c.decide(call.By, what)
+	return review, nil
+}
+
+// selfSubjectRulesReview tells whoever asks what they may do in a namespace.
+func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+	namespace := call.Sent.(*authorizationv1.SelfSubjectRulesReview).Spec.Namespace
+	if namespace == "" {
+		return nil, apierrors.NewBadRequest("no namespace on request")
+	}
+	answer := &authorizationv1.SelfSubjectRulesReview{}
+	answer.Status.ResourceRules = []authorizationv1.ResourceRule{}
+	answer.Status.NonResourceRules = []authorizationv1.NonResourceRule{}
+	for _, r := range c.Rules.Rules(call.By, namespace) {
+		if len(r.Resources) > 0 {
+			answer.Status.ResourceRules = append(answer.Status.ResourceRules, authorizationv1.ResourceRule{Verbs: r.Verbs, APIGroups: r.Groups, Resources: r.Resources})
+		}
+		if len(r.Paths) > 0 {
+			answer.Status.NonResourceRules = append(answer.Status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.Paths})
+		}
+	}
+	return answer, nil
+}
+
+// asked is what somebody may do or not: one of the two.
+type asked struct {
+	resource *authorizationv1.ResourceAttributes
+	path     *authorizationv1.NonResourceAttributes
+}
+
+// decide asks the authorizer.
+func (c *Config) decide(u *authn.User, what asked) authorizationv1.SubjectAccessReviewStatus {
+	a := authz.Attributes{User: u}
+	if r := what.resource; r != nil {
+		a.IsResource, a.Verb, a.Namespace = true, r.Verb, r.Namespace
+		a.Group, a.Version, a.Resource, a.Subresource, a.Name = r.Group, r.Version, r.Resource, r.Subresource, r.Name
+	} else {
+		a.Verb, a.Path = what.path.Verb, what.path.Path
+	}
+	allowed, reason := c.Authz.Authorize(&a)
+	return authorizationv1.SubjectAccessReviewStatus{Allowed: allowed, Reason: reason}
+}
+
+func subject(s *authorizationv1.SubjectAccessReviewSpec) *authn.User {
+	u := &authn.User{Name: s.User, UID: s.UID, Groups: s.Groups}
+	for key, values := range s.Extra {
+		if u.Extra == nil {
+			u.Extra = make(map[string][]string, len(s.Extra))
+		}
+		u.Extra[key] = values
+	}
+	return u
+}
+
+func validateSubject(s *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
+	errs := asked{s.ResourceAttributes, s.NonResourceAttributes}.validate()
+	if s.User == "" && len(s.Groups) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified"))
+	}
+	return errs
+}
+
+func (what asked) validate() field.ErrorList {
+	path := field.NewPath("spec")
+	resources := path.Child("resourceAttributes")
+	switch {
+	case what.resource != nil && what.path != nil:
+		return field.ErrorList{field.Invalid(path.Child("nonResourceAttributes"), shown(what.path), "cannot be specified in combination with resourceAttributes")}
+	case what.resource == nil && what.path == nil:
+		return field.ErrorList{field.Invalid(resources, nil, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
+	case what.resource == nil:
+		return nil
+	}
+	var errs field.ErrorList
+	if s := what.resource.FieldSelector; s != nil {
+		v := selector{path: resources.Child("fieldSelector"), raw: s.RawSelector}
+		for _, r := range s.Requirements {
+			v.requirements = append(v.requirements, requirement{r.Key, string(r.Operator), len(r.Values)})
+		}
+		errs = append(errs, v.validate()...)
+	}
+	if s := what.resource.LabelSelector; s != nil {
+		v := selector{path: resources.Child("labelSelector"), raw: s.RawSelector}
+		for _, r := range s.Requirements {
+			v.requirements = append(v.requirements, requirement{r.Key, string(r.Operator), len(r.Values)})
+		}
+		errs = append(errs, v.validate()...)
+	}
+	return errs
+}
+
+// selector is a selector of fields or of labels. It is checked and not looked at
+// any more: no authorizer that there is can tell what a selector may see.
+type selector struct {
+	path         *field.Path
+	raw          string
+	requirements []requirement
+}
+
+type requirement struct {
+	key, operator string
+	values        int
+}
+
+func (s *selector) validate() field.ErrorList {
+	switch {
+	case s.raw != "" && len(s.requirements) > 0:
+		return field.ErrorList{field.Invalid(s.path.Child("rawSelector"), s.raw, "may not specified at the same time as requirements")}
+	case s.raw == "" && len(s.requirements) == 0:
+		return field.ErrorList{field.Required(s.path.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", s.path))}
+	}
+	var errs field.ErrorList
+	for i, r := range s.requirements {
+		path := s.path.Child("requirements").Index(i)
+		if r.key == "" {
+			errs = append(errs, field.Required(path.Child("key"), "must be specified"))
+		}
+		switch metav1.LabelSelectorOperator(r.operator) {
+		case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
+			if r.values == 0 {
+				errs = append(errs, field.Required(path.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
+			}
+		case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
+			if r.values > 0 {
+				errs = append(errs, field.Forbidden(path.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+			}
+		}
+	}
+	return errs
+}
+
+// emptyMetadata refuses metadata beyond what is expected. Managed fields do not
+// count.
+func emptyMetadata(meta *metav1.ObjectMeta, want metav1.ObjectMeta, text string) field.ErrorList {
+	meta.ManagedFields = nil
+	if equality.Semantic.DeepEqual(*meta, want) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata"), meta, text)}
+}
+
+// invalidReview is the answer to a review that breaks rules. It names no kind, as
+// kube-apiserver's does not.
+func invalidReview(errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: authorizationGroup}, "", errs)
+}
+
+// shown is how messages show the attributes of a path.
+func shown(a *authorizationv1.NonResourceAttributes) any {
+	return struct{ Path, Verb string }{a.Path, a.Verb}
+}

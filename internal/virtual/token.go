@@ -1,0 +1,173 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/satoken"
+)
+
+const (
+	defaultLife = 3600 // s
+	leastLife   = 600  // s
+	mostLife    = 1 << 32
+)
+
+var tokenRequests = schema.GroupKind{Group: authenticationGroup, Kind: "TokenRequest"}
+
+// tokenRequest makes a token of a service account. A dry run makes one too: nothing
+// is stored either way.
+func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+	account, err := c.read(ctx, "serviceaccounts", call.Target.Namespace, call.Target.Name)
+	if err != nil {
+		return nil, err
+	}
+	request := call.Sent.(*authenticationv1.TokenRequest)
+	if err := checkAccount(request, account); err != nil {
+		return nil, err
+	}
+	seconds := int64(defaultLife)
+	if given := request.Spec.ExpirationSeconds; given != nil && *given != 0 {
+		seconds = *given
+	}
+	if err := checkLife(seconds); err != nil {
+		return nil, err
+	}
+	s := satoken.Subject{
+		Namespace:      account.GetNamespace(),
+		ServiceAccount: satoken.Ref{Name: account.GetName(), UID: string(account.GetUID())},
+	}
+	if err := c.bind(ctx, request.Spec.BoundObjectRef, &s); err != nil {
+		return nil, err
+	}
+	if len(request.Spec.Audiences) == 0 {
+		request.Spec.Audiences = []string{c.Tokens.Issuer()}
+	}
+	token, expires, err := c.Tokens.Issue(s, request.Spec.Audiences, time.Duration(seconds)*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	request.Name, request.Namespace, request.UID = account.GetName(), account.GetNamespace(), account.GetUID()
+	request.CreationTimestamp = c.now()
+	request.ManagedFields = nil
+	request.Spec.ExpirationSeconds = &seconds
+	request.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(expires.UTC())}
+	return request, nil
+}
+
+// checkAccount compares what a request says of its service account with what is
+// there.
+func checkAccount(request *authenticationv1.TokenRequest, account metav1.Object) error {
+	if request.Name != "" && request.Name != account.GetName() {
+		return apierrors.NewInvalid(tokenRequests, account.GetName(), field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "name"), request.Name, "must match the service account name if specified"),
+		})
+	}
+	if request.UID != "" && request.UID != account.GetUID() {
+		return apierrors.NewConflict(schema.GroupResource{Group: tokenRequests.Group, Resource: tokenRequests.Kind}, account.GetName(),
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.GetUID()))
+	}
+	return nil
+}
+
+func checkLife(seconds int64) error {
+	path, text := field.NewPath("spec", "expirationSeconds"), ""
+	switch {
+	case seconds < leastLife:
+		text = "may not specify a duration less than 10 minutes"
+	case seconds > mostLife:
+		text = "may not specify a duration larger than 2^32 seconds"
+	default:
+		return nil
+	}
+	return apierrors.NewInvalid(tokenRequests, "", field.ErrorList{field.Invalid(path, seconds, text)})
+}
+
+// bind binds a token to an object; nil: to none.
+func (c *Config) bind(ctx context.Context, ref *authenticationv1.BoundObjectReference, s *satoken.Subject) error {
+	if ref == nil {
+		return nil
+	}
+	group, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	kind := group.WithKind(ref.Kind)
+	var object metav1.Object
+	var to **satoken.Ref
+	switch kind.GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
+		to = &s.Pod
+		if object, err = c.read(ctx, "pods", s.Namespace, ref.Name); err != nil {
+			return err
+		}
+		if err := c.bindPod(object.(*corev1.Pod), s); err != nil {
+			return err
+		}
+	case schema.GroupKind{Kind: "Secret"}:
+		to = &s.Secret
+		if object, err = c.read(ctx, "secrets", s.Namespace, ref.Name); err != nil {
+			return err
+		}
+	case schema.GroupKind{Kind: "Node"}:
+		to = &s.Node
+		if object, err = c.read(ctx, "nodes", "", ref.Name); err != nil {
+			return err
+		}
+	default:
+		return apierrors.NewBadRequest("cannot bind token to object of type " + kind.String())
+	}
+	if ref.UID != "" && ref.UID != object.GetUID() {
+		return otherObject(kind, ref)
+	}
+	*to = &satoken.Ref{Name: object.GetName(), UID: string(object.GetUID())}
+	return nil
+}
+
+// bindPod tells of the Pod's node, which the token names too.
+func (c *Config) bindPod(pod *corev1.Pod, s *satoken.Subject) error {
+	if pod.Spec.ServiceAccountName != s.ServiceAccount.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", s.ServiceAccount.Name))
+	}
+	if pod.Spec.NodeName == "" {
+		return nil
+	}
+	s.Node = &satoken.Ref{Name: pod.Spec.NodeName}
+	if node, ok := c.Registry.Identity(c.target("nodes", "", pod.Spec.NodeName)); ok {
+		s.Node.UID = node.UID
+	}
+	return nil
+}
+
+func otherObject(kind schema.GroupVersionKind, ref *authenticationv1.BoundObjectReference) error {
+	return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, ref.Name,
+		fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+}
+
+// read reads an object of the core group.
+func (c *Config) read(ctx context.Context, name, namespace, object string) (metav1.Object, error) {
+	o, err := c.Registry.Read(ctx, c.target(name, namespace, object))
+	if err != nil {
+		return nil, err
+	}
+	meta, ok := o.(metav1.Object)
+	if !ok {
+		return nil, errors.New("an object without metadata")
+	}
+	return meta, nil
+}
+
+func (c *Config) target(name, namespace, object string) registry.Target {
+	return registry.Target{Type: c.Catalog().Lookup("", "v1", name), Namespace: namespace, Name: object}
+}

@@ -1,0 +1,54 @@
+// Package virtual answers requests for what is asked and never stored: reviews of
+// who somebody is and of what they may do, and tokens of service accounts (row
+// A10). Each is one function, an entry of the table that Actions returns.
+package virtual
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/satoken"
+)
+
+// Config is what answers rest on. Every field without "nil" in its comment is
+// required.
+type Config struct {
+	Registry *registry.Registry
+	Catalog  func() *resource.Catalog
+	// Review tells who a token is of, as authn.Credentials does.
+	Review func(token string, audiences []string) (*authn.User, []string, error)
+	Authz  authz.Authorizer
+	Rules  authz.Ruler
+	Tokens *satoken.Authority
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+const (
+	authenticationGroup = "authentication.k8s.io"
+	authorizationGroup  = "authorization.k8s.io"
+)
+
+// Actions returns what answers, by what is asked. What it returns may be changed.
+func Actions(c Config) map[registry.Place]registry.Action {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	at := func(group, name, sub string) registry.Place {
+		return registry.Place{GroupResource: schema.GroupResource{Group: group, Resource: name}, Subresource: sub}
+	}
+	return map[registry.Place]registry.Action{
+		at(authenticationGroup, "selfsubjectreviews", ""):       c.selfSubjectReview,
+		at(authenticationGroup, "tokenreviews", ""):             c.tokenReview,
+		at(authorizationGroup, "subjectaccessreviews", ""):      c.subjectAccessReview,
+		at(authorizationGroup, "localsubjectaccessreviews", ""): c.localSubjectAccessReview,
+		at(authorizationGroup, "selfsubjectaccessreviews", ""):  c.selfSubjectAccessReview,
+		at(authorizationGroup, "selfsubjectrulesreviews", ""):   c.selfSubjectRulesReview,
+		at("", "serviceaccounts", "token"):                      c.tokenRequest,
+	}
+}
