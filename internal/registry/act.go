@@ -3,16 +3,13 @@ package registry
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // Place names what an Action answers: a virtual resource, or a subresource that is
@@ -100,20 +97,4 @@ func (r *Registry) Identity(t Target) (i Identity, ok bool) {
 		i.Deleted, _ = time.Parse(time.RFC3339, deleted)
 	}
 	return i, true
-}
-
-// Read returns an object as it is stored, decoded: NotFound when it is not there.
-func (r *Registry) Read(ctx context.Context, t Target) (runtime.Object, error) {
-	if t.Name == "" {
-		return nil, apierrors.NewBadRequest("Name parameter required.")
-	}
-	got, err := r.Get(ctx, t, "")
-	if err != nil {
-		return nil, err
-	}
-	o, err := wire.Unmarshal(got.Stored.Value, t.stored().New)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, t.key(), err)
-	}
-	return o, nil
 }

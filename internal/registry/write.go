@@ -44,6 +44,8 @@ type write struct {
 	dryRun bool
 	// patch: the request is a patch, whose words on owner references differ.
 	patch bool
+	// keepsGeneration: what changes is not what the object is wanted to be.
+	keepsGeneration bool
 	// managed are the managed fields that the body says, which decide on those of the
 	// object: row G7.
 	managed []metav1.ManagedFieldsEntry
@@ -155,15 +157,6 @@ func (w *write) dedupOwners(meta metav1.Object) {
 	}
 	w.warnings = append(w.warnings, fmt.Sprintf(".metadata.ownerReferences contains duplicate entries%s; API server dedups owner references in 1.20+, "+
 		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s", when, strings.Join(twice, ", ")))
-}
-
-// read reads a stored object; nobody else has the result.
-func (w *write) read(o *store.Object) (runtime.Object, error) {
-	object, err := wire.Unmarshal(o.Value, w.stored().New)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", w.Type.Collection, o.Key, err)
-	}
-	return object, nil
 }
 
 // commit makes the change; a dry-run finds out whether it could be made, and what

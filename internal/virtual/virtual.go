@@ -1,6 +1,6 @@
-// Package virtual answers requests for what is asked and never stored: reviews of
-// who somebody is and of what they may do, and tokens of service accounts (row
-// A10). Each is one function, an entry of the table that Actions returns.
+// Package virtual answers what is created and never stored under its name: reviews
+// of who somebody is and of what they may do, tokens of service accounts, bindings
+// and evictions of Pods (row A10). Each is one function, an entry of the table that Actions returns.
 package virtual
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
-// Config is what answers rest on. Every field without "nil" in its comment is
+// Config is what the answers rest on. Every field without "nil" in its comment is
 // required.
 type Config struct {
 	Registry *registry.Registry
@@ -50,5 +50,8 @@ func Actions(c Config) map[registry.Place]registry.Action {
 		at(authorizationGroup, "selfsubjectaccessreviews", ""):  c.selfSubjectAccessReview,
 		at(authorizationGroup, "selfsubjectrulesreviews", ""):   c.selfSubjectRulesReview,
 		at("", "serviceaccounts", "token"):                      c.tokenRequest,
+		at("", "bindings", ""):                                  c.binding,
+		at("", "pods", "binding"):                               c.binding,
+		at("", "pods", "eviction"):                              c.eviction,
 	}
 }

@@ -1,0 +1,91 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// Alteration is what an Action does to a stored object. Every part of the object
+// can change, its status beside its spec; what the server itself gives it cannot.
+type Alteration struct {
+	// Change gets a copy of the current version, in its stored version, and again when
+	// somebody else was faster. Its error ends the alteration.
+	Change func(o runtime.Object) error
+	// UID and Version are what the object has to have; empty: any.
+	UID     types.UID
+	Version string
+	DryRun  bool
+}
+
+// Alter changes a stored object for an Action. Its generation stays: a Pod that is
+// given its node wants nothing else than before.
+func (r *Registry) Alter(ctx context.Context, t Target, a Alteration) (Object, error) {
+	w := &write{Target: t, options: &WriteOptions{}, dryRun: a.DryRun, keepsGeneration: true}
+	made, err := r.modify(ctx, w, change{once: a.Version != "", next: func(v existing) (runtime.Object, error) {
+		next := v.object.DeepCopyObject()
+		if err := a.require(t, next.(metav1.Object)); err != nil {
+			return nil, err
+		}
+		return next, a.Change(next)
+	}})
+	return w.answer(made, false, err)
+}
+
+// require compares an object with what it has to be.
+func (a *Alteration) require(t Target, meta metav1.Object) error {
+	if have := meta.GetUID(); a.UID != "" && a.UID != have {
+		return otherUID(t, string(a.UID), string(have))
+	}
+	if have := meta.GetResourceVersion(); a.Version != "" && a.Version != have {
+		return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", objectKey(t), a.Version, have))
+	}
+	return nil
+}
+
+// Read returns an object as it is stored, decoded: NotFound when it is not there.
+func (r *Registry) Read(ctx context.Context, t Target) (runtime.Object, error) {
+	if t.Name == "" {
+		return nil, apierrors.NewBadRequest("Name parameter required.")
+	}
+	got, err := r.Get(ctx, t, "")
+	if err != nil {
+		return nil, err
+	}
+	return t.read(got.Stored)
+}
+
+// All yields the objects of a namespace, or of a kind without namespaces, as they
+// are stored now, decoded.
+func (r *Registry) All(ctx context.Context, t Target) iter.Seq2[runtime.Object, error] {
+	return func(yield func(runtime.Object, error) bool) {
+		state, err := r.Store.MostRecent(ctx)
+		if err != nil {
+			yield(nil, status(err))
+			return
+		}
+		t.Name = ""
+		for o := range state.Snapshot(t.Type.Collection).Scan(t.key(), "") {
+			if !yield(t.read(o)) {
+				return
+			}
+		}
+	}
+}
+
+// read decodes a stored object; nobody else has the result.
+func (t Target) read(o *store.Object) (runtime.Object, error) {
+	object, err := wire.Unmarshal(o.Value, t.stored().New)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, o.Key, err)
+	}
+	return object, nil
+}

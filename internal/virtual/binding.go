@@ -1,0 +1,106 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+)
+
+// binding gives a Pod its node, at the path of the Pod or, with the name in the
+// body, at that of the bindings of a namespace: row X6.
+func (c *Config) binding(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+	b := call.Sent.(*corev1.Binding)
+	namespace := call.Target.Namespace
+	if call.Target.Subresource != "" && b.Name != call.Target.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if call.Target.Subresource == "" { // a Pod that is there says that its namespace is
+		if _, ok := c.Registry.Identity(c.target("namespaces", "", namespace)); !ok {
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, namespace)
+		}
+	}
+	if b.Name == "" {
+		return nil, apierrors.NewBadRequest("Name parameter required.")
+	}
+	if err := validateBinding(b); err != nil {
+		return nil, err
+	}
+	_, err := c.Registry.Alter(ctx, c.target("pods", namespace, b.Name), registry.Alteration{
+		UID: b.UID, Version: b.ResourceVersion, DryRun: call.DryRun,
+		Change: func(o runtime.Object) error { return c.assign(o.(*corev1.Pod), b) },
+	})
+	return nil, err
+}
+
+func validateBinding(b *corev1.Binding) error {
+	var errs field.ErrorList
+	path := field.NewPath("target")
+	if k := b.Target.Kind; k != "" && k != "Node" {
+		errs = append(errs, field.NotSupported(path.Child("kind"), k, []string{"Node", "<empty>"}))
+	}
+	if b.Target.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Binding"}, b.Name, errs)
+}
+
+// assign puts a Pod on the node of a binding.
+func (c *Config) assign(p *corev1.Pod, b *corev1.Binding) error {
+	refuse := func(format string, args ...any) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, p.Name, fmt.Errorf(format, args...))
+	}
+	switch {
+	case p.DeletionTimestamp != nil:
+		return refuse("pod %s is being deleted, cannot be assigned to a host", p.Name)
+	case p.Spec.NodeName != "":
+		return refuse("pod %v is already assigned to node %q", p.Name, p.Spec.NodeName)
+	case len(p.Spec.SchedulingGates) > 0:
+		return refuse("pod %v has non-empty .spec.schedulingGates", p.Name)
+	}
+	p.Spec.NodeName = b.Target.Name
+	p.Labels = merged(p.Labels, b.Labels)
+	p.Annotations = merged(p.Annotations, b.Annotations)
+	p.Status.NominatedNodeName = ""
+	setCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, c.now())
+	return nil
+}
+
+// merged is a with what b says.
+func merged(a, b map[string]string) map[string]string {
+	if len(b) == 0 {
+		return a
+	}
+	if a == nil {
+		return b
+	}
+	maps.Copy(a, b)
+	return a
+}
+
+// setCondition sets a condition of a Pod. Its time is that of its last change.
+func setCondition(p *corev1.Pod, next corev1.PodCondition, now metav1.Time) {
+	all := p.Status.Conditions
+	i := slices.IndexFunc(all, func(c corev1.PodCondition) bool { return c.Type == next.Type })
+	next.LastTransitionTime = now
+	if i < 0 {
+		p.Status.Conditions = append(all, next)
+		return
+	}
+	if all[i].Status == next.Status {
+		next.LastTransitionTime = all[i].LastTransitionTime
+	}
+	all[i] = next
+}

@@ -1,0 +1,246 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+)
+
+// mostDisrupted bounds the evictions that a budget's controller has not seen yet.
+const mostDisrupted = 2000
+
+// eviction deletes a Pod as far as its budget allows: rows X6 and X17. A Pod that
+// does not run disrupts nothing, nor does one that is on its way out.
+func (c *Config) eviction(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+	sent := call.Sent.(*policyv1.Eviction)
+	if sent.Name != call.Target.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	e := evicting{Config: c, ctx: ctx, pod: c.target("pods", call.Target.Namespace, call.Target.Name)}
+	if sent.DeleteOptions != nil {
+		e.options = *sent.DeleteOptions
+	}
+	if errs := metav1validation.ValidateDeleteOptions(&e.options); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	if call.DryRun {
+		e.options.DryRun = []string{metav1.DryRunAll}
+	}
+	e.dryRun = slices.Contains(e.options.DryRun, metav1.DryRunAll)
+	return nil, e.run()
+}
+
+// evicting is an eviction that is under way.
+type evicting struct {
+	*Config
+	ctx     context.Context
+	pod     registry.Target
+	options metav1.DeleteOptions
+	dryRun  bool
+}
+
+// run decides on the Pod as it is, and again when it became another one meanwhile.
+func (e *evicting) run() error {
+	asked := e.options.Preconditions
+	for {
+		o, err := e.Registry.Read(e.ctx, e.pod)
+		if err != nil {
+			return err
+		}
+		p := o.(*corev1.Pod)
+		if !matches(p, asked) {
+			return e.delete(asked) // which says so
+		}
+		free := disruptsNothing(p)
+		if !free {
+			if free, err = e.allowed(p); err != nil {
+				return err
+			}
+		}
+		exact := free && version(asked) == ""
+		pre := asked
+		if exact { // only as it is it needs nobody's leave
+			pre = &metav1.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}
+		}
+		if err = e.announce(p, &pre); err == nil {
+			err = e.delete(pre)
+		}
+		if !exact || !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
+// disruptsNothing tells of a Pod that counts for no budget.
+func disruptsNothing(p *corev1.Pod) bool {
+	switch p.Status.Phase {
+	case corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed:
+		return true
+	}
+	return p.DeletionTimestamp != nil
+}
+
+// allowed asks the Pod's budget, and takes from it what the eviction needs. Free:
+// the eviction needs nothing, as long as the Pod stays what it is.
+func (e *evicting) allowed(p *corev1.Pod) (free bool, err error) {
+	budgets, err := e.budgets(p)
+	switch {
+	case err != nil:
+		return false, err
+	case len(budgets) == 0:
+		return false, nil
+	case len(budgets) > 1:
+		return false, apierrors.NewBadRequest("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+	}
+	b := budgets[0]
+	if !isReady(p) {
+		policy := b.Spec.UnhealthyPodEvictionPolicy
+		if policy != nil && *policy == policyv1.AlwaysAllow {
+			return true, nil
+		}
+		if b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0 {
+			return true, nil
+		}
+	}
+	_, err = e.Registry.Alter(e.ctx, e.budget(b.Namespace, b.Name), registry.Alteration{
+		DryRun: e.dryRun,
+		Change: func(o runtime.Object) error {
+			return e.take(o.(*policyv1.PodDisruptionBudget), p.Name)
+		},
+	})
+	return false, err
+}
+
+// budgets are those that select the Pod.
+func (e *evicting) budgets(p *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+	var all []*policyv1.PodDisruptionBudget
+	for o, err := range e.Registry.All(e.ctx, e.budget(p.Namespace, "")) {
+		if err != nil {
+			return nil, err
+		}
+		b := o.(*policyv1.PodDisruptionBudget)
+		s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && s.Matches(labels.Set(p.Labels)) { // a selector that is none selects nothing
+			all = append(all, b)
+		}
+	}
+	return all, nil
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// take takes one disruption from a budget, and writes down for which Pod.
+func (e *evicting) take(b *policyv1.PodDisruptionBudget, pod string) error {
+	s := &b.Status
+	resource := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
+	switch {
+	case s.ObservedGeneration < b.Generation:
+		return disrupted(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name))
+	case s.DisruptionsAllowed < 0:
+		return apierrors.NewForbidden(resource, b.Name, errors.New("pdb disruptions allowed is negative"))
+	case len(s.DisruptedPods) > mostDisrupted:
+		return apierrors.NewForbidden(resource, b.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+	case s.DisruptionsAllowed == 0 && s.CurrentHealthy <= s.DesiredHealthy:
+		return disrupted(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
+	case s.DisruptionsAllowed == 0:
+		return disrupted(0, fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", b.Name))
+	}
+	s.DisruptionsAllowed--
+	if s.DisruptionsAllowed == 0 {
+		e.exhausted(b)
+	}
+	if s.DisruptedPods == nil {
+		s.DisruptedPods = map[string]metav1.Time{}
+	}
+	s.DisruptedPods[pod] = e.now()
+	return nil
+}
+
+// exhausted sets the condition of a budget that allows nothing more.
+func (e *evicting) exhausted(b *policyv1.PodDisruptionBudget) {
+	next := metav1.Condition{
+		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
+		ObservedGeneration: b.Status.ObservedGeneration, LastTransitionTime: e.now(),
+	}
+	all := b.Status.Conditions
+	i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == next.Type })
+	if i < 0 {
+		b.Status.Conditions = append(all, next)
+		return
+	}
+	if all[i].Status == next.Status {
+		next.LastTransitionTime = all[i].LastTransitionTime
+	}
+	all[i] = next
+}
+
+// disrupted refuses an eviction for now; no seconds: nobody knows for how long.
+func disrupted(seconds int, why string) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", seconds)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: why}}
+	return err
+}
+
+// announce tells a Pod why it is deleted. The version that the preconditions name
+// becomes the one that this makes.
+func (e *evicting) announce(p *corev1.Pod, pre **metav1.Preconditions) error {
+	if e.dryRun || p.DeletionTimestamp != nil {
+		return nil
+	}
+	made, err := e.Registry.Alter(e.ctx, e.pod, registry.Alteration{
+		UID: p.UID, Version: version(*pre),
+		Change: func(o runtime.Object) error {
+			setCondition(o.(*corev1.Pod), corev1.PodCondition{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+				Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
+			}, e.now())
+			return nil
+		},
+	})
+	if err == nil && version(*pre) != "" {
+		now := strconv.FormatUint(uint64(made.Stored.Modified), 10)
+		*pre = &metav1.Preconditions{UID: &p.UID, ResourceVersion: &now}
+	}
+	return err
+}
+
+func (e *evicting) delete(pre *metav1.Preconditions) error {
+	o := e.options
+	o.Preconditions = pre
+	_, err := e.Registry.Delete(e.ctx, e.pod, &o)
+	return err
+}
+
+func (e *evicting) budget(namespace, name string) registry.Target {
+	return registry.Target{Type: e.Catalog().Lookup(policyv1.GroupName, "v1", "poddisruptionbudgets"), Namespace: namespace, Name: name}
+}
+
+// matches tells whether a Pod is what the preconditions want; if not, the deletion
+// says so.
+func matches(p *corev1.Pod, pre *metav1.Preconditions) bool {
+	return pre == nil || (pre.UID == nil || *pre.UID == p.UID) && (pre.ResourceVersion == nil || *pre.ResourceVersion == p.ResourceVersion)
+}
+
+func version(pre *metav1.Preconditions) string {
+	if pre == nil || pre.ResourceVersion == nil {
+		return ""
+	}
+	return *pre.ResourceVersion
+}
