@@ -7,6 +7,7 @@
 package builtin
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -128,8 +128,8 @@ var (
 var status = resource.Subresource{Name: "status", Verbs: getPatchUpdate}
 
 // proxy is the subresource that passes requests on, with the kind of its options.
-func proxy(options string) resource.Subresource {
-	return resource.Subresource{Name: "proxy", Verbs: proxyVerbs, Kind: schema.GroupVersionKind{Kind: options}}
+func proxy(options string, connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
+	return connection("proxy", options, proxyVerbs, connect)
 }
 
 // allMetadata is what an update of the status cannot change where the subresource

@@ -3,7 +3,6 @@ package builtin
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -64,7 +63,7 @@ func coreGroup() resource.Group {
 			Resource: "nodes", Kind: "Node", New: object[corev1.Node],
 			ShortNames:          []string{"no"},
 			UnconditionalUpdate: true,
-			Subresources:        []resource.Subresource{proxy("NodeProxyOptions"), status},
+			Subresources:        []resource.Subresource{proxy("NodeProxyOptions", proxyName), status},
 			StatusOnCreate:      true,
 			PrepareCreate:       prepareNode,
 			Fields:              []resource.Field{{Name: "spec.unschedulable", Default: "false"}},
@@ -91,14 +90,14 @@ func coreGroup() resource.Group {
 			Namespaced: true, ShortNames: []string{"po"}, Categories: inAll,
 			UnconditionalUpdate: true, DeleteReturnsObject: true, Generation: true,
 			Subresources: []resource.Subresource{
-				{Name: "attach", Verbs: createGet, Kind: schema.GroupVersionKind{Kind: "PodAttachOptions"}},
+				connection("attach", "PodAttachOptions", createGet, connectContainer),
 				{Name: "binding", Verbs: onlyCreate, Exchange: &bindingType},
 				{Name: "ephemeralcontainers", Verbs: getPatchUpdate, Set: addEphemeral},
 				{Name: "eviction", Verbs: onlyCreate, Exchange: &evictionType},
-				{Name: "exec", Verbs: createGet, Kind: schema.GroupVersionKind{Kind: "PodExecOptions"}},
-				{Name: "log", Verbs: onlyGet},
-				{Name: "portforward", Verbs: createGet, Kind: schema.GroupVersionKind{Kind: "PodPortForwardOptions"}},
-				proxy("PodProxyOptions"),
+				connection("exec", "PodExecOptions", createGet, connectContainer),
+				{Name: "log", Verbs: onlyGet, Connect: connectLog},
+				connection("portforward", "PodPortForwardOptions", createGet, connectPod),
+				proxy("PodProxyOptions", proxyPod),
 				{Name: "resize", Verbs: getPatchUpdate, Set: resizePod},
 				status,
 			},
@@ -148,7 +147,7 @@ func coreGroup() resource.Group {
 			Resource: "services", Kind: "Service", New: object[corev1.Service],
 			Namespaced: true, ShortNames: []string{"svc"}, Categories: inAll,
 			CreateOnUpdate: true, UnconditionalUpdate: true, DeleteReturnsObject: true,
-			Subresources: []resource.Subresource{proxy("ServiceProxyOptions"), status},
+			Subresources: []resource.Subresource{proxy("ServiceProxyOptions", proxyName), status},
 			Fields:       serviceFields,
 			FieldError:   notSupported,
 			ValidateName: validation.NameIsDNSLabel,

@@ -35,6 +35,9 @@ func (q *request) resource() error {
 			return err
 		}
 	}
+	if s := q.typ.Subresource(q.place.sub); s != nil && s.Connect != nil {
+		return q.connect(s)
+	}
 	offer := wire.Objects
 	switch {
 	case q.verb == verbWatch:

@@ -60,10 +60,14 @@ func TestUnservedIsRefused(t *testing.T) {
 	if a := s.do(t, "POST", "/apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`); a.code != 201 {
 		t.Fatalf("%d %s", a.code, a.body)
 	}
+	s.do(t, "POST", "/api/v1/nodes", `{"metadata":{"name":"n"}}`)
 	for path, want := range map[string]int{
 		"GET /apis/apps/v1/namespaces/default/deployments/x/scale":              404,
-		"GET /apis/apps/v1/namespaces/default/deployments/d/scale":              501,
-		"PUT /apis/apps/v1/namespaces/default/deployments/d/scale":              501,
+		"POST /apis/apps/v1/namespaces/default/deployments/d/scale":             405,
+		"GET /api/v1/nodes/n/proxy/metrics":                                     501,
+		"GET /api/v1/nodes/https:n:99/proxy":                                    501,
+		"GET /api/v1/nodes/a:b:c:d/proxy":                                       400,
+		"GET /api/v1/nodes/m/proxy":                                             404,
 		"GET /api/v1/namespaces/default/pods/x/log":                             404,
 		"GET /api/v1/namespaces/default/pods/x/exec":                            404,
 		"GET /api/v1/namespaces/default/pods/x/proxy/foo/bar":                   404,

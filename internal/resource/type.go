@@ -6,6 +6,8 @@
 package resource
 
 import (
+	"net/url"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -162,6 +164,11 @@ type Subresource struct {
 	// Set puts what was sent into a copy of the stored object: an Exchange, or the
 	// object in its stored version. Nil: the status is what the path writes.
 	Set func(o, sent runtime.Object) error
+
+	// Connect tells where requests below the path go on to: to what runs a stored
+	// object, with the parameters of the query. Empty, without an error: nothing runs
+	// yet, and there is nothing to answer. Nil: the path is no connection (row A12).
+	Connect func(o runtime.Object, options url.Values) (host string, err error)
 }
 
 // Written tells whether the path is read and written as the object is.
