@@ -18,17 +18,21 @@ import (
 	"github.com/tidemark-dev/tidemark"
 )
 
-// exchange sends a request; a PATCH is a strategic merge patch.
+// exchange sends a request; a PATCH is a strategic merge patch, and there is APPLY.
 func exchange(t *testing.T, c *rest.Config, method, path, body string) (int, http.Header, []byte) {
 	t.Helper()
+	media := "application/json"
+	switch method {
+	case http.MethodPatch:
+		media = "application/strategic-merge-patch+json"
+	case "APPLY":
+		method, media = http.MethodPatch, "application/apply-patch+yaml"
+	}
 	r, err := http.NewRequestWithContext(t.Context(), method, c.Host+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		r.Header.Set("Content-Type", "application/strategic-merge-patch+json")
-	}
+	r.Header.Set("Content-Type", media)
 	answer, err := client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -148,6 +152,30 @@ func TestScale(t *testing.T) {
 	})
 }
 
+// TestScaleOwners: who owns the replicas of a Scale owns those of the object, and
+// nobody loses anything else.
+func TestScaleOwners(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	const all, scale = "/apis/apps/v1/namespaces/default/deployments", "/apis/apps/v1/namespaces/default/deployments/d/scale"
+	const replicas = `{"f:spec":{"f:replicas":{}}}`
+	apply := func(n int) string {
+		return fmt.Sprintf(`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"d"},"spec":{"replicas":%d}}`, n)
+	}
+	run(t, c, []step{
+		{"POST " + all + "?fieldManager=maker", `{"metadata":{"name":"d"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, 201, nil},
+		{"PATCH " + scale + "?fieldManager=scaler", `{"spec":{"replicas":3}}`, 200, values{"metadata.managedFields": "null"}},
+		{"GET " + all + "/d", "", 200, values{"metadata.managedFields.1.manager": `"scaler"`, "metadata.managedFields.1.subresource": `"scale"`, "metadata.managedFields.1.apiVersion": `"apps/v1"`,
+			"metadata.managedFields.1.fieldsV1": replicas, "metadata.managedFields.0.fieldsV1.f:spec.f:replicas": "null", "metadata.managedFields.0.fieldsV1.f:spec.f:selector": "{}"}},
+		{"APPLY " + scale + "?fieldManager=hpa", apply(8), 409, `Apply failed with 1 conflict: conflict with "scaler" with subresource "scale" using autoscaling/v1: .spec.replicas`},
+		{"APPLY " + scale + "?fieldManager=hpa&force=true", apply(8), 200, values{"spec.replicas": "8"}},
+		{"GET " + all + "/d", "", 200, values{"spec.replicas": "8", "metadata.managedFields.0.manager": `"hpa"`, "metadata.managedFields.0.operation": `"Apply"`, "metadata.managedFields.0.apiVersion": `"apps/v1"`,
+			"metadata.managedFields.0.fieldsV1": replicas, "metadata.managedFields.1.manager": `"maker"`, "metadata.managedFields.2": "null"}},
+		{"APPLY " + scale + "?fieldManager=hpa", apply(8), 200, nil},
+		{"GET " + all + "/d", "", 200, values{"metadata.generation": "3"}},
+		{"APPLY " + all + "/zz/scale?fieldManager=hpa", apply(8), 404, `deployments.apps "zz" not found`},
+	})
+}
+
 // TestBinding: a Pod gets its node once.
 func TestBinding(t *testing.T) {
 	c := start(t, &tidemark.Server{}).RESTConfig()
@@ -167,7 +195,7 @@ func TestBinding(t *testing.T) {
 		{"POST " + k1, `{"metadata":{"name":"k1","resourceVersion":"3"},"target":{"name":"n"}}`, 409, nil},
 		{"POST " + k1, `{"metadata":{"name":"k1","uid":"zz"},"target":{"name":"n"}}`, 409, nil},
 		{"POST " + k1, `{"metadata":{"name":"k1","annotations":{"b":"3","c":"4"},"labels":{"m":"3"}},"target":{"kind":"Node","name":"n"}}`, 201, nil},
-		{"GET " + pods + "/k1", "", 200, values{"spec.nodeName": `"n"`, "metadata.annotations": `{"a":"1","b":"3","c":"4"}`, "metadata.labels": `{"l":"1","m":"3"}`, "metadata.generation": "1",
+		{"GET " + pods + "/k1", "", 200, values{"spec.nodeName": `"n"`, "metadata.annotations": `{"a":"1","b":"3","c":"4"}`, "metadata.labels": `{"l":"1","m":"3"}`, "metadata.generation": "1", "metadata.managedFields.2": "null",
 			"status.conditions.0.type": `"PodScheduled"`, "status.conditions.0.status": `"True"`, "status.conditions.0.reason": "null", "status.nominatedNodeName": "null"}},
 		{"POST " + k1, `{"metadata":{"name":"k1"},"target":{"name":"n2"}}`, 409, `Operation cannot be fulfilled on pods/binding "k1": pod k1 is already assigned to node "n"`},
 		{"POST " + bindings, `{"metadata":{"name":"k1"},"target":{"name":"n2"}}`, 409, `Operation cannot be fulfilled on pods/binding "k1": pod k1 is already assigned to node "n"`},

@@ -27,7 +27,7 @@ type scaled struct {
 // scaleOf is the subresource of a kind, whose parts a function finds.
 func scaleOf(parts func(runtime.Object) scaled) resource.Subresource {
 	return resource.Subresource{
-		Name: "scale", Verbs: getPatchUpdate, Exchange: &scaleType,
+		Name: "scale", Verbs: getPatchUpdate, Exchange: &scaleType, Replicas: []string{"spec", "replicas"},
 		View: func(o runtime.Object) (runtime.Object, error) { return parts(o).show(), nil },
 		Set:  func(o, sent runtime.Object) error { return parts(o).set(sent.(*autoscalingv1.Scale)) },
 	}

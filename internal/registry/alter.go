@@ -26,11 +26,13 @@ type Alteration struct {
 	DryRun  bool
 }
 
-// Alter changes a stored object for an Action. Its generation stays: a Pod that is
-// given its node wants nothing else than before.
+// Alter changes a stored object for an Action. Its generation stays, for a Pod
+// that is given its node wants nothing else than before, and so do its managed
+// fields.
 func (r *Registry) Alter(ctx context.Context, t Target, a Alteration) (Object, error) {
-	w := &write{Target: t, options: &WriteOptions{}, dryRun: a.DryRun, keepsGeneration: true}
+	w := &write{Target: t, options: &WriteOptions{}, dryRun: a.DryRun, alters: true}
 	made, err := r.modify(ctx, w, change{once: a.Version != "", next: func(v existing) (runtime.Object, error) {
+		w.applied, w.isApplied = managedFields(v.stored.Value), true
 		next := v.object.DeepCopyObject()
 		if err := a.require(t, next.(metav1.Object)); err != nil {
 			return nil, err

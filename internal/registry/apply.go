@@ -114,17 +114,45 @@ func (r *Registry) applied(w *write, live, shown, config []byte) (o runtime.Obje
 	if err != nil {
 		return nil, false, err
 	}
+	scale, seen := w.replicas(), live
+	if scale != nil {
+		if seen, err = scale.ToScale(live); err != nil {
+			return nil, false, err
+		}
+	}
 	force := w.options.Force != nil && *w.options.Force
-	next, managed, err := s.Apply(live, shown, config, r.writer(w), force)
+	next, managed, err := s.Apply(seen, shown, config, r.writer(w), force)
 	if err != nil {
 		return nil, false, err
 	}
-	if shown != nil && sameSlice(next, shown) && sameSlice(managed, live) {
+	if shown != nil && sameSlice(next, shown) && sameSlice(managed, seen) {
 		return nil, false, nil
+	}
+	if scale != nil {
+		if managed, err = scale.FromScale(live, managed, w.Type.GroupVersion()); err != nil {
+			return nil, false, err
+		}
 	}
 	w.applied, w.isApplied = managed, true
 	d, err := wire.Decode(w.exchanged(), wire.JSON, next)
 	return d.Object, true, err
+}
+
+// replicas is where the versions of the kind have what a Scale shows, for managed
+// fields; nil: the target is no Scale.
+func (t Target) replicas() apply.Replicas {
+	s := t.subresource()
+	if s == nil || s.Replicas == nil {
+		return nil
+	}
+	all := apply.Replicas{t.Type.GroupVersion().String(): s.Replicas}
+	for _, other := range t.Type.Versions {
+		all[other.GroupVersion().String()] = nil
+		if o := other.Subresource(t.Subresource); o != nil {
+			all[other.GroupVersion().String()] = o.Replicas
+		}
+	}
+	return all
 }
 
 // sameSlice tells whether two slices are the same bytes in memory, or both empty.

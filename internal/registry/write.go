@@ -44,8 +44,8 @@ type write struct {
 	dryRun bool
 	// patch: the request is a patch, whose words on owner references differ.
 	patch bool
-	// keepsGeneration: what changes is not what the object is wanted to be.
-	keepsGeneration bool
+	// alters: an Action writes, of which the generation does not tell.
+	alters bool
 	// managed are the managed fields that the body says, which decide on those of the
 	// object: row G7.
 	managed []metav1.ManagedFieldsEntry

@@ -164,6 +164,9 @@ type Subresource struct {
 	// Set puts what was sent into a copy of the stored object: an Exchange, or the
 	// object in its stored version. Nil: the status is what the path writes.
 	Set func(o, sent runtime.Object) error
+	// Replicas is where in the object stands what an Exchange that is a Scale has as
+	// spec.replicas: who owns the one owns the other. Nil: it is no Scale.
+	Replicas []string
 
 	// Connect tells where requests below the path go on to: to what runs a stored
 	// object, with the parameters of the query. Empty, without an error: nothing runs
