@@ -56,9 +56,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/metrics/nope", nil, 404, noPage},
 		{"GET", "/healthz/", nil, 404, noPage},
 		{"GET", "/version/x", nil, 404, noResource},
-		{"GET", ns + "/configmaps", []string{"Impersonate-User: jane"}, 501, "impersonation: not served by this version; nothing was changed"},
-		{"GET", "/version", []string{"Impersonate-Group: system:masters"}, 501, "impersonation: not served by this version; nothing was changed"},
-		{"DELETE", ns + "/configmaps/a", []string{"Impersonate-Extra-scopes: view"}, 501, "impersonation: not served by this version; nothing was changed"},
+		{"GET", "/version", []string{"Impersonate-Group: system:masters"}, 400, "the headers Impersonate-Group, Impersonate-Uid and Impersonate-Extra-* say more of the user that Impersonate-User names: it is missing"},
 		{"GET", "/healthz/nope", nil, 404, noPage},
 		{"GET", "/openapi", nil, 404, noPage},
 

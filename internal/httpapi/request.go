@@ -112,7 +112,9 @@ func (q *request) serve() error {
 	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
 	q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
 	if impersonates(q.r.Header) {
-		return registry.NotImplemented("impersonation")
+		if err := q.impersonate(); err != nil {
+			return err
+		}
 	}
 	if err := q.authorize(); err != nil {
 		return err
@@ -167,18 +169,6 @@ func (q *request) authenticate() error {
 	}
 	q.attrs.User = user
 	return nil
-}
-
-// impersonates tells whether the request asks to be served as somebody else:
-// row X19. Nobody may be taken for whoever asks in that case.
-func impersonates(h http.Header) bool {
-	for name := range h {
-		what, ok := strings.CutPrefix(name, "Impersonate-")
-		if ok && (what == "User" || what == "Group" || what == "Uid" || strings.HasPrefix(what, "Extra-")) {
-			return true
-		}
-	}
-	return false
 }
 
 // authorize asks whether the user may: row A18.
