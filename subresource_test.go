@@ -458,7 +458,8 @@ func TestApproval(t *testing.T) {
 	put := func(of string) string { return `{"status":{"conditions":[` + of + `]}}` }
 	merge := func(path, body string, code int, want any) step { return step{"PATCH " + r + path, body, code, want} }
 	run(t, c, []step{
-		{"POST " + requests, `{"metadata":{"name":"r"},"spec":{"request":"eA==","signerName":"example.com/s","usages":["client auth"]},"status":{"certificate":"eA=="}}`, 201, values{"status": "{}"}},
+		{"POST " + requests, `{"metadata":{"name":"r"},"spec":{"request":"eA==","signerName":"example.com/s","usages":["client auth"],"username":"somebody","groups":["else"],"extra":{"a":["b"]}},"status":{"certificate":"eA=="}}`, 201, values{"status": "{}", "spec.username": `"admin"`, "spec.groups": `["system:masters","system:authenticated"]`, "spec.extra": "null"}},
+		merge("", `{"spec":{"signerName":"q/w","username":"somebody"}}`, 200, values{"spec.signerName": `"example.com/s"`, "spec.username": `"admin"`}),
 		merge("", put(`{"type":"Approved","status":"True"}`), 200, values{"status": "{}"}),
 		merge("/status", put(`{"type":"Approved","status":"True"}`), 422, invalid+conditions+`Forbidden: updates may not add a condition of type "Approved"`),
 		merge("/approval", put(`{"type":"Approved","status":"False"}`), 422, invalid+`status.conditions[0].status: Unsupported value: "False": supported values: "True"`),

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // User is who sends a request. It is immutable.
@@ -18,6 +20,18 @@ type User struct {
 	UID    string
 	Groups []string
 	Extra  map[string][]string
+}
+
+// Info is the user as objects name one. The caller must not change its parts.
+func (u *User) Info() authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
+	for key, values := range u.Extra {
+		if info.Extra == nil {
+			info.Extra = make(map[string]authenticationv1.ExtraValue, len(u.Extra))
+		}
+		info.Extra[key] = values
+	}
+	return info
 }
 
 // Anonymous is the user of a request without credentials.

@@ -17,9 +17,11 @@ func certificatesGroup() resource.Group {
 				{Name: "approval", Verbs: getPatchUpdate, Set: approveCertificate},
 				{Name: "status", Verbs: getPatchUpdate, Set: signCertificate},
 			},
-			Fields:       fields("spec.signerName"),
-			FieldError:   notSupported,
-			ValidateName: pathSegment,
+			Fields:        fields("spec.signerName"),
+			FieldError:    notSupported,
+			ValidateName:  pathSegment,
+			SetCreator:    setRequester,
+			PrepareUpdate: keepRequest,
 		},
 	}})
 }

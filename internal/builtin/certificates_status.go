@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,23 @@ import (
 )
 
 type certificateRequest = certificatesv1.CertificateSigningRequest
+
+// setRequester writes down who asks for a certificate, for those who decide.
+func setRequester(o runtime.Object, by authenticationv1.UserInfo) {
+	spec := &o.(*certificateRequest).Spec
+	spec.Username, spec.UID, spec.Groups, spec.Extra = by.Username, by.UID, slices.Clone(by.Groups), nil
+	for key, values := range by.Extra {
+		if spec.Extra == nil {
+			spec.Extra = map[string]certificatesv1.ExtraValue{}
+		}
+		spec.Extra[key] = certificatesv1.ExtraValue(values)
+	}
+}
+
+// keepRequest: what was asked for cannot become something else.
+func keepRequest(next, current runtime.Object) {
+	current.(*certificateRequest).Spec.DeepCopyInto(&next.(*certificateRequest).Spec)
+}
 
 // approveCertificate is the subresource approval: the conditions change, and the
 // metadata.

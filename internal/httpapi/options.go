@@ -69,7 +69,7 @@ func boolean(v url.Values, name string) bool {
 // writeOptions reads the parameters of a create, an update or a patch; their
 // values are checked by the registry.
 func (q *request) writeOptions() registry.WriteOptions {
-	o := registry.WriteOptions{UserAgent: q.r.UserAgent(), Allow: q.alsoAllowed}
+	o := registry.WriteOptions{UserAgent: q.r.UserAgent(), By: q.attrs.User, Allow: q.alsoAllowed}
 	if q.r.URL.RawQuery == "" {
 		return o
 	}

@@ -191,7 +191,7 @@ func (q *request) act(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	a, err := q.h.c.Registry.Act(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions(), q.attrs.User)
+	a, err := q.h.c.Registry.Act(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions())
 	if len(a.Warnings) > 0 {
 		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, a.Warnings...))
 	}

@@ -51,7 +51,7 @@ func (r *Registry) Acts(t Target) bool { return r.Actions[t.place()] != nil }
 func (t Target) place() Place { return Place{t.Type.GroupResource(), t.Subresource} }
 
 // Act has an Action answer a create: rows A8, A10, A13, F1 to F5, R2.
-func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions, by *authn.User) (Answer, error) {
+func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (Answer, error) {
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
 		return Answer{}, err
@@ -65,7 +65,7 @@ func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions, by
 			return Answer{Warnings: w.warnings}, err
 		}
 	}
-	made, err := r.Actions[t.place()](ctx, &Call{Target: t, Sent: sent, By: by, DryRun: w.dryRun})
+	made, err := r.Actions[t.place()](ctx, &Call{Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
 	if err != nil {
 		return Answer{Warnings: w.warnings}, status(err)
 	}

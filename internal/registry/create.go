@@ -78,11 +78,8 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if st.NewStatus != nil {
 		st.NewStatus(next)
 	}
-	if st.PrepareCreate != nil {
-		if w.asSent, err = clientBytes(w.Type, next); err != nil {
-			return nil, err
-		}
-		st.PrepareCreate(next)
+	if err := w.complete(next); err != nil {
+		return nil, err
 	}
 	if err := invalid(w.Type, meta, validate(st, meta)); err != nil {
 		return nil, err
@@ -91,6 +88,25 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	return next, r.admit(ctx, w, next, nil)
+}
+
+// complete sets what only the server may set in a new object. What the client sent
+// is what it owns.
+func (w *write) complete(object runtime.Object) (err error) {
+	st, by := w.stored(), w.options.By
+	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) {
+		return nil
+	}
+	if w.asSent, err = clientBytes(w.Type, object); err != nil {
+		return err
+	}
+	if st.PrepareCreate != nil {
+		st.PrepareCreate(object)
+	}
+	if st.SetCreator != nil && by != nil {
+		st.SetCreator(object, by.Info())
+	}
+	return nil
 }
 
 // insert stores a new object; a generated name that is taken is generated again.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -29,6 +30,8 @@ type WriteOptions struct {
 	Force *bool
 	// UserAgent names the field manager where FieldManager is empty: row G7.
 	UserAgent string
+	// By is who asks; nil: the server itself.
+	By *authn.User
 	// Allow asks whether the caller may do another verb on the target as well:
 	// "create", where an update or an apply finds nothing to change (rows A3, S2).
 	// Nil: they may.

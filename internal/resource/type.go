@@ -8,6 +8,7 @@ package resource
 import (
 	"net/url"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -95,6 +96,8 @@ type Type struct {
 	// PrepareCreate sets what only the server may set, beside the status. No field
 	// manager owns it. Nil: nothing.
 	PrepareCreate func(runtime.Object)
+	// SetCreator writes into an object who creates it; nil: it does not say so.
+	SetCreator func(o runtime.Object, by authenticationv1.UserInfo)
 	// PrepareUpdate puts back into next what an update of the object itself cannot
 	// change, beside its status and the system fields of its metadata; nil: nothing.
 	// It must not change current.

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
@@ -16,7 +15,7 @@ import (
 func (c *Config) selfSubjectReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
 	return &authenticationv1.SelfSubjectReview{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: c.now()},
-		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(call.By)},
+		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: call.By.Info()},
 	}, nil
 }
 
@@ -35,20 +34,9 @@ func (c *Config) tokenReview(_ context.Context, call *registry.Call) (runtime.Ob
 		return review, nil
 	}
 	review.Status.Authenticated = true
-	review.Status.User = userInfo(u)
+	review.Status.User = u.Info()
 	review.Status.Audiences = good
 	return review, nil
-}
-
-func userInfo(u *authn.User) authenticationv1.UserInfo {
-	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
-	for key, values := range u.Extra {
-		if info.Extra == nil {
-			info.Extra = make(map[string]authenticationv1.ExtraValue, len(u.Extra))
-		}
-		info.Extra[key] = values
-	}
-	return info
 }
 
 // now is the time, as objects have it.

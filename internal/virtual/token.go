@@ -59,7 +59,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime
 		return nil, err
 	}
 	request.Name, request.Namespace, request.UID = account.GetName(), account.GetNamespace(), account.GetUID()
-	request.CreationTimestamp = c.now()
+	request.CreationTimestamp = metav1.NewTime(expires.Add(-time.Duration(seconds) * time.Second).UTC())
 	request.ManagedFields = nil
 	request.Spec.ExpirationSeconds = &seconds
 	request.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(expires.UTC())}
