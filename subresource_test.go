@@ -486,3 +486,23 @@ func TestApproval(t *testing.T) {
 		t.Errorf("the condition has no times: %s", b)
 	}
 }
+
+// TestServiceStatus: the words are those of kube-apiserver v1.36 (row X11).
+func TestServiceStatus(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	const all, invalid, at = "/api/v1/namespaces/default/services", `Service "lb" is invalid: `, "status.loadBalancer.ingress"
+	put := func(ingress string) string {
+		return `{"metadata":{"name":"lb","labels":{"a":"b"}},"status":{"loadBalancer":{"ingress":[` + ingress + `]}}}`
+	}
+	run(t, c, []step{
+		{"POST " + all, `{"metadata":{"name":"lb"},"spec":{"type":"LoadBalancer","ports":[{"port":80}]}}`, 201, nil},
+		{"POST " + all, `{"metadata":{"name":"cl"},"spec":{"type":"ClusterIP","ports":[{"port":80}]}}`, 201, nil},
+		{"PUT " + all + "/lb/status", put(`{"ip":"1.2.3.4"}`), 422, invalid + at + "[0].ipMode: Required value: must be specified when `ip` is set"},
+		{"PUT " + all + "/lb/status", put(`{"ip":"1.2.3.4","ipMode":"Proxy"}`), 200, values{at + ".0.ipMode": `"Proxy"`, "metadata.labels": `{"a":"b"}`}},
+		{"PATCH " + all + "/lb/status", `{"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.5"}]}}}`, 200, values{at + ".0": `{"ip":"1.2.3.5","ipMode":"VIP"}`}},
+		{"PUT " + all + "/lb/status", put(`{"ip":"1.2.3.4","ipMode":"Foo"}`), 422, invalid + at + `[0].ipMode: Unsupported value: "Foo": supported values: "Proxy", "VIP"`},
+		{"PUT " + all + "/lb/status", put(`{"hostname":"a.b","ipMode":"VIP"}`), 422, invalid + at + "[0].ipMode: Forbidden: may not be specified when `ip` is not set"},
+		{"PUT " + all + "/lb/status", put(`{"hostname":"1.2.3.4"},{"ip":"x","ipMode":"VIP"}`), 422, invalid + "[" + at + `[0].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address, ` + at + `[1].ip: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)]`},
+		{"PATCH " + all + "/cl/status", `{"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}`, 422, `Service "cl" is invalid: ` + at + ": Forbidden: may only be used when `spec.type` is 'LoadBalancer'"},
+	})
+}

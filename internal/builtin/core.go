@@ -147,7 +147,7 @@ func coreGroup() resource.Group {
 			Resource: "services", Kind: "Service", New: object[corev1.Service],
 			Namespaced: true, ShortNames: []string{"svc"}, Categories: inAll,
 			CreateOnUpdate: true, UnconditionalUpdate: true, DeleteReturnsObject: true,
-			Subresources: []resource.Subresource{proxy("ServiceProxyOptions", proxyName), status},
+			Subresources: []resource.Subresource{proxy("ServiceProxyOptions", proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setServiceStatus}},
 			Fields:       serviceFields,
 			FieldError:   notSupported,
 			ValidateName: validation.NameIsDNSLabel,

@@ -30,13 +30,13 @@ func (q *request) resource() error {
 	if q.typ.Deprecated != "" {
 		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
 	}
+	if s := q.typ.Subresource(q.place.sub); s != nil && s.Connect != nil {
+		return q.connect(s)
+	}
 	if q.verb == verbPatch {
 		if _, err := patchType(q.r.Header); err != nil {
 			return err
 		}
-	}
-	if s := q.typ.Subresource(q.place.sub); s != nil && s.Connect != nil {
-		return q.connect(s)
 	}
 	offer := wire.Objects
 	switch {

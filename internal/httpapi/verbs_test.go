@@ -66,6 +66,7 @@ func TestUnservedIsRefused(t *testing.T) {
 		"POST /apis/apps/v1/namespaces/default/deployments/d/scale":             405,
 		"GET /api/v1/nodes/n/proxy/metrics":                                     501,
 		"GET /api/v1/nodes/https:n:99/proxy":                                    501,
+		"PATCH /api/v1/nodes/n/proxy/any":                                       501,
 		"GET /api/v1/nodes/a:b:c:d/proxy":                                       400,
 		"GET /api/v1/nodes/m/proxy":                                             404,
 		"GET /api/v1/namespaces/default/pods/x/log":                             404,

@@ -1,0 +1,73 @@
+package builtin
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// setServiceStatus is the subresource status of Services. What is sent says of its
+// own spec whether an address without a mode has the usual one, so that who sends
+// the status alone has to say it: row X11.
+func setServiceStatus(o, sent runtime.Object) error {
+	s, next := o.(*corev1.Service), sent.(*corev1.Service)
+	ingress := next.Status.LoadBalancer.Ingress
+	if next.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		for i := range ingress {
+			if ingress[i].IP != "" && ingress[i].IPMode == nil {
+				vip := corev1.LoadBalancerIPModeVIP
+				ingress[i].IPMode = &vip
+			}
+		}
+	}
+	var known []string // addresses that were written when less was asked of them
+	for _, g := range s.Status.LoadBalancer.Ingress {
+		known = append(known, g.IP)
+	}
+	s.Status = next.Status
+	takeMetadata(&s.ObjectMeta, &next.ObjectMeta)
+	errs := validateIngress(s, known, field.NewPath("status", "loadBalancer", "ingress"))
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
+}
+
+// validateIngress checks where a load balancer is reached.
+func validateIngress(s *corev1.Service, known []string, path *field.Path) field.ErrorList {
+	all := s.Status.LoadBalancer.Ingress
+	if len(all) > 0 && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return field.ErrorList{field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")}
+	}
+	var errs field.ErrorList
+	modes := []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP}
+	for i := range all {
+		g, at := &all[i], path.Index(i)
+		if g.IP != "" {
+			errs = append(errs, validation.IsValidIPForLegacyField(at.Child("ip"), g.IP, true, known)...)
+		}
+		switch {
+		case g.IP != "" && g.IPMode == nil:
+			errs = append(errs, field.Required(at.Child("ipMode"), "must be specified when `ip` is set"))
+		case g.IP == "" && g.IPMode != nil:
+			errs = append(errs, field.Forbidden(at.Child("ipMode"), "may not be specified when `ip` is not set"))
+		case g.IPMode != nil && *g.IPMode != modes[0] && *g.IPMode != modes[1]:
+			errs = append(errs, field.NotSupported(at.Child("ipMode"), *g.IPMode, modes))
+		}
+		if g.Hostname == "" {
+			continue
+		}
+		for _, fault := range validation.IsDNS1123Subdomain(g.Hostname) {
+			errs = append(errs, field.Invalid(at.Child("hostname"), g.Hostname, fault))
+		}
+		if _, err := netip.ParseAddr(g.Hostname); err == nil {
+			errs = append(errs, field.Invalid(at.Child("hostname"), g.Hostname, "must be a DNS name, not an IP address"))
+		}
+	}
+	return errs
+}
