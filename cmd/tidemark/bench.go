@@ -117,7 +117,7 @@ func (f *benchFlags) check() error {
 // run measures and prints. What was measured before an interrupt or a failure is
 // printed too.
 func (f *benchFlags) run(parent context.Context, stdout, stderr io.Writer) error {
-	ctx, stop := untilSignal(parent)
+	ctx, stop := untilSignal(parent, exitFailed)
 	defer stop()
 	servers := []bench.Server{f.server}
 	if f.against.Kubeconfig != "" {

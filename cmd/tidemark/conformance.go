@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"text/tabwriter"
 
@@ -20,6 +21,7 @@ type conformanceFlags struct {
 	kubeconfig, context string
 	output              string
 	restart             string
+	template            string
 }
 
 func newConformance() *cobra.Command {
@@ -39,15 +41,27 @@ make the server fail; SHOULD and MAY are told.
 
 All objects are made in a new namespace conformance-..., or in that of --namespace,
 and removed in the end, also after an interrupt; so are the few that belong to no
-namespace. The right to edit there is enough; what needs more is skipped.
+namespace. Who may edit in one namespace, and no more, names it with --namespace: checks
+that need more are skipped, and listed in the end.
+
+With --resource the checks are made with objects of another type. Where these want more
+than a name, --template is a file with one: its labels, annotations and all that is
+beside metadata and status are taken, the names are those of the checks.
 
 The exit status is 0 when the server passes, 1 when it fails, 2 when it could not be
-checked.`,
+checked: it cannot be reached, there is no namespace, it takes no object, no check could
+be run, the restart command fails, or an interrupt. Skipped checks do not count.`,
 		Example: `  # Everything, against the current context
   tidemark conformance
 
   # Watches and lists of a type, as a build server wants the result
   tidemark conformance --area=watch --area=list --resource=foos.example.com/v1 -o junit > result.xml
+
+  # With custom resources that have required fields
+  tidemark conformance --resource=foos.example.com/v1 --template=foo.yaml
+
+  # By somebody who has the role edit in the namespace team-a
+  tidemark conformance --namespace=team-a
 
   # One check, with its requests
   tidemark conformance list.exact.limit.n
@@ -56,6 +70,9 @@ checked.`,
   tidemark conformance --restart-command="systemctl restart tidemark"`,
 		RunE: func(c *cobra.Command, args []string) error {
 			f.options.Checks = args
+			if err := f.readTemplate(c.InOrStdin()); err != nil {
+				return usageError{err}
+			}
 			if err := f.check(); err != nil {
 				return usageError{err}
 			}
@@ -74,12 +91,39 @@ func (f *conformanceFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.context, "context", "", "context of the file (default: its current one)")
 	flags.StringSliceVar(&o.Areas, "area", nil, "check this area alone; can be repeated")
 	flags.StringVar(&o.Resource, "resource", o.Resource, "type whose objects the checks are made with, as deployments.apps or foos.example.com/v1")
+	flags.StringVar(&f.template, "template", "", "file with an object of --resource in YAML or JSON, for a type that wants more than a name; - reads stdin")
 	flags.StringVar(&o.Namespace, "namespace", "", "namespace that is there, to be used instead of a new one")
 	flags.StringVarP(&f.output, "output", "o", "table", "what to print: table, json, or junit")
 	flags.Uint64Var(&o.Seed, "seed", 0, "makes the same random choices again (default: a fresh one, which the result tells)")
 	flags.StringVar(&f.restart, "restart-command", "", "shell command that restarts the server, and ends; without it the area restart is skipped")
 	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "how long to wait for an answer, or for an event that has to come")
 	flags.IntVar(&o.Parallel, "parallel", o.Parallel, "how many checks run at once")
+}
+
+// maxTemplateBytes is more than any server takes as an object.
+const maxTemplateBytes = 16 << 20
+
+func (f *conformanceFlags) readTemplate(stdin io.Reader) (err error) {
+	from := stdin
+	switch f.template {
+	case "":
+		return nil
+	case "-":
+	default:
+		file, err := os.Open(f.template)
+		if err != nil {
+			return fmt.Errorf("--template: %w", err)
+		}
+		defer file.Close()
+		from = file
+	}
+	if f.options.Template, err = io.ReadAll(io.LimitReader(from, maxTemplateBytes)); err != nil {
+		return fmt.Errorf("--template: %w", err)
+	}
+	if len(f.options.Template) == 0 {
+		return fmt.Errorf("--template=%s is empty: want an object in YAML or JSON", f.template)
+	}
+	return nil
 }
 
 func (f *conformanceFlags) check() error {
@@ -93,11 +137,15 @@ func (f *conformanceFlags) check() error {
 
 // run checks and prints. What was found before an interrupt is printed too.
 func (f *conformanceFlags) run(parent context.Context, stdout, stderr io.Writer) error {
-	ctx, stop := untilSignal(parent)
+	ctx, stop := untilSignal(parent, exitUsage)
 	defer stop()
 	if f.restart != "" {
 		f.options.Restart = func(ctx context.Context) error {
-			return exec.CommandContext(ctx, "sh", "-c", f.restart).Run()
+			command := exec.CommandContext(ctx, "sh", "-c", f.restart)
+			if file, ok := stderr.(*os.File); ok { // no pipe: what the command starts may hold it open
+				command.Stderr = file
+			}
+			return command.Run()
 		}
 	}
 	config, err := conformance.Load(f.kubeconfig, f.context)
@@ -118,13 +166,24 @@ func (f *conformanceFlags) run(parent context.Context, stdout, stderr io.Writer)
 	if err := write(stdout); err != nil {
 		return couldNotRun{err}
 	}
-	if report.Interrupted {
+	return verdictOf(report)
+}
+
+// verdictOf is the error for what a report says of the server; nil: it passes.
+func verdictOf(report *conformance.Report) error {
+	bad := report.Bad()
+	switch {
+	case report.Interrupted:
 		return couldNotRun{errors.New("interrupted")}
-	}
-	if bad := report.Bad(); len(bad) > 0 {
+	case len(bad) > 0:
 		return fmt.Errorf("%d checks of the level MUST failed, or are of features that are absent", len(bad))
+	case report.Unable != "":
+		return couldNotRun{errors.New(report.Unable)}
+	case !report.Ran():
+		return couldNotRun{errors.New("no check could be run: the result says why each was skipped")}
+	default:
+		return nil
 	}
-	return nil
 }
 
 func newConformanceList() *cobra.Command {

@@ -9,8 +9,8 @@ import (
 )
 
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM. The
-// second one ends the process. SIGHUP, which a closed terminal sends, is ignored.
-func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
+// second one ends the process with an exit code. SIGHUP, which a closed terminal sends, is ignored.
+func untilSignal(parent context.Context, code int) (ctx context.Context, stop func()) {
 	if parent == nil {
 		parent = context.Background()
 	}
@@ -26,7 +26,7 @@ func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 		}
 		cancel()
 		<-signals
-		os.Exit(exitFailed)
+		os.Exit(code)
 	}()
 	return ctx, cancel
 }

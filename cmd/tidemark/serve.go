@@ -148,7 +148,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (err error) {
 	begin := time.Now()
 	boundGarbage()
-	ctx, stop := untilSignal(parent)
+	ctx, stop := untilSignal(parent, exitFailed)
 	defer stop()
 
 	s := &f.server

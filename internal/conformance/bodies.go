@@ -92,6 +92,9 @@ var bodies = map[string]string{
 // template returns an object of a type with all that it needs but its name, unless
 // the type wants a certain one.
 func (b *bed) template(r *resourceType) object {
+	if r == b.resource && b.given != nil {
+		return b.given.copied()
+	}
 	key := r.resource
 	if r.group != "" {
 		key += "." + r.group

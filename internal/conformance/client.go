@@ -122,7 +122,8 @@ type request struct {
 	accept              string // empty: JSON
 	contentType         string // empty: JSON where there is a body
 	body                []byte
-	conn                *conn // nil: the check's own
+	conn                *conn   // nil: the check's own
+	makes               created // the object that a POST makes, if any
 }
 
 // answer is what came back, whole.

@@ -269,18 +269,23 @@ func consistencyLists(p *probe) {
 	s := p.storm(p.listAny)
 	slices.SortFunc(s.lists, func(a, b seen) int { return p.compare(a.version, b.version) })
 	p.wantGrowing(s.timeline())
-	for i, from := range s.lists {
-		if p.compare(from.version, s.from.version) < 0 {
-			continue // any state may come, and the events begin later
-		}
+	p.wantReplays(slices.DeleteFunc(s.lists, func(l seen) bool {
+		return p.compare(l.version, s.from.version) < 0 // any state may come, and the events begin later
+	}), s.timeline())
+}
+
+// wantReplays holds lists, the oldest first, to differ by the events between them,
+// for every pair.
+func (p *probe) wantReplays(lists []seen, events []event) {
+	for i, from := range lists {
 		st := state{}
 		for name, version := range from.state {
 			st[name] = version
 		}
 		next := 0
-		for _, to := range s.lists[i:] {
-			for ; next < len(s.timeline()); next++ {
-				e := s.timeline()[next]
+		for _, to := range lists[i:] {
+			for ; next < len(events); next++ {
+				e := events[next]
 				if p.compare(e.Object.version(), to.version) > 0 {
 					break
 				}

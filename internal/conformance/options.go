@@ -15,6 +15,11 @@ type Options struct {
 	// "configmaps" or "foos.example.com/v1": a version may follow, and is otherwise
 	// the one that the server prefers. Empty: configmaps. It has to be namespaced.
 	Resource string
+	// Template is an object in JSON or YAML that is like those which the checks are to
+	// be made with: for a type of which nothing is known, and that wants more than a
+	// name. Its labels and annotations are taken, the rest of its metadata and its
+	// status are not. Empty: what is known of built-in types, or nothing.
+	Template []byte
 	// Namespace is one that is there, for somebody who may not make one; empty: a
 	// new one with a random name.
 	Namespace string
@@ -24,7 +29,8 @@ type Options struct {
 	// ms to 10 min; zero: 15 s.
 	Timeout time.Duration
 	// Restart restarts the server, and returns when that has begun or is over; nil:
-	// the checks of the area restart are skipped.
+	// the checks of the area restart are skipped. An error ends the run as one that
+	// could not do what was asked.
 	Restart func(ctx context.Context) error
 	// Parallel is how many checks run at once, 1 to 64; zero: 4.
 	Parallel int
@@ -70,6 +76,11 @@ func (o Options) Check() error {
 	}
 	if _, err := parseResource(o.Resource); err != nil {
 		errs = append(errs, err)
+	}
+	if len(o.Template) > 0 {
+		if _, err := parseTemplate(o.Template); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,21 +45,22 @@ type created struct {
 type verdict struct {
 	outcome Outcome
 	message string
+	noRight bool // it is skipped for the lack of a right
 }
 
 // Error implements error.
 func (v *verdict) Error() string { return v.message }
 
 func (p *probe) failf(format string, args ...any) {
-	panic(&verdict{Failed, fmt.Sprintf(format, args...)})
+	panic(&verdict{outcome: Failed, message: fmt.Sprintf(format, args...)})
 }
 
 func (p *probe) absentf(format string, args ...any) {
-	panic(&verdict{Absent, fmt.Sprintf(format, args...)})
+	panic(&verdict{outcome: Absent, message: fmt.Sprintf(format, args...)})
 }
 
 func (p *probe) skipf(format string, args ...any) {
-	panic(&verdict{Skipped, fmt.Sprintf(format, args...)})
+	panic(&verdict{outcome: Skipped, message: fmt.Sprintf(format, args...)})
 }
 
 // interrupted ends the check if its context has ended.
@@ -77,7 +80,8 @@ const checkTimeout = 5 * time.Minute
 var errTooLong = fmt.Errorf("the check did not end within %v", checkTimeout)
 
 // try runs a part of a check, and returns the verdict that ended it, nil if none
-// did. A goroutine of a check runs inside of one.
+// did. A goroutine of a check runs inside of one. A check that breaks has failed, and
+// what it made is removed like that of any other.
 func try(part func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -85,12 +89,16 @@ func try(part func()) (err error) {
 		case *verdict:
 			err = v
 		default:
-			panic(v)
+			stack := debug.Stack()
+			err = &verdict{outcome: Failed, message: fmt.Sprintf("the check itself broke, which is a mistake of this program: %v\n%s", v, stack[:min(len(stack), maxStackBytes)])}
 		}
 	}()
 	part()
 	return nil
 }
+
+// maxStackBytes is how much is shown of where a check broke.
+const maxStackBytes = 3 << 10
 
 // together runs parts at once, and ends the check with the first verdict.
 func (p *probe) together(parts ...func()) {
@@ -120,7 +128,15 @@ func (p *probe) send(r request) *answer {
 		p.interrupted()
 		p.failf("%s %s: %v", r.method, r.path, err)
 	}
+	if r.method == http.MethodPost && noRight(a.code) {
+		p.forget(r.makes)
+	}
 	return a
+}
+
+// noRight tells whether an answer says that we may not.
+func noRight(code int) bool {
+	return code == http.StatusForbidden || code == http.StatusUnauthorized
 }
 
 // want holds an answer to some codes. An answer that says that there is no such
@@ -131,11 +147,11 @@ func (p *probe) want(a *answer, codes ...int) {
 			return
 		}
 	}
-	switch a.code {
-	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
+	switch {
+	case a.code == http.StatusMethodNotAllowed, a.code == http.StatusNotImplemented:
 		p.absentf("%s", a.describe())
-	case http.StatusForbidden, http.StatusUnauthorized:
-		p.skipf("no right to: %s", a.describe())
+	case noRight(a.code):
+		panic(&verdict{outcome: Skipped, message: "no right: " + a.describe(), noRight: true})
 	}
 	var names []string
 	for _, code := range codes {
@@ -221,7 +237,7 @@ func (p *probe) post(o object, query string) object {
 // posting is the request that creates an object, which is removed in the end.
 func (p *probe) posting(o object, query string) request {
 	p.remember(p.resource, o.name())
-	return request{method: http.MethodPost, path: p.all(), query: query, body: o.encode()}
+	return request{method: http.MethodPost, path: p.all(), query: query, body: o.encode(), makes: created{p.resource, o.name()}}
 }
 
 func (p *probe) remember(r *resourceType, name string) {
@@ -231,6 +247,15 @@ func (p *probe) remember(r *resourceType, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.made = append(p.made, created{r, name})
+}
+
+// forget takes back that an object may have been made.
+func (p *probe) forget(c created) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.made, c); i >= 0 {
+		p.made = slices.Delete(p.made, i, i+1)
+	}
 }
 
 // read gets an object by its short name.

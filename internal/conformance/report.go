@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,6 +41,8 @@ type Report struct {
 	// Seconds that the run took.
 	Seconds float64  `json:"seconds"`
 	Results []Result `json:"results"`
+	// Unable says what was asked for and could not be done, as to restart the server.
+	Unable string `json:"unable,omitempty"`
 	// Left names what could not be removed.
 	Left []string `json:"left,omitempty"`
 	// Interrupted says that not all checks were run.
@@ -52,6 +55,9 @@ type Result struct {
 	Outcome Outcome `json:"outcome"`
 	// Message says what was got and what was wanted, or why the check did not run.
 	Message string `json:"message,omitempty"`
+	// NoRight says that the check was skipped because something is forbidden to
+	// whoever checks.
+	NoRight bool `json:"noRight,omitempty"`
 	// Exchanges are the last ones of a check that did not pass.
 	Exchanges []Exchange `json:"exchanges,omitempty"`
 	Seconds   float64    `json:"seconds"`
@@ -79,6 +85,23 @@ func (r *Report) Bad() []Result {
 		}
 	}
 	return bad
+}
+
+// Forbidden are the checks that were not run for the lack of a right.
+func (r *Report) Forbidden() []Result {
+	var some []Result
+	for _, x := range r.Results {
+		if x.NoRight {
+			some = append(some, x)
+		}
+	}
+	return some
+}
+
+// Ran tells whether any check could be run. Of a server that was not looked at
+// nothing can be said.
+func (r *Report) Ran() bool {
+	return slices.ContainsFunc(r.Results, func(x Result) bool { return x.Outcome != Skipped })
 }
 
 // count returns how many results of a level ended in a way.
@@ -134,14 +157,37 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	r.writeLimits(w)
 	if len(r.Left) > 0 {
 		fmt.Fprintf(w, "\nleft behind: %s\n", strings.Join(r.Left, "; "))
 	}
 	if r.Interrupted {
 		fmt.Fprintln(w, "\nThe run was interrupted.")
 	}
+	if r.Unable != "" {
+		fmt.Fprintf(w, "\nNot done: %s\n", r.Unable)
+	}
 	_, err := fmt.Fprintln(w)
 	return err
+}
+
+// longWait is from when on it is told what a check has waited for.
+const longWait = 10 // seconds
+
+// writeLimits tells which checks were not run for the lack of a right, and what took
+// long.
+func (r *Report) writeLimits(w io.Writer) {
+	if forbidden := r.Forbidden(); len(forbidden) > 0 {
+		fmt.Fprintf(w, "\n%d checks were not run, because what they do is forbidden to this user:\n", len(forbidden))
+		for _, x := range forbidden {
+			fmt.Fprintf(w, "  %s\n", x.ID)
+		}
+	}
+	for _, x := range r.Results {
+		if x.Seconds >= longWait && x.Waits != "" {
+			fmt.Fprintf(w, "\n%s took %.0f s: it waits for %s\n", x.ID, x.Seconds, x.Waits)
+		}
+	}
 }
 
 // write writes what a check that did not pass has to say.

@@ -137,7 +137,7 @@ func protobufField(b []byte, number protowire.Number) []byte {
 // representationsProtobufBody writes what all types have in common: metadata is
 // their field 1, and in it the name is field 1.
 func representationsProtobufBody(p *probe) {
-	if len(bodies[p.resource.resource]) > 0 || p.resource.group != "" {
+	if len(bodies[p.resource.resource]) > 0 || p.resource.group != "" || p.bed.given != nil {
 		p.skipf("needs a type that wants nothing but metadata, as configmaps")
 	}
 	field := func(b []byte, number protowire.Number, value []byte) []byte {

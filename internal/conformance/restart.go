@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -20,6 +21,8 @@ var restartChecks = []Check{
 		About: "A list at a version of before the restart is exact, or 410.", Waits: waitsRestart, run: restartExact},
 	{ID: "restart.chunks", Level: Must, Source: chunkSource,
 		About: "A continue token of before the restart continues the same list, or is 410.", Waits: waitsRestart, run: restartChunks},
+	{ID: "restart.consistency", Level: Must, Source: watchSource + "; " + goneSource + "; " + kep5504 + ", Motivation",
+		About: "While some write at random and others watch and list, a restart loses no write and no event, tells none twice, and goes back nowhere; the list at R and the events up to R' make the list at R'.", Waits: waitsRestart, run: restartConsistency},
 }
 
 // restartTimeout bounds a restart, from the command to the first answer.
@@ -30,7 +33,10 @@ func (p *probe) restart() {
 	ctx, cancel := context.WithTimeout(p.ctx, restartTimeout)
 	defer cancel()
 	if err := p.bed.options.Restart(ctx); err != nil {
-		p.skipf("the server could not be restarted: %v", err)
+		p.interrupted()
+		err = fmt.Errorf("the server could not be restarted: %w", err)
+		p.bed.cannot(err)
+		p.skipf("%v", err)
 	}
 	for range 2 { // the first answer may be the last of the old process
 		for {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // restarted is a server that can be restarted, at one address.
@@ -52,44 +53,60 @@ func restartable(t *testing.T) (*restarted, *rest.Config) {
 	return r, config
 }
 
-// restartFaults are faults of a server that was restarted: their steps are made in
-// TestRestart, by their checks.
-var restartFaults = []fault{
-	{name: "a restart loses an object", check: "restart.objects", says: "is missing"},
-	{name: "versions begin anew after a restart", check: "restart.versions", says: "want one past"},
-	{name: "a watch begins at the restart", check: "restart.watch", says: "want"},
-	{name: "an old version is the most recent after a restart", check: "restart.exact", says: "want exactly"},
-	{name: "a token of before a restart begins anew", check: "restart.chunks", says: "the first one of"},
+// restartFault is a fault of a server that was restarted.
+type restartFault struct {
+	name, check, says string
+	step              func(r *restarted) step
 }
 
-func restartStep(r *restarted, check string) step {
-	switch check {
-	case "restart.objects":
-		return dropItem(r.after(on("list")))
-	case "restart.versions":
+var restartFaults = []restartFault{
+	{"a restart loses an object", "restart.objects", "is missing", func(r *restarted) step { return dropItem(r.after(lists)) }},
+	{"versions begin anew after a restart", "restart.versions", "want one past", func(r *restarted) step {
 		return version(r.after(on("create update")), "1")
-	case "restart.watch":
-		return nth(r.after(on("watch")), 1, drop)
-	case "restart.exact":
-		return without(r.after(on("list")), "resourceVersion", "resourceVersionMatch")
-	case "restart.chunks":
-		return without(r.after(on("list")), "continue")
-	}
-	return nil
+	}},
+	{"a watch begins at the restart", "restart.watch", "want", func(r *restarted) step { return nth(r.after(watches), 1, drop) }},
+	{"an old version is the most recent after a restart", "restart.exact", "want exactly", func(r *restarted) step {
+		return without(r.after(lists), "resourceVersion", "resourceVersionMatch")
+	}},
+	{"a token of before a restart begins anew", "restart.chunks", "the first one of", func(r *restarted) step {
+		return without(r.after(lists), "continue")
+	}},
+	{"a write that was answered is lost in a restart", "restart.consistency", "the list after all writes, across the restart", func(r *restarted) step {
+		return dropItem(r.after(lists))
+	}},
+	{"a watch that goes on after a restart misses an event", "restart.consistency", "a watch that goes on across the restart", func(r *restarted) step {
+		return nth(r.after(watches), 1, drop)
+	}},
+	{"a watch that goes on after a restart tells an event twice", "restart.consistency", "want one past", func(r *restarted) step {
+		return nth(r.after(watches), 1, double)
+	}},
+	{"a watch from before a restart begins with what is there", "restart.consistency", "a watch that goes on across the restart", func(r *restarted) step {
+		return without(r.after(watches), "resourceVersion")
+	}},
+	{"a restart goes back in time", "restart.consistency", "older than", func(r *restarted) step { return rewind(r.after(lists)) }},
+	{"a version is given again after a restart", "restart.consistency", "want one past", func(r *restarted) step {
+		return version(r.after(on("create update")), "1")
+	}},
+	{"a list of before a restart is the most recent", "restart.consistency", "want exactly", func(r *restarted) step {
+		return without(r.after(lists), "resourceVersion", "resourceVersionMatch")
+	}},
+	{"a list of before a restart has other objects", "restart.consistency", "at exactly", func(r *restarted) step {
+		return liar(r.after(lists.and(having("resourceVersionMatch"))))
+	}},
 }
 
 // TestRestart: the checks pass with a server that keeps what it has, and each is
 // tripped by one that does not.
 func TestRestart(t *testing.T) {
 	for _, f := range restartFaults {
-		t.Run(f.check, func(t *testing.T) {
+		t.Run(f.check+"/"+f.name, func(t *testing.T) {
 			t.Parallel()
 			r, config := restartable(t)
 			if got := one(t, config, f.check, Options{Restart: r.restart}); got.Outcome != Passed {
 				t.Fatalf("%s: %s\n%v", got.Outcome, got.Message, got.Exchanges)
 			}
 			r.times.Store(0)
-			got := one(t, behind(config, restartStep(r, f.check)), f.check, Options{Restart: r.restart})
+			got := one(t, behind(config, f.step(r)), f.check, Options{Restart: r.restart})
 			if got.Outcome != Failed || !strings.Contains(got.Message, f.says) {
 				t.Errorf("%s: %s, want %q\n%v", got.Outcome, got.Message, f.says, got.Exchanges)
 			}
@@ -98,8 +115,11 @@ func TestRestart(t *testing.T) {
 	if got := one(t, serve(t), "restart.watch", Options{}); got.Outcome != Skipped {
 		t.Errorf("without a way to restart: %s %s", got.Outcome, got.Message)
 	}
-	failing := func(context.Context) error { return os.ErrPermission }
-	if got := one(t, serve(t), "restart.watch", Options{Restart: failing}); got.Outcome != Skipped {
-		t.Errorf("a restart that fails: %s %s", got.Outcome, got.Message)
+	for _, check := range []string{"restart.watch", "restart.consistency"} {
+		failing := func(context.Context) error { return os.ErrPermission }
+		report, err := Run(t.Context(), serve(t), Options{Restart: failing, Checks: []string{check}}, progress.Progress{})
+		if err != nil || report.Results[0].Outcome != Skipped || !strings.Contains(report.Unable, "could not be restarted: permission denied") {
+			t.Errorf("%s with a restart that fails: %v %+v", check, err, report)
+		}
 	}
 }

@@ -33,6 +33,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, progress progress.
 	b := &bed{options: o, progress: progress.Shared(), suffix: fmt.Sprintf("%05x", rand.Uint32N(1<<20))}
 	began := time.Now()
 	if err := b.open(ctx, config); err != nil {
+		b.cleanup(ctx)
 		return nil, err
 	}
 	defer b.conn.close()
@@ -42,6 +43,7 @@ func Run(ctx context.Context, config *rest.Config, o Options, progress progress.
 	}
 	report.Results = b.all(ctx)
 	report.Interrupted = ctx.Err() != nil
+	report.Unable = b.unable
 	report.Left = b.cleanup(ctx)
 	report.Seconds = time.Since(began).Seconds()
 	return report, nil
@@ -60,9 +62,12 @@ type bed struct {
 	made      bool // the namespace
 	types     []resourceType
 	resource  *resourceType
+	given     object // what its objects are like; nil: what is known of the type
 
-	mu   sync.Mutex
-	left []string // guarded by mu: what could not be removed
+	mu      sync.Mutex
+	left    []string // guarded by mu: what could not be removed
+	unable  string   // guarded by mu: what was asked for, and could not be done
+	waiting []Check  // guarded by mu: those that run now and wait
 }
 
 func (b *bed) open(ctx context.Context, config *rest.Config) (err error) {
@@ -94,18 +99,26 @@ func (b *bed) open(ctx context.Context, config *rest.Config) (err error) {
 	if !b.resource.namespaced {
 		return fmt.Errorf("%s are not namespaced: the checks need a type that is", b.resource)
 	}
-	if b.namespace = b.options.Namespace; b.namespace != "" {
-		return nil
+	if err := b.giveTemplate(); err != nil {
+		return err
 	}
-	return b.makeNamespace(ctx)
+	if b.namespace = b.options.Namespace; b.namespace == "" {
+		if err := b.makeNamespace(ctx); err != nil {
+			return err
+		}
+	}
+	return b.tryTemplate(ctx)
 }
 
 func (b *bed) makeNamespace(ctx context.Context) error {
 	name := "conformance-" + b.suffix
 	body := object{"kind": "Namespace", "apiVersion": "v1", "metadata": map[string]any{"name": name}}
 	a, err := b.plain(ctx, request{method: http.MethodPost, path: "/api/v1/namespaces", body: body.encode()})
+	if err != nil {
+		b.namespace, b.made = name, true // it may have been
+	}
 	if err == nil && a.code != http.StatusCreated {
-		err = fmt.Errorf("%s; another namespace can be named with --namespace", a.describe())
+		err = fmt.Errorf("%s; a namespace that is there can be named with --namespace", a.describe())
 	}
 	if err != nil {
 		return fmt.Errorf("making the namespace %s: %w", name, err)
@@ -143,7 +156,9 @@ func (b *bed) all(ctx context.Context) []Result {
 	var done atomic.Int64
 	one := func(i int) {
 		b.progress.Step("%d of %d: %s", done.Load(), len(checks), checks[i].ID)
+		b.waits(checks[i], true)
 		results[i] = b.check(ctx, checks[i], i)
+		b.waits(checks[i], false)
 		b.tell(results[i], done.Add(1), len(checks))
 	}
 	var wg sync.WaitGroup
@@ -175,7 +190,26 @@ func (b *bed) tell(r Result, done int64, of int) {
 	if r.Outcome != Passed {
 		b.progress.Done("%s %s: %s", r.ID, r.Outcome, clip(r.Message))
 	}
-	b.progress.Step("%d of %d", done, of)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 {
+		b.progress.Step("%d of %d", done, of)
+		return
+	}
+	b.progress.Step("%d of %d; %s waits for %s", done, of, b.waiting[0].ID, b.waiting[0].Waits)
+}
+
+// waits notes that a check which waits begins or ends.
+func (b *bed) waits(c Check, begins bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case c.Waits == "":
+	case begins:
+		b.waiting = append(b.waiting, c)
+	default:
+		b.waiting = slices.DeleteFunc(b.waiting, func(w Check) bool { return w.ID == c.ID })
+	}
 }
 
 // expand puts the types that the server has in the place of the sweep's row.
@@ -219,10 +253,13 @@ func (b *bed) check(ctx context.Context, c Check, number int) Result {
 	err = try(func() { c.run(p) })
 	var v *verdict
 	if errors.As(err, &v) {
-		r.Outcome, r.Message = v.outcome, printable([]byte(b.endpoint.hidden.hide(v.message)))
+		r.Outcome, r.NoRight = v.outcome, v.noRight
+		r.Message = printable([]byte(b.endpoint.hidden.hide(v.message)))
 		r.Exchanges = p.log.show(&b.endpoint.hidden)
 	}
-	p.tidy()
+	if err := try(p.tidy); err != nil {
+		b.leave(fmt.Sprintf("what %s made: %v", c.ID, err))
+	}
 	r.Seconds = time.Since(began).Seconds()
 	return r
 }
@@ -245,6 +282,13 @@ func (p *probe) tidy() {
 			p.bed.leave(fmt.Sprintf("%s %s (%v)", c.resource, c.name, err))
 		}
 	}
+}
+
+// cannot notes why something that was asked for could not be done.
+func (b *bed) cannot(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unable = printable([]byte(b.endpoint.hidden.hide(err.Error())))
 }
 
 func (b *bed) leave(what string) {
@@ -286,10 +330,13 @@ func (b *bed) erase(ctx context.Context, c created) error {
 	return nil
 }
 
-// eraseLate deletes what is in the namespace still: a create that was interrupted
-// may be made after its object was to be deleted.
+// eraseLate deletes what this run left in the namespace still: a create that was
+// interrupted may be made after its object was to be deleted.
 func (b *bed) eraseLate(ctx context.Context) {
-	a, err := b.plain(ctx, request{method: http.MethodGet, path: b.resource.collection(b.namespace), query: "limit=500"})
+	if b.resource == nil {
+		return
+	}
+	a, err := b.plain(ctx, request{method: http.MethodGet, path: b.resource.collection(b.namespace), query: "limit=500&labelSelector=" + url.QueryEscape(markLabel)})
 	if err != nil || a.code != http.StatusOK {
 		return
 	}
@@ -298,7 +345,7 @@ func (b *bed) eraseLate(ctx context.Context) {
 		return
 	}
 	for _, o := range l.items {
-		if ctx.Err() == nil && o.mark() != "" {
+		if ctx.Err() == nil && o.mark() != "" && strings.Contains(o.name(), "-"+b.suffix) {
 			b.erase(ctx, created{b.resource, url.PathEscape(o.name())})
 		}
 	}
@@ -308,11 +355,13 @@ func (b *bed) eraseLate(ctx context.Context) {
 func (b *bed) cleanup(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if b.made {
+	if b.namespace != "" {
 		b.eraseLate(ctx)
+	}
+	if b.made {
 		b.erase(ctx, created{&resourceType{version: "v1", resource: "serviceaccounts", namespaced: true}, "default"})
 		a, err := b.plain(ctx, request{method: http.MethodDelete, path: "/api/v1/namespaces/" + b.namespace})
-		if err == nil && a.code >= 300 {
+		if err == nil && a.code >= 300 && a.code != http.StatusNotFound {
 			err = errors.New(a.describe())
 		}
 		if err != nil {

@@ -63,6 +63,16 @@ func (p *probe) openWatch(c *conn, path, query string) (*stream, *answer) {
 }
 
 func (p *probe) openStream(r request) (*stream, *answer) {
+	s, a, err := p.dialStream(r)
+	if err != nil {
+		p.interrupted()
+		p.failf("the watch did not begin: %v", err)
+	}
+	return s, a
+}
+
+// dialStream returns a stream, or the answer that refuses it, or why there is none.
+func (p *probe) dialStream(r request) (*stream, *answer, error) {
 	if r.conn == nil {
 		r.conn = p.conn
 	}
@@ -76,19 +86,18 @@ func (p *probe) openStream(r request) (*stream, *answer) {
 	}
 	if err != nil {
 		cancel()
-		p.interrupted()
-		p.failf("the watch did not begin: %v", err)
+		return nil, nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer cancel()
 		defer resp.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxEventBytes))
 		x.keep(body)
-		return nil, &answer{x: x, code: resp.StatusCode, header: resp.Header, body: body}
+		return nil, &answer{x: x, code: resp.StatusCode, header: resp.Header, body: body}, nil
 	}
 	s := &stream{p: p, what: r.query, header: resp.Header, events: make(chan event, 256), cancel: cancel}
 	go s.read(ctx, resp.Body, x)
-	return s, nil
+	return s, nil, nil
 }
 
 // read passes events on until the stream ends. One that nobody takes waits: the

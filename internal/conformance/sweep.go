@@ -145,18 +145,37 @@ func (p *probe) custom() *resourceType {
 			}},
 		},
 	}
-	a := p.send(request{method: http.MethodPost, path: definitions.collection(""), body: crd.encode()})
-	p.want(a, http.StatusCreated)
 	p.remember(definitions, crd.name())
-	// It is served a moment later.
-	deadline := time.Now().Add(p.bed.options.Timeout)
+	path := definitions.collection("")
+	a := p.send(request{method: http.MethodPost, path: path, body: crd.encode(), makes: created{definitions, crd.name()}})
+	p.want(a, http.StatusCreated)
+	p.awaitServed(r, path+"/"+crd.name())
+	return r
+}
+
+// noticed is how long a server has to say anything of a definition in its status.
+// kube-apiserver does within milliseconds; one that stores definitions and serves
+// nothing never does.
+const noticed = 2 * time.Second
+
+// awaitServed waits until a custom resource is served, which is a moment after its
+// definition.
+func (p *probe) awaitServed(r *resourceType, definition string) {
+	began, seen := time.Now(), false
 	for {
 		a := p.send(request{method: http.MethodGet, path: r.collection(p.bed.namespace)})
-		if a.code == http.StatusOK {
-			return r
-		}
-		if time.Now().After(deadline) {
+		switch waited := time.Since(began); {
+		case a.code == http.StatusOK:
+			return
+		case waited > p.bed.options.Timeout:
 			p.absentf("a custom resource is not served within %v of its definition: %s", p.bed.options.Timeout, a.describe())
+		case waited > noticed && !seen:
+			of := p.send(request{method: http.MethodGet, path: definition})
+			p.want(of, http.StatusOK)
+			conditions, _ := p.object(of).at("status", "conditions").([]any)
+			if seen = len(conditions) > 0; !seen {
+				p.absentf("the server stores a definition, and says nothing of it within %v: custom resources are not served (%s)", noticed, a.describe())
+			}
 		}
 		p.pause()
 	}
