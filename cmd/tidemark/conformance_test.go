@@ -40,9 +40,21 @@ func TestConformance(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK || len(report.Results) != 1 || report.Results[0].Outcome != conformance.Passed {
 		t.Errorf("%d %v\n%s", code, err, stdout)
 	}
-	code, stdout, _ = command("conformance", "restart.objects", "--restart-command=exit 3", "--kubeconfig="+config)
-	if code != exitOK || !strings.Contains(stdout, "could not be restarted: exit status 3") {
-		t.Errorf("%d\n%s", code, stdout)
+	code, stdout, stderr = command("conformance", "get.any", "restart.objects", "--restart-command=exit 3", "--kubeconfig="+config)
+	if code != exitUsage || !strings.Contains(stdout, "Not done: ") || !strings.Contains(lastLine(stderr), "could not be restarted: exit status 3") {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = command("conformance", "restart.objects", "--kubeconfig="+config)
+	if code != exitUsage || !strings.Contains(lastLine(stderr), "no check could be run") {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+	template := filepath.Join(dir, "template.yaml")
+	if err := os.WriteFile(template, []byte("kind: ConfigMap\ndata: {a: b}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = command("conformance", "versions.object", "--template="+template, "--kubeconfig="+config)
+	if code != exitOK {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = command("conformance", "versions.no-op", "versions.list", "-o", "junit", "--kubeconfig="+broken(t, s, dir))
 	if code != exitFailed || !strings.Contains(stdout, "<failure") || !strings.Contains(lastLine(stderr), "1 checks of the level MUST failed") {
@@ -52,6 +64,8 @@ func TestConformance(t *testing.T) {
 		"not-there":   {"--kubeconfig=" + filepath.Join(dir, "not-there")},
 		`"elsewhere"`: {"--kubeconfig=" + config, "--context=elsewhere"},
 		`"flies"`:     {"--kubeconfig=" + config, "--resource=flies"},
+		`"elsewhat"`:  {"--kubeconfig=" + config, "--namespace=elsewhat"},
+		`"ConfigMap"`: {"--kubeconfig=" + config, "--resource=secrets", "--template=" + template},
 	} {
 		code, stdout, stderr := command(append([]string{"conformance"}, args...)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(lastLine(stderr), want) {
@@ -109,6 +123,11 @@ func TestConformanceUsage(t *testing.T) {
 		"conformance --resource=/":    `"/"`,
 		"conformance --parallel=-1":   "want 1 to 64",
 		"conformance --nonsense":      "--nonsense",
+		"conformance --template=none": "none",
+		"conformance --template=.":    "directory",
+		// An empty file, and one that holds no object.
+		"conformance --template=/dev/null":           "is empty",
+		"conformance --template=conformance_test.go": "template is no",
 	} {
 		refused(t, line, want)
 	}

@@ -105,7 +105,7 @@ func (p *probe) storm(lister func(c *conn, r *rand.Rand) seen) *storm {
 			}
 		})
 	}
-	p.together(parts...)
+	p.race(parts...)
 	return s
 }
 

@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -102,33 +100,8 @@ func restartConsistency(p *probe) {
 		r := rand.New(rand.NewPCG(p.rand.Uint64(), 0))
 		parts = append(parts, func() { o.listOften(r) })
 	}
-	o.race(parts)
+	p.race(parts...)
 	o.verify(tracks)
-}
-
-// race runs parts at once. The first verdict ends them all, and the check: without
-// the restart the others would wait in vain.
-func (o *outage) race(parts []func()) {
-	whole := o.ctx
-	ctx, cancel := context.WithCancel(whole)
-	defer cancel()
-	o.ctx = ctx
-	defer func() { o.ctx = whole }()
-	var first *verdict
-	var once sync.Once
-	var wg sync.WaitGroup
-	for _, part := range parts {
-		wg.Go(func() {
-			err := try(part)
-			if v, ended := errors.AsType[*verdict](err); ended {
-				once.Do(func() { first = v; cancel() })
-			}
-		})
-	}
-	wg.Wait()
-	if first != nil {
-		panic(first)
-	}
 }
 
 // restartThem restarts the server once all writers have written.

@@ -116,6 +116,31 @@ func (p *probe) together(parts ...func()) {
 	}
 }
 
+// race runs parts at once. The first verdict ends them all, and the check: parts that
+// wait for one another would do so in vain. It is not called inside of itself.
+func (p *probe) race(parts ...func()) {
+	whole := p.ctx
+	ctx, cancel := context.WithCancel(whole)
+	defer cancel()
+	p.ctx = ctx
+	defer func() { p.ctx = whole }()
+	var first *verdict
+	var once sync.Once
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(func() {
+			err := try(part)
+			if v, ended := errors.AsType[*verdict](err); ended {
+				once.Do(func() { first = v; cancel() })
+			}
+		})
+	}
+	wg.Wait()
+	if first != nil {
+		panic(first)
+	}
+}
+
 // send sends a request, and returns its answer, whatever it is.
 func (p *probe) send(r request) *answer {
 	if r.conn == nil {

@@ -94,25 +94,34 @@ func TestLeavesNothing(t *testing.T) {
 			if report.Interrupted != (interrupt > 0) {
 				t.Errorf("interrupted: %v", report.Interrupted)
 			}
-			e, err := newEndpoint(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := e.dial()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.close()
-			a, err := e.send(t.Context(), c, request{method: http.MethodGet, path: "/api/v1/configmaps"}, &journal{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, err := parseList(a.body)
-			if err != nil || len(l.items) > 0 {
-				t.Errorf("%v; %d objects are left behind", err, len(l.items))
+			if left := leftIn(t, config); left > 0 {
+				t.Errorf("%d objects are left behind", left)
 			}
 		})
 	}
+}
+
+// leftIn counts the config maps of a server.
+func leftIn(t *testing.T, config *rest.Config) int {
+	t.Helper()
+	e, err := newEndpoint(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	a, err := e.send(t.Context(), c, request{method: http.MethodGet, path: "/api/v1/configmaps"}, &journal{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := parseList(a.body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(l.items)
 }
 
 // TestResource: the checks can be made with another type.
