@@ -25,8 +25,8 @@ const (
 	// Expired: the version is gone (410), or went in the middle of a list more often
 	// than Options.Retries.
 	Expired Kind = "Expired"
-	// NotReached: the server has not got to the version, also after the repeats that
-	// Options.Retries allows (504).
+	// NotReached: the server has not got to the version (504): its most recent one, in
+	// Error.Got, is older, or else it has said so as often as Options.Retries allows.
 	NotReached Kind = "NotReached"
 )
 

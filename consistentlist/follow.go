@@ -171,6 +171,11 @@ func (f *follower[L]) run(ctx context.Context) error {
 			}
 		case err == errShort:
 			pause, again = backoff(f.failures), true
+		case f.place == "" && (err == errAgain || tooLarge(err) && f.failures == reachTries):
+			if behind := f.behind(ctx, f.guarantee); behind != nil {
+				return behind
+			}
+			pause, again = backoff(f.failures), true
 		}
 		if !again || f.failures > f.options.retries() {
 			return err
@@ -273,8 +278,16 @@ func (f *follower[L]) receive(ctx context.Context, opts metav1.ListOptions) erro
 	watchCtx, cancel := context.WithTimeout(ctx, length+watchSlack)
 	defer cancel()
 	opening := time.AfterFunc(f.options.timeout(), cancel)
-	w, err := f.client.Watch(watchCtx, opts)
+	tries, end := untilAgain(watchCtx, reachTries)
+	if f.place != "" || f.guarantee.version == "" || f.failures >= reachTries { // nothing to find out
+		tries = watchCtx
+	}
+	defer end()
+	w, err := f.client.Watch(tries, opts)
 	switch {
+	case err != nil && context.Cause(tries) == errAgain:
+		opening.Stop()
+		return errAgain
 	case err != nil && watchCtx.Err() != nil:
 		return fmt.Errorf("no answer to a watch within %v: %w", f.options.timeout(), err)
 	case err != nil:

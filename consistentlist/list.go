@@ -249,8 +249,9 @@ func (q query[L]) page(ctx context.Context, g Guarantee, token string) (list L, 
 	opts.Limit = q.options.limit()
 	opts.Continue = token
 	g.set(&opts)
+	r := reaching[L]{query: q, guarantee: g}
 	err = q.options.repeat(ctx, func(ctx context.Context) error {
-		list, err = q.client.List(ctx, opts)
+		list, err = r.call(ctx, func(ctx context.Context) (L, error) { return q.client.List(ctx, opts) })
 		return err
 	})
 	return list, err

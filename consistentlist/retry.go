@@ -32,6 +32,9 @@ func (o Options) repeat(ctx context.Context, call func(context.Context) error) e
 		if ctx.Err() != nil {
 			return o.late(ctx, err, last)
 		}
+		if _, final := errors.AsType[*Error](err); final {
+			return err
+		}
 		last = err
 		delay, again := o.delay(err, failures)
 		if !again || failures > o.retries() {
