@@ -131,9 +131,10 @@ func futureReached(p *probe) {
 		if l.version != "" {
 			p.wantNotOlder("the list that must not be older than "+version, l.version, version)
 		}
-		// By now it is there.
-		l = p.list(atLeast(version))
-		p.wantNotOlder("the list that must not be older than "+version, l.version, version)
+		// By now it is there; others may have written between the two.
+		p.wantNotOlder("the answer to the update", o.version(), version)
+		l = p.list(atLeast(o.version()))
+		p.wantNotOlder("the list that must not be older than "+o.version(), l.version, o.version())
 		p.wantState("the list", p.mine(l), states(o))
 	}
 }
