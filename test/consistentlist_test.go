@@ -35,6 +35,11 @@ func onServers(t *testing.T, test func(t *testing.T, config *rest.Config, namesp
 	t.Run("tidemark", func(t *testing.T) {
 		test(t, quick(startServer(t).RESTConfig()), "default")
 	})
+	onPeer(t, test)
+}
+
+// onPeer runs a test against kube-apiserver where there is one.
+func onPeer(t *testing.T, test func(t *testing.T, config *rest.Config, namespace string)) {
 	t.Run("kube-apiserver", func(t *testing.T) {
 		path := os.Getenv(peerKubeconfig)
 		if path == "" {
