@@ -60,10 +60,12 @@ func TestConformance(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stdout, "<failure") || !strings.Contains(lastLine(stderr), "1 checks of the level MUST failed") {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "not-there"))
 	for want, args := range map[string][]string{
 		"not-there":   {"--kubeconfig=" + filepath.Join(dir, "not-there")},
 		`"elsewhere"`: {"--kubeconfig=" + config, "--context=elsewhere"},
 		`"flies"`:     {"--kubeconfig=" + config, "--resource=flies"},
+		"$KUBECONFIG": {},
 		`"elsewhat"`:  {"--kubeconfig=" + config, "--namespace=elsewhat"},
 		`"ConfigMap"`: {"--kubeconfig=" + config, "--resource=secrets", "--template=" + template},
 	} {

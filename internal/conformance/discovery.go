@@ -145,9 +145,23 @@ func find(types []resourceType, name resourceName) (*resourceType, error) {
 		return r.resource == name.resource && r.group == name.group && (name.version == "" || r.version == name.version)
 	})
 	if i < 0 {
-		return nil, fmt.Errorf("discovery shows no resource %q of group %q, version %q", name.resource, name.group, name.version)
+		return nil, fmt.Errorf("discovery shows no resource %q of group %q, version %q%s", name.resource, name.group, name.version, similar(types, name))
 	}
 	return &types[i], nil
+}
+
+// similar names the types that somebody may have meant, by their name or kind alone.
+func similar(types []resourceType, name resourceName) string {
+	var some []string
+	for _, r := range types {
+		if strings.EqualFold(r.resource, name.resource) || strings.EqualFold(r.kind, name.resource) {
+			some = append(some, r.String())
+		}
+	}
+	if len(some) == 0 {
+		return ""
+	}
+	return "; there is " + strings.Join(some[:min(len(some), 5)], ", ")
 }
 
 // fetch gets a document from a path.

@@ -148,16 +148,18 @@ func TestCannotRun(t *testing.T) {
 		config  *rest.Config
 		options Options
 	}{
-		`no area "fly"`:         {config, Options{Areas: []string{"fly"}}},
-		`no check "fly"`:        {config, Options{Checks: []string{"fly"}}},
-		"no check is both":      {config, Options{Areas: []string{"get"}, Checks: []string{"watch.events"}}},
-		"timeout is 1ns":        {config, Options{Timeout: 1}},
-		"parallel is 65":        {config, Options{Parallel: 65}},
-		`the resource is "/v1"`: {config, Options{Resource: "/v1"}},
-		`no resource "flies"`:   {config, Options{Resource: "flies"}},
-		"are not namespaced":    {config, Options{Resource: "nodes"}},
-		"403":                   {nobody, Options{}},
-		"connection refused":    {&rest.Config{Host: "https://127.0.0.1:1"}, Options{}},
+		`no area "fly"`:          {config, Options{Areas: []string{"fly"}}},
+		`no check "fly"`:         {config, Options{Checks: []string{"fly"}}},
+		"no check is both":       {config, Options{Areas: []string{"get"}, Checks: []string{"watch.events"}}},
+		"timeout is 1ns":         {config, Options{Timeout: 1}},
+		"parallel is 65":         {config, Options{Parallel: 65}},
+		`the resource is "/v1"`:  {config, Options{Resource: "/v1"}},
+		`no resource "flies"`:    {config, Options{Resource: "flies"}},
+		"is deployments.apps/v1": {config, Options{Resource: "Deployment"}},
+		"is pods/v1":             {config, Options{Resource: "pods/v2"}},
+		"are not namespaced":     {config, Options{Resource: "nodes"}},
+		"403":                    {nobody, Options{}},
+		"connection refused":     {&rest.Config{Host: "https://127.0.0.1:1"}, Options{}},
 	} {
 		if report, err := Run(t.Context(), run.config, run.options, progress.Progress{}); err == nil || !strings.Contains(err.Error(), want) || report != nil {
 			t.Errorf("got %v, want %q", err, want)

@@ -63,7 +63,8 @@ func (b *bed) giveTemplate() error {
 	}
 	kind, apiVersion := o.text("kind"), o.text("apiVersion")
 	if kind != "" && kind != b.resource.kind || apiVersion != "" && apiVersion != b.resource.apiVersion() {
-		return fmt.Errorf("the template is a %q of %q, and %s want a %s of %s", kind, apiVersion, b.resource, b.resource.kind, b.resource.apiVersion())
+		return fmt.Errorf("the template has kind %q and apiVersion %q, and the checks are made with %s (kind %s, apiVersion %s): --resource names another type",
+			kind, apiVersion, b.resource, b.resource.kind, b.resource.apiVersion())
 	}
 	metadata := map[string]any{}
 	for _, key := range []string{"labels", "annotations"} {

@@ -58,7 +58,7 @@ status: {bad: true}
 		}
 	}
 	o.Resource = "configmaps"
-	if _, err := Run(t.Context(), config, o, progress.Progress{}); err == nil || !strings.Contains(err.Error(), `the template is a "Lease"`) {
+	if _, err := Run(t.Context(), config, o, progress.Progress{}); err == nil || !strings.Contains(err.Error(), `the template has kind "Lease"`) {
 		t.Errorf("of another type: %v", err)
 	}
 }
