@@ -410,10 +410,11 @@ func (o *outage) verify(tracks [][]part) {
 		o.verifyTrack(track)
 	}
 	slices.SortFunc(o.lists, func(a, b seen) int { return o.compare(a.version, b.version) })
-	for _, part := range tracks[0] {
+	for n, part := range tracks[0] {
+		open := n == len(tracks[0])-1 // nothing was written after it
 		lists := []seen{{"the list before the watch", part.version, part.state}}
 		for _, l := range o.lists {
-			if o.compare(l.version, part.version) >= 0 && o.compare(l.version, part.last()) <= 0 {
+			if o.compare(l.version, part.version) >= 0 && (open || o.compare(l.version, part.last()) <= 0) {
 				lists = append(lists, l)
 			}
 		}
