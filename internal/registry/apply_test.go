@@ -116,9 +116,17 @@ func TestManagedFields(t *testing.T) {
 			return s.Update(ctx, s.target("pods", "default", "p"), body(`{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i2"}]},"status":{"podIP":"1.2.3.4"}}`), as("kubectl/v1"))
 		}, `curl Update v1 {"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:resources":{}}},"f:nodeName":{}}}; ` +
 			`kubectl Update v1 {"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:image":{}}}}}`},
+		{"update by the same", func() (registry.Object, error) {
+			now = now.Add(time.Hour)
+			o, err := s.Patch(ctx, s.target("pods", "default", "p"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"metadata":{"labels":{"a":"c"}}}`)}, as("kubectl/v1"))
+			if err == nil && !meta(t, o.Stored).ManagedFields[1].Time.Time.Equal(now) {
+				t.Errorf("the time of the last change is %v, want %v", meta(t, o.Stored).ManagedFields[1].Time, now)
+			}
+			return o, err
+		}, `kubectl Update v1 {"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:image":{}}}}}`},
 		{"the same again", func() (registry.Object, error) {
 			now = now.Add(time.Hour)
-			return s.Patch(ctx, s.target("pods", "default", "p"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"metadata":{"labels":{"a":"b"}}}`)}, as("somebody"))
+			return s.Patch(ctx, s.target("pods", "default", "p"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"metadata":{"labels":{"a":"c"}}}`)}, as("somebody"))
 		}, "same"},
 		{"status", func() (registry.Object, error) {
 			target := s.target("pods", "default", "p")
@@ -129,7 +137,7 @@ func TestManagedFields(t *testing.T) {
 			return s.Patch(ctx, s.target("pods", "default", "p"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"metadata":{"managedFields":[{}]}}`)}, as("x"))
 		}, ""},
 		{"nothing is tracked after that", func() (registry.Object, error) {
-			return s.Patch(ctx, s.target("pods", "default", "p"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"metadata":{"labels":{"a":"c"}}}`)}, as("x"))
+			return s.Patch(ctx, s.target("pods", "default", "p"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"metadata":{"labels":{"a":"d"}}}`)}, as("x"))
 		}, ""},
 	}
 	var before *store.Object

@@ -66,11 +66,7 @@ func (r *Registry) track(w *write, before *existing, next runtime.Object, start,
 			return nil, err
 		}
 	}
-	managed, err := s.Update(start, old, after, r.writer(w))
-	if before != nil && apply.SameButTimes(start, managed) {
-		managed = start
-	}
-	return managed, err
+	return s.Update(start, old, after, r.writer(w))
 }
 
 // writer is who writes, for managed fields: rows G7, G8.
