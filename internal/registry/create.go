@@ -81,8 +81,15 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if err := w.complete(next); err != nil {
 		return nil, err
 	}
-	if err := invalid(w.Type, meta, validate(st, meta)); err != nil {
+	errs := validate(st, meta)
+	if st.Validate != nil {
+		errs = append(errs, st.Validate(next)...)
+	}
+	if err := invalid(w.Type, meta, errs); err != nil {
 		return nil, err
+	}
+	if st.Warnings != nil {
+		w.warnings = append(w.warnings, st.Warnings(next, nil)...)
 	}
 	if version != 0 {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")

@@ -231,8 +231,19 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
-	if err := invalid(w.Type, meta, validateUpdate(st, meta, oldMeta)); err != nil {
+	errs := validateUpdate(st, meta, oldMeta)
+	check := st.ValidateUpdate
+	if s := w.subresource(); s != nil {
+		check = s.Validate
+	}
+	if check != nil {
+		errs = append(errs, check(next, old)...)
+	}
+	if err := invalid(w.Type, meta, errs); err != nil {
 		return nil, err
+	}
+	if st.Warnings != nil && w.Subresource == "" {
+		w.warnings = append(w.warnings, st.Warnings(next, old)...)
 	}
 	if err := r.admit(ctx, w, next, old); err != nil {
 		return nil, err

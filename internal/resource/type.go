@@ -11,6 +11,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Type is one resource of one served group and version. It is immutable once it
@@ -103,6 +104,16 @@ type Type struct {
 	// It must not change current.
 	PrepareUpdate func(next, current runtime.Object)
 
+	// Validate checks what is the kind's own in a new object, ValidateUpdate what an
+	// update of the object itself made of an old one, both in the stored version, with
+	// the paths, words and order of kube-apiserver. Metadata is checked already. Nil:
+	// nothing can be wrong. Neither may change its arguments.
+	Validate       func(o runtime.Object) field.ErrorList
+	ValidateUpdate func(o, old runtime.Object) field.ErrorList
+	// Warnings are what goes out with the answer to a create (old is nil) or an update
+	// of the object itself, whose objects are in the stored version; nil: none.
+	Warnings func(o, old runtime.Object) []string
+
 	// GracePeriod makes objects of the kind stop before they go (row D8): it returns
 	// how many seconds an object may take, which asked, if it is not nil, wants to be
 	// so many. Nil: they go at once.
@@ -167,6 +178,8 @@ type Subresource struct {
 	// Set puts what was sent into a copy of the stored object: an Exchange, or the
 	// object in its stored version. Nil: the status is what the path writes.
 	Set func(o, sent runtime.Object) error
+	// Validate checks what the path made of an old object; nil: nothing can be wrong.
+	Validate func(o, old runtime.Object) field.ErrorList
 	// Replicas is where in the object stands what an Exchange that is a Scale has as
 	// spec.replicas: who owns the one owns the other. Nil: it is no Scale.
 	Replicas []string
