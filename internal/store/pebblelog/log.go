@@ -128,10 +128,19 @@ func (l *Log) openPebble(mustExist bool) error {
 }
 
 // apart runs f on a goroutine of its own, which Pebble may end (see
-// pebbleLogger.Fatalf) or never return to, when the log fails.
+// pebbleLogger.Fatalf) or never return to, when the log fails. Then it also tidies
+// up on its way out of f, and panics where its other goroutines are still at work:
+// that says no more than that the log failed.
 func (l *Log) apart(f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- f() }()
+	go func() {
+		defer func() {
+			if l.failure.get() != nil {
+				_ = recover()
+			}
+		}()
+		done <- f()
+	}()
 	select {
 	case err := <-done:
 		return err
