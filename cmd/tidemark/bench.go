@@ -40,7 +40,8 @@ turn, and the ratios are printed: the second server is the baseline.
 All objects are made in new namespaces bench-..., and removed in the end, also
 after an interrupt. Run it against a cluster that may be loaded: it is a load.
 
-Answers are checked. In a closed loop a client waits for an answer before it asks
+Answers are checked: an update, a patch or an apply counts when the object has what
+was written, a deletion when nothing is left. In a closed loop a client waits for an answer before it asks
 again; in an open loop (--rate) requests have intended times, which their latency
 is counted from.`,
 		Example: `  # Everything, against the current context
@@ -51,6 +52,9 @@ is counted from.`,
 
   # Two servers in turn, the second one made of two processes
   tidemark bench get list-identity --kubeconfig=./a --pid=1234 --against-kubeconfig=./b --against-pid=2345 --against-pid=2346 --equal-bytes
+
+  # Writes that managed fields are kept for, and deletions of 10,000 objects
+  tidemark bench update-pods patch-pods apply-configmap apply-deployment apply-unchanged delete-collection delete-namespace --pid=1234
 
   # Start to ready
   tidemark bench start --kubeconfig=/tmp/k --start-command="tidemark serve --in-memory --secure-port=0 --kubeconfig-out=/tmp/k"
@@ -85,7 +89,7 @@ func (f *benchFlags) register(c *cobra.Command) {
 	flags.IntSliceVar(&f.against.PIDs, "against-pid", nil, "a process of that server; can be repeated")
 	flags.IntVar(&f.against.Pad, "against-pad", 0, "bytes to make each pod larger by, as sent to that server")
 	flags.StringVar(&f.against.StartCommand, "against-start-command", "", "shell command that runs that server")
-	flags.BoolVar(&o.EqualBytes, "equal-bytes", false, "pad the pods and ConfigMaps of one server so that both serve as many bytes for each")
+	flags.BoolVar(&o.EqualBytes, "equal-bytes", false, "pad the pods, ConfigMaps and Deployments of one server so that both serve as many bytes for each")
 
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "how often each scenario is measured")
 	flags.DurationVar(&o.Duration, "duration", o.Duration, "how long a round takes; what has begun is finished")

@@ -33,6 +33,8 @@ type bed struct {
 	// filled is the number of objects that a namespace has for all rounds.
 	filled map[string]int
 	serial atomic.Uint64
+	// vanishes says that a namespace went away after its deletion.
+	vanishes bool
 	// idle is the memory before the first watches that wait: nil until then.
 	idle *Memory
 	// silent is a server that does not tell of its Go runtime.
@@ -41,8 +43,9 @@ type bed struct {
 
 // Collections that objects are made in.
 const (
-	podsOf       = "pods"
-	configMapsOf = "configmaps"
+	podsOf        = "pods"
+	configMapsOf  = "configmaps"
+	deploymentsOf = "deployments"
 )
 
 func newBed(t *target, s Server, o Options, suffix string, note func(string, ...any)) (*bed, error) {
@@ -88,12 +91,18 @@ func (b *bed) sinceEpoch(t time.Time) int64 { return int64(t.Sub(b.epoch)) }
 
 // collection is the URL of a collection in a namespace.
 func (b *bed) collection(namespace, resource, query string) *url.URL {
-	return b.target.url("/api/v1/namespaces/"+namespace+"/"+resource, query)
+	version := "/api/v1"
+	if resource == deploymentsOf {
+		version = "/apis/apps/v1"
+	}
+	return b.target.url(version+"/namespaces/"+namespace+"/"+resource, query)
 }
 
 // object is the URL of an object.
 func (b *bed) object(namespace, resource, name string) *url.URL {
-	return b.target.url("/api/v1/namespaces/"+namespace+"/"+resource+"/"+name, "")
+	u := b.collection(namespace, resource, "")
+	u.Path += "/" + name
+	return u
 }
 
 // namespace makes one, the first time that it is asked for, and returns its name.
@@ -187,15 +196,25 @@ func (b *bed) configMaps(ctx context.Context, role string, n int) (string, error
 	if err != nil || have >= n {
 		return ns, err
 	}
-	u := b.collection(ns, configMapsOf, "")
-	err = b.each(ctx, n-have, func(c *client, i int) error {
-		i += have
-		return c.object(ctx, http.MethodPost, u, b.objects.configMap(configMapName(i), uint64(i), 0, ""), true)
-	})
+	err = b.moreConfigMaps(ctx, ns, have, n)
 	if err == nil {
 		b.filled[ns] = n
 	}
 	return ns, err
+}
+
+// fillConfigMaps makes ConfigMaps in a namespace.
+func (b *bed) fillConfigMaps(ctx context.Context, ns string, n int) error {
+	return b.moreConfigMaps(ctx, ns, 0, n)
+}
+
+// moreConfigMaps makes those with the numbers from have up to n.
+func (b *bed) moreConfigMaps(ctx context.Context, ns string, have, n int) error {
+	u := b.collection(ns, configMapsOf, "")
+	return b.each(ctx, n-have, func(c *client, i int) error {
+		i += have
+		return c.object(ctx, http.MethodPost, u, b.objects.configMap(configMapName(i), uint64(i), 0, ""), true)
+	})
 }
 
 // revision is the most recent resource version of a collection.
@@ -220,6 +239,9 @@ func (b *bed) empty(ctx context.Context, ns, resource string) error {
 	}
 	for {
 		page, err := b.page(ctx, ns, resource)
+		if notServed(err) {
+			return nil // nor could it be made
+		}
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -275,7 +297,7 @@ func (b *bed) cleanup(ctx context.Context) error {
 	var left []string
 	var why error
 	for _, ns := range b.made {
-		err := errors.Join(b.empty(ctx, ns, podsOf), b.empty(ctx, ns, configMapsOf))
+		err := errors.Join(b.empty(ctx, ns, podsOf), b.empty(ctx, ns, configMapsOf), b.empty(ctx, ns, deploymentsOf))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects are left in the namespace %s: %w", ns, err))
 			continue

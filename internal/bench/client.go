@@ -81,15 +81,40 @@ func (c *client) small(ctx context.Context, method string, u *url.URL, body []by
 // must be there, and not be smaller than those before it; with grows it must be
 // larger.
 func (c *client) object(ctx context.Context, method string, u *url.URL, body []byte, grows bool) error {
+	_, err := c.answer(ctx, method, u, body, grows)
+	return err
+}
+
+// answer is object that returns what it checked, which is valid until the next
+// request.
+func (c *client) answer(ctx context.Context, method string, u *url.URL, body []byte, grows bool) ([]byte, error) {
 	answer, err := c.small(ctx, method, u, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !bytes.Contains(answer, markBytes) {
-		return fmt.Errorf("%s %s: the answer is not the object that was meant: %.200s", method, u.RequestURI(), answer)
+		return nil, fmt.Errorf("%s %s: the answer is not the object that was meant: %.200s", method, u.RequestURI(), answer)
 	}
 	c.items++
-	return c.advance(method+" "+u.RequestURI(), answer, grows)
+	return answer, c.advance(method+" "+u.RequestURI(), answer, grows)
+}
+
+// change is answer of a write that must have an effect: what it writes must be in
+// the object.
+func (c *client) change(ctx context.Context, method string, u *url.URL, body []byte, wrote string) ([]byte, error) {
+	answer, err := c.answer(ctx, method, u, body, true)
+	if err == nil {
+		err = holds(answer, wrote)
+	}
+	return answer, err
+}
+
+// holds requires that an object has a member that was written.
+func holds(object []byte, wrote string) error {
+	if bytes.Contains(object, []byte(wrote)) {
+		return nil
+	}
+	return fmt.Errorf("the object does not have what was written, %s: %.200s", wrote, object)
 }
 
 // advance checks the resource version in an answer against what is known.

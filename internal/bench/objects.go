@@ -16,11 +16,12 @@ var markBytes = []byte(mark)
 // the objects.
 const slots = 100
 
-// objects writes the same objects for the same seed. It is safe for concurrent use.
+// objects writes the same objects for the same seed, byte for byte as client-go
+// encodes them. It is safe for concurrent use.
 type objects struct {
 	seed uint64
-	// Bytes that pods and ConfigMaps are made larger by.
-	pad, configMapPad int
+	// Bytes that pods, ConfigMaps and Deployments are made larger by.
+	pad, configMapPad, deploymentPad int
 }
 
 // random returns n characters that depend on the seed and the number.
@@ -42,16 +43,17 @@ func (o objects) random(number uint64, n int) []byte {
 // defaults do, which are what it stands for.
 const padText = `f:metadata f:labels f:app.kubernetes.io/name f:spec f:containers k:name:web f:env f:image f:livenessProbe f:httpGet f:path f:port f:scheme `
 
-const padKey = `"bench.tidemark.dev/pad":"",`
+const padKey = `,"bench.tidemark.dev/pad":""`
 
-// padding is a member of annotations of n bytes, or of none when n is too small.
+// padding is a member of annotations of n bytes, behind another one, or none when n
+// is too small.
 func padding(n int) string {
 	n -= len(padKey)
 	if n <= 0 {
 		return ""
 	}
 	text := strings.Repeat(padText, n/len(padText)+1)[:n]
-	return padKey[:len(padKey)-2] + text + `",`
+	return padKey[:len(padKey)-1] + text + `"`
 }
 
 // pod is about 2 KB of JSON, as a Deployment would make it. No scheduler takes it.
@@ -62,22 +64,52 @@ func (o objects) pod(name string, number int) []byte {
 // changedPod is the same pod with another annotation for every change.
 func (o objects) changedPod(name string, number int, change uint64) []byte {
 	hash := o.random(uint64(number), 64)
-	checksum := o.random(uint64(number)+change<<32, 64)
+	checksum := o.random(uint64(number)+change<<32, checksumBytes)
 	return fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,`+
-		`"labels":{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-%d","app.kubernetes.io/part-of":"shop","app.kubernetes.io/managed-by":"bench","pod-template-hash":"5c689d88bb","slot":"%d"},`+
-		`"annotations":{%s"bench.tidemark.dev/mark":"%s","checksum/config":"%s","prometheus.io/scrape":"true","prometheus.io/port":"8080"}},`+
-		`"spec":{"schedulerName":"bench-has-none","serviceAccountName":"default","automountServiceAccountToken":false,"terminationGracePeriodSeconds":30,`+
-		`"containers":[{"name":"web","image":"registry.example.com/shop/web:v1.%d.%d","args":["--listen=:8080","--log-level=info","--config=/etc/web/config.yaml"],`+
-		`"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"metrics","containerPort":9090,"protocol":"TCP"}],`+
+		`"labels":{"app.kubernetes.io/instance":"web-%d","app.kubernetes.io/managed-by":"bench","app.kubernetes.io/name":"web","app.kubernetes.io/part-of":"shop","pod-template-hash":"5c689d88bb","slot":"%d"},`+
+		`"annotations":{"bench.tidemark.dev/mark":"%s"%s,"checksum/config":"%s","prometheus.io/port":"8080","prometheus.io/scrape":"true"}},`+
+		`"spec":{"volumes":[{"name":"config","configMap":{"name":"web-config"}},{"name":"scratch","emptyDir":{"sizeLimit":"64Mi"}}],`+
+		`"containers":[{"name":"web","image":"registry.example.com/shop/web:v1.%d.%d",`+containerRest+
 		`"env":[{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}},{"name":"DATABASE_URL","value":"postgres://shop-db.example.com:5432/shop"},{"name":"SESSION_KEY","value":"%s"}],`+
-		`"resources":{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}},`+
-		`"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"scratch","mountPath":"/tmp"}],`+
-		`"livenessProbe":{"httpGet":{"path":"/livez","port":"http"},"initialDelaySeconds":5,"periodSeconds":10},`+
-		`"readinessProbe":{"httpGet":{"path":"/readyz","port":"http"},"periodSeconds":5},`+
-		`"securityContext":{"allowPrivilegeEscalation":false,"readOnlyRootFilesystem":true,"runAsNonRoot":true,"capabilities":{"drop":["ALL"]}}}],`+
-		`"volumes":[{"name":"config","configMap":{"name":"web-config"}},{"name":"scratch","emptyDir":{"sizeLimit":"64Mi"}}],`+
-		`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]}}`,
-		name, number%1000, number%slots, padding(o.pad), mark, checksum, number%7, number%50, hash[:32])
+		containerEnd+`}],`+
+		`"terminationGracePeriodSeconds":30,"serviceAccountName":"default","automountServiceAccountToken":false,"schedulerName":"bench-has-none",`+
+		`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]},"status":{}}`,
+		name, number%1000, number%slots, mark, padding(o.pad), checksum, number%7, number%50, hash[:32])
+}
+
+// checksumBytes is the length of the annotation that changes with a pod.
+const checksumBytes = 64
+
+// What the containers of pods and of Deployments have alike, before their
+// environment and behind it.
+const (
+	containerRest = `"args":["--listen=:8080","--log-level=info","--config=/etc/web/config.yaml"],` +
+		`"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"metrics","containerPort":9090,"protocol":"TCP"}],`
+	containerEnd = `"resources":{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}},` +
+		`"volumeMounts":[{"name":"config","readOnly":true,"mountPath":"/etc/web"},{"name":"scratch","mountPath":"/tmp"}],` +
+		`"livenessProbe":{"httpGet":{"path":"/livez","port":"http"},"initialDelaySeconds":5,"periodSeconds":10},` +
+		`"readinessProbe":{"httpGet":{"path":"/readyz","port":"http"},"periodSeconds":5},` +
+		`"securityContext":{"capabilities":{"drop":["ALL"]},"runAsNonRoot":true,"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":false}`
+)
+
+// deployment is what somebody applies: about 1.9 KB, with another image for every
+// change. It is paused: a controller makes nothing of it.
+func (o objects) deployment(name string, number int, change uint64) []byte {
+	labels := fmt.Sprintf(`"app.kubernetes.io/instance":"web-%d","app.kubernetes.io/name":"web","app.kubernetes.io/part-of":"shop"`, number%1000)
+	return fmt.Appendf(nil, `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":%q,"labels":{%s},"annotations":{"bench.tidemark.dev/mark":"%s"%s}},`+
+		`"spec":{"replicas":3,"selector":{"matchLabels":{%s}},`+
+		`"template":{"metadata":{"labels":{%s},"annotations":{"prometheus.io/port":"8080","prometheus.io/scrape":"true"}},`+
+		`"spec":{"volumes":[{"name":"config","configMap":{"name":"web-config"}},{"name":"scratch","emptyDir":{"sizeLimit":"64Mi"}}],`+
+		`"containers":[{"name":"web",%s,`+containerRest+
+		`"env":[{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},{"name":"DATABASE_URL","value":"postgres://shop-db.example.com:5432/shop"}],`+
+		containerEnd+`}],"terminationGracePeriodSeconds":30,"serviceAccountName":"default"}},`+
+		`"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":0,"maxSurge":"25%%"}},"revisionHistoryLimit":3,"paused":true}}`,
+		name, labels, mark, padding(o.deploymentPad), labels, labels, imageOf(change))
+}
+
+// imageOf is the member of a Deployment that a change is.
+func imageOf(change uint64) string {
+	return fmt.Sprintf(`"image":"registry.example.com/shop/web:v1.0.%d"`, change)
 }
 
 // configMapBytes is the size of a ConfigMap's data, about.
@@ -90,7 +122,10 @@ func (o objects) configMap(name string, number uint64, sent int64, resourceVersi
 	if resourceVersion != "" {
 		resourceVersion = `,"resourceVersion":"` + resourceVersion + `"`
 	}
-	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q%s,"labels":{"app.kubernetes.io/name":"web","slot":"%d"},"annotations":{%s"bench.tidemark.dev/mark":"%s"}},`+
-		`"data":{"sent":"%d","app.properties":"%s","token":"%s"}}`,
-		name, resourceVersion, number%slots, padding(o.configMapPad), mark, sent, text+text+text, o.random(number, configMapBytes/2))
+	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q%s,"labels":{"app.kubernetes.io/name":"web","slot":"%d"},"annotations":{"bench.tidemark.dev/mark":"%s"%s}},`+
+		`"data":{"app.properties":"%s",%s,"token":"%s"}}`,
+		name, resourceVersion, number%slots, mark, padding(o.configMapPad), text+text+text, sentMember(sent), o.random(number, configMapBytes/2))
 }
+
+// sentMember is the member of a ConfigMap that is a time, or any other number.
+func sentMember(sent int64) string { return fmt.Sprintf(`"sent":"%d"`, sent) }

@@ -36,7 +36,8 @@ type Options struct {
 	// Seed makes the same objects again; their namespaces have a random name anyway.
 	Seed uint64 `json:"seed"`
 	// EqualBytes makes the pods of the server that serves fewer bytes for them larger,
-	// and its ConfigMaps, until both serve the same. It needs two servers.
+	// and its ConfigMaps and Deployments, until both serve the same. It needs two
+	// servers.
 	EqualBytes bool `json:"equalBytes,omitempty"`
 	// Keep leaves what was made.
 	Keep bool `json:"keep,omitempty"`

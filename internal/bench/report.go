@@ -44,6 +44,8 @@ type ServerReport struct {
 	Version string `json:"version,omitempty"`
 	// ConfigMapPad makes each ConfigMap so many bytes larger as it is sent.
 	ConfigMapPad int `json:"configMapPad,omitempty"`
+	// DeploymentPad makes each Deployment so many bytes larger as it is sent.
+	DeploymentPad int `json:"deploymentPad,omitempty"`
 	// Processes describes the processes at the start of the run.
 	Processes []Process `json:"processes,omitempty"`
 	Results   []Result  `json:"results"`

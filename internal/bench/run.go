@@ -214,14 +214,21 @@ func (r *run) tell(server int, name string) {
 }
 
 // equalize makes the pods larger of the server that serves fewer bytes for one, and
-// likewise the ConfigMaps.
+// likewise the ConfigMaps and the Deployments.
 func (r *run) equalize(ctx context.Context) error {
 	err := r.level(ctx, "pod", (*bed).servedPod, func(b *bed) *int { return &b.objects.pad })
 	if err == nil {
 		err = r.level(ctx, "ConfigMap", (*bed).servedConfigMap, func(b *bed) *int { return &b.objects.configMapPad })
 	}
+	if err == nil {
+		err = r.level(ctx, "Deployment", (*bed).servedDeployment, func(b *bed) *int { return &b.objects.deploymentPad })
+		if notServed(err) {
+			err = nil // so none will be applied
+		}
+	}
 	for i, b := range r.beds {
-		r.report.Servers[i].Pad, r.report.Servers[i].ConfigMapPad = b.objects.pad, b.objects.configMapPad
+		s := &r.report.Servers[i]
+		s.Pad, s.ConfigMapPad, s.DeploymentPad = b.objects.pad, b.objects.configMapPad, b.objects.deploymentPad
 	}
 	return err
 }
@@ -259,6 +266,11 @@ func (b *bed) servedPod(ctx context.Context) (int, error) {
 // servedConfigMap tells how large a ConfigMap is as it is read.
 func (b *bed) servedConfigMap(ctx context.Context) (int, error) {
 	return b.served(ctx, configMapsOf, configMapName(0), b.objects.configMap(configMapName(0), 0, 0, ""))
+}
+
+// servedDeployment tells how large a Deployment is as it is read.
+func (b *bed) servedDeployment(ctx context.Context) (int, error) {
+	return b.served(ctx, deploymentsOf, appliedName(0), b.objects.deployment(appliedName(0), 0, 0))
 }
 
 // served makes an object, and tells how large it is as it is read.

@@ -65,8 +65,14 @@ var scenarios = []scenario{
 	{"connect", "closed", "new TLS connection, GET, close: with a full handshake, and resumed", "connection", connectVariants},
 	{"update", "closed, or open with --rate", "update of 1,000 ConfigMaps", "update", byClients(updateRound, 1, 16, 64)},
 	{"update-contended", "closed", "GET and PUT of one ConfigMap by 8 clients, optimistically", "update", single(contendedRound)},
+	{"update-pods", "closed, or open with --rate", "update of 1,000 pods with managed fields: all of what was read, with one annotation changed", "update", byClients(updatePodsRound, 1, 16)},
+	{"patch-pods", "closed, or open with --rate", "patch of 1,000 pods with managed fields: their status as a kubelet does and as a merge patch, a label as a merge patch", "patch", patchPodsVariants},
+	{"apply-configmap", "closed, or open with --rate", "server-side apply of 1,000 ConfigMaps, one field changed each time", "apply", byClients(applyRound(appliedConfigMap), 1, 16)},
+	{"apply-deployment", "closed, or open with --rate", "the same with Deployments of 1.9 KB", "apply", byClients(applyRound(appliedDeployment), 1, 16)},
+	{"apply-unchanged", "closed, or open with --rate", "server-side apply of what is there: nothing may change", "apply", applyUnchangedVariants},
 	{"overwrite", "closed, 16 clients", "update of all pods, ten times each: what memory is like then", "update", single(overwriteRound)},
-	{"delete-collection", "one at a time", "deletion of a collection of pods", "object", single(deleteCollectionRound)},
+	{"delete-collection", "one at a time", "deletion of a collection: all pods, and 10,000 ConfigMaps; the latency is that of the whole", "object", deleteCollectionVariants},
+	{"delete-namespace", "one at a time", "deletion of a namespace with 10,000 ConfigMaps, until it is gone", "object", single(deleteNamespaceRound)},
 	{"mixed", "lists closed; writes open, 50/s or --rate", "LIST, watch and writes, each alone and all at once", "", single(mixedRound)},
 }
 

@@ -50,6 +50,9 @@ func (s ServerReport) writeTable(w io.Writer) error {
 	if s.ConfigMapPad > 0 {
 		fmt.Fprintf(w, ", ConfigMaps padded by %d bytes", s.ConfigMapPad)
 	}
+	if s.DeploymentPad > 0 {
+		fmt.Fprintf(w, ", Deployments padded by %d bytes", s.DeploymentPad)
+	}
 	fmt.Fprintln(w)
 	for _, p := range s.Processes {
 		fmt.Fprintf(w, "  process %d %s: %s MiB", p.PID, p.Command, short(float64(p.Memory.RSS)/(1<<20)))

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/progress"
@@ -67,6 +68,9 @@ func liar(t *testing.T, honest Server, change func(*http.Request, []byte) []byte
 
 var anyRevision = regexp.MustCompile(`"resourceVersion":"\d+"`)
 
+// oneLeft is a list that should be empty.
+var oneLeft = []byte(`{"kind":"List","items":[{"metadata":{"name":"left"}}]}`)
+
 // TestVerify: wrong answers are found, by every kind of scenario.
 func TestVerify(t *testing.T) {
 	honest := serve(t)
@@ -74,6 +78,8 @@ func TestVerify(t *testing.T) {
 		return r.Method == "GET" && strings.HasSuffix(r.URL.Path, "/pods") && !strings.Contains(r.URL.RawQuery, "watch")
 	}
 	isWatch := func(r *http.Request) bool { return strings.Contains(r.URL.RawQuery, "watch=1") }
+	var versions atomic.Int64
+	versions.Store(1e9)
 	for _, test := range []struct {
 		scenario, want string
 		change         func(*http.Request, []byte) []byte
@@ -126,6 +132,57 @@ func TestVerify(t *testing.T) {
 			}
 			return b
 		}},
+		{"update-pods", "does not have what was written", func(r *http.Request, b []byte) []byte {
+			if r.Method == "PUT" {
+				return bytes.Replace(b, checksumKey, append(checksumKey, '-'), 1)
+			}
+			return b
+		}},
+		{"patch-pods", "does not have what was written", func(r *http.Request, b []byte) []byte {
+			if r.Method == "PATCH" {
+				return bytes.Replace(b, []byte(`"restartCount":`), []byte(`"restartCount":9`), 1)
+			}
+			return b
+		}},
+		{"apply-configmap", "left its resource version at 77", func(r *http.Request, b []byte) []byte {
+			if r.Method == "PATCH" {
+				return anyRevision.ReplaceAll(b, []byte(`"resourceVersion":"77"`))
+			}
+			return b
+		}},
+		{"apply-deployment", "does not have what was written", func(r *http.Request, b []byte) []byte {
+			if r.Method == "PATCH" {
+				return bytes.Replace(b, []byte("/web:"), []byte("/web:v"), 1)
+			}
+			return b
+		}},
+		{"apply-unchanged", "an apply of what is there made", func(r *http.Request, b []byte) []byte {
+			if r.Method == "PATCH" {
+				return anyRevision.ReplaceAll(b, fmt.Appendf(nil, `"resourceVersion":"%d"`, versions.Add(1)))
+			}
+			return b
+		}},
+		{"delete-collection", "the answer has 39 objects, want 40", func(r *http.Request, b []byte) []byte {
+			if r.Method == "DELETE" && strings.Contains(r.URL.Path, "-deleted/") {
+				return bytes.Replace(b, markBytes, nil, 1)
+			}
+			return b
+		}},
+		{"delete-collection", "1 configmaps or more are left", func(r *http.Request, b []byte) []byte {
+			if r.Method == "GET" && strings.Contains(r.URL.Path, "-deleted/") && len(b) > 0 {
+				return oneLeft
+			}
+			return b
+		}},
+		{"delete-namespace", "1 ConfigMaps or more are left", func(r *http.Request, b []byte) []byte {
+			if r.Method == "GET" && strings.HasSuffix(r.URL.Path, "/configmaps") && len(b) > 0 {
+				return oneLeft
+			}
+			if isWatch(r) { // as if somebody had been very quick
+				return bytes.Replace(b, []byte("MODIFIED"), []byte("DELETED"), 1)
+			}
+			return b
+		}},
 	} {
 		s := liar(t, honest, test.change)
 		r, err := Run(t.Context(), tiny(test.scenario), []Server{s}, progress.Progress{})
@@ -136,6 +193,24 @@ func TestVerify(t *testing.T) {
 		if failures := strings.Join(r.Failures(), "\n"); !strings.Contains(failures, test.want) {
 			t.Errorf("%s: the failures are %q, want %q", test.scenario, failures, test.want)
 		}
+	}
+}
+
+// TestNobodyDeletesNamespaces: where namespaces stay, their deletion is not
+// measured, and the result says why.
+func TestNobodyDeletesNamespaces(t *testing.T) {
+	s := liar(t, serve(t), func(r *http.Request, b []byte) []byte {
+		if strings.HasPrefix(string(b), `{"type":"DELETED"`) {
+			return nil
+		}
+		return b
+	})
+	r, err := Run(t.Context(), tiny("delete-namespace"), []Server{s}, progress.Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Servers[0].Results[0]; !strings.HasPrefix(got.Skipped, "nobody deletes namespaces: an empty one was still there") || got.Failed != "" {
+		t.Errorf("skipped %q, failed %q", got.Skipped, got.Failed)
 	}
 }
 

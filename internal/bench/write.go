@@ -125,36 +125,3 @@ func contendedRound(ctx context.Context, b *bed) ([]row, error) {
 	}
 	return rows, err
 }
-
-// deleteCollectionRound makes a collection, and measures how it goes away.
-func deleteCollectionRound(ctx context.Context, b *bed) ([]row, error) {
-	ns, err := b.namespace(ctx, "deleted")
-	if err != nil {
-		return nil, err
-	}
-	u := b.collection(ns, podsOf, "gracePeriodSeconds=0")
-	if _, err := b.admin.small(ctx, http.MethodDelete, u, nil); err != nil { // of nothing yet
-		if notServed(err) {
-			return nil, &skipError{err.Error()}
-		}
-		return nil, err
-	}
-	if err := b.fill(ctx, ns, b.options.Objects); err != nil {
-		return nil, err
-	}
-	f, err := b.measured(func() (Figures, error) {
-		var h histogram
-		begin := time.Now()
-		_, err := b.admin.small(ctx, http.MethodDelete, u, nil)
-		h.record(time.Since(begin))
-		return Figures{Ops: int64(b.options.Objects), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	left, err := b.page(ctx, ns, podsOf)
-	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("%d pods or more are left in the collection that was deleted", len(left))
-	}
-	return []row{{loop: "one at a time", Figures: f}}, err
-}

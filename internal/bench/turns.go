@@ -1,0 +1,55 @@
+package bench
+
+import "net/http"
+
+// turns deals objects out to clients: each has its own, and takes them in turn, so
+// that no two write the same one at once.
+type turns struct {
+	objects int
+	taken   []int // by each client
+}
+
+// turns deals out n objects, or one for each client when there are more clients.
+func (b *bed) turns(clients, n int) *turns {
+	if b.options.Clients > 0 {
+		clients = b.options.Clients
+	}
+	return &turns{max(clients, min(n, b.options.Objects)), make([]int, clients)}
+}
+
+// next is the number of the object whose turn it is. It is safe for different
+// clients at once.
+func (t *turns) next(c *client) int {
+	clients := len(t.taken)
+	own := (t.objects - c.number + clients - 1) / clients
+	i := c.number + t.taken[c.number]%own*clients
+	t.taken[c.number]++
+	return i
+}
+
+// as makes the crew another program, which sends bodies of a kind.
+func (w *crew) as(header http.Header) *crew {
+	for _, c := range w.clients {
+		c.json = header
+	}
+	return w
+}
+
+// header is that of another program, which sends bodies of a kind.
+func (b *bed) header(agent, contentType string) http.Header {
+	h := b.json.Clone()
+	h.Set("User-Agent", agent)
+	h.Set("Content-Type", contentType)
+	return h
+}
+
+// Kinds of bodies, and programs whose names become field managers.
+const (
+	strategicPatch = "application/strategic-merge-patch+json"
+	mergePatch     = "application/merge-patch+json"
+	applyPatch     = "application/apply-patch+yaml"
+
+	controllerAgent = "kube-controller-manager/v1.36.3 (linux/amd64) kubernetes/bench/system:serviceaccount:kube-system:replicaset-controller"
+	kubeletAgent    = "kubelet/v1.36.3 (linux/amd64) kubernetes/bench"
+	benchAgent      = "tidemark-bench"
+)
