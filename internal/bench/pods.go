@@ -60,7 +60,8 @@ func updatePodsRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 	}
 	w := b.crew(clients, func(ctx context.Context, c *client, _ op) error {
 		i := t.next(c)
-		checksum, err := annotated(known[i], b.objects.random(b.serial.Add(1), checksumBytes))
+		const updates = 1 << 63 // none of them is what the pod was made with
+		checksum, err := annotated(known[i], b.objects.random(updates|b.serial.Add(1), checksumBytes))
 		if err != nil {
 			return err
 		}
