@@ -35,9 +35,9 @@ const (
 type Patched struct {
 	// Document is the result.
 	Document []byte
-	// Shown is the value by which an error about the result names it: the document,
+	// Shown makes the value by which an error about the result names it: the document,
 	// or the patch.
-	Shown string
+	Shown func() string
 	// Complaints are those of field validation about the patch itself: duplicate
 	// members, and members of operations that there are not. Empty: none.
 	Complaints []string
@@ -78,7 +78,10 @@ func Merge(document, patch []byte) (Patched, error) {
 	if err != nil {
 		return Patched{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
 	}
-	out, err := guarded(func() ([]byte, error) { return jsonpatch.MergePatch(document, patch) })
+	out, err := mergeObjects(document, patch)
+	if err != nil {
+		out, err = guarded(func() ([]byte, error) { return jsonpatch.MergePatch(document, patch) })
+	}
 	if err != nil {
 		return Patched{}, apierrors.NewBadRequest(err.Error())
 	}
@@ -89,21 +92,21 @@ func Merge(document, patch []byte) (Patched, error) {
 // fields say how lists merge. Like is a value of that type. Members that a patch
 // gives to kind and apiVersion are ignored, as kube-apiserver does.
 func Strategic(document, patch []byte, like any) (Patched, error) {
-	complaints, err := memberComplaints(patch)
+	var change map[string]any
+	strict, err := kjson.UnmarshalStrict(patch, &change)
 	if err != nil {
-		return Patched{}, apierrors.NewBadRequest(err.Error())
-	}
-	var original, change map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &original); err != nil {
-		return Patched{}, fmt.Errorf("the document to patch: %w", err)
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil {
 		return Patched{}, apierrors.NewBadRequest(err.Error())
 	}
 	if change == nil {
 		change = map[string]any{}
 	}
-	shown := fmt.Sprintf("%+v", change)
+	original, err := touched(document, change)
+	if err != nil { // of a document that jsontext does not take
+		original = nil
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &original); err != nil {
+			return Patched{}, fmt.Errorf("the document to patch: %w", err)
+		}
+	}
 	kind, version := original["kind"], original["apiVersion"]
 	merged, err := guarded(func() (strategicpatch.JSONMap, error) {
 		return strategicpatch.StrategicMergeMapPatch(original, change, like)
@@ -113,12 +116,12 @@ func Strategic(document, patch []byte, like any) (Patched, error) {
 	}
 	merged["kind"], merged["apiVersion"] = kind, version
 	// In the order of the names, which is that of complaints about the result.
-	out, err := fastjson.Marshal(merged, fastjson.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	out, err := fastjson.Marshal(merged, fastjson.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if err != nil {
 		return Patched{}, apierrors.NewBadRequest(err.Error())
 	}
-	p, err := patched(out, complaints)
-	p.Shown = shown
+	p, err := patched(out, texts("", strict))
+	p.Shown = func() string { return shownChange(patch) }
 	return p, err
 }
 
@@ -137,7 +140,17 @@ func patched(document []byte, complaints []string) (Patched, error) {
 	if len(document) > MaxBytes {
 		return Patched{}, tooLarge()
 	}
-	return Patched{Document: document, Shown: string(document), Complaints: complaints}, nil
+	return Patched{Document: document, Shown: func() string { return string(document) }, Complaints: complaints}, nil
+}
+
+// shownChange is a strategic merge patch as an error names it. It is read again: the
+// library takes members out of what it applies.
+func shownChange(patch []byte) string {
+	change := map[string]any{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil {
+		return string(patch) // cannot be: it was read before
+	}
+	return fmt.Sprintf("%+v", change)
 }
 
 func tooLarge() error {

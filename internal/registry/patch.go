@@ -91,7 +91,7 @@ func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
 // invalidPatch is the answer to a patch whose result cannot be read: row F4.
 func invalidPatch(made *patch.Patched, why string) *apierrors.StatusError {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
-		field.Invalid(field.NewPath("patch"), made.Shown, why),
+		field.Invalid(field.NewPath("patch"), made.Shown(), why),
 	})
 }
 
