@@ -32,7 +32,7 @@ type Alteration struct {
 func (r *Registry) Alter(ctx context.Context, t Target, a Alteration) (Object, error) {
 	w := &write{Target: t, options: &WriteOptions{}, dryRun: a.DryRun, alters: true}
 	made, err := r.modify(ctx, w, change{once: a.Version != "", next: func(v existing) (runtime.Object, error) {
-		w.applied, w.isApplied = managedFields(v.stored.Value), true
+		w.applied, w.isApplied = w.managedOf(v.stored), true
 		next := v.object.DeepCopyObject()
 		if err := a.require(t, next.(metav1.Object)); err != nil {
 			return nil, err
@@ -84,10 +84,13 @@ func (r *Registry) All(ctx context.Context, t Target) iter.Seq2[runtime.Object, 
 }
 
 // read decodes a stored object; nobody else has the result.
-func (t Target) read(o *store.Object) (runtime.Object, error) {
-	object, err := wire.Unmarshal(o.Value, t.stored().New)
+func (t Target) read(o *store.Object) (runtime.Object, error) { return t.readValue(o.Key, o.Value) }
+
+// readValue is read of a value, which may be a part of what is stored.
+func (t Target) readValue(key string, value []byte) (runtime.Object, error) {
+	object, err := wire.Unmarshal(value, t.stored().New)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, o.Key, err)
+		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, key, err)
 	}
 	return object, nil
 }

@@ -37,7 +37,7 @@ func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, er
 			if err != nil {
 				return nil, err
 			}
-			sent, changed, err := r.applied(w, managedFields(v.stored.Value), shown, config)
+			sent, changed, err := r.applied(w, w.managedOf(v.stored), shown, config)
 			if err != nil {
 				return nil, err
 			}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -50,14 +51,38 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 	return w.answer(made, false, err)
 }
 
-// patched is what the patch makes of what is read at the target.
+// patched is what the patch makes of what is read at the target. Where it says
+// nothing of managed fields it is made without them first; where then something is
+// wrong it is made again, for the words.
 func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
 	document, err := w.Show(v.stored)
 	if err != nil {
 		return nil, err
 	}
+	if p.Type != types.JSONPatchType && !bytes.Contains(p.Bytes, []byte("managedFields")) {
+		lean := withoutManaged(document, managedFields(document))
+		if _, d, err := w.patchDocument(lean, p); err == nil && len(d.Strict) == 0 {
+			return d.Object, nil
+		}
+	}
+	made, d, err := w.patchDocument(document, p)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(d.Strict) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
+	case w.options.FieldValidation == metav1.FieldValidationStrict:
+		return nil, strictPatch(w, &made, d.Strict)
+	default:
+		w.warnings = append(w.warnings, wire.Warnings(d.Strict...)...)
+	}
+	return d.Object, nil
+}
+
+// patchDocument makes a patch, and reads what it makes; the complaints are about
+// both.
+func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d wire.Decoded, err error) {
 	t := w.exchanged()
-	var made patch.Patched
 	switch p.Type {
 	case types.JSONPatchType:
 		made, err = patch.JSON(document, p.Bytes)
@@ -67,25 +92,15 @@ func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
 		made, err = patch.Strategic(document, p.Bytes, t.New())
 	}
 	if err != nil {
-		return nil, err
+		return made, d, err
 	}
-	d, err := wire.Decode(t, wire.JSON, made.Document)
-	if err != nil {
-		var unread *wire.BodyError
-		if errors.As(err, &unread) {
-			return nil, invalidPatch(&made, unread.Cause)
-		}
-		return nil, err
+	d, err = wire.Decode(t, wire.JSON, made.Document)
+	var unread *wire.BodyError
+	if errors.As(err, &unread) {
+		return made, d, invalidPatch(&made, unread.Cause)
 	}
-	complaints := append(made.Complaints, d.Strict...)
-	switch {
-	case len(complaints) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
-	case w.options.FieldValidation == metav1.FieldValidationStrict:
-		return nil, strictPatch(w, &made, complaints)
-	default:
-		w.warnings = append(w.warnings, wire.Warnings(complaints...)...)
-	}
-	return d.Object, nil
+	d.Strict = append(made.Complaints, d.Strict...)
+	return made, d, err
 }
 
 // invalidPatch is the answer to a patch whose result cannot be read: row F4.

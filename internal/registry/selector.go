@@ -224,11 +224,4 @@ func fieldValue(f *resource.Field, object []byte) string {
 	return f.Default
 }
 
-func at(object []byte, path []string) string {
-	for _, name := range path {
-		if object = member(object, name); object == nil {
-			return ""
-		}
-	}
-	return text(object)
-}
+func at(object []byte, path []string) string { return text(find(object, path...)) }

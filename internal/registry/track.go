@@ -27,7 +27,7 @@ func (r *Registry) encode(w *write, before *existing, next runtime.Object) (e wi
 	}
 	var live []byte
 	if before != nil {
-		live = managedFields(before.stored.Value)
+		live = w.managedOf(before.stored)
 	}
 	start, managed := live, w.applied
 	if !w.isApplied {
@@ -94,8 +94,13 @@ func clientBytes(t *resource.Type, stored runtime.Object) ([]byte, error) {
 // managedBefore are the managed fields that an update starts from: those of the
 // object, unless the body has others. Bodies of subresources have no say.
 func (w *write) managedBefore(live []byte) ([]byte, error) {
-	if w.managed == nil || w.Subresource != "" {
+	if w.Subresource != "" || w.managed == nil && (w.leftOut == nil || bytes.Equal(w.leftOut, live)) {
 		return live, nil
+	}
+	if w.managed == nil { // somebody else was faster, and changed them
+		if err := json.Unmarshal(w.leftOut, &w.managed); err != nil {
+			return nil, err
+		}
 	}
 	sent, err := json.Marshal(w.managed)
 	if err != nil {
@@ -152,7 +157,15 @@ func convert(from, to *resource.Type, object []byte) ([]byte, error) {
 }
 
 // managedFields are those of stored bytes, nil when there are none.
-func managedFields(value []byte) []byte { return member(member(value, "metadata"), "managedFields") }
+func managedFields(value []byte) []byte { return find(value, "metadata", "managedFields") }
+
+// managedOf are those of a stored object, which is asked for several times.
+func (w *write) managedOf(o *store.Object) []byte {
+	if w.looked != o {
+		w.looked, w.live = o, managedFields(o.Value)
+	}
+	return w.live
+}
 
 // withManaged puts managed fields into an encoding.
 func withManaged(e wire.Encoded, managed []byte) wire.Encoded {
@@ -196,6 +209,37 @@ func unchanged(current *store.Object, e wire.Encoded, managed []byte) bool {
 		return false
 	}
 	return len(managed) == 0 || bytes.Equal(managedFields(have), managed)
+}
+
+// withoutManaged is an object without its managed fields, which are parts of its
+// bytes: for most they are nothing but work, and half of the object. It is the object
+// itself when they do not stand where encoding/json has them.
+func withoutManaged(object, managed []byte) []byte {
+	at := cap(object) - cap(managed)
+	before := at - len(managedMember)
+	if len(managed) == 0 || before < 0 || string(object[before:at]) != managedMember {
+		return object
+	}
+	out := make([]byte, 0, before+len(object)-at-len(managed))
+	return append(append(out, object[:before]...), object[at+len(managed):]...)
+}
+
+// decodeLean is decode of a body that may say of the managed fields what they are,
+// to the letter, as nearly always: then there is nothing to learn of them.
+func (w *write) decodeLean(b Body, current *store.Object) (runtime.Object, error) {
+	if current == nil || b.Media != wire.JSON || bytes.Count(b.Bytes, []byte(managedMember[1:])) != 1 {
+		return w.decode(b)
+	}
+	live := w.managedOf(current)
+	if said := managedFields(b.Bytes); len(live) > 0 && bytes.Equal(said, live) {
+		lean := Body{b.Media, withoutManaged(b.Bytes, said)}
+		if sent, err := w.decode(lean); err == nil {
+			w.leftOut = live
+			return sent, nil
+		}
+		w.warnings = nil
+	}
+	return w.decode(b) // what is wrong is said of the whole
 }
 
 // takeManaged moves the managed fields of a body out of the object.

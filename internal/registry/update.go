@@ -27,7 +27,7 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 	if err != nil {
 		return Object{}, err
 	}
-	sent, err := w.decode(b)
+	sent, err := w.decodeLean(b, r.Store.Any().Get(t.Type.Collection, t.key()))
 	if err != nil {
 		return w.answer(nil, false, err)
 	}
@@ -78,7 +78,16 @@ func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func
 // existing is an object as it is stored, read.
 type existing struct {
 	stored *store.Object
-	object runtime.Object // nobody may change it
+	object runtime.Object // nobody may change it; it may lack its managed fields
+}
+
+// existing reads an object that is about to change. Of its managed fields the stored
+// bytes will do, but for admission.
+func (r *Registry) existing(w *write, current *store.Object) (runtime.Object, error) {
+	if len(r.Admission) > 0 {
+		return w.read(current)
+	}
+	return w.readValue(current.Key, withoutManaged(current.Value, w.managedOf(current)))
 }
 
 // change is what a request makes of an object.
@@ -113,7 +122,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 			}
 			return made, err
 		}
-		old, err := w.read(current)
+		old, err := r.existing(w, current)
 		if err != nil {
 			return nil, err
 		}

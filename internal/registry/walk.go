@@ -22,6 +22,52 @@ func member(object []byte, name string) []byte {
 	return found
 }
 
+// find returns the value at a path of members, nil when there is none. What stands
+// behind it is not looked at.
+func find(object []byte, path ...string) []byte {
+	i := space(object, 0)
+	for _, name := range path {
+		if i = enter(object, i, name); i < 0 {
+			return nil
+		}
+	}
+	end := skipValue(object, i)
+	if end < 0 {
+		return nil
+	}
+	return object[i:end]
+}
+
+// enter returns where the value of a member begins of the object that begins at i,
+// -1 when it has none.
+func enter(b []byte, i int, name string) int {
+	if i >= len(b) || b[i] != '{' {
+		return -1
+	}
+	for i = space(b, i+1); i < len(b) && b[i] == '"'; {
+		end := skipString(b, i)
+		if end < 0 {
+			return -1
+		}
+		key := b[i+1 : end-1]
+		if i = space(b, end); i >= len(b) || b[i] != ':' {
+			return -1
+		}
+		i = space(b, i+1)
+		if string(key) == name {
+			return i
+		}
+		if i = skipValue(b, i); i < 0 {
+			return -1
+		}
+		if i = space(b, i); i >= len(b) || b[i] != ',' {
+			return -1
+		}
+		i = space(b, i+1)
+	}
+	return -1
+}
+
 // eachMember calls f with each key, between its quotes, and its value, until f
 // returns false.
 func eachMember(object []byte, f func(key, value []byte) bool) {

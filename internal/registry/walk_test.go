@@ -29,6 +29,11 @@ func FuzzWalk(f *testing.F) {
 		eachMember([]byte(text), func(key, value []byte) bool {
 			order++
 			got[unquote(key)] = string(value)
+			for _, name := range []string{"name", "a", "x"} {
+				if found := find([]byte(text), string(key), name); string(found) != string(member(member([]byte(text), string(key)), name)) {
+					t.Fatalf("%q: %s in %q is %q in one go", text, name, key, found)
+				}
+			}
 			return order < 1000
 		})
 		var want map[string]json.RawMessage
@@ -49,6 +54,25 @@ func FuzzWalk(f *testing.F) {
 // jsonKeysPlain leaves out text whose invalid UTF-8 encoding/json replaces.
 func jsonKeysPlain(text string) bool {
 	return strings.ToValidUTF8(text, "") == text && !strings.Contains(text, `\u`)
+}
+
+func TestWithoutManaged(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"metadata":{"name":"a","managedFields":[{"x":"]}"}]},"spec":1}`:                               `{"metadata":{"name":"a"},"spec":1}`,
+		`{"metadata":{"name":"a","managedFields":[],"z":1}}`:                                            `{"metadata":{"name":"a","z":1}}`,
+		`{"metadata":{"managedFields":[{}],"name":"a"}}`:                                                "",
+		`{"metadata":{"name":"a", "managedFields":[{}]}}`:                                               "",
+		`{"metadata":{"name":"a"},"spec":{"metadata":{"name":"a","managedFields":[{}]}}}`:               "",
+		`{"spec":{"a":1,"managedFields":[{}]},"metadata":{"a":"\"managedFields\":[]"}}`:                 "",
+		`{"spec":{"metadata":{"x":1,"managedFields":[1]}},"metadata":{"name":"a","managedFields":[2]}}`: `{"spec":{"metadata":{"x":1,"managedFields":[1]}},"metadata":{"name":"a"}}`,
+	} {
+		if want == "" {
+			want = text
+		}
+		if got := withoutManaged([]byte(text), managedFields([]byte(text))); string(got) != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
 }
 
 func object(key, value string) *store.Object {

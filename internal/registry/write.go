@@ -52,6 +52,12 @@ type write struct {
 	// managed are the managed fields that the body says, which decide on those of the
 	// object: row G7.
 	managed []metav1.ManagedFieldsEntry
+	// leftOut are the managed fields that the body has, when they were not read as they
+	// are those of the object.
+	leftOut []byte
+	// live are the managed fields of looked, the object that was looked at last.
+	live   []byte
+	looked *store.Object
 	// applied are those that an apply decided on; isApplied: it did.
 	applied   []byte
 	isApplied bool

@@ -1,0 +1,75 @@
+package registry_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// TestManagedFieldsOfBody: a body that says of the managed fields what they are, and
+// need not be read for that, does the same as one that is read, also when somebody
+// else changes them meanwhile.
+func TestManagedFieldsOfBody(t *testing.T) {
+	ctx := context.Background()
+	as := func(manager string) registry.WriteOptions {
+		return registry.WriteOptions{FieldManager: manager, FieldValidation: "Strict"}
+	}
+	for name, row := range map[string]struct {
+		body func(stored string) string
+		race bool
+		want string // in the managed fields
+	}{
+		"as it is":      {func(o string) string { return o }, false, `"manager":"b"`},
+		"unconditional": {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
+		"somebody else": {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, true, `"manager":"b"`},
+		"none":          {func(o string) string { return managedIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
+		"reset":         {func(o string) string { return managedIn.ReplaceAllString(o, `,"managedFields":[]`) }, false, ""},
+		"reset, in race": {func(o string) string {
+			return managedIn.ReplaceAllString(revisionIn.ReplaceAllString(o, ""), `,"managedFields":[{}]`)
+		}, true, ""},
+	} {
+		var results []string
+		for _, other := range []func(string) string{
+			func(body string) string { return body },
+			func(body string) string { return strings.Replace(body, `"managedFields":[`, `"managedFields": [`, 1) },
+		} {
+			s := newServer(t, store.Options{})
+			s.Now = func() time.Time { return time.Unix(1_767_225_600, 0) }
+			made, err := s.Create(ctx, s.target("configmaps", "default", ""), body(configMap("a", "x", "1")), as("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row.race {
+				s.Admission = append(s.Admission, func(ctx context.Context, a *registry.Admission) error {
+					s.Admission = nil
+					text := strings.Replace(string(made.Stored.Value), `"data":{`, `"data":{"other":"1",`, 1)
+					_, err := s.Update(ctx, s.target("configmaps", "default", "a"), body(text), as("c"))
+					return err
+				})
+			}
+			text := strings.Replace(row.body(string(made.Stored.Value)), `"v":"1"`, `"v":"2"`, 1)
+			after, err := s.Update(ctx, s.target("configmaps", "default", "a"), body(other(text)), as("b"))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if managed := strings.Join(managedIn.FindStringSubmatch(string(after.Stored.Value)), ""); !strings.Contains(managed, row.want) || row.want == "" && managed != "" {
+				t.Errorf("%s: the managed fields are %s", name, managed)
+			}
+			results = append(results, uidIn.ReplaceAllString(revisionIn.ReplaceAllString(string(after.Stored.Value), ""), ""))
+		}
+		if results[0] != results[1] {
+			t.Errorf("%s:\n%s\nand when all of the body is read\n%s", name, results[0], results[1])
+		}
+	}
+}
+
+var (
+	revisionIn = regexp.MustCompile(`"resourceVersion":"\d+",`)
+	uidIn      = regexp.MustCompile(`"uid":"[^"]+",`)
+	managedIn  = regexp.MustCompile(`,"managedFields":\[.*?\}\}\}\]`)
+)
