@@ -67,7 +67,7 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 // validate checks what every object has to keep to: row A7.
 func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(meta, t.Namespaced, t.ValidateName, path)
+	errs := validation.ValidateObjectMetaAccessor(plain(meta), t.Namespaced, t.ValidateName, path)
 	for i, name := range meta.GetFinalizers() {
 		if !strings.Contains(name, "/") && !standardFinalizer(name) {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))

@@ -79,7 +79,7 @@ func object(key, value string) *store.Object {
 	return &store.Object{Key: key, Value: []byte(value), Modified: 1}
 }
 
-func typeOf(t *testing.T, group, plural string) *resource.Type {
+func typeOf(t testing.TB, group, plural string) *resource.Type {
 	t.Helper()
 	typ := builtin.Catalog().Lookup(group, "v1", plural)
 	if typ == nil {

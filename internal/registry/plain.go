@@ -1,0 +1,95 @@
+package registry
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apivalidation "k8s.io/apimachinery/pkg/util/validation"
+)
+
+// plain is metadata as it has to be validated: without its labels and annotations
+// when it is plain to see that they are right, as nearly always. The library holds
+// each of them against several regular expressions, which is most of what validation
+// costs; what is not plain is left to it, and to its words.
+func plain(meta metav1.Object) metav1.Object {
+	of, ok := meta.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return meta
+	}
+	full, ok := of.GetObjectMeta().(*metav1.ObjectMeta)
+	if !ok || !plainLabels(full.Labels) || !plainAnnotations(full.Annotations) {
+		return meta
+	}
+	rest := *full
+	rest.Labels, rest.Annotations = nil, nil
+	return &rest
+}
+
+func plainLabels(labels map[string]string) bool {
+	for key, value := range labels {
+		if !plainKey(key) || value != "" && !plainName(value) {
+			return false
+		}
+	}
+	return true
+}
+
+func plainAnnotations(annotations map[string]string) bool {
+	for key := range annotations {
+		if !plainKey(key) {
+			return false
+		}
+	}
+	return validation.ValidateAnnotationsSize(annotations) == nil
+}
+
+// plainKey tells a name, or a DNS subdomain, a slash and a name.
+func plainKey(key string) bool {
+	domain, name, ok := strings.Cut(key, "/")
+	if !ok {
+		return plainName(key)
+	}
+	return plainDomain(domain) && plainName(name)
+}
+
+// plainName tells letters, digits, '-', '_' and '.', up to 63, of which the first and
+// the last are letters or digits.
+func plainName(s string) bool {
+	if s == "" || len(s) > apivalidation.LabelValueMaxLength || !letter(s[0]) || !letter(s[len(s)-1]) {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !letter(c) && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// plainDomain tells parts of small letters, digits and '-' with dots between them, of
+// which the first and the last characters are letters or digits.
+func plainDomain(s string) bool {
+	if len(s) > apivalidation.DNS1123SubdomainMaxLength {
+		return false
+	}
+	before := byte('.')
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case alphanumeric(c):
+		case c == '-' && before != '.':
+		case c == '.' && alphanumeric(before):
+		default:
+			return false
+		}
+		before = c
+	}
+	return alphanumeric(before)
+}
+
+// letter tells letters and digits.
+func letter(c byte) bool { return alphanumeric(c) || 'A' <= c && c <= 'Z' }
+
+// alphanumeric tells small letters and digits.
+func alphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
