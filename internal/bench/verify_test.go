@@ -69,7 +69,7 @@ func liar(t *testing.T, honest Server, change func(*http.Request, []byte) []byte
 var anyRevision = regexp.MustCompile(`"resourceVersion":"\d+"`)
 
 // oneLeft is a list that should be empty.
-var oneLeft = []byte(`{"kind":"List","items":[{"metadata":{"name":"left"}}]}`)
+var oneLeft = []byte(`{"kind":"List","items":[{"metadata":{"name":"left","annotations":{"a":"` + mark + `"}}}]}`)
 
 // TestVerify: wrong answers are found, by every kind of scenario.
 func TestVerify(t *testing.T) {
