@@ -40,7 +40,7 @@ func tiny(scenarios ...string) Options {
 }
 
 // skippable lists scenarios that a server may lack what they need for.
-var skippable = []string{"start", "list-protobuf", "delete-collection", "delete-namespace"}
+var skippable = []string{"start", "list-protobuf"}
 
 // TestScenarios runs every scenario against two servers.
 func TestScenarios(t *testing.T) {

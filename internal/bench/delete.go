@@ -101,7 +101,7 @@ const (
 // namespace stays, there is nobody.
 func deleteNamespaceRound(ctx context.Context, b *bed) ([]row, error) {
 	if !b.vanishes {
-		limit := min(emptyVanishes, 20*b.options.Duration)
+		limit := min(emptyVanishes, 100*b.options.Duration)
 		switch err := b.vanish(ctx, 0, limit, func(remove func() error) error { return remove() }); {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 			return nil, &skipError{fmt.Sprintf("nobody deletes namespaces: an empty one was still there %v after its deletion", limit)}
