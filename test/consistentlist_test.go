@@ -41,26 +41,33 @@ func onServers(t *testing.T, test func(t *testing.T, config *rest.Config, namesp
 // onPeer runs a test against kube-apiserver where there is one.
 func onPeer(t *testing.T, test func(t *testing.T, config *rest.Config, namespace string)) {
 	t.Run("kube-apiserver", func(t *testing.T) {
-		path := os.Getenv(peerKubeconfig)
-		if path == "" {
-			t.Skipf("%s names no kubeconfig", peerKubeconfig)
-		}
-		config, err := clientcmd.BuildConfigFromFlags("", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cs := kubernetes.NewForConfigOrDie(quick(config))
-		ns, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tidemark-test-"}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := cs.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{}); err != nil {
-				t.Error(err)
-			}
-		})
-		test(t, config, ns.Name)
+		config, namespace := peer(t)
+		test(t, config, namespace)
 	})
+}
+
+// peer is the kube-apiserver that there may be, and a namespace of the test's own.
+func peer(t *testing.T) (*rest.Config, string) {
+	t.Helper()
+	path := os.Getenv(peerKubeconfig)
+	if path == "" {
+		t.Skipf("%s names no kubeconfig", peerKubeconfig)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cs := kubernetes.NewForConfigOrDie(quick(config))
+	ns, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tidemark-test-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cs.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return config, ns.Name
 }
 
 // own selects the objects of these tests: kube-apiserver's controllers make others.

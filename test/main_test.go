@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 
@@ -81,6 +87,31 @@ func newKubectl(t *testing.T, s *tidemark.Server) *kubectlIn {
 	return &kubectlIn{t: t, kubeconfig: path, home: dir}
 }
 
+// onKubectl runs a test by kubectl against Tidemark, and against kube-apiserver where
+// there is one, in a namespace of its own.
+func onKubectl(t *testing.T, test func(t *testing.T, k *kubectlIn)) {
+	t.Run("tidemark", func(t *testing.T) { test(t, newKubectl(t, startServer(t))) })
+	t.Run("kube-apiserver", func(t *testing.T) {
+		config, namespace := peer(t)
+		cs := kubernetes.NewForConfigOrDie(config)
+		_, err := cs.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		file, err := clientcmd.LoadFromFile(os.Getenv(peerKubeconfig))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Contexts[file.CurrentContext].Namespace = namespace
+		k := &kubectlIn{t: t, home: t.TempDir()}
+		k.kubeconfig = filepath.Join(k.home, "kubeconfig")
+		if err := clientcmd.WriteToFile(*file, k.kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		test(t, k)
+	})
+}
+
 // command is kubectl with arguments, and input where it is not empty.
 func (k *kubectlIn) command(ctx context.Context, input string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
@@ -116,6 +147,61 @@ func (k *kubectlIn) want(input string, args []string, texts ...string) string {
 		}
 	}
 	return out
+}
+
+// wantError runs kubectl and requires that it fails and prints the texts.
+func (k *kubectlIn) wantError(input string, args []string, texts ...string) string {
+	k.t.Helper()
+	out, err := k.run(input, args...)
+	if err == nil {
+		k.t.Fatalf("kubectl %s worked:\n%s", strings.Join(args, " "), out)
+	}
+	for _, text := range texts {
+		if !strings.Contains(out, text) {
+			k.t.Fatalf("kubectl %s failed with\n%s\nwhich lacks %q", strings.Join(args, " "), out, text)
+		}
+	}
+	return out
+}
+
+// exit runs kubectl, and returns what it prints and its exit status.
+func (k *kubectlIn) exit(input string, args ...string) (string, int) {
+	k.t.Helper()
+	out, err := k.run(input, args...)
+	var status *exec.ExitError
+	if err != nil && !errors.As(err, &status) {
+		k.t.Fatal(err)
+	}
+	if err == nil {
+		return out, 0
+	}
+	return out, status.ExitCode()
+}
+
+// value is what a JSONPath finds in an object.
+func (k *kubectlIn) value(object, path string) string {
+	k.t.Helper()
+	return k.want("", []string{"get", object, "--show-managed-fields", "-o", "jsonpath=" + path})
+}
+
+// background runs kubectl beside the test. The function that it returns waits for
+// its end, and requires that it worked and printed the text.
+func (k *kubectlIn) background(args ...string) func(text string) {
+	k.t.Helper()
+	done := make(chan struct{})
+	var out string
+	var err error
+	go func() {
+		defer close(done)
+		out, err = k.run("", args...)
+	}()
+	return func(text string) {
+		k.t.Helper()
+		<-done
+		if err != nil || !strings.Contains(out, text) {
+			k.t.Fatalf("kubectl %s: %v\n%s\nwant %q", strings.Join(args, " "), err, out, text)
+		}
+	}
 }
 
 // built is the command, built once for all tests that need a process.
