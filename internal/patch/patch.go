@@ -58,6 +58,9 @@ func JSON(document, patch []byte) (Patched, error) {
 		return Patched{}, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, len(operations)))
 	}
+	if err := boundMoves(document, operations, patch); err != nil {
+		return Patched{}, err
+	}
 	out, err := guarded(func() ([]byte, error) { return operations.Apply(document) })
 	var copied *jsonpatch.AccumulatedCopySizeError
 	if errors.As(err, &copied) {
@@ -106,6 +109,9 @@ func Strategic(document, patch []byte, like any) (Patched, error) {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &original); err != nil {
 			return Patched{}, fmt.Errorf("the document to patch: %w", err)
 		}
+	}
+	if err := boundMerge(original, change); err != nil {
+		return Patched{}, err
 	}
 	kind, version := original["kind"], original["apiVersion"]
 	merged, err := guarded(func() (strategicpatch.JSONMap, error) {

@@ -47,6 +47,9 @@ func TestPatch(t *testing.T) {
 		{"copies that double", patch.JSON, doubling(30), "Request entity too large", 413, ""},
 		{"additions that add up", patch.JSON, additions(5), "what the patch makes is larger than 3145728 bytes", 413, ""},
 
+		{"operations on a long array", patch.JSON, longArray(100, 1_200_000), "100 operations are too many for an array of 1200000 elements", 413, ""},
+		{"long lists", strategic, longList(3000), "the lists of the patch and of the object are too long to be merged", 413, ""},
+
 		{"merge", patch.Merge, `{"data":{"k":null,"l":"2"}}`, `"data":{"l":"2"}`, 0, ""},
 		{"merge twice", patch.Merge, `{"data":{"l":"2","l":"3"}}`, `"l":"3"`, 0, `duplicate field "data.l"`},
 		{"merge an array", patch.Merge, `[]`, "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}", 400, ""},
@@ -84,6 +87,23 @@ func doubling(times int) string {
 		ops = append(ops, `{"op":"copy","from":"/data/a","path":"/data/a/-"}`)
 	}
 	return "[" + strings.Join(ops, ",") + "]"
+}
+
+// longArray makes an array, and inserts at its beginning.
+func longArray(operations, elements int) string {
+	return `[{"op":"add","path":"/x","value":[0` + strings.Repeat(",0", elements-1) + `]}` +
+		strings.Repeat(`,{"op":"add","path":"/x/0","value":0}`, operations-1) + `]`
+}
+
+// longList is a list that merges.
+func longList(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"metadata":{"finalizers":["a.b/c"`)
+	for i := range n {
+		fmt.Fprintf(&b, `,"a.b/%d"`, i)
+	}
+	b.WriteString(`]}}`)
+	return b.String()
 }
 
 // additions are values that together are more than an object may have.

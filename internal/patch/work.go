@@ -1,0 +1,97 @@
+package patch
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// The libraries compare each element of a patch's list with each of the document's,
+// and move the whole of an array for each operation on it. What that can add up to
+// is bounded before they begin: 3 MiB of lists would keep a core busy for hours.
+const (
+	// maxComparisons are of list elements, about 0.3 us each.
+	maxComparisons = 2 << 20
+	// maxMoves are of array elements, about 30 ns each.
+	maxMoves = 32 << 20
+)
+
+func tooMuchWork() error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+		"the lists of the patch and of the object are too long to be merged: the lengths multiply to more than %d", maxComparisons))
+}
+
+// boundMerge refuses a strategic merge patch whose lists and those of the document
+// are too long together.
+func boundMerge(original, change map[string]any) error {
+	all, _ := listLengths(change)
+	if all == 0 {
+		return nil
+	}
+	// The library also compares a list of the patch with itself.
+	_, longest := listLengths(original)
+	if _, own := listLengths(change); own > longest {
+		longest = own
+	}
+	if all > maxComparisons/max(longest, 1) {
+		return tooMuchWork()
+	}
+	return nil
+}
+
+// listLengths are the length of all lists in a value together, and of the longest.
+func listLengths(v any) (all, longest int) {
+	add := func(inner any) {
+		a, l := listLengths(inner)
+		all, longest = all+a, max(longest, l)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, inner := range v {
+			add(inner)
+		}
+	case []any:
+		all, longest = len(v), len(v)
+		for _, inner := range v {
+			add(inner)
+		}
+	}
+	return all, longest
+}
+
+// boundMoves refuses a JSON patch that has many operations where there are long
+// arrays.
+func boundMoves(document []byte, operations jsonpatch.Patch, patch []byte) error {
+	if len(operations) <= maxMoves/max(len(document), len(patch), 1) {
+		return nil // as nearly always: no array has more elements than the text has bytes
+	}
+	longest := longestArray(document)
+	for _, o := range operations {
+		if value := o["value"]; value != nil {
+			longest = max(longest, longestArray(*value))
+		}
+	}
+	if len(operations) > maxMoves/(longest+len(operations)) {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"%d operations are too many for an array of %d elements: they multiply to more than %d", len(operations), longest, maxMoves))
+	}
+	return nil
+}
+
+// longestArray is the length of the longest array in a JSON text; of what is no
+// JSON, as far as it goes.
+func longestArray(text []byte) int {
+	d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	longest := 0
+	for {
+		if _, err := d.ReadToken(); err != nil {
+			return longest
+		}
+		if kind, n := d.StackIndex(d.StackDepth()); kind == jsontext.KindBeginArray {
+			longest = max(longest, int(n))
+		}
+	}
+}
