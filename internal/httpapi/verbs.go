@@ -170,11 +170,16 @@ func (q *request) patch(t registry.Target, out wire.Output) error {
 	return q.written(&o, err, t, out)
 }
 
+// warn sets the headers of warnings, that of a deprecated kind before them.
+func (q *request) warn(t registry.Target, warnings []string) {
+	if len(warnings) > 0 {
+		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, warnings...))
+	}
+}
+
 // written answers a write; its warnings go out with an error, too.
 func (q *request) written(o *registry.Object, err error, t registry.Target, out wire.Output) error {
-	if len(o.Warnings) > 0 {
-		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, o.Warnings...))
-	}
+	q.warn(t, o.Warnings)
 	if err != nil {
 		return err
 	}
@@ -227,6 +232,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
+	q.warn(t, l.Warnings)
 	q.deadline = time.Now().Add(q.h.c.Limits.RequestTimeout) // to write the answer
 	return q.writeList(l, out)
 }

@@ -29,8 +29,9 @@ func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, er
 	created := false
 	made, err := r.modify(ctx, w, change{
 		absent: func() (*store.Object, error) {
-			created = true
-			return r.createByApply(ctx, w, config, complaint)
+			made, err := r.createByApply(ctx, w, config, complaint)
+			created = err == nil
+			return made, err
 		},
 		next: func(v existing) (runtime.Object, error) {
 			shown, err := w.Show(v.stored)
@@ -43,6 +44,10 @@ func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, er
 			}
 			if err := w.complain(complaint); err != nil {
 				return nil, err
+			}
+			if !changed && len(r.Admission) > 0 {
+				w.applied, w.isApplied = managedFields(v.stored.Value), true
+				return v.object.DeepCopyObject(), nil // the chain sees it all the same
 			}
 			if !changed {
 				if complaint == "" {

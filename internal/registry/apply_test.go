@@ -267,3 +267,53 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("admission saw %s, want %s", got, want)
 	}
 }
+
+// TestLostCreation: an update and an apply that find nothing, and then somebody
+// else's new object, change that, and say so.
+func TestLostCreation(t *testing.T) {
+	s := newServer(t, store.Options{})
+	ctx := context.Background()
+	lease := registry.Target{Type: kind(t, "coordination.k8s.io", "v1", "leases"), Namespace: "default", Name: "l"}
+	raced := false
+	s.Admission = append(s.Admission, func(_ context.Context, a *registry.Admission) error {
+		if raced || a.Verb != "create" {
+			return nil
+		}
+		raced = true
+		if a.Type.Resource == "configmaps" {
+			s.create("configmaps", "default", `{"metadata":{"name":"a"}}`)
+			return nil
+		}
+		_, err := s.Create(ctx, registry.Target{Type: lease.Type, Namespace: "default"}, body(`{"metadata":{"name":"l"}}`), registry.WriteOptions{})
+		return err
+	})
+	o, err := s.applyAs("m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`, false)
+	if err != nil || o.Created {
+		t.Errorf("an apply: created %v, %v", o.Created, err)
+	}
+	raced = false
+	o, err = s.Update(ctx, lease, body(`{"metadata":{"name":"l"}}`), registry.WriteOptions{})
+	if err == nil || o.Created || statusOf(t, err).Code != 422 { // leases want a version
+		t.Errorf("an update: created %v, %v", o.Created, err)
+	}
+}
+
+// TestAdmissionOfNothing: an apply that changes nothing is admitted as any other.
+func TestAdmissionOfNothing(t *testing.T) {
+	s := newServer(t, store.Options{})
+	const config = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`
+	first, err := s.applyAs("m", config, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	s.Admission = append(s.Admission, func(context.Context, *registry.Admission) error {
+		asked++
+		return nil
+	})
+	for i := range 3 {
+		if o, err := s.applyAs("m", config, false); err != nil || o.Stored != first.Stored || asked != i+1 {
+			t.Errorf("apply %d: %v, asked %d times", i, err, asked)
+		}
+	}
+}

@@ -141,6 +141,15 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 // exists is the answer to a name that is taken, maybe by an object that is on its
 // way out: rows D3, G4.
 func (r *Registry) exists(t Target, generated bool) error {
+	return &takenError{r.existsStatus(t, generated)}
+}
+
+// takenError is the answer to a name that is taken; it is store.ErrExists.
+type takenError struct{ *apierrors.StatusError }
+
+func (e *takenError) Is(target error) bool { return target == store.ErrExists }
+
+func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError {
 	err := apierrors.NewAlreadyExists(t.Type.GroupResource(), t.Name)
 	if generated {
 		err = apierrors.NewGenerateNameConflict(t.Type.GroupResource(), t.Name, 1)

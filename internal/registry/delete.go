@@ -42,14 +42,15 @@ func newDeletion(t Target, o *metav1.DeleteOptions) (*write, *metav1.DeleteOptio
 	if errs := metav1validation.ValidateDeleteOptions(&checked); len(errs) > 0 {
 		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	return &write{Target: t, dryRun: len(checked.DryRun) > 0}, &checked, nil
+	w := &write{Target: t, dryRun: len(checked.DryRun) > 0}
+	//lint:ignore SA1019 old clients send it
+	if said := o.OrphanDependents != nil || o.PropagationPolicy != nil; t.Type.Orphans && t.Type.OrphansWarning != "" && !said {
+		w.warnings = append(w.warnings, t.Type.OrphansWarning)
+	}
+	return w, &checked, nil
 }
 
 func (r *Registry) delete(ctx context.Context, w *write, o *metav1.DeleteOptions) (Object, error) {
-	//lint:ignore SA1019 old clients send it
-	if said := o.OrphanDependents != nil || o.PropagationPolicy != nil; w.Type.Orphans && w.Type.OrphansWarning != "" && !said {
-		w.warnings = append(w.warnings, w.Type.OrphansWarning)
-	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return Object{}, status(err)
@@ -75,14 +76,11 @@ func (r *Registry) delete(ctx context.Context, w *write, o *metav1.DeleteOptions
 
 // deleteVersion deletes one version of an object.
 func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.Object, o *metav1.DeleteOptions) (Object, error) {
-	if goesAtOnce(w.stored(), current, o) {
-		if err := r.admitDelete(ctx, w, current); err != nil {
-			return Object{}, err
-		}
-		return r.remove(ctx, w, current)
-	}
 	if err := r.admitDelete(ctx, w, current); err != nil {
 		return Object{}, err
+	}
+	if goesAtOnce(w.stored(), current, o) {
+		return r.remove(ctx, w, current)
 	}
 	next, err := w.read(current)
 	if err != nil {

@@ -224,6 +224,10 @@ func TestDeleteCollection(t *testing.T) {
 	if err != nil || len(names(l)) != 4 || l.Continue == "" || count() != 18 {
 		t.Errorf("a page: %v, %d left", err, count())
 	}
+	jobs := registry.Target{Type: kind(t, "batch", "v1", "jobs"), Namespace: "default"}
+	if l, err := s.DeleteCollection(ctx, jobs, nil, &metainternal.ListOptions{}); err != nil || len(l.Warnings) != 1 {
+		t.Errorf("the deletion of jobs: %v, without a warning", err)
+	}
 	before := s.Store.Any().Revision()
 	l, err = s.DeleteCollection(ctx, target, nil, &metainternal.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"l": "1"})})
 	if err != nil || len(names(l)) != 9 || count() != 10 || s.Store.Any().Revision() != before+9 {

@@ -24,6 +24,8 @@ type List struct {
 	Items iter.Seq2[*store.Object, error]
 	// Whole: the items are neighbours, nothing was left out between them.
 	Whole bool
+	// Warnings go out as headers: those of a deletion.
+	Warnings []string
 	// Close releases what the list holds. It has to be called.
 	Close func()
 }

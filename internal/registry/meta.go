@@ -83,6 +83,7 @@ func validateUpdate(t *resource.Type, meta, old metav1.Object) field.ErrorList {
 	errs := validate(t, meta)
 	changed := meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
 	if changed || len(errs) > 0 {
+		// In this order, and twice: the kinds check metadata again.
 		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, old, field.NewPath("metadata"))...)
 		errs = append(errs, errs...)
 	}

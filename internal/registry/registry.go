@@ -1,5 +1,5 @@
 // Package registry holds the verbs: the only home of what get, list, watch,
-// create, update and delete mean. Each verb is one straight function that reads
+// create, update, patch, apply, delete and deletecollection mean. Each verb is one straight function that reads
 // from top to bottom in the order in which things happen. It knows nothing of
 // HTTP; its errors are *apierrors.StatusError.
 package registry

@@ -43,8 +43,9 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 	made, err := r.modify(ctx, w, change{
 		once: lock.version != 0,
 		absent: func() (*store.Object, error) {
-			created = true
-			return r.createOnUpdate(ctx, w, sent.DeepCopyObject(), lock)
+			made, err := r.createOnUpdate(ctx, w, sent.DeepCopyObject(), lock)
+			created = err == nil
+			return made, err
 		},
 		next: func(v existing) (runtime.Object, error) {
 			if err := lock.check(w.Target, v.stored); err != nil {
@@ -117,7 +118,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 				return nil, w.notFound()
 			}
 			made, err := c.absent()
-			if apierrors.IsAlreadyExists(err) {
+			if errors.Is(err, store.ErrExists) {
 				continue // somebody else was faster: now it is an update
 			}
 			return made, err
@@ -152,6 +153,7 @@ func (r *Registry) createOnUpdate(ctx context.Context, w *write, sent runtime.Ob
 	if err := w.allow("create"); err != nil {
 		return nil, err
 	}
+	sent.(metav1.Object).SetResourceVersion("") // there is nothing that it could be of
 	return r.create(ctx, w, sent)
 }
 

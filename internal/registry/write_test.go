@@ -247,6 +247,10 @@ func TestCreateByUpdate(t *testing.T) {
 	if err != nil || !o.Created || meta(t, o.Stored).UID == "" {
 		t.Fatalf("%+v, %v", o, err)
 	}
+	back := registry.Target{Type: target.Type, Namespace: "default", Name: "back"}
+	if o, err := s.Update(context.Background(), back, body(`{"metadata":{"name":"back","resourceVersion":"5"}}`), registry.WriteOptions{}); err != nil || !o.Created {
+		t.Errorf("what was deleted, written back: %v", err)
+	}
 	gone := registry.Target{Type: target.Type, Namespace: "default", Name: "gone"}
 	_, err = s.Update(context.Background(), gone, body(`{"metadata":{"name":"gone","uid":"x"}}`), registry.WriteOptions{})
 	if got := statusOf(t, err); got.Code != 409 || !strings.Contains(got.Message, "UID in precondition: x, UID in object meta: ") {
