@@ -17,18 +17,13 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	clientfeatures "k8s.io/client-go/features"
 	clientfeaturestesting "k8s.io/client-go/features/testing"
-)
 
-// quick is a configuration without the client's own limits.
-func quick(c *rest.Config) *rest.Config {
-	c.QPS, c.Burst = 10_000, 10_000
-	return c
-}
+	"github.com/tidemark-dev/tidemark/test/servers"
+)
 
 func deadline(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -48,7 +43,7 @@ func TestInformers(t *testing.T) {
 }
 
 func testInformer(t *testing.T) {
-	cs := kubernetes.NewForConfigOrDie(quick(startServer(t).RESTConfig()))
+	cs := kubernetes.NewForConfigOrDie(servers.Quick(servers.Start(t).RESTConfig()))
 	ctx := deadline(t)
 	for i := range 20 {
 		create(t, ctx, cs, fmt.Sprintf("before-%02d", i))
@@ -106,7 +101,7 @@ func create(t *testing.T, ctx context.Context, cs kubernetes.Interface, name str
 // TestDynamicEveryKind lists and watches every kind of discovery by the dynamic
 // client, as kube-state-metrics, Argo CD and garbage collectors do.
 func TestDynamicEveryKind(t *testing.T) {
-	config := quick(startServer(t).RESTConfig())
+	config := servers.Quick(servers.Start(t).RESTConfig())
 	ctx := deadline(t)
 	resources, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
 	if err != nil {
@@ -156,7 +151,7 @@ func watchable(t *testing.T, lists []*metav1.APIResourceList) map[schema.GroupVe
 
 // TestDynamicRoundTrip writes and reads an object without its Go type.
 func TestDynamicRoundTrip(t *testing.T) {
-	client := dynamic.NewForConfigOrDie(quick(startServer(t).RESTConfig()))
+	client := dynamic.NewForConfigOrDie(servers.Quick(servers.Start(t).RESTConfig()))
 	ctx := deadline(t) // ends before the server does
 	deployments := client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace("default")
 	w, err := deployments.Watch(ctx, metav1.ListOptions{})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -18,57 +17,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark/consistentlist"
 	"github.com/tidemark-dev/tidemark/resourceversion"
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
-
-// peerKubeconfig names a kubeconfig of a real kube-apiserver to run these tests
-// against too. They need the right to create namespaces and config maps.
-const peerKubeconfig = "TIDEMARK_TEST_PEER_KUBECONFIG"
-
-// onServers runs a test against Tidemark, and against kube-apiserver where there is
-// one, in a namespace of its own.
-func onServers(t *testing.T, test func(t *testing.T, config *rest.Config, namespace string)) {
-	t.Run("tidemark", func(t *testing.T) {
-		test(t, quick(startServer(t).RESTConfig()), "default")
-	})
-	onPeer(t, test)
-}
-
-// onPeer runs a test against kube-apiserver where there is one.
-func onPeer(t *testing.T, test func(t *testing.T, config *rest.Config, namespace string)) {
-	t.Run("kube-apiserver", func(t *testing.T) {
-		config, namespace := peer(t)
-		test(t, config, namespace)
-	})
-}
-
-// peer is the kube-apiserver that there may be, and a namespace of the test's own.
-func peer(t *testing.T) (*rest.Config, string) {
-	t.Helper()
-	path := os.Getenv(peerKubeconfig)
-	if path == "" {
-		t.Skipf("%s names no kubeconfig", peerKubeconfig)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cs := kubernetes.NewForConfigOrDie(quick(config))
-	ns, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tidemark-test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cs.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	return config, ns.Name
-}
 
 // own selects the objects of these tests: kube-apiserver's controllers make others.
 const own = "own=yes"
@@ -111,7 +64,8 @@ func (h *history) put(ctx context.Context, name string) string {
 // TestConsistentList asks for each guarantee by each client, in pages and whole, and
 // holds what comes against what was written.
 func TestConsistentList(t *testing.T) {
-	onServers(t, func(t *testing.T, config *rest.Config, namespace string) {
+	servers.Each(t, func(t *testing.T, s servers.Server) {
+		config, namespace := s.Config, s.Namespace
 		ctx := deadline(t)
 		cs := kubernetes.NewForConfigOrDie(config)
 		h := &history{t: t, configMaps: cs.CoreV1().ConfigMaps(namespace), states: map[string]map[string]string{}, now: map[string]string{}}
@@ -182,7 +136,8 @@ func listAs[L consistentlist.Collection](t *testing.T, ctx context.Context, h *h
 // TestFollowFrom writes while a list is read and followed. At each event's version
 // the follower's state is what was written: no gap between list and watch.
 func TestFollowFrom(t *testing.T) {
-	onServers(t, func(t *testing.T, config *rest.Config, namespace string) {
+	servers.Each(t, func(t *testing.T, s servers.Server) {
+		config, namespace := s.Config, s.Namespace
 		r := random(t)
 		ctx := deadline(t)
 		client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)

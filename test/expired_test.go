@@ -24,9 +24,10 @@ import (
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/consistentlist"
 	"github.com/tidemark-dev/tidemark/resourceversion"
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
-// peerForgets says that the kube-apiserver of peerKubeconfig forgets old versions
+// peerForgets says that the kube-apiserver of servers.PeerKubeconfig forgets old versions
 // within seconds: it was started with a short --etcd-compaction-interval.
 const peerForgets = "TIDEMARK_TEST_PEER_FORGETS"
 
@@ -38,10 +39,10 @@ func onForgetful(t *testing.T, test func(t *testing.T, config *rest.Config, name
 			t.Fatal(err)
 		}
 		defer s.Close()
-		test(t, quick(s.RESTConfig()), "default")
+		test(t, servers.Quick(s.RESTConfig()), "default")
 	})
 	if os.Getenv(peerForgets) != "" {
-		onPeer(t, test)
+		servers.Peer(t, func(t *testing.T, s servers.Server) { test(t, s.Config, s.Namespace) })
 	}
 }
 
@@ -202,8 +203,8 @@ func kindOf(err error) consistentlist.Kind {
 // TestNotReached asks for a version that nobody will ever write: that is known long
 // before client-go gives up, and where the server is.
 func TestNotReached(t *testing.T) {
-	onServers(t, func(t *testing.T, config *rest.Config, namespace string) {
-		ctx := deadline(t)
+	servers.Each(t, func(t *testing.T, s servers.Server) {
+		ctx, config, namespace := deadline(t), s.Config, s.Namespace
 		typed := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)
 		l, err := typed.List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -7,13 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"app":"x"}},"data":{"k":"1"}}`
 
 // TestKubectl walks through what a newcomer does with kubectl.
 func TestKubectl(t *testing.T) {
-	k := newKubectl(t, startServer(t))
+	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"get", "--raw", "/version"}, `"gitVersion": "v1.36.3+tidemark.`)
 	k.want("", []string{"cluster-info"}, "is running at")
 	k.want("", []string{"api-resources"}, "deployments", "apps/v1", "flowschemas", "customresourcedefinitions")
@@ -45,7 +47,7 @@ func TestKubectl(t *testing.T) {
 
 // TestKubectlStrict: kubectl asks for strict field validation by itself.
 func TestKubectlStrict(t *testing.T) {
-	k := newKubectl(t, startServer(t))
+	k := newKubectl(t, servers.Start(t))
 	out, err := k.run(strings.Replace(configMap, `"data"`, `"dta"`, 1), "create", "-f", "-")
 	if err == nil || !strings.Contains(out, `unknown field "dta"`) {
 		t.Errorf("an unknown field: %v\n%s", err, out)
@@ -54,7 +56,7 @@ func TestKubectlStrict(t *testing.T) {
 
 // TestKubectlChunks lists in pages.
 func TestKubectlChunks(t *testing.T) {
-	k := newKubectl(t, startServer(t))
+	k := newKubectl(t, servers.Start(t))
 	var all strings.Builder
 	for i := range 12 {
 		fmt.Fprintf(&all, "---\n%s\n", strings.Replace(configMap, `"a"`, fmt.Sprintf(`"c%02d"`, i), 1))
@@ -68,7 +70,7 @@ func TestKubectlChunks(t *testing.T) {
 
 // TestKubectlWatch sees a change through get --watch.
 func TestKubectlWatch(t *testing.T) {
-	k := newKubectl(t, startServer(t))
+	k := newKubectl(t, servers.Start(t))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := k.command(ctx, "", "get", "cm", "--watch", "-o", "name")

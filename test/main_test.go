@@ -14,15 +14,12 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 // asKubectl makes this test binary be kubectl: the real command, in a process of
@@ -54,22 +51,6 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, 0))
 }
 
-// startServer starts a server in this process, in memory, for the length of a
-// test. It makes no ConfigMaps of its own, which tests count.
-func startServer(t *testing.T) *tidemark.Server {
-	t.Helper()
-	s := &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}}
-	if err := s.Start(context.Background()); err != nil {
-		t.Fatalf("Start: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return s
-}
-
 // kubectlIn runs kubectl commands against a server.
 type kubectlIn struct {
 	t          *testing.T
@@ -87,25 +68,12 @@ func newKubectl(t *testing.T, s *tidemark.Server) *kubectlIn {
 	return &kubectlIn{t: t, kubeconfig: path, home: dir}
 }
 
-// onKubectl runs a test by kubectl against Tidemark, and against kube-apiserver where
-// there is one, in a namespace of its own.
+// onKubectl runs a test by kubectl against each server.
 func onKubectl(t *testing.T, test func(t *testing.T, k *kubectlIn)) {
-	t.Run("tidemark", func(t *testing.T) { test(t, newKubectl(t, startServer(t))) })
-	t.Run("kube-apiserver", func(t *testing.T) {
-		config, namespace := peer(t)
-		cs := kubernetes.NewForConfigOrDie(config)
-		_, err := cs.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-		file, err := clientcmd.LoadFromFile(os.Getenv(peerKubeconfig))
-		if err != nil {
-			t.Fatal(err)
-		}
-		file.Contexts[file.CurrentContext].Namespace = namespace
+	servers.Each(t, func(t *testing.T, s servers.Server) {
 		k := &kubectlIn{t: t, home: t.TempDir()}
 		k.kubeconfig = filepath.Join(k.home, "kubeconfig")
-		if err := clientcmd.WriteToFile(*file, k.kubeconfig); err != nil {
+		if err := clientcmd.WriteToFile(*s.Kubeconfig, k.kubeconfig); err != nil {
 			t.Fatal(err)
 		}
 		test(t, k)

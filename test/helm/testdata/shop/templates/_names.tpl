@@ -1,0 +1,8 @@
+{{- define "labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+{{- define "selector" -}}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
