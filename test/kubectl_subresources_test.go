@@ -3,6 +3,8 @@ package test
 import (
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 const podBudget = `{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b"},"spec":{"maxUnavailable":1,"selector":{"matchLabels":{"app":"web"}}}}`
@@ -14,7 +16,7 @@ const certificateRequest = `{"apiVersion":"certificates.k8s.io/v1","kind":"Certi
 
 // TestKubectlTokens: who asks, what they may, and as a service account.
 func TestKubectlTokens(t *testing.T) {
-	k := newKubectl(t, startServer(t))
+	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"auth", "whoami"}, "admin", "system:masters")
 	k.want("", []string{"auth", "can-i", "delete", "pods", "--all-namespaces"}, "yes")
 	k.want("", []string{"auth", "can-i", "--list"}, "*.*")
@@ -32,7 +34,7 @@ func TestKubectlTokens(t *testing.T) {
 
 // TestKubectlSubresources scales, evicts, debugs and approves.
 func TestKubectlSubresources(t *testing.T) {
-	k := newKubectl(t, startServer(t))
+	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"create", "deployment", "web", "--image=nginx", "--replicas=2"}, "created")
 	k.want("", []string{"scale", "deployment/web", "--current-replicas=2", "--replicas=5"}, "deployment.apps/web scaled")
 	k.want("", []string{"get", "deployment", "web", "--subresource=scale", "-o", "jsonpath={.spec.replicas} {.status.selector}"}, "5 app=web")

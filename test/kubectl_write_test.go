@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 // TestKubectlChanges changes objects in the ways that are no apply.
@@ -189,6 +191,41 @@ func testKubectlDelete(t *testing.T, k *kubectlIn) {
 	k.want("", []string{"delete", "pod", "p", "--force", "--grace-period=0"}, "force deleted")
 	k.wantError("", []string{"get", "pod", "p"}, "not found")
 	k.wantError("", []string{"delete", "ns", "kube-system"}, "this namespace may not be deleted")
+}
+
+// TestKubectlCascade: what becomes of dependents. The garbage collector is the
+// server's own, so that there is no kube-apiserver to compare with.
+func TestKubectlCascade(t *testing.T) {
+	k := newKubectl(t, servers.Start(t))
+	family := func() {
+		k.want(shop, []string{"apply", "-f", "-"})
+		k.want(fmt.Sprintf(revision, 1, 1, k.value("deploy/shop", "{.metadata.uid}"), 1), []string{"create", "-f", "-"}, "replicaset.apps/shop-1 created")
+		k.want(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"shop-1-a","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"shop-1","uid":%q,"controller":true,"blockOwnerDeletion":true}]},`+
+			`"spec":{"containers":[{"name":"c","image":"i"}]}}`, k.value("rs/shop-1", "{.metadata.uid}")), []string{"create", "-f", "-"}, "pod/shop-1-a created")
+	}
+	family()
+	k.want("", []string{"delete", "deploy", "shop"}, `deployment.apps "shop" deleted`)
+	k.want("", []string{"wait", "--for=delete", "rs/shop-1", "pod/shop-1-a", "--timeout=30s"})
+
+	family()
+	k.want("", []string{"delete", "rs", "shop-1", "--cascade=foreground"}, `replicaset.apps "shop-1" deleted`)
+	k.want("", []string{"get", "rs,pods"}, "No resources found") // the dependents went first
+	k.want("", []string{"delete", "deploy", "shop"})
+
+	family()
+	k.want("", []string{"delete", "deploy", "shop", "--cascade=orphan"}, "deleted")
+	if got := k.value("rs/shop-1", "{.metadata.ownerReferences}"); got != "" {
+		t.Errorf("the orphan has the owners %s", got)
+	}
+	k.want("", []string{"delete", "rs", "shop-1", "--cascade=orphan"}, "deleted")
+	k.want("", []string{"get", "pod", "shop-1-a"})
+
+	k.want("", []string{"create", "namespace", "team"}, "namespace/team created")
+	k.want(shop, []string{"apply", "-n", "team", "-f", "-"}, "created")
+	k.want("", []string{"delete", "namespace", "team"}, `namespace "team" deleted`) // waits
+	k.wantError("", []string{"get", "namespace", "team"}, "not found")
+	k.want("", []string{"get", "deploy,svc", "-n", "team"}, "No resources found")
+	k.wantError(shop, []string{"apply", "-n", "team", "-f", "-"}, `namespaces "team" not found`)
 }
 
 // TestKubectlWait waits for conditions and for the end of an object.

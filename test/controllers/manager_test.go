@@ -141,6 +141,13 @@ func TestManager(t *testing.T) {
 			b.must(b.c.List(b.ctx, &all, client.InNamespace(b.namespace)))
 			return len(all.Items) == 0
 		})
+		if !b.server.Peer { // which collects no garbage
+			b.await(&corev1.ConfigMapList{}, "what was owned goes", func() bool {
+				var l corev1.ConfigMapList
+				b.must(b.c.List(b.ctx, &l, client.InNamespace(b.namespace)))
+				return len(l.Items) == 0
+			})
+		}
 		var outside corev1.SecretList
 		b.must(b.c.List(b.ctx, &outside, client.InNamespace(b.namespace)))
 		if len(outside.Items) != 0 {
