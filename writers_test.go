@@ -364,12 +364,16 @@ func (w *writer) finalizer(t *target) {
 	}
 	mine := "example.com/" + w.id
 	finalizers := slices.DeleteFunc(o.Metadata.Finalizers, func(f string) bool { return f == mine })
-	if len(finalizers) == len(o.Metadata.Finalizers) && o.Metadata.DeletionTimestamp == "" {
+	var refused int
+	if len(finalizers) == len(o.Metadata.Finalizers) {
 		finalizers = append(finalizers, mine)
+		if o.Metadata.DeletionTimestamp != "" {
+			refused = 422 // too late
+		}
 	}
 	list, _ := json.Marshal(finalizers)
 	body := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"finalizers":%s}}`, o.Metadata.ResourceVersion, list)
-	if o, _ = w.do("PATCH", asMerge, t.url()+w.query(""), body, 404, 409); o != nil {
+	if o, _ = w.do("PATCH", asMerge, t.url()+w.query(""), body, 404, 409, refused); o != nil {
 		w.acknowledged(o, nil, 0)
 	}
 }
