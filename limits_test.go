@@ -35,7 +35,10 @@ func times(n int, format string) string {
 	return b.String()
 }
 
-// bomb is YAML whose aliases make it large.
+// wide is YAML whose aliases make it twice as large as a body may be.
+var wide = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata:\n  k: &a " + strings.Repeat("x", 64<<10) + strings.ReplaceAll(times(96, "\n  k%d: *a"), ",", "")
+
+// bomb is YAML whose aliases make it larger without end.
 const bomb = `
 kind: ConfigMap
 apiVersion: v1
@@ -98,10 +101,12 @@ func TestWriteLimits(t *testing.T) {
 		{"depth without an end", "POST", configMaps, asJSON, strings.Repeat("[", mebibyte), 400, "nests deeper than 512"},
 		{"depth without an end in YAML", "POST", configMaps, yaml, strings.Repeat("[", mebibyte), 400, "the object provided is unrecognized"},
 
-		{"aliases", "POST", configMaps, yaml, bomb, 400, "aliases make it larger than 3145728 bytes"},
-		{"aliases in PUT", "PUT", a, yaml, bomb, 400, "aliases make it larger than 3145728 bytes"},
-		{"aliases in an apply", "PATCH", a + "?fieldManager=m", asApply, bomb, 400, "aliases make it larger than 3145728 bytes"},
-		{"aliases in options", "DELETE", a, yaml, bomb, 400, "aliases make it larger than 3145728 bytes"},
+		{"aliases", "POST", configMaps, yaml, wide, 400, "aliases make it larger than 3145728 bytes"},
+		{"aliases in PUT", "PUT", a, yaml, wide, 400, "aliases make it larger than 3145728 bytes"},
+		{"aliases in an apply", "PATCH", a + "?fieldManager=m", asApply, wide, 400, "aliases make it larger than 3145728 bytes"},
+		{"aliases in options", "DELETE", a, yaml, wide, 400, "aliases make it larger than 3145728 bytes"},
+		{"aliases of aliases", "POST", configMaps, yaml, bomb, 400, "document contains excessive aliasing"},
+		{"aliases of aliases in an apply", "PATCH", a + "?fieldManager=m", asApply, bomb, 400, "document contains excessive aliasing"},
 
 		{"operations", "PATCH", a, asJSONPatch, "[" + times(10_001, `{"op":"add","path":"/data/k%d","value":""}`) + "]", 413, "The allowed maximum operations in a JSON patch is 10000, got 10001"},
 		{"copies", "PATCH", a, asJSONPatch, "[" + times(4, `{"op":"copy","from":"/data/k","path":"/data/k%d"}`) + "]", 413, "Request entity too large"},
@@ -123,7 +128,8 @@ func TestWriteLimits(t *testing.T) {
 		{"a manager", "POST", configMaps + "?fieldManager=" + strings.Repeat("m", 129), asJSON, named(`"labels":{}`), 422, "fieldManager: Too long: may not be more than 128 bytes"},
 		{"a manager of a patch", "PATCH", a + "?fieldManager=" + strings.Repeat("m", 129), asMerge, "{}", 422, "fieldManager: Too long: may not be more than 128 bytes"},
 		{"a manager that cannot be printed", "PATCH", a + "?fieldManager=%07", asApply, "{}", 422, "fieldManager: Invalid value"},
-		{"a manager in managed fields", "POST", configMaps, asJSON, named(`"managedFields":[{"manager":"` + strings.Repeat("m", 129) + `","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{}}]`), 422, "managedFields[0].manager: Too long"},
+		{"a manager in managed fields", "PUT", a, asJSON, fmt.Sprintf(`{"metadata":{"name":"a","managedFields":[{"manager":%q,"operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}}}}]}}`, strings.Repeat("m", 129)), 422, "metadata.managedFields[0].manager: Too long: may not be more than 128 bytes"},
+		{"a subresource in managed fields", "PATCH", a, asMerge, fmt.Sprintf(`{"metadata":{"managedFields":[{"manager":"m","subresource":%q,"operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}}}}]}}`, strings.Repeat("m", 257)), 422, "metadata.managedFields[0].subresource: Too long: may not be more than 256 bytes"},
 	}
 	for _, row := range rows {
 		begin := time.Now()
@@ -135,7 +141,7 @@ func TestWriteLimits(t *testing.T) {
 		if strings.HasPrefix(row.body, "\x1f\x8b") {
 			req.Header.Set("Content-Encoding", "gzip")
 		}
-		before := version(t, h, c.Host)
+		before := revisionOf(t, h, c.Host)
 		resp, err := h.Do(req)
 		if err != nil {
 			t.Errorf("%s: %v", row.name, err)
@@ -150,14 +156,14 @@ func TestWriteLimits(t *testing.T) {
 		if took := time.Since(begin); took > 5*time.Second {
 			t.Errorf("%s: it took %v", row.name, took)
 		}
-		if after := version(t, h, c.Host); after != before {
+		if after := revisionOf(t, h, c.Host); after != before {
 			t.Errorf("%s: something was written", row.name)
 		}
 	}
 }
 
-// version is that of the ConfigMaps.
-func version(t *testing.T, h *http.Client, host string) string {
+// revisionOf is that of the ConfigMaps.
+func revisionOf(t *testing.T, h *http.Client, host string) string {
 	t.Helper()
 	resp, err := h.Get(host + configMaps + "?labelSelector=none")
 	if err != nil {

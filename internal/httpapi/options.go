@@ -129,6 +129,9 @@ func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptio
 		}
 		body = asJSON
 	}
+	if err := wire.CheckDepth(body); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
 	head, err := wire.TypeMeta(body)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())

@@ -122,6 +122,9 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 	for attempt := 1; ; attempt++ {
 		t.Name = meta.GetName()
 		e, _, err := r.encode(w, nil, object)
+		if err == nil {
+			err = checkSize(e, nil)
+		}
 		if err != nil {
 			return nil, err
 		}

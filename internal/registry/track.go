@@ -8,7 +8,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -109,7 +111,12 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 	if bytes.Equal(sent, live) {
 		return live, nil
 	}
-	return apply.Before(live, sent), nil
+	start := apply.Before(live, sent)
+	if w.Name != "" && bytes.Equal(start, sent) { // those of a new object are its writer's in any case
+		errs := metav1validation.ValidateManagedFields(w.managed, field.NewPath("metadata", "managedFields"))
+		return start, invalid(w.Type, &metav1.ObjectMeta{Name: w.Name}, errs)
+	}
+	return start, nil
 }
 
 // schema is what managed fields need to know of a type; it is made when it is

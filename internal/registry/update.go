@@ -273,6 +273,9 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if same {
 		return current, nil // it is durable: it was read
 	}
+	if err := checkSize(e, current); err != nil {
+		return nil, err
+	}
 	return r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
 }
 
