@@ -63,6 +63,27 @@ func squeezed(text string) string {
 	return b.String()
 }
 
+// A call is a request with a body.
+type call struct{ method, url, media, body string }
+
+// send sends it; a body that is compressed says so.
+func (c call) send(t testing.TB, h *http.Client) *http.Response {
+	t.Helper()
+	req, err := http.NewRequest(c.method, c.url, strings.NewReader(c.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", c.media)
+	if strings.HasPrefix(c.body, "\x1f\x8b") {
+		req.Header.Set("Content-Encoding", "gzip")
+	}
+	resp, err := h.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
 // TestWriteLimits sends too much of everything that a write can have too much of:
 // each is refused soon, with a Status that says what is wrong, and nothing is
 // written. docs/limits.md lists them.
@@ -132,23 +153,10 @@ func TestWriteLimits(t *testing.T) {
 		{"a subresource in managed fields", "PATCH", a, asMerge, fmt.Sprintf(`{"metadata":{"managedFields":[{"manager":"m","subresource":%q,"operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}}}}]}}`, strings.Repeat("m", 257)), 422, "metadata.managedFields[0].subresource: Too long: may not be more than 256 bytes"},
 	}
 	for _, row := range rows {
-		begin := time.Now()
-		req, err := http.NewRequest(row.method, c.Host+row.path, strings.NewReader(row.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", row.media)
-		if strings.HasPrefix(row.body, "\x1f\x8b") {
-			req.Header.Set("Content-Encoding", "gzip")
-		}
-		before := revisionOf(t, h, c.Host)
-		resp, err := h.Do(req)
-		if err != nil {
-			t.Errorf("%s: %v", row.name, err)
-			continue
-		}
+		before, begin := revisionOf(t, h, c.Host), time.Now()
+		resp := call{row.method, c.Host + row.path, row.media, row.body}.send(t, h)
 		var status metav1.Status
-		err = json.NewDecoder(resp.Body).Decode(&status)
+		err := json.NewDecoder(resp.Body).Decode(&status)
 		resp.Body.Close()
 		if err != nil || status.Code != row.code || !strings.Contains(status.Message, row.message) {
 			t.Errorf("%s: %d %.400q %v, want %d %q", row.name, status.Code, status.Message, err, row.code, row.message)
