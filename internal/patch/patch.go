@@ -26,8 +26,9 @@ import (
 const (
 	// MaxOperations is how many operations a JSON patch may have.
 	MaxOperations = 10000
-	// MaxBytes bounds what a patch makes of a document: more than what can be stored
-	// in any case. What the copies of a JSON patch add up to has the same bound.
+	// MaxBytes bounds what a patch makes of a document, by its Size: it is what a body
+	// may bring, and what can be stored. What the copies of a JSON patch add up to has
+	// the same bound.
 	MaxBytes = 3 << 20
 )
 
@@ -142,8 +143,22 @@ func guarded[T any](apply func() (T, error)) (out T, err error) {
 	return apply()
 }
 
+// Size is how large a JSON document is, in bytes, when what encoding/json writes as
+// six bytes for the sake of HTML (< > &) counts as the one that it stands for: an
+// object is as large here as where it came from.
+func Size(document []byte) int {
+	if len(document) <= MaxBytes {
+		return len(document) // nobody asks for more, and it is nearly always so
+	}
+	n := len(document)
+	for _, escape := range []string{`\u003c`, `\u003e`, `\u0026`} {
+		n -= (len(escape) - 1) * bytes.Count(document, []byte(escape))
+	}
+	return n
+}
+
 func patched(document []byte, complaints []string) (Patched, error) {
-	if len(document) > MaxBytes {
+	if Size(document) > MaxBytes {
 		return Patched{}, tooLarge()
 	}
 	return Patched{Document: document, Shown: func() string { return string(document) }, Complaints: complaints}, nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/patch"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -168,19 +169,14 @@ func (w *write) dedupOwners(meta metav1.Object) {
 		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s", when, strings.Join(twice, ", ")))
 }
 
-// maxObjectBytes bounds an object as it is stored. It is the bound of a request's
-// body, so that whoever reads an object can write it back: what an apply adds to
-// what is there, and what JSON needs to write some characters, does not count for
-// less than what a body brings.
-const maxObjectBytes = 3 << 20
-
-// checkSize refuses an object that is too large, unless it was larger before: then
-// it may become smaller.
+// checkSize refuses an object that is larger than what a body can bring, so that
+// whoever reads it can write it back: an apply adds to what is there. One that was
+// larger before may become smaller.
 func checkSize(e wire.Encoded, current *store.Object) error {
-	if len(e.Bytes) <= maxObjectBytes || current != nil && len(e.Bytes) < len(current.Value) {
+	if len(e.Bytes) <= patch.MaxBytes || current != nil && len(e.Bytes) < len(current.Value) || patch.Size(e.Bytes) <= patch.MaxBytes {
 		return nil
 	}
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object would have more than %d bytes", maxObjectBytes))
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object would have more than %d bytes", patch.MaxBytes))
 }
 
 // commit makes the change; a dry-run finds out whether it could be made, and what
