@@ -11,7 +11,9 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -231,6 +233,27 @@ func TestStatus(t *testing.T) {
 		b.must(b.c.Update(b.ctx, d))
 		if *d.Spec.Replicas != 3 || d.Status.Replicas != 2 || d.Generation != 2 {
 			b.t.Errorf("an update made %d replicas of %d, generation %d", d.Status.Replicas, *d.Spec.Replicas, d.Generation)
+		}
+	})
+}
+
+// TestSubresources: those whose bodies are of another kind.
+func TestSubresources(t *testing.T) {
+	on(t, func(b *bed) {
+		d := b.deployment("d")
+		b.must(b.c.Create(b.ctx, d))
+		scale := &autoscalingv1.Scale{}
+		b.must(b.c.SubResource("scale").Get(b.ctx, d, scale))
+		scale.Spec.Replicas = 4
+		b.must(b.c.SubResource("scale").Update(b.ctx, d, client.WithSubResourceBody(scale)))
+		if b.again(d); *d.Spec.Replicas != 4 || scale.ResourceVersion != d.ResourceVersion {
+			b.t.Errorf("scaled to %d replicas at %s, answered %s", *d.Spec.Replicas, d.ResourceVersion, scale.ResourceVersion)
+		}
+		pod := &corev1.Pod{ObjectMeta: b.meta("p"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		b.must(b.c.Create(b.ctx, pod))
+		b.must(b.c.SubResource("eviction").Create(b.ctx, pod, &policyv1.Eviction{}))
+		if err := b.c.Get(b.ctx, client.ObjectKeyFromObject(pod), pod); !apierrors.IsNotFound(err) {
+			b.t.Errorf("after its eviction: %v", err)
 		}
 	})
 }
