@@ -78,7 +78,8 @@ func (w *crew) warm(ctx context.Context) error {
 	return err
 }
 
-// run repeats the operation for the duration, and adds up what was done.
+// run repeats the operation for the duration, which one of them at least is begun
+// in, however busy the machine is, and adds up what was done.
 func (w *crew) run(ctx context.Context) (Figures, error) {
 	var started, finished atomic.Int64
 	begin := time.Now()
@@ -91,7 +92,7 @@ func (w *crew) run(ctx context.Context) (Figures, error) {
 				intended = begin.Add(time.Duration(float64(i) / w.rate * float64(time.Second)))
 				sleepUntil(ctx, earlier(intended, deadline))
 			}
-			if i >= w.bed.options.MaxOps || !intended.Before(deadline) {
+			if i >= w.bed.options.MaxOps || i > 0 && !intended.Before(deadline) {
 				return ctx.Err()
 			}
 			if err := w.do(ctx, c, op{w.count.Add(1) - 1, intended}); err != nil {
