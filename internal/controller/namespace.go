@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -31,6 +31,9 @@ import (
 // A create that was under way when its namespace began to go can land after the
 // namespace is gone. Objects of a namespace that is not there are deleted, too:
 // those that appear, and at the beginning those that are there.
+//
+// Whatever is deleted is what one state has, in which the namespace is being deleted
+// or absent: it may be made again at any time, and what it has then is its own.
 type namespaces struct {
 	l     *Loops
 	queue *queue
@@ -146,19 +149,24 @@ func (n *namespaces) waitFor(namespace string, collections []string) {
 }
 
 func (n *namespaces) sync(ctx context.Context, i item) error {
-	o := n.l.store.Any().Get(namespaceCollection, i.key)
+	// Until the look is over, every change is a reason for another one.
+	n.waitFor(i.key, nil)
+	s := n.l.store.Any()
+	o := s.Get(namespaceCollection, i.key)
 	if o == nil {
-		return n.clear(ctx, i.key)
+		return n.clear(ctx, s, i.key)
 	}
 	namespace, err := decode[corev1.Namespace](o)
 	if err != nil || namespace.DeletionTimestamp == nil || !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return err
 	}
-	// Until the look is over, every change is a reason for another one.
-	n.waitFor(i.key, nil)
-	left := n.deleteContent(ctx, i.key)
+	left := n.deleteContent(ctx, s, i.key)
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	now := registry.MetadataOf(n.l.store.Any().Get(namespaceCollection, i.key))
+	if string(now.UID) != string(namespace.UID) { // somebody else let it go
+		return n.clear(ctx, s, i.key)
 	}
 	if err := n.say(ctx, i.object, namespace, left.conditions(n.l.now())); err != nil {
 		return err
@@ -178,72 +186,92 @@ func (n *namespaces) sync(ctx context.Context, i item) error {
 	return n.finalize(ctx, i.object, namespace)
 }
 
-// clear deletes what is in a namespace that is not there.
-func (n *namespaces) clear(ctx context.Context, namespace string) error {
-	left := n.deleteContent(ctx, namespace)
-	switch {
-	case len(left.failures) > 0:
-		return errors.New(strings.Join(left.failures, "; "))
-	case left.unasked:
+// clear deletes what a namespace that is gone has in a state.
+func (n *namespaces) clear(ctx context.Context, s *store.State, namespace string) error {
+	types := n.l.served().namespaced
+	var failures []string
+	for _, t := range types {
+		if err := n.deleteAll(ctx, s, t, namespace); err != nil {
+			failures = append(failures, err.Error())
+		}
+	}
+	if len(failures) > 0 {
+		return errors.New(strings.Join(failures, "; "))
+	}
+	now := n.l.store.Any()
+	if now.Get(namespaceCollection, namespace) != nil {
+		return nil // what is there now is its own
+	}
+	var left remains
+	for _, t := range types {
+		left.count(now, t, namespace)
+	}
+	if left.unasked {
 		return fmt.Errorf("objects appeared in the namespace %s, which is gone", namespace)
 	}
 	return nil
 }
 
-// deleteContent deletes what is in a namespace, pods before all else, and tells
-// what remains.
-func (n *namespaces) deleteContent(ctx context.Context, namespace string) *remains {
-	left := &remains{objects: map[string]int{}, finalizers: map[string]int{}}
+// deleteContent deletes what a namespace has in a state, pods before all else, and
+// tells what remains now.
+func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespace string) *remains {
+	left := &remains{}
 	types := n.l.served().namespaced
-	isPods := func(t *resource.Type) bool { return t.Collection == podCollection }
-	for _, t := range types {
-		if isPods(t) {
-			n.deleteAll(ctx, t, namespace, left)
+	step := func(pods bool) {
+		for _, t := range types {
+			if (t.Collection == podCollection) != pods || ctx.Err() != nil {
+				continue
+			}
+			if err := n.deleteAll(ctx, s, t, namespace); err != nil {
+				left.failures = append(left.failures, err.Error())
+			}
+			left.count(n.l.store.Any(), t, namespace)
 		}
 	}
-	if left.any() {
-		return left
-	}
-	for _, t := range types {
-		if !isPods(t) && ctx.Err() == nil {
-			n.deleteAll(ctx, t, namespace, left)
-		}
+	if step(true); !left.any() {
+		step(false)
 	}
 	return left
 }
 
-// deleteAll deletes the objects of a type in a namespace.
-func (n *namespaces) deleteAll(ctx context.Context, t *resource.Type, namespace string, left *remains) {
-	var here remains
-	here.count(n.l.store.Any(), t, namespace)
-	if len(here.objects) == 0 {
-		return
-	}
-	if here.unasked {
-		if err := n.request(ctx, t, namespace); err != nil && !apierrors.IsNotFound(err) {
-			left.failures = append(left.failures, err.Error())
+// deletersPerType delete the objects of a type in a namespace at once, so that many
+// deletions share a sync.
+const deletersPerType = 256
+
+// deleteAll deletes the objects of a type that a namespace has in a state, and
+// nothing else: each deletion names the version that the state has. So what is made
+// in a namespace that was made again meanwhile is left alone, as is what has changed;
+// who counts what is left afterwards sees it. After an error what is not deleted yet
+// stays. Owners do not matter: their dependents go as well.
+func (n *namespaces) deleteAll(ctx context.Context, s *store.State, t *resource.Type, namespace string) error {
+	var objects []*store.Object
+	for o := range s.Snapshot(t.Collection).Scan(namespace+"/", "") {
+		if m := registry.MetadataOf(o); unasked(m) {
+			objects = append(objects, o)
 		}
 	}
-	left.count(n.l.store.Any(), t, namespace)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(deletersPerType, len(objects)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(objects)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				o := objects[i]
+				err := n.l.remove(ctx, object{t.Collection, o.Key}, o, metav1.DeletePropagationBackground)
+				if err != nil && !apierrors.IsConflict(err) {
+					fail(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
 }
 
-// request asks for the deletion of all objects of a type in a namespace. Owners do
-// not matter: their dependents go as well.
-func (n *namespaces) request(ctx context.Context, t *resource.Type, namespace string) error {
-	policy := metav1.DeletePropagationBackground
-	target := registry.Target{Type: t, Namespace: namespace}
-	if t.Allows("deletecollection") {
-		_, err := n.l.c.Registry.DeleteCollection(ctx, target, &metav1.DeleteOptions{PropagationPolicy: &policy}, &metainternal.ListOptions{})
-		return err
-	}
-	for o := range n.l.store.Any().Snapshot(t.Collection).Scan(namespace+"/", "") {
-		_, target.Name, _ = strings.Cut(o.Key, "/")
-		if _, err := n.l.c.Registry.Delete(ctx, target, &metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
-}
+// unasked tells whether a request would delete an object: nobody asked for it yet,
+// or a server was killed in the middle of it.
+func unasked(m registry.Metadata) bool { return !m.Deleting || m.HalfGone() }
 
 // count adds what a namespace has of a type.
 func (r *remains) count(s *store.State, t *resource.Type, namespace string) {
@@ -251,7 +279,7 @@ func (r *remains) count(s *store.State, t *resource.Type, namespace string) {
 	for o := range s.Snapshot(t.Collection).Scan(namespace+"/", "") {
 		n++
 		m := registry.MetadataOf(o)
-		r.unasked = r.unasked || !m.Deleting || m.HalfGone()
+		r.unasked = r.unasked || unasked(m)
 		names, err := m.FinalizerNames()
 		if err != nil {
 			continue // it remains all the same

@@ -1,8 +1,11 @@
 package controller_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -148,27 +152,129 @@ func TestNamespaceOtherFinalizers(t *testing.T) {
 	w.want("namespaces", "f", false)
 }
 
+// stray writes an object past the verbs, as a create does that was under way when
+// its namespace went.
+func (w *world) stray(namespace, name string) {
+	w.Helper()
+	o := w.get("configmaps", "n/kube-root-ca.crt")
+	value := strings.Replace(string(o.Value), fmt.Sprintf(`"resourceVersion":"%d"`, o.Modified), `"resourceVersion":""`, 1)
+	w.commit(store.Write{Collection: "configmaps", Key: namespace + "/" + name, Value: []byte(value), RevisionAt: o.RevisionAt})
+}
+
+// commit writes past the verbs.
+func (w *world) commit(c store.Write) {
+	w.Helper()
+	if _, err := w.store.Commit(w.Context(), c); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // TestStrays: objects that land in a namespace after it is gone go, also when
 // nobody was there to see it.
 func TestStrays(t *testing.T) {
 	w := newWorld(t)
-	stray := func(name string) {
-		o := w.get("configmaps", "n/kube-root-ca.crt")
-		value := strings.Replace(string(o.Value), fmt.Sprintf(`"resourceVersion":"%d"`, o.Modified), `"resourceVersion":""`, 1)
-		if _, err := w.store.Commit(t.Context(), store.Write{Collection: "configmaps", Key: "gone/" + name, Value: []byte(value), RevisionAt: o.RevisionAt}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	w.settle()
-	stray("a")
+	w.stray("gone", "a")
 	w.settle()
 	w.want("configmaps", "gone/a", false)
 	w.loops.Stop()
-	stray("b")
+	w.stray("gone", "b")
 	w.restart()
 	w.settle()
 	w.want("configmaps", "gone/b", false)
 	w.want("configmaps", "n/kube-root-ca.crt", true)
+}
+
+// onDelete has something done once, when the first object of a namespace is about
+// to be deleted; the other deletions there wait for it. It begins with a restart.
+func (w *world) onDelete(namespace string, do func()) {
+	var once sync.Once
+	w.admission = append(w.admission, func(_ context.Context, a *registry.Admission) error {
+		if a.Verb == "delete" && a.Namespace == namespace {
+			once.Do(do)
+		}
+		return nil
+	})
+}
+
+// again makes a namespace that was there before, with objects of its own: of kinds
+// that are deleted before, with and after ConfigMaps, and a ConfigMap of an old name.
+func (w *world) again(namespace string) {
+	w.make("namespaces", "", fmt.Sprintf(`{"metadata":{"name":%q}}`, namespace))
+	w.make("pods", namespace, pod)
+	w.make("configmaps", namespace, `{"metadata":{"name":"precious"}}`)
+	w.make("secrets", namespace, `{"metadata":{"name":"precious"}}`)
+	w.make("services", namespace, `{"metadata":{"name":"precious"},"spec":{"ports":[{"port":80}]}}`)
+	w.make("events", namespace, fmt.Sprintf(`{"metadata":{"name":"precious"},"involvedObject":{"namespace":%q}}`, namespace))
+}
+
+// wantAgain: what again made is there, and nothing else of the namespace.
+func (w *world) wantAgain(namespace string) {
+	w.Helper()
+	want := []string{"configmaps " + namespace + "/precious", "events " + namespace + "/precious", "pods " + namespace + "/p", "secrets " + namespace + "/precious", "services " + namespace + "/precious"}
+	got := w.content(namespace)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		w.Errorf("the namespace that was made again has %q, want %q", got, want)
+	}
+	if o := w.namespace(namespace); o.DeletionTimestamp != nil {
+		w.Errorf("the namespace that was made again is being deleted")
+	}
+}
+
+// TestStraysRecreated: when a namespace is made again while what was left of the
+// old one is deleted, its own objects stay.
+func TestStraysRecreated(t *testing.T) {
+	w := newWorld(t, "namespace", "root-ca-certificate-publisher")
+	w.settle()
+	w.loops.Stop()
+	w.stray("gone", "a")
+	w.stray("gone", "precious")
+	w.config.Enabled = []string{"namespace"}
+	w.onDelete("gone", func() {
+		w.commit(store.Write{Collection: "configmaps", Key: "gone/precious", If: w.get("configmaps", "gone/precious").Modified}) // it comes back as another object
+		w.again("gone")
+	})
+	w.restart()
+	w.settle()
+	w.wantAgain("gone")
+}
+
+// TestNamespaceRecreated: when somebody else lets a namespace go before its content
+// is deleted, and it is made again, its new objects stay, and the old ones go.
+func TestNamespaceRecreated(t *testing.T) {
+	w := newWorld(t, "namespace")
+	w.make("configmaps", "n", `{"metadata":{"name":"a"}}`)
+	w.make("configmaps", "n", `{"metadata":{"name":"precious"}}`)
+	w.make("leases.coordination.k8s.io", "n", `{"metadata":{"name":"a"}}`)
+	w.onDelete("n", func() {
+		w.commit(store.Write{Collection: "configmaps", Key: "n/precious", If: w.get("configmaps", "n/precious").Modified})
+		w.change("namespaces", "n", "finalize", func(o metav1.Object) { o.(*corev1.Namespace).Spec.Finalizers = nil })
+		w.again("n")
+	})
+	w.restart()
+	w.settle()
+	w.erase("namespaces", "n", "")
+	w.settle()
+	w.wantAgain("n")
+}
+
+// TestNamespaceLetGo: when somebody else lets a namespace go before its content is
+// deleted, that goes nevertheless.
+func TestNamespaceLetGo(t *testing.T) {
+	w := newWorld(t)
+	w.fill("n")
+	w.onDelete("n", func() {
+		w.change("namespaces", "n", "finalize", func(o metav1.Object) { o.(*corev1.Namespace).Spec.Finalizers = nil })
+	})
+	w.restart()
+	w.settle()
+	w.erase("namespaces", "n", "")
+	w.settle()
+	w.want("namespaces", "n", false)
+	if left := w.content("n"); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
 }
 
 // TestNamespaceKilled: the deletion of a namespace goes on after a kill at any

@@ -31,7 +31,9 @@ type world struct {
 	log    *mortal
 	config controller.Config
 	memory int64 // of the history; zero: as it comes
-	store  *store.Store
+	// admission is asked about each write, from the next restart on.
+	admission []func(context.Context, *registry.Admission) error
+	store     *store.Store
 	*registry.Registry
 	loops *controller.Loops
 	types func() *resource.Catalog
@@ -61,7 +63,7 @@ func (w *world) open() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.store, w.Registry = s, &registry.Registry{Store: s}
+	w.store, w.Registry = s, &registry.Registry{Store: s, Admission: w.admission}
 	w.config.Registry = w.Registry
 	if w.config.Catalog == nil {
 		w.config.Catalog = builtin.Catalog
