@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -21,21 +22,62 @@ const eventCollection = "events"
 // so for what was there before, it is the newest time that the event itself tells
 // (creation, last occurrence, last change of its managed fields).
 //
-// Whatever is written lives equally long, so what is to go stands in a row: an entry
-// for each write, in order of time. An entry means the very version that was
-// written: what was written again later has a later entry.
+// Whatever is written lives equally long, so what is to go stands in a row, in order
+// of time: an entry for each event, which goes to the end with each write.
 type events struct {
 	l     *Loops
 	queue *queue
 
 	mu  sync.Mutex
-	row []expiry // sorted by due
+	row *expiries
 }
 
+// expiries are what is to go, sorted by due. They are a ring, so that an entry
+// leaves its place at no cost.
+type expiries struct {
+	ring expiry // stands before the first and after the last
+	of   map[string]*expiry
+}
+
+// expiry is an entry. It means the very version that was written.
 type expiry struct {
-	key      string
-	revision store.Revision
-	due      int64 // Unix time in nanoseconds
+	key          string
+	revision     store.Revision
+	due          int64 // Unix time in nanoseconds
+	before, next *expiry
+}
+
+func newExpiries() *expiries {
+	x := &expiries{of: map[string]*expiry{}}
+	x.ring.before, x.ring.next = &x.ring, &x.ring
+	return x
+}
+
+// first is the entry that is due first, nil when there is none.
+func (x *expiries) first() *expiry {
+	if len(x.of) == 0 {
+		return nil
+	}
+	return x.ring.next
+}
+
+// put puts the entry of an event at the end: no other is due later.
+func (x *expiries) put(key string, revision store.Revision, due int64) {
+	x.take(key)
+	if last := x.ring.before; last != &x.ring { // the wall clock may have gone back
+		due = max(due, last.due)
+	}
+	e := &expiry{key, revision, due, x.ring.before, &x.ring}
+	e.before.next, e.next.before = e, e
+	x.of[key] = e
+}
+
+// take takes the entry of an event out.
+func (x *expiries) take(key string) {
+	if e := x.of[key]; e != nil {
+		e.before.next, e.next.before = e.next, e.before
+		delete(x.of, key)
+	}
 }
 
 // lull is how long the loop waits at least between two looks at what is due, so
@@ -45,22 +87,25 @@ const lull = time.Second
 // look is the item that stands for a look at the row.
 var look = item{object: object{collection: eventCollection}}
 
-func newEvents(l *Loops, q *queue) loop { return &events{l: l, queue: q} }
+func newEvents(l *Loops, q *queue) loop { return &events{l: l, queue: q, row: newExpiries()} }
 
 func (e *events) begin(s *store.State) {
 	now := e.l.now()
-	var row []expiry
+	var all []expiry
 	for o := range s.Snapshot(eventCollection).Scan("", "") {
 		written := lastWrite(o)
 		if written.IsZero() || written.After(now) {
 			written = now
 		}
-		row = append(row, expiry{o.Key, o.Modified, written.Add(e.l.c.EventTTL).UnixNano()})
+		all = append(all, expiry{key: o.Key, revision: o.Modified, due: written.Add(e.l.c.EventTTL).UnixNano()})
 	}
-	slices.SortFunc(row, func(a, b expiry) int { return int(max(-1, min(1, a.due-b.due))) })
+	slices.SortFunc(all, func(a, b expiry) int { return cmp.Compare(a.due, b.due) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.row = row
+	e.row = newExpiries()
+	for _, x := range all {
+		e.row.put(x.key, x.revision, x.due)
+	}
 	e.plan(now, 0)
 }
 
@@ -91,29 +136,31 @@ func lastWrite(o *store.Object) time.Time {
 }
 
 func (e *events) observe(c *store.CollectionChange) {
-	if c.Collection != eventCollection || c.After == nil {
+	if c.Collection != eventCollection {
 		return
 	}
 	now := e.l.now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	due := now.Add(e.l.c.EventTTL).UnixNano()
-	if n := len(e.row); n > 0 { // the wall clock may have gone back
-		due = max(due, e.row[n-1].due)
+	if c.After == nil {
+		e.row.take(c.Key())
+		return
 	}
-	e.row = append(e.row, expiry{c.After.Key, c.Revision, due})
-	if len(e.row) == 1 {
+	idle := e.row.first() == nil
+	e.row.put(c.After.Key, c.Revision, now.Add(e.l.c.EventTTL).UnixNano())
+	if idle {
 		e.plan(now, 0)
 	}
 }
 
 // plan sets the time of the next look. The caller holds mu.
 func (e *events) plan(now time.Time, least time.Duration) {
-	if len(e.row) == 0 {
-		e.row = nil
+	first := e.row.first()
+	if first == nil {
+		e.row = newExpiries() // maps do not become smaller by themselves
 		return
 	}
-	wait := max(least, time.Unix(0, e.row[0].due).Sub(now))
+	wait := max(least, time.Unix(0, first.due).Sub(now))
 	e.queue.addAt(look, time.Now().Add(wait), false)
 }
 
@@ -139,15 +186,12 @@ func (e *events) ripe() {
 	now := e.l.now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := 0
-	for n < len(e.row) && e.row[n].due <= now.UnixNano() {
-		due := e.row[n]
+	for x := e.row.first(); x != nil && x.due <= now.UnixNano(); x = e.row.first() {
+		e.row.take(x.key)
 		// What was deleted, or written again, needs no item.
-		if o := e.l.store.Any().Get(eventCollection, due.key); o != nil && o.Modified == due.revision && !registry.MetadataOf(o).Deleting {
-			e.queue.add(item{object{eventCollection, due.key}, due.revision})
+		if o := e.l.store.Any().Get(eventCollection, x.key); o != nil && o.Modified == x.revision && !registry.MetadataOf(o).Deleting {
+			e.queue.add(item{object{eventCollection, x.key}, x.revision})
 		}
-		n++
 	}
-	e.row = e.row[n:]
 	e.plan(now, lull)
 }
