@@ -60,7 +60,12 @@ func (r *running) figures() []httpapi.Figure {
 func (r *running) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
 	for _, f := range r.loops.Figures() {
-		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return r.loops.Err() }})
+		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return r.loops.Err() }, Note: func() string {
+			if f.Paused() > 0 {
+				return ", paused: a kube-controller-manager holds its lease"
+			}
+			return ""
+		}})
 	}
 	return all
 }

@@ -59,6 +59,8 @@ func TestUsage(t *testing.T) {
 		"serve --history-retention=0s":   "above zero",
 		"serve --tls-cert-file=x":        "--tls-private-key-file",
 		"serve --in-memory --data-dir=x": "exclude",
+		"serve --bind-address=nowhere":   "--bind-address=nowhere is not an IP address",
+		"serve --controllers=":           "-* none",
 		"version -o yaml":                "yaml",
 		"version --nonsense":             "--nonsense",
 	} {
@@ -90,9 +92,8 @@ func TestFailedStart(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		fmt.Sprintf("port %d of 127.0.0.1 is taken", port): {fmt.Sprintf("--secure-port=%d", port)},
-		foreign:        {"--secure-port=0", "--kubeconfig-out=" + foreign},
-		"absent.csv":   {"--secure-port=0", "--token-auth-file=absent.csv"},
-		"nowhere.test": {"--secure-port=0", "--bind-address=nowhere.test"},
+		foreign:      {"--secure-port=0", "--kubeconfig-out=" + foreign},
+		"absent.csv": {"--secure-port=0", "--token-auth-file=absent.csv"},
 	} {
 		code, stdout, stderr := command(append([]string{"serve", "--in-memory"}, args...)...)
 		last := lastLine(stderr)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,10 +123,16 @@ func (f *serveFlags) register(c *cobra.Command) {
 
 // check finds what does not fit together, and fills in what was left out.
 func (f *serveFlags) check(changed func(string) bool) error {
+	if len(f.controllers) == 0 || len(f.controllers) == 1 && f.controllers[0] == "" {
+		return errors.New("--controllers is empty: * runs all of them, -* none")
+	}
 	if err := controller.Check(f.controllers); err != nil {
 		return fmt.Errorf("--controllers: %w", err)
 	}
 	s := &f.server
+	if net.ParseIP(s.BindAddress) == nil {
+		return fmt.Errorf("--bind-address=%s is not an IP address", s.BindAddress)
+	}
 	s.DisableAnonymous = !f.anonymous
 	s.Controllers = f.controllers
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)

@@ -103,7 +103,11 @@ func (y *yielding) decide() {
 	}
 	if paused := left > 0; paused != y.paused {
 		y.paused = paused
-		y.l.c.Log.Info("kube-controller-manager's lease", "held", paused, "paused", paused)
+		if paused {
+			y.l.c.Log.Warn("a kube-controller-manager holds its lease: the controllers that it runs pause", "lease", "kube-system/kube-controller-manager", "for", left)
+		} else {
+			y.l.c.Log.Info("no kube-controller-manager holds its lease any more: the controllers go on")
+		}
 		for _, r := range y.l.running {
 			if r.yields {
 				r.queue.pause(paused)

@@ -58,7 +58,11 @@ func (q *request) health(path string) error {
 			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
 			continue
 		}
-		fmt.Fprintf(&lines, "[+]%s ok\n", c.Name)
+		fmt.Fprintf(&lines, "[+]%s ok", c.Name)
+		if c.Note != nil {
+			lines.WriteString(c.Note())
+		}
+		lines.WriteByte('\n')
 	}
 	return q.sayHealth(kind, &lines, excluded, failed, single)
 }

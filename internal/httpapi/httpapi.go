@@ -57,6 +57,9 @@ type Check struct {
 	// Probe tells what is wrong. It is called for each request, must be cheap, and
 	// is safe for concurrent use.
 	Probe func() error
+	// Note is what else there is to say while nothing is wrong; nil: nothing. It is as
+	// Probe.
+	Note func() string
 }
 
 // Page is a document at a path outside the API, for GET alone.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -39,11 +40,13 @@ type routeKey struct {
 	typ         *resource.Type // nil: not a resource
 	sub         string         // of a known subresource, or a known path
 	verb, scope string
+	dryRun      string // "All", "" for none
 }
 
 // routeMetrics are the children of a route.
 type routeMetrics struct {
 	labels   []string // verb, group, version, resource, subresource, scope
+	dryRun   string
 	duration prometheus.Observer
 	size     prometheus.Observer // nil: not measured for this verb
 	running  prometheus.Gauge
@@ -150,7 +153,7 @@ func (m *metrics) route(q *request) *routeMetrics {
 
 // keyOf names nothing that does not exist.
 func keyOf(q *request) routeKey {
-	k := routeKey{typ: q.typ, verb: metricVerb(q), scope: "cluster"}
+	k := routeKey{typ: q.typ, verb: metricVerb(q), scope: "cluster", dryRun: q.dryRun()}
 	if q.typ == nil {
 		k.scope = ""
 		if q.place.kind == otherPath {
@@ -170,6 +173,20 @@ func keyOf(q *request) routeKey {
 	return k
 }
 
+// dryRun is the value of the parameter as metrics have it: row R1.
+func (q *request) dryRun() string {
+	switch q.verb {
+	case verbCreate, verbUpdate, verbPatch, verbDelete, verbDeleteCollection:
+	default:
+		return ""
+	}
+	switch value, _ := lookup(q.r.URL.RawQuery, "dryRun"); value {
+	case "", metav1.DryRunAll:
+		return value
+	}
+	return "invalid"
+}
+
 func metricVerb(q *request) string {
 	switch q.verb {
 	case verbGet:
@@ -183,11 +200,12 @@ func metricVerb(q *request) string {
 	case verbUpdate, "put":
 		return "PUT"
 	case verbPatch:
+		if isApply(q.r.Header) {
+			return "APPLY"
+		}
 		return "PATCH"
-	case verbDelete:
+	case verbDelete, verbDeleteCollection: // the scope tells them apart
 		return "DELETE"
-	case verbDeleteCollection:
-		return "DELETECOLLECTION"
 	}
 	return "other"
 }
@@ -216,7 +234,7 @@ func (m *metrics) newRoute(k routeKey) *routeMetrics {
 	if k.typ != nil {
 		group, version, name = k.typ.Group, k.typ.Version, k.typ.Resource
 	}
-	r := &routeMetrics{labels: []string{k.verb, group, version, name, k.sub, k.scope}}
+	r := &routeMetrics{labels: []string{k.verb, group, version, name, k.sub, k.scope}, dryRun: k.dryRun}
 	r.codes.Store(&[]codeCounter{})
 	if k.verb == "WATCH" {
 		r.running = m.longrunning.WithLabelValues(append(r.labels, component)...)
@@ -224,7 +242,7 @@ func (m *metrics) newRoute(k routeKey) *routeMetrics {
 		r.event = m.eventSizes.WithLabelValues(group, version, name)
 		return r
 	}
-	r.duration = m.durations.WithLabelValues(k.verb, "", group, version, name, k.sub, k.scope, component)
+	r.duration = m.durations.WithLabelValues(k.verb, k.dryRun, group, version, name, k.sub, k.scope, component)
 	if k.verb == "GET" || k.verb == "LIST" {
 		r.size = m.sizes.WithLabelValues(append(r.labels, component)...)
 	}
@@ -253,7 +271,7 @@ func (m *metrics) done(q *request) {
 
 func (m *metrics) newCode(r *routeMetrics, code int) prometheus.Counter {
 	l := r.labels
-	n := m.requests.WithLabelValues(l[0], "", l[1], l[2], l[3], l[4], l[5], component, strconv.Itoa(code))
+	n := m.requests.WithLabelValues(l[0], r.dryRun, l[1], l[2], l[3], l[4], l[5], component, strconv.Itoa(code))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := *r.codes.Load()

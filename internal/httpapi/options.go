@@ -137,6 +137,9 @@ func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptio
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if head.Kind != "" && head.Kind != "DeleteOptions" {
+		if head.APIVersion == "" {
+			head.APIVersion = "meta.k8s.io/v1"
+		}
 		return nil, apierrors.NewBadRequest("no kind " + strconv.Quote(head.Kind) + " is registered for version " +
 			strconv.Quote(head.APIVersion) + ` in scheme "pkg/runtime/scheme.go:111"`)
 	}
@@ -195,6 +198,12 @@ func contentType(h http.Header) string {
 	}
 	t, _, _ := strings.Cut(lines[0], ";")
 	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// isApply tells whether a patch is an applied configuration.
+func isApply(h http.Header) bool {
+	p, err := patchType(h)
+	return err == nil && p == types.ApplyPatchType
 }
 
 // patchType is the type of a patch, of its body's media type: row C9.

@@ -61,7 +61,7 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 		}
 	}
 	if err := CheckDepth(data); err != nil {
-		return d, unrecognized(t, nil, err)
+		return d, unrecognized(t, body, err)
 	}
 	var strict []error
 	var err error
