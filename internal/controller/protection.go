@@ -3,8 +3,8 @@ package controller
 import (
 	"bytes"
 	"context"
+	"iter"
 	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,11 +31,13 @@ type protection struct {
 	queue      *queue
 	collection string
 	finalizer  string
-	// used tells whether an object is in use, in a state that has it.
-	used func(s *store.State, o *store.Object) (bool, error)
-	// frees tells whether a change may have ended the use of an object, given by its
-	// key.
-	frees func(c *store.CollectionChange, key string) bool
+	// used tells whether an object that is being deleted is in use now.
+	used func(ctx context.Context, o *store.Object) (bool, error)
+	// freed yields the keys of objects whose use a change may have ended; it is not
+	// asked about what was made.
+	freed func(c *store.CollectionChange) iter.Seq[string]
+	// idle is called when no object is held.
+	idle func()
 
 	mu   sync.Mutex
 	held map[string]struct{} // keys of those that are deleted and were in use
@@ -64,12 +66,23 @@ func (p *protection) observe(c *store.CollectionChange) {
 		return
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key := range p.held {
-		if p.frees(c, key) {
+	none := len(p.held) == 0
+	p.mu.Unlock()
+	if none {
+		return
+	}
+	for key := range p.freed(c) {
+		if p.holds(key) {
 			p.queue.add(item{object: object{p.collection, key}})
 		}
 	}
+}
+
+func (p *protection) holds(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, held := p.held[key]
+	return held
 }
 
 func (p *protection) hold(key string, on bool) {
@@ -80,13 +93,15 @@ func (p *protection) hold(key string, on bool) {
 	} else {
 		delete(p.held, key)
 	}
+	if len(p.held) == 0 {
+		p.idle()
+	}
 }
 
 func (p *protection) sync(ctx context.Context, i item) error {
 	// Held first: what ends the use after the look below is seen by observe.
 	p.hold(i.key, true)
-	s := p.l.store.Any()
-	o := s.Get(i.collection, i.key)
+	o := p.l.store.Any().Get(i.collection, i.key)
 	m := registry.MetadataOf(o)
 	finalizers, err := m.FinalizerNames()
 	if err != nil {
@@ -100,7 +115,7 @@ func (p *protection) sync(ctx context.Context, i item) error {
 		}
 		return nil
 	}
-	used, err := p.used(s, o)
+	used, err := p.used(ctx, o)
 	if used || err != nil {
 		return err
 	}
@@ -118,89 +133,52 @@ func (p *protection) protect(ctx context.Context, o object, uid types.UID) error
 	})
 }
 
-// newClaims protects claims that pods use.
-func newClaims(l *Loops, q *queue) loop {
-	return &protection{l: l, queue: q, collection: claimCollection, finalizer: "kubernetes.io/pvc-protection", held: map[string]struct{}{},
-		used: claimUsed,
-		frees: func(c *store.CollectionChange, key string) bool {
-			namespace, name, _ := strings.Cut(key, "/")
-			return c.Collection == podCollection && strings.HasPrefix(c.Key(), namespace+"/") &&
-				(c.After == nil || registry.MetadataOf(c.After).Deleting) && mayUse(c.Before, name)
-		}}
-}
-
-// mayUse tells whether a pod can use a claim, without decoding it: a volume names
-// the claim, or an ephemeral volume makes its name of the pod's and its own.
-func mayUse(pod *store.Object, claim string) bool {
-	return bytes.Contains(pod.Value, []byte(claim)) || bytes.Contains(pod.Value, []byte(`"ephemeral":{`))
-}
-
-// claimUsed tells whether a pod that has a node uses the claim. One without a node
-// does not count: no kubelet starts it while the claim is being deleted.
-func claimUsed(s *store.State, o *store.Object) (bool, error) {
-	namespace, name, _ := strings.Cut(o.Key, "/")
-	for stored := range s.Snapshot(podCollection).Scan(namespace+"/", "") {
-		if !mayUse(stored, name) {
-			continue
-		}
-		pod, err := decode[corev1.Pod](stored)
-		if err != nil {
-			return false, err
-		}
-		if pod.Spec.NodeName == "" {
-			continue
-		}
-		for i := range pod.Spec.Volumes {
-			if usesClaim(pod, &pod.Spec.Volumes[i], o) {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
-}
-
-func usesClaim(pod *corev1.Pod, v *corev1.Volume, claim *store.Object) bool {
-	_, name, _ := strings.Cut(claim.Key, "/")
-	if v.PersistentVolumeClaim != nil {
-		return v.PersistentVolumeClaim.ClaimName == name
-	}
-	if v.Ephemeral == nil || pod.Name+"-"+v.Name != name || shutDown(pod) {
-		return false
-	}
-	owners, err := registry.MetadataOf(claim).Owners()
-	return err == nil && slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool {
-		return r.UID == pod.UID && r.Controller != nil && *r.Controller
-	})
-}
-
-// shutDown tells whether nothing of a pod runs any more, or nobody waits for it.
-// Its own ephemeral claims must not wait for it then: it may wait for them.
-func shutDown(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
-}
-
 // newVolumes protects volumes that are bound.
 func newVolumes(l *Loops, q *queue) loop {
 	return &protection{l: l, queue: q, collection: volumeCollection, finalizer: "kubernetes.io/pv-protection", held: map[string]struct{}{},
-		used: func(_ *store.State, o *store.Object) (bool, error) {
+		used: func(_ context.Context, o *store.Object) (bool, error) {
 			v, err := decode[corev1.PersistentVolume](o)
 			return err == nil && v.Status.Phase == corev1.VolumeBound, err
 		},
-		frees: func(*store.CollectionChange, string) bool { return false }, // its own change does
+		freed: func(*store.CollectionChange) iter.Seq[string] { return func(func(string) bool) {} }, // its own change does
+		idle:  func() {},
 	}
 }
 
 // newClasses protects classes of volume attributes that claims or volumes name.
 func newClasses(l *Loops, q *queue) loop {
 	return &protection{l: l, queue: q, collection: classCollection, finalizer: "kubernetes.io/vac-protection", held: map[string]struct{}{},
-		used: classUsed,
-		frees: func(c *store.CollectionChange, key string) bool {
-			return (c.Collection == claimCollection || c.Collection == volumeCollection) && bytes.Contains(c.Before.Value, []byte(key))
-		}}
+		used: func(_ context.Context, o *store.Object) (bool, error) { return classUsed(l.store.Any(), o) },
+		freed: func(c *store.CollectionChange) iter.Seq[string] {
+			if c.Collection != claimCollection && c.Collection != volumeCollection {
+				return func(func(string) bool) {}
+			}
+			return named(c.Before.Value, classMember)
+		},
+		idle: func() {},
+	}
+}
+
+// classMember is how every member ends that names a class.
+const classMember = `olumeAttributesClassName":"`
+
+// named yields the texts behind the places where a member begins or ends so, without
+// decoding the value. Names of objects have nothing that is escaped.
+func named(value []byte, member string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for rest := value; ; {
+			_, after, found := bytes.Cut(rest, []byte(member))
+			name, behind, ends := bytes.Cut(after, []byte{'"'})
+			if !found || !ends || !yield(string(name)) {
+				return
+			}
+			rest = behind
+		}
+	}
 }
 
 func classUsed(s *store.State, o *store.Object) (bool, error) {
-	named := func(name *string) bool { return name != nil && *name == o.Key }
+	is := func(name *string) bool { return name != nil && *name == o.Key }
 	for stored := range s.Snapshot(claimCollection).Scan("", "") {
 		if !bytes.Contains(stored.Value, []byte(o.Key)) {
 			continue
@@ -209,7 +187,7 @@ func classUsed(s *store.State, o *store.Object) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if named(c.Spec.VolumeAttributesClassName) || named(c.Status.CurrentVolumeAttributesClassName) ||
+		if is(c.Spec.VolumeAttributesClassName) || is(c.Status.CurrentVolumeAttributesClassName) ||
 			c.Status.ModifyVolumeStatus != nil && c.Status.ModifyVolumeStatus.TargetVolumeAttributesClassName == o.Key {
 			return true, nil
 		}
@@ -222,7 +200,7 @@ func classUsed(s *store.State, o *store.Object) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if named(v.Spec.VolumeAttributesClassName) {
+		if is(v.Spec.VolumeAttributesClassName) {
 			return true, nil
 		}
 	}
