@@ -14,12 +14,20 @@ import (
 type remains struct {
 	objects    map[string]int // by resource and group, "pods."
 	finalizers map[string]int // objects by finalizer
-	failures   []string       // of deleting
+	failures   []error        // of deleting, one of a type at most
 	// collections are those of objects.
 	collections []string
 	// unasked: something is left that a request would delete.
 	unasked bool
 }
+
+const (
+	// maxMessageBytes bounds the message of a condition: it is written each time that
+	// something goes.
+	maxMessageBytes = 4096
+	// maxFailureBytes bounds what an error adds to it, so that others have room.
+	maxFailureBytes = 512
+)
 
 func (r *remains) any() bool { return len(r.objects) > 0 || len(r.failures) > 0 }
 
@@ -38,10 +46,14 @@ func (r *remains) conditions(now time.Time) []corev1.NamespaceCondition {
 		all[i].Status, all[i].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(now)
 	}
 	in := func(i int, reason, message string) {
-		all[i].Status, all[i].Reason, all[i].Message = corev1.ConditionTrue, reason, message
+		all[i].Status, all[i].Reason, all[i].Message = corev1.ConditionTrue, reason, short(message, maxMessageBytes)
 	}
 	if n := len(r.failures); n > 0 {
-		in(2, "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, strings.Join(sorted(r.failures), ", ")))
+		var texts []string
+		for _, err := range r.failures {
+			texts = append(texts, short(plain(err), maxFailureBytes))
+		}
+		in(2, "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, strings.Join(sorted(texts), ", ")))
 	}
 	if len(r.objects) > 0 {
 		in(3, "SomeResourcesRemain", "Some resources are remaining: "+counts(r.objects, "%s has %d resource instances"))
@@ -50,6 +62,15 @@ func (r *remains) conditions(now time.Time) []corev1.NamespaceCondition {
 		in(4, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+counts(r.finalizers, "%s in %d resource instances"))
 	}
 	return all
+}
+
+// short is a text, or its beginning when it is longer than so many bytes.
+func short(text string, most int) string {
+	const more = "..."
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
 // counts names each with its count, in order.

@@ -173,7 +173,7 @@ func (n *namespaces) sync(ctx context.Context, i item) error {
 	}
 	switch {
 	case len(left.failures) > 0:
-		return errors.New(strings.Join(left.failures, "; "))
+		return errors.Join(left.failures...)
 	case left.unasked:
 		return fmt.Errorf("new content appeared in the namespace %s while it was deleted", i.key)
 	case left.any():
@@ -189,14 +189,14 @@ func (n *namespaces) sync(ctx context.Context, i item) error {
 // clear deletes what a namespace that is gone has in a state.
 func (n *namespaces) clear(ctx context.Context, s *store.State, namespace string) error {
 	types := n.l.served().namespaced
-	var failures []string
+	var failures []error
 	for _, t := range types {
 		if err := n.deleteAll(ctx, s, t, namespace); err != nil {
-			failures = append(failures, err.Error())
+			failures = append(failures, err)
 		}
 	}
-	if len(failures) > 0 {
-		return errors.New(strings.Join(failures, "; "))
+	if err := errors.Join(failures...); err != nil {
+		return err
 	}
 	now := n.l.store.Any()
 	if now.Get(namespaceCollection, namespace) != nil {
@@ -223,7 +223,7 @@ func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespac
 				continue
 			}
 			if err := n.deleteAll(ctx, s, t, namespace); err != nil {
-				left.failures = append(left.failures, err.Error())
+				left.failures = append(left.failures, err)
 			}
 			left.count(n.l.store.Any(), t, namespace)
 		}

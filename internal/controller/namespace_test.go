@@ -1,17 +1,25 @@
 package controller_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -319,6 +327,54 @@ func TestNamespaceConditionsKeepPace(t *testing.T) {
 			t.Errorf("%d writes of the namespace in five seconds", writes)
 		}
 	})
+}
+
+// TestNamespaceFailures: what could not be deleted is told in the conditions and in
+// the log, without the values that an error quotes, and not at any length.
+func TestNamespaceFailures(t *testing.T) { synctest.Test(t, testNamespaceFailures) }
+
+func testNamespaceFailures(t *testing.T) {
+	var lines bytes.Buffer
+	w := newWorld(t, "namespace")
+	w.config.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	w.make("secrets", "n", `{"metadata":{"name":"s"}}`)
+	w.make("configmaps", "n", `{"metadata":{"name":"m"}}`)
+	var finalizers []string
+	for i := range 60 {
+		finalizers = append(finalizers, fmt.Sprintf("%q", "a.b/"+strings.Repeat(string('a'+rune(i%26)), 60)+strconv.Itoa(i)))
+	}
+	for i := range 3 {
+		w.make("leases.coordination.k8s.io", "n", fmt.Sprintf(`{"metadata":{"name":"l%d","finalizers":[%s]}}`, i, strings.Join(finalizers[20*i:20*i+20], ",")))
+	}
+	w.admission = append(w.admission, func(_ context.Context, a *registry.Admission) error {
+		if a.Verb != "delete" || a.Namespace != "n" {
+			return nil
+		}
+		switch a.Type.Collection {
+		case "configmaps":
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, a.Name, errors.New(strings.Repeat("ä long story ", 1000)))
+		case "secrets":
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, a.Name, field.ErrorList{field.Invalid(field.NewPath("data", "key"), "hush hush", "is wrong")})
+		}
+		return nil
+	})
+	w.restart()
+	w.erase("namespaces", "n", "")
+	time.Sleep(time.Second)
+	w.loops.Stop()
+	text := lines.String()
+	for _, c := range w.namespace("n").Status.Conditions {
+		if len(c.Message) > 4096 || !utf8.ValidString(c.Message) {
+			t.Errorf("a message of %d bytes: %s", len(c.Message), c.Message)
+		}
+		text += c.Message
+	}
+	if inTheWay, n := w.conditions("n"); n != 5 || strings.Count(inTheWay, "data.key") != 1 || !strings.Contains(inTheWay, "a.b/aaa") || !strings.Contains(inTheWay, "long story") {
+		t.Errorf("the conditions say:\n%s", inTheWay)
+	}
+	if !strings.Contains(lines.String(), "data.key") || strings.Contains(text, "hush") {
+		t.Errorf("log and conditions say:\n%s", text)
+	}
 }
 
 // BenchmarkNamespace deletes a namespace with 10,000 ConfigMaps.

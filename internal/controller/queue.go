@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -247,8 +248,15 @@ func (q *queue) done(i item, err error) {
 }
 
 // plain is an error as it may be logged: what is wrong with an object is told by its
-// fields, since the words quote the values.
+// fields, since the words quote the values. Of errors that were joined, each is plain.
 func plain(err error) string {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var texts []string
+		for _, one := range joined.Unwrap() {
+			texts = append(texts, plain(one))
+		}
+		return strings.Join(texts, "; ")
+	}
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) || s.Status().Reason != metav1.StatusReasonInvalid {
 		return err.Error()
