@@ -104,11 +104,17 @@ func decode(part string, into any) bool {
 	return err == nil && json.Unmarshal(b, into) == nil
 }
 
+// known are the keys there are. Nobody waits for one that is being made.
+func (a *Authority) known() keyring {
+	if keys := a.keys.Load(); keys != nil {
+		return *keys
+	}
+	return nil
+}
+
 // key returns the key with that ID, nil when there is none.
 func (a *Authority) key(id string) *key {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, k := range a.keys {
+	for _, k := range a.known() {
 		if k.id == id {
 			return k
 		}
@@ -119,10 +125,13 @@ func (a *Authority) key(id string) *key {
 // signer returns the key that signs, and makes it when there is none. One that
 // cannot be kept is not used: its tokens would end with the process.
 func (a *Authority) signer() (*key, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.keys) > 0 {
-		return a.keys[0], nil
+	if keys := a.known(); keys != nil {
+		return keys[0], nil
+	}
+	a.making.Lock()
+	defer a.making.Unlock()
+	if keys := a.known(); keys != nil { // meanwhile
+		return keys[0], nil
 	}
 	private, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
@@ -141,7 +150,7 @@ func (a *Authority) signer() (*key, error) {
 			return nil, fmt.Errorf("the key of service account tokens cannot be kept: %w", err)
 		}
 	}
-	a.keys = keyring{k}
+	a.keys.Store(&keyring{k})
 	return k, nil
 }
 
@@ -221,9 +230,7 @@ func (a *Authority) KeySet() ([]byte, error) {
 	var set struct {
 		Keys []webKey `json:"keys"`
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, k := range a.keys {
+	for _, k := range a.known() {
 		set.Keys = append(set.Keys, webKey{
 			Use: "sig", Type: "RSA", ID: k.id, Algorithm: "RS256",
 			Modulus:  base64.RawURLEncoding.EncodeToString(k.private.N.Bytes()),

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
@@ -62,9 +63,11 @@ type Found struct {
 
 // Authority makes and verifies tokens. Its methods are safe for concurrent use.
 type Authority struct {
-	c    Config
-	mu   sync.Mutex // held while a key is made
-	keys keyring    // guarded by mu
+	c      Config
+	making sync.Mutex // held while a key is made
+	// keys are those there are; nil before the first one. Only who holds making
+	// changes it.
+	keys atomic.Pointer[keyring]
 
 	seen     sync.RWMutex
 	verified map[[sha256.Size]byte]*claims // guarded by seen
@@ -118,8 +121,10 @@ func Open(c Config) (*Authority, error) {
 		c.Now = time.Now
 	}
 	a := &Authority{c: c, verified: map[[sha256.Size]byte]*claims{}}
-	var err error
-	a.keys, err = readKeys(c.Dir)
+	keys, err := readKeys(c.Dir)
+	if len(keys) > 0 {
+		a.keys.Store(&keys)
+	}
 	return a, err
 }
 
