@@ -164,6 +164,8 @@ func TestTokenRequestRefused(t *testing.T) {
 	} {
 		wantRefused(t, admin, row.path, row.body, row.code, row.message)
 	}
+	many := `{"spec":{"audiences":["x"` + strings.Repeat(`,"audience"`, 20_000) + `]}}`
+	wantRefused(t, admin, botToken, many, 422, `TokenRequest.authentication.k8s.io "bot" is invalid: spec.audiences: Too long: the token would have 294196 bytes, and none of more than 16384 is accepted`)
 	create[authenticationv1.TokenRequest](t, admin, botToken+"?dryRun=All", bound(`{"kind":"Secret","apiVersion":"v1","name":"s","uid":"`+uid+`"}`))
 }
 

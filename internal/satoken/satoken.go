@@ -131,8 +131,19 @@ func Open(c Config) (*Authority, error) {
 // Issuer is the name of who makes the tokens.
 func (a *Authority) Issuer() string { return a.c.Issuer }
 
+// TooLongError says that a token would be longer than those that are accepted.
+type TooLongError struct {
+	Bytes, Most int
+}
+
+// Error implements error.
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("the token would have %d bytes, and none of more than %d is accepted", e.Bytes, e.Most)
+}
+
 // Issue makes a token that is good for a time; no audiences: those of the server.
-// Whether the objects are there is for the caller to know.
+// Too many of them are a *TooLongError. Whether the objects are there is for the
+// caller to know. The first token makes the key, and writes its file.
 func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (token string, expires time.Time, err error) {
 	if len(audiences) == 0 {
 		audiences = []string{a.c.Issuer}
@@ -152,8 +163,13 @@ func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (to
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	token, err = k.sign(payload)
-	return token, expires, err
+	if token, err = k.sign(payload); err != nil {
+		return "", time.Time{}, err
+	}
+	if len(token) > maxTokenBytes {
+		return "", time.Time{}, &TooLongError{len(token), maxTokenBytes}
+	}
+	return token, expires, nil
 }
 
 // Authenticate returns who a token is of, and for which of the audiences it is

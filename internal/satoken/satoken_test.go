@@ -10,6 +10,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"maps"
 	"math/big"
 	"os"
@@ -131,6 +133,40 @@ func TestAudiences(t *testing.T) {
 	}
 	if _, audiences, err := a.Authenticate(token, []string{"z", "y", "x"}); err != nil || !slices.Equal(audiences, []string{"y", "x"}) {
 		t.Errorf("%q, %v", audiences, err)
+	}
+}
+
+// TestLongest: a token that is issued is good, however long; one that would not be is
+// not issued.
+func TestLongest(t *testing.T) {
+	w := newWorld()
+	a := open(t, w.config(""))
+	audiences := func(n int) []string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf("audience-%06d", i)
+		}
+		return all
+	}
+	issued, refused := 1, 20_000
+	for refused-issued > 1 {
+		n := (issued + refused) / 2
+		token, _, err := a.Issue(bot, audiences(n), time.Hour)
+		var long *satoken.TooLongError
+		switch {
+		case err == nil:
+			issued = n
+			if why := good(t, a, token, "audience-000000"); why != "" {
+				t.Fatalf("a token with %d audiences is not good: %s", n, why)
+			}
+		case errors.As(err, &long) && token == "" && long.Bytes > long.Most:
+			refused = n
+		default:
+			t.Fatalf("%d audiences: %v", n, err)
+		}
+	}
+	if issued < 500 {
+		t.Errorf("a token has room for %d audiences", issued)
 	}
 }
 

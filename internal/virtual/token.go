@@ -26,8 +26,9 @@ const (
 
 var tokenRequests = schema.GroupKind{Group: authenticationGroup, Kind: "TokenRequest"}
 
-// tokenRequest makes a token of a service account. A dry run makes one too: nothing
-// is stored either way.
+// tokenRequest makes a token of a service account. A dry run makes one too: no object
+// is stored either way. Where there is no key yet, either one makes it and writes
+// pki/serviceaccount.pem: the token of a dry run is as good as any.
 func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime.Object, error) {
 	account, err := c.read(ctx, "serviceaccounts", call.Target.Namespace, call.Target.Name)
 	if err != nil {
@@ -55,6 +56,11 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime
 		request.Spec.Audiences = []string{c.Tokens.Issuer()}
 	}
 	token, expires, err := c.Tokens.Issue(s, request.Spec.Audiences, time.Duration(seconds)*time.Second)
+	if long := new(satoken.TooLongError); errors.As(err, &long) { // all else in it is short
+		return nil, apierrors.NewInvalid(tokenRequests, account.GetName(), field.ErrorList{
+			{Type: field.ErrorTypeTooLong, Field: "spec.audiences", BadValue: field.OmitValueType{}, Detail: long.Error()},
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
