@@ -176,7 +176,7 @@ func TestWriteLimits(t *testing.T) {
 		if err != nil || status.Code != row.code || !strings.Contains(status.Message, row.message) {
 			t.Errorf("%s: %d %.400q %v, want %d %q", row.name, status.Code, status.Message, err, row.code, row.message)
 		}
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 30*time.Second { // with a machine that has much else to do
 			t.Errorf("%s: it took %v", row.name, took)
 		}
 		if after := revisionOf(t, h, c.Host); after != before {
