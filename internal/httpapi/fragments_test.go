@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
@@ -170,7 +171,9 @@ func TestFragmentsInParallel(t *testing.T) {
 // as one that is compressed at once, for small objects and for large ones.
 func TestFragmentsCompressWell(t *testing.T) {
 	for _, size := range []int{100, 2000} {
-		s := start(t, wiring{})
+		// One time for all objects: how well they compress depends on how many there are.
+		now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+		s := start(t, wiring{config: func(c *httpapi.Config) { c.Registry.Now = func() time.Time { return now } }})
 		rng := rand.New(rand.NewPCG(1, uint64(size)))
 		for i := range 3000 {
 			value := strings.Repeat("a sentence that comes again, and ", size/64) + fmt.Sprintf("%x", rng.Uint64())
