@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bytes"
+	"container/heap"
 	"context"
 	"fmt"
 	"slices"
@@ -42,8 +43,9 @@ type garbage struct {
 	// indexed is how far the index has come: all references up to that revision are in
 	// it. What a worker reads may be newer; then it must not decide yet.
 	indexed store.Revision
-	// early are objects that were looked at before the index had come to their version.
-	early []item
+	// early are objects that were looked at before the index had come to their version,
+	// which is their revision here.
+	early itemHeap
 	// waiting are the owners that wait for their dependents, by the hash of the UID.
 	waiting map[uint64]object
 	// gone are the UIDs of owners whose end was seen, the newest ones: so that it
@@ -101,13 +103,12 @@ func (g *garbage) reached(r store.Revision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.indexed = r
-	g.early = slices.DeleteFunc(g.early, func(i item) bool {
-		if i.revision > r {
-			return false
-		}
-		g.queue.add(item{object: i.object})
-		return true
-	})
+	for len(g.early) > 0 && g.early[0].revision <= r {
+		g.queue.add(item{object: heap.Pop(&g.early).(item).object})
+	}
+	if len(g.early) == 0 {
+		g.early = nil
+	}
 }
 
 // tooEarly tells whether the index has not come to a version of an object yet; then
@@ -118,7 +119,7 @@ func (g *garbage) tooEarly(name object, o *store.Object) bool {
 	if g.indexed >= o.Modified {
 		return false
 	}
-	g.early = append(g.early, item{name, o.Modified})
+	heap.Push(&g.early, item{name, o.Modified})
 	return true
 }
 

@@ -330,3 +330,19 @@ func (h *laterHeap) Pop() any {
 	*h = old[:n]
 	return l
 }
+
+// itemHeap is ordered by revision.
+type itemHeap []item
+
+func (h itemHeap) Len() int           { return len(h) }
+func (h itemHeap) Less(i, j int) bool { return h[i].revision < h[j].revision }
+func (h itemHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *itemHeap) Push(x any)        { *h = append(*h, x.(item)) }
+func (h *itemHeap) Pop() any {
+	old := *h
+	last := len(old) - 1
+	i := old[last]
+	old[last] = item{}
+	*h = old[:last]
+	return i
+}
