@@ -8,8 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
 // nameAttempts is how often a generated name is tried: row G4.
@@ -64,7 +66,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	meta, st := next.(metav1.Object), w.stored()
 	w.takeManaged(meta)
 	w.dedupOwners(meta)
-	meta.SetUID(newUID())
+	meta.SetUID(types.UID(uuid.New()))
 	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
 	meta.SetDeletionTimestamp(nil)
 	meta.SetDeletionGracePeriodSeconds(nil)

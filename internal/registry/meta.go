@@ -2,7 +2,6 @@ package registry
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -111,22 +109,6 @@ func generateName(base string) string {
 		b[i] = letters[int(b[i])%len(letters)]
 	}
 	return base + string(b[:])
-}
-
-// newUID makes a random UUID, version 4.
-func newUID() types.UID {
-	var b [16]byte
-	rand.Read(b[:])
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	var s [36]byte
-	hex.Encode(s[:], b[:4])
-	hex.Encode(s[9:], b[4:6])
-	hex.Encode(s[14:], b[6:8])
-	hex.Encode(s[19:], b[8:10])
-	hex.Encode(s[24:], b[10:])
-	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
-	return types.UID(s[:])
 }
 
 // statusFields holds the index of the field Status of each Go type, -1 for none.

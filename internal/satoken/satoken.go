@@ -11,10 +11,8 @@
 package satoken
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +23,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
 // DefaultIssuer is what tokens name as their issuer unless somebody says otherwise.
@@ -151,7 +150,7 @@ func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (to
 	now := a.c.Now().Truncate(time.Second)
 	expires = now.Add(life)
 	payload, err := json.Marshal(&claims{
-		Audience: audiences, Expires: expires.Unix(), Issued: now.Unix(), Issuer: a.c.Issuer, ID: newID(),
+		Audience: audiences, Expires: expires.Unix(), Issued: now.Unix(), Issuer: a.c.Issuer, ID: uuid.New(),
 		Bound:   bound{Namespace: s.Namespace, Node: s.Node, Pod: s.Pod, Secret: s.Secret, ServiceAccount: s.ServiceAccount},
 		From:    now.Unix(),
 		Subject: userName(s.Namespace, s.ServiceAccount.Name),
@@ -310,12 +309,3 @@ func (a *audience) UnmarshalJSON(b []byte) error {
 }
 
 var encoding = base64.RawURLEncoding.Strict()
-
-// newID returns a random UUID.
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	s := hex.EncodeToString(b[:])
-	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
-}
