@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,7 +73,7 @@ func (c *Config) assign(p *corev1.Pod, b *corev1.Binding) error {
 	p.Labels = merged(p.Labels, b.Labels)
 	p.Annotations = merged(p.Annotations, b.Annotations)
 	p.Status.NominatedNodeName = ""
-	setCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, c.now())
+	setPodCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, c.now())
 	return nil
 }
 
@@ -90,17 +89,34 @@ func merged(a, b map[string]string) map[string]string {
 	return a
 }
 
-// setCondition sets a condition of a Pod. Its time is that of its last change.
-func setCondition(p *corev1.Pod, next corev1.PodCondition, now metav1.Time) {
-	all := p.Status.Conditions
-	i := slices.IndexFunc(all, func(c corev1.PodCondition) bool { return c.Type == next.Type })
-	next.LastTransitionTime = now
-	if i < 0 {
-		p.Status.Conditions = append(all, next)
-		return
+// setPodCondition sets a condition of a Pod.
+func setPodCondition(p *corev1.Pod, next corev1.PodCondition, now metav1.Time) {
+	p.Status.Conditions = withCondition(p.Status.Conditions, next, now, func(c *corev1.PodCondition) conditionParts {
+		return conditionParts{string(c.Type), string(c.Status), &c.LastTransitionTime}
+	})
+}
+
+// conditionParts are what conditions of all kinds of objects have in common.
+type conditionParts struct {
+	kind, status string
+	changed      *metav1.Time
+}
+
+// withCondition puts a condition among others. Its time is that of the last change of
+// its status.
+func withCondition[C any](all []C, next C, now metav1.Time, of func(*C) conditionParts) []C {
+	set := of(&next)
+	*set.changed = now
+	for i := range all {
+		old := of(&all[i])
+		if old.kind != set.kind {
+			continue
+		}
+		if old.status == set.status {
+			*set.changed = *old.changed
+		}
+		all[i] = next
+		return all
 	}
-	if all[i].Status == next.Status {
-		next.LastTransitionTime = all[i].LastTransitionTime
-	}
-	all[i] = next
+	return append(all, next)
 }

@@ -177,18 +177,11 @@ func (e *evicting) take(b *policyv1.PodDisruptionBudget, pod string) error {
 func (e *evicting) exhausted(b *policyv1.PodDisruptionBudget) {
 	next := metav1.Condition{
 		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
-		ObservedGeneration: b.Status.ObservedGeneration, LastTransitionTime: e.now(),
+		ObservedGeneration: b.Status.ObservedGeneration,
 	}
-	all := b.Status.Conditions
-	i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == next.Type })
-	if i < 0 {
-		b.Status.Conditions = append(all, next)
-		return
-	}
-	if all[i].Status == next.Status {
-		next.LastTransitionTime = all[i].LastTransitionTime
-	}
-	all[i] = next
+	b.Status.Conditions = withCondition(b.Status.Conditions, next, e.now(), func(c *metav1.Condition) conditionParts {
+		return conditionParts{c.Type, string(c.Status), &c.LastTransitionTime}
+	})
 }
 
 // disrupted refuses an eviction for now; no seconds: nobody knows for how long.
@@ -207,7 +200,7 @@ func (e *evicting) announce(p *corev1.Pod, pre **metav1.Preconditions) error {
 	made, err := e.Registry.Alter(e.ctx, e.pod, registry.Alteration{
 		UID: p.UID, Version: version(*pre),
 		Change: func(o runtime.Object) error {
-			setCondition(o.(*corev1.Pod), corev1.PodCondition{
+			setPodCondition(o.(*corev1.Pod), corev1.PodCondition{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 				Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
 			}, e.now())
