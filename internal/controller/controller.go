@@ -279,7 +279,8 @@ func (l *Loops) now() time.Time { return l.c.Now() }
 // Figures tell what the loops do.
 type Figures struct {
 	Name string
-	// Depth is how much there is to do, Adds how much there ever was.
+	// Depth is how much there is to do, now and after failures; Adds how much there
+	// ever was.
 	Depth, Adds func() float64
 	// Retries counts what failed and was put back.
 	Retries func() float64
@@ -301,7 +302,7 @@ func (l *Loops) Figures() []Figures {
 		}
 		all[i] = Figures{
 			Name:    r.name,
-			Depth:   func() float64 { return float64(q.depth()) },
+			Depth:   locked(func() float64 { return float64(len(q.due) + len(q.working) + q.counted) }),
 			Adds:    locked(func() float64 { return float64(q.adds) }),
 			Retries: locked(func() float64 { return float64(q.errors) }),
 			Paused: locked(func() float64 {

@@ -289,13 +289,6 @@ func (q *queue) settled() bool {
 	return len(q.working) == 0 && (q.paused || len(q.due) == 0 && q.counted == 0)
 }
 
-// depth is how much there is to do, now and after failures.
-func (q *queue) depth() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.due) + len(q.working) + q.counted
-}
-
 // close ends the queue, and waits for what is under way.
 func (q *queue) close() {
 	q.mu.Lock()
