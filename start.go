@@ -59,11 +59,8 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	if err := controller.Check(s.Controllers); err != nil {
+	if err := s.checkLoops(); err != nil {
 		return nil, err
-	}
-	if s.EventTTL < 0 {
-		return nil, fmt.Errorf("events cannot stay for %v", s.EventTTL)
 	}
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -111,25 +108,42 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	current := func() *resource.Catalog { return catalog }
-	r.loops, err = controller.Start(controller.Config{
-		Registry: verbs, Catalog: current, Enabled: s.Controllers, EventTTL: s.EventTTL,
-		RootCA: r.authority.CertificatePEM, Log: log,
-	})
-	if err != nil {
+	if r.loops, err = s.startLoops(verbs, catalog, r.authority, log); err != nil {
 		return nil, err
 	}
-	limits := httpapi.DefaultLimits
 	handler := httpapi.New(s.api(r, verbs, catalog, credentials, log))
 	r.serving = serving.Start(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
-		Limits: serving.Limits{
-			HeaderBytes: limits.HeaderBytes, ReadHeaderTimeout: limits.ReadHeaderTimeout, IdleTimeout: limits.IdleTimeout,
-			WriteTimeout: limits.WriteTimeout, Streams: limits.StreamsPerConn, UploadBytes: limits.UploadBytesPerConn,
-		},
+		Limits:          connectionLimits(httpapi.DefaultLimits),
 		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: log,
 	})
 	return r, nil
+}
+
+// connectionLimits are those that the listener keeps.
+func connectionLimits(l httpapi.Limits) serving.Limits {
+	return serving.Limits{
+		HeaderBytes: l.HeaderBytes, ReadHeaderTimeout: l.ReadHeaderTimeout, IdleTimeout: l.IdleTimeout,
+		WriteTimeout: l.WriteTimeout, Streams: l.StreamsPerConn, UploadBytes: l.UploadBytesPerConn,
+	}
+}
+
+// checkLoops tells what is wrong with what startLoops will be asked for.
+func (s *Server) checkLoops() error {
+	if err := controller.Check(s.Controllers); err != nil {
+		return err
+	}
+	if s.EventTTL < 0 {
+		return fmt.Errorf("events cannot stay for %v", s.EventTTL)
+	}
+	return nil
+}
+
+func (s *Server) startLoops(verbs *registry.Registry, catalog *resource.Catalog, own *pki.Authority, log *slog.Logger) (*controller.Loops, error) {
+	return controller.Start(controller.Config{
+		Registry: verbs, Catalog: func() *resource.Catalog { return catalog }, Enabled: s.Controllers, EventTTL: s.EventTTL,
+		RootCA: own.CertificatePEM, Log: log,
+	})
 }
 
 // stop ends what start began. Requests first, so that none meets a closed store.
