@@ -59,7 +59,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"a kind that is no string", configMaps, wire.JSON, `{"kind":5}`, noVersion + `json: cannot unmarshal number into Go struct field .kind of type string ({"kind":5})`},
 		{"a member of a wrong type", configMaps, wire.JSON, `{"data":{"k":1}}`, `ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type string`},
 		{"not UTF-8", configMaps, wire.JSON, "{\"data\":{\"k\":\"\xff\"}}", unrecognized + "the body is not valid UTF-8 ({\"data\":{\"k\":\"\xff\"}})"},
-		{"too deep", configMaps, wire.JSON, strings.Repeat(`{"a":`, 100_000), unrecognized + "the body nests deeper than 512 (<empty>)"},
+		{"too deep", configMaps, wire.JSON, strings.Repeat(`{"a":`, 100_000), unrecognized + `the body nests deeper than 512 ({"a":{"a":{"a":{"a":{"a":{"a": ...)`},
 		{"bad YAML", configMaps, wire.YAML, `kind: [`, unrecognized + `yaml: line 1: did not find expected node content (6b696e643a205b)`},
 		{"no protobuf", configMaps, wire.Protobuf, `abc`, unrecognized + `provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (616263)`},
 		{"empty protobuf", configMaps, wire.Protobuf, ``, unrecognized + `empty data (<empty>)`},
