@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/columns"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -53,7 +54,27 @@ func build() *resource.Catalog {
 		flowcontrolGroup(),
 	}
 	relate(groups)
+	addColumns(groups)
 	return resource.NewCatalog(groups)
+}
+
+// addColumns gives each kind that is stored its columns, those of the stored version; and
+// what subresources exchange its own.
+func addColumns(groups []resource.Group) {
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			for _, t := range v.Types {
+				stored := t
+				if t.Stored != nil {
+					stored = t.Stored
+				}
+				if t.Collection != "" {
+					t.Columns = columns.Of(stored.New())
+				}
+			}
+		}
+	}
+	scaleType.Columns = columns.Of(scaleType.New())
 }
 
 // version is a served version, its types sorted by Resource.

@@ -39,6 +39,8 @@ type fragments struct {
 type keptRun struct {
 	hash      uint64
 	typ       *resource.Type
+	look      look
+	moment    uint64
 	revisions []store.Revision
 	place     *list.Element
 
@@ -85,7 +87,7 @@ func (f *fragments) find(r *run) *keptRun {
 		}
 		f.remove(k)
 	}
-	k := &keptRun{hash: r.hash, typ: r.typ, revisions: make([]store.Revision, len(r.objects))}
+	k := &keptRun{hash: r.hash, typ: r.typ, look: r.look, moment: r.moment, revisions: make([]store.Revision, len(r.objects))}
 	for i, o := range r.objects {
 		k.revisions[i] = o.Modified
 	}
@@ -95,7 +97,7 @@ func (f *fragments) find(r *run) *keptRun {
 }
 
 func (k *keptRun) is(r *run) bool {
-	return k.typ == r.typ && slices.EqualFunc(k.revisions, r.objects, func(v store.Revision, o *store.Object) bool { return v == o.Modified })
+	return k.typ == r.typ && k.look == r.look && k.moment == r.moment && slices.EqualFunc(k.revisions, r.objects, func(v store.Revision, o *store.Object) bool { return v == o.Modified })
 }
 
 // settle counts what a run costs, now that it is known, and makes room for it.
@@ -129,6 +131,8 @@ func (f *fragments) remove(k *keptRun) {
 // run is neighbours that are compressed together.
 type run struct {
 	typ     *resource.Type
+	look    look
+	moment  uint64 // of the rows of a table: what they say of ages
 	objects []*store.Object
 	hash    uint64
 	bytes   int
@@ -156,23 +160,23 @@ func (r *run) add(o *store.Object) bool {
 }
 
 // reset begins the next run.
-func (r *run) reset() { *r = run{typ: r.typ, objects: r.objects[:0]} }
+func (r *run) reset() { *r = run{typ: r.typ, look: r.look, objects: r.objects[:0]} }
 
 // zipped is a list that is being put together from fragments.
 type zipped struct {
-	s       *sink
-	member  deflate.Member
-	run     run
-	headLen int  // bytes of an object that an item goes without
-	begun   bool // an item stands before the run
+	s      *sink
+	member deflate.Member
+	shape  *shape
+	run    run
+	begun  bool // an item stands before the run
 }
 
 var comma = []byte{','}
 
 // zip starts the answer as a member with the head of the list and its first items.
-func (s *sink) zip(t *resource.Type, head []byte, headLen int, items []*store.Object) (*zipped, error) {
+func (s *sink) zip(h *shape, head []byte, items []*store.Object) (*zipped, error) {
 	s.begin(true)
-	z := &zipped{s: s, run: run{typ: t}, headLen: headLen}
+	z := &zipped{s: s, shape: h, run: run{typ: h.typ, look: h.look()}}
 	s.out = z.member.Begin(s.out)
 	s.out = z.member.AddStored(s.out, head)
 	for _, o := range items {
@@ -185,6 +189,11 @@ func (s *sink) zip(t *resource.Type, head []byte, headLen int, items []*store.Ob
 
 // add adds an item.
 func (z *zipped) add(o *store.Object) error {
+	moment, err := z.shape.moment(o)
+	if err != nil {
+		return err
+	}
+	z.run.moment = z.run.moment*31 + moment
 	if !z.run.add(o) {
 		return nil
 	}
@@ -194,11 +203,13 @@ func (z *zipped) add(o *store.Object) error {
 // flush adds the run.
 func (z *zipped) flush() error {
 	s := z.s
+	// What differs in nothing but its look is another run.
+	z.run.hash = (z.run.hash ^ uint64(z.run.look)<<32 ^ z.run.moment) * 0x9e3779b97f4a7c15
 	f, err := s.q.h.fragments.of(&z.run, z.text)
 	if err != nil {
 		return err
 	}
-	if z.begun {
+	if z.begun && z.shape.separated() {
 		s.out = z.member.AddStored(s.out, comma)
 	}
 	z.begun = true
@@ -219,10 +230,10 @@ func (z *zipped) flush() error {
 func (z *zipped) text() (text []byte, err error) {
 	text = z.s.buf[:0]
 	for i, o := range z.run.objects {
-		if i > 0 {
+		if i > 0 && z.shape.separated() {
 			text = append(text, ',')
 		}
-		if text, err = z.s.q.appendItem(text, o.Value, z.headLen); err != nil {
+		if text, err = z.shape.item(text, o); err != nil {
 			return nil, err
 		}
 	}

@@ -21,6 +21,7 @@ type Handler struct {
 	c         Config
 	metrics   *metrics
 	fragments *fragments
+	derived   *derived
 
 	// What is under way, against the limits.
 	reads, writes, watches limited
@@ -99,6 +100,7 @@ func New(c Config) *Handler {
 	h.watches.limit = int64(c.Limits.Watches)
 	h.drained, h.drain = context.WithCancel(context.Background())
 	h.fragments = newFragments(cmp.Or(c.FragmentBytes, store.DefaultMaxMemory/4), c.Registry.Store.Charge)
+	h.derived = newDerived(cmp.Or(c.DerivedBytes, store.DefaultMaxMemory/4), c.Registry.Store.Charge)
 	h.metrics = newMetrics(h)
 	h.requests.New = func() any { return &request{h: h} }
 	h.small.New = func() any { return newBuffer(smallBytes) }

@@ -45,6 +45,9 @@ type Config struct {
 	// FragmentBytes bounds what is kept of compressed lists, in memory that counts
 	// as history; zero: 32 MiB.
 	FragmentBytes int64
+	// DerivedBytes bounds what is kept of other representations of objects than JSON,
+	// in memory that counts as history; zero: 32 MiB.
+	DerivedBytes int64
 	// Limits: zero fields mean those of DefaultLimits.
 	Limits Limits
 }

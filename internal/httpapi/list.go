@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -26,14 +27,24 @@ func (q *request) list(t registry.Target, out wire.Output) error {
 // writeList writes a list and closes it.
 func (q *request) writeList(l *registry.List, out wire.Output) error {
 	defer l.Close()
+	if out.Form == wire.Partial {
+		return notShown("you requested PartialObjectMetadata, but the requested object is a list " + goName(q.typ, "List"))
+	}
+	h, err := q.newShape(q.typ, out)
+	if err != nil {
+		return err
+	}
 	s := newSink(q)
-	var err error
-	meta := wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining}
-	if out.Media == wire.JSON && !q.pretty(out) {
+	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
+	switch {
+	case h.binary():
+		s.contentType = protobufType
+		err = q.writeMessages(s, l, h, f)
+	case out.Media == wire.JSON && !q.pretty(out):
 		s.contentType = jsonType
-		err = q.writeItems(s, l, meta)
-	} else {
-		err = q.writeListText(s, l, meta, out)
+		err = q.writeItems(s, l, h, f)
+	default:
+		err = q.writeListText(s, l, h, f)
 	}
 	if err != nil {
 		return err
@@ -43,9 +54,9 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 
 // writeItems writes a list as JSON. One that is long enough, and that the client
 // takes compressed, is put together from fragments.
-func (q *request) writeItems(s *sink, l *registry.List, meta wire.ListMeta) error {
-	s.buf = wire.AppendListHead(s.buf, q.typ, meta)
-	head, headLen := len(s.buf), len(wire.Head(q.typ))
+func (q *request) writeItems(s *sink, l *registry.List, h *shape, f wire.Frame) error {
+	s.buf = f.AppendHead(s.buf)
+	head := len(s.buf)
 	var zip *zipped
 	var early []*store.Object // those of a list that may still turn out to be long
 	mayZip := l.Whole && q.acceptsGzip()
@@ -61,14 +72,14 @@ func (q *request) writeItems(s *sink, l *registry.List, meta wire.ListMeta) erro
 		if q.wrote || len(s.buf) > head {
 			s.buf = append(s.buf, ',')
 		}
-		if s.buf, err = q.appendItem(s.buf, object.Value, headLen); err != nil {
+		if s.buf, err = h.item(s.buf, object); err != nil {
 			return err
 		}
 		switch {
 		case mayZip:
 			early = append(early, object)
 			if len(s.buf) > q.h.c.Limits.CompressAbove {
-				zip, err = s.zip(q.typ, s.buf[:head], headLen, early)
+				zip, err = s.zip(h, s.buf[:head], early)
 			}
 		case s.full():
 			err = q.goOn(s)
@@ -77,11 +88,90 @@ func (q *request) writeItems(s *sink, l *registry.List, meta wire.ListMeta) erro
 			return err
 		}
 	}
-	if zip != nil {
+	switch {
+	case zip != nil:
 		return zip.close(wire.ListTail)
+	case !q.wrote && len(s.buf) == head:
+		s.buf = f.AppendNone(s.buf[:0])
+	default:
+		s.buf = append(s.buf, wire.ListTail...)
 	}
-	s.buf = append(s.buf, wire.ListTail...)
 	return nil
+}
+
+// writeMessages writes a list as protobuf (row C14), in which its length stands first:
+// a list that does not fit into a piece is gone through twice, once for the length.
+func (q *request) writeMessages(s *sink, l *registry.List, h *shape, f wire.Frame) error {
+	gathered, size := 0, 0
+	for object, err := range l.Items {
+		if err != nil {
+			return err
+		}
+		raw, err := h.raw(object)
+		if err != nil {
+			return err
+		}
+		if size += wire.MessageItemLen(len(raw)); size <= q.h.c.Limits.WriteBatchBytes {
+			s.buf = wire.AppendMessageItem(s.buf, raw)
+			gathered++
+		} else if err := q.inTime(); err != nil {
+			return err
+		}
+	}
+	head := f.AppendMessageHead(nil, size)
+	switch {
+	case size > q.h.c.Limits.CompressAbove && l.Whole && q.acceptsGzip():
+		return q.zipMessages(s, l, h, head)
+	case size > q.h.c.Limits.WriteBatchBytes:
+		if err := q.writeRest(s, l, h, head, gathered); err != nil {
+			return err
+		}
+	default:
+		s.buf = slices.Insert(s.buf, 0, head...)
+	}
+	s.buf = append(s.buf, wire.MessageTail...)
+	return nil
+}
+
+// writeRest writes the head, what was gathered of a list, and what follows it.
+func (q *request) writeRest(s *sink, l *registry.List, h *shape, head []byte, gathered int) error {
+	s.buf = slices.Insert(s.buf, 0, head...)
+	for object, err := range l.Items {
+		if err != nil {
+			return err
+		}
+		if gathered > 0 {
+			gathered--
+			continue
+		}
+		if s.buf, err = h.item(s.buf, object); err != nil {
+			return err
+		}
+		if s.full() {
+			if err := q.goOn(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// zipMessages puts the list together from fragments.
+func (q *request) zipMessages(s *sink, l *registry.List, h *shape, head []byte) error {
+	s.buf = s.buf[:0]
+	zip, err := s.zip(h, head, nil)
+	if err != nil {
+		return err
+	}
+	for object, err := range l.Items {
+		if err == nil {
+			err = zip.add(object)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return zip.close(wire.MessageTail)
 }
 
 // goOn writes what was gathered of a list, unless its time is over.
@@ -102,21 +192,22 @@ func (q *request) inTime() error {
 }
 
 // writeListText writes a list as YAML or indented.
-func (q *request) writeListText(s *sink, l *registry.List, meta wire.ListMeta, out wire.Output) error {
-	t := q.typ
-	text := wire.ListText{Media: out.Media, Type: t, Meta: meta}
+func (q *request) writeListText(s *sink, l *registry.List, h *shape, f wire.Frame) error {
+	text := wire.ListText{Media: h.out.Media, Frame: f}
 	s.contentType = jsonType
-	if out.Media == wire.YAML {
+	if h.out.Media == wire.YAML {
 		s.contentType = yamlType
 	}
-	s.buf = text.Head(s.buf)
-	head := len(wire.Head(t))
+	var err error
+	if s.buf, err = text.Head(s.buf); err != nil {
+		return err
+	}
 	var item []byte
 	for object, err := range l.Items {
 		if err != nil {
 			return err
 		}
-		if item, err = q.appendItem(item[:0], object.Value, head); err != nil {
+		if item, err = h.item(item[:0], object); err != nil {
 			return err
 		}
 		if s.buf, err = text.Item(s.buf, item); err != nil {
@@ -128,18 +219,6 @@ func (q *request) writeListText(s *sink, l *registry.List, meta wire.ListMeta, o
 			}
 		}
 	}
-	var err error
 	s.buf, err = text.Tail(s.buf)
 	return err
-}
-
-// appendItem appends a stored value as an item, in the version that was asked for.
-func (q *request) appendItem(to, value []byte, head int) ([]byte, error) {
-	if q.typ.Stored != nil {
-		var err error
-		if value, err = wire.As(q.typ, value); err != nil {
-			return to, err
-		}
-	}
-	return wire.AppendItem(to, value, head), nil
 }

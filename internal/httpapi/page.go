@@ -92,7 +92,7 @@ func (q *request) document(docs *documents) (discovery.Document, wire.Offer, boo
 		return doc, wire.Documents, ok
 	}
 	doc, ok := docs.GroupVersion(p.group, p.version)
-	return doc, wire.Objects, ok
+	return doc, wire.Discovery, ok
 }
 
 // aggregated writes the document that clients keep: they ask again with its tag.

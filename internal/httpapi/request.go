@@ -44,6 +44,7 @@ type request struct {
 	ctx   context.Context
 	to    stream        // nil too when the events were sent already
 	route *routeMetrics // where its events and its end count
+	shape *shape        // nil: whole objects in JSON
 
 	// The answer so far.
 	wrote    bool
@@ -67,7 +68,7 @@ func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.place, q.typ, q.verb, q.attrs = place{}, nil, "", authz.Attributes{}
 	q.values, q.deadline = nil, time.Time{}
-	q.ctx, q.to = nil, nil
+	q.ctx, q.to, q.shape = nil, nil, nil
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [4]registry.Event{}

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -38,14 +40,7 @@ func (q *request) resource() error {
 			return err
 		}
 	}
-	offer := wire.Objects
-	switch {
-	case q.verb == verbWatch:
-		offer = wire.Streams
-	case q.verb == verbList:
-		offer = wire.Lists
-	}
-	out, err := wire.Negotiate(q.accept(), offer)
+	out, err := wire.Negotiate(q.accept(), q.offer())
 	if err != nil {
 		return err
 	}
@@ -57,6 +52,20 @@ func (q *request) resource() error {
 		return errTimeout()
 	}
 	return q.do(out)
+}
+
+// offer is what the answer can look like.
+func (q *request) offer() wire.Offer {
+	target := q.target()
+	switch {
+	case q.verb == verbWatch:
+		return wire.Streams
+	case q.verb == verbList:
+		return wire.Lists
+	case target.Exchanged().Columns == nil, q.verb == verbCreate && q.h.c.Registry.Acts(target):
+		return wire.Answers
+	}
+	return wire.Objects
 }
 
 // checkNames refuses names that cannot be a segment of a path: row A7.
@@ -85,7 +94,7 @@ func (q *request) do(out wire.Output) error {
 	case verbList:
 		return q.list(target, out)
 	case verbWatch:
-		return q.openWatch(target)
+		return q.openWatch(target, out)
 	case verbCreate, verbUpdate:
 		return q.put(target, out)
 	case verbPatch:
@@ -204,9 +213,9 @@ func (q *request) act(t registry.Target, out wire.Output) error {
 		return err
 	}
 	if a.Status != nil {
-		a.Value = encodeStatus(a.Status)
+		return q.json(http.StatusCreated, encodeStatus(a.Status), out)
 	}
-	return q.json(http.StatusCreated, a.Value, out)
+	return q.show(http.StatusCreated, t.Exchanged(), &store.Object{Value: a.Value}, out)
 }
 
 func (q *request) delete(t registry.Target, out wire.Output) error {
@@ -242,10 +251,6 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 	if o.Status != nil {
 		return q.json(http.StatusOK, encodeStatus(o.Status), out)
 	}
-	value, err := t.Show(o.Stored)
-	if err != nil {
-		return err
-	}
 	code := http.StatusOK
 	switch {
 	case o.Created:
@@ -253,7 +258,40 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 	case o.Accepted:
 		code = http.StatusAccepted
 	}
-	return q.json(code, value, out)
+	if typ := t.Exchanged(); typ != t.Type {
+		value, err := t.Show(o.Stored)
+		if err != nil {
+			return err
+		}
+		return q.show(code, typ, &store.Object{Value: value, Modified: o.Stored.Modified}, out)
+	}
+	return q.show(code, t.Type, o.Stored, out)
+}
+
+// show answers with one object.
+func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
+	if out.Form == wire.Whole && out.Media != wire.Protobuf { // as nearly always
+		value, err := wire.As(t, o.Value)
+		if err != nil {
+			return err
+		}
+		return q.json(code, value, out)
+	}
+	if out.Form == wire.PartialList {
+		return notShown("you requested PartialObjectMetadataList, but the requested object is not a list " + goName(t, ""))
+	}
+	s, err := q.newShape(t, out)
+	if err != nil {
+		return err
+	}
+	body, err := s.object(nil, o)
+	switch {
+	case err != nil:
+		return err
+	case s.binary():
+		return q.send(code, protobufType, body)
+	}
+	return q.json(code, body, out)
 }
 
 // body reads the request's body: row C19. A client that does not end it in time

@@ -23,7 +23,7 @@ const eventBytes = 200
 // openWatch starts a watch: rows W1 and W7. What follows is pull's, which is called
 // from as high up as can be: of the many watches that wait at once, each holds the
 // stack below which it waits.
-func (q *request) openWatch(t registry.Target) error {
+func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	o, err := listOptions(q.query())
 	if err != nil {
 		return err
@@ -37,12 +37,21 @@ func (q *request) openWatch(t registry.Target) error {
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
 	}
+	contentType := jsonType
+	if out.Form != wire.Whole || out.Media != wire.JSON {
+		if q.shape, err = q.newShape(t.Type, out); err != nil {
+			return err
+		}
+		if q.shape.binary() {
+			contentType = protobufStream
+		}
+	}
 	q.route = q.h.metrics.longRunning(q)
 	q.values = nil
 	if isWebSocket(q.r) {
 		return q.watchWebSocket()
 	}
-	q.header()["Content-Type"] = jsonType
+	q.header()["Content-Type"] = contentType
 	q.to = &httpStream{q: q, c: http.NewResponseController(q.w)}
 	q.writeHeader(http.StatusOK)
 	q.letGo()
@@ -81,6 +90,9 @@ func (q *request) pull() error {
 	for {
 		events, err := q.watch.Next(q.ctx, room[:0])
 		if len(events) > 0 {
+			if q.shape != nil && q.shape.out.Form == wire.PartialList && events[0].Status == nil {
+				return nil // an event is of no list, as kube-apiserver finds at the first
+			}
 			if err := q.sendEvents(events); err != nil {
 				return err
 			}
@@ -151,10 +163,16 @@ func (q *request) sendEvents(events []registry.Event) error {
 	return q.to.flush()
 }
 
+// appendEvent appends an event. Most watches are for whole objects in JSON, and have
+// no shape.
 func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	switch {
+	case q.shape != nil:
+		q.shape.now = q.h.c.Now()
+		return q.shape.event(to, e)
 	case e.Type == registry.Bookmark:
-		return wire.AppendBookmark(to, q.typ, uint64(e.Revision), e.InitialEventsEnd), nil
+		to = wire.AppendBookmark(wire.BeginEvent(to, string(e.Type)), q.typ, uint64(e.Revision), e.InitialEventsEnd)
+		return append(to, wire.EventTail...), nil
 	case e.Status != nil:
 		s := encodeStatus(e.Status)
 		return wire.AppendEvent(to, string(e.Type), s[:len(s)-1]), nil

@@ -72,7 +72,7 @@ func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (A
 	if made == nil {
 		return Answer{Status: &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, Warnings: w.warnings}, nil
 	}
-	made.GetObjectKind().SetGroupVersionKind(t.exchanged().GroupVersionKind())
+	made.GetObjectKind().SetGroupVersionKind(t.Exchanged().GroupVersionKind())
 	value, err := json.Marshal(made)
 	return Answer{Value: value, Warnings: w.warnings}, err
 }

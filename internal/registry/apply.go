@@ -115,7 +115,7 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 // applied merges a configuration into what is read at the target. It is not
 // changed when the configuration is there already.
 func (r *Registry) applied(w *write, live, shown, config []byte) (o runtime.Object, changed bool, err error) {
-	s, err := r.schema(w.exchanged())
+	s, err := r.schema(w.Exchanged())
 	if err != nil {
 		return nil, false, err
 	}
@@ -139,7 +139,7 @@ func (r *Registry) applied(w *write, live, shown, config []byte) (o runtime.Obje
 		}
 	}
 	w.applied, w.isApplied = managed, true
-	d, err := wire.Decode(w.exchanged(), wire.JSON, next)
+	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
 	return d.Object, true, err
 }
 

@@ -82,7 +82,7 @@ func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
 // patchDocument makes a patch, and reads what it makes; the complaints are about
 // both.
 func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d wire.Decoded, err error) {
-	t := w.exchanged()
+	t := w.Exchanged()
 	switch p.Type {
 	case types.JSONPatchType:
 		made, err = patch.JSON(document, p.Bytes)
@@ -113,7 +113,7 @@ func invalidPatch(made *patch.Patched, why string) *apierrors.StatusError {
 // strictPatch is the answer to a patch that breaks strict field validation: with
 // the code and the words of any other body (row F3), and the cause of row F4.
 func strictPatch(w *write, made *patch.Patched, complaints []string) error {
-	err := wire.StrictError(w.exchanged(), complaints)
+	err := wire.StrictError(w.Exchanged(), complaints)
 	err.ErrStatus.Details = &metav1.StatusDetails{
 		Causes: invalidPatch(made, "strict decoding error: "+strings.Join(complaints, ", ")).ErrStatus.Details.Causes,
 	}

@@ -115,7 +115,7 @@ func (w *write) answer(o *store.Object, created bool, err error) (Object, error)
 
 // decode reads the body and applies field validation: rows F1 to F5.
 func (w *write) decode(b Body) (runtime.Object, error) {
-	t := w.exchanged()
+	t := w.Exchanged()
 	d, err := wire.Decode(t, b.Media, b.Bytes)
 	if err != nil {
 		return nil, err
@@ -249,9 +249,9 @@ func (t Target) Show(o *store.Object) ([]byte, error) {
 	return wire.As(t.Type, o.Value)
 }
 
-// exchanged is the type of what is read and written at the target: that of the
+// Exchanged is the type of what is read and written at the target: that of the
 // object, unless the subresource has one of its own.
-func (t Target) exchanged() *resource.Type {
+func (t Target) Exchanged() *resource.Type {
 	if s := t.subresource(); s != nil && s.Exchange != nil {
 		return s.Exchange
 	}

@@ -132,6 +132,10 @@ type Type struct {
 
 	// Deprecated is the text of a Warning for each request; empty: none.
 	Deprecated string
+
+	// Columns are those of a table of objects; nil: the kind cannot be shown as one.
+	// Types of one collection share them.
+	Columns *Columns
 }
 
 // Relation is how a kind stands to a type: it decides what is said to a body of

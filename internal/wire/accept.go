@@ -5,30 +5,100 @@ import (
 	"strings"
 )
 
-// Output is how an answer is to be written.
+// Output is how an answer is to be written. The zero value is no answer.
 type Output struct {
 	Media MediaType
 	// Pretty asks for indented JSON. It comes from a parameter of the media type;
 	// other ways to ask for it are the caller's to know.
 	Pretty bool
+	// Form is what of an object is asked for.
+	Form Form
+	// Beta: the form is that of meta.k8s.io/v1beta1, not v1.
+	Beta bool
+}
+
+// Form is what of an object or a list is shown.
+type Form uint8
+
+// The forms.
+const (
+	// Whole is the object or the list itself.
+	Whole Form = iota
+	// Partial is a PartialObjectMetadata.
+	Partial
+	// PartialList is a PartialObjectMetadataList.
+	PartialList
+	// Table is rows of cells for people to read.
+	Table
+)
+
+// forms are the kinds of meta.k8s.io that a parameter of Accept asks for.
+var forms = map[string]Form{
+	"PartialObjectMetadata":     Partial,
+	"PartialObjectMetadataList": PartialList,
+	"Table":                     Table,
 }
 
 // Offer is what an endpoint can answer with.
 type Offer uint8
 
-// The endpoints differ in the words with which they refuse.
+// The endpoints differ in what they can do and in the words with which they refuse.
 const (
 	// Objects are answers with one object.
 	Objects Offer = iota
-	// Lists are answers with a list, or a watch on it.
+	// Lists are answers with a list.
 	Lists
 	// Streams are watches.
 	Streams
+	// Answers are objects that are never stored: there are no tables of them.
+	Answers
+	// Discovery is documents about what is served, and about nothing but that.
+	Discovery
 	// OnlyJSON has no other form.
 	OnlyJSON
-	// Documents are objects of endpoints that look at parameters first.
+	// Documents are objects of endpoints that look at parameters first; errors too.
 	Documents
 )
+
+const (
+	unknownText = "406: Not Acceptable\n\nAvailable representations: "
+	onlyText    = "only the following media types are accepted: "
+	objectTypes = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	streamTypes = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+)
+
+// offers say what each kind of endpoint can do.
+var offers = [...]struct {
+	// known are the types of which a clause has to name one literally; empty: nobody
+	// looks.
+	known string
+	// forms are the forms other than Whole, tables among them.
+	forms, tables bool
+	// server is the version of the API that a parameter may ask for.
+	server string
+	// json: there is no other medium.
+	json bool
+}{
+	Objects:   {known: objectTypes, forms: true, tables: true, server: "v1"},
+	Lists:     {known: objectTypes + ", " + streamTypes, forms: true, tables: true, server: "v1"},
+	Streams:   {known: objectTypes + ", " + streamTypes, forms: true, tables: true, server: "v1"},
+	Answers:   {known: objectTypes, forms: true, server: "v1"},
+	Discovery: {known: objectTypes},
+	OnlyJSON:  {known: string(JSON), json: true},
+	Documents: {},
+}
+
+// media are the serializations, in the order in which a wildcard tries them.
+var media = [...]struct {
+	media  MediaType
+	minor  string // after application/
+	stream bool   // there are watches in it
+	tables bool   // there are tables in it
+}{
+	{JSON, "json", true, true},
+	{YAML, "yaml", false, true},
+	{Protobuf, "vnd.kubernetes.protobuf", true, false},
+}
 
 // NotAcceptable tells why no clause of an Accept header can be served.
 type NotAcceptable struct {
@@ -41,13 +111,6 @@ type NotAcceptable struct {
 // Error implements error.
 func (e *NotAcceptable) Error() string { return e.Message }
 
-const (
-	unknownText = "406: Not Acceptable\n\nAvailable representations: "
-	onlyText    = "only the following media types are accepted: "
-	objectTypes = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-	streamTypes = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-)
-
 // Negotiate chooses among the clauses of an Accept header, as kube-apiserver
 // does it (rows C7 and C8): first one clause has to name a known type literally,
 // or be */*; then the clauses are tried in the order of their preference. A
@@ -58,43 +121,36 @@ func Negotiate(header string, offer Offer) (Output, error) {
 	case "", "application/json", "*/*":
 		return Output{Media: JSON}, nil
 	}
-	if offer != Documents && !known(header, offer) {
-		types := objectTypes
-		switch offer {
-		case OnlyJSON:
-			types = string(JSON)
-		case Lists, Streams:
-			types += ", " + streamTypes
-		}
+	if types := offers[offer].known; types != "" && !known(header, offers[offer].json) {
 		return Output{}, &NotAcceptable{Message: unknownText + types, Unknown: true}
 	}
 	var room [8]clause
 	chosen := Output{}
 	for _, c := range preferred(room[:0], header) {
-		if out, ok := c.serve(offer); ok {
-			chosen = out
+		var ok bool
+		if chosen, ok = c.serve(offer); ok {
 			break
 		}
 	}
 	switch {
 	case chosen.Media == "":
 		return Output{}, &NotAcceptable{Message: onlyText + objectTypes}
-	case offer == Streams && chosen.Media != JSON:
+	case offer == Streams && chosen.Media == YAML:
 		return Output{}, &NotAcceptable{Message: onlyText + streamTypes}
 	}
 	return chosen, nil
 }
 
-// known tells whether a clause names a type that the endpoint has. Parameters do
-// not count, nor do wildcards of a half.
-func known(header string, offer Offer) bool {
+// known tells whether a clause names a type that there is. Parameters do not count,
+// nor do wildcards of a half.
+func known(header string, onlyJSON bool) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, _, _ := strings.Cut(part, ";")
 		switch MediaType(strings.Trim(name, " ")) {
 		case "*/*", JSON:
 			return true
 		case YAML, Protobuf:
-			if offer != OnlyJSON {
+			if !onlyJSON {
 				return true
 			}
 		}
@@ -187,30 +243,64 @@ func (c *clause) parameters() func(func(string, string) bool) {
 	}
 }
 
-// serve returns what the clause asks for, when it can be had.
-func (c *clause) serve(offer Offer) (Output, bool) {
-	var out Output
-	switch {
-	case c.major == "*" && c.minor == "*", c.major == "application" && (c.minor == "*" || c.minor == "json"):
-		out.Media = JSON
-	case c.major == "application" && c.minor == "yaml" && offer != OnlyJSON:
-		out.Media = YAML
-	default:
-		return out, false
-	}
+// asked are the parameters of a clause that count.
+type asked struct {
+	as, group, version string
+	stream, server     string
+	pretty             bool
+}
+
+func (c *clause) asks() asked {
+	var a asked
 	for key, value := range c.parameters() {
 		switch key {
 		case "as":
-			return out, false // tables and partial objects
+			a.as = value
+		case "g":
+			a.group = value
+		case "v":
+			a.version = value
 		case "stream":
-			if value != "watch" {
-				return out, false
-			}
+			a.stream = value
+		case "sv":
+			a.server = value
 		case "pretty":
-			out.Pretty = value == "1"
+			a.pretty = value == "1"
 		}
 	}
-	return out, true
+	return a
+}
+
+// serve returns what the clause asks for, when it can be had.
+func (c *clause) serve(offer Offer) (Output, bool) {
+	anything := c.major == "*" && c.minor == "*"
+	if !anything && c.major != "application" {
+		return Output{}, false
+	}
+	can, a := &offers[offer], c.asks()
+	out := Output{Pretty: a.pretty}
+	if a.as != "" || a.group != "" || a.version != "" {
+		form, ok := forms[a.as]
+		out.Form, out.Beta = form, a.version == "v1beta1"
+		if !ok || !can.forms || a.group != "meta.k8s.io" || a.version != "v1" && !out.Beta {
+			return Output{}, false
+		}
+	}
+	if a.server != "" && a.server != can.server {
+		return Output{}, false
+	}
+	for i := range media {
+		m := &media[i]
+		switch {
+		case !anything && c.minor != "*" && c.minor != m.minor, can.json && m.media != JSON:
+		case a.stream != "" && (a.stream != "watch" || !m.stream):
+		case out.Form == Table && !(can.tables && m.tables):
+		default:
+			out.Media = m.media
+			return out, true
+		}
+	}
+	return Output{}, false
 }
 
 // AcceptsAggregated tells whether the client of /api or /apis prefers the
@@ -221,21 +311,11 @@ func AcceptsAggregated(header string) bool {
 	}
 	var room [8]clause
 	for _, c := range preferred(room[:0], header) {
-		var as, group, version string
-		for key, value := range c.parameters() {
-			switch key {
-			case "as":
-				as = value
-			case "g":
-				group = value
-			case "v":
-				version = value
-			}
-		}
+		a := c.asks()
 		if _, plain := c.serve(Documents); plain {
 			return false
 		}
-		wanted := as == "APIGroupDiscoveryList" && group == "apidiscovery.k8s.io" && version == "v2"
+		wanted := a.as == "APIGroupDiscoveryList" && a.group == "apidiscovery.k8s.io" && a.version == "v2"
 		if wanted && c.major == "application" && c.minor == "json" {
 			return true
 		}

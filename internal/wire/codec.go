@@ -346,6 +346,18 @@ func As(t *resource.Type, value []byte) ([]byte, error) {
 	if t.Stored == nil {
 		return value, nil
 	}
+	o, err := Read(t, value)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(o)
+}
+
+// Read returns a stored value as a new object in the type's own version.
+func Read(t *resource.Type, value []byte) (runtime.Object, error) {
+	if t.Stored == nil {
+		return Unmarshal(value, t.New)
+	}
 	stored, err := Unmarshal(value, t.Stored.New)
 	if err != nil {
 		return nil, err
@@ -357,7 +369,7 @@ func As(t *resource.Type, value []byte) ([]byte, error) {
 	}
 	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
 	o.(metav1.Object).SetResourceVersion(version)
-	return json.Marshal(o)
+	return o, nil
 }
 
 // View returns what a subresource shows of a stored object, as JSON; it uses the

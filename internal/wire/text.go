@@ -10,8 +10,6 @@ import (
 
 	goyaml "go.yaml.in/yaml/v2" // what sigs.k8s.io/yaml reads with
 	"sigs.k8s.io/yaml"
-
-	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // Indent returns a JSON value with two spaces for each level and without a
@@ -34,24 +32,30 @@ func ToYAML(value []byte) ([]byte, error) { return yaml.JSONToYAML(value) }
 type ListText struct {
 	// Media is YAML, or JSON for the indented form.
 	Media MediaType
-	Type  *resource.Type
-	Meta  ListMeta
+	Frame Frame
 
-	some bool // an item was written
+	some bool   // an item was written
+	tail []byte // what stands after the items in YAML
 }
 
 // Head appends what stands before the items.
-func (l *ListText) Head(to []byte) []byte {
-	if l.Media == YAML {
-		to = append(to, "apiVersion: "...)
-		to = appendGroupVersion(to, l.Type)
-		return append(to, "\nitems:"...)
+func (l *ListText) Head(to []byte) ([]byte, error) {
+	if l.Media != YAML {
+		head, _ := l.edges()
+		return append(to, head...), nil
 	}
-	head, _ := l.edges()
-	return append(to, head...)
+	text, err := yaml.JSONToYAML(l.Frame.AppendNone(nil))
+	if err != nil {
+		return to, fmt.Errorf("writing YAML: %w", err)
+	}
+	// The keys are sorted, and no other line begins with this one.
+	key := "\n" + l.Frame.items() + ":"
+	i := bytes.Index(text, []byte(key)) + len(key)
+	l.tail = text[i:]
+	return append(to, text[:i]...), nil
 }
 
-// Item appends an object, which is without its kind and apiVersion.
+// Item appends an object or a row, as it stands in a list in JSON.
 func (l *ListText) Item(to, item []byte) ([]byte, error) {
 	if l.Media == YAML {
 		return l.yamlItem(to, item)
@@ -75,6 +79,8 @@ func (l *ListText) yamlItem(to, item []byte) ([]byte, error) {
 	}
 	if !l.some {
 		to = append(to, '\n')
+		// What stands for no items is the rest of the line.
+		l.tail = l.tail[bytes.IndexByte(l.tail, '\n')+1:]
 	}
 	l.some = true
 	indent := "- "
@@ -90,43 +96,24 @@ func (l *ListText) yamlItem(to, item []byte) ([]byte, error) {
 
 // Tail appends what stands after the items.
 func (l *ListText) Tail(to []byte) ([]byte, error) {
-	if l.Media != YAML {
-		if l.some {
-			to = append(to, "\n  "...)
-		}
-		_, tail := l.edges()
+	if l.Media == YAML {
+		return append(to, l.tail...), nil
+	}
+	switch _, tail := l.edges(); {
+	case l.some:
+		return append(append(to, "\n  "...), tail...), nil
+	case l.Frame.null:
+		return append(append(to[:len(to)-1], "null"...), tail[1:]...), nil
+	default:
 		return append(to, tail...), nil
 	}
-	if !l.some {
-		to = append(to, " []\n"...)
-	}
-	to = append(to, "kind: "...)
-	to = append(to, l.Type.Kind...)
-	to = append(to, "List\nmetadata:\n"...)
-	meta, err := yaml.JSONToYAML(l.metadata())
-	if err != nil {
-		return to, fmt.Errorf("writing YAML: %w", err)
-	}
-	for line := range bytes.Lines(meta) {
-		to = append(to, "  "...)
-		to = append(to, line...)
-	}
-	return to, nil
 }
 
 // edges are the two sides of an empty indented list.
 func (l *ListText) edges() (head, tail []byte) {
-	empty, _ := Indent(append(AppendListHead(nil, l.Type, l.Meta), ListTail...))
+	empty, _ := Indent(append(l.Frame.AppendHead(nil), ListTail...))
 	i := bytes.LastIndexByte(empty, '[') + 1
 	return empty[:i], empty[i:]
-}
-
-// metadata is that of the list as JSON.
-func (l *ListText) metadata() []byte {
-	head := AppendListHead(nil, l.Type, l.Meta)
-	const before, after = `"metadata":`, `,"items":[`
-	i := bytes.Index(head, []byte(before)) + len(before)
-	return head[i : len(head)-len(after)]
 }
 
 // FromYAML returns YAML as JSON.

@@ -16,22 +16,26 @@ var deployments = &resource.Type{Group: "apps", Version: "v1", Kind: "Deployment
 
 // plain is the list as a client gets it by default.
 func plain(meta ListMeta, items []string) string {
-	b := AppendListHead(nil, deployments, meta)
+	f := ListOf(deployments, meta)
+	b := f.AppendHead(nil)
 	b = append(b, strings.Join(items, ",")...)
 	return string(append(b, ListTail...))
 }
 
 func text(t *testing.T, media MediaType, meta ListMeta, items []string) string {
 	t.Helper()
-	l := ListText{Media: media, Type: deployments, Meta: meta}
-	b := l.Head(nil)
+	l := ListText{Media: media, Frame: ListOf(deployments, meta)}
+	b, err := l.Head(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, item := range items {
 		var err error
 		if b, err = l.Item(b, []byte(item)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b, err := l.Tail(b)
+	b, err = l.Tail(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +113,7 @@ func TestEvents(t *testing.T) {
 		true:  `{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}`,
 	} {
 		got := string(AppendBookmark(nil, deployments, 9, end))
-		want = fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Deployment","apiVersion":"apps/v1","metadata":%s}}`+"\n", want)
+		want = fmt.Sprintf(`{"kind":"Deployment","apiVersion":"apps/v1","metadata":%s}`, want)
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

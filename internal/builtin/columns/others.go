@@ -1,0 +1,143 @@
+package columns
+
+import (
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// others are groups with a kind or a few: coordination, scheduling, node,
+// certificates, apiregistration, resource.
+var others = []kind{
+	of(func() []column {
+		return nameAndAge(str("Holder", doc(coordinationv1.LeaseSpec{}, "holderIdentity")))
+	}, func(o *coordinationv1.Lease, r *resource.Row) {
+		r.String(o.Name)
+		r.String(deref(o.Spec.HolderIdentity, ""))
+		since(r, o)
+	}),
+	of(func() []column {
+		d := schedulingv1.PriorityClass{}
+		return append(nameAndAge(num("Value", doc(d, "value")), flag("Global-Default", doc(d, "globalDefault"))),
+			str("PreemptionPolicy", doc(d, "preemptionPolicy")))
+	}, func(o *schedulingv1.PriorityClass, r *resource.Row) {
+		r.String(o.Name)
+		r.Int(int64(o.Value))
+		r.Bool(o.GlobalDefault)
+		since(r, o)
+		r.String(string(deref(o.PreemptionPolicy, "")))
+	}),
+	of(func() []column { return nameAndAge(str("Handler", "")) },
+		func(o *nodev1.RuntimeClass, r *resource.Row) {
+			r.String(o.Name)
+			r.String(o.Handler)
+			since(r, o)
+		}),
+	of(func() []column {
+		spec := certificatesv1.CertificateSigningRequestSpec{}
+		return []column{name, age, str("SignerName", doc(spec, "signerName")), str("Requestor", doc(spec, "request")),
+			str("RequestedDuration", doc(spec, "expirationSeconds")), str("Condition", doc(certificatesv1.CertificateSigningRequestStatus{}, "conditions"))}
+	}, signingRequest),
+	of(func() []column {
+		return nameAndAge(str("Service", "The reference to the service that hosts this API endpoint."), str("Available", "Whether this service is available."))
+	}, apiService),
+	of(func() []column { return nameAndAge() }, func(o *resourcev1.DeviceClass, r *resource.Row) {
+		r.String(o.Name)
+		since(r, o)
+	}),
+	of(func() []column { return nameAndAge() }, func(o *resourcev1.ResourceClaimTemplate, r *resource.Row) {
+		r.String(o.Name)
+		since(r, o)
+	}),
+	of(func() []column {
+		return nameAndAge(str("State", "A summary of the current state (allocated, pending, reserved, etc.)."))
+	}, resourceClaim),
+	of(func() []column {
+		d := resourcev1.ResourceSliceSpec{}
+		return nameAndAge(str("Node", doc(d, "nodeName")), str("Driver", doc(d, "driver")), str("Pool", doc(resourcev1.ResourcePool{}, "name")))
+	}, func(o *resourcev1.ResourceSlice, r *resource.Row) {
+		r.String(o.Name)
+		r.String(deref(o.Spec.NodeName, ""))
+		r.String(o.Spec.Driver)
+		r.String(o.Spec.Pool.Name)
+		since(r, o)
+	}),
+}
+
+func signingRequest(o *certificatesv1.CertificateSigningRequest, r *resource.Row) {
+	has := map[certificatesv1.RequestConditionType]bool{}
+	for i := range o.Status.Conditions {
+		has[o.Status.Conditions[i].Type] = true
+	}
+	state := "Pending"
+	switch {
+	case has[certificatesv1.CertificateDenied]:
+		state = "Denied"
+	case has[certificatesv1.CertificateApproved]:
+		state = "Approved"
+	}
+	if has[certificatesv1.CertificateFailed] {
+		state += ",Failed"
+	}
+	if len(o.Status.Certificate) > 0 {
+		state += ",Issued"
+	}
+	asked := "<none>"
+	if s := o.Spec.ExpirationSeconds; s != nil {
+		asked = duration.HumanDuration(time.Duration(*s) * time.Second)
+	}
+	r.String(o.Name)
+	since(r, o)
+	r.Or(o.Spec.SignerName, "<none>")
+	r.String(o.Spec.Username)
+	r.String(asked)
+	r.String(state)
+}
+
+func apiService(o *apiregistrationv1.APIService, r *resource.Row) {
+	service, available := "Local", "Unknown"
+	if s := o.Spec.Service; s != nil {
+		service = s.Namespace + "/" + s.Name
+	}
+	for i := range o.Status.Conditions {
+		c := &o.Status.Conditions[i]
+		if c.Type != apiregistrationv1.Available {
+			continue
+		}
+		if available = string(c.Status); c.Status != apiregistrationv1.ConditionTrue && c.Reason != "" {
+			available += " (" + c.Reason + ")"
+		}
+		break
+	}
+	r.String(o.Name)
+	r.String(service)
+	r.String(available)
+	since(r, o)
+}
+
+func resourceClaim(o *resourcev1.ResourceClaim, r *resource.Row) {
+	var states []string
+	if o.DeletionTimestamp != nil {
+		states = append(states, "deleted")
+	}
+	switch {
+	case o.Status.Allocation != nil:
+		states = append(states, "allocated")
+		if len(o.Status.ReservedFor) > 0 {
+			states = append(states, "reserved")
+		}
+	case o.DeletionTimestamp == nil:
+		states = append(states, "pending")
+	}
+	r.String(o.Name)
+	joined(r, states, "")
+	since(r, o)
+}

@@ -1,0 +1,263 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// protobufType is the media type of answers in protobuf, protobufStream that of
+// watches.
+var (
+	protobufType   = []string{string(wire.Protobuf)}
+	protobufStream = []string{string(wire.Protobuf) + ";stream=watch"}
+)
+
+// shape is how the objects of one answer are shown: rows C1 to C11. It belongs to
+// one request.
+type shape struct {
+	derived *derived
+	typ     *resource.Type
+	out     wire.Output
+	headLen int // bytes of a stored object that an item goes without
+
+	// Of a table: what of the object a row carries, the moment that ages are told of,
+	// and whether the columns are told.
+	include metav1.IncludeObjectPolicy
+	now     time.Time
+	columns bool
+}
+
+// newShape finds out how objects of a type are shown; row C2.
+func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
+	s := &shape{derived: q.h.derived, typ: t, out: out, headLen: len(wire.Head(t)), columns: true}
+	if out.Form != wire.Table {
+		return s, nil
+	}
+	s.now = q.h.c.Now()
+	switch s.include = metav1.IncludeObjectPolicy(q.query().Get("includeObject")); s.include {
+	case "":
+		s.include = metav1.IncludeMetadata
+	case metav1.IncludeMetadata, metav1.IncludeObject, metav1.IncludeNone:
+	default:
+		err := field.Invalid(field.NewPath("includeObject"), string(s.include), "must be 'Metadata', 'Object', 'None', or empty")
+		return nil, apierrors.NewBadRequest("Unable to convert to Table as requested: " + err.Error())
+	}
+	if t.Columns == nil {
+		return nil, notShown("the resource " + t.GroupResource().String() + " does not support being converted to a Table")
+	}
+	return s, nil
+}
+
+// notShown is the answer to a form that the answer does not have: row C6.
+func notShown(message string) error {
+	return refusal(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message, nil)
+}
+
+// goName is a type as error messages name it.
+func goName(t *resource.Type, list string) string {
+	if t.Stored != nil {
+		t = t.Stored
+	}
+	group, _, _ := strings.Cut(t.Group, ".")
+	if group == "" {
+		group = "core"
+	}
+	return fmt.Sprintf("(*%s.%s%s)", group, t.Kind, list)
+}
+
+// look is everything that makes the bytes of an item differ between requests, beside
+// the object and the moment.
+type look uint8
+
+func (s *shape) look() look {
+	l := look(s.out.Form)
+	if s.out.Beta {
+		l |= 1 << 2
+	}
+	if s.out.Media == wire.Protobuf {
+		l |= 1 << 3
+	}
+	switch s.include {
+	case metav1.IncludeObject:
+		l |= 1 << 4
+	case metav1.IncludeNone:
+		l |= 1 << 5
+	}
+	return l
+}
+
+// binary: the answer is in protobuf.
+func (s *shape) binary() bool { return s.out.Media == wire.Protobuf }
+
+// separated: commas stand between items.
+func (s *shape) separated() bool { return !s.binary() }
+
+// moment is the same for two requests to which the object looks the same.
+func (s *shape) moment(o *store.Object) (uint64, error) {
+	if s.out.Form != wire.Table {
+		return 0, nil
+	}
+	f, err := s.derived.of(s.typ, o, tableRow)
+	if err != nil {
+		return 0, err
+	}
+	return f.row.Moment(s.now), nil
+}
+
+// frame is what stands around the items.
+func (s *shape) frame(m wire.ListMeta) wire.Frame {
+	switch s.out.Form {
+	case wire.PartialList:
+		return wire.PartialListOf(s.out, m)
+	case wire.Table:
+		return wire.TableOf(s.out, s.typ.Columns, m)
+	}
+	return wire.ListOf(s.typ, m)
+}
+
+// item appends an object as it stands in a list.
+func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
+	switch {
+	case s.binary():
+		raw, err := s.raw(o)
+		if err != nil {
+			return to, err
+		}
+		return wire.AppendMessageItem(to, raw), nil
+	case s.out.Form == wire.Table:
+		return s.row(to, o)
+	}
+	value, err := wire.As(s.typ, o.Value)
+	if err != nil {
+		return to, err
+	}
+	if s.out.Form == wire.PartialList {
+		return wire.AppendPartial(to, value, s.out)
+	}
+	return wire.AppendItem(to, value, s.headLen), nil
+}
+
+// raw is an object as protobuf, without an envelope.
+func (s *shape) raw(o *store.Object) ([]byte, error) {
+	what := message
+	if s.out.Form != wire.Whole {
+		what = partialMessage
+	}
+	f, err := s.derived.of(s.typ, o, what)
+	return f.raw, err
+}
+
+// row appends an object as a row of a table.
+func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
+	f, err := s.derived.of(s.typ, o, tableRow)
+	if err != nil {
+		return to, err
+	}
+	return s.appendRow(to, f.row, o.Value, s.include)
+}
+
+func (s *shape) appendRow(to []byte, row *resource.Row, value []byte, include metav1.IncludeObjectPolicy) ([]byte, error) {
+	to = row.Append(append(to, '{'), s.now)
+	to = append(to, `,"object":`...)
+	if include == metav1.IncludeNone {
+		return append(to, "null}"...), nil
+	}
+	value, err := wire.As(s.typ, value)
+	if err != nil {
+		return to, err
+	}
+	if include == metav1.IncludeObject {
+		to = append(to, value...)
+	} else if to, err = wire.AppendPartial(to, value, s.out); err != nil {
+		return to, err
+	}
+	return append(to, '}'), nil
+}
+
+// object appends an object as it stands alone, or in an event.
+func (s *shape) object(to []byte, o *store.Object) ([]byte, error) {
+	switch {
+	case s.binary():
+		raw, err := s.raw(o)
+		if err != nil {
+			return to, err
+		}
+		return wire.AppendEnvelope(to, wire.TypeOf(s.typ, s.out), raw), nil
+	case s.out.Form == wire.Table:
+		f, err := s.derived.of(s.typ, o, tableRow)
+		if err != nil {
+			return to, err
+		}
+		return s.tableOf(to, f.row, o.Value, uint64(o.Modified), s.include)
+	}
+	value, err := wire.As(s.typ, o.Value)
+	if err != nil {
+		return to, err
+	}
+	if s.out.Form == wire.Partial {
+		return wire.AppendPartial(to, value, s.out)
+	}
+	return append(to, value...), nil
+}
+
+// tableOf appends a table with one row.
+func (s *shape) tableOf(to []byte, row *resource.Row, value []byte, revision uint64, include metav1.IncludeObjectPolicy) ([]byte, error) {
+	f := s.frame(wire.ListMeta{Revision: revision})
+	if !s.columns {
+		f.OmitColumns()
+	}
+	to, err := s.appendRow(f.AppendHead(to), row, value, include)
+	return append(to, "]}"...), err
+}
+
+// event appends a watch event; rows W12 to W14.
+func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
+	if e.Status != nil {
+		return s.statusEvent(to, string(e.Type), encodeStatus(e.Status))
+	}
+	o := e.Object
+	if e.Type == registry.Bookmark {
+		stored := s.typ
+		if stored.Stored != nil {
+			stored = stored.Stored
+		}
+		o = &store.Object{Value: wire.AppendBookmark(nil, stored, uint64(e.Revision), e.InitialEventsEnd), Modified: e.Revision}
+		if e.InitialEventsEnd && s.include == metav1.IncludeNone {
+			// Where the initial events end stands in the object: it cannot be left out.
+			s.include = metav1.IncludeMetadata
+			defer func() { s.include = metav1.IncludeNone }()
+		}
+	}
+	if s.binary() {
+		raw, err := s.raw(o)
+		if err != nil {
+			return to, err
+		}
+		return wire.AppendMessageEvent(to, string(e.Type), wire.TypeOf(s.typ, s.out), raw), nil
+	}
+	to, err := s.object(wire.BeginEvent(to, string(e.Type)), o)
+	s.columns = false // they come with the first event alone
+	return append(to, wire.EventTail...), err
+}
+
+func (s *shape) statusEvent(to []byte, eventType string, status []byte) ([]byte, error) {
+	if !s.binary() {
+		return wire.AppendEvent(to, eventType, status[:len(status)-1]), nil
+	}
+	head, raw, err := wire.DocumentMessage(status)
+	if err != nil {
+		return to, err
+	}
+	return wire.AppendMessageEvent(to, eventType, head, raw), nil
+}

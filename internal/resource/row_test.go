@@ -1,0 +1,55 @@
+package resource
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+)
+
+// TestAges: an age is what kubectl's own library says.
+func TestAges(t *testing.T) {
+	rng := testrand.New(t)
+	check := func(d time.Duration) {
+		var got string
+		if err := json.Unmarshal(append(appendAge([]byte{'"'}, d), '"'), &got); err != nil || got != duration.HumanDuration(d) {
+			t.Fatalf("%d s: %s (%v), want %s", d/time.Second, got, err, duration.HumanDuration(d))
+		}
+	}
+	for s := -10; s < 12*hour; s++ {
+		check(time.Duration(s)*time.Second + time.Duration(rng.IntN(1000))*time.Millisecond)
+	}
+	for range 100_000 {
+		check(time.Duration(rng.Int64N(12 * year * int64(time.Second))))
+	}
+}
+
+func TestRow(t *testing.T) {
+	now := time.Now()
+	var r Row
+	r.String("a\"<none>\n\u2028é")
+	r.Int(-3)
+	r.Bool(true)
+	r.Age(now.Add(-90 * time.Second))
+	r.Age(time.Time{})
+	r.AgeIn("5 (", now.Add(-3*time.Hour), " ago)")
+	r.Or("", "<none>")
+	r.Conditions([]metav1.TableRowCondition{{Type: metav1.RowCompleted}})
+	r.Compact()
+	var got metav1.TableRow
+	if err := json.Unmarshal([]byte("{"+string(r.Append(nil, now))+"}"), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := `[a"<none>` + "\n\u2028" + `é -3 true 90s <unknown> 5 (3h ago) <none>]`
+	if fmt.Sprint(got.Cells) != want || len(got.Conditions) != 1 {
+		t.Errorf("%v, want %s", got.Cells, want)
+	}
+	if r.Moment(now) == r.Moment(now.Add(time.Second)) || r.Moment(now) != r.Moment(now) {
+		t.Error("moments are told apart by what the row is at them")
+	}
+}

@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+)
+
+var metadataMember = []byte(`"metadata":{`)
+
+// AppendPartial appends a PartialObjectMetadata of a value: an object as JSON as
+// Encode, As and View write it. It is cut out of the bytes.
+func AppendPartial(to, value []byte, out Output) ([]byte, error) {
+	meta, err := metadataOf(value)
+	if err != nil {
+		return to, err
+	}
+	to = append(to, `{"kind":"PartialObjectMetadata","apiVersion":"`...)
+	to = append(to, out.metaVersion()...)
+	to = append(to, `","metadata":`...)
+	to = append(to, meta...)
+	return append(to, '}'), nil
+}
+
+// metadataOf is the metadata of a value. It is the first member with that name: kind
+// and apiVersion stand before it, and no string holds a quote that is not escaped.
+func metadataOf(value []byte) ([]byte, error) {
+	at := bytes.Index(value, metadataMember)
+	if at < 0 {
+		return nil, fmt.Errorf("an object of %d bytes has no metadata", len(value))
+	}
+	at += len(metadataMember) - 1
+	end := closing(value, at)
+	if end < 0 {
+		return nil, fmt.Errorf("the metadata of an object of %d bytes has no end", len(value))
+	}
+	return value[at:end], nil
+}
+
+// closing is the index after the object that begins at a place, -1 when it does not
+// end. The text is valid JSON.
+func closing(b []byte, at int) int {
+	depth := 0
+	for i := at; i < len(b); i++ {
+		switch b[i] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return -1
+}

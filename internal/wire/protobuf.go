@@ -1,0 +1,157 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// message is what the generated types of Kubernetes have.
+type message interface {
+	Size() int
+	MarshalToSizedBuffer([]byte) (int, error)
+}
+
+// marshal writes a message.
+func marshal(o any) ([]byte, error) {
+	m, ok := o.(message)
+	if !ok {
+		return nil, fmt.Errorf("%T has no protobuf form", o)
+	}
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, fmt.Errorf("writing protobuf: %w", err)
+	}
+	return b[len(b)-n:], nil
+}
+
+// Message returns an object as protobuf, without an envelope.
+func Message(o runtime.Object) ([]byte, error) { return marshal(o) }
+
+// PartialMessage returns a PartialObjectMetadata of a value as protobuf, without an
+// envelope. Nothing but the metadata is decoded.
+func PartialMessage(value []byte) ([]byte, error) {
+	meta, err := metadataOf(value)
+	if err != nil {
+		return nil, err
+	}
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(meta, &o.ObjectMeta); err != nil {
+		return nil, fmt.Errorf("reading metadata: %w", err)
+	}
+	return marshal(&o)
+}
+
+// documents are the kinds that answers have beside those of resources.
+var documents = map[string]func() runtime.Object{
+	"Status":          func() runtime.Object { return new(metav1.Status) },
+	"APIVersions":     func() runtime.Object { return new(metav1.APIVersions) },
+	"APIGroupList":    func() runtime.Object { return new(metav1.APIGroupList) },
+	"APIGroup":        func() runtime.Object { return new(metav1.APIGroup) },
+	"APIResourceList": func() runtime.Object { return new(metav1.APIResourceList) },
+}
+
+// DocumentMessage returns a Status or a document of discovery, which is JSON, as
+// protobuf, and what stands in its envelope.
+func DocumentMessage(value []byte) (head metav1.TypeMeta, raw []byte, err error) {
+	if head, err = TypeMeta(value); err != nil {
+		return head, nil, err
+	}
+	create := documents[head.Kind]
+	if create == nil {
+		return head, nil, fmt.Errorf("a %s has no protobuf form", head.Kind)
+	}
+	o := create()
+	if err := json.Unmarshal(value, o); err != nil {
+		return head, nil, fmt.Errorf("reading a %s: %w", head.Kind, err)
+	}
+	if head.APIVersion == "" { // discovery leaves out what is always the same
+		head.APIVersion = "v1"
+	}
+	raw, err = marshal(o)
+	return head, raw, err
+}
+
+// A field of a message is a tag, here always of one byte, a length and bytes.
+const (
+	tag1 = 1<<3 | byte(protowire.BytesType)
+	tag2 = 2<<3 | byte(protowire.BytesType)
+	tag3 = 3<<3 | byte(protowire.BytesType)
+	tag4 = 4<<3 | byte(protowire.BytesType)
+)
+
+func appendField[B []byte | string](to []byte, tag byte, value B) []byte {
+	to = protowire.AppendVarint(append(to, tag), uint64(len(value)))
+	return append(to, value...)
+}
+
+// fieldLen is the length of a field in a message.
+func fieldLen(n int) int { return 1 + protowire.SizeBytes(n) }
+
+// AppendEnvelope appends a message in the envelope that tells its kind: row C11.
+func AppendEnvelope(to []byte, head metav1.TypeMeta, raw []byte) []byte {
+	to = appendEnvelopeHead(to, head, len(raw))
+	to = append(to, raw...)
+	return append(to, envelopeTail...)
+}
+
+// envelopeTail is the encoding and the type of the content, which are empty.
+const envelopeTail = string(tag3) + "\x00" + string(tag4) + "\x00"
+
+func appendEnvelopeHead(to []byte, head metav1.TypeMeta, rawLen int) []byte {
+	to = append(to, protobufPrefix...)
+	kindLen := fieldLen(len(head.APIVersion)) + fieldLen(len(head.Kind))
+	to = protowire.AppendVarint(append(to, tag1), uint64(kindLen))
+	to = appendField(to, tag1, head.APIVersion)
+	to = appendField(to, tag2, head.Kind)
+	return protowire.AppendVarint(append(to, tag2), uint64(rawLen))
+}
+
+// MessageItemLen is how many bytes AppendMessageItem appends for a message of so many.
+func MessageItemLen(rawLen int) int { return fieldLen(rawLen) }
+
+// AppendMessageItem appends an object, which is a message, as an item of a list.
+func AppendMessageItem(to, raw []byte) []byte { return appendField(to, tag2, raw) }
+
+// AppendMessageHead appends what stands before the items of a list in protobuf, which
+// together, each as AppendMessageItem writes it, have itemsLen bytes.
+func (f *Frame) AppendMessageHead(to []byte, itemsLen int) []byte {
+	meta := f.Meta.listMeta()
+	raw, _ := meta.Marshal() // to memory: no error
+	to = appendEnvelopeHead(to, metav1.TypeMeta{Kind: f.Kind, APIVersion: f.APIVersion}, fieldLen(len(raw))+itemsLen)
+	return appendField(to, tag1, raw)
+}
+
+// MessageTail ends a list in protobuf.
+const MessageTail = envelopeTail
+
+// TypeOf is what the envelope of an object says.
+func TypeOf(t *resource.Type, out Output) metav1.TypeMeta {
+	if out.Form == Partial {
+		return metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: out.metaVersion()}
+	}
+	return metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}
+}
+
+// EventPrefix is how many bytes before an event in protobuf tell its length.
+const EventPrefix = 4
+
+// AppendMessageEvent appends a watch event in protobuf: its length in four bytes,
+// the type, and the object, which is a message in its envelope (row W1).
+func AppendMessageEvent(to []byte, eventType string, head metav1.TypeMeta, raw []byte) []byte {
+	kindLen := fieldLen(len(head.APIVersion)) + fieldLen(len(head.Kind))
+	inner := len(protobufPrefix) + fieldLen(kindLen) + fieldLen(len(raw)) + len(envelopeTail)
+	extension := fieldLen(inner)
+	to = binary.BigEndian.AppendUint32(to, uint32(fieldLen(len(eventType))+fieldLen(extension)))
+	to = appendField(to, tag1, eventType)
+	to = protowire.AppendVarint(append(to, tag2), uint64(extension))
+	to = protowire.AppendVarint(append(to, tag1), uint64(inner))
+	return AppendEnvelope(to, head, raw)
+}
