@@ -34,6 +34,11 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	if err != nil {
 		return err
 	}
+	if out.Form == wire.Table && q.typ.Columns.Order != nil {
+		if err := h.sort(l); err != nil {
+			return err
+		}
+	}
 	s := newSink(q)
 	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
 	switch {

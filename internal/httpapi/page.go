@@ -79,9 +79,9 @@ func (q *request) document(docs *documents) (discovery.Document, wire.Offer, boo
 	switch p.kind {
 	case rootAPI:
 		if wire.AcceptsAggregated(q.accept()) {
-			return docs.AggregatedAPI(), wire.Documents, true
+			return docs.AggregatedAPI(), wire.Discovery, true
 		}
-		return docs.API(q.address()), wire.Documents, true
+		return docs.API(q.address()), wire.Discovery, true
 	case rootAPIs:
 		if wire.AcceptsAggregated(q.accept()) {
 			return docs.AggregatedAPIs(), wire.Documents, true

@@ -3,11 +3,13 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -124,6 +126,40 @@ func (s *shape) frame(m wire.ListMeta) wire.Frame {
 		return wire.TableOf(s.out, s.typ.Columns, m)
 	}
 	return wire.ListOf(s.typ, m)
+}
+
+// sort has the rows of a list stand in the order of the kind; of such a kind there
+// are few objects.
+func (s *shape) sort(l *registry.List) error {
+	type decoded struct {
+		stored *store.Object
+		object runtime.Object
+	}
+	var all []decoded
+	create := s.typ.New
+	if s.typ.Stored != nil {
+		create = s.typ.Stored.New
+	}
+	for o, err := range l.Items {
+		if err != nil {
+			return err
+		}
+		object, err := wire.Unmarshal(o.Value, create)
+		if err != nil {
+			return err
+		}
+		all = append(all, decoded{o, object})
+	}
+	slices.SortStableFunc(all, func(a, b decoded) int { return s.typ.Columns.Order(a.object, b.object) })
+	l.Whole = false
+	l.Items = func(yield func(*store.Object, error) bool) {
+		for _, d := range all {
+			if !yield(d.stored, nil) {
+				return
+			}
+		}
+	}
+	return nil
 }
 
 // item appends an object as it stands in a list.

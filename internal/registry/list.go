@@ -19,8 +19,8 @@ type List struct {
 	Revision  store.Revision
 	Continue  string
 	Remaining *int64
-	// Items yields the items once; an error ends the list, whose answer then has to
-	// be cut off.
+	// Items yields the items, the same ones each time until Close; an error ends the
+	// list, whose answer then has to be cut off.
 	Items iter.Seq2[*store.Object, error]
 	// Whole: the items are neighbours, nothing was left out between them.
 	Whole bool

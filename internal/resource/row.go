@@ -20,6 +20,9 @@ type Columns struct {
 	// Cells writes the cells of one object, which is in the stored version: as many as
 	// there are columns. It must not change the object.
 	Cells func(o runtime.Object, row *Row)
+	// Order compares two objects, which are in the stored version, where the rows of a
+	// list stand in an order of their own; nil: they stand as in the list.
+	Order func(a, b runtime.Object) int
 	// NoneIsNull: a table without rows has null in their place.
 	NoneIsNull bool
 }

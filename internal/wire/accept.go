@@ -124,6 +124,9 @@ func Negotiate(header string, offer Offer) (Output, error) {
 	if types := offers[offer].known; types != "" && !known(header, offers[offer].json) {
 		return Output{}, &NotAcceptable{Message: unknownText + types, Unknown: true}
 	}
+	if offers[offer].json {
+		return Output{Media: JSON}, nil // nobody looks at parameters
+	}
 	var room [8]clause
 	chosen := Output{}
 	for _, c := range preferred(room[:0], header) {
@@ -292,7 +295,7 @@ func (c *clause) serve(offer Offer) (Output, bool) {
 	for i := range media {
 		m := &media[i]
 		switch {
-		case !anything && c.minor != "*" && c.minor != m.minor, can.json && m.media != JSON:
+		case !anything && c.minor != "*" && c.minor != m.minor:
 		case a.stream != "" && (a.stream != "watch" || !m.stream):
 		case out.Form == Table && !(can.tables && m.tables):
 		default:

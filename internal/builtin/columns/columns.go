@@ -5,6 +5,7 @@ package columns
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -51,6 +52,12 @@ func of[P runtime.Object](definitions func() []column, cells func(P, *resource.R
 		Definitions: sync.OnceValue(func() []byte { return encode(definitions()) }),
 		Cells:       func(o runtime.Object, r *resource.Row) { cells(o.(P), r) },
 	}}
+}
+
+// sorted has the rows of a list stand in an order.
+func (k kind) sorted(order func(a, b runtime.Object) int) kind {
+	k.columns.Order = order
+	return k
 }
 
 type column = metav1.TableColumnDefinition
@@ -119,14 +126,9 @@ func deref[T any](p *T, otherwise T) T {
 // joined adds strings with commas between them.
 func joined(r *resource.Row, s []string, otherwise string) { r.Or(strings.Join(s, ","), otherwise) }
 
-// sorted are the keys of a map, in order.
-func sorted[K ~string, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+// keys are those of a map, in order.
+func keys[K ~string, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
 }
 
 // labels adds labels, or <none>.

@@ -190,7 +190,7 @@ func componentStatus(o *corev1.ComponentStatus, r *resource.Row) {
 
 func quota(o *corev1.ResourceQuota, r *resource.Row) {
 	var requests, limits []string
-	for _, name := range sorted(o.Status.Hard) {
+	for _, name := range keys(o.Status.Hard) {
 		used, hard := o.Status.Used[name], o.Status.Hard[name]
 		text := string(name) + ": " + used.String() + "/" + hard.String()
 		if strings.HasPrefix(string(name), "limits.") {

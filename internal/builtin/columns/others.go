@@ -4,6 +4,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1" // whose descriptions kube-apiserver shows
 	coordinationv1 "k8s.io/api/coordination/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -42,9 +43,9 @@ var others = []kind{
 			since(r, o)
 		}),
 	of(func() []column {
-		spec := certificatesv1.CertificateSigningRequestSpec{}
+		spec := certificatesv1beta1.CertificateSigningRequestSpec{}
 		return []column{name, age, str("SignerName", doc(spec, "signerName")), str("Requestor", doc(spec, "request")),
-			str("RequestedDuration", doc(spec, "expirationSeconds")), str("Condition", doc(certificatesv1.CertificateSigningRequestStatus{}, "conditions"))}
+			str("RequestedDuration", doc(spec, "expirationSeconds")), str("Condition", doc(certificatesv1beta1.CertificateSigningRequestStatus{}, "conditions"))}
 	}, signingRequest),
 	of(func() []column {
 		return nameAndAge(str("Service", "The reference to the service that hosts this API endpoint."), str("Available", "Whether this service is available."))

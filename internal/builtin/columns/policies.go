@@ -1,13 +1,16 @@
 package columns
 
 import (
+	"cmp"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1" // whose descriptions kube-apiserver shows
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -27,10 +30,10 @@ var policies = []kind{
 		replicas(r, o.Status.DisruptionsAllowed)
 		since(r, o)
 	}),
-	of(func() []column { return bindingColumns("roleBinding", doc(rbacv1.RoleBinding{}, "roleRef")) },
+	of(func() []column { return bindingColumns("roleBinding", doc(rbacv1beta1.RoleBinding{}, "roleRef")) },
 		func(o *rbacv1.RoleBinding, r *resource.Row) { binding(r, o, &o.RoleRef, o.Subjects) }),
 	of(func() []column {
-		return bindingColumns("clusterRoleBinding", doc(rbacv1.ClusterRoleBinding{}, "roleRef"))
+		return bindingColumns("clusterRoleBinding", doc(rbacv1beta1.ClusterRoleBinding{}, "roleRef"))
 	},
 		func(o *rbacv1.ClusterRoleBinding, r *resource.Row) { binding(r, o, &o.RoleRef, o.Subjects) }),
 	of(webhookColumns, func(o *admissionv1.MutatingWebhookConfiguration, r *resource.Row) {
@@ -66,7 +69,10 @@ var policies = []kind{
 		return append(nameAndAge(str("PriorityLevel", doc(flowcontrolv1.PriorityLevelConfigurationReference{}, "name")),
 			str("MatchingPrecedence", doc(d, "matchingPrecedence")), str("DistinguisherMethod", doc(d, "distinguisherMethod"))),
 			str("MissingPL", "references a broken or non-existent PriorityLevelConfiguration"))
-	}, flowSchema),
+	}, flowSchema).sorted(func(a, b runtime.Object) int {
+		x, y := a.(*flowcontrolv1.FlowSchema), b.(*flowcontrolv1.FlowSchema)
+		return cmp.Or(cmp.Compare(x.Spec.MatchingPrecedence, y.Spec.MatchingPrecedence), cmp.Compare(x.Name, y.Name))
+	}),
 	of(func() []column {
 		d := flowcontrolv1.QueuingConfiguration{}
 		return nameAndAge(str("Type", doc(flowcontrolv1.PriorityLevelConfigurationSpec{}, "type")),
