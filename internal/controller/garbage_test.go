@@ -434,7 +434,7 @@ func BenchmarkFollow(b *testing.B) {
 			w.make("pods", "n", fmt.Sprintf(`{"metadata":{"name":"p","ownerReferences":[%s]},"spec":{"containers":[{"name":"c","image":"i"}]}}`, reference("ConfigMap", "owner", owner)))
 			w.settle()
 			value := w.get("pods", "n/p")
-			text := string(value.Value[:value.RevisionAt]) + string(value.Value[value.RevisionAt+len(fmt.Sprint(value.Modified)):])
+			text := string(value.Value[:value.RevisionAt]) + string(value.Value[int(value.RevisionAt)+len(fmt.Sprint(value.Modified)):])
 			last := value.Modified
 			for b.Loop() {
 				o, err := w.store.Commit(b.Context(), store.Write{Collection: "pods", Key: "n/p", Value: []byte(text), RevisionAt: value.RevisionAt, If: last})

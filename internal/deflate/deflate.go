@@ -33,6 +33,9 @@ type Fragment struct {
 // Len is the length of the fragment in a member, in bytes.
 func (f *Fragment) Len() int { return len(f.blocks) }
 
+// Size is the length of the text, in bytes.
+func (f *Fragment) Size() int { return int(f.size) }
+
 // A compressor is some hundred KiB, so the few that work at once are shared.
 var compressors = sync.Pool{New: func() any {
 	c := new(compressor)

@@ -149,7 +149,11 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 		if err != nil {
 			return form{}, err
 		}
-		raw, err := wire.PartialMessage(value)
+		meta, err := wire.MetadataOf(value)
+		if err != nil {
+			return form{}, err
+		}
+		raw, err := wire.PartialMessage(meta)
 		return form{raw: raw}, err
 	}
 	o, err := wire.Read(t, value)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tidemark-dev/tidemark/internal/deflate"
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -63,6 +64,13 @@ func newFragments(max int64, charge func(int64)) *fragments {
 // of returns the fragment of a run, which text makes when it is not there. Those
 // who want the same run at the same time wait for one of them.
 func (f *fragments) of(r *run, text func() ([]byte, error)) (*deflate.Fragment, error) {
+	if r.passing {
+		b, err := text()
+		if err != nil {
+			return nil, err
+		}
+		return deflate.Compress(b), nil
+	}
 	k := f.find(r)
 	k.once.Do(func() {
 		defer f.settle(k)
@@ -133,6 +141,7 @@ type run struct {
 	typ     *resource.Type
 	look    look
 	moment  uint64 // of the rows of a table: what they say of ages
+	passing bool   // soon they say something else: it is not worth being kept
 	objects []*store.Object
 	hash    uint64
 	bytes   int
@@ -169,14 +178,21 @@ type zipped struct {
 	shape  *shape
 	run    run
 	begun  bool // an item stands before the run
+	// measures: nothing is written but the bytes of the items are counted.
+	measures bool
+	size     int
 }
 
 var comma = []byte{','}
 
+func newZipped(s *sink, h *shape) *zipped {
+	return &zipped{s: s, shape: h, run: run{typ: h.typ, look: h.look()}}
+}
+
 // zip starts the answer as a member with the head of the list and its first items.
 func (s *sink) zip(h *shape, head []byte, items []*store.Object) (*zipped, error) {
 	s.begin(true)
-	z := &zipped{s: s, shape: h, run: run{typ: h.typ, look: h.look()}}
+	z := newZipped(s, h)
 	s.out = z.member.Begin(s.out)
 	s.out = z.member.AddStored(s.out, head)
 	for _, o := range items {
@@ -189,11 +205,12 @@ func (s *sink) zip(h *shape, head []byte, items []*store.Object) (*zipped, error
 
 // add adds an item.
 func (z *zipped) add(o *store.Object) error {
-	moment, err := z.shape.moment(o)
+	moment, lasting, err := z.shape.moment(o)
 	if err != nil {
 		return err
 	}
 	z.run.moment = z.run.moment*31 + moment
+	z.run.passing = z.run.passing || !lasting
 	if !z.run.add(o) {
 		return nil
 	}
@@ -208,6 +225,11 @@ func (z *zipped) flush() error {
 	f, err := s.q.h.fragments.of(&z.run, z.text)
 	if err != nil {
 		return err
+	}
+	if z.measures {
+		z.size += f.Size()
+		z.run.reset()
+		return nil
 	}
 	if z.begun && z.shape.separated() {
 		s.out = z.member.AddStored(s.out, comma)
@@ -241,12 +263,31 @@ func (z *zipped) text() (text []byte, err error) {
 	return text, nil
 }
 
-// close adds the rest of the list and ends the member.
-func (z *zipped) close(tail string) error {
-	if len(z.run.objects) > 0 {
-		if err := z.flush(); err != nil {
+// addAll adds the items of a list.
+func (z *zipped) addAll(l *registry.List) error {
+	for o, err := range l.Items {
+		if err == nil {
+			err = z.add(o)
+		}
+		if err != nil {
 			return err
 		}
+	}
+	return z.end()
+}
+
+// end adds the last run.
+func (z *zipped) end() error {
+	if len(z.run.objects) == 0 {
+		return nil
+	}
+	return z.flush()
+}
+
+// close adds the rest of the list and ends the member.
+func (z *zipped) close(tail string) error {
+	if err := z.end(); err != nil {
+		return err
 	}
 	s := z.s
 	s.out = z.member.End(z.member.AddStored(s.out, []byte(tail)))

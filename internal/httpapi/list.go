@@ -108,6 +108,7 @@ func (q *request) writeItems(s *sink, l *registry.List, h *shape, f wire.Frame) 
 // a list that does not fit into a piece is gone through twice, once for the length.
 func (q *request) writeMessages(s *sink, l *registry.List, h *shape, f wire.Frame) error {
 	gathered, size := 0, 0
+	mayZip := l.Whole && q.acceptsGzip()
 	for object, err := range l.Items {
 		if err != nil {
 			return err
@@ -116,31 +117,31 @@ func (q *request) writeMessages(s *sink, l *registry.List, h *shape, f wire.Fram
 		if err != nil {
 			return err
 		}
-		if size += wire.MessageItemLen(len(raw)); size <= q.h.c.Limits.WriteBatchBytes {
+		size += wire.MessageItemLen(len(raw))
+		switch {
+		case mayZip && size > q.h.c.Limits.CompressAbove:
+			return q.zipMessages(s, l, h, f)
+		case size <= q.h.c.Limits.WriteBatchBytes:
 			s.buf = wire.AppendMessageItem(s.buf, raw)
 			gathered++
-		} else if err := q.inTime(); err != nil {
-			return err
+		default:
+			if err := q.inTime(); err != nil {
+				return err
+			}
 		}
 	}
-	head := f.AppendMessageHead(nil, size)
-	switch {
-	case size > q.h.c.Limits.CompressAbove && l.Whole && q.acceptsGzip():
-		return q.zipMessages(s, l, h, head)
-	case size > q.h.c.Limits.WriteBatchBytes:
-		if err := q.writeRest(s, l, h, head, gathered); err != nil {
+	s.buf = slices.Insert(s.buf, 0, f.AppendMessageHead(nil, size)...)
+	if size > q.h.c.Limits.WriteBatchBytes {
+		if err := q.writeRest(s, l, h, gathered); err != nil {
 			return err
 		}
-	default:
-		s.buf = slices.Insert(s.buf, 0, head...)
 	}
 	s.buf = append(s.buf, wire.MessageTail...)
 	return nil
 }
 
-// writeRest writes the head, what was gathered of a list, and what follows it.
-func (q *request) writeRest(s *sink, l *registry.List, h *shape, head []byte, gathered int) error {
-	s.buf = slices.Insert(s.buf, 0, head...)
+// writeRest writes what follows what was gathered of a list.
+func (q *request) writeRest(s *sink, l *registry.List, h *shape, gathered int) error {
 	for object, err := range l.Items {
 		if err != nil {
 			return err
@@ -161,22 +162,23 @@ func (q *request) writeRest(s *sink, l *registry.List, h *shape, head []byte, ga
 	return nil
 }
 
-// zipMessages puts the list together from fragments.
-func (q *request) zipMessages(s *sink, l *registry.List, h *shape, head []byte) error {
+// zipMessages puts the list together from fragments, of which it asks for the length
+// first.
+func (q *request) zipMessages(s *sink, l *registry.List, h *shape, f wire.Frame) error {
 	s.buf = s.buf[:0]
-	zip, err := s.zip(h, head, nil)
+	z := newZipped(s, h)
+	z.measures = true
+	if err := z.addAll(l); err != nil {
+		return err
+	}
+	z, err := s.zip(h, f.AppendMessageHead(nil, z.size), nil)
 	if err != nil {
 		return err
 	}
-	for object, err := range l.Items {
-		if err == nil {
-			err = zip.add(object)
-		}
-		if err != nil {
-			return err
-		}
+	if err := z.addAll(l); err != nil {
+		return err
 	}
-	return zip.close(wire.MessageTail)
+	return z.close(wire.MessageTail)
 }
 
 // goOn writes what was gathered of a list, unless its time is over.

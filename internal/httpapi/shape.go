@@ -105,16 +105,18 @@ func (s *shape) binary() bool { return s.out.Media == wire.Protobuf }
 // separated: commas stand between items.
 func (s *shape) separated() bool { return !s.binary() }
 
-// moment is the same for two requests to which the object looks the same.
-func (s *shape) moment(o *store.Object) (uint64, error) {
+// moment is the same for two requests to which the object looks the same. Lasting: so
+// it does for a while.
+func (s *shape) moment(o *store.Object) (moment uint64, lasting bool, err error) {
 	if s.out.Form != wire.Table {
-		return 0, nil
+		return 0, true, nil
 	}
 	f, err := s.derived.of(s.typ, o, tableRow)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	return f.row.Moment(s.now), nil
+	moment, lasting = f.row.Moment(s.now)
+	return moment, lasting, nil
 }
 
 // frame is what stands around the items.
@@ -174,14 +176,43 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 	case s.out.Form == wire.Table:
 		return s.row(to, o)
 	}
+	if s.out.Form == wire.PartialList {
+		return s.partial(to, o)
+	}
 	value, err := wire.As(s.typ, o.Value)
 	if err != nil {
 		return to, err
 	}
-	if s.out.Form == wire.PartialList {
-		return wire.AppendPartial(to, value, s.out)
-	}
 	return wire.AppendItem(to, value, s.headLen), nil
+}
+
+// partial appends the metadata of an object as an object.
+func (s *shape) partial(to []byte, o *store.Object) ([]byte, error) {
+	meta, err := s.metadata(o)
+	if err != nil {
+		return to, err
+	}
+	return wire.AppendPartial(to, meta, s.out), nil
+}
+
+// metadata is that of an object, as JSON. Where it ends is looked for once.
+func (s *shape) metadata(o *store.Object) ([]byte, error) {
+	if s.typ.Stored != nil {
+		value, err := wire.As(s.typ, o.Value)
+		if err != nil {
+			return nil, err
+		}
+		return wire.MetadataOf(value)
+	}
+	begin := s.headLen + len(`"metadata":`)
+	if end := o.Mark(); end > 0 {
+		return o.Value[begin:end], nil
+	}
+	meta, err := wire.MetadataOf(o.Value)
+	if err == nil && begin < len(o.Value) && &meta[0] == &o.Value[begin] {
+		o.SetMark(begin + len(meta))
+	}
+	return meta, err
 }
 
 // raw is an object as protobuf, without an envelope.
@@ -200,25 +231,19 @@ func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
 	if err != nil {
 		return to, err
 	}
-	return s.appendRow(to, f.row, o.Value, s.include)
-}
-
-func (s *shape) appendRow(to []byte, row *resource.Row, value []byte, include metav1.IncludeObjectPolicy) ([]byte, error) {
-	to = row.Append(append(to, '{'), s.now)
+	to = f.row.Append(append(to, '{'), s.now)
 	to = append(to, `,"object":`...)
-	if include == metav1.IncludeNone {
-		return append(to, "null}"...), nil
-	}
-	value, err := wire.As(s.typ, value)
-	if err != nil {
-		return to, err
-	}
-	if include == metav1.IncludeObject {
+	switch s.include {
+	case metav1.IncludeNone:
+		to = append(to, "null"...)
+	case metav1.IncludeObject:
+		var value []byte
+		value, err = wire.As(s.typ, o.Value)
 		to = append(to, value...)
-	} else if to, err = wire.AppendPartial(to, value, s.out); err != nil {
-		return to, err
+	default:
+		to, err = s.partial(to, o)
 	}
-	return append(to, '}'), nil
+	return append(to, '}'), err
 }
 
 // object appends an object as it stands alone, or in an event.
@@ -231,30 +256,17 @@ func (s *shape) object(to []byte, o *store.Object) ([]byte, error) {
 		}
 		return wire.AppendEnvelope(to, wire.TypeOf(s.typ, s.out), raw), nil
 	case s.out.Form == wire.Table:
-		f, err := s.derived.of(s.typ, o, tableRow)
-		if err != nil {
-			return to, err
+		f := s.frame(wire.ListMeta{Revision: uint64(o.Modified)})
+		if !s.columns {
+			f.OmitColumns()
 		}
-		return s.tableOf(to, f.row, o.Value, uint64(o.Modified), s.include)
+		to, err := s.row(f.AppendHead(to), o)
+		return append(to, "]}"...), err
+	case s.out.Form == wire.Partial:
+		return s.partial(to, o)
 	}
 	value, err := wire.As(s.typ, o.Value)
-	if err != nil {
-		return to, err
-	}
-	if s.out.Form == wire.Partial {
-		return wire.AppendPartial(to, value, s.out)
-	}
-	return append(to, value...), nil
-}
-
-// tableOf appends a table with one row.
-func (s *shape) tableOf(to []byte, row *resource.Row, value []byte, revision uint64, include metav1.IncludeObjectPolicy) ([]byte, error) {
-	f := s.frame(wire.ListMeta{Revision: revision})
-	if !s.columns {
-		f.OmitColumns()
-	}
-	to, err := s.appendRow(f.AppendHead(to), row, value, include)
-	return append(to, "]}"...), err
+	return append(to, value...), err
 }
 
 // event appends a watch event; rows W12 to W14.

@@ -208,7 +208,7 @@ func unchanged(current *store.Object, e wire.Encoded, managed []byte) bool {
 	if len(managed) > 0 {
 		size += len(managedMember) + len(managed)
 	}
-	if len(current.Value) != size || current.RevisionAt != e.RevisionAt {
+	if len(current.Value) != size || int(current.RevisionAt) != e.RevisionAt {
 		return false
 	}
 	if len(managed) > 0 {

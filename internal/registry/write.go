@@ -207,7 +207,7 @@ func asOf(key string, e wire.Encoded, at store.Revision) *store.Object {
 	value = append(value, e.Bytes[:e.RevisionAt]...)
 	value = strconv.AppendUint(value, uint64(at), 10)
 	value = append(value, e.Bytes[e.RevisionAt:]...)
-	return &store.Object{Key: key, Value: value, Modified: at, RevisionAt: e.RevisionAt}
+	return &store.Object{Key: key, Value: value, Modified: at, RevisionAt: int32(e.RevisionAt)}
 }
 
 // unversioned is an object that a dry-run did not create: it has no resource

@@ -88,7 +88,7 @@ func TestCreateFills(t *testing.T) {
 	if m.UID == "mine" || len(m.UID) != 36 || m.CreationTimestamp.Year() < 2020 || m.DeletionTimestamp != nil || len(m.ManagedFields) != 1 || m.ManagedFields[0].Manager != "unknown" || m.Namespace != "default" || strings.Contains(string(o.Value), "selfLink") {
 		t.Errorf("created with %+v", m)
 	}
-	if want := fmt.Sprint(o.Modified); m.ResourceVersion != want || string(o.Value[o.RevisionAt:o.RevisionAt+len(want)]) != want {
+	if want := fmt.Sprint(o.Modified); m.ResourceVersion != want || string(o.Value[o.RevisionAt:int(o.RevisionAt)+len(want)]) != want {
 		t.Errorf("version %q, want %q in %s", m.ResourceVersion, want, o.Value)
 	}
 	g := meta(t, s.create("configmaps", "default", `{"metadata":{"generateName":"gen-"}}`))

@@ -139,15 +139,21 @@ func (r *Row) Append(to []byte, now time.Time) []byte {
 
 var ageSeed = maphash.MakeSeed()
 
+// lasting is from when on an age is told in hours or more.
+const lasting = 8 * hour * time.Second
+
 // Moment is the same for two moments at which Append appends the same, and nearly
-// never for others.
-func (r *Row) Moment(now time.Time) uint64 {
+// never for others. Lasting: that will be so for the better part of an hour.
+func (r *Row) Moment(now time.Time) (moment uint64, lasts bool) {
 	var room [64]byte
 	text, at := room[:0], now.UnixNano()
+	lasts = true
 	for i := range r.open {
-		text = append(appendAge(text, time.Duration(at-r.open[i].since)), ' ')
+		age := time.Duration(at - r.open[i].since)
+		text = append(appendAge(text, age), ' ')
+		lasts = lasts && age > lasting
 	}
-	return maphash.Bytes(ageSeed, text)
+	return maphash.Bytes(ageSeed, text), lasts
 }
 
 // appendEscaped appends what stands between the quotes of a string in JSON, as

@@ -49,7 +49,15 @@ func TestRow(t *testing.T) {
 	if fmt.Sprint(got.Cells) != want || len(got.Conditions) != 1 {
 		t.Errorf("%v, want %s", got.Cells, want)
 	}
-	if r.Moment(now) == r.Moment(now.Add(time.Second)) || r.Moment(now) != r.Moment(now) {
-		t.Error("moments are told apart by what the row is at them")
+	for d, want := range map[time.Duration]struct{ same, lasts bool }{
+		0:              {same: true},
+		time.Second:    {},
+		12 * time.Hour: {lasts: true},
+	} {
+		before, _ := r.Moment(now)
+		after, lasts := r.Moment(now.Add(d))
+		if (before == after) != want.same || lasts != want.lasts {
+			t.Errorf("after %v the row is the same: %t, and will be: %t; want %v", d, before == after, lasts, want)
+		}
 	}
 }

@@ -94,7 +94,7 @@ func (n *node) check(depth int, each func(*Object) error) error {
 
 func (o *Object) check() error {
 	at := fmt.Appendf(nil, "%d", o.Modified)
-	if o.RevisionAt < 0 || o.RevisionAt > len(o.Value) || !bytes.HasPrefix(o.Value[o.RevisionAt:], at) {
+	if o.RevisionAt < 0 || int(o.RevisionAt) > len(o.Value) || !bytes.HasPrefix(o.Value[o.RevisionAt:], at) {
 		return fmt.Errorf("%q does not hold its revision %d at %d", o.Key, o.Modified, o.RevisionAt)
 	}
 	if o.Created == 0 || o.Created > o.Modified {

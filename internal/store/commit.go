@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -193,7 +194,7 @@ func (w *Write) valid() error {
 		return errors.New("a write needs a collection and a key")
 	case w.Value == nil && w.If == 0:
 		return errors.New("a deletion needs the revision of what it deletes")
-	case w.Value != nil && (w.RevisionAt < 0 || w.RevisionAt > len(w.Value)):
+	case w.Value != nil && (w.RevisionAt < 0 || w.RevisionAt > min(len(w.Value), math.MaxInt32)):
 		return fmt.Errorf("RevisionAt is %d in a value of %d bytes", w.RevisionAt, len(w.Value))
 	}
 	return nil
@@ -227,7 +228,7 @@ func (s *Store) propose(w *Write, d *draft) (*group, *proposal, error) {
 	s.last++
 	p := &proposal{collection: c, key: w.Key, condition: w.If}
 	if w.Value != nil {
-		p.object = &Object{Modified: s.last, Created: s.last, RevisionAt: d.at, Value: d.splice(s.last)}
+		p.object = &Object{Modified: s.last, Created: s.last, RevisionAt: int32(d.at), Value: d.splice(s.last)}
 		if before != nil {
 			p.object.Created, p.object.Key = before.Created, before.Key
 		} else {

@@ -370,6 +370,7 @@ func (v *View) Scan(prefix, after string) iter.Seq2[*Object, error] {
 func (v *View) Select(prefix, after string, may func(digest uint64) bool) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		var batch []*Object
+		after := after // it may be gone through again
 		for more := true; more; {
 			var err error
 			batch, more, err = v.next(batch[:0], prefix, after, may)

@@ -23,7 +23,9 @@ type Object struct {
 	Created, Modified Revision
 
 	// RevisionAt is the offset in Value of the digits of Modified.
-	RevisionAt int
+	RevisionAt int32
+
+	mark atomic.Uint32
 
 	digest atomic.Uint64
 }
@@ -49,6 +51,13 @@ func (o *Object) Digest() uint64 { return o.digest.Load() }
 // line of each, instead of the six on the way through the memo.
 func (o *Object) SetDigest(bits uint64) { o.digest.Store(bits) }
 
+// Mark returns the place in Value that SetMark kept, zero before.
+func (o *Object) Mark() int { return int(o.mark.Load()) }
+
+// SetMark keeps a place in Value that a reader looked for, so that it is looked for
+// about once; of two that race, both have to keep the same. It costs no memory.
+func (o *Object) SetMark(at int) { o.mark.Store(uint32(at)) }
+
 // At returns the same content as of another revision: the state that a deletion
 // reports is the last one, with the revision of the deletion.
 func (o *Object) At(r Revision) *Object {
@@ -56,7 +65,7 @@ func (o *Object) At(r Revision) *Object {
 	value := make([]byte, 0, len(o.Value)+20-old)
 	value = append(value, o.Value[:o.RevisionAt]...)
 	value = strconv.AppendUint(value, uint64(r), 10)
-	value = append(value, o.Value[o.RevisionAt+old:]...)
+	value = append(value, o.Value[int(o.RevisionAt)+old:]...)
 	n := &Object{Key: o.Key, Value: value, Created: o.Created, Modified: r, RevisionAt: o.RevisionAt}
 	n.memo.Store(o.memo.Load())
 	n.digest.Store(o.digest.Load())

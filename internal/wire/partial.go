@@ -7,23 +7,20 @@ import (
 
 var metadataMember = []byte(`"metadata":{`)
 
-// AppendPartial appends a PartialObjectMetadata of a value: an object as JSON as
-// Encode, As and View write it. It is cut out of the bytes.
-func AppendPartial(to, value []byte, out Output) ([]byte, error) {
-	meta, err := metadataOf(value)
-	if err != nil {
-		return to, err
-	}
+// AppendPartial appends a PartialObjectMetadata of an object, whose metadata is as
+// MetadataOf finds it.
+func AppendPartial(to, meta []byte, out Output) []byte {
 	to = append(to, `{"kind":"PartialObjectMetadata","apiVersion":"`...)
 	to = append(to, out.metaVersion()...)
 	to = append(to, `","metadata":`...)
 	to = append(to, meta...)
-	return append(to, '}'), nil
+	return append(to, '}')
 }
 
-// metadataOf is the metadata of a value. It is the first member with that name: kind
-// and apiVersion stand before it, and no string holds a quote that is not escaped.
-func metadataOf(value []byte) ([]byte, error) {
+// MetadataOf is the metadata of a value: an object as JSON as Encode, As and View
+// write it. It is cut out of the bytes: the first member with that name, for kind and
+// apiVersion stand before it, and no string holds a quote that is not escaped.
+func MetadataOf(value []byte) ([]byte, error) {
 	at := bytes.Index(value, metadataMember)
 	if at < 0 {
 		return nil, fmt.Errorf("an object of %d bytes has no metadata", len(value))

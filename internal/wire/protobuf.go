@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	fastjson "github.com/go-json-experiment/json"
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,16 +36,15 @@ func marshal(o any) ([]byte, error) {
 // Message returns an object as protobuf, without an envelope.
 func Message(o runtime.Object) ([]byte, error) { return marshal(o) }
 
-// PartialMessage returns a PartialObjectMetadata of a value as protobuf, without an
-// envelope. Nothing but the metadata is decoded.
-func PartialMessage(value []byte) ([]byte, error) {
-	meta, err := metadataOf(value)
-	if err != nil {
-		return nil, err
-	}
+// PartialMessage returns a PartialObjectMetadata as protobuf, without an envelope, of
+// metadata as JSON.
+func PartialMessage(meta []byte) ([]byte, error) {
 	var o metav1.PartialObjectMetadata
-	if err := json.Unmarshal(meta, &o.ObjectMeta); err != nil {
-		return nil, fmt.Errorf("reading metadata: %w", err)
+	if fastjson.Unmarshal(meta, &o.ObjectMeta) != nil {
+		o.ObjectMeta = metav1.ObjectMeta{} // it may be half full
+		if err := json.Unmarshal(meta, &o.ObjectMeta); err != nil {
+			return nil, fmt.Errorf("reading metadata: %w", err)
+		}
 	}
 	return marshal(&o)
 }

@@ -31,7 +31,7 @@ func realistic(rng *rand.Rand, key string, created, r store.Revision) *store.Obj
 	}
 	fmt.Fprintf(&b, `{}]},"spec":{"nodeName":"node-%d","containers":[{"name":"c","image":"registry.example/app@sha256:%064x"}]},"status":{"podIP":"10.%d.%d.%d"}}`,
 		rng.IntN(1000), rng.Uint64(), rng.IntN(256), rng.IntN(256), rng.IntN(256))
-	return &store.Object{Key: key, Value: []byte(b.String()), Created: created, Modified: r, RevisionAt: at}
+	return &store.Object{Key: key, Value: []byte(b.String()), Created: created, Modified: r, RevisionAt: int32(at)}
 }
 
 // BenchmarkAppend updates objects of 2 KB, in groups, on the disk.

@@ -383,7 +383,7 @@ func checkEntry(e *store.Entry, last store.Revision) error {
 		if o == nil {
 			continue
 		}
-		if o.RevisionAt < 0 || o.RevisionAt > len(o.Value) || len(o.Value) > math.MaxInt32 {
+		if o.RevisionAt < 0 || int(o.RevisionAt) > len(o.Value) || len(o.Value) > math.MaxInt32 {
 			return fmt.Errorf("revision %d of %s %s: %d bytes, with the revision at %d", e.Revision, e.Collection, e.Key, len(o.Value), o.RevisionAt)
 		}
 	}

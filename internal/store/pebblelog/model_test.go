@@ -107,7 +107,7 @@ func object(key string, r store.Revision, before *store.Object, padding int) *st
 		o.Created = before.Created
 	}
 	head := fmt.Sprintf(`{"name":%q,"resourceVersion":"`, key)
-	o.RevisionAt = len(head)
+	o.RevisionAt = int32(len(head))
 	o.Value = []byte(head + strconv.FormatUint(uint64(r), 10) + `","data":"` + strings.Repeat("x", padding) + `"}`)
 	return o
 }

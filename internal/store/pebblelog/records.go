@@ -95,7 +95,7 @@ func readCurrent(h *hasher, place, b []byte, o *store.Object) (sum uint64, err e
 	sum = be.Uint64(b)
 	o.Created = store.Revision(be.Uint64(b[8:]))
 	o.Modified = store.Revision(be.Uint64(b[16:]))
-	o.RevisionAt = int(be.Uint32(b[24:]))
+	o.RevisionAt = int32(be.Uint32(b[24:]))
 	o.Value = b[currentFixed:]
 	if h.version(place, o) != sum {
 		return 0, errChecksum
@@ -130,7 +130,7 @@ func readReplaced(h *hasher, place []byte, modified store.Revision, b []byte, o 
 	until = store.Revision(be.Uint64(b[8:]))
 	o.Created = store.Revision(be.Uint64(b[16:]))
 	o.Modified = modified
-	o.RevisionAt = int(be.Uint32(b[24:]))
+	o.RevisionAt = int32(be.Uint32(b[24:]))
 	o.Value = b[replacedFixed:]
 	if h.seal(h.version(place, o), until) != be.Uint64(b) {
 		return 0, errChecksum
@@ -139,7 +139,7 @@ func readReplaced(h *hasher, place []byte, modified store.Revision, b []byte, o 
 }
 
 func checkRevisionAt(o *store.Object) error {
-	if o.RevisionAt > len(o.Value) {
+	if o.RevisionAt < 0 || int(o.RevisionAt) > len(o.Value) {
 		return fmt.Errorf("the revision is at %d, beyond the %d bytes of the value", o.RevisionAt, len(o.Value))
 	}
 	return nil

@@ -83,7 +83,7 @@ func FuzzVersions(f *testing.F) {
 		}
 		var h hasher
 		place := appendPlace(nil, "pods", "ns/a")
-		o := &store.Object{Value: value, Created: store.Revision(created), Modified: store.Revision(modified), RevisionAt: at}
+		o := &store.Object{Value: value, Created: store.Revision(created), Modified: store.Revision(modified), RevisionAt: int32(at)}
 		sum := h.version(place, o)
 
 		b := make([]byte, currentFixed+len(value))
