@@ -437,7 +437,7 @@ func BenchmarkFollow(b *testing.B) {
 			text := string(value.Value[:value.RevisionAt]) + string(value.Value[int(value.RevisionAt)+len(fmt.Sprint(value.Modified)):])
 			last := value.Modified
 			for b.Loop() {
-				o, err := w.store.Commit(b.Context(), store.Write{Collection: "pods", Key: "n/p", Value: []byte(text), RevisionAt: value.RevisionAt, If: last})
+				o, err := w.store.Commit(b.Context(), store.Write{Collection: "pods", Key: "n/p", Value: []byte(text), RevisionAt: int(value.RevisionAt), If: last})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -227,8 +227,8 @@ func (w *world) answer(collection, key string, status certificatesv1.Certificate
 	if i < 0 {
 		w.Fatalf("no empty status in %s", o.Value)
 	}
-	value := string(o.Value[:o.RevisionAt]) + string(o.Value[o.RevisionAt+len(fmt.Sprint(o.Modified)):i]) + `"status":` + string(text) + "}"
-	if _, err := w.store.Commit(w.Context(), store.Write{Collection: collection, Key: key, Value: []byte(value), RevisionAt: o.RevisionAt, If: o.Modified}); err != nil {
+	value := string(o.Value[:o.RevisionAt]) + string(o.Value[int(o.RevisionAt)+len(fmt.Sprint(o.Modified)):i]) + `"status":` + string(text) + "}"
+	if _, err := w.store.Commit(w.Context(), store.Write{Collection: collection, Key: key, Value: []byte(value), RevisionAt: int(o.RevisionAt), If: o.Modified}); err != nil {
 		w.Fatal(err)
 	}
 }

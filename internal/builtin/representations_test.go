@@ -1,0 +1,161 @@
+package builtin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/randfill"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// source is chance as randfill wants it.
+type source struct{ *rand.Rand }
+
+func (s source) Int63() int64 { return s.Int64() }
+func (s source) Seed(int64)   {}
+
+// filler fills every field of an object, as far as it has a form in JSON.
+func filler(r *rand.Rand) *randfill.Filler {
+	return randfill.New().RandSource(source{r}).NilChance(0.1).NumElements(1, 3).MaxDepth(14).Funcs(
+		func(s *string, _ randfill.Continue) { *s = fmt.Sprintf("s<%d>&é", r.IntN(1000)) },
+		func(t *metav1.Time, _ randfill.Continue) { *t = metav1.Unix(1+r.Int64N(1<<31), 0) },
+		func(t *metav1.MicroTime, _ randfill.Continue) { *t = metav1.NewMicroTime(time.UnixMicro(1 + r.Int64N(1<<50))) },
+		func(d *metav1.Duration, _ randfill.Continue) { d.Duration = time.Duration(r.IntN(1000)) * time.Second },
+		func(q *apiresource.Quantity, _ randfill.Continue) {
+			*q = apiresource.MustParse(fmt.Sprintf("%dMi", 1+r.IntN(999)))
+		},
+		func(i *intstr.IntOrString, _ randfill.Continue) { *i = intstr.FromInt32(int32(r.IntN(99))) },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { *f = *metav1.NewFieldsV1(`{"f:a":{"k:{\"n\":\"}\"}":{}}}`) },
+		func(e *runtime.RawExtension, _ randfill.Continue) { e.Raw = []byte(`{"a":1,"b":[{}]}`) },
+		func(j *apiextensionsv1.JSON, _ randfill.Continue) { j.Raw = []byte(`{"a":1}`) },
+		func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} }, // of parts protobuf has none
+	)
+}
+
+// TestEveryKindInEveryMedium: an object with every field filled goes in as JSON, YAML
+// and protobuf, and comes out of each equal; what is cut out of it is its metadata; and
+// it is a row of its kind's table.
+func TestEveryKindInEveryMedium(t *testing.T) {
+	r := testrand.New(t)
+	for typ := range builtin.Catalog().Types() {
+		t.Run(typ.GroupVersionKind().String(), func(t *testing.T) {
+			for range 4 {
+				o := typ.New()
+				filler(r).Fill(o)
+				o.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind())
+				everyMedium(t, typ, o)
+			}
+			everyMedium(t, typ, typ.New()) // with no field filled
+		})
+	}
+}
+
+func everyMedium(t *testing.T, typ *resource.Type, o runtime.Object) {
+	t.Helper()
+	sent, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := wire.Decode(typ, wire.JSON, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := wire.ToYAML(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := wire.Message(first.Object.DeepCopyObject())
+	if err != nil {
+		t.Fatal(err)
+	}
+	envelope := wire.AppendEnvelope(nil, wire.TypeOf(typ, wire.Output{}), raw)
+	for media, body := range map[wire.MediaType][]byte{wire.YAML: text, wire.Protobuf: envelope} {
+		d, err := wire.Decode(typ, media, body)
+		if err != nil {
+			t.Fatalf("%s: %v", media, err)
+		}
+		d.Object.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind()) // protobuf has it in the envelope
+		first.Object.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind())
+		if !equality.Semantic.DeepEqual(d.Object, first.Object) {
+			t.Fatalf("%s (-got +want):\n%s", media, cmp.Diff(encoded(t, d.Object), encoded(t, first.Object)))
+		}
+	}
+	if typ.Collection == "" || typ.Stored != nil {
+		return
+	}
+	stored, err := wire.Encode(typ, first.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, err := wire.MetadataOf(stored.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got metav1.ObjectMeta
+	if err := json.Unmarshal(meta, &got); err != nil {
+		t.Fatalf("%v: %s", err, meta)
+	}
+	if want := *first.Object.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta); !equality.Semantic.DeepEqual(got, want) {
+		t.Fatalf("metadata (-got +want):\n%s", cmp.Diff(got, want))
+	}
+	checkRow(t, typ, first.Object)
+}
+
+// checkRow: there is a cell for each column, and the object stays as it is.
+func checkRow(t *testing.T, typ *resource.Type, o runtime.Object) {
+	t.Helper()
+	before := o.DeepCopyObject()
+	var row resource.Row
+	typ.Columns.Cells(o, &row)
+	if !equality.Semantic.DeepEqual(o, before) {
+		t.Errorf("its cells change the object (-got +want):\n%s", cmp.Diff(encoded(t, o), encoded(t, before)))
+	}
+	var got metav1.TableRow
+	if err := json.Unmarshal([]byte("{"+string(row.Append(nil, time.Now()))+"}"), &got); err != nil {
+		t.Fatal(err)
+	}
+	var columns []metav1.TableColumnDefinition
+	if err := json.Unmarshal(typ.Columns.Definitions(), &columns); err != nil {
+		t.Fatal(err)
+	}
+	extra := 0
+	if typ.Kind == "IPAddress" { // as in kube-apiserver: the age has no column
+		extra = 1
+	}
+	if len(got.Cells) != len(columns)+extra {
+		t.Errorf("%d cells for %d columns: %v", len(got.Cells), len(columns), got.Cells)
+	}
+	for i, c := range columns {
+		undescribed := map[string]bool{"RuntimeClass Handler": true}
+		if c.Description == "" && !undescribed[typ.Kind+" "+c.Name] {
+			t.Errorf("the column %s has no description", c.Name)
+		}
+		if number, _ := got.Cells[i].(float64); c.Type == "integer" && fmt.Sprint(number) == "" || strings.TrimSpace(c.Name) != c.Name {
+			t.Errorf("the column %s has %v", c.Name, got.Cells[i])
+		}
+	}
+}
+
+func encoded(t *testing.T, o runtime.Object) string {
+	t.Helper()
+	b, err := json.MarshalIndent(o, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
