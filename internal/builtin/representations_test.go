@@ -34,13 +34,17 @@ func filler(r *rand.Rand) *randfill.Filler {
 	return randfill.New().RandSource(source{r}).NilChance(0.1).NumElements(1, 3).MaxDepth(14).Funcs(
 		func(s *string, _ randfill.Continue) { *s = fmt.Sprintf("s<%d>&é", r.IntN(1000)) },
 		func(t *metav1.Time, _ randfill.Continue) { *t = metav1.Unix(1+r.Int64N(1<<31), 0) },
-		func(t *metav1.MicroTime, _ randfill.Continue) { *t = metav1.NewMicroTime(time.UnixMicro(1 + r.Int64N(1<<50))) },
+		func(t *metav1.MicroTime, _ randfill.Continue) {
+			*t = metav1.NewMicroTime(time.UnixMicro(1 + r.Int64N(1<<50)))
+		},
 		func(d *metav1.Duration, _ randfill.Continue) { d.Duration = time.Duration(r.IntN(1000)) * time.Second },
 		func(q *apiresource.Quantity, _ randfill.Continue) {
 			*q = apiresource.MustParse(fmt.Sprintf("%dMi", 1+r.IntN(999)))
 		},
 		func(i *intstr.IntOrString, _ randfill.Continue) { *i = intstr.FromInt32(int32(r.IntN(99))) },
-		func(f *metav1.FieldsV1, _ randfill.Continue) { *f = *metav1.NewFieldsV1(`{"f:a":{"k:{\"n\":\"}\"}":{}}}`) },
+		func(f *metav1.FieldsV1, _ randfill.Continue) {
+			*f = *metav1.NewFieldsV1(`{"f:a":{"k:{\"n\":\"}\"}":{}}}`)
+		},
 		func(e *runtime.RawExtension, _ randfill.Continue) { e.Raw = []byte(`{"a":1,"b":[{}]}`) },
 		func(j *apiextensionsv1.JSON, _ randfill.Continue) { j.Raw = []byte(`{"a":1}`) },
 		func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} }, // of parts protobuf has none
