@@ -52,6 +52,12 @@ type Server struct {
 	// History is how much of the past stays readable.
 	History History
 
+	// RepresentationCacheBytes is how much memory, of that for history, is for
+	// compressed lists and for objects as protobuf and as rows of tables, which are made
+	// once for all who ask. Zero: half of History.MaxMemoryBytes, 64 MiB if that is zero
+	// too.
+	RepresentationCacheBytes int64
+
 	// Controllers says which of the loops run that kube-controller-manager has for
 	// other servers, as the flag --controllers does: "*" for all, "name", "-name".
 	// Nil: all. docs/controllers.md lists them.

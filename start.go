@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -318,9 +319,15 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Cat
 		BuildDate:     at,
 		Checks:        append(s.checks(), r.loopChecks()...),
 		Figures:       r.figures(),
-		FragmentBytes: s.History.MaxMemoryBytes / 4,
+		FragmentBytes: s.representationBytes() / 2,
+		DerivedBytes:  s.representationBytes() / 2,
 		Log:           log,
 	}
+}
+
+// representationBytes bounds what is kept of answers.
+func (s *Server) representationBytes() int64 {
+	return cmp.Or(s.RepresentationCacheBytes, s.History.MaxMemoryBytes/2) // zero: the handler's own defaults
 }
 
 // issuerPages let others verify the tokens of service accounts.

@@ -27,9 +27,11 @@ type serveFlags struct {
 	kubeconfigOut string
 	anonymous     bool
 	maxMemory     byteSize
-	maxDisk       byteSize
-	controllers   []string
-	verbosity     int
+	// representations is 0 when it is not given.
+	representations byteSize
+	maxDisk         byteSize
+	controllers     []string
+	verbosity       int
 }
 
 const (
@@ -112,11 +114,13 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; what does not fit is read back from disk")
 	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk for history; beyond it the oldest is given up")
 
+	flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf and as rows of tables, a part of that for history (default: half of it)")
+
 	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all of them, a name is that one, -name is all but that one, -* is none; all: "+strings.Join(controller.Names(), ", "))
 	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long events stay after their last write")
 
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "how much to log, as a number; from 4 on everything")
-	for _, name := range []string{"data-dir", "in-memory", "kubeconfig-out", "history-retention", "history-max-bytes", "history-max-disk-bytes"} {
+	for _, name := range []string{"data-dir", "in-memory", "kubeconfig-out", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
 		allowEnvironment(flags.Lookup(name))
 	}
 }
@@ -136,11 +140,14 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	s.DisableAnonymous = !f.anonymous
 	s.Controllers = f.controllers
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
+	s.RepresentationCacheBytes = int64(f.representations)
 	switch {
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
 		return errors.New("--in-memory and --data-dir exclude each other")
 	case s.History.Retention <= 0 || f.maxMemory <= 0 || f.maxDisk <= 0:
 		return errors.New("the --history flags want values above zero")
+	case f.representations < 0 || f.representations > f.maxMemory:
+		return fmt.Errorf("--representation-cache-bytes=%s wants a part of --history-max-bytes=%s", f.representations.String(), f.maxMemory.String())
 	case s.EventTTL <= 0:
 		return errors.New("--event-ttl wants a value above zero")
 	case (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == ""):

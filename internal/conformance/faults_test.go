@@ -539,12 +539,8 @@ func preceding(version string) string {
 // lacking are the checks that Tidemark does not pass, and how they end: parts that
 // it does not have yet. docs/conformance.md lists them.
 var lacking = map[string]Outcome{
-	"sweep.custom":             Absent,
-	"tables.list":              Absent,
-	"tables.get":               Absent,
-	"tables.metadata":          Absent,
-	"tables.default":           Absent,
-	"representations.protobuf": Absent,
+	"sweep.custom":   Absent,
+	"tables.default": Absent,
 }
 
 // assist makes a server tell its periodic bookmark soon: those of the end of a

@@ -28,5 +28,11 @@ func OpenEnvelope(body []byte) (*runtime.Unknown, error) {
 	if err := envelope.Unmarshal(raw); err != nil {
 		return nil, err
 	}
+	switch {
+	case envelope.ContentEncoding != "":
+		return nil, fmt.Errorf("content in the encoding %q is not supported", envelope.ContentEncoding)
+	case envelope.ContentType != "" && envelope.ContentType != string(Protobuf):
+		return nil, fmt.Errorf("content of the type %q is not supported", envelope.ContentType)
+	}
 	return &envelope, nil
 }
