@@ -21,7 +21,7 @@ var networks = []kind{
 			wide(str("Selector", doc(d, "selector")))...)
 	}, service),
 	of(func() []column {
-		return nameAndAge(str("Endpoints", doc(corev1.Endpoints{}, "subsets"))) //nolint:staticcheck // it is still served
+		return nameAndAge(str("Endpoints", doc(corev1.Endpoints{}, "subsets"))) //lint:ignore SA1019 it is still served
 	}, endpoints),
 	of(func() []column {
 		d := discoveryv1.EndpointSlice{}

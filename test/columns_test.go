@@ -1,0 +1,168 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark"
+)
+
+// printed is an object that both servers get, to see how kubectl prints it. The path
+// and the object hold {ns} and {id} for the names of the run.
+type printed struct {
+	Path   string
+	Object map[string]any
+	Status map[string]any
+}
+
+// resource is that of the path.
+func (p *printed) resource() (r schema.GroupVersionResource, namespaced bool) {
+	parts := strings.Split(strings.Trim(p.Path, "/"), "/")
+	r.Resource, namespaced = parts[len(parts)-1], strings.Contains(p.Path, "/namespaces/")
+	if r.Version = parts[1]; parts[0] == "apis" {
+		r.Group, r.Version = parts[1], parts[2]
+	}
+	return r, namespaced
+}
+
+// toPrint reads the objects.
+func toPrint(t *testing.T, namespace, id string) []printed {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", "columns.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []printed
+	text := strings.NewReplacer("{ns}", namespace, "{id}", id).Replace(string(b))
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// put creates an object with its status, and returns what the server made of it.
+func (p *printed) put(t *testing.T, config *rest.Config, namespace string, object map[string]any) *unstructured.Unstructured {
+	t.Helper()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, namespaced := p.resource()
+	var of dynamic.ResourceInterface = client.Resource(r)
+	if namespaced {
+		of = client.Resource(r).Namespace(namespace)
+	}
+	made, err := of.Create(context.Background(), &unstructured.Unstructured{Object: object}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create of %s: %v", p.Path, err)
+	}
+	t.Cleanup(func() {
+		now := int64(0)
+		if err := of.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			t.Error(err)
+		}
+		_, _ = of.Patch(context.Background(), made.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	if p.Status == nil {
+		return made
+	}
+	patch, err := json.Marshal(map[string]any{"status": p.Status})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made, err = of.Patch(context.Background(), made.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatalf("status of %s: %v", p.Path, err)
+	}
+	return made
+}
+
+// ages are what differs between two servers that got the same objects one after the
+// other.
+var ages = regexp.MustCompile(`\b\d+[smhdy](\d+[smhd])?\b`)
+
+// lines are what kubectl printed, with one space between columns.
+func lines(out string) []string {
+	var all []string
+	for line := range strings.Lines(ages.ReplaceAllString(out, "AGE")) {
+		all = append(all, strings.Join(strings.Fields(line), " "))
+	}
+	return all
+}
+
+// TestColumns: kubectl get and kubectl get -o wide print the same of the same objects,
+// of every kind, line by line, for Tidemark and for a kube-apiserver. What that one
+// fills in the other gets too: this is about columns.
+func TestColumns(t *testing.T) {
+	onPeer(t, func(t *testing.T, peer *rest.Config, namespace string) {
+		s := &tidemark.Server{Controllers: []string{"-*"}}
+		if err := s.Start(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		own := quick(s.RESTConfig())
+		own.WarningHandler, peer.WarningHandler = rest.NoWarnings{}, rest.NoWarnings{}
+		(&printed{Path: "/api/v1/namespaces"}).put(t, own, "", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}})
+		theirs, ours := &kubectlIn{t: t, kubeconfig: os.Getenv(peerKubeconfig), home: t.TempDir()}, newKubectl(t, s)
+
+		known := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(quick(peer)))
+		names := map[string][]string{}
+		for _, p := range toPrint(t, namespace, "t"+strings.TrimPrefix(namespace, "tidemark-test-")) {
+			r, _ := p.resource()
+			made := p.put(t, quick(peer), namespace, withKind(t, known, r, p.Object))
+			p.put(t, own, namespace, unmade(made))
+			names[r.GroupResource().String()] = append(names[r.GroupResource().String()], made.GetName())
+		}
+		for resource, of := range names {
+			for _, wide := range [][]string{nil, {"-o", "wide"}} {
+				args := slices.Concat([]string{"get", resource, "-n", namespace}, of, wide)
+				want, got := lines(theirs.want("", args)), lines(ours.want("", args))
+				if !slices.Equal(got, want) {
+					t.Errorf("kubectl %s\ngot\n  %s\nwant\n  %s", strings.Join(args, " "), strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+				}
+			}
+		}
+	})
+}
+
+// withKind gives an object the kind that its resource has.
+func withKind(t *testing.T, d discovery.CachedDiscoveryInterface, r schema.GroupVersionResource, object map[string]any) map[string]any {
+	t.Helper()
+	list, err := d.ServerResourcesForGroupVersion(r.GroupVersion().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == r.Resource })
+	if i < 0 {
+		t.Fatalf("there is no %s", r)
+	}
+	object["apiVersion"], object["kind"] = r.GroupVersion().String(), list.APIResources[i].Kind
+	return object
+}
+
+// unmade takes from an object what its server gave it alone.
+func unmade(o *unstructured.Unstructured) map[string]any {
+	o = o.DeepCopy()
+	o.SetUID("")
+	o.SetResourceVersion("")
+	o.SetManagedFields(nil)
+	return o.Object
+}
