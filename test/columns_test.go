@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 // printed is an object that both servers get, to see how kubectl prints it. The path
@@ -108,7 +109,8 @@ func lines(out string) []string {
 // of every kind, line by line, for Tidemark and for a kube-apiserver. What that one
 // fills in the other gets too: this is about columns.
 func TestColumns(t *testing.T) {
-	onPeer(t, func(t *testing.T, peer *rest.Config, namespace string) {
+	servers.Peer(t, func(t *testing.T, there servers.Server) {
+		peer, namespace := there.Config, there.Namespace
 		s := &tidemark.Server{Controllers: []string{"-*"}}
 		if err := s.Start(context.Background()); err != nil {
 			t.Fatal(err)
@@ -118,16 +120,16 @@ func TestColumns(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		own := quick(s.RESTConfig())
+		own := servers.Quick(s.RESTConfig())
 		own.WarningHandler, peer.WarningHandler = rest.NoWarnings{}, rest.NoWarnings{}
 		(&printed{Path: "/api/v1/namespaces"}).put(t, own, "", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}})
-		theirs, ours := &kubectlIn{t: t, kubeconfig: os.Getenv(peerKubeconfig), home: t.TempDir()}, newKubectl(t, s)
+		theirs, ours := &kubectlIn{t: t, kubeconfig: os.Getenv(servers.PeerKubeconfig), home: t.TempDir()}, newKubectl(t, s)
 
-		known := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(quick(peer)))
+		known := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(servers.Quick(peer)))
 		names := map[string][]string{}
 		for _, p := range toPrint(t, namespace, "t"+strings.TrimPrefix(namespace, "tidemark-test-")) {
 			r, _ := p.resource()
-			made := p.put(t, quick(peer), namespace, withKind(t, known, r, p.Object))
+			made := p.put(t, servers.Quick(peer), namespace, withKind(t, known, r, p.Object))
 			p.put(t, own, namespace, unmade(made))
 			names[r.GroupResource().String()] = append(names[r.GroupResource().String()], made.GetName())
 		}

@@ -206,7 +206,9 @@ func quota(o *corev1.ResourceQuota, r *resource.Row) {
 }
 
 // endpoints are the first few addresses, and how many more there are.
-func endpoints(o *corev1.Endpoints, r *resource.Row) { //lint:ignore SA1019 it is still served
+//
+//lint:ignore SA1019 it is still served
+func endpoints(o *corev1.Endpoints, r *resource.Row) {
 	var all []string
 	for i := range o.Subsets {
 		s := &o.Subsets[i]
