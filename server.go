@@ -49,6 +49,14 @@ type Server struct {
 	// Tokens of another issuer's name do not count.
 	ServiceAccountIssuer string
 
+	// ServiceClusterIPRange is what Services get their cluster IPs of: a CIDR, or one of
+	// IPv4 and one of IPv6 with a comma between, of which the first is that of Services
+	// that name no family. Empty: 10.96.0.0/12, as most clusters have it.
+	ServiceClusterIPRange string
+	// ServiceNodePortRange is what Services get ports on nodes of: "30000-32767", which
+	// is what empty means.
+	ServiceNodePortRange string
+
 	// History is how much of the past stays readable.
 	History History
 

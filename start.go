@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -45,6 +46,7 @@ type running struct {
 	store      *store.Store
 	serving    *serving.Server
 	loops      *controller.Loops
+	addresses  *addresses.Allocator
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -61,6 +63,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	if err := s.checkLoops(); err != nil {
+		return nil, err
+	}
+	services, err := s.serviceRanges()
+	if err != nil {
 		return nil, err
 	}
 	listener, err := s.listen(ctx)
@@ -103,7 +109,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Registry: verbs, Catalog: func() *resource.Catalog { return catalog },
 		Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
 	})
-	if err := createNamespaces(ctx, verbs, catalog); err != nil {
+	if err := s.createOwn(ctx, r, verbs, services, reached(listener)); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -151,6 +157,7 @@ func (s *Server) startLoops(verbs *registry.Registry, catalog *resource.Catalog,
 func (r *running) stop() error {
 	r.serving.Stop()
 	r.loops.Stop()
+	r.addresses.Close()
 	return r.store.Close()
 }
 

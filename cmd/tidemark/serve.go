@@ -106,6 +106,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&s.TokenAuthFile, "token-auth-file", "", `file of bearer tokens, a line of CSV each: token,user,uid,"group1,group2"`)
 	flags.StringVar(&s.ClientCAFile, "client-ca-file", "", "file of certificates (PEM) that sign those of clients: the common name is the user, organizations are groups")
 	flags.StringVar(&s.ServiceAccountIssuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "who the tokens of service accounts name as their issuer, a URL; also the audience that they are good for here")
+	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR that Services get their cluster IPs of, or one of IPv4 and one of IPv6 with a comma between")
+	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "ports of nodes that Services get theirs of")
 	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "file of the serving certificate (PEM), its chain behind it (default: one of the server's own authority)")
 	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "file of the private key (PEM) of --tls-cert-file")
 	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "requests without credentials are the user system:anonymous; with false they are 401")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/columns"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -147,6 +148,13 @@ var (
 
 // status is the subresource that many kinds have.
 var status = resource.Subresource{Name: "status", Verbs: getPatchUpdate}
+
+// statusWith is that subresource where more than metadata can be wrong.
+func statusWith(validate func(o, old runtime.Object) field.ErrorList) resource.Subresource {
+	s := status
+	s.Validate = validate
+	return s
+}
 
 // proxy is the subresource that passes requests on, with the kind of its options.
 func proxy(options string, connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -66,24 +67,10 @@ func keepNamespace(next, current runtime.Object) {
 	next.(*corev1.Namespace).Spec.Finalizers = slices.Clone(current.(*corev1.Namespace).Spec.Finalizers)
 }
 
-// defaultSecret merges stringData, which can be written and never read, into data.
-func defaultSecret(o runtime.Object) {
-	s := o.(*corev1.Secret)
-	if s.Type == "" {
-		s.Type = corev1.SecretTypeOpaque
-	}
-	if len(s.StringData) > 0 && s.Data == nil {
-		s.Data = make(map[string][]byte, len(s.StringData))
-	}
-	for k, v := range s.StringData {
-		s.Data[k] = []byte(v)
-	}
-	s.StringData = nil
-}
-
 // prepareNode keeps Pods away from a new Node until somebody says that it is ready.
 func prepareNode(o runtime.Object) {
 	n := o.(*corev1.Node)
+	core.PrepareNode(n)
 	taint := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
 		n.Spec.Taints = append(n.Spec.Taints, taint)

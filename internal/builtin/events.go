@@ -5,6 +5,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -16,8 +17,10 @@ func eventsGroup(stored *resource.Type) resource.Group {
 			Namespaced: true, ShortNames: []string{"ev"},
 			Collection: stored.Collection, Stored: stored, ToStored: eventToCore, FromStored: eventFromCore,
 			CreateOnUpdate: true, UnconditionalUpdate: true,
-			Fields:     regardingFields,
-			FieldError: notSupported,
+			Fields:         regardingFields,
+			FieldError:     notSupported,
+			Validate:       validates(core.ValidateNewEvent),
+			ValidateUpdate: updates(core.ValidateNewEventUpdate),
 		},
 	}})
 }

@@ -42,6 +42,7 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err := r.checkNamespace(named); err != nil {
 		return nil, err
 	}
+	defer w.endReservation()
 	generate := meta.GetName() == "" && meta.GetGenerateName() != ""
 	if generate {
 		meta.SetName(generateName(meta.GetGenerateName()))
@@ -80,12 +81,16 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if st.NewStatus != nil {
 		st.NewStatus(next)
 	}
-	if err := w.complete(next); err != nil {
+	if err := r.complete(w, next); err != nil {
 		return nil, err
 	}
 	errs := validate(st, meta)
-	if st.Validate != nil {
-		errs = append(errs, st.Validate(next)...)
+	check := st.Validate
+	if w.Type.Validate != nil {
+		check = w.Type.Validate
+	}
+	if check != nil {
+		errs = append(errs, check(next)...)
 	}
 	if err := invalid(w.Type, meta, errs); err != nil {
 		return nil, err
@@ -101,9 +106,10 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 
 // complete sets what only the server may set in a new object. What the client sent
 // is what it owns.
-func (w *write) complete(object runtime.Object) (err error) {
+func (r *Registry) complete(w *write, object runtime.Object) (err error) {
 	st, by := w.stored(), w.options.By
-	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) {
+	reserve := r.Reserve[w.Type.Collection]
+	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && reserve == nil {
 		return nil
 	}
 	if w.asSent, err = clientBytes(w.Type, object); err != nil {
@@ -115,7 +121,32 @@ func (w *write) complete(object runtime.Object) (err error) {
 	if st.SetCreator != nil && by != nil {
 		st.SetCreator(object, by.Info())
 	}
-	return nil
+	if reserve != nil {
+		w.release, err = reserve(object, nil, w.dryRun)
+	}
+	return err
+}
+
+// reserve completes an object that was changed.
+func (r *Registry) reserve(w *write, next, old runtime.Object) (err error) {
+	w.asSent = nil
+	reserve := r.Reserve[w.Type.Collection]
+	if reserve == nil || w.Subresource != "" {
+		return nil
+	}
+	if w.asSent, err = clientBytes(w.Type, next); err != nil {
+		return err
+	}
+	w.release, err = reserve(next, old, w.dryRun)
+	return err
+}
+
+// endReservation lets go of what was reserved for the write, which has ended.
+func (w *write) endReservation() {
+	if w.release != nil {
+		w.release()
+		w.release = nil
+	}
 }
 
 // insert stores a new object; a generated name that is taken is generated again.

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -32,6 +33,9 @@ type Registry struct {
 	// Admission is asked about each write, in this order; empty: every write is
 	// admitted.
 	Admission []func(ctx context.Context, a *Admission) error
+	// Reserve completes objects of a collection with what no two of them may have, before
+	// they are validated; nil: there is nothing of that sort.
+	Reserve map[string]Reserve
 	// Actions answer creates that store nothing under the name they are sent to; nil:
 	// there are none.
 	Actions map[Place]Action
@@ -39,6 +43,12 @@ type Registry struct {
 	schemas   sync.Map // *resource.Type: *apply.Schema
 	unchanged apply.Unchanged
 }
+
+// Reserve completes an object in the stored version that shall be stored, of which old
+// is what is stored, nil for a new one. No field manager owns what it sets. Release is
+// called when the write has ended, whether the object is stored then or not; it is nil
+// when there is an error. It is safe for concurrent use.
+type Reserve func(next, old runtime.Object, dryRun bool) (release func(), err error)
 
 // Target is what a request is about.
 type Target struct {

@@ -67,7 +67,7 @@ func (r *Registry) track(w *write, before *existing, next runtime.Object, start,
 	}
 	after := encoded
 	switch {
-	case before == nil && w.asSent != nil:
+	case w.asSent != nil:
 		after = w.asSent
 	case w.Type.Stored != nil:
 		if after, err = clientBytes(w.Type, next); err != nil {

@@ -242,8 +242,15 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
+	defer w.endReservation()
+	if err := r.reserve(w, next, old); err != nil {
+		return nil, err
+	}
 	errs := validateUpdate(st, meta, oldMeta)
 	check := st.ValidateUpdate
+	if w.Type.ValidateUpdate != nil {
+		check = w.Type.ValidateUpdate
+	}
 	if s := w.subresource(); s != nil {
 		check = s.Validate
 	}

@@ -62,9 +62,11 @@ type write struct {
 	// applied are those that an apply decided on; isApplied: it did.
 	applied   []byte
 	isApplied bool
-	// asSent is a new object as JSON of its type's version, before the server set what
+	// asSent is the object as JSON of its type's version, before the server set what
 	// nobody owns; nil: it set nothing, or only what is never owned.
 	asSent []byte
+	// release ends the reservation of what the object got; nil: there is none.
+	release func()
 	// warnings go out with the answer, whatever it is: row F7.
 	warnings []string
 }

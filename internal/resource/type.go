@@ -107,7 +107,8 @@ type Type struct {
 	// Validate checks what is the kind's own in a new object, ValidateUpdate what an
 	// update of the object itself made of an old one, both in the stored version, with
 	// the paths, words and order of kube-apiserver. Metadata is checked already. Nil:
-	// nothing can be wrong. Neither may change its arguments.
+	// nothing can be wrong; where Stored has one, too, this one is asked of what comes
+	// in this version. Neither may change its arguments.
 	Validate       func(o runtime.Object) field.ErrorList
 	ValidateUpdate func(o, old runtime.Object) field.ErrorList
 	// Warnings are what goes out with the answer to a create (old is nil) or an update

@@ -1,0 +1,243 @@
+// Package addresses gives out what no two Services may have: cluster IPs and node
+// ports.
+//
+// # What is taken
+//
+// There is one truth, the Services that are stored. Beside them stands what writes
+// under way have reserved: it is gone when the write has ended, whichever way, for
+// then the Service is stored or it is not. So nothing has to be given back, nothing is
+// lost when a server is killed, and a restart begins with the right picture.
+//
+//	Reserve: lock; read on in the changes of Services; choose what neither a Service
+//	         nor another write has; note it as the write's; unlock
+//	write:   validated, admitted, stored or refused
+//	release: lock; forget what the write noted; unlock
+//
+// No two writes get the same: a write that has ended before another one's Reserve has
+// its Service among the changes that this one reads first, and one that has not ended
+// has its note. A dry-run chooses as any other write and notes nothing.
+package addresses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// services is the collection whose objects have what is given out.
+const services = "services"
+
+// Config says what there is to give out.
+type Config struct {
+	// Ranges are those of cluster IPs: one, or one of each family, of which the first is
+	// that of Services that name none. None: DefaultRange.
+	Ranges []netip.Prefix
+	// Ports are the node ports; the zero value: DefaultPorts.
+	Ports PortRange
+	Store *store.Store
+}
+
+// DefaultRange is what most clusters have. It has room for a million Services.
+var DefaultRange = netip.MustParsePrefix("10.96.0.0/12")
+
+// Allocator gives out. It is safe for concurrent use.
+type Allocator struct {
+	ranges map[corev1.IPFamily]*ipRange
+	first  corev1.IPFamily // that of Services that name none
+	ports  PortRange
+	store  *store.Store
+
+	mu      sync.Mutex // guards what follows
+	cursor  *store.Cursor
+	used    taken // by Services that are stored, as far as cursor has read
+	pending taken // by writes under way
+	buf     [64]*store.Change
+}
+
+// taken counts who has what: two Services that were stored otherwise may have the
+// same.
+type taken struct {
+	ips   map[netip.Addr]int
+	ports map[int32]int
+}
+
+// New makes an allocator. It reads the store when it is first asked for something.
+func New(c Config) (*Allocator, error) {
+	if len(c.Ranges) == 0 {
+		c.Ranges = []netip.Prefix{DefaultRange}
+	}
+	if err := Check(c.Ranges, c.Ports); err != nil {
+		return nil, err
+	}
+	if c.Ports == (PortRange{}) {
+		c.Ports = DefaultPorts
+	}
+	a := &Allocator{ranges: map[corev1.IPFamily]*ipRange{}, first: familyOf(c.Ranges[0].Addr()), ports: c.Ports, store: c.Store}
+	for _, r := range c.Ranges {
+		a.ranges[familyOf(r.Addr())] = newRange(r)
+	}
+	a.pending = taken{map[netip.Addr]int{}, map[int32]int{}}
+	return a, nil
+}
+
+// Check tells what is wrong with ranges that New is to be given.
+func Check(ranges []netip.Prefix, ports PortRange) error {
+	if len(ranges) > 2 || len(ranges) == 2 && familyOf(ranges[0].Addr()) == familyOf(ranges[1].Addr()) {
+		return fmt.Errorf("the ranges of cluster IPs, %v: want one, or one of IPv4 and one of IPv6", ranges)
+	}
+	for _, r := range ranges {
+		switch {
+		case !r.IsValid() || r.Addr().Zone() != "" || r.Addr().Is4In6():
+			return fmt.Errorf("the range of cluster IPs, %v, is not one: want one as 10.96.0.0/12", r)
+		case r.Masked() != r:
+			return fmt.Errorf("the range of cluster IPs, %v, has bits behind its prefix: did you mean %v?", r, r.Masked())
+		case r.Addr().BitLen()-r.Bits() < 3:
+			return fmt.Errorf("the range of cluster IPs, %v, is too small: want at least 8 addresses", r)
+		}
+	}
+	return ports.check()
+}
+
+// First is the first address of the first range: that of the Service of the server
+// itself.
+func (a *Allocator) First() netip.Addr { return a.ranges[a.first].at(1) }
+
+// Ranges are those of cluster IPs, the one that Services get that name none first.
+func (a *Allocator) Ranges() []netip.Prefix {
+	all := []netip.Prefix{a.ranges[a.first].prefix}
+	if second := a.ranges[other(a.first)]; second != nil {
+		all = append(all, second.prefix)
+	}
+	return all
+}
+
+// Close lets go of the store.
+func (a *Allocator) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cursor != nil {
+		a.cursor.Close()
+		a.cursor = nil
+	}
+}
+
+// reservation is what one write has been given.
+type reservation struct {
+	*Allocator
+	ips   []netip.Addr
+	ports []int32
+}
+
+// Reserve completes a Service that shall be stored: the fields of its addresses and
+// families, its node ports. Old is what is stored, nil for a new one. The caller calls
+// release when the write has ended, in whichever way; it is nil when there is an error.
+func (a *Allocator) Reserve(next, old runtime.Object, dryRun bool) (release func(), err error) {
+	s := next.(*corev1.Service)
+	before, _ := old.(*corev1.Service)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.readOn(); err != nil {
+		return nil, err
+	}
+	r := &reservation{Allocator: a}
+	if before == nil {
+		err = r.create(s)
+	} else {
+		err = r.update(s, before)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if dryRun || len(r.ips)+len(r.ports) == 0 {
+		return func() {}, nil
+	}
+	a.pending.count(r.ips, r.ports, 1)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.pending.count(r.ips, r.ports, -1)
+	}, nil
+}
+
+func (t *taken) count(ips []netip.Addr, ports []int32, by int) {
+	for _, ip := range ips {
+		if t.ips[ip] += by; t.ips[ip] <= 0 {
+			delete(t.ips, ip)
+		}
+	}
+	for _, p := range ports {
+		if t.ports[p] += by; t.ports[p] <= 0 {
+			delete(t.ports, p)
+		}
+	}
+}
+
+// readOn takes in what has happened to Services. The caller has the lock.
+func (a *Allocator) readOn() error {
+	for a.cursor != nil {
+		n, err := a.cursor.TryNext(context.Background(), a.buf[:])
+		var expired *store.ExpiredError
+		switch {
+		case errors.As(err, &expired): // nobody asked for a long time
+			a.cursor.Close()
+			a.cursor = nil
+		case err != nil:
+			return err
+		case n == 0:
+			return nil
+		}
+		for i, c := range a.buf[:n] {
+			a.buf[i] = nil
+			if err := errors.Join(a.note(c.Before, -1), a.note(c.After, 1)); err != nil {
+				return err
+			}
+		}
+	}
+	return a.readAll()
+}
+
+// readAll takes in all Services.
+func (a *Allocator) readAll() error {
+	state := a.store.Any()
+	cursor, err := a.store.Watch(services, "", state.Revision())
+	if err != nil {
+		return err
+	}
+	a.used = taken{map[netip.Addr]int{}, map[int32]int{}}
+	for o := range state.Snapshot(services).Scan("", "") {
+		if err := a.note(o, 1); err != nil {
+			cursor.Close()
+			return err
+		}
+	}
+	a.cursor = cursor
+	return nil
+}
+
+// note counts what a stored Service has.
+func (a *Allocator) note(o *store.Object, by int) error {
+	if o == nil {
+		return nil
+	}
+	read, err := wire.Unmarshal(o.Value, func() runtime.Object { return new(corev1.Service) })
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", services, o.Key, err)
+	}
+	s := read.(*corev1.Service)
+	var ips []netip.Addr
+	for _, text := range s.Spec.ClusterIPs {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			ips = append(ips, ip)
+		}
+	}
+	a.used.count(ips, nodePorts(s), by)
+	return nil
+}

@@ -1,0 +1,183 @@
+package addresses
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+)
+
+func invalid(s *corev1.Service, errs ...*field.Error) error {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
+}
+
+// full is the answer when nothing is left: 500 on the wire, as kube-apiserver has it,
+// for it is nothing that the client could write otherwise.
+func full(what string, err error) error {
+	return apierrors.NewInternalError(fmt.Errorf("failed to allocate %s: %w", what, err))
+}
+
+// create completes a new Service.
+func (r *reservation) create(s *corev1.Service) error {
+	if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
+		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+	}
+	if errs := r.families(s, nil); len(errs) > 0 {
+		return invalid(s, errs...)
+	}
+	if err := r.allIPs(s); err != nil {
+		return err
+	}
+	if err := r.newPorts(s); err != nil {
+		return err
+	}
+	if core.NeedsHealthCheck(s) {
+		return r.healthPort(s)
+	}
+	return nil
+}
+
+// update completes a Service that was changed.
+func (r *reservation) update(s, old *corev1.Service) error {
+	keepAllocated(s, old)
+	alignIPs(s, old)
+	if errs := r.families(s, old); len(errs) > 0 {
+		return invalid(s, errs...)
+	}
+	if err := r.updateIPs(s, old); err != nil {
+		return err
+	}
+	if err := r.updatePorts(s, old); err != nil {
+		return err
+	}
+	if core.NeedsHealthCheck(s) && !core.NeedsHealthCheck(old) {
+		return r.healthPort(s)
+	}
+	return nil
+}
+
+// allIPs gives a Service an address of each of its families.
+func (r *reservation) allIPs(s *corev1.Service) error {
+	spec := &s.Spec
+	if spec.Type == corev1.ServiceTypeExternalName || slices.Equal(spec.ClusterIPs, []string{corev1.ClusterIPNone}) {
+		return nil
+	}
+	ips := slices.Clone(spec.ClusterIPs)
+	for i := range spec.IPFamilies {
+		if i == len(ips) {
+			ips = append(ips, "")
+		}
+		if err := r.oneIP(s, ips, i); err != nil {
+			return err
+		}
+	}
+	spec.ClusterIPs = ips
+	if len(ips) > 0 {
+		spec.ClusterIP = ips[0]
+	}
+	return nil
+}
+
+// oneIP takes the address that stands in a place, or chooses one where none does.
+func (r *reservation) oneIP(s *corev1.Service, ips []string, i int) error {
+	f := s.Spec.IPFamilies[i]
+	if ips[i] != "" {
+		if err := r.takeIP(f, ips[i]); err != nil {
+			return invalid(s, field.Invalid(ipsPath, s.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: %v", ips[i], err)))
+		}
+		return nil
+	}
+	ip, err := r.nextIP(f)
+	if err != nil {
+		return full(fmt.Sprintf("a serviceIP for Service %q", s.Name), err)
+	}
+	ips[i] = ip.String()
+	return nil
+}
+
+// updateIPs gives addresses to a Service that had none, and a second one to one that
+// wants it. What it does not want any more is free once it is stored so.
+func (r *reservation) updateIPs(s, old *corev1.Service) error {
+	spec, was := &s.Spec, &old.Spec
+	switch {
+	case spec.Type == corev1.ServiceTypeExternalName:
+		return nil
+	case was.Type == corev1.ServiceTypeExternalName, len(was.ClusterIPs) == 0:
+		return r.allIPs(s)
+	case was.ClusterIPs[0] == corev1.ClusterIPNone, staysPreferred(s, old):
+		return nil
+	case len(was.IPFamilies) == 1 && len(spec.IPFamilies) == 2:
+		ips := slices.Clone(spec.ClusterIPs)
+		if len(ips) < 2 {
+			ips = append(ips, "")
+		}
+		if err := r.oneIP(s, ips, 1); err != nil {
+			return err
+		}
+		spec.ClusterIPs = ips
+	}
+	return nil
+}
+
+// keepAllocated puts back what was allocated and what an update leaves out, so that a
+// client can send again what it sent first.
+func keepAllocated(s, old *corev1.Service) {
+	spec, was := &s.Spec, &old.Spec
+	if spec.Type != corev1.ServiceTypeExternalName && was.Type != corev1.ServiceTypeExternalName {
+		if spec.ClusterIP == "" {
+			spec.ClusterIP = was.ClusterIP
+		}
+		if len(spec.ClusterIPs) == 0 {
+			spec.ClusterIPs = slices.Clone(was.ClusterIPs)
+		}
+	}
+	if wantsNodePorts(s) && wantsNodePorts(old) {
+		keepPorts(spec.Ports, was.Ports)
+	}
+	if core.NeedsHealthCheck(s) && core.NeedsHealthCheck(old) && spec.HealthCheckNodePort == 0 {
+		spec.HealthCheckNodePort = was.HealthCheckNodePort
+	}
+}
+
+// keepPorts goes by the names of ports, whatever else changed.
+func keepPorts(ports, were []corev1.ServicePort) {
+	var named []int32 // what the update itself names, and was there
+	for _, p := range ports {
+		if p.NodePort != 0 {
+			named = append(named, p.NodePort)
+		}
+	}
+	for i := range ports {
+		if ports[i].NodePort != 0 {
+			continue
+		}
+		for j := range were {
+			if were[j].Name == ports[i].Name && !slices.Contains(named, were[j].NodePort) {
+				ports[i].NodePort = were[j].NodePort
+			}
+		}
+	}
+}
+
+// alignIPs lets clusterIP and clusterIPs follow each other, where a client knows the
+// first one alone.
+func alignIPs(s, old *corev1.Service) {
+	spec, was := &s.Spec, &old.Spec
+	same := slices.Equal(spec.ClusterIPs, was.ClusterIPs)
+	switch {
+	case spec.ClusterIP == was.ClusterIP:
+		if len(spec.ClusterIPs) == 0 {
+			spec.ClusterIPs = slices.Clone(was.ClusterIPs)
+		}
+	case !same:
+	case spec.ClusterIP == "":
+		spec.ClusterIPs = nil
+	default:
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+}

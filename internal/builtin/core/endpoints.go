@@ -1,0 +1,156 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and served.
+
+package core
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// DefaultEndpoints gives ports their protocol.
+func DefaultEndpoints(e *corev1.Endpoints) {
+	for i := range e.Subsets {
+		for j := range e.Subsets[i].Ports {
+			if p := &e.Subsets[i].Ports[j].Protocol; *p == "" {
+				*p = corev1.ProtocolTCP
+			}
+		}
+	}
+}
+
+// ValidateEndpoints checks addresses and ports.
+func ValidateEndpoints(e *corev1.Endpoints) (errs field.ErrorList) {
+	for i := range e.Subsets {
+		s, path := &e.Subsets[i], field.NewPath("subsets").Index(i)
+		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
+			errs = append(errs, field.Required(path, "must specify `addresses` or `notReadyAddresses`"))
+		}
+		for j := range s.Addresses {
+			errs = append(errs, validateEndpointAddress(&s.Addresses[j], path.Child("addresses").Index(j))...)
+		}
+		for j := range s.NotReadyAddresses {
+			errs = append(errs, validateEndpointAddress(&s.NotReadyAddresses[j], path.Child("notReadyAddresses").Index(j))...)
+		}
+		for j := range s.Ports {
+			errs = append(errs, validateEndpointPort(&s.Ports[j], len(s.Ports) > 1, path.Child("ports").Index(j))...)
+		}
+	}
+	return errs
+}
+
+// ValidateEndpointsUpdate lets wrong subsets stay as they are.
+func ValidateEndpointsUpdate(e, old *corev1.Endpoints) field.ErrorList {
+	errs := ValidateEndpoints(e)
+	if len(errs) > 0 && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+		return nil
+	}
+	return errs
+}
+
+// WarnOfEndpoints tells of addresses that are not written as they should be.
+func WarnOfEndpoints(e, _ *corev1.Endpoints) (all []string) {
+	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
+		return nil
+	}
+	path := field.NewPath("subsets")
+	for i := range e.Subsets {
+		for j, a := range e.Subsets[i].Addresses {
+			all = append(all, utilvalidation.GetWarningsForIP(path.Index(i).Child("addresses").Index(j).Child("ip"), a.IP)...)
+		}
+		for j, a := range e.Subsets[i].NotReadyAddresses {
+			all = append(all, utilvalidation.GetWarningsForIP(path.Index(i).Child("notReadyAddresses").Index(j).Child("ip"), a.IP)...)
+		}
+	}
+	return all
+}
+
+func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
+	errs := utilvalidation.IsValidIPForLegacyField(path.Child("ip"), a.IP, true, nil)
+	if a.Hostname != "" {
+		errs = append(errs, dnsLabel(a.Hostname, path.Child("hostname"))...)
+	}
+	if a.NodeName != nil {
+		for _, fault := range validation.NameIsDNSSubdomain(*a.NodeName, false) {
+			errs = append(errs, field.Invalid(path.Child("nodeName"), *a.NodeName, fault))
+		}
+	}
+	return append(errs, ValidateEndpointIP(a.IP, path.Child("ip"))...)
+}
+
+// ValidateEndpointIP wants an address that traffic can be sent to from elsewhere.
+func ValidateEndpointIP(text string, path *field.Path) field.ErrorList {
+	ip, err := netip.ParseAddr(text)
+	if err != nil || ip.Zone() != "" {
+		return field.ErrorList{field.Invalid(path, text, "must be a valid IP address")}
+	}
+	ip = ip.Unmap()
+	var errs field.ErrorList
+	if ip.IsUnspecified() {
+		errs = append(errs, field.Invalid(path, text, fmt.Sprintf("may not be unspecified (%s)", text)))
+	}
+	if ip.IsLoopback() {
+		errs = append(errs, field.Invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+	}
+	if ip.IsLinkLocalUnicast() {
+		errs = append(errs, field.Invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
+	}
+	if ip.IsLinkLocalMulticast() {
+		errs = append(errs, field.Invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
+	}
+	return errs
+}
+
+func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) (errs field.ErrorList) {
+	switch {
+	case named && p.Name == "":
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	case p.Name != "":
+		errs = append(errs, dnsLabel(p.Name, path.Child("name"))...)
+	}
+	errs = append(errs, portNumber(p.Port, path.Child("port"))...)
+	errs = append(errs, protocol(p.Protocol, path.Child("protocol"))...)
+	if p.AppProtocol != nil {
+		errs = append(errs, qualifiedName(*p.AppProtocol, path.Child("appProtocol"))...)
+	}
+	return errs
+}
+
+var protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
+
+func protocol(p corev1.Protocol, path *field.Path) field.ErrorList {
+	switch {
+	case p == "":
+		return field.ErrorList{field.Required(path, "")}
+	case !slices.Contains(protocols, p):
+		return field.ErrorList{field.NotSupported(path, p, protocols)}
+	}
+	return nil
+}
+
+func portNumber(n int32, path *field.Path) (errs field.ErrorList) {
+	for _, fault := range utilvalidation.IsValidPortNum(int(n)) {
+		errs = append(errs, field.Invalid(path, n, fault))
+	}
+	return errs
+}
+
+func dnsLabel(text string, path *field.Path) (errs field.ErrorList) {
+	for _, fault := range utilvalidation.IsDNS1123Label(text) {
+		errs = append(errs, field.Invalid(path, text, fault))
+	}
+	return errs
+}
+
+func dnsSubdomain(text string, path *field.Path) (errs field.ErrorList) {
+	for _, fault := range utilvalidation.IsDNS1123Subdomain(text) {
+		errs = append(errs, field.Invalid(path, text, fault))
+	}
+	return errs
+}

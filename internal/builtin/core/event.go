@@ -1,0 +1,162 @@
+package core
+
+import (
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// How long the texts of an Event with an eventTime may be, in bytes.
+const (
+	maxReportingInstance = 128
+	maxAction            = 128
+	maxReason            = 128
+	maxNote              = 1024
+)
+
+// ValidateEvent checks an Event that came as v1, in which nearly everything goes.
+func ValidateEvent(e *corev1.Event) field.ErrorList { return validateEvent(e, "reportingComponent") }
+
+// ValidateEventUpdate checks an Event that came as v1: there is nothing that may not
+// change.
+func ValidateEventUpdate(e, _ *corev1.Event) field.ErrorList { return ValidateEvent(e) }
+
+// ValidateNewEvent checks an Event that came as events.k8s.io/v1, in its stored
+// version.
+func ValidateNewEvent(e *corev1.Event) field.ErrorList {
+	errs := validateEvent(e, "reportingController")
+	errs = append(errs, validation.ValidateObjectMeta(&e.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	errs = append(errs, validateSeries(e)...)
+	if e.EventTime.IsZero() {
+		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
+	}
+	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
+		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
+	}
+	for _, old := range []struct {
+		name string
+		set  bool
+	}{
+		{"firstTimestamp", !e.FirstTimestamp.IsZero()},
+		{"lastTimestamp", !e.LastTimestamp.IsZero()},
+		{"count", e.Count != 0},
+		{"source", e.Source != corev1.EventSource{}},
+	} {
+		if old.set {
+			errs = append(errs, field.Invalid(field.NewPath(old.name), "", "needs to be unset"))
+		}
+	}
+	return errs
+}
+
+// ValidateNewEventUpdate lets of an Event that came as events.k8s.io/v1 only the
+// series change, beside metadata.
+func ValidateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
+	errs := validateEvent(e, "reportingController")
+	if !reflect.DeepEqual(e.Series, old.Series) {
+		errs = append(errs, validateSeries(e)...)
+	}
+	same := func(now, before any, name string) {
+		errs = append(errs, validation.ValidateImmutableField(now, before, field.NewPath(name))...)
+	}
+	same(e.InvolvedObject, old.InvolvedObject, "involvedObject")
+	same(e.Reason, old.Reason, "reason")
+	same(e.Message, old.Message, "message")
+	same(e.Source, old.Source, "source")
+	same(e.FirstTimestamp, old.FirstTimestamp, "firstTimestamp")
+	same(e.LastTimestamp, old.LastTimestamp, "lastTimestamp")
+	same(e.Count, old.Count, "count")
+	same(e.Reason, old.Reason, "reason")
+	same(e.Type, old.Type, "type")
+	if !sameMicrosecond(e.EventTime, old.EventTime) {
+		same(e.EventTime, old.EventTime, "eventTime")
+	}
+	same(e.Action, old.Action, "action")
+	same(e.Related, old.Related, "related")
+	same(e.ReportingController, old.ReportingController, "reportingController")
+	same(e.ReportingInstance, old.ReportingInstance, "reportingInstance")
+	return errs
+}
+
+func sameMicrosecond(a, b metav1.MicroTime) bool {
+	return a.UnixMicro() == b.UnixMicro()
+}
+
+func validateSeries(e *corev1.Event) (errs field.ErrorList) {
+	if e.Series == nil {
+		return nil
+	}
+	if e.Series.Count < 2 {
+		errs = append(errs, field.Invalid(field.NewPath("series.count"), "", "should be at least 2"))
+	}
+	if e.Series.LastObservedTime.IsZero() {
+		errs = append(errs, field.Required(field.NewPath("series.lastObservedTime"), ""))
+	}
+	return errs
+}
+
+// validateEvent checks what Events of both versions have to keep to; controller is
+// what the version calls the controller that reports.
+func validateEvent(e *corev1.Event, controller string) (errs field.ErrorList) {
+	of, in := e.InvolvedObject.Namespace, e.Namespace
+	if e.EventTime.IsZero() {
+		elsewhere := in != of
+		if of == "" { // things without a namespace have their Events in "default"
+			elsewhere = in != "" && in != metav1.NamespaceDefault
+		}
+		if elsewhere {
+			errs = append(errs, otherNamespace(of))
+		}
+	} else {
+		if of == "" && in != metav1.NamespaceDefault && in != metav1.NamespaceSystem {
+			errs = append(errs, otherNamespace(of))
+		}
+		errs = append(errs, validateReport(e, controller)...)
+	}
+	for _, fault := range utilvalidation.IsDNS1123Subdomain(in) {
+		errs = append(errs, field.Invalid(field.NewPath("namespace"), in, fault))
+	}
+	return errs
+}
+
+func otherNamespace(of string) *field.Error {
+	return field.Invalid(field.NewPath("involvedObject", "namespace"), of, "does not match event.namespace")
+}
+
+// validateReport checks what an Event with an eventTime has to have.
+func validateReport(e *corev1.Event, controller string) (errs field.ErrorList) {
+	if e.ReportingController == "" {
+		errs = append(errs, field.Required(field.NewPath(controller), ""))
+	}
+	errs = append(errs, qualifiedName(e.ReportingController, field.NewPath(controller))...)
+	for _, text := range []struct {
+		name, value string
+		most        int
+		optional    bool
+	}{
+		{"reportingInstance", e.ReportingInstance, maxReportingInstance, false},
+		{"action", e.Action, maxAction, false},
+		{"reason", e.Reason, maxReason, false},
+		{"message", e.Message, maxNote, true},
+	} {
+		if text.value == "" && !text.optional {
+			errs = append(errs, field.Required(field.NewPath(text.name), ""))
+		}
+		if len(text.value) > text.most {
+			errs = append(errs, field.Invalid(field.NewPath(text.name), "", fmt.Sprintf("can have at most %d characters", text.most)))
+		}
+	}
+	return errs
+}
+
+func qualifiedName(value string, path *field.Path) (errs field.ErrorList) {
+	for _, fault := range utilvalidation.IsQualifiedName(value) {
+		errs = append(errs, field.Invalid(path, value, fault))
+	}
+	return errs
+}

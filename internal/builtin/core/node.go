@@ -1,0 +1,181 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// DefaultNode: a Node that says how much it has, and not how much Pods may have,
+// gives them all of it.
+func DefaultNode(n *corev1.Node) {
+	roundQuantities(n.Status.Capacity)
+	roundQuantities(n.Status.Allocatable)
+	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
+		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	}
+}
+
+// PrepareNode drops what the server no longer has.
+func PrepareNode(n *corev1.Node) {
+	n.Spec.ConfigSource = nil
+	n.Status.Config = nil
+}
+
+// PrepareNodeUpdate drops it from an update of a Node that did not have it.
+func PrepareNodeUpdate(n, old *corev1.Node) {
+	if old.Spec.ConfigSource == nil {
+		n.Spec.ConfigSource = nil
+	}
+}
+
+// ValidateNode checks a Node, with the status that it may have from the beginning.
+func ValidateNode(n *corev1.Node) field.ErrorList {
+	errs := validateNodeTaints(n)
+	errs = append(errs, validateNodeStatus(n)...)
+	if s := n.Status.NodeInfo.Swap; s != nil && s.Capacity != nil && *s.Capacity <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "nodeSwapStatus", "capacity"), *s.Capacity, "must be greater than zero"))
+	}
+	path := field.NewPath("spec", "podCIDRs")
+	var v4, v6 int
+	for i, cidr := range n.Spec.PodCIDRs {
+		errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), cidr, true, nil)...)
+		if strings.Contains(cidr, ":") {
+			v6++
+		} else {
+			v4++
+		}
+	}
+	if v4 > 1 || v6 > 1 {
+		errs = append(errs, field.Invalid(path, n.Spec.PodCIDRs, "may specify no more than one CIDR for each IP family"))
+	}
+	return errs
+}
+
+// ValidateNodeUpdate checks the new object, and that what is set once stays.
+func ValidateNodeUpdate(n, old *corev1.Node) field.ErrorList {
+	return append(ValidateNode(n), ValidateNodeStatus(n, old)...)
+}
+
+// ValidateNodeStatus checks what both updates, of a Node and of its status, may have
+// made of it.
+func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
+	errs := validateNodeStatus(n)
+	for i, a := range n.Status.Addresses {
+		if slices.Contains(n.Status.Addresses[:i], a) {
+			errs = append(errs, field.Duplicate(field.NewPath("status", "addresses").Index(i), a))
+		}
+	}
+	if was := old.Spec.PodCIDRs; len(was) > 0 {
+		const changed = "node updates may not change podCIDR except from \"\" to valid"
+		path := field.NewPath("spec", "podCIDRs")
+		if len(was) != len(n.Spec.PodCIDRs) {
+			errs = append(errs, field.Forbidden(path, changed))
+		} else {
+			for i := range was {
+				if was[i] != n.Spec.PodCIDRs[i] {
+					errs = append(errs, field.Forbidden(path, changed))
+				}
+			}
+		}
+	}
+	if id := old.Spec.ProviderID; id != "" && id != n.Spec.ProviderID {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "providerID"), "node updates may not change providerID except from \"\" to valid"))
+	}
+	errs = append(errs, validateNodeTaints(n)...)
+	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "externalID"), "may not be updated"))
+	}
+	return errs
+}
+
+// WarnOfNode tells of fields that have no use any more.
+func WarnOfNode(n, _ *corev1.Node) (all []string) {
+	if n.Spec.ConfigSource != nil {
+		all = append(all, "spec.configSource: the feature is removed")
+	}
+	if n.Spec.DoNotUseExternalID != "" {
+		all = append(all, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
+	}
+	for i, cidr := range n.Spec.PodCIDRs {
+		all = append(all, validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
+	}
+	return all
+}
+
+// validateNodeTaints has the path that the wire has.
+func validateNodeTaints(n *corev1.Node) (errs field.ErrorList) {
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	for i, t := range n.Spec.Taints {
+		path := field.NewPath("metadata", "taints").Index(i)
+		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
+		if faults := validation.IsValidLabelValue(t.Value); len(faults) > 0 {
+			errs = append(errs, field.Invalid(path.Child("value"), t.Value, strings.Join(faults, ";")))
+		}
+		switch {
+		case t.Effect == "":
+			errs = append(errs, field.Required(path.Child("effect"), ""))
+		case !slices.Contains(effects, t.Effect):
+			errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
+		}
+		if slices.ContainsFunc(n.Spec.Taints[:i], func(o corev1.Taint) bool { return o.MatchTaint(&t) }) {
+			twice := field.Duplicate(path, t)
+			twice.Detail = "taints must be unique by key and effect pair"
+			errs = append(errs, twice)
+		}
+	}
+	return errs
+}
+
+// validateNodeStatus checks quantities and features.
+func validateNodeStatus(n *corev1.Node) (errs field.ErrorList) {
+	for name, q := range n.Status.Capacity {
+		errs = checkQuantity(errs, name, q, field.NewPath("status", "capacity", string(name)))
+	}
+	for name, q := range n.Status.Allocatable {
+		errs = checkQuantity(errs, name, q, field.NewPath("status", "allocatable", string(name)))
+	}
+	inOrder(errs)
+	path, all := field.NewPath("status", "declaredFeatures"), n.Status.DeclaredFeatures
+	for i, f := range all {
+		if err := checkFeature(f); err != nil {
+			errs = append(errs, field.Invalid(path.Index(i), f, err.Error()))
+		}
+		switch {
+		case i+1 == len(all):
+		case all[i+1] == f:
+			errs = append(errs, field.Duplicate(path.Index(i+1), f))
+		case all[i+1] < f:
+			errs = append(errs, field.Invalid(path.Index(i+1), all[i+1], "list must be sorted alphabetically"))
+		}
+	}
+	return errs
+}
+
+// checkFeature wants a name as MyFeature or MyFeature/mySubFeature.
+func checkFeature(name string) error {
+	if len(name) > validation.DNS1123SubdomainMaxLength {
+		return fmt.Errorf("invalid feature name %q: must be no more than %d characters", name, validation.DNS1123SubdomainMaxLength)
+	}
+	for i, part := range strings.Split(name, "/") {
+		upper := part != "" && part[0] >= 'A' && part[0] <= 'Z'
+		lower := part != "" && part[0] >= 'a' && part[0] <= 'z'
+		other := strings.ContainsFunc(part, func(r rune) bool { return r >= 0x80 || !alphanumeric(byte(r)) })
+		if other || !upper && (i == 0 || !lower) {
+			return fmt.Errorf("invalid feature name %q: %w", name, errFeature)
+		}
+	}
+	return nil
+}
+
+var errFeature = errors.New("must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes")
+
+func alphanumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}

@@ -1,0 +1,193 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// DefaultService fills in what a Service leaves out, but for what has to be
+// allocated.
+func DefaultService(s *corev1.Service) {
+	spec := &s.Spec
+	if spec.SessionAffinity == "" {
+		spec.SessionAffinity = corev1.ServiceAffinityNone
+	}
+	switch spec.SessionAffinity {
+	case corev1.ServiceAffinityNone:
+		spec.SessionAffinityConfig = nil
+	case corev1.ServiceAffinityClientIP:
+		if c := spec.SessionAffinityConfig; c == nil || c.ClientIP == nil || c.ClientIP.TimeoutSeconds == nil {
+			seconds := corev1.DefaultClientIPServiceAffinitySeconds
+			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
+		}
+	}
+	if spec.Type == "" {
+		spec.Type = corev1.ServiceTypeClusterIP
+	}
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
+		if p.Protocol == "" {
+			p.Protocol = corev1.ProtocolTCP
+		}
+		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
+			p.TargetPort = intstr.FromInt32(p.Port)
+		}
+	}
+	if externallyAccessible(s) && spec.ExternalTrafficPolicy == "" {
+		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+	}
+	if spec.InternalTrafficPolicy == nil && inCluster(s) {
+		policy := corev1.ServiceInternalTrafficPolicyCluster
+		spec.InternalTrafficPolicy = &policy
+	}
+	if spec.Type != corev1.ServiceTypeLoadBalancer {
+		return
+	}
+	if spec.AllocateLoadBalancerNodePorts == nil {
+		yes := true
+		spec.AllocateLoadBalancerNodePorts = &yes
+	}
+	for i := range s.Status.LoadBalancer.Ingress {
+		if g := &s.Status.LoadBalancer.Ingress[i]; g.IP != "" && g.IPMode == nil {
+			vip := corev1.LoadBalancerIPModeVIP
+			g.IPMode = &vip
+		}
+	}
+}
+
+// inCluster tells the types that have an address in the cluster, or may.
+func inCluster(s *corev1.Service) bool {
+	switch s.Spec.Type {
+	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
+		return true
+	}
+	return false
+}
+
+func externallyAccessible(s *corev1.Service) bool {
+	switch s.Spec.Type {
+	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
+		return true
+	case corev1.ServiceTypeClusterIP:
+		return len(s.Spec.ExternalIPs) > 0
+	}
+	return false
+}
+
+// NeedsHealthCheck tells whether nodes have to say if they have endpoints of the
+// Service, on a port of its own.
+func NeedsHealthCheck(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// isHeadless goes by clusterIPs, as validation does.
+func isHeadless(s *corev1.Service) bool {
+	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
+}
+
+// PrepareServiceUpdate takes out of the new object what its type has no use for any
+// more, where the update left it as it was. Who changes it too is told that it does
+// not fit.
+func PrepareServiceUpdate(s, old *corev1.Service) {
+	to, from := &s.Spec, &old.Spec
+	if from.Type != corev1.ServiceTypeExternalName && to.Type == corev1.ServiceTypeExternalName {
+		if to.ClusterIP == from.ClusterIP && slices.Equal(to.ClusterIPs, from.ClusterIPs) {
+			to.ClusterIP, to.ClusterIPs = "", nil
+		}
+		if slices.Equal(to.IPFamilies, from.IPFamilies) {
+			to.IPFamilies = nil
+		}
+		if equal(to.IPFamilyPolicy, from.IPFamilyPolicy) {
+			to.IPFamilyPolicy = nil
+		}
+	}
+	if hasNodePorts(old) && !hasNodePorts(s) && !newNodePorts(s, old) {
+		for i := range to.Ports {
+			to.Ports[i].NodePort = 0
+		}
+	}
+	if NeedsHealthCheck(old) && !NeedsHealthCheck(s) && to.HealthCheckNodePort == from.HealthCheckNodePort {
+		to.HealthCheckNodePort = 0
+	}
+	balanced := from.Type == corev1.ServiceTypeLoadBalancer && to.Type != corev1.ServiceTypeLoadBalancer
+	if a, b := to.AllocateLoadBalancerNodePorts, from.AllocateLoadBalancerNodePorts; balanced && a != nil && b != nil && *a == *b {
+		to.AllocateLoadBalancerNodePorts = nil
+	}
+	if balanced && equal(to.LoadBalancerClass, from.LoadBalancerClass) {
+		to.LoadBalancerClass = nil
+	}
+	if externallyAccessible(old) && !externallyAccessible(s) && to.ExternalTrafficPolicy == from.ExternalTrafficPolicy {
+		to.ExternalTrafficPolicy = ""
+	}
+	if to.Type != corev1.ServiceTypeLoadBalancer {
+		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	}
+}
+
+func hasNodePorts(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
+// newNodePorts tells whether an update asks for node ports that were not there.
+func newNodePorts(s, old *corev1.Service) bool {
+	return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.NodePort != 0 && !slices.ContainsFunc(old.Spec.Ports, func(o corev1.ServicePort) bool { return o.NodePort == p.NodePort })
+	})
+}
+
+func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// WarnOfService tells of what has no effect, is written in an unusual way, or is on
+// its way out.
+func WarnOfService(s, _ *corev1.Service) (all []string) {
+	spec, path := &s.Spec, field.NewPath("spec")
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if _, ok := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; ok {
+		add("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode)
+	}
+	if spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
+		for i, ip := range spec.ClusterIPs {
+			all = append(all, validation.GetWarningsForIP(path.Child("clusterIPs").Index(i), ip)...)
+		}
+	}
+	headless := spec.Type == corev1.ServiceTypeClusterIP && spec.ClusterIP == corev1.ClusterIPNone
+	if headless {
+		if spec.LoadBalancerIP != "" {
+			add("spec.loadBalancerIP is ignored for headless services")
+		}
+		if len(spec.ExternalIPs) > 0 {
+			add("spec.externalIPs is ignored for headless services")
+		}
+		if spec.SessionAffinity != corev1.ServiceAffinityNone {
+			add("spec.SessionAffinity is ignored for headless services")
+		}
+	}
+	for i, ip := range spec.ExternalIPs {
+		all = append(all, validation.GetWarningsForIP(path.Child("externalIPs").Index(i), ip)...)
+	}
+	external := spec.Type == corev1.ServiceTypeExternalName
+	if len(spec.ExternalIPs) > 0 && !headless && !external {
+		add("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+	}
+	if spec.LoadBalancerIP != "" {
+		all = append(all, validation.GetWarningsForIP(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
+	}
+	for i, cidr := range spec.LoadBalancerSourceRanges {
+		all = append(all, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
+	}
+	if external && len(spec.ExternalIPs) > 0 {
+		add("spec.externalIPs is ignored when spec.type is %q", spec.Type)
+	}
+	if !external && spec.ExternalName != "" {
+		add("spec.externalName is ignored when spec.type is not %q", corev1.ServiceTypeExternalName)
+	}
+	if d := spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
+		add("spec.trafficDistribution: %q is deprecated; use %q", *d, corev1.ServiceTrafficDistributionPreferSameZone)
+	}
+	return all
+}

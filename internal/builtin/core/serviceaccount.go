@@ -1,0 +1,29 @@
+package core
+
+import corev1 "k8s.io/api/core/v1"
+
+// mountable is an annotation that is on its way out.
+const mountable = "kubernetes.io/enforce-mountable-secrets"
+
+// PrepareServiceAccount leaves of the references to secrets what counts: the names.
+func PrepareServiceAccount(a *corev1.ServiceAccount) {
+	for i := range a.Secrets {
+		a.Secrets[i] = corev1.ObjectReference{Name: a.Secrets[i].Name}
+	}
+}
+
+// PrepareServiceAccountUpdate does what PrepareServiceAccount does.
+func PrepareServiceAccountUpdate(a, _ *corev1.ServiceAccount) { PrepareServiceAccount(a) }
+
+// WarnOfServiceAccount tells whoever is the first to use the annotation.
+func WarnOfServiceAccount(a, old *corev1.ServiceAccount) []string {
+	if old != nil {
+		if _, known := old.Annotations[mountable]; known {
+			return nil
+		}
+	}
+	if _, ok := a.Annotations[mountable]; !ok {
+		return nil
+	}
+	return []string{"metadata.annotations[" + mountable + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
+}
