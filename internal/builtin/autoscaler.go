@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/autoscaling"
 )
 
 // Version 1 of HorizontalPodAutoscaler knows one metric, the use of the CPU. All
@@ -23,10 +25,6 @@ const (
 	annotationToleranceDown  = "autoscaling.alpha.kubernetes.io/scale-down-tolerance"
 	annotationToleranceUp    = "autoscaling.alpha.kubernetes.io/scale-up-tolerance"
 )
-
-// defaultUtilization is the target, in percent of the CPU that is requested, of
-// an autoscaler of version 1 that names none.
-const defaultUtilization = 80
 
 // behavior is HorizontalPodAutoscalerBehavior in the annotation, where its members
 // are written as the fields are called in Go and none is left out.
@@ -56,7 +54,9 @@ func unexpected(o runtime.Object, want string) error {
 
 // defaultAutoscaler takes the annotations of version 1 away from version 2.
 func defaultAutoscaler(o runtime.Object) {
-	dropAnnotations(o.(*autoscalingv2.HorizontalPodAutoscaler).Annotations)
+	a := o.(*autoscalingv2.HorizontalPodAutoscaler)
+	dropAnnotations(a.Annotations)
+	autoscaling.Default(a)
 }
 
 func dropAnnotations(a map[string]string) {
@@ -123,7 +123,7 @@ func metricsToV2(annotations map[string]string, utilization *int32) []autoscalin
 		out = append(out, metricSpecToV2(&others[i]))
 	}
 	if utilization == nil && len(out) == 0 {
-		utilization = new(int32(defaultUtilization))
+		utilization = new(int32(autoscaling.DefaultUtilization))
 	}
 	if utilization != nil {
 		out = append(out, autoscalingv2.MetricSpec{

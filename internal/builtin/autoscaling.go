@@ -4,6 +4,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/autoscaling"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -14,15 +15,18 @@ func autoscalingGroup() resource.Group {
 		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv2.HorizontalPodAutoscaler],
 		Namespaced: true, ShortNames: []string{"hpa"}, Categories: inAll,
 		UnconditionalUpdate: true,
-		Subresources:        []resource.Subresource{status},
+		Subresources:        []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
 		Default:             defaultAutoscaler,
+		Validate:            validates(autoscaling.ValidateAutoscaler),
+		ValidateUpdate:      updates(autoscaling.ValidateAutoscalerUpdate),
 	}}
 	v1 := []resource.Type{{
 		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv1.HorizontalPodAutoscaler],
 		Namespaced: true, ShortNames: []string{"hpa"}, Categories: inAll,
 		Stored: &v2[0], ToStored: autoscalerToV2, FromStored: autoscalerFromV2,
 		UnconditionalUpdate: true,
-		Subresources:        []resource.Subresource{status},
+		Subresources:        []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
+		Default:             defaults(autoscaling.DefaultOld),
 	}}
 	return group("autoscaling", version{"v2", v2}, version{"v1", v1})
 }

@@ -3,6 +3,7 @@ package builtin
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/coordination"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -13,6 +14,9 @@ func coordinationGroup() resource.Group {
 			Resource: "leases", Kind: "Lease", New: object[coordinationv1.Lease],
 			Namespaced:     true,
 			CreateOnUpdate: true,
+			Default:        defaults(coordination.DefaultLease),
+			Validate:       validates(coordination.ValidateLease),
+			ValidateUpdate: updates(coordination.ValidateLeaseUpdate),
 		},
 	}})
 }

@@ -3,6 +3,7 @@ package builtin
 import (
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/policy"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -13,8 +14,10 @@ func policyGroup() resource.Group {
 		{
 			Resource: "poddisruptionbudgets", Kind: "PodDisruptionBudget", New: object[policyv1.PodDisruptionBudget],
 			Namespaced: true, ShortNames: []string{"pdb"},
-			Generation:   true,
-			Subresources: []resource.Subresource{status},
+			Generation:     true,
+			Subresources:   []resource.Subresource{statusWith(updates(policy.ValidateBudgetStatus))},
+			Validate:       validates(policy.ValidateBudget),
+			ValidateUpdate: updates(policy.ValidateBudgetUpdate),
 		},
 	}})
 }

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // maxData is how many bytes the values of a ConfigMap or Secret may have together.
@@ -30,7 +32,7 @@ func ValidateConfigMap(c *corev1.ConfigMap) field.ErrorList {
 		errs = checkKey(errs, "binaryData", key)
 		size += len(value)
 	}
-	inOrder(errs)
+	check.InOrder(errs)
 	if size > maxData {
 		errs = append(errs, field.TooLong(field.NewPath(""), "", maxData))
 	}
@@ -41,8 +43,8 @@ func ValidateConfigMap(c *corev1.ConfigMap) field.ErrorList {
 // stays as it is.
 func ValidateConfigMapUpdate(c, old *corev1.ConfigMap) field.ErrorList {
 	var errs field.ErrorList
-	if isTrue(old.Immutable) {
-		if !isTrue(c.Immutable) {
+	if check.IsTrue(old.Immutable) {
+		if !check.IsTrue(c.Immutable) {
 			errs = append(errs, field.Forbidden(field.NewPath("immutable"), frozen))
 		}
 		if !maps.Equal(c.Data, old.Data) {
@@ -62,5 +64,3 @@ func checkKey(errs field.ErrorList, of, key string) field.ErrorList {
 	}
 	return errs
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }

@@ -5,13 +5,14 @@ package core
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultEndpoints gives ports their protocol.
@@ -74,7 +75,7 @@ func WarnOfEndpoints(e, _ *corev1.Endpoints) (all []string) {
 func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
 	errs := utilvalidation.IsValidIPForLegacyField(path.Child("ip"), a.IP, true, nil)
 	if a.Hostname != "" {
-		errs = append(errs, dnsLabel(a.Hostname, path.Child("hostname"))...)
+		errs = append(errs, check.DNSLabel(a.Hostname, path.Child("hostname"))...)
 	}
 	if a.NodeName != nil {
 		for _, fault := range validation.NameIsDNSSubdomain(*a.NodeName, false) {
@@ -112,45 +113,12 @@ func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) 
 	case named && p.Name == "":
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	case p.Name != "":
-		errs = append(errs, dnsLabel(p.Name, path.Child("name"))...)
+		errs = append(errs, check.DNSLabel(p.Name, path.Child("name"))...)
 	}
-	errs = append(errs, portNumber(p.Port, path.Child("port"))...)
-	errs = append(errs, protocol(p.Protocol, path.Child("protocol"))...)
+	errs = append(errs, check.Port(p.Port, path.Child("port"))...)
+	errs = append(errs, check.Protocol(p.Protocol, path.Child("protocol"))...)
 	if p.AppProtocol != nil {
-		errs = append(errs, qualifiedName(*p.AppProtocol, path.Child("appProtocol"))...)
-	}
-	return errs
-}
-
-var protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
-
-func protocol(p corev1.Protocol, path *field.Path) field.ErrorList {
-	switch {
-	case p == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(protocols, p):
-		return field.ErrorList{field.NotSupported(path, p, protocols)}
-	}
-	return nil
-}
-
-func portNumber(n int32, path *field.Path) (errs field.ErrorList) {
-	for _, fault := range utilvalidation.IsValidPortNum(int(n)) {
-		errs = append(errs, field.Invalid(path, n, fault))
-	}
-	return errs
-}
-
-func dnsLabel(text string, path *field.Path) (errs field.ErrorList) {
-	for _, fault := range utilvalidation.IsDNS1123Label(text) {
-		errs = append(errs, field.Invalid(path, text, fault))
-	}
-	return errs
-}
-
-func dnsSubdomain(text string, path *field.Path) (errs field.ErrorList) {
-	for _, fault := range utilvalidation.IsDNS1123Subdomain(text) {
-		errs = append(errs, field.Invalid(path, text, fault))
+		errs = append(errs, check.QualifiedName(*p.AppProtocol, path.Child("appProtocol"))...)
 	}
 	return errs
 }

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // How long the texts of an Event with an eventTime may be, in bytes.
@@ -133,7 +135,7 @@ func validateReport(e *corev1.Event, controller string) (errs field.ErrorList) {
 	if e.ReportingController == "" {
 		errs = append(errs, field.Required(field.NewPath(controller), ""))
 	}
-	errs = append(errs, qualifiedName(e.ReportingController, field.NewPath(controller))...)
+	errs = append(errs, check.QualifiedName(e.ReportingController, field.NewPath(controller))...)
 	for _, text := range []struct {
 		name, value string
 		most        int
@@ -150,13 +152,6 @@ func validateReport(e *corev1.Event, controller string) (errs field.ErrorList) {
 		if len(text.value) > text.most {
 			errs = append(errs, field.Invalid(field.NewPath(text.name), "", fmt.Sprintf("can have at most %d characters", text.most)))
 		}
-	}
-	return errs
-}
-
-func qualifiedName(value string, path *field.Path) (errs field.ErrorList) {
-	for _, fault := range utilvalidation.IsQualifiedName(value) {
-		errs = append(errs, field.Invalid(path, value, fault))
 	}
 	return errs
 }

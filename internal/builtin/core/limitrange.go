@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultLimitRange completes the limits of containers: what is the most is the
@@ -16,7 +18,7 @@ func DefaultLimitRange(l *corev1.LimitRange) {
 	for i := range l.Spec.Limits {
 		item := &l.Spec.Limits[i]
 		for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
-			roundQuantities(list)
+			check.RoundUp(list)
 		}
 		if item.Type != corev1.LimitTypeContainer {
 			continue
@@ -48,7 +50,7 @@ var limitTypes = []corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContain
 func ValidateLimitRange(l *corev1.LimitRange) (errs field.ErrorList) {
 	for i := range l.Spec.Limits {
 		item, path := &l.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
-		faults := qualifiedName(string(item.Type), path.Child("type"))
+		faults := check.QualifiedName(string(item.Type), path.Child("type"))
 		if len(faults) == 0 && !strings.Contains(string(item.Type), "/") && !slices.Contains(limitTypes, item.Type) {
 			faults = append(faults, field.Invalid(path.Child("type"), item.Type, "must be a standard limit type or fully qualified"))
 		}
@@ -65,14 +67,14 @@ func ValidateLimitRange(l *corev1.LimitRange) (errs field.ErrorList) {
 func ValidateLimitRangeUpdate(l, _ *corev1.LimitRange) field.ErrorList { return ValidateLimitRange(l) }
 
 func validateLimitItem(item *corev1.LimitRangeItem, path *field.Path) (errs field.ErrorList) {
-	check := resourceName
+	verify := check.ResourceName
 	if item.Type == corev1.LimitTypePod || item.Type == corev1.LimitTypeContainer {
-		check = containerResourceName
+		verify = check.ContainerResourceName
 	}
 	all := map[corev1.ResourceName]bool{}
 	names := func(list corev1.ResourceList, of string) {
-		for name := range sorted(list) {
-			errs = append(errs, check(name, path.Child(of).Key(string(name)))...)
+		for name := range check.Sorted(list) {
+			errs = append(errs, verify(name, path.Child(of).Key(string(name)))...)
 			all[name] = true
 		}
 	}
@@ -96,7 +98,7 @@ func validateLimitItem(item *corev1.LimitRangeItem, path *field.Path) (errs fiel
 		errs = append(errs, field.Required(path.Child("limits"), "either minimum or maximum storage value is required, but neither was provided"))
 	}
 	names(item.MaxLimitRequestRatio, "maxLimitRequestRatio")
-	for name := range sorted(all) {
+	for name := range check.Sorted(all) {
 		errs = append(errs, compareLimits(item, name, path)...)
 	}
 	return errs
@@ -139,7 +141,7 @@ func compareLimits(item *corev1.LimitRangeItem, name corev1.ResourceName, path *
 			errs = append(errs, field.Invalid(path.Child("maxLimitRequestRatio").Key(string(name)), ratio.Quantity, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), widest)))
 		}
 	}
-	if overcommits := ofKubernetes(name) && !hugePages(name); !overcommits && limit.ok && request.ok && limit.Cmp(request.Quantity) != 0 {
+	if overcommits := check.OfKubernetes(name) && !check.IsHugePages(name); !overcommits && limit.ok && request.ok && limit.Cmp(request.Quantity) != 0 {
 		errs = append(errs, field.Invalid(path.Child("defaultRequest").Key(string(name)), request.Quantity,
 			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", limit.String(), request.String(), name)))
 	}

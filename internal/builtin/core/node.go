@@ -10,13 +10,15 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultNode: a Node that says how much it has, and not how much Pods may have,
 // gives them all of it.
 func DefaultNode(n *corev1.Node) {
-	roundQuantities(n.Status.Capacity)
-	roundQuantities(n.Status.Allocatable)
+	check.RoundUp(n.Status.Capacity)
+	check.RoundUp(n.Status.Allocatable)
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
@@ -136,12 +138,12 @@ func validateNodeTaints(n *corev1.Node) (errs field.ErrorList) {
 // validateNodeStatus checks quantities and features.
 func validateNodeStatus(n *corev1.Node) (errs field.ErrorList) {
 	for name, q := range n.Status.Capacity {
-		errs = checkQuantity(errs, name, q, field.NewPath("status", "capacity", string(name)))
+		errs = check.Quantity(errs, name, q, field.NewPath("status", "capacity", string(name)))
 	}
 	for name, q := range n.Status.Allocatable {
-		errs = checkQuantity(errs, name, q, field.NewPath("status", "allocatable", string(name)))
+		errs = check.Quantity(errs, name, q, field.NewPath("status", "allocatable", string(name)))
 	}
-	inOrder(errs)
+	check.InOrder(errs)
 	path, all := field.NewPath("status", "declaredFeatures"), n.Status.DeclaredFeatures
 	for i, f := range all {
 		if err := checkFeature(f); err != nil {

@@ -7,13 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultResourceQuota makes amounts as fine as they are kept.
 func DefaultResourceQuota(q *corev1.ResourceQuota) {
-	roundQuantities(q.Spec.Hard)
-	roundQuantities(q.Status.Hard)
-	roundQuantities(q.Status.Used)
+	check.RoundUp(q.Spec.Hard)
+	check.RoundUp(q.Status.Hard)
+	check.RoundUp(q.Status.Used)
 }
 
 // ValidateResourceQuota checks the resources and what the quota is of.
@@ -44,13 +46,13 @@ func subset[T comparable](a, b []T) bool {
 func validateHard(list corev1.ResourceList, path *field.Path) (errs field.ErrorList) {
 	for name, q := range list {
 		at := path.Key(string(name))
-		errs = append(errs, resourceName(name, at)...)
-		if !strings.Contains(string(name), "/") && !isQuotaResource(name) {
+		errs = append(errs, check.ResourceName(name, at)...)
+		if !strings.Contains(string(name), "/") && !check.IsQuotaResource(name) {
 			errs = append(errs, field.Invalid(at, name, "must be a standard resource for quota"))
 		}
-		errs = checkQuantity(errs, name, q, at)
+		errs = check.Quantity(errs, name, q, at)
 	}
-	inOrder(errs)
+	check.InOrder(errs)
 	return errs
 }
 
@@ -86,8 +88,8 @@ func validateScopes(q *corev1.ResourceQuota) (errs field.ErrorList) {
 		if !slices.Contains(quotaScopes, s) {
 			wrong("unsupported scope")
 		}
-		for name := range sorted(q.Spec.Hard) {
-			if isQuotaResource(name) && !scopeFits(s, name) {
+		for name := range check.Sorted(q.Spec.Hard) {
+			if check.IsQuotaResource(name) && !scopeFits(s, name) {
 				wrong("unsupported scope applied to resource")
 			}
 		}
@@ -123,8 +125,8 @@ func validateScopeSelector(q *corev1.ResourceQuota) (errs field.ErrorList) {
 		if !slices.Contains(quotaScopes, r.ScopeName) {
 			errs = append(errs, field.Invalid(path.Child("scopeName"), r.ScopeName, "unsupported scope"))
 		}
-		for name := range sorted(q.Spec.Hard) {
-			if isQuotaResource(name) && !scopeFits(r.ScopeName, name) {
+		for name := range check.Sorted(q.Spec.Hard) {
+			if check.IsQuotaResource(name) && !scopeFits(r.ScopeName, name) {
 				errs = append(errs, field.Invalid(path, q.Spec.ScopeSelector, "unsupported scope applied to resource"))
 			}
 		}

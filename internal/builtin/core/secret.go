@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultSecret merges stringData, which can be written and never read, into data.
@@ -32,7 +34,7 @@ func ValidateSecret(s *corev1.Secret) field.ErrorList {
 		errs = checkKey(errs, "data", key)
 		size += len(value)
 	}
-	inOrder(errs)
+	check.InOrder(errs)
 	if size > maxData {
 		errs = append(errs, field.TooLong(field.NewPath("data"), "", maxData))
 	}
@@ -89,8 +91,8 @@ func jsonObject(s *corev1.Secret, key string) field.ErrorList {
 // object that is immutable stays as it is.
 func ValidateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	errs := validation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
-	if isTrue(old.Immutable) {
-		if !isTrue(s.Immutable) {
+	if check.IsTrue(old.Immutable) {
+		if !check.IsTrue(s.Immutable) {
 			errs = append(errs, field.Forbidden(field.NewPath("immutable"), frozen))
 		}
 		if !maps.EqualFunc(s.Data, old.Data, bytes.Equal) {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultService fills in what a Service leaves out, but for what has to be
@@ -102,7 +104,7 @@ func PrepareServiceUpdate(s, old *corev1.Service) {
 		if slices.Equal(to.IPFamilies, from.IPFamilies) {
 			to.IPFamilies = nil
 		}
-		if equal(to.IPFamilyPolicy, from.IPFamilyPolicy) {
+		if check.Equal(to.IPFamilyPolicy, from.IPFamilyPolicy) {
 			to.IPFamilyPolicy = nil
 		}
 	}
@@ -118,7 +120,7 @@ func PrepareServiceUpdate(s, old *corev1.Service) {
 	if a, b := to.AllocateLoadBalancerNodePorts, from.AllocateLoadBalancerNodePorts; balanced && a != nil && b != nil && *a == *b {
 		to.AllocateLoadBalancerNodePorts = nil
 	}
-	if balanced && equal(to.LoadBalancerClass, from.LoadBalancerClass) {
+	if balanced && check.Equal(to.LoadBalancerClass, from.LoadBalancerClass) {
 		to.LoadBalancerClass = nil
 	}
 	if externallyAccessible(old) && !externallyAccessible(s) && to.ExternalTrafficPolicy == from.ExternalTrafficPolicy {
@@ -139,8 +141,6 @@ func newNodePorts(s, old *corev1.Service) bool {
 		return p.NodePort != 0 && !slices.ContainsFunc(old.Spec.Ports, func(o corev1.ServicePort) bool { return o.NodePort == p.NodePort })
 	})
 }
-
-func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // WarnOfService tells of what has no effect, is written in an unusual way, or is on
 // its way out.

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 var (
@@ -33,7 +35,7 @@ func ValidateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := validateClusterIPsUpdate(s, old)
 	errs = append(errs, validateFamiliesUpdate(s, old)...)
 	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer
-	if balanced && old.Spec.Type == s.Spec.Type && !equal(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+	if balanced && old.Spec.Type == s.Spec.Type && !check.Equal(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "loadBalancerClass"), s.Spec.LoadBalancerClass, "may not change once set"))
 	}
 	errs = append(errs, validateLoadBalancerClass(s)...)
@@ -105,31 +107,31 @@ func validateExternalName(s *corev1.Service) (errs field.ErrorList) {
 	if name == "" {
 		return append(errs, field.Required(path.Child("externalName"), ""))
 	}
-	return append(errs, dnsSubdomain(name, path.Child("externalName"))...)
+	return append(errs, check.DNSSubdomain(name, path.Child("externalName"))...)
 }
 
 func validateServicePort(all []corev1.ServicePort, i int, path *field.Path) (errs field.ErrorList) {
 	p := &all[i]
 	switch {
 	case p.Name != "":
-		errs = append(errs, dnsLabel(p.Name, path.Child("name"))...)
+		errs = append(errs, check.DNSLabel(p.Name, path.Child("name"))...)
 		if slices.ContainsFunc(all[:i], func(o corev1.ServicePort) bool { return o.Name == p.Name }) {
 			errs = append(errs, field.Duplicate(path.Child("name"), p.Name))
 		}
 	case len(all) > 1:
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	}
-	errs = append(errs, portNumber(p.Port, path.Child("port"))...)
-	errs = append(errs, protocol(p.Protocol, path.Child("protocol"))...)
+	errs = append(errs, check.Port(p.Port, path.Child("port"))...)
+	errs = append(errs, check.Protocol(p.Protocol, path.Child("protocol"))...)
 	if p.TargetPort.Type == intstr.String {
 		for _, fault := range validation.IsValidPortName(p.TargetPort.StrVal) {
 			errs = append(errs, field.Invalid(path.Child("targetPort"), p.TargetPort.StrVal, fault))
 		}
 	} else {
-		errs = append(errs, portNumber(p.TargetPort.IntVal, path.Child("targetPort"))...)
+		errs = append(errs, check.Port(p.TargetPort.IntVal, path.Child("targetPort"))...)
 	}
 	if p.AppProtocol != nil {
-		errs = append(errs, qualifiedName(*p.AppProtocol, path.Child("appProtocol"))...)
+		errs = append(errs, check.QualifiedName(*p.AppProtocol, path.Child("appProtocol"))...)
 	}
 	return errs
 }
@@ -248,7 +250,7 @@ func validateLoadBalancerClass(s *corev1.Service) field.ErrorList {
 	case s.Spec.Type != corev1.ServiceTypeLoadBalancer:
 		return field.ErrorList{field.Forbidden(path, onlyBalanced)}
 	}
-	return qualifiedName(*class, path)
+	return check.QualifiedName(*class, path)
 }
 
 // validateTraffic checks where traffic may go on to.
@@ -270,7 +272,7 @@ func validateTraffic(s *corev1.Service) (errs field.ErrorList) {
 	case port == 0:
 		errs = append(errs, field.Required(at, ""))
 	default:
-		errs = append(errs, portNumber(port, at)...)
+		errs = append(errs, check.Port(port, at)...)
 	}
 	switch policy, at := spec.InternalTrafficPolicy, path.Child("internalTrafficPolicy"); {
 	case policy == nil && inCluster(s):

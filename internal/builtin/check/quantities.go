@@ -1,4 +1,4 @@
-package core
+package check
 
 import (
 	"slices"
@@ -11,16 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// roundQuantities rounds up to thousandths, which is as fine as amounts are.
-func roundQuantities(list corev1.ResourceList) {
+// RoundUp rounds up to thousandths, which is as fine as amounts are.
+func RoundUp(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)
 		list[name] = q
 	}
 }
 
-// checkQuantity adds what is wrong with an amount of a resource.
-func checkQuantity(errs field.ErrorList, name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+// Quantity adds to errors what is wrong with an amount of a resource.
+func Quantity(errs field.ErrorList, name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() < 0 {
 		errs = append(errs, field.Invalid(path, q.String(), validation.IsNegativeErrorMsg))
 	}
@@ -43,17 +43,17 @@ func isCounted(name corev1.ResourceName) bool {
 
 // isExtended tells resources that somebody else than Kubernetes knows.
 func isExtended(name corev1.ResourceName) bool {
-	if ofKubernetes(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
+	if OfKubernetes(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return false
 	}
 	return len(utilvalidation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
-func ofKubernetes(name corev1.ResourceName) bool {
+func OfKubernetes(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-func hugePages(name corev1.ResourceName) bool {
+func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
@@ -64,29 +64,29 @@ var quotaResources = append([]corev1.ResourceName{
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
 }, countedResources...)
 
-func isQuotaResource(name corev1.ResourceName) bool {
-	return slices.Contains(quotaResources, name) || hugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
+func IsQuotaResource(name corev1.ResourceName) bool {
+	return slices.Contains(quotaResources, name) || IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
-// resourceName checks a name that any resource may have.
-func resourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	errs := qualifiedName(string(name), path)
-	if len(errs) == 0 && !strings.Contains(string(name), "/") && !isQuotaResource(name) && name != corev1.ResourceStorage {
+// ResourceName checks a name that any resource may have.
+func ResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	errs := QualifiedName(string(name), path)
+	if len(errs) == 0 && !strings.Contains(string(name), "/") && !IsQuotaResource(name) && name != corev1.ResourceStorage {
 		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))
 	}
 	return errs
 }
 
-// containerResourceName checks a name that a container may have resources of.
-func containerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	errs := resourceName(name, path)
+// ContainerResourceName checks a name that a container may have resources of.
+func ContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	errs := ResourceName(name, path)
 	switch {
 	case !strings.Contains(string(name), "/"):
-		known := name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || hugePages(name)
+		known := name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || IsHugePages(name)
 		if !known {
 			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
 		}
-	case !ofKubernetes(name) && !isExtended(name):
+	case !OfKubernetes(name) && !isExtended(name):
 		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
 	}
 	return errs

@@ -1,0 +1,69 @@
+package autoscaling
+
+import (
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// DefaultUtilization is the target, in percent of the CPU that is requested, of an
+// autoscaler that has no metric.
+const DefaultUtilization = 80
+
+// behaviorPeriod is the time in which the default policies count, in seconds.
+const behaviorPeriod = 15
+
+// DefaultOld completes version 1. Its metric is completed when it is converted.
+func DefaultOld(a *autoscalingv1.HorizontalPodAutoscaler) {
+	if a.Spec.MinReplicas == nil {
+		a.Spec.MinReplicas = one()
+	}
+}
+
+func one() *int32 { n := int32(1); return &n }
+
+// Default completes version 2: one replica at least, the CPU as the metric, and the
+// rules of a behavior that is there.
+func Default(a *autoscalingv2.HorizontalPodAutoscaler) {
+	if a.Spec.MinReplicas == nil {
+		a.Spec.MinReplicas = one()
+	}
+	if len(a.Spec.Metrics) == 0 {
+		percent := int32(DefaultUtilization)
+		a.Spec.Metrics = []autoscalingv2.MetricSpec{{
+			Type: autoscalingv2.ResourceMetricSourceType,
+			Resource: &autoscalingv2.ResourceMetricSource{
+				Name:   corev1.ResourceCPU,
+				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
+			},
+		}}
+	}
+	b := a.Spec.Behavior
+	if b == nil {
+		return
+	}
+	b.ScaleUp = withDefaults(b.ScaleUp, []autoscalingv2.HPAScalingPolicy{
+		{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: behaviorPeriod},
+		{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: behaviorPeriod},
+	})
+	if b.ScaleUp.StabilizationWindowSeconds == nil { // that of scaling down is the controller's to choose
+		b.ScaleUp.StabilizationWindowSeconds = new(int32)
+	}
+	b.ScaleDown = withDefaults(b.ScaleDown, []autoscalingv2.HPAScalingPolicy{
+		{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: behaviorPeriod},
+	})
+}
+
+func withDefaults(r *autoscalingv2.HPAScalingRules, policies []autoscalingv2.HPAScalingPolicy) *autoscalingv2.HPAScalingRules {
+	if r == nil {
+		r = &autoscalingv2.HPAScalingRules{}
+	}
+	if r.SelectPolicy == nil {
+		most := autoscalingv2.MaxChangePolicySelect
+		r.SelectPolicy = &most
+	}
+	if r.Policies == nil {
+		r.Policies = policies
+	}
+	return r
+}

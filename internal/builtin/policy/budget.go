@@ -1,0 +1,65 @@
+// Package policy has the rules of the kinds that bound voluntary disruption.
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+)
+
+// ValidateBudget checks how many Pods a PodDisruptionBudget keeps, and which.
+func ValidateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
+	return ValidateBudgetUpdate(b, &policyv1.PodDisruptionBudget{})
+}
+
+// ValidateBudgetUpdate checks the new object: all of it may change.
+func ValidateBudgetUpdate(b, old *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
+	spec, path := &b.Spec, field.NewPath("spec")
+	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
+		errs = append(errs, field.Invalid(path, *spec, "minAvailable and maxUnavailable cannot be both set"))
+	}
+	errs = append(errs, amount(spec.MinAvailable, path.Child("minAvailable"))...)
+	errs = append(errs, amount(spec.MaxUnavailable, path.Child("maxUnavailable"))...)
+	errs = append(errs, check.Selector(spec.Selector, old.Spec.Selector, path.Child("selector"))...)
+	if p := spec.UnhealthyPodEvictionPolicy; p != nil {
+		errs = append(errs, check.OneOf(*p, []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}, path.Child("unhealthyPodEvictionPolicy"))...)
+	}
+	return errs
+}
+
+// ValidateBudgetStatus checks conditions and counts.
+func ValidateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
+	path, s := field.NewPath("status"), &b.Status
+	errs := metav1validation.ValidateConditions(s.Conditions, path.Child("conditions"))
+	errs = append(errs, check.NotNegative(int64(s.DisruptionsAllowed), path.Child("disruptionsAllowed"))...)
+	errs = append(errs, check.NotNegative(int64(s.CurrentHealthy), path.Child("currentHealthy"))...)
+	errs = append(errs, check.NotNegative(int64(s.DesiredHealthy), path.Child("desiredHealthy"))...)
+	return append(errs, check.NotNegative(int64(s.ExpectedPods), path.Child("expectedPods"))...)
+}
+
+// amount is a number, or up to all of them as a percentage.
+func amount(a *intstr.IntOrString, path *field.Path) (errs field.ErrorList) {
+	if a == nil {
+		return nil
+	}
+	if a.Type == intstr.Int {
+		return check.NotNegative(int64(a.IntVal), path)
+	}
+	for _, fault := range validation.IsValidPercent(a.StrVal) {
+		errs = append(errs, field.Invalid(path, *a, fault))
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if n, err := strconv.Atoi(strings.TrimSuffix(a.StrVal, "%")); err != nil || n > 100 {
+		errs = append(errs, field.Invalid(path, *a, "must not be greater than 100%"))
+	}
+	return errs
+}
