@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -52,7 +53,11 @@ func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Regi
 	if r.addresses, err = addresses.New(c); err != nil {
 		return err
 	}
-	verbs.Reserve = map[string]registry.Reserve{"services": r.addresses.Reserve}
+	verbs.Reserve = map[string]registry.Reserve{
+		"services":                    r.addresses.Reserve,
+		"persistentvolumeclaims":      defaultclass.OfClaims(r.store),
+		"ingresses.networking.k8s.io": defaultclass.OfIngresses(r.store),
+	}
 	catalog := builtin.Catalog()
 	if err := createNamespaces(ctx, verbs, catalog); err != nil {
 		return err

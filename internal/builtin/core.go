@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -95,17 +96,26 @@ func coreGroup() resource.Group {
 			Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", New: object[corev1.PersistentVolumeClaim],
 			Namespaced: true, ShortNames: []string{"pvc"},
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
-			Subresources:  []resource.Subresource{status},
-			NewStatus:     newClaim,
-			PrepareCreate: protect("kubernetes.io/pvc-protection"),
+			Subresources:   []resource.Subresource{statusWith(updates(storage.ValidateClaimStatus))},
+			NewStatus:      defaults(storage.NewClaimStatus),
+			Default:        defaults(storage.DefaultClaim),
+			PrepareCreate:  protect("kubernetes.io/pvc-protection", defaults(storage.PrepareClaim)),
+			PrepareUpdate:  prepares(storage.PrepareClaimUpdate),
+			Validate:       validates(storage.ValidateClaim),
+			ValidateUpdate: updates(storage.ValidateClaimUpdate),
+			Warnings:       warns(storage.WarnOfClaim),
 		},
 		{
 			Resource: "persistentvolumes", Kind: "PersistentVolume", New: object[corev1.PersistentVolume],
 			ShortNames:          []string{"pv"},
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
-			Subresources:  []resource.Subresource{status},
-			NewStatus:     newVolume,
-			PrepareCreate: protect("kubernetes.io/pv-protection"),
+			Subresources:   []resource.Subresource{{Name: "status", Verbs: getPatchUpdate, Set: setVolumeStatus}},
+			NewStatus:      defaults(storage.NewVolumeStatus),
+			Default:        defaults(storage.DefaultVolume),
+			PrepareCreate:  protect("kubernetes.io/pv-protection", nil),
+			Validate:       validates(storage.ValidateVolume),
+			ValidateUpdate: updates(storage.ValidateVolumeUpdate),
+			Warnings:       warns(storage.WarnOfVolume),
 		},
 		{
 			Resource: "pods", Kind: "Pod", New: object[corev1.Pod],

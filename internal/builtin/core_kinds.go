@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -81,18 +82,23 @@ func newPod(o runtime.Object) {
 	o.(*corev1.Pod).Status = corev1.PodStatus{Phase: corev1.PodPending}
 }
 
-func newClaim(o runtime.Object) {
-	o.(*corev1.PersistentVolumeClaim).Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+// setVolumeStatus is the subresource status of volumes.
+func setVolumeStatus(o, sent runtime.Object) error {
+	v, next := o.(*corev1.PersistentVolume), sent.(*corev1.PersistentVolume)
+	old := &corev1.PersistentVolume{Status: v.Status}
+	v.Status = next.Status
+	storage.StampPhase(v, old)
+	takeMetadata(&v.ObjectMeta, &next.ObjectMeta)
+	return nil
 }
 
-func newVolume(o runtime.Object) {
-	o.(*corev1.PersistentVolume).Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending}
-}
-
-// protect has a new object stay, when it is deleted, until nobody uses it: a
+// protect does what else there is to do, and has a new object stay, when it is deleted, until nobody uses it: a
 // controller takes the finalizer off.
-func protect(finalizer string) func(runtime.Object) {
+func protect(finalizer string, prepare func(runtime.Object)) func(runtime.Object) {
 	return func(o runtime.Object) {
+		if prepare != nil {
+			prepare(o)
+		}
 		m := o.(metav1.Object)
 		if all := m.GetFinalizers(); !slices.Contains(all, finalizer) {
 			m.SetFinalizers(append(all, finalizer))

@@ -3,6 +3,7 @@ package builtin
 import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/discovery"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -14,6 +15,10 @@ func discoveryGroup() resource.Group {
 			Namespaced:          true,
 			UnconditionalUpdate: true, Generation: true,
 			GenerationCounts: resource.Labels,
+			Default:          defaults(discovery.DefaultSlice),
+			Validate:         validates(discovery.ValidateSlice),
+			ValidateUpdate:   updates(discovery.ValidateSliceUpdate),
+			Warnings:         warns(discovery.WarnOfSlice),
 		},
 	}})
 }

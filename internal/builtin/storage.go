@@ -3,6 +3,7 @@ package builtin
 import (
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -12,31 +13,46 @@ func storageGroup() resource.Group {
 		{
 			Resource: "csidrivers", Kind: "CSIDriver", New: object[storagev1.CSIDriver],
 			DeleteReturnsObject: true,
+			Default:             defaults(storage.DefaultDriver),
+			Validate:            validates(storage.ValidateDriver),
+			ValidateUpdate:      updates(storage.ValidateDriverUpdate),
 		},
 		{
 			Resource: "csinodes", Kind: "CSINode", New: object[storagev1.CSINode],
 			DeleteReturnsObject: true,
+			Validate:            validates(storage.ValidateNode),
+			ValidateUpdate:      updates(storage.ValidateNodeUpdate),
 		},
 		{
 			Resource: "csistoragecapacities", Kind: "CSIStorageCapacity", New: object[storagev1.CSIStorageCapacity],
-			Namespaced: true,
+			Namespaced:     true,
+			Validate:       validates(storage.ValidateCapacity),
+			ValidateUpdate: updates(storage.ValidateCapacityUpdate),
 		},
 		{
 			Resource: "storageclasses", Kind: "StorageClass", New: object[storagev1.StorageClass],
 			ShortNames:          []string{"sc"},
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
+			Default:        defaults(storage.DefaultClass),
+			Validate:       validates(storage.ValidateClass),
+			ValidateUpdate: updates(storage.ValidateClassUpdate),
+			Warnings:       warns(storage.WarnOfClass),
 		},
 		{
 			Resource: "volumeattachments", Kind: "VolumeAttachment", New: object[storagev1.VolumeAttachment],
 			DeleteReturnsObject: true,
-			Subresources:        []resource.Subresource{status},
+			Subresources:        []resource.Subresource{statusWith(updates(storage.ValidateAttachmentUpdate))},
 			StatusKeeps:         allMetadata,
+			Validate:            validates(storage.ValidateAttachment),
+			ValidateUpdate:      updates(storage.ValidateAttachmentUpdate),
 		},
 		{
 			Resource: "volumeattributesclasses", Kind: "VolumeAttributesClass", New: object[storagev1.VolumeAttributesClass],
 			ShortNames:          []string{"vac"},
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
-			PrepareCreate: protect("kubernetes.io/vac-protection"),
+			PrepareCreate:  protect("kubernetes.io/vac-protection", nil),
+			Validate:       validates(storage.ValidateAttributes),
+			ValidateUpdate: updates(storage.ValidateAttributesUpdate),
 		},
 	}})
 }

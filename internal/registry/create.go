@@ -92,7 +92,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if check != nil {
 		errs = append(errs, check(next)...)
 	}
-	if err := invalid(w.Type, meta, errs); err != nil {
+	if err := invalid(st, meta, errs); err != nil {
 		return nil, err
 	}
 	if st.Warnings != nil {

@@ -33,8 +33,9 @@ type Registry struct {
 	// Admission is asked about each write, in this order; empty: every write is
 	// admitted.
 	Admission []func(ctx context.Context, a *Admission) error
-	// Reserve completes objects of a collection with what no two of them may have, before
-	// they are validated; nil: there is nothing of that sort.
+	// Reserve completes objects of a collection with what follows from others, before they
+	// are validated: addresses that no two have, the class that is the default. Nil: there
+	// is nothing of that sort.
 	Reserve map[string]Reserve
 	// Actions answer creates that store nothing under the name they are sent to; nil:
 	// there are none.
@@ -46,8 +47,8 @@ type Registry struct {
 
 // Reserve completes an object in the stored version that shall be stored, of which old
 // is what is stored, nil for a new one. No field manager owns what it sets. Release is
-// called when the write has ended, whether the object is stored then or not; it is nil
-// when there is an error. It is safe for concurrent use.
+// called when the write has ended, whether the object is stored then or not; nil: there
+// is nothing to let go of. It is safe for concurrent use.
 type Reserve func(next, old runtime.Object, dryRun bool) (release func(), err error)
 
 // Target is what a request is about.

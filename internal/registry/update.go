@@ -257,7 +257,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if check != nil {
 		errs = append(errs, check(next, old)...)
 	}
-	if err := invalid(w.Type, meta, errs); err != nil {
+	if err := invalid(st, meta, errs); err != nil {
 		return nil, err
 	}
 	if st.Warnings != nil && w.Subresource == "" {

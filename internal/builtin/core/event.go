@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -64,7 +65,7 @@ func ValidateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 		errs = append(errs, validateSeries(e)...)
 	}
 	same := func(now, before any, name string) {
-		errs = append(errs, validation.ValidateImmutableField(now, before, field.NewPath(name))...)
+		errs = append(errs, immutable(now, before, name)...)
 	}
 	same(e.InvolvedObject, old.InvolvedObject, "involvedObject")
 	same(e.Reason, old.Reason, "reason")
@@ -83,6 +84,13 @@ func ValidateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 	same(e.ReportingController, old.ReportingController, "reportingController")
 	same(e.ReportingInstance, old.ReportingInstance, "reportingInstance")
 	return errs
+}
+
+func immutable(now, before any, name string) field.ErrorList {
+	if equality.Semantic.DeepEqual(now, before) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath(name), check.Bare(now), validation.FieldImmutableErrorMsg)}
 }
 
 func sameMicrosecond(a, b metav1.MicroTime) bool {

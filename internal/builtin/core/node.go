@@ -127,7 +127,7 @@ func validateNodeTaints(n *corev1.Node) (errs field.ErrorList) {
 			errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
 		}
 		if slices.ContainsFunc(n.Spec.Taints[:i], func(o corev1.Taint) bool { return o.MatchTaint(&t) }) {
-			twice := field.Duplicate(path, t)
+			twice := field.Duplicate(path, check.Bare(t))
 			twice.Detail = "taints must be unique by key and effect pair"
 			errs = append(errs, twice)
 		}

@@ -127,7 +127,7 @@ func validateScopeSelector(q *corev1.ResourceQuota) (errs field.ErrorList) {
 		}
 		for name := range check.Sorted(q.Spec.Hard) {
 			if check.IsQuotaResource(name) && !scopeFits(r.ScopeName, name) {
-				errs = append(errs, field.Invalid(path, q.Spec.ScopeSelector, "unsupported scope applied to resource"))
+				errs = append(errs, field.Invalid(path, check.Bare(q.Spec.ScopeSelector), "unsupported scope applied to resource"))
 			}
 		}
 		errs = append(errs, validateScopeOperator(r, path)...)

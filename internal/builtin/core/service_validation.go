@@ -201,7 +201,7 @@ func validateUniquePorts(s *corev1.Service) (errs field.ErrorList) {
 	}
 	for i := range ports {
 		if before(i, func(a, b *corev1.ServicePort) bool { return a.Port == b.Port }) {
-			errs = append(errs, field.Duplicate(path.Index(i), corev1.ServicePort{Protocol: ports[i].Protocol, Port: ports[i].Port}))
+			errs = append(errs, field.Duplicate(path.Index(i), check.Bare(corev1.ServicePort{Protocol: ports[i].Protocol, Port: ports[i].Port})))
 		}
 	}
 	return errs

@@ -40,7 +40,7 @@ func ValidateServiceCIDR(c *networkingv1.ServiceCIDR) (errs field.ErrorList) {
 	case len(all) == 0:
 		return field.ErrorList{field.Required(path, "at least one CIDR required")}
 	case len(all) > 2:
-		return field.ErrorList{field.Invalid(path, c.Spec, "may only hold up to 2 values")}
+		return field.ErrorList{field.Invalid(path, check.Bare(c.Spec), "may only hold up to 2 values")}
 	}
 	for i, text := range all {
 		errs = append(errs, utilvalidation.IsValidCIDR(path.Index(i), text)...)

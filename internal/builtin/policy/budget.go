@@ -23,7 +23,7 @@ func ValidateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 func ValidateBudgetUpdate(b, old *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
 	spec, path := &b.Spec, field.NewPath("spec")
 	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
-		errs = append(errs, field.Invalid(path, *spec, "minAvailable and maxUnavailable cannot be both set"))
+		errs = append(errs, field.Invalid(path, check.Bare(*spec), "minAvailable and maxUnavailable cannot be both set"))
 	}
 	errs = append(errs, amount(spec.MinAvailable, path.Child("minAvailable"))...)
 	errs = append(errs, amount(spec.MaxUnavailable, path.Child("maxUnavailable"))...)

@@ -1,0 +1,268 @@
+package storage
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+)
+
+// NewClaimStatus is that of a claim that nobody has looked at.
+func NewClaimStatus(c *corev1.PersistentVolumeClaim) {
+	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+}
+
+// DefaultClaim completes a claim.
+func DefaultClaim(c *corev1.PersistentVolumeClaim) {
+	if c.Status.Phase == "" {
+		c.Status.Phase = corev1.ClaimPending
+	}
+	if c.Spec.VolumeMode == nil {
+		c.Spec.VolumeMode = filesystem()
+	}
+	for _, list := range []corev1.ResourceList{c.Spec.Resources.Requests, c.Spec.Resources.Limits, c.Status.Capacity, c.Status.AllocatedResources} {
+		check.RoundUp(list)
+	}
+}
+
+// PrepareClaim lets the two ways to name a source of data follow each other. In the
+// old one everything but claims and snapshots counts for nothing.
+func PrepareClaim(c *corev1.PersistentVolumeClaim) {
+	prepareSources(&c.Spec, &corev1.PersistentVolumeClaimSpec{})
+}
+
+// PrepareClaimUpdate does what PrepareClaim does.
+func PrepareClaimUpdate(c, old *corev1.PersistentVolumeClaim) { prepareSources(&c.Spec, &old.Spec) }
+
+func prepareSources(spec, old *corev1.PersistentVolumeClaimSpec) {
+	if r := spec.DataSourceRef; r != nil && r.Namespace != nil && *r.Namespace != "" && old.DataSourceRef == nil {
+		spec.DataSourceRef = nil // sources in other namespaces are not on in 1.36
+	}
+	if old.DataSource == nil && old.DataSourceRef == nil && spec.DataSourceRef == nil && !isOldSource(spec.DataSource) {
+		spec.DataSource = nil
+	}
+	normalizeSources(spec)
+}
+
+func isOldSource(s *corev1.TypedLocalObjectReference) bool {
+	if s == nil {
+		return false
+	}
+	group := ""
+	if s.APIGroup != nil {
+		group = *s.APIGroup
+	}
+	return s.Kind == "PersistentVolumeClaim" && group == "" || s.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
+}
+
+func normalizeSources(spec *corev1.PersistentVolumeClaimSpec) {
+	s, r := spec.DataSource, spec.DataSourceRef
+	switch {
+	case s != nil && r == nil:
+		spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: copied(s.APIGroup), Kind: s.Kind, Name: s.Name}
+	case s == nil && r != nil && (r.Namespace == nil || *r.Namespace == ""):
+		spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: copied(r.APIGroup), Kind: r.Kind, Name: r.Name}
+	}
+}
+
+func copied(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	return ptr(*s)
+}
+
+// ValidateClaim checks a claim.
+func ValidateClaim(c *corev1.PersistentVolumeClaim) field.ErrorList {
+	return validateClaim(&c.Spec, &corev1.PersistentVolumeClaimSpec{}, field.NewPath("spec"))
+}
+
+func validateClaim(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
+	modes := path.Child("accessModes")
+	if len(spec.AccessModes) == 0 {
+		errs = append(errs, field.Required(modes, "at least 1 access mode is required"))
+	}
+	errs = append(errs, check.Selector(spec.Selector, old.Selector, path.Child("selector"))...)
+	errs = append(errs, validateModes(spec.AccessModes, modes)...)
+	size, at := spec.Resources.Requests, path.Child("resources").Key(string(corev1.ResourceStorage))
+	if q, ok := size[corev1.ResourceStorage]; !ok {
+		errs = append(errs, field.Required(at, ""))
+	} else {
+		errs = append(errs, positive(q, at)...)
+	}
+	if n := spec.StorageClassName; n != nil && *n != "" {
+		errs = append(errs, check.DNSSubdomain(*n, path.Child("storageClassName"))...)
+	}
+	if spec.VolumeMode != nil {
+		errs = append(errs, check.OneOf(*spec.VolumeMode, volumeModes, path.Child("volumeMode"))...)
+	}
+	errs = append(errs, validateSources(spec, old, path)...)
+	if n := spec.VolumeAttributesClassName; n != nil && *n != "" {
+		errs = append(errs, check.DNSSubdomain(*n, path.Child("volumeAttributesClassName"))...)
+	}
+	return errs
+}
+
+// validateSources checks where a claim has its first content from.
+func validateSources(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
+	anyGroup := old.DataSource != nil && wrongGroup(old.DataSource.APIGroup) || old.DataSourceRef != nil && wrongGroup(old.DataSourceRef.APIGroup)
+	validate := func(group *string, kind, name string, at *field.Path) {
+		errs = append(errs, required(at, "name", name, "kind", kind)...)
+		if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
+			errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+		}
+		if group != nil && *group != "" && !anyGroup {
+			errs = append(errs, check.DNSSubdomain(*group, at.Child("apiGroup"))...)
+		}
+	}
+	s, r := spec.DataSource, spec.DataSourceRef
+	if s != nil {
+		validate(s.APIGroup, s.Kind, s.Name, path.Child("dataSource"))
+	}
+	if r == nil {
+		return errs
+	}
+	validate(r.APIGroup, r.Kind, r.Name, path.Child("dataSourceRef"))
+	elsewhere := r.Namespace != nil && *r.Namespace != ""
+	if elsewhere {
+		for _, fault := range validation.ValidateNamespaceName(*r.Namespace, false) {
+			errs = append(errs, field.Invalid(path.Child("dataSourceRef", "namespace"), *r.Namespace, fault))
+		}
+	}
+	switch {
+	case s == nil:
+	case elsewhere:
+		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified"))
+	case !check.Equal(s.APIGroup, r.APIGroup) || s.Kind != r.Kind || s.Name != r.Name:
+		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
+	}
+	return errs
+}
+
+func wrongGroup(group *string) bool {
+	return group != nil && *group != "" && len(check.DNSSubdomain(*group, nil)) > 0
+}
+
+// ValidateClaimUpdate checks the new object, and that of its spec nothing changes but
+// what may: the volume is named once, a bound claim grows and has other attributes.
+func ValidateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateClaim(&c.Spec, &old.Spec, spec)
+	now, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
+	normalizeSources(was)
+	if was.VolumeName == "" {
+		was.VolumeName = now.VolumeName
+	}
+	errs = append(errs, alignClass(c, old, now)...)
+	const storage = corev1.ResourceStorage
+	if c.Status.Phase == corev1.ClaimBound {
+		if now.Resources.Requests != nil {
+			now.Resources.Requests[storage] = was.Resources.Requests[storage]
+		}
+		now.VolumeAttributesClassName = was.VolumeAttributesClassName
+	}
+	if !equality.Semantic.DeepEqual(now, was) {
+		errs = append(errs, field.Forbidden(spec, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+
+			diff.Diff(check.Bare(was), check.Bare(now))))
+	}
+	size, before, has := c.Spec.Resources.Requests[storage], old.Spec.Resources.Requests[storage], old.Status.Capacity[storage]
+	if size.Cmp(before) < 0 && size.Cmp(has) <= 0 {
+		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
+	}
+	errs = append(errs, validation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	if old.Status.CurrentVolumeAttributesClassName == nil || check.Equal(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
+		return errs
+	}
+	switch n := c.Spec.VolumeAttributesClassName; {
+	case n == nil:
+		errs = append(errs, field.Forbidden(spec.Child("volumeAttributesClassName"), "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"))
+	case *n == "":
+		errs = append(errs, field.Forbidden(spec.Child("volumeAttributesClassName"), "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil"))
+	}
+	return errs
+}
+
+// alignClass lets a claim that named no class name one, or name by the field what the
+// annotation had: then the copy of its spec has what the old one had.
+func alignClass(c, old *corev1.PersistentVolumeClaim, now *corev1.PersistentVolumeClaimSpec) field.ErrorList {
+	oldNote, noted := old.Annotations[classAnnotation]
+	note, still := c.Annotations[classAnnotation]
+	name, was := c.Spec.StorageClassName, old.Spec.StorageClassName
+	if noted && was == nil && name != nil && *name == oldNote && (!still || note == oldNote) {
+		now.StorageClassName = nil
+		return nil
+	}
+	if was == nil && name != nil && (!noted || *name == oldNote) {
+		now.StorageClassName = nil
+	}
+	if note != oldNote {
+		return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", classAnnotation), note, validation.FieldImmutableErrorMsg)}
+	}
+	return nil
+}
+
+var resizeStatuses = []corev1.ClaimResourceStatus{
+	corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
+	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible,
+}
+
+// ValidateClaimStatus checks what a claim has been given.
+func ValidateClaimStatus(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorList) {
+	path := field.NewPath("status")
+	for name, q := range c.Status.Capacity {
+		errs = append(errs, notNegative(q, path.Child("capacity").Key(string(name)))...)
+	}
+	at := path.Child("allocatedResourceStatuses")
+	for name, s := range check.Sorted(c.Status.AllocatedResourceStatuses) {
+		errs = append(errs, claimResource(name, at)...)
+		if len(check.OneOf(s, resizeStatuses, at)) > 0 {
+			errs = append(errs, field.NotSupported(at, name, resizeStatuses))
+		}
+	}
+	at = path.Child("allocatedResources")
+	for name, q := range check.Sorted(c.Status.AllocatedResources) {
+		faults := claimResource(name, at)
+		if len(faults) == 0 {
+			faults = notNegative(q, at.Key(string(name)))
+		}
+		if len(faults) == 0 {
+			faults = check.Quantity(nil, corev1.ResourceStorage, q, at.Key(string(name)))
+		}
+		errs = append(errs, faults...)
+	}
+	return errs
+}
+
+// claimResource wants a name to be storage, or somebody else's.
+func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	if errs := check.QualifiedName(string(name), path); len(errs) > 0 {
+		return errs
+	}
+	if check.OfKubernetes(name) && name != corev1.ResourceStorage {
+		return field.ErrorList{field.NotSupported(path, string(name), []corev1.ResourceName{corev1.ResourceStorage})}
+	}
+	return nil
+}
+
+// WarnOfClaim tells of the annotation that a field has replaced, and of parts of a
+// byte.
+func WarnOfClaim(c, _ *corev1.PersistentVolumeClaim) (all []string) {
+	if _, ok := c.Annotations[classAnnotation]; ok {
+		all = append(all, "metadata.annotations["+classAnnotation+`]: deprecated since v1.8; use "storageClassName" attribute instead`)
+	}
+	for _, of := range []struct {
+		name string
+		list corev1.ResourceList
+	}{{"requests", c.Spec.Resources.Requests}, {"limits", c.Spec.Resources.Limits}} {
+		q := of.list[corev1.ResourceStorage]
+		if q.MilliValue()%1000 != 0 {
+			all = append(all, strings.Join([]string{"spec.resources.", of.name, `[storage]: fractional byte value "`, q.String(), `" is invalid, must be an integer`}, ""))
+		}
+	}
+	return all
+}

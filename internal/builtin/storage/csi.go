@@ -1,0 +1,223 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+)
+
+// Bounds of tokens' lives and of other values.
+const (
+	minTokenSeconds    = 600
+	maxTokenSeconds    = 1 << 32
+	minAllocatable     = 10 // seconds
+	maxNodeID          = 256
+	maxAttachmentBytes = 256 << 10
+	maxErrorMessage    = 1024
+)
+
+// DefaultDriver completes a CSIDriver.
+func DefaultDriver(d *storagev1.CSIDriver) {
+	s := &d.Spec
+	for _, b := range []struct {
+		of    **bool
+		value bool
+	}{{&s.AttachRequired, true}, {&s.PodInfoOnMount, false}, {&s.StorageCapacity, false}, {&s.RequiresRepublish, false}, {&s.SELinuxMount, false}} {
+		if *b.of == nil {
+			*b.of = ptr(b.value)
+		}
+	}
+	if s.FSGroupPolicy == nil {
+		s.FSGroupPolicy = ptr(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	}
+	if len(s.VolumeLifecycleModes) == 0 {
+		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+}
+
+// ValidateDriver checks a CSIDriver.
+func ValidateDriver(d *storagev1.CSIDriver) (errs field.ErrorList) {
+	s, path := &d.Spec, field.NewPath("spec")
+	for _, b := range []struct {
+		name string
+		is   *bool
+	}{{"attachedRequired", s.AttachRequired}, {"podInfoOnMount", s.PodInfoOnMount}, {"storageCapacity", s.StorageCapacity}} {
+		if b.is == nil {
+			errs = append(errs, field.Required(path.Child(b.name), ""))
+		}
+	}
+	if s.FSGroupPolicy != nil {
+		errs = append(errs, check.OneOf(*s.FSGroupPolicy, []storagev1.FSGroupPolicy{storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}, path.Child("fsGroupPolicy"))...)
+	}
+	errs = append(errs, validateTokens(s.TokenRequests, path.Child("tokenRequests"))...)
+	for _, m := range s.VolumeLifecycleModes {
+		errs = append(errs, check.OneOf(m, []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}, path.Child("volumeLifecycleModes"))...)
+	}
+	if s.SELinuxMount == nil {
+		errs = append(errs, field.Required(path.Child("seLinuxMount"), ""))
+	}
+	if p := s.NodeAllocatableUpdatePeriodSeconds; p != nil && *p < minAllocatable {
+		errs = append(errs, field.Invalid(path.Child("nodeAllocatableUpdatePeriodSeconds"), *p, "must be greater than or equal to 10 seconds"))
+	}
+	if s.ServiceAccountTokenInSecrets != nil && len(s.TokenRequests) == 0 {
+		errs = append(errs, field.Invalid(path.Child("serviceAccountTokenInSecrets"), s.ServiceAccountTokenInSecrets, "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+	}
+	return errs
+}
+
+// ValidateDriverUpdate checks the new object, and what stays.
+func ValidateDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
+	errs := ValidateDriver(d)
+	errs = append(errs, validation.ValidateImmutableField(d.Spec.AttachRequired, old.Spec.AttachRequired, field.NewPath("spec", "attachedRequired"))...)
+	return append(errs, validation.ValidateImmutableField(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, field.NewPath("spec", "volumeLifecycleModes"))...)
+}
+
+func validateTokens(all []storagev1.TokenRequest, path *field.Path) (errs field.ErrorList) {
+	for i, t := range all {
+		at := path.Index(i)
+		if slices.ContainsFunc(all[:i], func(o storagev1.TokenRequest) bool { return o.Audience == t.Audience }) {
+			errs = append(errs, field.Duplicate(at.Child("audience"), t.Audience))
+			continue
+		}
+		switch s := t.ExpirationSeconds; {
+		case s == nil:
+		case *s < minTokenSeconds:
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes"))
+		case *s > maxTokenSeconds:
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
+		}
+	}
+	return errs
+}
+
+// ValidateNode checks which drivers a node has.
+func ValidateNode(n *storagev1.CSINode) (errs field.ErrorList) {
+	all := n.Spec.Drivers
+	for i, d := range all {
+		path := field.NewPath("spec", "drivers").Index(i)
+		errs = append(errs, driverName(d.Name, path.Child("name"))...)
+		errs = append(errs, required(path, "nodeID", d.NodeID)...)
+		if len(d.NodeID) > maxNodeID {
+			errs = append(errs, field.Invalid(path.Child("nodeID"), d.NodeID, fmt.Sprintf("must be %d characters or less", maxNodeID)))
+		}
+		if a := d.Allocatable; a != nil && a.Count != nil {
+			errs = append(errs, check.NotNegative(int64(*a.Count), path.Child("allocatable", "count"))...)
+		}
+		if slices.ContainsFunc(all[:i], func(o storagev1.CSINodeDriver) bool { return o.Name == d.Name }) {
+			errs = append(errs, field.Duplicate(path.Child("name"), d.Name))
+		}
+		for j, key := range d.TopologyKeys {
+			if key == "" {
+				errs = append(errs, field.Required(path, key))
+			}
+			if slices.Contains(d.TopologyKeys[:j], key) {
+				errs = append(errs, field.Duplicate(path, key))
+			}
+			errs = append(errs, check.QualifiedName(key, path)...)
+		}
+	}
+	return errs
+}
+
+// ValidateNodeUpdate checks the new object, and that of a driver that stays nothing
+// changes but how many volumes it attaches.
+func ValidateNodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
+	errs := ValidateNode(n)
+	for _, was := range old.Spec.Drivers {
+		for _, d := range n.Spec.Drivers {
+			if d.Name != was.Name {
+				continue
+			}
+			d.Allocatable, was.Allocatable = nil, nil
+			if !equality.Semantic.DeepEqual(d, was) {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), check.Bare(d), validation.FieldImmutableErrorMsg))
+			}
+		}
+	}
+	return errs
+}
+
+// ValidateCapacity checks a CSIStorageCapacity.
+func ValidateCapacity(c *storagev1.CSIStorageCapacity) field.ErrorList {
+	errs := check.Selector(c.NodeTopology, nil, field.NewPath("nodeTopology"))
+	errs = append(errs, check.DNSSubdomain(c.StorageClassName, field.NewPath("storageClassName"))...)
+	if q := c.Capacity; q != nil && q.Sign() < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("capacity"), q.String(), validation.IsNegativeErrorMsg))
+	}
+	return errs
+}
+
+// ValidateCapacityUpdate lets what a capacity is of stay.
+func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
+	if !equality.Semantic.DeepEqual(c.NodeTopology, old.NodeTopology) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeTopology"), c.NodeTopology, validation.FieldImmutableErrorMsg))
+	}
+	if c.StorageClassName != old.StorageClassName {
+		errs = append(errs, field.Invalid(field.NewPath("storageClassName"), c.StorageClassName, validation.FieldImmutableErrorMsg))
+	}
+	return errs
+}
+
+// ValidateAttachment checks which volume shall be where.
+func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
+	path, s := field.NewPath("spec"), &a.Spec.Source
+	errs := driverName(a.Spec.Attacher, path.Child("attacher"))
+	switch at := path.Child("source"); {
+	case s.InlineVolumeSpec == nil && s.PersistentVolumeName == nil:
+		errs = append(errs, field.Required(at, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+	case s.InlineVolumeSpec != nil && s.PersistentVolumeName != nil:
+		errs = append(errs, field.Forbidden(at, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+	case s.InlineVolumeSpec != nil:
+		errs = append(errs, validateVolumeSpec(s.InlineVolumeSpec, "", true, at.Child("inlineVolumeSpec"))...)
+	case *s.PersistentVolumeName == "":
+		errs = append(errs, field.Required(at.Child("persistentVolumeName"), "must specify non empty persistentVolumeName"))
+	}
+	errs = append(errs, check.DNSSubdomain(a.Spec.NodeName, path.Child("nodeName"))...)
+	errs = append(errs, validateAttachmentStatus(&a.Status)...)
+	if s.PersistentVolumeName != nil {
+		errs = append(errs, check.DNSSubdomain(*s.PersistentVolumeName, field.NewPath("spec.source.persistentVolumeName"))...)
+	}
+	return errs
+}
+
+// ValidateAttachmentUpdate lets nothing of the spec change.
+func ValidateAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.ErrorList {
+	errs := ValidateAttachment(a)
+	if !equality.Semantic.DeepEqual(a.Spec, old.Spec) {
+		errs = append(errs, field.Invalid(field.NewPath("spec"), check.Bare(a.Spec), validation.FieldImmutableErrorMsg))
+	}
+	return errs
+}
+
+func validateAttachmentStatus(s *storagev1.VolumeAttachmentStatus) (errs field.ErrorList) {
+	path, size := field.NewPath("status"), 0
+	for k, v := range s.AttachmentMetadata {
+		size += len(k) + len(v)
+	}
+	if size > maxAttachmentBytes {
+		errs = append(errs, field.TooLong(path.Child("attachmentMetadata"), "", maxAttachmentBytes))
+	}
+	for _, e := range []struct {
+		name string
+		err  *storagev1.VolumeError
+	}{{"attachError", s.AttachError}, {"detachError", s.DetachError}} {
+		if e.err == nil {
+			continue
+		}
+		if len(e.err.Message) > maxErrorMessage {
+			errs = append(errs, field.TooLong(path.Child(e.name, "message"), "", maxAttachmentBytes)) // the wire has that number
+		}
+		if c := e.err.ErrorCode; c != nil && *c < 0 {
+			errs = append(errs, field.Invalid(path.Child(e.name, "errorCode"), *c, utilvalidation.InclusiveRangeError(0, math.MaxInt32)))
+		}
+	}
+	return errs
+}

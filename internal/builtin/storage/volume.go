@@ -1,0 +1,255 @@
+// Package storage has the rules of volumes, of the claims to them, and of the kinds
+// that say how they come to be and to nodes.
+package storage
+
+import (
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+)
+
+var (
+	accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
+	volumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
+	reclaims    = []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
+)
+
+// Annotations that fields have replaced.
+const (
+	classAnnotation = corev1.BetaStorageClassAnnotation
+	mountAnnotation = "volume.beta.kubernetes.io/mount-options"
+)
+
+// now is as fine as times of metadata are.
+func now() *metav1.Time {
+	t := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	return &t
+}
+
+// NewVolumeStatus is that of a volume that nobody has looked at.
+func NewVolumeStatus(v *corev1.PersistentVolume) {
+	v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: now()}
+}
+
+// DefaultVolume completes a volume.
+func DefaultVolume(v *corev1.PersistentVolume) {
+	spec := &v.Spec
+	if v.Status.Phase == "" {
+		v.Status.Phase = corev1.VolumePending
+	}
+	if spec.PersistentVolumeReclaimPolicy == "" {
+		spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	}
+	if spec.VolumeMode == nil {
+		spec.VolumeMode = filesystem()
+	}
+	check.RoundUp(spec.Capacity)
+	defaultSource(&spec.PersistentVolumeSource)
+}
+
+func filesystem() *corev1.PersistentVolumeMode {
+	mode := corev1.PersistentVolumeFilesystem
+	return &mode
+}
+
+// StampPhase notes when the phase changed, unless whoever changed it says so.
+func StampPhase(v, old *corev1.PersistentVolume) {
+	s, was := &v.Status, &old.Status
+	if s.Phase != was.Phase && (s.LastPhaseTransitionTime == nil || s.LastPhaseTransitionTime.Equal(was.LastPhaseTransitionTime)) {
+		s.LastPhaseTransitionTime = now()
+	}
+}
+
+// ValidateVolume checks a volume.
+func ValidateVolume(v *corev1.PersistentVolume) field.ErrorList {
+	errs := validateVolumeSpec(&v.Spec, v.Name, false, field.NewPath("spec"))
+	return append(errs, validateMountOptions(v)...)
+}
+
+// ValidateVolumeUpdate checks the new object, and that it is of the same storage.
+func ValidateVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
+	errs := ValidateVolume(v)
+	errs = append(errs, validateVolumeSpec(&v.Spec, v.Name, false, field.NewPath("spec"))...) // the wire has them twice
+	now, was := v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource
+	if now.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil { // it may come later
+		csi := *now.CSI
+		csi.ControllerExpandSecretRef = nil
+		now.CSI = &csi
+	}
+	if !equality.Semantic.DeepEqual(now, was) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"),
+			"spec.persistentvolumesource is immutable after creation\n"+diff.Diff(check.Bare(was), check.Bare(now))))
+	}
+	errs = append(errs, validation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	if a := old.Spec.NodeAffinity; a != nil && !sameAffinity(v.Spec.NodeAffinity, a) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), check.Bare(v.Spec.NodeAffinity), validation.FieldImmutableErrorMsg+", except for updating from beta label to GA"))
+	}
+	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
+	}
+	return errs
+}
+
+// validateMountOptions lets the annotation stand only where something heeds it.
+func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
+	s := &v.Spec.PersistentVolumeSource
+	heeded := s.GCEPersistentDisk != nil || s.AWSElasticBlockStore != nil || s.Glusterfs != nil || s.NFS != nil || s.RBD != nil ||
+		s.Quobyte != nil || s.ISCSI != nil || s.Cinder != nil || s.CephFS != nil || s.AzureFile != nil || s.VsphereVolume != nil ||
+		s.AzureDisk != nil || s.PhotonPersistentDisk != nil
+	if _, ok := v.Annotations[mountAnnotation]; !ok || heeded {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations", mountAnnotation), "may not specify mount options for this volume type")}
+}
+
+// validateVolumeSpec checks what a volume is; inline is one that stands in a
+// VolumeAttachment.
+func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, inline bool, at *field.Path) (errs field.ErrorList) {
+	if inline {
+		errs = notInline(spec, at)
+	}
+	if len(spec.AccessModes) == 0 {
+		errs = append(errs, field.Required(at.Child("accessModes"), ""))
+	}
+	errs = append(errs, validateModes(spec.AccessModes, at.Child("accessModes"))...)
+	if !inline {
+		errs = append(errs, validateCapacity(spec.Capacity, at.Child("capacity"))...)
+		if p := spec.PersistentVolumeReclaimPolicy; p != "" {
+			errs = append(errs, check.OneOf(p, reclaims, at.Child("persistentVolumeReclaimPolicy"))...)
+		}
+		if spec.NodeAffinity != nil {
+			errs = append(errs, validateVolumeAffinity(spec.NodeAffinity, at.Child("nodeAffinity"))...)
+		}
+	}
+	errs = append(errs, validateSource(spec, name, inline, at)...)
+	if spec.HostPath != nil && path.Clean(spec.HostPath.Path) == "/" && spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
+	}
+	if inline {
+		return errs
+	}
+	if spec.StorageClassName != "" {
+		errs = append(errs, check.DNSSubdomain(spec.StorageClassName, at.Child("storageClassName"))...)
+	}
+	if spec.VolumeMode != nil {
+		errs = append(errs, check.OneOf(*spec.VolumeMode, volumeModes, at.Child("volumeMode"))...)
+	}
+	if class, at := spec.VolumeAttributesClassName, at.Child("volumeAttributesClassName"); class != nil {
+		if *class == "" {
+			errs = append(errs, field.Required(at, "an empty string is disallowed"))
+		} else {
+			errs = append(errs, check.DNSSubdomain(*class, at)...)
+		}
+	}
+	if spec.VolumeAttributesClassName != nil && spec.CSI == nil {
+		errs = append(errs, field.Required(at.Child("csi"), "has to be specified when using volumeAttributesClassName"))
+	}
+	return errs
+}
+
+// notInline is what an inline volume must not say.
+func notInline(spec *corev1.PersistentVolumeSpec, at *field.Path) (errs field.ErrorList) {
+	const context = " in the context of inline volumes"
+	forbid := func(is bool, member, detail string) {
+		if is {
+			errs = append(errs, field.Forbidden(at.Child(member), detail+context))
+		}
+	}
+	forbid(spec.ClaimRef != nil, "claimRef", "may not be specified")
+	forbid(len(spec.Capacity) > 0, "capacity", "may not be specified")
+	if spec.CSI == nil {
+		errs = append(errs, field.Required(at.Child("csi"), "has to be specified"+context))
+	}
+	retain := corev1.PersistentVolumeReclaimRetain
+	forbid(spec.PersistentVolumeReclaimPolicy != "" && spec.PersistentVolumeReclaimPolicy != retain, "persistentVolumeReclaimPolicy", "may only be "+string(retain))
+	forbid(spec.NodeAffinity != nil, "nodeAffinity", "may not be specified")
+	forbid(spec.StorageClassName != "", "storageClassName", "may not be specified")
+	mode := corev1.PersistentVolumeFilesystem
+	forbid(spec.VolumeMode != nil && *spec.VolumeMode != mode, "volumeMode", "may not specify volumeMode other than "+string(mode))
+	return errs
+}
+
+func validateModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) (errs field.ErrorList) {
+	var pod, other bool
+	for _, m := range modes {
+		known := check.OneOf(m, accessModes, at)
+		errs = append(errs, known...)
+		pod = pod || m == corev1.ReadWriteOncePod
+		other = other || m != corev1.ReadWriteOncePod && len(known) == 0
+	}
+	if pod && other {
+		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
+	}
+	return errs
+}
+
+func validateCapacity(c corev1.ResourceList, at *field.Path) (errs field.ErrorList) {
+	if len(c) == 0 {
+		errs = append(errs, field.Required(at, ""))
+	}
+	if _, ok := c[corev1.ResourceStorage]; !ok || len(c) > 1 {
+		errs = append(errs, field.NotSupported(at, c, []corev1.ResourceName{corev1.ResourceStorage}))
+	}
+	for name, q := range check.Sorted(c) {
+		errs = append(errs, notNegative(q, at.Key(string(name)))...)
+		errs = append(errs, positive(q, at.Key(string(name)))...)
+	}
+	return errs
+}
+
+func notNegative(q resource.Quantity, at *field.Path) field.ErrorList {
+	if n := q.Value(); n < 0 {
+		return field.ErrorList{field.Invalid(at, n, "must be a valid resource quantity")}
+	}
+	return nil
+}
+
+func positive(q resource.Quantity, at *field.Path) field.ErrorList {
+	if q.Sign() <= 0 {
+		return field.ErrorList{field.Invalid(at, q.String(), "must be greater than zero")}
+	}
+	return nil
+}
+
+// WarnOfVolume tells of annotations, policies and plugins that are on their way out,
+// or gone.
+func WarnOfVolume(v, _ *corev1.PersistentVolume) (all []string) {
+	for _, a := range []struct{ key, text string }{
+		{classAnnotation, `deprecated since v1.8; use "storageClassName" attribute instead`},
+		{mountAnnotation, `deprecated since v1.31; use "mountOptions" attribute instead`},
+	} {
+		if _, ok := v.Annotations[a.key]; ok {
+			all = append(all, "metadata.annotations["+a.key+"]: "+a.text)
+		}
+	}
+	spec := &v.Spec
+	if spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		all = append(all, "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
+	}
+	all = append(all, affinityWarnings(spec.NodeAffinity)...)
+	for _, p := range []struct {
+		is   bool
+		text string
+	}{
+		{spec.CephFS != nil, "cephfs: deprecated in v1.28, non-functional in v1.31+"},
+		{spec.PhotonPersistentDisk != nil, "photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+"},
+		{spec.ScaleIO != nil, "scaleIO: deprecated in v1.16, non-functional in v1.22+"},
+		{spec.StorageOS != nil, "storageOS: deprecated in v1.22, non-functional in v1.25+"},
+		{spec.Glusterfs != nil, "glusterfs: deprecated in v1.25, non-functional in v1.26+"},
+		{spec.RBD != nil, "rbd: deprecated in v1.28, non-functional in v1.31+"},
+	} {
+		if p.is {
+			all = append(all, "spec."+p.text)
+		}
+	}
+	return all
+}
