@@ -5,10 +5,13 @@ package defaultclass
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -20,11 +23,14 @@ import (
 // them.
 var marker = []byte(`is-default-class"`)
 
-// OfClaims completes PersistentVolumeClaims with a StorageClass. It is a
-// registry.Reserve.
+// OfClaims completes new PersistentVolumeClaims with a StorageClass, and lets those
+// grow whose class allows it. It is a registry.Reserve.
 func OfClaims(s *store.Store) func(next, old runtime.Object, dryRun bool) (func(), error) {
 	return func(next, old runtime.Object, _ bool) (func(), error) {
 		c := next.(*corev1.PersistentVolumeClaim)
+		if before, ok := old.(*corev1.PersistentVolumeClaim); ok {
+			return nil, mayGrow(s, c, before)
+		}
 		if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; old != nil || c.Spec.StorageClassName != nil || named {
 			return nil, nil
 		}
@@ -49,6 +55,43 @@ func OfIngresses(s *store.Store) func(next, old runtime.Object, dryRun bool) (fu
 		}
 		return nil, err
 	}
+}
+
+// mayGrow refuses a bound claim that wants more than before, unless its class can give
+// it.
+func mayGrow(s *store.Store, c, old *corev1.PersistentVolumeClaim) error {
+	size, before := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
+	if size.Cmp(before) <= 0 || old.Status.Phase != corev1.ClaimBound { // validation refuses what is not bound
+		return nil
+	}
+	refuse := func(why string) error {
+		return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), c.Name, errors.New(why))
+	}
+	const unable = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+	name := classOf(c)
+	o := s.Any().Get("storageclasses.storage.k8s.io", name)
+	if name == "" || name != classOf(old) || o == nil {
+		return refuse(unable)
+	}
+	read, err := wire.Unmarshal(o.Value, func() runtime.Object { return new(storagev1.StorageClass) })
+	if err != nil {
+		return fmt.Errorf("reading the StorageClass %s: %w", o.Key, err)
+	}
+	if allows := read.(*storagev1.StorageClass).AllowVolumeExpansion; allows == nil || !*allows {
+		return refuse(unable)
+	}
+	return nil
+}
+
+// classOf is the class that a claim names, in either way.
+func classOf(c *corev1.PersistentVolumeClaim) string {
+	if name, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return name
+	}
+	if c.Spec.StorageClassName != nil {
+		return *c.Spec.StorageClassName
+	}
+	return ""
 }
 
 // find returns the newest class that one of the annotations marks, the first by name

@@ -71,7 +71,7 @@ func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
 	errs := validateNodeStatus(n)
 	for i, a := range n.Status.Addresses {
 		if slices.Contains(n.Status.Addresses[:i], a) {
-			errs = append(errs, field.Duplicate(field.NewPath("status", "addresses").Index(i), a))
+			errs = append(errs, field.Duplicate(field.NewPath("status", "addresses").Index(i), check.Bare(a)))
 		}
 	}
 	if was := old.Spec.PodCIDRs; len(was) > 0 {

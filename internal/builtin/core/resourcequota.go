@@ -133,7 +133,7 @@ func validateScopeSelector(q *corev1.ResourceQuota) (errs field.ErrorList) {
 		errs = append(errs, validateScopeOperator(r, path)...)
 	}
 	for range conflicting(scopes) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, "conflicting scopes"))
+		errs = append(errs, field.Invalid(path, q.Spec.Scopes, "conflicting scopes"))
 	}
 	return errs
 }

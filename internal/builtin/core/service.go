@@ -47,6 +47,9 @@ func DefaultService(s *corev1.Service) {
 		policy := corev1.ServiceInternalTrafficPolicyCluster
 		spec.InternalTrafficPolicy = &policy
 	}
+	if p := spec.InternalTrafficPolicy; spec.Type == corev1.ServiceTypeExternalName && p != nil && slices.Contains(internalPolicies, *p) {
+		spec.InternalTrafficPolicy = nil // there is no such traffic
+	}
 	if spec.Type != corev1.ServiceTypeLoadBalancer {
 		return
 	}

@@ -30,7 +30,10 @@ func ValidateIPAddress(a *networkingv1.IPAddress) (errs field.ErrorList) {
 
 // ValidateIPAddressUpdate lets an address belong to nobody else.
 func ValidateIPAddressUpdate(a, old *networkingv1.IPAddress) field.ErrorList {
-	return validation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+	if check.Equal(a.Spec.ParentRef, old.Spec.ParentRef) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "parentRef"), check.Bare(a.Spec.ParentRef), validation.FieldImmutableErrorMsg)}
 }
 
 // ValidateServiceCIDR wants one range, or one of each family.
