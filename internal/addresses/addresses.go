@@ -197,6 +197,8 @@ func (a *Allocator) readOn() error {
 		for i, c := range a.buf[:n] {
 			a.buf[i] = nil
 			if err := errors.Join(a.note(c.Before, -1), a.note(c.After, 1)); err != nil {
+				a.cursor.Close()
+				a.cursor = nil // what was read is half counted
 				return err
 			}
 		}
