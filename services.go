@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and served.
+
 package tidemark
 
 import (
@@ -148,11 +150,11 @@ func (o *own) createService(ctx context.Context) error {
 }
 
 func (o *own) putEndpoints(ctx context.Context) error {
-	return o.write(ctx, o.target("", "endpoints"), &corev1.Endpoints{ //lint:ignore SA1019 it is still served
+	return o.write(ctx, o.target("", "endpoints"), &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Name: ownName, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
-		Subsets: []corev1.EndpointSubset{{ //lint:ignore SA1019 it is still served
-			Addresses: []corev1.EndpointAddress{{IP: o.at.Addr().String()}},                                           //lint:ignore SA1019 it is still served
-			Ports:     []corev1.EndpointPort{{Name: "https", Port: int32(o.at.Port()), Protocol: corev1.ProtocolTCP}}, //lint:ignore SA1019 it is still served
+		Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: o.at.Addr().String()}},
+			Ports:     []corev1.EndpointPort{{Name: "https", Port: int32(o.at.Port()), Protocol: corev1.ProtocolTCP}},
 		}},
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
@@ -50,13 +51,12 @@ func (b *bed) restart(c addresses.Config) {
 // put reserves, stores and releases, as the verbs do.
 func (b *bed) put(s, old *corev1.Service) error {
 	core.DefaultService(s)
-	before, release, err := store.Revision(0), func() {}, error(nil)
-	if old == nil {
-		release, err = b.Reserve(s, nil, false)
-	} else {
-		before = b.store.Any().Get("services", old.Name).Modified
-		release, err = b.Reserve(s, old, false)
+	var before store.Revision
+	var stored runtime.Object // nil, and not a pointer that is
+	if old != nil {
+		before, stored = b.store.Any().Get("services", old.Name).Modified, old
 	}
+	release, err := b.Reserve(s, stored, false)
 	if err != nil {
 		return err
 	}
@@ -229,12 +229,12 @@ func TestFamilies(t *testing.T) {
 		}
 	}
 	two, one := corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack
-	old, next := service("s", ""), service("s", "")
+	old := service("s", "")
 	old.Spec.IPFamilyPolicy = &two
 	if err := b.put(old, nil); err != nil {
 		t.Fatal(err)
 	}
-	next = old.DeepCopy()
+	next := old.DeepCopy()
 	next.Spec.IPFamilyPolicy = &one
 	if err := b.put(next, old); err != nil || len(next.Spec.ClusterIPs) != 1 || len(next.Spec.IPFamilies) != 1 {
 		t.Errorf("%v %+v", err, next.Spec)

@@ -17,7 +17,7 @@ import (
 
 const (
 	claim  = `{"metadata":{"name":%q},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`
-	volume = `{"metadata":{"name":"v"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"},"volumeAttributesClassName":"class"}}`
+	volume = `{"metadata":{"name":"v"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"csi":{"driver":"a.b","volumeHandle":"x"},"volumeAttributesClassName":"class"}}`
 )
 
 func user(name, claim, node string) string {
@@ -193,6 +193,7 @@ func TestClasses(t *testing.T) {
 			w.make(claims, "n", fmt.Sprintf(claim, "c"))
 			subresource := "status"
 			if place == "spec" {
+				w.change(claims, "n/c", subresource, func(o metav1.Object) { o.(*corev1.PersistentVolumeClaim).Status.Phase = corev1.ClaimBound })
 				subresource = ""
 			}
 			name := "class"

@@ -126,7 +126,7 @@ func TestFragmentsOfVersions(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.CompressAbove = smallList }})
 	for i := range 100 {
 		s.do(t, "POST", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", fmt.Sprintf(
-			`{"metadata":{"name":"a%d"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}`, i))
+			`{"metadata":{"name":"a%d"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`, i))
 	}
 	one, _ := s.both(t, "/apis/autoscaling/v1/horizontalpodautoscalers")
 	two, _ := s.both(t, "/apis/autoscaling/v2/horizontalpodautoscalers")

@@ -163,7 +163,7 @@ func TestLargeAnswers(t *testing.T) {
 func TestServedVersionsOfOneStorage(t *testing.T) {
 	s := start(t, wiring{})
 	const v1, v2 = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
-	if a := s.do(t, "POST", v2, `{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}`); a.code != 201 {
+	if a := s.do(t, "POST", v2, `{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`); a.code != 201 {
 		t.Fatalf("%d %s", a.code, a.body)
 	}
 	for path, want := range map[string]string{

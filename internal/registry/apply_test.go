@@ -163,11 +163,11 @@ func TestManagedVersions(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
 	v1 := registry.Target{Type: kind(t, "autoscaling", "v1", "horizontalpodautoscalers"), Namespace: "default"}
-	o, err := s.Create(ctx, v1, body(`{"metadata":{"name":"h"},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"d"},"maxReplicas":5,"targetCPUUtilizationPercentage":50}}`), registry.WriteOptions{FieldManager: "one"})
+	o, err := s.Create(ctx, v1, body(`{"metadata":{"name":"h"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":5,"targetCPUUtilizationPercentage":50}}`), registry.WriteOptions{FieldManager: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const first = `one Update autoscaling/v1 {"f:spec":{"f:maxReplicas":{},"f:scaleTargetRef":{},"f:targetCPUUtilizationPercentage":{}}}`
+	const first = `one Update autoscaling/v1 {"f:spec":{"f:maxReplicas":{},"f:minReplicas":{},"f:scaleTargetRef":{},"f:targetCPUUtilizationPercentage":{}}}`
 	if got := owners(meta(t, o.Stored)); got != first {
 		t.Errorf("created: %s, want %s", got, first)
 	}
@@ -176,7 +176,7 @@ func TestManagedVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const second = `one Update autoscaling/v1 {"f:spec":{"f:scaleTargetRef":{},"f:targetCPUUtilizationPercentage":{}}}; two Update autoscaling/v2 {"f:spec":{"f:maxReplicas":{}}}`
+	const second = `one Update autoscaling/v1 {"f:spec":{"f:minReplicas":{},"f:scaleTargetRef":{},"f:targetCPUUtilizationPercentage":{}}}; two Update autoscaling/v2 {"f:spec":{"f:maxReplicas":{}}}`
 	if got := owners(meta(t, o.Stored)); got != second {
 		t.Errorf("changed: %s, want %s", got, second)
 	}

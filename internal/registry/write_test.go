@@ -267,7 +267,7 @@ func TestOtherVersions(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
 	v1 := registry.Target{Type: kind(t, "autoscaling", "v1", "horizontalpodautoscalers"), Namespace: "default"}
-	made, err := s.Create(ctx, v1, body(`{"metadata":{"name":"h"},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"d"},"maxReplicas":5,"targetCPUUtilizationPercentage":50}}`), registry.WriteOptions{})
+	made, err := s.Create(ctx, v1, body(`{"metadata":{"name":"h"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":5,"targetCPUUtilizationPercentage":50}}`), registry.WriteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,3 +140,20 @@ func Equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 
 // IsTrue tells whether a value is there and true.
 func IsTrue(b *bool) bool { return b != nil && *b }
+
+// IPWarnings tells of an address that is not written as it should be. One that is none
+// is validation's to refuse.
+func IPWarnings(text string, path *field.Path) []string {
+	if len(utilvalidation.IsValidIPForLegacyField(path, text, false, nil)) > 0 {
+		return nil // the library would complain to the log
+	}
+	return utilvalidation.GetWarningsForIP(path, text)
+}
+
+// CIDRWarnings is IPWarnings of a range.
+func CIDRWarnings(text string, path *field.Path) []string {
+	if len(utilvalidation.IsValidCIDRForLegacyField(path, text, false, nil)) > 0 {
+		return nil
+	}
+	return utilvalidation.GetWarningsForCIDR(path, text)
+}

@@ -63,10 +63,10 @@ func WarnOfEndpoints(e, _ *corev1.Endpoints) (all []string) {
 	path := field.NewPath("subsets")
 	for i := range e.Subsets {
 		for j, a := range e.Subsets[i].Addresses {
-			all = append(all, utilvalidation.GetWarningsForIP(path.Index(i).Child("addresses").Index(j).Child("ip"), a.IP)...)
+			all = append(all, check.IPWarnings(a.IP, path.Index(i).Child("addresses").Index(j).Child("ip"))...)
 		}
 		for j, a := range e.Subsets[i].NotReadyAddresses {
-			all = append(all, utilvalidation.GetWarningsForIP(path.Index(i).Child("notReadyAddresses").Index(j).Child("ip"), a.IP)...)
+			all = append(all, check.IPWarnings(a.IP, path.Index(i).Child("notReadyAddresses").Index(j).Child("ip"))...)
 		}
 	}
 	return all

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Nodes have fields that are deprecated, and served.
+
 package core
 
 import (
@@ -106,7 +108,7 @@ func WarnOfNode(n, _ *corev1.Node) (all []string) {
 		all = append(all, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
 	}
 	for i, cidr := range n.Spec.PodCIDRs {
-		all = append(all, validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
+		all = append(all, check.CIDRWarnings(cidr, field.NewPath("spec", "podCIDRs").Index(i))...)
 	}
 	return all
 }

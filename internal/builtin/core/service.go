@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
@@ -155,7 +154,7 @@ func WarnOfService(s, _ *corev1.Service) (all []string) {
 	}
 	if spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
 		for i, ip := range spec.ClusterIPs {
-			all = append(all, validation.GetWarningsForIP(path.Child("clusterIPs").Index(i), ip)...)
+			all = append(all, check.IPWarnings(ip, path.Child("clusterIPs").Index(i))...)
 		}
 	}
 	headless := spec.Type == corev1.ServiceTypeClusterIP && spec.ClusterIP == corev1.ClusterIPNone
@@ -171,17 +170,17 @@ func WarnOfService(s, _ *corev1.Service) (all []string) {
 		}
 	}
 	for i, ip := range spec.ExternalIPs {
-		all = append(all, validation.GetWarningsForIP(path.Child("externalIPs").Index(i), ip)...)
+		all = append(all, check.IPWarnings(ip, path.Child("externalIPs").Index(i))...)
 	}
 	external := spec.Type == corev1.ServiceTypeExternalName
 	if len(spec.ExternalIPs) > 0 && !headless && !external {
 		add("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	}
 	if spec.LoadBalancerIP != "" {
-		all = append(all, validation.GetWarningsForIP(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
+		all = append(all, check.IPWarnings(spec.LoadBalancerIP, path.Child("loadBalancerIP"))...)
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {
-		all = append(all, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
+		all = append(all, check.CIDRWarnings(cidr, path.Child("loadBalancerSourceRanges").Index(i))...)
 	}
 	if external && len(spec.ExternalIPs) > 0 {
 		add("spec.externalIPs is ignored when spec.type is %q", spec.Type)

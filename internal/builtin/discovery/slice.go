@@ -182,7 +182,7 @@ func WarnOfSlice(s, old *discoveryv1.EndpointSlice) (all []string) {
 	}
 	for i, e := range s.Endpoints {
 		for j, a := range e.Addresses {
-			all = append(all, utilvalidation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
+			all = append(all, check.IPWarnings(a, field.NewPath("endpoints").Index(i).Child("addresses").Index(j))...)
 		}
 	}
 	return all

@@ -169,9 +169,9 @@ func WarnOfNetworkPolicy(p, _ *networkingv1.NetworkPolicy) (all []string) {
 			if b == nil {
 				continue
 			}
-			all = append(all, validation.GetWarningsForCIDR(at.Child("cidr"), b.CIDR)...)
+			all = append(all, check.CIDRWarnings(b.CIDR, at.Child("cidr"))...)
 			for j, text := range b.Except {
-				all = append(all, validation.GetWarningsForCIDR(at.Child("except").Index(j), text)...)
+				all = append(all, check.CIDRWarnings(text, at.Child("except").Index(j))...)
 			}
 		}
 	})
