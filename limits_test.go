@@ -149,7 +149,7 @@ func TestWriteLimits(t *testing.T) {
 		{"what a JSON patch makes", "PATCH", a, asJSONPatch, `[{"op":"add","path":"/data/l","value":"` + big + `"}]`, 413, "3145728 bytes"},
 		{"what a merge patch makes", "PATCH", a, asMerge, `{"data":{"l":"` + big + `"}}`, 413, "3145728 bytes"},
 		{"what a strategic patch makes", "PATCH", a, asStrategic, `{"data":{"l":"` + big + `"}}`, 413, "3145728 bytes"},
-		{"what an apply makes", "PATCH", a + "?fieldManager=m", asApply, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"l":"` + big + `"}}`, 413, "3145728 bytes"},
+		{"what an apply makes", "PATCH", a + "?fieldManager=m", asApply, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"l":"` + big + `"}}`, 422, "may not be more than 1048576 bytes"}, // what the kind allows comes first
 
 		{"a name", "POST", configMaps, asJSON, `{"metadata":{"name":"` + strings.Repeat("a", 254) + `"}}`, 422, "metadata.name: Invalid value"},
 		{"a name in an apply", "PATCH", configMaps + "/" + strings.Repeat("a", 254) + "?fieldManager=m", asApply, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + strings.Repeat("a", 254) + `"}}`, 422, "metadata.name: Invalid value"},
