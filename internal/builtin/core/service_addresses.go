@@ -11,11 +11,11 @@ import (
 )
 
 var (
-	families        = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-	familyPolicies  = []corev1.IPFamilyPolicy{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack}
-	clusterIPsPath  = field.NewPath("spec", "clusterIPs")
-	familiesPath    = field.NewPath("spec", "ipFamilies")
-	familyPolicPath = field.NewPath("spec", "ipFamilyPolicy")
+	families         = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	familyPolicies   = []corev1.IPFamilyPolicy{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack}
+	clusterIPsPath   = field.NewPath("spec", "clusterIPs")
+	familiesPath     = field.NewPath("spec", "ipFamilies")
+	familyPolicyPath = field.NewPath("spec", "ipFamilyPolicy")
 )
 
 // IsIPv6 tells whether a text is an address of that family.
@@ -48,7 +48,7 @@ func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 		}
 	}
 	if p := spec.IPFamilyPolicy; p != nil && !slices.Contains(familyPolicies, *p) {
-		errs = append(errs, field.NotSupported(familyPolicPath, p, familyPolicies))
+		errs = append(errs, field.NotSupported(familyPolicyPath, p, familyPolicies))
 	}
 	wrong := len(errs)
 	var known []string
@@ -116,7 +116,7 @@ func validateClusterIPsUpdate(s, old *corev1.Service) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(clusterIPsPath.Index(0), ips, "may not change once set"))
 	}
 	if len(had) > len(ips) && len(ips) == 1 && !singleStack(s) {
-		errs = append(errs, field.Invalid(familyPolicPath, s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
+		errs = append(errs, field.Invalid(familyPolicyPath, s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
 	}
 	return errs
 }
@@ -144,7 +144,7 @@ func validateFamiliesUpdate(s, old *corev1.Service) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(first, s.Spec.ClusterIPs, "may not change once set"))
 	}
 	if len(had) > len(have) && len(have) == 1 && !singleStack(s) {
-		errs = append(errs, field.Invalid(familyPolicPath, s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary ipFamily"))
+		errs = append(errs, field.Invalid(familyPolicyPath, s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary ipFamily"))
 	}
 	return errs
 }

@@ -101,7 +101,7 @@ func validateExternalName(s *corev1.Service) (errs field.ErrorList) {
 		errs = append(errs, field.Forbidden(familiesPath, none))
 	}
 	if spec.IPFamilyPolicy != nil {
-		errs = append(errs, field.Forbidden(familyPolicPath, none))
+		errs = append(errs, field.Forbidden(familyPolicyPath, none))
 	}
 	name := strings.TrimSuffix(spec.ExternalName, ".")
 	if name == "" {
