@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 // kindCases are objects, good and bad, with updates of those that are taken: a line of
@@ -43,10 +45,10 @@ var knownDifferences = map[string]string{
 // same, but for what chance and time decide. Warnings of refused writes do not count:
 // a patch that kube-apiserver tries twice has those of its first try.
 func TestKinds(t *testing.T) {
-	onPeer(t, func(t *testing.T, peerConfig *rest.Config, namespace string) {
-		peer := newRaw(t, peerConfig, namespace)
-		ours := newRaw(t, startServer(t).RESTConfig(), namespace)
-		ours.do("POST", "/api/v1/namespaces", "application/json", map[string]any{"metadata": map[string]any{"name": namespace}})
+	servers.Peer(t, func(t *testing.T, s servers.Server) {
+		peer := newRaw(t, s.Config, s.Namespace)
+		ours := newRaw(t, servers.Start(t).RESTConfig(), s.Namespace)
+		ours.do("POST", "/api/v1/namespaces", "application/json", map[string]any{"metadata": map[string]any{"name": s.Namespace}})
 		for line := range strings.Lines(kindCases) {
 			var c kindCase
 			if err := json.Unmarshal([]byte(line), &c); err != nil {
