@@ -5,33 +5,48 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The functions of a kind take its own type; a row wants them for any object. These
-// stand between: the verbs hand a function only objects of its row.
-
-// defaults is the Default of a row.
-func defaults[T runtime.Object](f func(T)) func(runtime.Object) {
-	return func(o runtime.Object) { f(o.(T)) }
+// pointerTo is an object of a kind.
+type pointerTo[T any] interface {
+	*T
+	runtime.Object
 }
 
-// prepares is the PrepareUpdate of a row.
-func prepares[T runtime.Object](f func(next, current T)) func(next, current runtime.Object) {
-	return func(next, current runtime.Object) { f(next.(T), current.(T)) }
+// defaults adapts what changes an object of a kind: Default, NewStatus,
+// PrepareCreate.
+func defaults[T any, P pointerTo[T]](f func(*T)) func(runtime.Object) {
+	return func(o runtime.Object) { f(o.(P)) }
 }
 
-// validates is the Validate of a row.
-func validates[T runtime.Object](f func(T) field.ErrorList) func(runtime.Object) field.ErrorList {
-	return func(o runtime.Object) field.ErrorList { return f(o.(T)) }
+// prepares adapts what an update of a kind puts back.
+func prepares[T any, P pointerTo[T]](f func(next, current *T)) func(next, current runtime.Object) {
+	return func(next, current runtime.Object) { f(next.(P), current.(P)) }
 }
 
-// updates is the ValidateUpdate of a row, or the Validate of a subresource.
-func updates[T runtime.Object](f func(o, old T) field.ErrorList) func(o, old runtime.Object) field.ErrorList {
-	return func(o, old runtime.Object) field.ErrorList { return f(o.(T), old.(T)) }
+// sets adapts what puts into a copy of an object of a kind what was sent to one of
+// its subresources.
+func sets[T any, P pointerTo[T]](f func(o, sent *T)) func(o, sent runtime.Object) error {
+	return func(o, sent runtime.Object) error {
+		f(o.(P), sent.(P))
+		return nil
+	}
 }
 
-// warns is the Warnings of a row. Old is nil for a create.
-func warns[T runtime.Object](f func(o, old T) []string) func(o, old runtime.Object) []string {
+// validates adapts what checks a new object of a kind.
+func validates[T any, P pointerTo[T]](f func(*T) field.ErrorList) func(runtime.Object) field.ErrorList {
+	return func(o runtime.Object) field.ErrorList { return f(o.(P)) }
+}
+
+// updates adapts what checks an update of a kind.
+func updates[T any, P pointerTo[T]](f func(o, old *T) field.ErrorList) func(o, old runtime.Object) field.ErrorList {
+	return func(o, old runtime.Object) field.ErrorList { return f(o.(P), old.(P)) }
+}
+
+// warns adapts what warns of a new object of a kind (old is nil) or of an update.
+func warns[T any, P pointerTo[T]](f func(o, old *T) []string) func(o, old runtime.Object) []string {
 	return func(o, old runtime.Object) []string {
-		before, _ := old.(T)
-		return f(o.(T), before)
+		if old == nil {
+			return f(o.(P), nil)
+		}
+		return f(o.(P), old.(P))
 	}
 }

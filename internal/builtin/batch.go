@@ -3,6 +3,7 @@ package builtin
 import (
 	batchv1 "k8s.io/api/batch/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/batch"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -14,6 +15,7 @@ func batchGroup() resource.Group {
 			Namespaced: true, ShortNames: []string{"cj"}, Categories: inAll,
 			UnconditionalUpdate: true, Generation: true,
 			Subresources: []resource.Subresource{status},
+			Default:      defaults(batch.DefaultCronJob),
 		},
 		{
 			Resource: "jobs", Kind: "Job", New: object[batchv1.Job],
@@ -22,9 +24,11 @@ func batchGroup() resource.Group {
 			Orphans: true,
 			OrphansWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
 				"or set propagationPolicy=Orphan to suppress this warning",
-			Subresources: []resource.Subresource{status},
-			Fields:       []resource.Field{{Name: "status.successful", Paths: [][]string{{"status", "succeeded"}}, Default: "0"}},
-			FieldError:   "field label %q not supported for Job",
+			Subresources:  []resource.Subresource{status},
+			Default:       defaults(batch.DefaultJob),
+			PrepareCreate: defaults(batch.PrepareJob),
+			Fields:        []resource.Field{{Name: "status.successful", Paths: [][]string{{"status", "succeeded"}}, Default: "0"}},
+			FieldError:    "field label %q not supported for Job",
 		},
 	}})
 }

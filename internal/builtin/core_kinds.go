@@ -78,10 +78,6 @@ func prepareNode(o runtime.Object) {
 	}
 }
 
-func newPod(o runtime.Object) {
-	o.(*corev1.Pod).Status = corev1.PodStatus{Phase: corev1.PodPending}
-}
-
 // setVolumeStatus is the subresource status of volumes.
 func setVolumeStatus(o, sent runtime.Object) error {
 	v, next := o.(*corev1.PersistentVolume), sent.(*corev1.PersistentVolume)

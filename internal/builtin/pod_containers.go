@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // mirrorAnnotation marks the Pods that a node runs by itself.
@@ -37,7 +38,7 @@ func invalidPod(p *corev1.Pod, errs field.ErrorList) error {
 func addEphemeral(o, sent runtime.Object) error {
 	p, next := o.(*corev1.Pod), sent.(*corev1.Pod).Spec.EphemeralContainers
 	for i := range next {
-		defaultEphemeral(&next[i])
+		core.DefaultEphemeral(&next[i])
 	}
 	path := field.NewPath("spec", "ephemeralContainers")
 	errs := validateEphemeral(&p.Spec, next, path)
@@ -64,26 +65,6 @@ func keptEphemeral(old, next []corev1.EphemeralContainer, path *field.Path) fiel
 		}
 	}
 	return errs
-}
-
-// defaultEphemeral fills in what a client leaves out of a container.
-func defaultEphemeral(c *corev1.EphemeralContainer) {
-	c.TerminationMessagePath = cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	c.TerminationMessagePolicy = cmp.Or(c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
-	c.ImagePullPolicy = cmp.Or(c.ImagePullPolicy, pullPolicy(c.Image))
-}
-
-// pullPolicy is that of an image of which nothing is said: one that may have become
-// another is pulled again.
-func pullPolicy(image string) corev1.PullPolicy {
-	if strings.Contains(image, "@") {
-		return corev1.PullIfNotPresent
-	}
-	_, tag, tagged := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
-	if tagged && tag != "latest" {
-		return corev1.PullIfNotPresent
-	}
-	return corev1.PullAlways
 }
 
 // validateEphemeral checks what is particular to these containers; what they share
@@ -202,7 +183,7 @@ func resizePod(o, sent runtime.Object) error {
 	if isStatic(p) {
 		return invalidPod(p, field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")})
 	}
-	before := qosClass(&p.Spec)
+	before := core.QOSClass(&p.Spec)
 	var values, changes field.ErrorList
 	for _, part := range []struct {
 		name     string
@@ -224,7 +205,7 @@ func resizePod(o, sent runtime.Object) error {
 			to.Resources = from.Resources
 		}
 	}
-	if before != qosClass(&p.Spec) {
+	if before != core.QOSClass(&p.Spec) {
 		values = append(values, field.Invalid(path, before, "Pod QOS Class may not change as a result of resizing"))
 	}
 	return invalidPod(p, append(values, changes...))

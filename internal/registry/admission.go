@@ -24,6 +24,10 @@ type Admission struct {
 	Warnings []string
 }
 
+// Completion sets in a new object what follows from other objects, or refuses it
+// with an error. It is safe for concurrent use.
+type Completion func(ctx context.Context, a *Admission) error
+
 // admit asks the chain; an error refuses the write.
 func (r *Registry) admit(ctx context.Context, w *write, object, old runtime.Object) error {
 	if len(r.Admission) == 0 {

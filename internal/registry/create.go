@@ -81,7 +81,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if st.NewStatus != nil {
 		st.NewStatus(next)
 	}
-	if err := r.complete(w, next); err != nil {
+	if err := r.complete(ctx, w, next); err != nil {
 		return nil, err
 	}
 	errs := validate(st, meta)
@@ -106,14 +106,22 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 
 // complete sets what only the server may set in a new object. What the client sent
 // is what it owns.
-func (r *Registry) complete(w *write, object runtime.Object) (err error) {
-	st, by := w.stored(), w.options.By
+func (r *Registry) complete(ctx context.Context, w *write, object runtime.Object) (err error) {
+	st, by, completing := w.stored(), w.options.By, r.Completing[w.Type.Collection]
 	reserve := r.Reserve[w.Type.Collection]
-	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && reserve == nil {
+	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && completing == nil && reserve == nil {
 		return nil
 	}
 	if w.asSent, err = clientBytes(w.Type, object); err != nil {
 		return err
+	}
+	a := &Admission{Target: w.Target, Verb: "create", Object: object, DryRun: w.dryRun}
+	for _, step := range completing {
+		if err := step(ctx, a); err != nil {
+			return err
+		}
+		w.warnings = append(w.warnings, a.Warnings...)
+		a.Warnings = nil
 	}
 	if st.PrepareCreate != nil {
 		st.PrepareCreate(object)

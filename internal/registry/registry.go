@@ -30,6 +30,9 @@ type Registry struct {
 	// FutureWait is how long a read waits for a revision that is not reached yet;
 	// zero: 3 s (row P4).
 	FutureWait time.Duration
+	// Completing are what completes new objects of a collection, in this order, before
+	// they are validated, with what no field manager owns; nil: nothing does.
+	Completing map[string][]Completion
 	// Admission is asked about each write, in this order; empty: every write is
 	// admitted.
 	Admission []func(ctx context.Context, a *Admission) error

@@ -1,0 +1,102 @@
+// Package batch is what work that ends defaults, validates and warns about. Paths,
+// reasons, words and their order are those of kube-apiserver v1.36.
+package batch
+
+import (
+	"math"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+)
+
+// The labels by which a Job knows its Pods, before they had a domain.
+const (
+	oldJobNameLabel       = "job-name"
+	oldControllerUIDLabel = "controller-uid"
+)
+
+// DefaultJob fills in what a client leaves out.
+func DefaultJob(j *batchv1.Job) {
+	s := &j.Spec
+	if s.Completions == nil && s.Parallelism == nil {
+		s.Completions = ptr.To[int32](1)
+	}
+	orPointer(&s.Parallelism, 1)
+	if s.BackoffLimit == nil {
+		s.BackoffLimit = ptr.To[int32](6)
+		if s.BackoffLimitPerIndex != nil {
+			s.BackoffLimit = ptr.To[int32](math.MaxInt32)
+		}
+	}
+	// The map is shared: what PrepareJob adds to the one is in the other, too. Clients
+	// see it so.
+	if len(j.Labels) == 0 && s.Template.Labels != nil {
+		j.Labels = s.Template.Labels
+	}
+	orPointer(&s.CompletionMode, batchv1.NonIndexedCompletion)
+	orPointer(&s.Suspend, false)
+	replacement := batchv1.TerminatingOrFailed
+	if s.PodFailurePolicy != nil {
+		replacement = batchv1.Failed
+	}
+	orPointer(&s.PodReplacementPolicy, replacement)
+	orPointer(&s.ManualSelector, false)
+	defaultFailurePolicy(s)
+	core.DefaultTemplate(&s.Template)
+}
+
+func defaultFailurePolicy(s *batchv1.JobSpec) {
+	if s.PodFailurePolicy == nil {
+		return
+	}
+	for i := range s.PodFailurePolicy.Rules {
+		conditions := s.PodFailurePolicy.Rules[i].OnPodConditions
+		for j := range conditions {
+			if conditions[j].Status == "" {
+				conditions[j].Status = corev1.ConditionTrue
+			}
+		}
+	}
+}
+
+// orPointer sets what is not there.
+func orPointer[T any](to **T, value T) {
+	if *to == nil {
+		*to = ptr.To(value)
+	}
+}
+
+// PrepareJob gives a new Job the selector of its Pods, and them the labels, unless
+// the client wants to choose them.
+func PrepareJob(j *batchv1.Job) {
+	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector {
+		return
+	}
+	t := &j.Spec.Template
+	if t.Labels == nil {
+		t.Labels = map[string]string{}
+	}
+	for _, l := range [...]struct{ name, value string }{
+		{oldJobNameLabel, j.Name},
+		{batchv1.JobNameLabel, j.Name},
+		{oldControllerUIDLabel, string(j.UID)},
+		{batchv1.ControllerUidLabel, string(j.UID)},
+	} {
+		if _, ok := t.Labels[l.name]; !ok {
+			t.Labels[l.name] = l.value
+		}
+	}
+	if j.Spec.Selector == nil {
+		j.Spec.Selector = &metav1.LabelSelector{}
+	}
+	if j.Spec.Selector.MatchLabels == nil {
+		j.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	if _, ok := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !ok {
+		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
+	}
+}
