@@ -14,8 +14,11 @@ func batchGroup() resource.Group {
 			Resource: "cronjobs", Kind: "CronJob", New: object[batchv1.CronJob],
 			Namespaced: true, ShortNames: []string{"cj"}, Categories: inAll,
 			UnconditionalUpdate: true, Generation: true,
-			Subresources: []resource.Subresource{status},
-			Default:      defaults(batch.DefaultCronJob),
+			Subresources:   []resource.Subresource{status},
+			Default:        defaults(batch.DefaultCronJob),
+			Validate:       validates(batch.ValidateCronJob),
+			ValidateUpdate: updates(batch.ValidateCronJobUpdate),
+			Warnings:       warns(batch.CronJobWarnings),
 		},
 		{
 			Resource: "jobs", Kind: "Job", New: object[batchv1.Job],
@@ -24,11 +27,14 @@ func batchGroup() resource.Group {
 			Orphans: true,
 			OrphansWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
 				"or set propagationPolicy=Orphan to suppress this warning",
-			Subresources:  []resource.Subresource{status},
-			Default:       defaults(batch.DefaultJob),
-			PrepareCreate: defaults(batch.PrepareJob),
-			Fields:        []resource.Field{{Name: "status.successful", Paths: [][]string{{"status", "succeeded"}}, Default: "0"}},
-			FieldError:    "field label %q not supported for Job",
+			Subresources:   []resource.Subresource{statusWith(updates(batch.ValidateJobStatus))},
+			Default:        defaults(batch.DefaultJob),
+			Validate:       validates(batch.ValidateJob),
+			ValidateUpdate: updates(batch.ValidateJobUpdate),
+			Warnings:       warns(batch.JobWarnings),
+			PrepareCreate:  defaults(batch.PrepareJob),
+			Fields:         []resource.Field{{Name: "status.successful", Paths: [][]string{{"status", "succeeded"}}, Default: "0"}},
+			FieldError:     "field label %q not supported for Job",
 		},
 	}})
 }

@@ -6,7 +6,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
@@ -61,4 +64,70 @@ func PrepareDaemonSetUpdate(d, old *appsv1.DaemonSet) {
 		n++
 	}
 	setTemplateGeneration(d, n)
+}
+
+// ValidateDaemonSet checks a new one.
+func ValidateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
+	var f core.Faults
+	s, at := &d.Spec, field.NewPath("spec")
+	f.LabelSelector(s.Selector, at.Child("selector"))
+	selector, err := metav1.LabelSelectorAsSelector(s.Selector)
+	if err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
+		f.Invalid(at.Child("template", "metadata"), "labels", s.Template.Labels, "`selector` does not match template `labels`")
+	}
+	if s.Selector != nil && len(s.Selector.MatchLabels)+len(s.Selector.MatchExpressions) == 0 {
+		f.Invalid(at, "selector", s.Selector, "empty selector is invalid for daemonset")
+	}
+	f.Template(&s.Template, at.Child("template"))
+	f.RunsForever(&s.Template, at.Child("template"), "DaemonSet")
+	f.NonNegative(at, "minReadySeconds", int64(s.MinReadySeconds))
+	f.NonNegative(at, "templateGeneration", templateGeneration(d))
+	validateDaemonSetStrategy(&f, &s.UpdateStrategy, at.Child("updateStrategy"))
+	nonNegative(&f, at, "revisionHistoryLimit", s.RevisionHistoryLimit)
+	return f.List()
+}
+
+// ValidateDaemonSetUpdate checks an update.
+func ValidateDaemonSetUpdate(d, old *appsv1.DaemonSet) field.ErrorList {
+	var f core.Faults
+	immutableSelector(&f, d.Spec.Selector, old.Spec.Selector)
+	f.Add(ValidateDaemonSet(d)...)
+	return f.List()
+}
+
+func validateDaemonSetStrategy(f *core.Faults, s *appsv1.DaemonSetUpdateStrategy, at *field.Path) {
+	switch u := s.RollingUpdate; s.Type {
+	case appsv1.OnDeleteDaemonSetStrategyType:
+	case appsv1.RollingUpdateDaemonSetStrategyType:
+		at = at.Child("rollingUpdate")
+		amount(f, at, "maxUnavailable", u.MaxUnavailable)
+		amount(f, at, "maxSurge", u.MaxSurge)
+		notAll(f, at, "maxUnavailable", u.MaxUnavailable)
+		notAll(f, at, "maxSurge", u.MaxSurge)
+		switch unavailable, surge := !isZero(u.MaxUnavailable), !isZero(u.MaxSurge); {
+		case unavailable && surge:
+			f.Invalid(at, "maxSurge", *u.MaxSurge, "may not be set when maxUnavailable is non-zero")
+		case !unavailable && !surge:
+			f.Required(at, "maxUnavailable", "cannot be 0 when maxSurge is 0")
+		}
+	default:
+		f.Add(field.NotSupported(at, core.AsInternal(s), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
+	}
+}
+
+// ValidateDaemonSetStatus checks an update of the status.
+func ValidateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {
+	var f core.Faults
+	s, at := &d.Status, field.NewPath("status")
+	f.NonNegative(at, "currentNumberScheduled", int64(s.CurrentNumberScheduled))
+	f.NonNegative(at, "numberMisscheduled", int64(s.NumberMisscheduled))
+	f.NonNegative(at, "desiredNumberScheduled", int64(s.DesiredNumberScheduled))
+	f.NonNegative(at, "numberReady", int64(s.NumberReady))
+	f.NonNegative(at, "observedGeneration", s.ObservedGeneration)
+	f.NonNegative(at, "updatedNumberScheduled", int64(s.UpdatedNumberScheduled))
+	f.NonNegative(at, "numberAvailable", int64(s.NumberAvailable))
+	f.NonNegative(at, "numberUnavailable", int64(s.NumberUnavailable))
+	nonNegative(&f, at, "collisionCount", s.CollisionCount)
+	notDecremented(&f, s.CollisionCount, old.Status.CollisionCount)
+	return f.List()
 }

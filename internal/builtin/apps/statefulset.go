@@ -2,6 +2,10 @@ package apps
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
@@ -36,4 +40,137 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 		core.DefaultClaimTemplate(&s.VolumeClaimTemplates[i])
 	}
 	core.DefaultTemplate(&s.Template)
+}
+
+// ValidateStatefulSet checks a new one.
+func ValidateStatefulSet(o *appsv1.StatefulSet) field.ErrorList {
+	var f core.Faults
+	validateStatefulSet(&f, &o.Spec, true)
+	return f.List()
+}
+
+// ValidateStatefulSetUpdate checks an update: only some of the spec changes.
+func ValidateStatefulSetUpdate(o, old *appsv1.StatefulSet) field.ErrorList {
+	var f core.Faults
+	validateStatefulSet(&f, &o.Spec, false)
+	next := o.Spec
+	next.Replicas, next.Template, next.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
+	next.MinReadySeconds, next.Ordinals = old.Spec.MinReadySeconds, old.Spec.Ordinals
+	next.RevisionHistoryLimit = old.Spec.RevisionHistoryLimit
+	next.PersistentVolumeClaimRetentionPolicy = old.Spec.PersistentVolumeClaimRetentionPolicy
+	if !equality.Semantic.DeepEqual(&next, &old.Spec) {
+		f.Forbidden(nil, "spec", "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
+			"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")
+	}
+	return f.List()
+}
+
+var retentions = []appsv1.PersistentVolumeClaimRetentionPolicyType{
+	appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+}
+
+// validateStatefulSet checks a spec; what does not change is only checked when it is
+// new.
+func validateStatefulSet(f *core.Faults, s *appsv1.StatefulSetSpec, isNew bool) {
+	at := field.NewPath("spec")
+	switch s.PodManagementPolicy {
+	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
+	default:
+		f.Invalid(at, "podManagementPolicy", s.PodManagementPolicy, "must be 'OrderedReady' or 'Parallel'")
+	}
+	validateStatefulSetStrategy(f, &s.UpdateStrategy, at.Child("updateStrategy"))
+	core.OneOf(f, at.Child("persistentVolumeClaimRetentionPolicy"), "whenDeleted", s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, retentions)
+	core.OneOf(f, at.Child("persistentVolumeClaimRetentionPolicy"), "whenScaled", s.PersistentVolumeClaimRetentionPolicy.WhenScaled, retentions)
+	for i := 0; isNew && i < len(s.VolumeClaimTemplates); i++ {
+		f.ClaimSpec(&s.VolumeClaimTemplates[i].Spec, at.Child("volumeClaimTemplates").Index(i).Child("spec"))
+	}
+	f.NonNegative(at, "replicas", int64(*s.Replicas))
+	f.NonNegative(at, "minReadySeconds", int64(s.MinReadySeconds))
+	if s.Ordinals != nil {
+		f.NonNegative(at, "ordinals.start", int64(s.Ordinals.Start))
+	}
+	if isNew && s.ServiceName != "" {
+		f.Each(at, "serviceName", s.ServiceName, validation.IsDNS1123Label(s.ServiceName))
+	}
+	if s.Selector == nil {
+		f.Required(at, "selector", "")
+	} else {
+		f.LabelSelector(s.Selector, at.Child("selector"))
+		if len(s.Selector.MatchLabels)+len(s.Selector.MatchExpressions) == 0 {
+			f.Invalid(at, "selector", s.Selector, "empty selector is invalid for statefulset")
+		}
+	}
+	t := at.Child("template")
+	if selectsOwn(f, s.Selector, &s.Template, t) {
+		f.Template(withClaims(s), t)
+		f.TemplateMeta(&s.Template, t)
+	} else {
+		f.Invalid(at, "selector", s.Selector, "")
+	}
+	f.RunsForever(&s.Template, t, "StatefulSet")
+}
+
+// withClaims is the template as its Pods will be: with volumes for their claims, and
+// without names that the controller will give them.
+func withClaims(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
+	t := s.Template
+	t.Spec.Subdomain, t.Spec.Hostname = "", ""
+	if len(s.VolumeClaimTemplates) == 0 {
+		return &t
+	}
+	own := make(map[string]bool, len(s.VolumeClaimTemplates))
+	t.Spec.Volumes = nil
+	for i := range s.VolumeClaimTemplates {
+		name := s.VolumeClaimTemplates[i].Name
+		if own[name] {
+			continue
+		}
+		own[name] = true
+		t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}})
+	}
+	for _, v := range s.Template.Spec.Volumes {
+		if !own[v.Name] {
+			t.Spec.Volumes = append(t.Spec.Volumes, v)
+		}
+	}
+	return &t
+}
+
+func validateStatefulSetStrategy(f *core.Faults, s *appsv1.StatefulSetUpdateStrategy, at *field.Path) {
+	switch u := s.RollingUpdate; s.Type {
+	case appsv1.OnDeleteStatefulSetStrategyType:
+		if u != nil {
+			f.Invalid(at, "rollingUpdate", core.AsInternal(u), "only allowed for updateStrategy 'RollingUpdate'")
+		}
+	case appsv1.RollingUpdateStatefulSetStrategyType:
+		if u != nil {
+			nonNegative(f, at.Child("rollingUpdate"), "partition", u.Partition)
+		}
+	default:
+		f.Invalid(at, "", core.AsInternal(s), "must be 'RollingUpdate' or 'OnDelete'")
+	}
+}
+
+// ValidateStatefulSetStatus checks an update of the status.
+func ValidateStatefulSetStatus(o, old *appsv1.StatefulSet) field.ErrorList {
+	var f core.Faults
+	s, at := &o.Status, field.NewPath("status")
+	f.NonNegative(at, "replicas", int64(s.Replicas))
+	f.NonNegative(at, "readyReplicas", int64(s.ReadyReplicas))
+	f.NonNegative(at, "currentReplicas", int64(s.CurrentReplicas))
+	f.NonNegative(at, "updatedReplicas", int64(s.UpdatedReplicas))
+	f.NonNegative(at, "availableReplicas", int64(s.AvailableReplicas))
+	f.NonNegative(at, "observedGeneration", s.ObservedGeneration)
+	nonNegative(&f, at, "collisionCount", s.CollisionCount)
+	f.AtMostReplicas(at, "readyReplicas", s.ReadyReplicas, s.Replicas)
+	f.AtMostReplicas(at, "currentReplicas", s.CurrentReplicas, s.Replicas)
+	f.AtMostReplicas(at, "updatedReplicas", s.UpdatedReplicas, s.Replicas)
+	f.AtMostReplicas(at, "availableReplicas", s.AvailableReplicas, s.Replicas)
+	if s.AvailableReplicas > s.ReadyReplicas {
+		f.Invalid(at, "availableReplicas", s.AvailableReplicas, "cannot be greater than status.readyReplicas")
+	}
+	notDecremented(&f, s.CollisionCount, old.Status.CollisionCount)
+	return f.List()
 }

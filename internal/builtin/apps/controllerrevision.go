@@ -1,0 +1,41 @@
+package apps
+
+import (
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+)
+
+// ValidateControllerRevision checks a new one: its data is an object.
+func ValidateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
+	var f core.Faults
+	f.NonNegative(nil, "revision", r.Revision)
+	at := field.NewPath("data")
+	var v any
+	if r.Data.Raw == nil {
+		f.Required(at, "", "data is mandatory")
+	} else if err := json.Unmarshal(r.Data.Raw, &v); err != nil {
+		f.Invalid(at, "", "<value omitted>", fmt.Sprintf("error parsing data: %v", err))
+	} else if v == nil {
+		f.Required(at, "", "data is mandatory")
+	} else if _, ok := v.(map[string]any); !ok {
+		f.Required(at, "", "data must be a valid JSON object")
+	}
+	return f.List()
+}
+
+// ValidateControllerRevisionUpdate checks an update: the data stays.
+func ValidateControllerRevisionUpdate(r, old *appsv1.ControllerRevision) field.ErrorList {
+	var f core.Faults
+	f.NonNegative(nil, "revision", r.Revision)
+	if !equality.Semantic.DeepEqual(r.Data, old.Data) {
+		f.Invalid(nil, "data", r.Data, apivalidation.FieldImmutableErrorMsg)
+	}
+	return f.List()
+}

@@ -1,0 +1,276 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+)
+
+// The limits of indexed Jobs, which show in their status what became of each index.
+const (
+	maxParallelism      = 100_000
+	maxFailedIndexes    = 100_000
+	manyCompletions     = 100_000
+	maxOfMany           = 10_000 // parallelism and failed indexes of Jobs with so many
+	maxManagedBy        = 63     // bytes
+	maxRules            = 20
+	maxExitCodes        = 255
+	maxSucceededIndexes = 64 * 1024 // bytes
+)
+
+var (
+	completionModes     = []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}
+	replacementPolicies = []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
+	failureActions      = []batchv1.PodFailurePolicyAction{batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex, batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore}
+	exitCodeOperators   = []batchv1.PodFailurePolicyOnExitCodesOperator{batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn}
+	conditionStatuses   = []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
+	endingPolicies      = []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
+)
+
+// ValidateJob checks a new Job.
+func ValidateJob(j *batchv1.Job) field.ErrorList {
+	var f core.Faults
+	validateJob(&f, j, true)
+	return f.List()
+}
+
+// validateJob checks a Job, whose Pods may lack the labels with a domain when an old
+// server has made it.
+func validateJob(f *core.Faults, j *batchv1.Job, domain bool) {
+	generatedSelector(f, j, domain)
+	ownSpec(f, &j.Spec)
+	if isIndexed(&j.Spec) && j.Spec.Completions != nil && *j.Spec.Completions > 0 {
+		hostname := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
+		if len(validation.IsDNS1123Label(hostname)) > 0 {
+			f.Invalid(field.NewPath("metadata"), "name", j.Name, "will not able to create pod with invalid DNS label: "+hostname)
+		}
+	}
+}
+
+// ownSpec checks the spec of a Job, which has a selector.
+func ownSpec(f *core.Faults, s *batchv1.JobSpec) {
+	at := field.NewPath("spec")
+	jobSpec(f, s, at)
+	if s.Selector == nil {
+		f.Required(at, "selector", "")
+	} else {
+		f.LabelSelector(s.Selector, at.Child("selector"))
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
+		f.Invalid(at.Child("template", "metadata"), "labels", s.Template.Labels, "`selector` does not match template `labels`")
+	}
+}
+
+func isIndexed(s *batchv1.JobSpec) bool {
+	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
+}
+
+// generatedSelector checks that nobody wrote into what PrepareJob makes.
+func generatedSelector(f *core.Faults, j *batchv1.Job, domain bool) {
+	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector || j.Spec.Selector == nil {
+		return
+	}
+	own := labels.Set{oldControllerUIDLabel: string(j.UID), oldJobNameLabel: j.Name}
+	names := []string{oldControllerUIDLabel, oldJobNameLabel}
+	if domain {
+		own[batchv1.ControllerUidLabel], own[batchv1.JobNameLabel] = string(j.UID), j.Name
+		names = append(names, batchv1.ControllerUidLabel, batchv1.JobNameLabel)
+	}
+	at := field.NewPath("spec", "template", "metadata", "labels")
+	for _, name := range names {
+		switch have, ok := j.Spec.Template.Labels[name]; {
+		case !ok:
+			f.Required(at.Key(name), "", fmt.Sprintf("must be '%s'", own[name]))
+		case have != own[name]:
+			f.Invalid(at.Key(name), "", j.Spec.Template.Labels, fmt.Sprintf("must be '%s'", own[name]))
+		}
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(own) {
+		f.Invalid(field.NewPath("spec"), "selector", j.Spec.Selector, "`selector` not auto-generated")
+	}
+}
+
+func nonNegative[T int32 | int64](f *core.Faults, at *field.Path, name string, n *T) {
+	if n != nil {
+		f.NonNegative(at, name, int64(*n))
+	}
+}
+
+// jobSpec checks what Jobs and their templates have.
+func jobSpec(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
+	nonNegative(f, at, "parallelism", s.Parallelism)
+	nonNegative(f, at, "completions", s.Completions)
+	nonNegative(f, at, "activeDeadlineSeconds", s.ActiveDeadlineSeconds)
+	nonNegative(f, at, "backoffLimit", s.BackoffLimit)
+	nonNegative(f, at, "ttlSecondsAfterFinished", s.TTLSecondsAfterFinished)
+	nonNegative(f, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex)
+	nonNegative(f, at, "maxFailedIndexes", s.MaxFailedIndexes)
+	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
+		f.Required(at, "backoffLimitPerIndex", "when maxFailedIndexes is specified")
+	}
+	if by := s.ManagedBy; by != nil {
+		f.Add(validation.IsDomainPrefixedPath(at.Child("managedBy"), *by)...)
+		if len(*by) > maxManagedBy {
+			f.Add(field.TooLong(at.Child("managedBy"), "", maxManagedBy))
+		}
+	}
+	if s.CompletionMode != nil {
+		core.OneOf(f, at, "completionMode", *s.CompletionMode, completionModes)
+	}
+	if isIndexed(s) {
+		indexed(f, s, at)
+	} else if s.CompletionMode == nil || *s.CompletionMode == batchv1.NonIndexedCompletion {
+		const requires = "requires indexed completion mode"
+		if s.BackoffLimitPerIndex != nil {
+			f.Invalid(at, "backoffLimitPerIndex", *s.BackoffLimitPerIndex, requires)
+		}
+		if s.MaxFailedIndexes != nil {
+			f.Invalid(at, "maxFailedIndexes", *s.MaxFailedIndexes, requires)
+		}
+	}
+	if s.PodFailurePolicy != nil {
+		failurePolicy(f, s, at.Child("podFailurePolicy", "rules"))
+	}
+	switch {
+	case s.SuccessPolicy == nil:
+	case !isIndexed(s):
+		f.Invalid(at, "successPolicy", core.AsInternal(*s.SuccessPolicy), "requires indexed completion mode")
+	default:
+		successPolicy(f, s, at.Child("successPolicy", "rules"))
+	}
+	if p := s.PodReplacementPolicy; p != nil {
+		allowed := replacementPolicies
+		if s.PodFailurePolicy != nil {
+			allowed = allowed[:1]
+		}
+		core.OneOf(f, at, "podReplacementPolicy", *p, allowed)
+	}
+	f.Template(&s.Template, at.Child("template"))
+	endingPolicy(f, s, at.Child("template", "spec"))
+}
+
+// endingPolicy: the Pods of a Job come to an end.
+func endingPolicy(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
+	switch p := s.Template.Spec.RestartPolicy; {
+	case p == corev1.RestartPolicyAlways:
+		f.Required(at, "restartPolicy", fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
+	case !slices.Contains(endingPolicies, p):
+		core.OneOf(f, at, "restartPolicy", p, endingPolicies)
+	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
+		f.Invalid(at, "restartPolicy", p, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever))
+	}
+}
+
+// indexed checks numbers of Jobs whose completions are told apart.
+func indexed(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
+	if s.Completions == nil {
+		f.Required(at, "completions", "when completion mode is Indexed")
+	}
+	atMost := func(name string, n *int32, most int32, detail string) {
+		if n != nil && *n > most {
+			f.Invalid(at, name, *n, detail)
+		}
+	}
+	atMost("parallelism", s.Parallelism, maxParallelism, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxParallelism))
+	if s.Completions != nil {
+		atMost("maxFailedIndexes", s.MaxFailedIndexes, *s.Completions, "must be less than or equal to completions")
+	}
+	atMost("maxFailedIndexes", s.MaxFailedIndexes, maxFailedIndexes, fmt.Sprintf("must be less than or equal to %d", maxFailedIndexes))
+	if s.Completions == nil || *s.Completions <= manyCompletions || s.BackoffLimitPerIndex == nil {
+		return
+	}
+	if s.MaxFailedIndexes == nil {
+		f.Required(at, "maxFailedIndexes", fmt.Sprintf("must be specified when completions is above %d", manyCompletions))
+	}
+	detail := fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", maxOfMany, manyCompletions)
+	atMost("parallelism", s.Parallelism, maxOfMany, detail)
+	atMost("maxFailedIndexes", s.MaxFailedIndexes, maxOfMany, detail)
+}
+
+// immutable compares what cannot change.
+func immutable(f *core.Faults, at *field.Path, name string, next, old any) {
+	if !equality.Semantic.DeepEqual(next, old) {
+		f.Invalid(at, name, core.AsInternal(next), apivalidation.FieldImmutableErrorMsg)
+	}
+}
+
+// ValidateJobUpdate checks an update. What is wrong with the spec is said twice, as
+// kube-apiserver does it.
+func ValidateJobUpdate(j, old *batchv1.Job) field.ErrorList {
+	var f core.Faults
+	_, name := old.Spec.Template.Labels[batchv1.JobNameLabel]
+	_, uid := old.Spec.Template.Labels[batchv1.ControllerUidLabel]
+	validateJob(&f, j, name && uid)
+	ownSpec(&f, &j.Spec)
+	s, had, at := &j.Spec, &old.Spec, field.NewPath("spec")
+	switch {
+	case !isIndexed(s):
+		immutable(&f, at, "completions", s.Completions, had.Completions)
+	case s.Completions == nil, equality.Semantic.DeepEqual(s.Completions, had.Completions):
+	case *s.Completions != *s.Parallelism:
+		f.Invalid(at, "completions", s.Completions, "can only be modified in tandem with spec.parallelism")
+	}
+	immutable(&f, at, "selector", s.Selector, had.Selector)
+	templateUpdate(&f, s, old, at)
+	immutable(&f, at, "completionMode", s.CompletionMode, had.CompletionMode)
+	immutable(&f, at, "podFailurePolicy", s.PodFailurePolicy, had.PodFailurePolicy)
+	immutable(&f, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex, had.BackoffLimitPerIndex)
+	immutable(&f, at, "managedBy", s.ManagedBy, had.ManagedBy)
+	immutable(&f, at, "successPolicy", s.SuccessPolicy, had.SuccessPolicy)
+	return f.List()
+}
+
+// templateUpdate: while a Job is suspended and none of its Pods run, where they go
+// and what they may use can change.
+func templateUpdate(f *core.Faults, s *batchv1.JobSpec, old *batchv1.Job, at *field.Path) {
+	had := &old.Spec.Template
+	suspended := old.Spec.Suspend != nil && *old.Spec.Suspend
+	open := suspended && old.Status.Active == 0 && (old.Status.StartTime == nil || hasCondition(old, batchv1.JobSuspended, corev1.ConditionTrue))
+	if !open {
+		immutable(f, at, "template", &s.Template, had)
+		return
+	}
+	kept, next := had.DeepCopy(), &s.Template.Spec
+	scheduling(&kept.Spec, next)
+	for _, part := range [...]struct{ to, from []corev1.Container }{
+		{kept.Spec.Containers, next.Containers}, {kept.Spec.InitContainers, next.InitContainers},
+	} {
+		for i := 0; len(part.to) == len(part.from) && i < len(part.to); i++ {
+			if part.to[i].Name == part.from[i].Name {
+				part.to[i].Resources = part.from[i].Resources
+			}
+		}
+	}
+	immutable(f, at.Child("template.spec"), "", *next, kept.Spec)
+}
+
+// scheduling takes over where the Pods go.
+func scheduling(kept, next *corev1.PodSpec) {
+	switch {
+	case next.Affinity == nil && kept.Affinity != nil:
+		kept.Affinity.NodeAffinity = nil
+		if *kept.Affinity == (corev1.Affinity{}) {
+			kept.Affinity = nil
+		}
+	case next.Affinity != nil && kept.Affinity == nil:
+		kept.Affinity = &corev1.Affinity{NodeAffinity: next.Affinity.NodeAffinity}
+	case next.Affinity != nil:
+		kept.Affinity.NodeAffinity = next.Affinity.NodeAffinity
+	}
+	kept.NodeSelector, kept.Tolerations, kept.SchedulingGates = next.NodeSelector, next.Tolerations, next.SchedulingGates
+}
+
+// hasCondition tells whether a condition has a status.
+func hasCondition(j *batchv1.Job, t batchv1.JobConditionType, status corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == status })
+}

@@ -1,0 +1,241 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+)
+
+// ValidatePodStatus checks an update of a Pod's status.
+func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
+	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
+	r.annotationUpdates(p, old)
+	s, at := &p.Status, field.NewPath("status")
+	for i := range s.Conditions {
+		c, at := &s.Conditions[i], at.Child("conditions").Index(i)
+		r.generation(at, c.ObservedGeneration)
+		switch c.Type {
+		case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized:
+		default:
+			r.labelName(at, "Type", string(c.Type))
+		}
+	}
+	if n := s.NominatedNodeName; n != old.Status.NominatedNodeName && n != "" {
+		r.Each(at, "nominatedNodeName", n, apivalidation.NameIsDNSSubdomain(n, false))
+		if old.Spec.NodeName != "" {
+			r.Forbidden(at, "nominatedNodeName", "may not be set on pods that are already bound to a node")
+		}
+	}
+	r.generation(at, s.ObservedGeneration)
+	if s.QOSClass != old.Status.QOSClass {
+		r.Invalid(at, "qosClass", s.QOSClass, apivalidation.FieldImmutableErrorMsg)
+	}
+	r.transitions(s.ContainerStatuses, old.Status.ContainerStatuses, &old.Spec, old.Spec.Containers, at.Child("containerStatuses"))
+	r.transitions(s.InitContainerStatuses, old.Status.InitContainerStatuses, &old.Spec, old.Spec.InitContainers, at.Child("initContainerStatuses"))
+	r.ended(s.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, at.Child("ephemeralContainerStatuses"), func(string, int32) bool { return false })
+	r.claimStatuses(s.ResourceClaimStatuses, at.Child("resourceClaimStatuses"))
+	r.addresses(s, &old.Status, at)
+	for _, part := range [...]struct {
+		name     string
+		statuses []corev1.ContainerStatus
+	}{
+		{"containerStatuses", s.ContainerStatuses},
+		{"initContainerStatuses", s.InitContainerStatuses},
+		{"ephemeralContainerStatuses", s.EphemeralContainerStatuses},
+	} {
+		r.statusUsers(part.statuses, at.Child(part.name))
+	}
+	r.health(s.ContainerStatuses, p.Spec.Containers, at.Child("containerStatuses"))
+	r.health(s.InitContainerStatuses, p.Spec.InitContainers, at.Child("initContainerStatuses"))
+	for i := range s.EphemeralContainerStatuses {
+		if len(s.EphemeralContainerStatuses[i].AllocatedResourcesStatus) > 0 {
+			r.Forbidden(at.Child("ephemeralContainerStatuses").Index(i), "allocatedResourcesStatus", "must not be specified in container status")
+		}
+	}
+	return r.List()
+}
+
+func (f *Faults) generation(at *field.Path, n int64) {
+	if n < 0 {
+		f.Invalid(at, "observedGeneration", n, "must be a non-negative integer")
+	}
+}
+
+// transitions: a container that ended runs again only if it may restart.
+func (r *podRules) transitions(next, old []corev1.ContainerStatus, spec *corev1.PodSpec, all []corev1.Container, at *field.Path) {
+	for _, part := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range part {
+			for _, rule := range part[i].RestartPolicyRules {
+				if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+					return
+				}
+			}
+		}
+	}
+	r.ended(next, old, at, func(name string, code int32) bool {
+		i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name })
+		return i >= 0 && restarts(&all[i], spec, code)
+	})
+}
+
+// ended finds containers that had ended and run again although they may not.
+func (r *podRules) ended(next, old []corev1.ContainerStatus, at *field.Path, may func(name string, code int32) bool) {
+	runs := map[string]bool{}
+	for i := range next {
+		if _, ok := runs[next[i].Name]; !ok {
+			runs[next[i].Name] = next[i].State.Terminated == nil
+		}
+	}
+	for i := range old {
+		if end := old[i].State.Terminated; end != nil && runs[old[i].Name] && !may(old[i].Name, end.ExitCode) {
+			r.Forbidden(at.Index(i), "state", "may not be transitioned to non-terminated state")
+		}
+	}
+}
+
+// restarts tells whether a container that ended with a code is started again.
+func restarts(c *corev1.Container, spec *corev1.PodSpec, code int32) bool {
+	policy := spec.RestartPolicy
+	if c.RestartPolicy != nil {
+		for _, rule := range c.RestartPolicyRules {
+			if codes := rule.ExitCodes; codes != nil && slices.Contains(codes.Values, code) == (codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+				return true
+			}
+		}
+		policy = corev1.RestartPolicy(*c.RestartPolicy)
+	}
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return code != 0
+	}
+	return true
+}
+
+func (r *podRules) claimStatuses(all []corev1.PodResourceClaimStatus, at *field.Path) {
+	var names seen
+	for i := range all {
+		s, at := &all[i], at.Index(i)
+		if !slices.ContainsFunc(r.spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return c.Name == s.Name }) {
+			r.Invalid(at, "name", s.Name, "must match the name of an entry in `spec.resourceClaims`")
+		}
+		if names.again(s.Name) {
+			r.Duplicate(at, "name", s.Name)
+		}
+		if n := s.ResourceClaimName; n != nil {
+			r.Each(at, "resourceClaimName", n, apivalidation.NameIsDNSSubdomain(*n, false))
+		}
+	}
+}
+
+// addresses: a Pod and its node have at most one of each family.
+func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
+	var pod, host, oldPod, oldHost []string
+	for _, ip := range s.PodIPs {
+		pod = append(pod, ip.IP)
+	}
+	for _, ip := range old.PodIPs {
+		oldPod = append(oldPod, ip.IP)
+	}
+	r.family(pod, oldPod, AsInternal(s.PodIPs), at.Child("podIPs"))
+	for _, ip := range s.HostIPs {
+		host = append(host, ip.IP)
+	}
+	for _, ip := range old.HostIPs {
+		oldHost = append(oldHost, ip.IP)
+	}
+	if len(host) > 0 && s.HostIP != host[0] {
+		r.Invalid(at.Child("hostIPs").Index(0), "ip", host[0], "must be equal to `hostIP`")
+	}
+	r.family(host, oldHost, AsInternal(s.HostIPs), at.Child("hostIPs"))
+}
+
+func (r *podRules) family(ips, old []string, shown any, at *field.Path) {
+	for i, ip := range ips {
+		r.Add(validation.IsValidIPForLegacyField(at.Index(i), ip, false, old)...)
+	}
+	if len(ips) < 2 {
+		return
+	}
+	dual, err := netutils.IsDualStackIPStrings(ips)
+	if err != nil {
+		r.Add(field.InternalError(at, &dualStackError{err}))
+	}
+	if !dual || len(ips) > 2 {
+		r.Invalid(at, "", shown, "may specify no more than one IP for each IP family")
+	}
+}
+
+// dualStackError says in kube-apiserver's words that addresses could not be told
+// apart.
+type dualStackError struct{ error }
+
+func (e *dualStackError) Error() string {
+	return "failed to check for dual stack with error:" + e.error.Error()
+}
+
+func (r *podRules) statusUsers(all []corev1.ContainerStatus, at *field.Path) {
+	for i := range all {
+		if all[i].User == nil || all[i].User.Linux == nil {
+			continue
+		}
+		at, user := at.Index(i).Child("user", "linux"), all[i].User.Linux
+		if isWindows(r.spec) {
+			r.Forbidden(at, "", "cannot be set for a windows pod")
+			continue
+		}
+		r.user(at, "uid", &user.UID)
+		r.group(at, "gid", &user.GID)
+		for j := range user.SupplementalGroups {
+			r.group(at.Child("supplementalGroups").Index(j), "", &user.SupplementalGroups[j])
+		}
+	}
+}
+
+var healths = []corev1.ResourceHealthStatus{corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown}
+
+// health checks what is said of the devices that containers have.
+func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Container, at *field.Path) {
+	for i := range statuses {
+		c := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == statuses[i].Name })
+		for j := range statuses[i].AllocatedResourcesStatus {
+			s, at := &statuses[i].AllocatedResourcesStatus[j], at.Index(i).Child("allocatedResourcesStatus").Index(j)
+			if c >= 0 {
+				r.hasDevice(&all[c], s.Name, at)
+			}
+			var ids seen
+			for k := range s.Resources {
+				at := at.Child("resources").Index(k)
+				OneOf(&r.Faults, at, "health", s.Resources[k].Health, healths)
+				if ids.again(string(s.Resources[k].ResourceID)) {
+					r.Duplicate(at, "resourceID", s.Resources[k].ResourceID)
+				}
+			}
+		}
+	}
+}
+
+func (r *podRules) hasDevice(c *corev1.Container, name corev1.ResourceName, at *field.Path) {
+	if !strings.HasPrefix(string(name), "claim:") {
+		if _, ok := c.Resources.Requests[name]; !ok {
+			r.Invalid(at, "name", name, "must match one of the container's resource requests")
+		}
+		return
+	}
+	for _, claim := range c.Resources.Claims {
+		known := "claim:" + claim.Name
+		if claim.Request != "" {
+			known += "/" + claim.Request
+		}
+		if known == string(name) {
+			return
+		}
+	}
+	r.Invalid(at, "name", name, "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty")
+}

@@ -1,0 +1,232 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// SetEphemeral is the subresource ephemeralcontainers, and changes nothing else.
+func SetEphemeral(p, sent *corev1.Pod) { p.Spec.EphemeralContainers = sent.Spec.EphemeralContainers }
+
+// ValidateEphemeral checks an update below ephemeralcontainers: they can be added,
+// and stay as they are.
+func ValidateEphemeral(p, old *corev1.Pod) field.ErrorList {
+	if isStatic(old.Annotations) {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
+	}
+	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
+	r.pod(p)
+	r.annotationUpdates(p, old)
+	at := field.NewPath("spec", "ephemeralContainers")
+	next := make(map[string]*corev1.EphemeralContainer, len(p.Spec.EphemeralContainers))
+	for i := range p.Spec.EphemeralContainers {
+		next[p.Spec.EphemeralContainers[i].Name] = &p.Spec.EphemeralContainers[i]
+	}
+	for i := range old.Spec.EphemeralContainers {
+		had := &old.Spec.EphemeralContainers[i]
+		switch has := next[had.Name]; {
+		case has == nil:
+			r.Forbidden(at, "", fmt.Sprintf("existing ephemeral containers %q may not be removed\n", had.Name))
+		case !equality.Semantic.DeepEqual(had, has):
+			r.Forbidden(at, "", fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", had.Name, diff.Diff(AsInternal(had), AsInternal(has))))
+		}
+	}
+	return r.List()
+}
+
+// ResizePod is the subresource resize: what containers, and the Pod as a whole, may
+// use. Where the containers are not the same ones, all is taken over for
+// ValidateResize to refuse.
+func ResizePod(p, sent *corev1.Pod) {
+	if len(p.Spec.Containers) != len(sent.Spec.Containers) || len(p.Spec.InitContainers) != len(sent.Spec.InitContainers) {
+		p.Spec = sent.Spec
+		return
+	}
+	p.Spec.Resources = sent.Spec.Resources
+	p.Spec.Containers = resized(p.Spec.Containers, sent.Spec.Containers)
+	p.Spec.InitContainers = resized(p.Spec.InitContainers, sent.Spec.InitContainers)
+}
+
+func resized(all, sent []corev1.Container) []corev1.Container {
+	for i := range all {
+		if all[i].Name != sent[i].Name {
+			return sent
+		}
+	}
+	for i := range all {
+		all[i].Resources, all[i].ResizePolicy = sent[i].Resources, sent[i].ResizePolicy
+	}
+	return all
+}
+
+// ValidateResize checks an update below resize.
+func ValidateResize(p, old *corev1.Pod) field.ErrorList {
+	switch {
+	case isStatic(old.Annotations):
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
+	case isWindows(&old.Spec):
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
+	}
+	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
+	r.pod(p)
+	at, class := field.NewPath("spec"), old.Status.QOSClass
+	or(&class, QOSClass(&old.Spec))
+	if class != QOSClass(&p.Spec) {
+		r.Invalid(at, "", p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing")
+	}
+	if !nodeResizes(old) {
+		r.Forbidden(at, "", "Pod running on node without support for resize")
+	}
+	next := p.Spec.DeepCopy()
+	if says(old.Spec.Resources) || says(p.Spec.Resources) {
+		r.resizeWhole(next, &old.Spec, at)
+	}
+	if len(old.Status.NodeAllocatableResourceClaimStatuses) > 0 {
+		r.Forbidden(at, "", "pods with node allocatable resource claims cannot be resized")
+	}
+	same := r.sameOrder(p.Spec.Containers, old.Spec.Containers, at, "containers")
+	if !r.sameOrder(p.Spec.InitContainers, old.Spec.InitContainers, at, "initContainers") || !same {
+		return r.List()
+	}
+	r.resizeContainers(next, old, at)
+	if len(r.list) == 0 && !equality.Semantic.DeepEqual(next, &old.Spec) {
+		r.Forbidden(at, "", "only cpu and memory resources are mutable")
+	}
+	return r.List()
+}
+
+func says(q *corev1.ResourceRequirements) bool { return q != nil && len(q.Requests)+len(q.Limits) > 0 }
+
+// nodeResizes tells whether the node shows what its containers may use. A Pod that
+// does not run yet does not say.
+func nodeResizes(p *corev1.Pod) bool {
+	for i := range p.Status.ContainerStatuses {
+		if s := &p.Status.ContainerStatuses[i]; s.State.Running != nil {
+			return s.Resources != nil
+		}
+	}
+	return true
+}
+
+// resizeWhole checks what the Pod as a whole may use, and makes next what it is
+// without changes of cpu and memory.
+func (r *podRules) resizeWhole(next, old *corev1.PodSpec, at *field.Path) {
+	if had, has := old.Resources, next.Resources; had != nil {
+		if has == nil {
+			r.Forbidden(at, "resources", "pod-level resources cannot be removed")
+			return
+		}
+		if unsaid(has.Requests, had.Requests) {
+			r.Forbidden(at.Child("resources"), "requests", "pod-level resource requests cannot be removed")
+		}
+		if unsaid(has.Limits, had.Limits) {
+			r.Forbidden(at.Child("resources"), "limits", "pod-level resource limits cannot be removed")
+		}
+	}
+	if q := next.Resources; q != nil {
+		var had corev1.ResourceRequirements
+		if old.Resources != nil {
+			had = *old.Resources
+		}
+		q.Requests, q.Limits = unresized(q.Requests, had.Requests), unresized(q.Limits, had.Limits)
+		if old.Resources == nil && !says(q) && len(q.Claims) == 0 {
+			next.Resources = nil
+		}
+	}
+	if !equality.Semantic.DeepEqual(next.Resources, old.Resources) {
+		r.Forbidden(at, "", "only cpu and memory resources are mutable at pod-level")
+	}
+}
+
+// sameOrder tells whether they are the same containers.
+func (r *podRules) sameOrder(next, old []corev1.Container, at *field.Path, name string) bool {
+	start := len(r.list)
+	if len(next) != len(old) {
+		r.Forbidden(at, name, name+" may not be added or removed on resize")
+		return false
+	}
+	for i := range old {
+		if next[i].Name != old[i].Name {
+			r.Forbidden(at.Child(name).Index(i), "name", name+" may not be renamed or reordered on resize")
+		}
+	}
+	return len(r.list) == start
+}
+
+// resizeContainers checks what containers may use, and makes next what it is without
+// changes of cpu and memory.
+func (r *podRules) resizeContainers(next *corev1.PodSpec, old *corev1.Pod, at *field.Path) {
+	for i := range old.Spec.InitContainers {
+		r.keepSaid(&next.InitContainers[i].Resources, &old.Spec.InitContainers[i].Resources, at.Child("initContainers").Index(i).Child("resources"))
+	}
+	for i := range old.Spec.Containers {
+		r.keepSaid(&next.Containers[i].Resources, &old.Spec.Containers[i].Resources, at.Child("containers").Index(i).Child("resources"))
+	}
+	for i := range next.Containers {
+		c, had := &next.Containers[i], &old.Spec.Containers[i]
+		unresize(c, had)
+		if !equality.Semantic.DeepEqual(c, had) {
+			r.Forbidden(at, "", "only cpu and memory resources are mutable")
+		}
+	}
+	for i := range next.InitContainers {
+		c, had, at := &next.InitContainers[i], &old.Spec.InitContainers[i], at.Child("initContainers").Index(i)
+		changed := !equality.Semantic.DeepEqual(c, had)
+		unresize(c, had)
+		if !equality.Semantic.DeepEqual(c, had) {
+			r.Forbidden(at, "", "only cpu and memory resources for init or sidecar containers are mutable")
+		}
+		for _, p := range c.ResizePolicy {
+			if changed && !isSidecar(c) && p.RestartPolicy == corev1.RestartContainer {
+				r.Forbidden(at, "", "non-sidecar init containers with a resize policy of RestartContainer cannot be resized")
+			}
+		}
+	}
+}
+
+// keepSaid: what a container says of its resources cannot be unsaid.
+func (r *podRules) keepSaid(next, old *corev1.ResourceRequirements, at *field.Path) {
+	if unsaid(next.Requests, old.Requests) {
+		r.Forbidden(at, "requests", "resource requests cannot be removed")
+	}
+	if unsaid(next.Limits, old.Limits) {
+		r.Forbidden(at, "limits", "resource limits cannot be removed")
+	}
+}
+
+func unsaid(next, old corev1.ResourceList) bool {
+	for name := range old {
+		if _, ok := next[name]; !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// unresize puts back what a container said of cpu and memory.
+func unresize(c, old *corev1.Container) {
+	c.Resources = corev1.ResourceRequirements{
+		Limits:   unresized(c.Resources.Limits, old.Resources.Limits),
+		Requests: unresized(c.Resources.Requests, old.Resources.Requests),
+	}
+}
+
+func unresized(next, old corev1.ResourceList) corev1.ResourceList {
+	if next == nil && old == nil {
+		return nil
+	}
+	out := corev1.ResourceList{}
+	maps.Copy(out, next)
+	for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		delete(out, name)
+		if q, ok := old[name]; ok {
+			out[name] = q
+		}
+	}
+	return out
+}

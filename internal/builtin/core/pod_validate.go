@@ -1,0 +1,246 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidatePod checks a new Pod.
+func ValidatePod(p *corev1.Pod) field.ErrorList {
+	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
+	r.pod(p)
+	at := field.NewPath("spec")
+	if len(p.Spec.EphemeralContainers) > 0 {
+		r.Forbidden(at, "ephemeralContainers", "cannot be set on create")
+	}
+	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
+		r.Forbidden(at, "nodeName", "cannot be set until all schedulingGates have been cleared")
+	}
+	r.seccompMatches(p.Annotations, at)
+	r.appArmorMatches(p.Annotations, at)
+	return r.List()
+}
+
+// pod checks a Pod, whatever becomes of it.
+func (r *podRules) pod(p *corev1.Pod) {
+	r.podAnnotations(p.Annotations, r.spec, field.NewPath("metadata", "annotations"))
+	at := field.NewPath("spec")
+	r.check(at)
+	if r.spec.ServiceAccountName == "" {
+		for i := range r.spec.Volumes {
+			v := r.spec.Volumes[i].Projected
+			for j := 0; v != nil && j < len(v.Sources); j++ {
+				if v.Sources[j].ServiceAccountToken != nil {
+					r.Forbidden(at.Child("volumes").Index(i).Child("projected", "sources").Index(j), "serviceAccountToken", "must not be specified when serviceAccountName is not set")
+				}
+			}
+		}
+	}
+	for i := range r.spec.Containers {
+		r.image(&r.spec.Containers[i], at.Child("containers").Index(i))
+	}
+	for i := range r.spec.InitContainers {
+		r.image(&r.spec.InitContainers[i], at.Child("initContainers").Index(i))
+	}
+}
+
+// updatable is what an update of a Pod can change.
+const updatable = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`," +
+	"`spec.tolerations` (only additions to existing tolerations)," +
+	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+// ValidatePodUpdate checks an update of a Pod: next to nothing of what runs can
+// change.
+func ValidatePodUpdate(p, old *corev1.Pod) field.ErrorList {
+	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
+	r.pod(p)
+	r.annotationUpdates(p, old)
+	at := field.NewPath("spec")
+	if !r.sameContainers(p.Spec.Containers, old.Spec.Containers, at.Child("containers")) ||
+		!r.sameContainers(p.Spec.InitContainers, old.Spec.InitContainers, at.Child("initContainers")) ||
+		!r.deadline(old.Spec.ActiveDeadlineSeconds, at) {
+		return r.List()
+	}
+	r.moreTolerations(old.Spec.Tolerations, at.Child("tolerations"))
+	r.fewerGates(old.Spec.SchedulingGates, at.Child("schedulingGates"))
+	if equality.Semantic.DeepEqual(&p.Spec, &old.Spec) {
+		return r.List()
+	}
+	if next := r.withUpdatable(&old.Spec, at); !equality.Semantic.DeepEqual(next, &old.Spec) {
+		r.Forbidden(at, "", "pod updates may not change fields other than "+updatable+"\n"+diff.Diff(AsInternal(&old.Spec), AsInternal(next)))
+	}
+	return r.List()
+}
+
+// annotationUpdates: some annotations are those of the beginning.
+func (r *podRules) annotationUpdates(p, old *corev1.Pod) {
+	at, start := field.NewPath("metadata", "annotations"), len(r.list)
+	for key, had := range old.Annotations {
+		if has, ok := p.Annotations[key]; ok && has == had {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(key, appArmorAnnotation):
+			r.Forbidden(at.Key(key), "", "may not remove or update AppArmor annotations")
+		case key == corev1.MirrorPodAnnotationKey:
+			r.Forbidden(at.Key(key), "", "may not remove or update mirror pod annotation")
+		}
+	}
+	for key := range p.Annotations {
+		if _, had := old.Annotations[key]; had {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(key, appArmorAnnotation):
+			r.Forbidden(at.Key(key), "", "may not add AppArmor annotations")
+		case key == corev1.MirrorPodAnnotationKey:
+			r.Forbidden(at.Key(key), "", "may not add mirror pod annotation")
+		}
+	}
+	r.sortFrom(start)
+	r.podAnnotations(p.Annotations, &p.Spec, at)
+}
+
+// sameContainers tells whether there are as many containers as before.
+func (r *podRules) sameContainers(next, old []corev1.Container, at *field.Path) bool {
+	if len(next) != len(old) {
+		r.Forbidden(at, "", "pod updates may not add or remove containers")
+		return false
+	}
+	for i := range next {
+		if next[i].Image == "" {
+			r.Required(at.Index(i), "image", "")
+		}
+		r.image(&next[i], at.Index(i))
+	}
+	return true
+}
+
+// deadline: it can be set, and come nearer. It tells whether to go on.
+func (r *podRules) deadline(old *int64, at *field.Path) bool {
+	switch next := r.spec.ActiveDeadlineSeconds; {
+	case next == nil && old != nil:
+		r.Invalid(at, "activeDeadlineSeconds", next, "must not update from a positive integer to nil value")
+	case next == nil:
+	case *next < 0 || *next > math.MaxInt32:
+		r.Invalid(at, "activeDeadlineSeconds", *next, validation.InclusiveRangeError(0, math.MaxInt32))
+		return false
+	case old != nil && *old < *next:
+		r.Invalid(at, "activeDeadlineSeconds", *next, "must be less than or equal to previous value")
+		return false
+	}
+	return true
+}
+
+func (r *podRules) moreTolerations(old []corev1.Toleration, at *field.Path) {
+	type what struct {
+		key, value string
+		op         corev1.TolerationOperator
+		effect     corev1.TaintEffect
+	}
+	have := make(map[what]bool, len(r.spec.Tolerations))
+	for _, t := range r.spec.Tolerations {
+		have[what{t.Key, t.Value, t.Operator, t.Effect}] = true
+	}
+	for _, t := range old {
+		if !have[what{t.Key, t.Value, t.Operator, t.Effect}] {
+			r.Forbidden(at, "", "existing toleration can not be modified except its tolerationSeconds")
+			return
+		}
+	}
+	r.tolerations(r.spec.Tolerations, at)
+}
+
+func (r *podRules) fewerGates(old []corev1.PodSchedulingGate, at *field.Path) {
+	var had seen
+	for _, g := range old {
+		had.again(g.Name)
+	}
+	for i, g := range r.spec.SchedulingGates {
+		if !had[g.Name] {
+			r.Forbidden(at.Index(i), "name", fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name))
+		}
+	}
+}
+
+// withUpdatable is the next spec with all that an update can change as it was.
+func (r *podRules) withUpdatable(old *corev1.PodSpec, at *field.Path) *corev1.PodSpec {
+	next := r.spec.DeepCopy()
+	for i := range next.Containers {
+		next.Containers[i].Image = old.Containers[i].Image
+	}
+	for i := range next.InitContainers {
+		next.InitContainers[i].Image = old.InitContainers[i].Image
+	}
+	next.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
+	next.SchedulingGates = old.SchedulingGates
+	next.Tolerations = old.Tolerations
+	if len(old.SchedulingGates) > 0 {
+		r.gated(next, old, at)
+	}
+	return next
+}
+
+// gated: where a Pod may go can still be narrowed while it waits.
+func (r *podRules) gated(next, old *corev1.PodSpec, at *field.Path) {
+	for key, value := range old.NodeSelector {
+		if has, ok := next.NodeSelector[key]; !ok || has != value {
+			r.Invalid(at, "nodeSelector", next.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
+			break
+		}
+	}
+	next.NodeSelector = old.NodeSelector
+	had, has := nodeAffinityOf(old), nodeAffinityOf(next)
+	if equality.Semantic.DeepEqual(had, has) {
+		return
+	}
+	r.narrower(has, had, at.Child("affinity", "nodeAffinity", required, "nodeSelectorTerms"))
+	switch {
+	case next.Affinity == nil:
+		next.Affinity = &corev1.Affinity{NodeAffinity: had}
+	case old.Affinity == nil && next.Affinity.PodAffinity == nil && next.Affinity.PodAntiAffinity == nil:
+		next.Affinity = nil
+	default:
+		next.Affinity.NodeAffinity = had
+	}
+}
+
+func nodeAffinityOf(spec *corev1.PodSpec) *corev1.NodeAffinity {
+	if spec.Affinity == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity
+}
+
+func (r *podRules) narrower(next, old *corev1.NodeAffinity, at *field.Path) {
+	if old == nil || old.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return
+	}
+	had := old.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	var has []corev1.NodeSelectorTerm
+	if next != nil && next.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		has = next.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	if len(had) > 0 && len(had) != len(has) {
+		r.Invalid(at, "", AsInternal(has), "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+		return
+	}
+	for i := range had {
+		fromNothing := len(had[i].MatchExpressions)+len(had[i].MatchFields) == 0 && len(has[i].MatchExpressions)+len(has[i].MatchFields) > 0
+		if fromNothing || !startsWith(has[i].MatchExpressions, had[i].MatchExpressions) || !startsWith(has[i].MatchFields, had[i].MatchFields) {
+			r.Invalid(at.Index(i), "", AsInternal(has[i]), "only additions are allowed (no mutations or deletions)")
+		}
+	}
+}
+
+func startsWith(all, first []corev1.NodeSelectorRequirement) bool {
+	return len(all) >= len(first) && (len(first) == 0 || reflect.DeepEqual(all[:len(first)], first))
+}

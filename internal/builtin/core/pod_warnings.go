@@ -1,0 +1,371 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// PodWarnings are those about a new Pod. Updates of Pods have none: people seldom
+// make them.
+func PodWarnings(p, old *corev1.Pod) []string {
+	if old != nil {
+		return nil
+	}
+	w := warnings{spec: &p.Spec, annotations: p.Annotations}
+	if faults := validation.IsDNS1123Label(p.Name); len(faults) > 0 {
+		w.add("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", faults)
+	}
+	w.pod()
+	return w.list
+}
+
+// PodTemplateWarnings are those about a PodTemplate.
+func PodTemplateWarnings(t, old *corev1.PodTemplate) []string {
+	if old != nil && equality.Semantic.DeepEqual(&t.Template, &old.Template) {
+		return nil
+	}
+	return TemplateWarnings(&t.Template, field.NewPath("template"))
+}
+
+// ReplicationControllerWarnings are those about one. After an update it is the old
+// template that is looked at.
+func ReplicationControllerWarnings(r, old *corev1.ReplicationController) (list []string) {
+	t := r.Spec.Template
+	switch {
+	case old == nil:
+		list = NameWarnings(r.Name)
+	case equality.Semantic.DeepEqual(&r.Spec, &old.Spec):
+		return nil
+	default:
+		t = old.Spec.Template
+	}
+	if t == nil {
+		return list
+	}
+	return append(list, TemplateWarnings(t, field.NewPath("spec", "template"))...)
+}
+
+// NameWarnings are those about the name of a workload.
+func NameWarnings(name string) []string {
+	faults := validation.IsDNS1123Label(name)
+	if len(faults) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", faults)}
+}
+
+// TemplateWarnings are those about the template of a workload.
+func TemplateWarnings(t *corev1.PodTemplateSpec, at *field.Path) []string {
+	w := warnings{spec: &t.Spec, annotations: t.Annotations, at: at}
+	w.pod()
+	return w.list
+}
+
+// warnings collects those about one pod spec.
+type warnings struct {
+	spec        *corev1.PodSpec
+	annotations map[string]string
+	at          *field.Path // of the template; nil: a Pod
+	list        []string
+}
+
+func (w *warnings) add(format string, args ...any) { w.list = append(w.list, fmt.Sprintf(format, args...)) }
+
+// below is a path below that of the template.
+func (w *warnings) below(name string, more ...string) *field.Path {
+	if w.at == nil {
+		return field.NewPath(name, more...)
+	}
+	return w.at.Child(name, more...)
+}
+
+func (w *warnings) pod() {
+	w.oldLabels()
+	w.oldAnnotations()
+	for i := range w.spec.Volumes {
+		w.volume(&w.spec.Volumes[i], i)
+	}
+	for i := range w.spec.Volumes {
+		w.overlaps(&w.spec.Volumes[i])
+	}
+	w.twice()
+	w.fraction(w.spec.Overhead, func() *field.Path { return w.below("spec", "overhead") })
+	if w.spec.SecurityContext == nil || w.spec.SecurityContext.SeccompProfile == nil {
+		w.seccompAnnotation(seccompPodAnnotation)
+	}
+	w.containers()
+	w.ports()
+	if s := w.spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
+		w.add("%s: must be >= 0; negative values are invalid and will be treated as 1", w.below("spec", "terminationGracePeriodSeconds"))
+	}
+	w.affinity()
+	if c := w.spec.DNSConfig; c != nil {
+		for i, ip := range c.Nameservers {
+			w.ip(ip, func() *field.Path { return w.below("spec", "dnsConfig", "nameservers").Index(i) })
+		}
+	}
+	for i := range w.spec.HostAliases {
+		w.ip(w.spec.HostAliases[i].IP, func() *field.Path { return w.below("spec", "hostAliases").Index(i).Child("ip") })
+	}
+}
+
+func (w *warnings) ip(ip string, at func() *field.Path) {
+	if ip != "" {
+		w.list = append(w.list, validation.GetWarningsForIP(at(), ip)...)
+	}
+}
+
+// oldNodeLabels are labels of nodes that have other names now, or none.
+var oldNodeLabels = map[string]string{
+	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
+	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
+	"failure-domain.beta.kubernetes.io/zone":        `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	"beta.kubernetes.io/instance-type":              `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+	"app.kubernetes.io/created-by":                  `deprecated since v1.9`,
+	"scheduler.alpha.kubernetes.io/preferAvoidPods": `deprecated since v1.22; use Taints and Tolerations instead`,
+	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
+}
+
+func (w *warnings) oldLabels() {
+	start := len(w.list)
+	for key := range w.spec.NodeSelector {
+		if why, ok := oldNodeLabels[key]; ok {
+			w.add("%s: %s", w.below("spec", "nodeSelector").Key(key), why)
+		}
+	}
+	slices.Sort(w.list[start:])
+	if a := w.spec.Affinity; a != nil && a.NodeAffinity != nil {
+		at := w.below("spec", "affinity", "nodeAffinity")
+		if s := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; s != nil {
+			for i := range s.NodeSelectorTerms {
+				w.list = append(w.list, NodeTermWarnings(&s.NodeSelectorTerms[i], at.Child(required, "nodeSelectorTerms").Index(i), false)...)
+			}
+		}
+		for i := range a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+			t := &a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference
+			w.list = append(w.list, NodeTermWarnings(t, at.Child(preferred).Index(i).Child("preference"), true)...)
+		}
+	}
+	for i := range w.spec.TopologySpreadConstraints {
+		c, at := &w.spec.TopologySpreadConstraints[i], w.below("spec", "topologySpreadConstraints").Index(i)
+		if why, ok := oldNodeLabels[c.TopologyKey]; ok {
+			w.add("%s: %s is %s", at.Child("topologyKey"), c.TopologyKey, why)
+		}
+		w.selector(c.LabelSelector, at)
+	}
+}
+
+// NodeTermWarnings are those about one way to select nodes; values says whether they
+// are looked at, too, where nothing else checks them.
+func NodeTermWarnings(t *corev1.NodeSelectorTerm, at *field.Path, values bool) []string {
+	var w warnings
+	for i := range t.MatchExpressions {
+		q, at := &t.MatchExpressions[i], at.Child("matchExpressions").Index(i)
+		if why, ok := oldNodeLabels[q.Key]; ok {
+			w.add("%s: %s is %s", at.Child("key"), q.Key, why)
+		}
+		for j := 0; values && j < len(q.Values); j++ {
+			for _, fault := range validation.IsValidLabelValue(q.Values[j]) {
+				w.add("%s: %s is invalid, %s", at.Child("values").Index(j), q.Values[j], fault)
+			}
+		}
+	}
+	return w.list
+}
+
+// selector: none at all is not the same as an empty one.
+func (w *warnings) selector(s *metav1.LabelSelector, at *field.Path) {
+	if s == nil {
+		w.add("%s: a null labelSelector results in matching no pod", at.Child("labelSelector"))
+	}
+}
+
+func (w *warnings) oldAnnotations() {
+	if len(w.annotations) == 0 {
+		return
+	}
+	for _, old := range [...]struct{ key, why string }{
+		{"scheduler.alpha.kubernetes.io/critical-pod", `non-functional in v1.16+; use the "priorityClassName" field instead`},
+		{"security.alpha.kubernetes.io/sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
+		{"security.alpha.kubernetes.io/unsafe-sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
+	} {
+		if _, ok := w.annotations[old.key]; ok {
+			w.add("%s: %s", w.below("metadata", "annotations").Key(old.key), old.why)
+		}
+	}
+}
+
+func (w *warnings) seccompAnnotation(key string) {
+	if _, ok := w.annotations[key]; ok {
+		w.add(`%s: non-functional in v1.27+; use the "seccompProfile" field instead`, w.below("metadata", "annotations").Key(key))
+	}
+}
+
+// twice: what stands twice in lists that others merge.
+func (w *warnings) twice() {
+	if len(w.spec.HostAliases) > 1 {
+		var ips seen
+		for i := range w.spec.HostAliases {
+			if ip := w.spec.HostAliases[i].IP; ips.again(ip) {
+				w.add("%s: duplicate ip %q", w.below("spec", "hostAliases").Index(i).Child("ip"), ip)
+			}
+		}
+	}
+	if len(w.spec.ImagePullSecrets) > 1 {
+		var names seen
+		for i, s := range w.spec.ImagePullSecrets {
+			if names.again(s.Name) {
+				w.add("%s: duplicate name %q", w.below("spec", "imagePullSecrets").Index(i).Child("name"), s.Name)
+			}
+		}
+	}
+	for i, s := range w.spec.ImagePullSecrets {
+		if s.Name == "" {
+			w.add("%s: invalid empty name %q", w.below("spec", "imagePullSecrets").Index(i).Child("name"), s.Name)
+		}
+	}
+}
+
+// fraction: there is no part of a byte.
+func (w *warnings) fraction(all corev1.ResourceList, at func() *field.Path) {
+	for _, name := range [...]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if q, ok := all[name]; ok && q.MilliValue()%1000 != 0 {
+			w.add("%s: fractional byte value %q is invalid, must be an integer", at().Key(string(name)), q.String())
+		}
+	}
+}
+
+func (w *warnings) containers() {
+	for c, at := range eachContainer(w.spec, w.below("spec")) {
+		if len(w.annotations) > 0 {
+			if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
+				w.seccompAnnotation(seccompContainerAnnotation + c.Name)
+			}
+			w.appArmorAnnotation(c)
+		}
+		for _, name := range [...]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+			for _, part := range [...]struct {
+				name string
+				list corev1.ResourceList
+			}{{"limits", c.Resources.Limits}, {"requests", c.Resources.Requests}} {
+				if q, ok := part.list[name]; ok && q.MilliValue()%1000 != 0 {
+					w.add("%s: fractional byte value %q is invalid, must be an integer", at.Child("resources", part.name).Key(string(name)), q.String())
+				}
+			}
+		}
+		w.hides(c, at)
+	}
+}
+
+// appArmorAnnotation is about templates: of Pods SyncAppArmor warns.
+func (w *warnings) appArmorAnnotation(c *corev1.Container) {
+	key := appArmorAnnotation + c.Name
+	annotation, ok := w.annotations[key]
+	if !ok || w.at == nil || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+		return
+	}
+	if s := w.spec.SecurityContext; s == nil || s.AppArmorProfile == nil || !equality.Semantic.DeepEqual(s.AppArmorProfile, appArmorProfile(annotation)) {
+		w.add(`%s: deprecated since v1.30; use the "appArmorProfile" field instead`, w.below("metadata", "annotations").Key(key))
+	}
+}
+
+// hides: a variable that is set twice is only sound when the second value is made of
+// the first.
+func (w *warnings) hides(c *corev1.Container, at *field.Path) {
+	if len(c.Env) < 2 {
+		return
+	}
+	var names seen
+	for i := range c.Env {
+		v := &c.Env[i]
+		if !names.again(v.Name) {
+			continue
+		}
+		if ref := "$(" + v.Name + ")"; v.ValueFrom != nil || v.Value == ref || !strings.Contains(v.Value, ref) {
+			w.add("%s: hides previous definition of %q, which may be dropped when using apply", at.Child("env").Index(i), v.Name)
+		}
+	}
+}
+
+// containerPort is a port with its place.
+type containerPort struct {
+	*corev1.ContainerPort
+	at *field.Path
+}
+
+func (w *warnings) ports() {
+	type key struct {
+		port     int32
+		protocol corev1.Protocol
+	}
+	var all map[key][]containerPort
+	var names map[string]*field.Path
+	var named []string
+	for c, at := range eachContainer(w.spec, w.below("spec")) {
+		for i := range c.Ports {
+			p := containerPort{&c.Ports[i], at.Child("ports").Index(i)}
+			if p.HostIP != "" && p.HostPort == 0 {
+				w.add("%s: hostIP set without hostPort: %+v", p.at, *p.ContainerPort)
+			}
+			if all == nil {
+				all, names = map[key][]containerPort{}, map[string]*field.Path{}
+			}
+			k := key{p.ContainerPort.ContainerPort, p.Protocol}
+			for _, other := range all[k] {
+				w.samePort(p, other)
+			}
+			all[k] = append(all[k], p)
+			if p.Name == "" {
+				continue
+			}
+			if other := names[p.Name]; other == nil {
+				names[p.Name] = p.at
+			} else {
+				named = append(named, fmt.Sprintf("%s: duplicate port name %q with %s, services and probes that select ports by name will use %s", p.at, p.Name, other, other))
+			}
+		}
+	}
+	w.list = append(w.list, named...)
+}
+
+// samePort compares two ports of the same number.
+func (w *warnings) samePort(p, other containerPort) {
+	switch {
+	case p.HostIP == other.HostIP && p.HostPort == other.HostPort:
+		w.add("%s: duplicate port definition with %s", p.at, other.at)
+	case p.HostPort == 0 || other.HostPort == 0:
+		w.add("%s: overlapping port definition with %s", p.at, other.at)
+	case p.HostPort == other.HostPort && (p.HostIP == "") != (other.HostIP == ""):
+		w.add("%s: dangerously ambiguous port definition with %s", p.at, other.at)
+	}
+}
+
+func (w *warnings) affinity() {
+	a := w.spec.Affinity
+	if a == nil {
+		return
+	}
+	terms := func(must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm, name string) {
+		at := w.below("spec", "affinity", name)
+		for i := range must {
+			w.selector(must[i].LabelSelector, at.Child(required).Index(i))
+		}
+		for i := range should {
+			w.selector(should[i].PodAffinityTerm.LabelSelector, at.Child(preferred).Index(i).Child("podAffinityTerm"))
+		}
+	}
+	if p := a.PodAffinity; p != nil {
+		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, "podAffinity")
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, "podAntiAffinity")
+	}
+}

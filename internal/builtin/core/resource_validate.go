@@ -1,0 +1,277 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// integerResources are counted in whole numbers; so are those of extensions.
+var integerResources = []corev1.ResourceName{
+	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
+	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
+}
+
+// standardResources are all names without a domain, besides huge pages.
+var standardResources = append([]corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage,
+	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceRequestsStorage,
+	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
+}, integerResources...)
+
+// IsExtended tells the names of resources that extensions bring.
+func IsExtended(name corev1.ResourceName) bool {
+	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
+		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
+}
+
+// ResourceName checks the name of a resource, wherever it stands. It tells whether
+// that is sound.
+func (f *Faults) ResourceName(at *field.Path, name corev1.ResourceName) bool {
+	if slices.Contains(standardResources, name) {
+		return true
+	}
+	if faults := validation.IsQualifiedName(string(name)); len(faults) > 0 {
+		f.Each(at, "", name, faults)
+		return false
+	}
+	huge := isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
+	if !strings.Contains(string(name), "/") && !huge {
+		f.Invalid(at, "", name, "must be a standard resource type or fully qualified")
+		return false
+	}
+	return true
+}
+
+// containerResource checks the name of what a container asks for.
+func (f *Faults) containerResource(at *field.Path, name corev1.ResourceName) {
+	f.ResourceName(at, name)
+	switch {
+	case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, isHugePages(name) && !strings.Contains(string(name), "/"):
+	case !strings.Contains(string(name), "/"):
+		f.Invalid(at, "", name, "must be a standard resource for containers")
+	case !isNative(name) && !IsExtended(name):
+		f.Invalid(at, "", name, "doesn't follow extended resource name standard")
+	}
+}
+
+// podResource checks the name of what a Pod as a whole asks for.
+func (f *Faults) podResource(at *field.Path, name corev1.ResourceName) {
+	if f.ResourceName(at, name) && !ofPods(name) {
+		f.Add(field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
+	}
+}
+
+// Quantity checks an amount of a resource.
+func (f *Faults) Quantity(at *field.Path, name corev1.ResourceName, q resource.Quantity) {
+	if q.Sign() < 0 {
+		f.Invalid(at, "", q.String(), apivalidation.IsNegativeErrorMsg)
+	}
+	if q.MilliValue()%1000 != 0 && (slices.Contains(integerResources, name) || IsExtended(name)) {
+		f.Invalid(at, "", q, "must be an integer")
+	}
+}
+
+// hugePages checks that an amount is a number of whole pages.
+func (f *Faults) hugePages(at *field.Path, name corev1.ResourceName, q resource.Quantity) {
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
+	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 || q.Value()%size.Value() != 0 {
+		f.Invalid(at, "", q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))
+	}
+}
+
+// resources checks what a container or a Pod asks for; checkName is for the names.
+func (r *podRules) resources(q *corev1.ResourceRequirements, at *field.Path, checkName func(*Faults, *field.Path, corev1.ResourceName)) {
+	huge, usual := false, false
+	var names [8]corev1.ResourceName
+	amount := func(list string, name corev1.ResourceName, n resource.Quantity) {
+		usual = usual || name == corev1.ResourceCPU || name == corev1.ResourceMemory
+		if simpleAmount(name, n) {
+			return
+		}
+		at := at.Child(list).Key(string(name))
+		checkName(&r.Faults, at, name)
+		r.Quantity(at, name, n)
+		if isHugePages(name) {
+			huge = true
+			r.hugePages(at, name, n)
+		}
+	}
+	for _, name := range sortedNames(names[:0], q.Limits) {
+		amount("limits", name, q.Limits[name])
+	}
+	for _, name := range sortedNames(names[:0], q.Requests) {
+		amount("requests", name, q.Requests[name])
+		r.underLimit(q.Limits, at, name, q.Requests[name])
+	}
+	if huge && !usual {
+		r.Forbidden(at, "", "HugePages require cpu or memory")
+	}
+	r.claims(q.Claims, at)
+}
+
+// sortedNames appends the names of a list to a slice, so that what is wrong with it
+// has an order.
+func sortedNames(to []corev1.ResourceName, of corev1.ResourceList) []corev1.ResourceName {
+	for name := range of {
+		to = append(to, name)
+	}
+	slices.Sort(to)
+	return to
+}
+
+// simpleAmount tells what most say: cpu or memory.
+func simpleAmount(name corev1.ResourceName, q resource.Quantity) bool {
+	return (name == corev1.ResourceCPU || name == corev1.ResourceMemory) && q.Sign() >= 0
+}
+
+// underLimit: requests are at most the limit, and as much where nothing else works.
+func (r *podRules) underLimit(limits corev1.ResourceList, at *field.Path, name corev1.ResourceName, q resource.Quantity) {
+	limit, limited := limits[name]
+	switch {
+	case !limited && !mayOvercommit(name):
+		r.Required(at, "limits", "Limit must be set for non overcommitable resources")
+	case !limited:
+	case q.Cmp(limit) != 0 && !mayOvercommit(name):
+		r.Invalid(at, "requests", q.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
+	case q.Cmp(limit) > 0:
+		r.Invalid(at, "requests", q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+	}
+}
+
+// claims checks the devices that a container uses.
+func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
+	var keys, byRequest seen // names or name/request, and names of the latter
+	for i := range all {
+		c, at := &all[i], at.Child("claims").Index(i)
+		if c.Name == "" {
+			r.Required(at, "", "")
+			continue
+		}
+		if keys[c.Name] {
+			r.Duplicate(at, "", c.Name)
+		} else {
+			key := c.Name
+			if c.Request != "" {
+				r.Each(at, "request", c.Request, validation.IsDNS1123Label(c.Request))
+				key += "/" + c.Request
+			} else if byRequest[c.Name] {
+				r.Duplicate(at, "", c.Name)
+			}
+			if keys.again(key) {
+				r.Duplicate(at, "", key)
+			}
+			if c.Request != "" {
+				byRequest.again(c.Name)
+			}
+		}
+		if !r.claimNames[c.Name] {
+			r.unknownClaim(at, c.Name)
+		}
+	}
+}
+
+func (r *podRules) unknownClaim(at *field.Path, name string) {
+	err := field.NotFound(at, name)
+	err.Detail = "must be one of the names in pod.spec.resourceClaims"
+	if len(r.claimNames) == 0 {
+		err.Detail += " which is empty"
+	} else {
+		var names []string
+		for name := range r.claimNames {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		err.Detail += ": " + strings.Join(names, ", ")
+	}
+	r.Add(err)
+}
+
+// resourceClaims checks the devices that the containers may use.
+func (r *podRules) resourceClaims(at *field.Path) {
+	all := r.spec.ResourceClaims
+	if len(all) == 0 {
+		return
+	}
+	if r.meta != nil && isStatic(r.meta.Annotations) {
+		for range all {
+			r.Forbidden(field.NewPath(""), "", "static pods do not support resource claims")
+		}
+		return
+	}
+	for i := range all {
+		c, at := &all[i], at.Child("resourceClaims").Index(i)
+		switch {
+		case c.Name == "":
+			r.Required(at, "name", "")
+		case r.claimNames.again(c.Name):
+			r.Duplicate(at, "name", c.Name)
+		default:
+			r.Each(at, "name", c.Name, validation.IsDNS1123Label(c.Name))
+		}
+		switch claim, template := c.ResourceClaimName != nil, c.ResourceClaimTemplateName != nil; {
+		case claim && template:
+			r.Invalid(at, "", AsInternal(*c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+		case !claim && !template:
+			r.Invalid(at, "", AsInternal(*c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+		}
+		if n := c.ResourceClaimName; n != nil {
+			r.Each(at, "resourceClaimName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
+		}
+		if n := c.ResourceClaimTemplateName; n != nil {
+			r.Each(at, "resourceClaimTemplateName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
+		}
+	}
+}
+
+// isStatic tells Pods that a node runs by itself.
+func isStatic(annotations map[string]string) bool {
+	_, ok := annotations[corev1.MirrorPodAnnotationKey]
+	return ok
+}
+
+// podResources checks what a Pod as a whole may use, also against its containers.
+func (r *podRules) podResources(at *field.Path) {
+	q := r.spec.Resources
+	if q == nil {
+		return
+	}
+	at = at.Child("resources")
+	if isWindows(r.spec) {
+		r.Forbidden(at, "", "may not be set for a windows pod")
+		return
+	}
+	if q.Claims != nil {
+		r.Forbidden(at, "claims", "claims may not be set for Resources at pod-level")
+	}
+	r.resources(q, at, (*Faults).podResource)
+	start := len(r.list)
+	for name, sum := range sumOfContainers(r.spec, requestsOf) {
+		if have, ok := q.Requests[name]; ok && sum.Cmp(have) > 0 {
+			r.Invalid(at.Child("requests").Key(string(name)), "", have.String(), fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String()))
+		}
+	}
+	r.sortFrom(start)
+	start = len(r.list)
+	for name, sum := range sumOfContainers(r.spec, limitsOf) {
+		if have, ok := q.Limits[name]; ok && isHugePages(name) && sum.Cmp(have) > 0 {
+			r.Invalid(at.Child("limits").Key(string(name)), "", have.String(), fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String()))
+		}
+	}
+	r.sortFrom(start)
+	for i := range r.spec.Containers {
+		start := len(r.list)
+		for name, limit := range r.spec.Containers[i].Resources.Limits {
+			if most, ok := q.Limits[name]; ok && limit.Cmp(most) > 0 {
+				r.Invalid(at.Child("containers").Index(i).Key(string(name)), "limits", limit.String(), fmt.Sprintf("must be less than or equal to pod limits of %s", most.String()))
+			}
+		}
+		r.sortFrom(start)
+	}
+}
