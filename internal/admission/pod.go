@@ -126,7 +126,7 @@ func setRuntime(s *store.State, a *registry.Admission) error {
 	}
 	switch o := class.Overhead; {
 	case o == nil && p.Spec.Overhead != nil:
-		return forbidden(a, p, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+		a.Refusal = forbidden(a, p, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 	case o != nil && len(p.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(o.PodFixed, p.Spec.Overhead):
 		return forbidden(a, p, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
 	case o != nil:

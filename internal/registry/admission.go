@@ -22,6 +22,9 @@ type Admission struct {
 	DryRun bool
 	// Warnings go out with the answer.
 	Warnings []string
+	// Refusal is what a Completion refuses the write with once it is found valid: what
+	// is wrong with the object itself is said first. Nil: nothing.
+	Refusal error
 }
 
 // Completion sets in a new object what follows from other objects, or refuses it

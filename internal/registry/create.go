@@ -81,7 +81,8 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if st.NewStatus != nil {
 		st.NewStatus(next)
 	}
-	if err := r.complete(ctx, w, next); err != nil {
+	refusal, err := r.complete(ctx, w, next)
+	if err != nil {
 		return nil, err
 	}
 	errs := validate(st, meta)
@@ -98,6 +99,9 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if st.Warnings != nil {
 		w.warnings = append(w.warnings, st.Warnings(next, nil)...)
 	}
+	if refusal != nil {
+		return nil, refusal
+	}
 	if version != 0 {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
@@ -105,20 +109,20 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 }
 
 // complete sets what only the server may set in a new object. What the client sent
-// is what it owns.
-func (r *Registry) complete(ctx context.Context, w *write, object runtime.Object) (err error) {
+// is what it owns. The refusal comes after validation.
+func (r *Registry) complete(ctx context.Context, w *write, object runtime.Object) (refusal, err error) {
 	st, by, completing := w.stored(), w.options.By, r.Completing[w.Type.Collection]
 	reserve := r.Reserve[w.Type.Collection]
 	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && completing == nil && reserve == nil {
-		return nil
+		return nil, nil
 	}
 	if w.asSent, err = clientBytes(w.Type, object); err != nil {
-		return err
+		return nil, err
 	}
 	a := &Admission{Target: w.Target, Verb: "create", Object: object, DryRun: w.dryRun}
 	for _, step := range completing {
 		if err := step(ctx, a); err != nil {
-			return err
+			return nil, err
 		}
 		w.warnings = append(w.warnings, a.Warnings...)
 		a.Warnings = nil
@@ -132,7 +136,7 @@ func (r *Registry) complete(ctx context.Context, w *write, object runtime.Object
 	if reserve != nil {
 		w.release, err = reserve(object, nil, w.dryRun)
 	}
-	return err
+	return a.Refusal, err
 }
 
 // reserve completes an object that was changed.

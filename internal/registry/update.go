@@ -254,7 +254,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if s := w.subresource(); s != nil {
 		check = s.Validate
 	}
-	if check != nil {
+	if check != nil && !w.alters {
 		errs = append(errs, check(next, old)...)
 	}
 	if err := invalid(st, meta, errs); err != nil {

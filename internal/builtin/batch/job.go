@@ -3,6 +3,7 @@
 package batch
 
 import (
+	"maps"
 	"math"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -32,11 +33,7 @@ func DefaultJob(j *batchv1.Job) {
 			s.BackoffLimit = ptr.To[int32](math.MaxInt32)
 		}
 	}
-	// The map is shared: what PrepareJob adds to the one is in the other, too. Clients
-	// see it so.
-	if len(j.Labels) == 0 && s.Template.Labels != nil {
-		j.Labels = s.Template.Labels
-	}
+	labelLikePods(j)
 	orPointer(&s.CompletionMode, batchv1.NonIndexedCompletion)
 	orPointer(&s.Suspend, false)
 	replacement := batchv1.TerminatingOrFailed
@@ -47,6 +44,13 @@ func DefaultJob(j *batchv1.Job) {
 	orPointer(&s.ManualSelector, false)
 	defaultFailurePolicy(s)
 	core.DefaultTemplate(&s.Template)
+}
+
+// labelLikePods gives a Job without labels those of its Pods.
+func labelLikePods(j *batchv1.Job) {
+	if len(j.Labels) == 0 {
+		j.Labels = maps.Clone(j.Spec.Template.Labels)
+	}
 }
 
 func defaultFailurePolicy(s *batchv1.JobSpec) {
@@ -99,4 +103,5 @@ func PrepareJob(j *batchv1.Job) {
 	if _, ok := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !ok {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
+	labelLikePods(j)
 }
