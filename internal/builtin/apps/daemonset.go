@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 
@@ -111,7 +112,12 @@ func validateDaemonSetStrategy(f *core.Faults, s *appsv1.DaemonSetUpdateStrategy
 			f.Required(at, "maxUnavailable", "cannot be 0 when maxSurge is 0")
 		}
 	default:
-		f.Add(field.NotSupported(at, core.AsInternal(s), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
+		shown := *s // of which the wire shows numbers that are not there as zero
+		if u != nil {
+			zero := intstr.FromInt32(0)
+			shown.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}
+		}
+		f.Add(field.NotSupported(at, core.AsInternal(shown), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
 	}
 }
 

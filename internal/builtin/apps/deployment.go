@@ -3,6 +3,8 @@
 package apps
 
 import (
+	"cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -76,7 +78,12 @@ func validateDeploymentStrategy(f *core.Faults, s *appsv1.DeploymentStrategy, at
 		}
 		notAll(f, at, "maxUnavailable", u.MaxUnavailable)
 	default:
-		f.Add(field.NotSupported(at, core.AsInternal(s), []appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
+		shown := *s // of which the wire shows numbers that are not there as zero
+		if u != nil {
+			zero := intstr.FromInt32(0)
+			shown.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}
+		}
+		f.Add(field.NotSupported(at, core.AsInternal(shown), []appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
 	}
 }
 

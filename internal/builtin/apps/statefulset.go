@@ -142,15 +142,25 @@ func validateStatefulSetStrategy(f *core.Faults, s *appsv1.StatefulSetUpdateStra
 	switch u := s.RollingUpdate; s.Type {
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if u != nil {
-			f.Invalid(at, "rollingUpdate", core.AsInternal(u), "only allowed for updateStrategy 'RollingUpdate'")
+			f.Invalid(at, "rollingUpdate", core.AsInternal(shownStrategy(s).RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if u != nil {
 			nonNegative(f, at.Child("rollingUpdate"), "partition", u.Partition)
 		}
 	default:
-		f.Invalid(at, "", core.AsInternal(s), "must be 'RollingUpdate' or 'OnDelete'")
+		f.Invalid(at, "", core.AsInternal(shownStrategy(s)), "must be 'RollingUpdate' or 'OnDelete'")
 	}
+}
+
+// shownStrategy is a strategy as the wire shows it: a number that is not there is
+// zero.
+func shownStrategy(s *appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSetUpdateStrategy {
+	shown := s.DeepCopy()
+	if shown.RollingUpdate != nil {
+		orPointer(&shown.RollingUpdate.Partition, 0)
+	}
+	return shown
 }
 
 // ValidateStatefulSetStatus checks an update of the status.

@@ -1,8 +1,6 @@
 package core
 
-import (
-	"strings"
-)
+import "strings"
 
 // isLatest tells whether the name of an image says latest, or neither a tag nor a
 // digest, which is the same. What is no name at all does not.
@@ -10,6 +8,9 @@ func isLatest(image string) bool {
 	tag, digest, ok := splitImage(image)
 	return ok && (tag == "latest" || tag == "" && digest == "")
 }
+
+// maxImagePath is how long the path of an image may be, in bytes.
+const maxImagePath = 255
 
 // splitImage is the tag and the digest of an image's name: [host[:port]/]path[:tag][@digest].
 func splitImage(image string) (tag, digest string, ok bool) {
@@ -30,7 +31,11 @@ func splitImage(image string) (tag, digest string, ok bool) {
 			return "", "", false
 		}
 	}
-	if len(name) > 255 || !isImagePath(path) {
+	length := len(path)
+	if host == "" && !strings.Contains(path, "/") || host == "docker.io" && !strings.Contains(path, "/") {
+		length += len("library/") // where they are on the default host
+	}
+	if length > maxImagePath || !isImagePath(path) {
 		return "", "", false
 	}
 	return tag, digest, true

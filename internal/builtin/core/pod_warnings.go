@@ -76,7 +76,9 @@ type warnings struct {
 	list        []string
 }
 
-func (w *warnings) add(format string, args ...any) { w.list = append(w.list, fmt.Sprintf(format, args...)) }
+func (w *warnings) add(format string, args ...any) {
+	w.list = append(w.list, fmt.Sprintf(format, args...))
+}
 
 // below is a path below that of the template.
 func (w *warnings) below(name string, more ...string) *field.Path {
