@@ -29,6 +29,7 @@ func appsGroup() resource.Group {
 			Validate:       validates(apps.ValidateDaemonSet),
 			ValidateUpdate: updates(apps.ValidateDaemonSetUpdate),
 			Warnings:       warns(apps.DaemonSetWarnings),
+			MetadataOnce:   true,
 		},
 		{
 			Resource: "deployments", Kind: "Deployment", New: object[appsv1.Deployment],
@@ -40,6 +41,7 @@ func appsGroup() resource.Group {
 			Validate:       validates(apps.ValidateDeployment),
 			ValidateUpdate: updates(apps.ValidateDeploymentUpdate),
 			Warnings:       warns(apps.DeploymentWarnings),
+			MetadataOnce:   true,
 		},
 		{
 			Resource: "replicasets", Kind: "ReplicaSet", New: object[appsv1.ReplicaSet],
@@ -50,6 +52,7 @@ func appsGroup() resource.Group {
 			Validate:       validates(apps.ValidateReplicaSet),
 			ValidateUpdate: updates(apps.ValidateReplicaSetUpdate),
 			Warnings:       warns(apps.ReplicaSetWarnings),
+			MetadataOnce:   true,
 		},
 		{
 			Resource: "statefulsets", Kind: "StatefulSet", New: object[appsv1.StatefulSet],
@@ -60,6 +63,7 @@ func appsGroup() resource.Group {
 			Validate:       validates(apps.ValidateStatefulSet),
 			ValidateUpdate: updates(apps.ValidateStatefulSetUpdate),
 			Warnings:       warns(apps.StatefulSetWarnings),
+			MetadataOnce:   true,
 			ValidateName:   validation.NameIsDNSLabel,
 		},
 	}})

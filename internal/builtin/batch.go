@@ -19,6 +19,7 @@ func batchGroup() resource.Group {
 			Validate:       validates(batch.ValidateCronJob),
 			ValidateUpdate: updates(batch.ValidateCronJobUpdate),
 			Warnings:       warns(batch.CronJobWarnings),
+			MetadataOnce:   true,
 		},
 		{
 			Resource: "jobs", Kind: "Job", New: object[batchv1.Job],

@@ -151,6 +151,7 @@ func coreGroup() resource.Group {
 			Validate:       validates(core.ValidatePodTemplate),
 			ValidateUpdate: updates(core.ValidatePodTemplateUpdate),
 			Warnings:       warns(core.PodTemplateWarnings),
+			MetadataOnce:   true,
 		},
 		{
 			Resource: "replicationcontrollers", Kind: "ReplicationController", New: object[corev1.ReplicationController],
@@ -161,6 +162,7 @@ func coreGroup() resource.Group {
 			Validate:       validates(core.ValidateReplicationController),
 			ValidateUpdate: updates(core.ValidateReplicationControllerUpdate),
 			Warnings:       warns(core.ReplicationControllerWarnings),
+			MetadataOnce:   true,
 			Subresources:   []resource.Subresource{scaleOf(replicationControllerScale), statusWith(updates(core.ValidateReplicationControllerStatus))},
 			Fields:         []resource.Field{{Name: "status.replicas", Default: "0"}},
 			FieldError:     notSupported,

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,16 +77,19 @@ func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
 
 // validateUpdate checks what validate does, and that the update neither makes
 // another object of it, nor begins a deletion or holds one back. Nothing else can
-// be wrong: names and other system fields are the old ones. Most kinds say what is wrong again, and so does the wire.
-func validateUpdate(t *resource.Type, meta, old metav1.Object) field.ErrorList {
+// be wrong: names and other system fields are the old ones. Kinds say what is wrong
+// again, and so does the wire.
+func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
 	errs := validate(t, meta)
 	changed := meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
-	if changed || len(errs) > 0 {
-		// In this order, and twice: the kinds check metadata again.
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, old, field.NewPath("metadata"))...)
-		errs = append(errs, errs...)
+	if !changed && len(errs) == 0 {
+		return nil
 	}
-	return errs
+	update := validation.ValidateObjectMetaAccessorUpdate(meta, old, field.NewPath("metadata"))
+	if subresource != "" || t.MetadataOnce {
+		return slices.Concat(errs, update, update)
+	}
+	return slices.Concat(errs, update, errs, update)
 }
 
 // standardFinalizer tells the finalizers that need no domain.

@@ -246,7 +246,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if err := r.reserve(w, next, old); err != nil {
 		return nil, err
 	}
-	errs := validateUpdate(st, meta, oldMeta)
+	errs := validateUpdate(st, w.Subresource, meta, oldMeta)
 	check := st.ValidateUpdate
 	if w.Type.ValidateUpdate != nil {
 		check = w.Type.ValidateUpdate

@@ -111,6 +111,9 @@ type Type struct {
 	// in this version. Neither may change its arguments.
 	Validate       func(o runtime.Object) field.ErrorList
 	ValidateUpdate func(o, old runtime.Object) field.ErrorList
+	// MetadataOnce: an update of the object checks metadata as that of an update alone.
+	// Most kinds check it as that of a new object, too, and say twice what is wrong.
+	MetadataOnce bool
 	// Warnings are what goes out with the answer to a create (old is nil) or an update
 	// of the object itself, whose objects are in the stored version; nil: none.
 	Warnings func(o, old runtime.Object) []string

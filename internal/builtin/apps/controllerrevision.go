@@ -1,11 +1,11 @@
 package apps
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -34,8 +34,17 @@ func ValidateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
 func ValidateControllerRevisionUpdate(r, old *appsv1.ControllerRevision) field.ErrorList {
 	var f core.Faults
 	f.NonNegative(nil, "revision", r.Revision)
-	if !equality.Semantic.DeepEqual(r.Data, old.Data) {
+	if !bytes.Equal(compact(r.Data.Raw), compact(old.Data.Raw)) {
 		f.Invalid(nil, "data", r.Data, apivalidation.FieldImmutableErrorMsg)
 	}
 	return f.List()
+}
+
+// compact is JSON without white space, as it is stored.
+func compact(data []byte) []byte {
+	var b bytes.Buffer
+	if err := json.Compact(&b, data); err != nil {
+		return data
+	}
+	return b.Bytes()
 }
