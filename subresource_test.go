@@ -372,7 +372,7 @@ func TestEphemeralContainers(t *testing.T) {
 			"spec.ephemeralContainers.0": `{"name":"e","image":"debug:1","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`,
 		}},
 		{"GET " + pods + "/e/ephemeralcontainers", "", 200, values{"kind": `"Pod"`, "spec.ephemeralContainers.0.name": `"e"`}},
-		{path, add(`{"name":"e","image":"debug:2"}`), 422, invalid + "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"e\" may not be changed\n"},
+		{path, add(`{"name":"e","image":"debug:2"}`), 422, invalid + "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"e\" may not be changed\n@@ -1,6 +1,6 @@\n {\n  \"Name\": \"e\",\n- \"Image\": \"debug:1\",\n+ \"Image\": \"debug:2\",\n  \"Command\": null,\n  \"Args\": null,\n  \"WorkingDir\": \"\",\n"},
 		{path, `{"spec":{"ephemeralContainers":null}}`, 422, invalid + "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"e\" may not be removed\n"},
 		{path, add(`{"name":"f"}`), 422, invalid + at + "image: Required value"},
 		{path, add(`{"name":"f","image":" x"}`), 422, invalid + at + `image: Invalid value: " x": must not have leading or trailing whitespace`},

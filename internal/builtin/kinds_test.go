@@ -130,8 +130,8 @@ func TestNamespace(t *testing.T) {
 // client says.
 func TestPhases(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"}}
-	lookup(t, "", "v1", "pods").NewStatus(pod)
-	if d := cmp.Diff(pod.Status, corev1.PodStatus{Phase: corev1.PodPending}); d != "" {
+	lookup(t, "", "v1", "pods").PrepareCreate(pod)
+	if d := cmp.Diff(pod.Status, corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort}); d != "" {
 		t.Errorf("pod (-got +want):\n%s", d)
 	}
 	claim := &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}

@@ -104,17 +104,18 @@ func TestManagedFields(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.Now = func() time.Time { return now }
 	as := func(agent string) registry.WriteOptions { return registry.WriteOptions{UserAgent: agent} }
+	const defaulted = `"f:imagePullPolicy":{},"f:name":{},"f:resources":{},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:nodeName":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{},"f:terminationGracePeriodSeconds":{},"f:tolerations":{}}}`
 	steps := []struct {
 		name string
 		do   func() (registry.Object, error)
 		want string
 	}{
 		{"create", func() (registry.Object, error) {
-			return s.Create(ctx, s.target("pods", "default", ""), body(`{"metadata":{"name":"p"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`), as("curl/8.1 (x)"))
-		}, `curl Update v1 {"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{},"f:name":{},"f:resources":{}}},"f:nodeName":{}}}`},
+			return s.Create(ctx, s.target("pods", "default", ""), body(`{"metadata":{"name":"p"},"spec":{"nodeName":"n","tolerations":[{"operator":"Exists"}],"containers":[{"name":"c","image":"i"}]}}`), as("curl/8.1 (x)"))
+		}, `curl Update v1 {"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{},` + defaulted},
 		{"update by another", func() (registry.Object, error) {
-			return s.Update(ctx, s.target("pods", "default", "p"), body(`{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i2"}]},"status":{"podIP":"1.2.3.4"}}`), as("kubectl/v1"))
-		}, `curl Update v1 {"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:resources":{}}},"f:nodeName":{}}}; ` +
+			return s.Update(ctx, s.target("pods", "default", "p"), body(`{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"nodeName":"n","tolerations":[{"operator":"Exists"}],"containers":[{"name":"c","image":"i2"}]},"status":{"podIP":"1.2.3.4"}}`), as("kubectl/v1"))
+		}, `curl Update v1 {"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},` + defaulted + `; ` +
 			`kubectl Update v1 {"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:image":{}}}}}`},
 		{"update by the same", func() (registry.Object, error) {
 			now = now.Add(time.Hour)

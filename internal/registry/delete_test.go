@@ -25,6 +25,7 @@ func TestDeletePhases(t *testing.T) {
 	foreground, orphan, background := metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground
 	yes, no, zero, five, fifty, minus := true, false, int64(0), int64(5), int64(50), int64(-1)
 	const plain, held = `{"metadata":{"name":"p"}}`, `{"metadata":{"name":"p","finalizers":["a.b/c"]}}`
+	const replicas = `{"metadata":{"name":"p"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
 	pod := func(node string, seconds int) string { return fmt.Sprintf(somePod, node, seconds) }
 	rows := []struct {
 		name, plural, body string
@@ -46,8 +47,8 @@ func TestDeletePhases(t *testing.T) {
 		{"foreground, then nothing said", "configmaps", plain, []metav1.DeleteOptions{{PropagationPolicy: &foreground}, {}}, "[foregroundDeletion] 0"},
 		{"foreground with a finalizer", "configmaps", held, []metav1.DeleteOptions{{PropagationPolicy: &foreground}}, "[a.b/c foregroundDeletion] 0"},
 		{"an event has no dependents", "events", `{"metadata":{"name":"p"},"involvedObject":{"namespace":"default"}}`, []metav1.DeleteOptions{{PropagationPolicy: &orphan}}, ""},
-		{"a kind that orphans", "replicationcontrollers", plain, []metav1.DeleteOptions{{}}, "[orphan] 0"},
-		{"a kind that orphans, told not to", "replicationcontrollers", plain, []metav1.DeleteOptions{{PropagationPolicy: &background}}, ""},
+		{"a kind that orphans", "replicationcontrollers", replicas, []metav1.DeleteOptions{{}}, "[orphan] 0"},
+		{"a kind that orphans, told not to", "replicationcontrollers", replicas, []metav1.DeleteOptions{{PropagationPolicy: &background}}, ""},
 		{"a pod", "pods", pod("n", 30), []metav1.DeleteOptions{{}}, "[] 30"},
 		{"a pod on no node", "pods", pod("", 30), []metav1.DeleteOptions{{}}, ""},
 		{"a pod without time", "pods", pod("n", 0), []metav1.DeleteOptions{{}}, ""},

@@ -148,7 +148,7 @@ func TestStatusApart(t *testing.T) {
 	s := newServer(t, store.Options{})
 	target := registry.Target{Type: kind(t, "apps", "v1", "deployments"), Namespace: "default"}
 	text := func(replicas, ready int, version string) registry.Body {
-		return body(fmt.Sprintf(`{"metadata":{"name":"d","resourceVersion":%q},"spec":{"replicas":%d,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}},"status":{"readyReplicas":%d}}`, version, replicas, ready))
+		return body(fmt.Sprintf(`{"metadata":{"name":"d","resourceVersion":%q},"spec":{"replicas":%d,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}},"status":{"replicas":%[3]d,"readyReplicas":%[3]d}}`, version, replicas, ready))
 	}
 	check := func(o registry.Object, err error, generation int64, replicas, ready int) {
 		t.Helper()
