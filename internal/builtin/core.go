@@ -133,7 +133,7 @@ func coreGroup() resource.Group {
 				{Name: "resize", Verbs: getPatchUpdate, Set: sets(core.ResizePod), Validate: updates(core.ValidateResize)},
 				{Name: "status", Verbs: getPatchUpdate, Set: sets(core.SetPodStatus), Validate: updates(core.ValidatePodStatus)},
 			},
-			StatusKeeps: resource.OwnerReferences,
+			StatusKeeps:    resource.OwnerReferences,
 			Fields:         podFields,
 			FieldError:     notSupported,
 			Default:        defaults(core.DefaultPod),

@@ -35,8 +35,8 @@ func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	if s.QOSClass != old.Status.QOSClass {
 		r.Invalid(at, "qosClass", s.QOSClass, apivalidation.FieldImmutableErrorMsg)
 	}
-	r.transitions(s.ContainerStatuses, old.Status.ContainerStatuses, &old.Spec, old.Spec.Containers, at.Child("containerStatuses"))
-	r.transitions(s.InitContainerStatuses, old.Status.InitContainerStatuses, &old.Spec, old.Spec.InitContainers, at.Child("initContainerStatuses"))
+	r.transitions(s.ContainerStatuses, old.Status.ContainerStatuses, old.Spec.Containers, at.Child("containerStatuses"))
+	r.transitions(s.InitContainerStatuses, old.Status.InitContainerStatuses, old.Spec.InitContainers, at.Child("initContainerStatuses"))
 	r.ended(s.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, at.Child("ephemeralContainerStatuses"), func(string, int32) bool { return false })
 	r.claimStatuses(s.ResourceClaimStatuses, at.Child("resourceClaimStatuses"))
 	r.addresses(s, &old.Status, at)
@@ -67,8 +67,8 @@ func (f *Faults) generation(at *field.Path, n int64) {
 }
 
 // transitions: a container that ended runs again only if it may restart.
-func (r *podRules) transitions(next, old []corev1.ContainerStatus, spec *corev1.PodSpec, all []corev1.Container, at *field.Path) {
-	for _, part := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
+func (r *podRules) transitions(next, old []corev1.ContainerStatus, all []corev1.Container, at *field.Path) {
+	for _, part := range [...][]corev1.Container{r.spec.InitContainers, r.spec.Containers} {
 		for i := range part {
 			for _, rule := range part[i].RestartPolicyRules {
 				if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
@@ -79,7 +79,7 @@ func (r *podRules) transitions(next, old []corev1.ContainerStatus, spec *corev1.
 	}
 	r.ended(next, old, at, func(name string, code int32) bool {
 		i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name })
-		return i >= 0 && restarts(&all[i], spec, code)
+		return i >= 0 && restarts(&all[i], r.spec, code)
 	})
 }
 

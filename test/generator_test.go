@@ -1,0 +1,175 @@
+package test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// generator changes documents at random. The same seed makes the same of the same
+// document.
+type generator struct{ *rand.Rand }
+
+func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 0))} }
+
+// loadObject reads an object of testdata/kinds. Where it has {"$template": policy}, the
+// metadata and the spec of the Pod there stand in, with that restart policy.
+func loadObject(t *testing.T, file string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o map[string]any
+	if err := json.Unmarshal(text, &o); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	fillTemplates(t, o)
+	return o
+}
+
+func fillTemplates(t *testing.T, o map[string]any) {
+	for _, v := range o {
+		m, ok := v.(map[string]any)
+		if !ok {
+			continue
+		}
+		policy, ok := m["$template"]
+		if !ok {
+			fillTemplates(t, m)
+			continue
+		}
+		delete(m, "$template")
+		pod := loadObject(t, "testdata/kinds/pods.json")
+		meta, spec := pod["metadata"].(map[string]any), pod["spec"].(map[string]any)
+		spec["restartPolicy"] = policy
+		if policy == "Always" {
+			delete(spec, "activeDeadlineSeconds")
+		}
+		m["metadata"] = map[string]any{"labels": meta["labels"], "annotations": meta["annotations"]}
+		m["spec"] = spec
+	}
+}
+
+func clone(o map[string]any) (c map[string]any) {
+	text, _ := json.Marshal(o)
+	json.Unmarshal(text, &c)
+	return c
+}
+
+func sorted(o map[string]any) []string {
+	names := make([]string, 0, len(o))
+	for name := range o {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// needed are members without which little else of an object is looked at.
+var needed = []string{"apiVersion", "kind", "metadata", "spec", "template", "jobTemplate", "containers", "selector", "name", "image"}
+
+// prune leaves out parts of a document, each with a probability.
+func (g generator) prune(v any, p float64) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range sorted(v) {
+			if !slices.Contains(needed, name) && g.Float64() < p {
+				delete(v, name)
+			} else {
+				if list, ok := v[name].([]any); ok {
+					v[name] = slices.DeleteFunc(list, func(any) bool { return g.Float64() < p })
+				}
+				g.prune(v[name], p)
+			}
+		}
+	case []any:
+		for i := range v {
+			g.prune(v[i], p)
+		}
+	}
+}
+
+// spot is a value in a document, and a way to set it; del is nil for what stands in
+// a list.
+type spot struct {
+	path  []string
+	value any
+	set   func(any)
+	del   func()
+}
+
+func spots(v any, path []string) (all []spot) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range sorted(v) {
+			at := append(slices.Clone(path), name)
+			all = append(all, spot{at, v[name], func(x any) { v[name] = x }, func() { delete(v, name) }})
+			all = append(all, spots(v[name], at)...)
+		}
+	case []any:
+		for i := range v {
+			at := append(slices.Clone(path), strconv.Itoa(i))
+			all = append(all, spot{at, v[i], func(x any) { v[i] = x }, nil})
+			all = append(all, spots(v[i], at)...)
+		}
+	}
+	return all
+}
+
+var oddStrings = []string{
+	"", "A", "a_b", "-a", "a.b", strings.Repeat("x", 64), strings.Repeat("x", 254), "/abs", "a/../b", "..x", "a b", " a", "1", "0",
+	"Always", "Never", "OnFailure", "In", "True", "False", "localhost/x", "é", "a=b", "-1", "1.5", "100m", "latest", "UPPER/x:y", "a/b/c",
+	"metadata.name", "limits.cpu", "None", "Localhost", "linux", "windows", "10%", "150%", "abc%", "0-1", "2024-01-01T00:00:30Z",
+	"@daily", "@every 1h", "0 25 * * *", "* * * * * *", "*/0 * * * *", "5-1 * * * *", "TZ=UTC 0 0 * * *", "Europe/Berlin",
+}
+
+var oddNumbers = []float64{0, -1, 1, 2, 3, 255, 256, 512, 65535, 65536, 70000, 100000, 100001, 1<<31 - 1, -1 << 31, -5}
+
+// mutate changes one value that may be changed, and keeps its type.
+func (g generator) mutate(o map[string]any, may func(path []string) bool) {
+	all := slices.DeleteFunc(spots(o, nil), func(s spot) bool {
+		return s.path[0] == "apiVersion" || s.path[0] == "kind" || slices.Contains(s.path, "privileged") || !may(s.path)
+	})
+	if len(all) == 0 {
+		return
+	}
+	s := all[g.IntN(len(all))]
+	switch v := s.value.(type) {
+	case bool:
+		s.set(!v)
+	case string:
+		s.set(append(slices.Clone(oddStrings), v+v, v+"/", v+"a", strings.ToUpper(v), strings.ToLower(v))[g.IntN(len(oddStrings)+5)])
+	case float64:
+		s.set(append(slices.Clone(oddNumbers), v+1, v-1)[g.IntN(len(oddNumbers)+2)])
+	case []any:
+		switch n := g.IntN(4); {
+		case n < 2 && len(v) > 0:
+			var twice any
+			text, _ := json.Marshal(v[g.IntN(len(v))])
+			json.Unmarshal(text, &twice)
+			s.set(append(slices.Clone(v), twice))
+		case n == 2 && len(v) > 0:
+			i := g.IntN(len(v))
+			s.set(slices.Delete(slices.Clone(v), i, i+1))
+		default:
+			s.set([]any{})
+		}
+	case map[string]any:
+		names := sorted(v)
+		switch n := g.IntN(4); {
+		case n == 0 && s.del != nil:
+			s.del()
+		case n == 1 || len(names) == 0:
+			s.set(map[string]any{})
+		case n == 2:
+			delete(v, names[g.IntN(len(names))])
+		default:
+			v[oddStrings[g.IntN(len(oddStrings))]] = v[names[g.IntN(len(names))]]
+		}
+	}
+}
