@@ -318,3 +318,27 @@ func TestAdmissionOfNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestApplyOfDefaults: what an apply leaves out of a value that counts as one, and
+// the server fills in, is no change, whenever it is applied (row G3).
+func TestApplyOfDefaults(t *testing.T) {
+	s := newServer(t, store.Options{})
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s.Now = func() time.Time { return now }
+	const config = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[` +
+		`{"name":"c","image":"i","env":[{"name":"N","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}]}]}}}}`
+	target := registry.Target{Type: kind(t, "apps", "v1", "deployments"), Namespace: "default", Name: "d"}
+	apply := func() registry.Object {
+		t.Helper()
+		o, err := s.Patch(context.Background(), target, registry.Patch{Type: types.ApplyPatchType, Bytes: []byte(config)}, registry.WriteOptions{FieldManager: "m"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	first := apply()
+	now = now.Add(time.Minute)
+	if again := apply(); again.Stored != first.Stored {
+		t.Errorf("an apply of what is there made %s\nof %s", again.Stored.Value, first.Stored.Value)
+	}
+}

@@ -38,7 +38,7 @@ func (r *Registry) encode(w *write, before *existing, next runtime.Object) (e wi
 		}
 		managed = start
 	}
-	if before != nil && bytes.Equal(managed, live) && unchanged(before.stored, e, live) {
+	if before != nil && sameManaged(w, managed, live) && unchanged(before.stored, e, live) {
 		return wire.Encoded{}, true, nil
 	}
 	if w.isApplied {
@@ -51,6 +51,13 @@ func (r *Registry) encode(w *write, before *existing, next runtime.Object) (e wi
 		return with, false, nil
 	}
 	return e, false, nil // of an object so large nobody knows who owns what: row C19
+}
+
+// sameManaged tells whether managed fields say nothing new. Those of an apply may
+// have another time alone: what it took away comes back where the server fills it
+// in, as in the references of environment variables.
+func sameManaged(w *write, managed, live []byte) bool {
+	return bytes.Equal(managed, live) || w.isApplied && apply.SameButTimes(managed, live)
 }
 
 // track says who owns what after an update.
