@@ -18,6 +18,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
 var objects = flag.Int("objects", 60, "how many objects of each kind the differential tests generate")
@@ -26,9 +28,9 @@ var objects = flag.Int("objects", 60, "how many objects of each kind the differe
 // Tidemark and to kube-apiserver: both say the same of them, and store the same.
 // Each file of testdata/kinds is an object with as many fields as one can have.
 func TestKindsLikePeer(t *testing.T) {
-	path := os.Getenv(peerKubeconfig)
+	path := os.Getenv(servers.PeerKubeconfig)
 	if path == "" {
-		t.Skipf("%s names no kubeconfig", peerKubeconfig)
+		t.Skipf("%s names no kubeconfig", servers.PeerKubeconfig)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
@@ -36,7 +38,7 @@ func TestKindsLikePeer(t *testing.T) {
 	}
 	namespace := fmt.Sprintf("tidemark-test-%d", time.Now().UnixNano())
 	var both [2]sender
-	for i, c := range []*rest.Config{config, startServer(t).RESTConfig()} {
+	for i, c := range []*rest.Config{config, servers.Start(t).RESTConfig()} {
 		both[i] = newSender(t, c)
 		both[i].send(t, "POST", "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": namespace}})
 		t.Cleanup(func() { both[i].send(t, "DELETE", "/api/v1/namespaces/"+namespace, nil) })
