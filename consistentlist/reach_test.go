@@ -21,11 +21,17 @@ func waiting(m *model) {
 		if r.URL.Query().Get("resourceVersion") != "999" {
 			return false
 		}
-		time.Sleep(3 * time.Second)
-		tooLargeVersion(w)
+		select {
+		case <-time.After(waitsFor):
+			tooLargeVersion(w)
+		case <-r.Context().Done(): // nobody waits for the answer any more
+		}
 		return true
 	}
 }
+
+// waitsFor is how long that server waits.
+const waitsFor = 3 * time.Second
 
 // TestNeverReached asks for a version that no server will get to: client-go's own
 // patience of ten repeats is cut once the server says that it is behind.
@@ -53,6 +59,7 @@ func TestNeverReached(t *testing.T) {
 					if took := time.Since(began); took > 2*most { // a streaming list may come before a list
 						t.Errorf("to follow took %v", took)
 					}
+					time.Sleep(waitsFor) // what was given up has ended, too
 				})
 			})
 		}
