@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/tidemark-dev/tidemark"
@@ -61,7 +62,28 @@ func check(dir, run string, verbose bool) error {
 	if err != nil || run != "" {
 		return err
 	}
+	if err := again(dir, outcomes, waiting); err != nil {
+		return err
+	}
 	return hold(outcomes, waiting)
+}
+
+// again gives scenarios that fail and should not a second chance, alone on a fresh
+// server. Managed fields stand in the order of their times, which the recordings have
+// within one second: a scenario that a second ends in the middle of is in another.
+func again(dir string, outcomes []outcome, waiting map[string]string) error {
+	for i, o := range outcomes {
+		if _, waits := waiting[o.Name]; o.Passed || waits {
+			continue
+		}
+		fmt.Printf("oracle: %s failed, and is run once more\n", o.Name)
+		second, err := verify(dir, "^"+regexp.QuoteMeta(o.Name)+"$", true)
+		if err != nil {
+			return err
+		}
+		outcomes[i].Passed = len(second) == 1 && second[0].Passed
+	}
+	return nil
 }
 
 // lists reads the two lists: the areas, and the waiting scenarios with the part
