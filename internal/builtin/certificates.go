@@ -3,6 +3,7 @@ package builtin
 import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/certificates"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -14,14 +15,15 @@ func certificatesGroup() resource.Group {
 			ShortNames:          []string{"csr"},
 			UnconditionalUpdate: true,
 			Subresources: []resource.Subresource{
-				{Name: "approval", Verbs: getPatchUpdate, Set: approveCertificate},
-				{Name: "status", Verbs: getPatchUpdate, Set: signCertificate},
+				{Name: "approval", Verbs: getPatchUpdate, Set: certificates.Approve, Validate: updates(certificates.ValidateApproval)},
+				{Name: "status", Verbs: getPatchUpdate, Set: certificates.Sign, Validate: updates(certificates.ValidateStatus)},
 			},
 			Fields:        fields("spec.signerName"),
 			FieldError:    notSupported,
 			ValidateName:  pathSegment,
-			SetCreator:    setRequester,
-			PrepareUpdate: keepRequest,
+			SetCreator:    certificates.SetRequester,
+			PrepareUpdate: certificates.KeepRequest,
+			Validate:      validates(certificates.ValidateRequest),
 		},
 	}})
 }

@@ -3,6 +3,7 @@ package builtin
 import (
 	nodev1 "k8s.io/api/node/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/node"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -12,6 +13,8 @@ func nodeGroup() resource.Group {
 		{
 			Resource: "runtimeclasses", Kind: "RuntimeClass", New: object[nodev1.RuntimeClass],
 			CreateOnUpdate: true,
+			Validate:       validates(node.ValidateRuntimeClass),
+			ValidateUpdate: updates(node.ValidateRuntimeClassUpdate),
 		},
 	}})
 }

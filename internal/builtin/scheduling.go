@@ -3,6 +3,7 @@ package builtin
 import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/scheduling"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -13,6 +14,9 @@ func schedulingGroup() resource.Group {
 			Resource: "priorityclasses", Kind: "PriorityClass", New: object[schedulingv1.PriorityClass],
 			ShortNames:          []string{"pc"},
 			UnconditionalUpdate: true, Generation: true,
+			Default:        defaults(scheduling.DefaultPriorityClass),
+			Validate:       validates(scheduling.ValidatePriorityClass),
+			ValidateUpdate: updates(scheduling.ValidatePriorityClassUpdate),
 		},
 	}})
 }

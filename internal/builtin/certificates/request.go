@@ -1,0 +1,146 @@
+// Package certificates is the rules of the kinds of certificates.k8s.io.
+package certificates
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Request is what somebody asks to be signed.
+type Request = certificatesv1.CertificateSigningRequest
+
+// SetRequester writes down who asks for a certificate, for those who decide.
+func SetRequester(o runtime.Object, by authenticationv1.UserInfo) {
+	spec := &o.(*Request).Spec
+	spec.Username, spec.UID, spec.Groups, spec.Extra = by.Username, by.UID, slices.Clone(by.Groups), nil
+	for key, values := range by.Extra {
+		if spec.Extra == nil {
+			spec.Extra = map[string]certificatesv1.ExtraValue{}
+		}
+		spec.Extra[key] = certificatesv1.ExtraValue(values)
+	}
+}
+
+// KeepRequest: what was asked for cannot become something else.
+func KeepRequest(next, current runtime.Object) {
+	current.(*Request).Spec.DeepCopyInto(&next.(*Request).Spec)
+}
+
+// leastSeconds is the shortest life of a certificate that can be asked for.
+const leastSeconds = 600
+
+// usages are the words for what a key may be good for, sorted.
+var usages = []string{
+	string(certificatesv1.UsageAny), string(certificatesv1.UsageCertSign), string(certificatesv1.UsageClientAuth),
+	string(certificatesv1.UsageCodeSigning), string(certificatesv1.UsageContentCommitment), string(certificatesv1.UsageCRLSign),
+	string(certificatesv1.UsageDataEncipherment), string(certificatesv1.UsageDecipherOnly), string(certificatesv1.UsageDigitalSignature),
+	string(certificatesv1.UsageEmailProtection), string(certificatesv1.UsageEncipherOnly), string(certificatesv1.UsageIPsecEndSystem),
+	string(certificatesv1.UsageIPsecTunnel), string(certificatesv1.UsageIPsecUser), string(certificatesv1.UsageKeyAgreement),
+	string(certificatesv1.UsageKeyEncipherment), string(certificatesv1.UsageMicrosoftSGC), string(certificatesv1.UsageNetscapeSGC),
+	string(certificatesv1.UsageOCSPSigning), string(certificatesv1.UsageSMIME), string(certificatesv1.UsageServerAuth),
+	string(certificatesv1.UsageSigning), string(certificatesv1.UsageTimestamping),
+}
+
+// legacySigner was what requests had that named none. This version of the kind does
+// not know it.
+const legacySigner = "kubernetes.io/legacy-unknown"
+
+// ValidateRequest checks a new request, its signature too. What is asked for does
+// not change any more; so updates have nothing to check.
+func ValidateRequest(r *Request) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	if _, err := Parse(r); err != nil {
+		errs = append(errs, field.Invalid(path.Child("request"), r.Spec.Request, err.Error()))
+	}
+	at := path.Child("usages")
+	if len(r.Spec.Usages) == 0 {
+		errs = append(errs, field.Required(at, ""))
+	}
+	for i, u := range r.Spec.Usages {
+		if !slices.Contains(usages, string(u)) {
+			errs = append(errs, field.NotSupported(at.Index(i), u, usages))
+		}
+	}
+	for i, u := range r.Spec.Usages {
+		if slices.Contains(r.Spec.Usages[:i], u) {
+			errs = append(errs, field.Duplicate(at.Index(i), u))
+		}
+	}
+	at = path.Child("signerName")
+	if r.Spec.SignerName == legacySigner {
+		errs = append(errs, field.Invalid(at, r.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
+	} else {
+		errs = append(errs, validateSignerName(r.Spec.SignerName, at)...)
+	}
+	if s := r.Spec.ExpirationSeconds; s != nil && *s < leastSeconds {
+		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+	}
+	return errs
+}
+
+// Parse reads the request in PEM, and checks its signature.
+func Parse(r *Request) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	made, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return made, made.CheckSignature()
+}
+
+// A signer's name is a domain, a slash, and a path in which there is room for a
+// namespace and a name.
+const (
+	longestDomain = validation.DNS1123SubdomainMaxLength
+	longestPath   = validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength
+)
+
+func validateSignerName(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	domain, path, ok := strings.Cut(name, "/")
+	if !ok || strings.Contains(path, "/") {
+		return field.ErrorList{field.Invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+	}
+	var errs field.ErrorList
+	if len(domain) > longestDomain {
+		errs = append(errs, field.TooLong(at, "", longestDomain))
+	}
+	errs = append(errs, validateLabels(domain, validation.IsDNS1123Label, at)...)
+	if !strings.Contains(domain, ".") {
+		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
+	}
+	errs = append(errs, validateLabels(path, validation.IsDNS1123Subdomain, at)...)
+	if most := longestDomain + 1 + longestPath; len(name) > most {
+		errs = append(errs, field.TooLong(at, "", most))
+	}
+	return errs
+}
+
+// validateLabels says what is wrong with the first label that is wrong.
+func validateLabels(text string, check func(string) []string, at *field.Path) (errs field.ErrorList) {
+	for label := range strings.SplitSeq(text, ".") {
+		for _, wrong := range check(label) {
+			errs = append(errs, field.Invalid(at, text, fmt.Sprintf("validating label %q: %s", label, wrong)))
+		}
+		if len(errs) > 0 {
+			break
+		}
+	}
+	return errs
+}
