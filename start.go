@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -31,6 +32,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/serving"
+	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/virtual"
@@ -111,6 +113,13 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
 	})
 	if err := s.createOwn(ctx, r, verbs, services, reached(listener)); err != nil {
+		return nil, err
+	}
+	clientCA, err := s.clientCA(r.authority)
+	if err != nil {
+		return nil, err
+	}
+	if err := startup.Ensure(ctx, startup.Config{Registry: verbs, Catalog: catalog, ClientCA: clientCA}); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -303,6 +312,19 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		c.Tokens = append(c.Tokens, t)
 	}
 	return c, nil
+}
+
+// clientCA returns the certificates that sign those of clients.
+func (s *Server) clientCA(own *pki.Authority) ([]byte, error) {
+	all := own.CertificatePEM()
+	if s.ClientCAFile == "" {
+		return all, nil
+	}
+	given, err := os.ReadFile(s.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("the authorities of clients: %w", err)
+	}
+	return append(append([]byte{}, all...), given...), nil
 }
 
 // api returns what the handler is made of.

@@ -1,0 +1,83 @@
+package startup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// The ConfigMap in which extension servers look up who signs the certificates of
+// clients.
+const (
+	clientCAName   = "extension-apiserver-authentication"
+	clientCAMember = "client-ca-file"
+)
+
+// ensureClientCA tells extension servers by which certificates clients are known.
+func (c Config) ensureClientCA(ctx context.Context) error {
+	if len(c.ClientCA) == 0 {
+		return nil
+	}
+	t := registry.Target{Type: c.Catalog.Lookup("", "v1", "configmaps"), Namespace: metav1.NamespaceSystem, Name: clientCAName}
+	if c.Registry.Store.Any().Get(t.Type.Collection, key(t)) == nil {
+		body, err := json.Marshal(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: t.Name, Namespace: t.Namespace},
+			Data:       map[string]string{clientCAMember: string(c.ClientCA)},
+		})
+		if err != nil {
+			return err
+		}
+		place := t
+		place.Name = ""
+		_, err = c.Registry.Create(ctx, place, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{FieldManager: manager})
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return c.edit(ctx, t, manager, func(o metav1.Object) error {
+		m := o.(*corev1.ConfigMap)
+		if m.Data[clientCAMember] == string(c.ClientCA) {
+			return errLeave
+		}
+		if m.Data == nil {
+			m.Data = map[string]string{}
+		}
+		m.Data[clientCAMember] = string(c.ClientCA)
+		return nil
+	})
+}
+
+// notDangling says of a new flow schema that its priority level exists.
+func (c Config) notDangling(ctx context.Context, w wanted) error {
+	var schema flowcontrolv1.FlowSchema
+	if err := json.Unmarshal(w.body(), &schema); err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": schema.APIVersion, "kind": schema.Kind,
+		"metadata": map[string]string{"name": schema.Name},
+		"status": flowcontrolv1.FlowSchemaStatus{Conditions: []flowcontrolv1.FlowSchemaCondition{{
+			Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, LastTransitionTime: metav1.Now(), Reason: "Found",
+			Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", schema.Spec.PriorityLevelConfiguration.Name),
+		}}},
+	})
+	if err != nil {
+		return err
+	}
+	t, force := w.target, true
+	t.Subresource = "status"
+	_, err = c.Registry.Patch(ctx, t, registry.Patch{Type: types.ApplyYAMLPatchType, Bytes: body}, registry.WriteOptions{FieldManager: flowConsumer, Force: &force})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
