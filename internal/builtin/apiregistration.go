@@ -3,6 +3,7 @@ package builtin
 import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/apiregistration"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -11,10 +12,14 @@ func apiregistrationGroup() resource.Group {
 	return group("apiregistration.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "apiservices", Kind: "APIService", New: object[apiregistrationv1.APIService],
-			Categories:   inAPIExtensions,
-			Subresources: []resource.Subresource{status},
-			StatusKeeps:  allMetadata,
-			ValidateName: pathSegment,
+			Categories:     inAPIExtensions,
+			Subresources:   []resource.Subresource{checkedStatus(updates(apiregistration.ValidateStatus))},
+			StatusKeeps:    allMetadata,
+			ValidateName:   pathSegment,
+			Default:        defaults(apiregistration.DefaultAPIService),
+			NewStatus:      defaults(apiregistration.NewStatus),
+			Validate:       validates(apiregistration.ValidateAPIService),
+			ValidateUpdate: updates(apiregistration.ValidateAPIServiceUpdate),
 		},
 	}})
 }

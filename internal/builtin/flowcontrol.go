@@ -3,6 +3,7 @@ package builtin
 import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/flowcontrol"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -12,14 +13,20 @@ func flowcontrolGroup() resource.Group {
 		{
 			Resource: "flowschemas", Kind: "FlowSchema", New: object[flowcontrolv1.FlowSchema],
 			UnconditionalUpdate: true, Generation: true,
-			Subresources: []resource.Subresource{status},
-			StatusKeeps:  allMetadata,
+			Subresources:   []resource.Subresource{checkedStatus(updates(flowcontrol.ValidateFlowSchemaStatus))},
+			StatusKeeps:    allMetadata,
+			Default:        defaults(flowcontrol.DefaultFlowSchema),
+			Validate:       validates(flowcontrol.ValidateFlowSchema),
+			ValidateUpdate: updates(flowcontrol.ValidateFlowSchemaUpdate),
 		},
 		{
 			Resource: "prioritylevelconfigurations", Kind: "PriorityLevelConfiguration", New: object[flowcontrolv1.PriorityLevelConfiguration],
 			UnconditionalUpdate: true, Generation: true,
-			Subresources: []resource.Subresource{status},
-			StatusKeeps:  allMetadata,
+			Subresources:   []resource.Subresource{checkedStatus(updates(flowcontrol.ValidatePriorityLevelStatus))},
+			StatusKeeps:    allMetadata,
+			Default:        defaults(flowcontrol.DefaultPriorityLevel),
+			Validate:       validates(flowcontrol.ValidatePriorityLevel),
+			ValidateUpdate: updates(flowcontrol.ValidatePriorityLevelUpdate),
 		},
 	}})
 }

@@ -1,0 +1,50 @@
+package flowcontrol
+
+import (
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+)
+
+// everything is what a user may do, whoever they are.
+func everything(groups ...string) flowcontrolv1.PolicyRulesWithSubjects {
+	all := []string{every}
+	r := flowcontrolv1.PolicyRulesWithSubjects{
+		ResourceRules:    []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, ClusterScope: true, Namespaces: all}},
+		NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: all, NonResourceURLs: all}},
+	}
+	for _, g := range groups {
+		r.Subjects = append(r.Subjects, flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: g}})
+	}
+	return r
+}
+
+func pointer(n int32) *int32 { return &n }
+
+// What holds the server up: some requests always pass, and each has a place.
+var (
+	fixedSchemas = map[string]flowcontrolv1.FlowSchemaSpec{
+		exempt: {
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: exempt},
+			MatchingPrecedence:         1,
+			Rules:                      []flowcontrolv1.PolicyRulesWithSubjects{everything("system:masters")},
+		},
+		catchAll: {
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: catchAll},
+			MatchingPrecedence:         highestPrecedence,
+			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
+			Rules:                      []flowcontrolv1.PolicyRulesWithSubjects{everything("system:unauthenticated", "system:authenticated")},
+		},
+	}
+	fixedLevels = map[string]flowcontrolv1.PriorityLevelConfigurationSpec{
+		exempt: {
+			Type:   flowcontrolv1.PriorityLevelEnablementExempt,
+			Exempt: &flowcontrolv1.ExemptPriorityLevelConfiguration{NominalConcurrencyShares: pointer(0), LendablePercent: pointer(0)},
+		},
+		catchAll: {
+			Type: flowcontrolv1.PriorityLevelEnablementLimited,
+			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+				NominalConcurrencyShares: pointer(5), LendablePercent: pointer(0),
+				LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+			},
+		},
+	}
+)

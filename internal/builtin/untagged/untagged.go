@@ -1,0 +1,88 @@
+// Package untagged writes values as errors of kube-apiserver show them where it
+// validates its own types instead of those of the wire: as JSON whose members have
+// the names of Go's fields.
+package untagged
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Value returns v for the bad value of a field error. Types of apimachinery keep
+// their names: kube-apiserver has no others.
+func Value(v any) json.RawMessage {
+	var out bytes.Buffer
+	write(&out, reflect.ValueOf(v))
+	return out.Bytes()
+}
+
+func write(out *bytes.Buffer, v reflect.Value) {
+	if !v.IsValid() {
+		out.WriteString("null")
+		return
+	}
+	switch kind := v.Kind(); {
+	case kind == reflect.Pointer && !v.IsNil() && !foreign(v.Type().Elem()):
+		write(out, v.Elem())
+	case kind == reflect.Struct && !foreign(v.Type()):
+		out.WriteByte('{')
+		writeFields(out, v)
+		out.WriteByte('}')
+	case kind == reflect.Slice && !v.IsNil() && v.Type().Elem().Kind() != reflect.Uint8:
+		out.WriteByte('[')
+		for i := range v.Len() {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			write(out, v.Index(i))
+		}
+		out.WriteByte(']')
+	case kind == reflect.Map && !v.IsNil():
+		writeMap(out, v)
+	default:
+		text, _ := json.Marshal(v.Interface())
+		out.Write(text)
+	}
+}
+
+// foreign tells the types that know themselves how they are written.
+func foreign(t reflect.Type) bool { return strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") }
+
+// writeFields writes the members of a struct, and those of embedded ones among them.
+func writeFields(out *bytes.Buffer, v reflect.Value) {
+	for i := range v.NumField() {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		f := v.Type().Field(i)
+		if f.Anonymous && !foreign(f.Type) {
+			writeFields(out, v.Field(i))
+			continue
+		}
+		member(out, f.Name)
+		write(out, v.Field(i))
+	}
+}
+
+func member(out *bytes.Buffer, name string) {
+	text, _ := json.Marshal(name)
+	out.Write(text)
+	out.WriteByte(':')
+}
+
+func writeMap(out *bytes.Buffer, v reflect.Value) {
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	out.WriteByte('{')
+	for i, k := range keys {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		member(out, k.String())
+		write(out, v.MapIndex(k))
+	}
+	out.WriteByte('}')
+}

@@ -1,0 +1,305 @@
+package startup_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/startup"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// world is a server's verbs over an empty store with the namespaces that there are.
+type world struct {
+	*testing.T
+	startup.Config
+}
+
+func newWorld(t *testing.T) *world {
+	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	w := &world{t, startup.Config{Registry: &registry.Registry{Store: s}, Catalog: builtin.Catalog(), ClientCA: []byte("authority")}}
+	for _, name := range []string{"kube-system", "kube-public"} {
+		body := fmt.Appendf(nil, `{"metadata":{"name":%q}}`, name)
+		if _, err := w.Registry.Create(t.Context(), registry.Target{Type: w.Catalog.Lookup("", "v1", "namespaces")}, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func (w *world) ensure() {
+	w.Helper()
+	if err := startup.Ensure(w.Context(), w.Config); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// target is that of a kind's object: "namespace/name" or "name".
+func (w *world) target(kind, place string) registry.Target {
+	namespace, name, ok := strings.Cut(place, "/")
+	if !ok {
+		namespace, name = "", place
+	}
+	for t := range w.Catalog.Types() {
+		if t.Kind == kind && !strings.Contains(t.Resource, "/") {
+			return registry.Target{Type: t, Namespace: namespace, Name: name}
+		}
+	}
+	w.Fatalf("there is no kind %s", kind)
+	return registry.Target{}
+}
+
+func read[T any](w *world, kind, place string) *T {
+	w.Helper()
+	o, err := w.Registry.Get(w.Context(), w.target(kind, place), "")
+	if err != nil {
+		w.Fatal(err)
+	}
+	made := new(T)
+	if err := json.Unmarshal(o.Stored.Value, made); err != nil {
+		w.Fatal(err)
+	}
+	return made
+}
+
+func edit[T any](w *world, kind, place string, change func(*T)) {
+	w.Helper()
+	if _, err := w.Registry.Edit(w.Context(), w.target(kind, place), "somebody", func(o metav1.Object) error {
+		change(any(o).(*T))
+		return nil
+	}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) remove(kind, place string) {
+	w.Helper()
+	if _, err := w.Registry.Delete(w.Context(), w.target(kind, place), nil); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestRecorded compares all that is made with what kube-apiserver makes.
+func TestRecorded(t *testing.T) {
+	w := newWorld(t)
+	w.ensure()
+	record, err := os.ReadFile("testdata/objects.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "PriorityLevelConfiguration", "FlowSchema", "PriorityClass", "APIService"} {
+		for o := range w.Registry.Store.Any().Snapshot(w.target(kind, "").Type.Collection).Scan("", "") {
+			describe(&got, kind, o.Value)
+		}
+	}
+	_, want, _ := strings.Cut(string(record), "\n\n")
+	gotLines, wantLines := strings.Split(strings.TrimSpace(got.String()), "\n"), strings.Split(strings.TrimSpace(want), "\n")
+	for i := range min(len(gotLines), len(wantLines)) {
+		if gotLines[i] != wantLines[i] {
+			t.Fatalf("line %d is %q, recorded is %q", i, gotLines[i], wantLines[i])
+		}
+	}
+	if len(gotLines) != len(wantLines) {
+		t.Errorf("%d lines, recorded are %d", len(gotLines), len(wantLines))
+	}
+	if m := read[struct{ Data map[string]string }](w, "ConfigMap", "kube-system/extension-apiserver-authentication"); m.Data["client-ca-file"] != "authority" {
+		t.Errorf("the authorities of clients are %q", m.Data)
+	}
+	if f := read[flowcontrolv1.FlowSchema](w, "FlowSchema", "probes"); len(f.Status.Conditions) != 1 || f.Status.Conditions[0].Status != flowcontrolv1.ConditionFalse {
+		t.Errorf("the status of a flow schema is %v", f.Status)
+	}
+	if s := read[apiregistrationv1.APIService](w, "APIService", "v1.apps"); len(s.Status.Conditions) != 1 || s.Status.Conditions[0].Reason != "Local" {
+		t.Errorf("the status of an APIService is %v", s.Status)
+	}
+}
+
+// describe writes an object as testdata has it: a path and a value on each line.
+func describe(out *strings.Builder, kind string, value []byte) {
+	var o map[string]any
+	if err := json.Unmarshal(value, &o); err != nil {
+		panic(err)
+	}
+	meta := o["metadata"].(map[string]any)
+	name := fmt.Sprint(meta["name"])
+	if n := meta["namespace"]; n != nil {
+		name = fmt.Sprint(n, "/", name)
+	}
+	fmt.Fprintf(out, "\n%s %s\n", kind, name)
+	o["metadata"] = map[string]any{"annotations": meta["annotations"], "labels": meta["labels"]}
+	delete(o, "status")
+	delete(o, "kind")
+	delete(o, "apiVersion")
+	lines(out, "  ", o)
+}
+
+func lines(out *strings.Builder, path string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			lines(out, path+"."+k, v[k])
+		}
+	case []any:
+		if words := fmt.Sprintf("%q", v); !strings.Contains(words, "map[") {
+			fmt.Fprintf(out, "%s %s\n", path, words)
+			return
+		}
+		for i := range v {
+			lines(out, fmt.Sprintf("%s[%d]", path, i), v[i])
+		}
+	case nil:
+	default:
+		fmt.Fprintf(out, "%s %v\n", path, v)
+	}
+}
+
+// TestServed: there is an APIService for each group and version that is served.
+func TestServed(t *testing.T) {
+	w := newWorld(t)
+	w.ensure()
+	var got, want []string
+	for o := range w.Registry.Store.Any().Snapshot("apiservices.apiregistration.k8s.io").Scan("", "") {
+		got = append(got, o.Key)
+	}
+	for _, g := range w.Catalog.Groups() {
+		for _, v := range g.Versions {
+			if g.Name != "apiregistration.k8s.io" { // it says which servers answer, and is asked by nobody
+				want = append(want, v.Name+"."+g.Name)
+			}
+		}
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("APIServices are %q, served is %q", got, want)
+	}
+}
+
+// TestUnchanged: a start writes nothing that is there.
+func TestUnchanged(t *testing.T) {
+	w := newWorld(t)
+	w.ensure()
+	before := w.Registry.Store.Any().Revision()
+	w.ensure()
+	edit(w, "ClusterRole", "view", func(r *rbacv1.ClusterRole) {
+		r.Labels["own"], r.Rules = "x", []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}
+	})
+	w.ensure()
+	if got := w.Registry.Store.Any().Revision(); got != before+1 {
+		t.Errorf("two starts wrote %d versions", got-before-1)
+	}
+}
+
+// TestMended: what is missing comes back, what was added stays.
+func TestMended(t *testing.T) {
+	w := newWorld(t)
+	w.ensure()
+	rules := read[rbacv1.ClusterRole](w, "ClusterRole", "system:discovery").Rules
+	edit(w, "ClusterRole", "system:discovery", func(r *rbacv1.ClusterRole) {
+		r.Rules = []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}}}
+		r.Labels = map[string]string{"own": "x"}
+	})
+	edit(w, "ClusterRole", "edit", func(r *rbacv1.ClusterRole) { r.AggregationRule = nil })
+	edit(w, "ClusterRoleBinding", "system:discovery", func(b *rbacv1.ClusterRoleBinding) {
+		b.Subjects = []rbacv1.Subject{{Kind: "User", Name: "somebody"}}
+	})
+	edit(w, "Role", "kube-system/system:controller:token-cleaner", func(r *rbacv1.Role) {
+		r.Rules = nil
+		r.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false"
+	})
+	w.remove("ClusterRoleBinding", "system:basic-user")
+	w.create("ClusterRoleBinding", `{"metadata":{"name":"system:basic-user"},"roleRef":{"kind":"ClusterRole","name":"view"}}`)
+	w.remove("PriorityClass", "system-node-critical")
+	w.remove("APIService", "v1.apps")
+	w.ensure()
+
+	r := read[rbacv1.ClusterRole](w, "ClusterRole", "system:discovery")
+	if r.Labels["own"] != "x" || r.Labels["kubernetes.io/bootstrapping"] == "" || r.Rules[0].NonResourceURLs[0] != "/x" || len(r.Rules) != 1+len(rules[0].NonResourceURLs) {
+		t.Errorf("the role is %v, with labels %v", r.Rules, r.Labels)
+	}
+	if r := read[rbacv1.ClusterRole](w, "ClusterRole", "edit"); r.AggregationRule == nil {
+		t.Error("a role that others make up is not one any more")
+	}
+	if b := read[rbacv1.ClusterRoleBinding](w, "ClusterRoleBinding", "system:discovery"); len(b.Subjects) != 2 || b.Subjects[0].Name != "somebody" {
+		t.Errorf("the subjects are %v", b.Subjects)
+	}
+	if r := read[rbacv1.Role](w, "Role", "kube-system/system:controller:token-cleaner"); len(r.Rules) > 0 {
+		t.Errorf("a role that is not to be mended has %v", r.Rules)
+	}
+	if b := read[rbacv1.ClusterRoleBinding](w, "ClusterRoleBinding", "system:basic-user"); b.RoleRef.Name != "system:basic-user" {
+		t.Errorf("the role of the binding is %v", b.RoleRef)
+	}
+	read[struct{}](w, "PriorityClass", "system-node-critical")
+	read[struct{}](w, "APIService", "v1.apps")
+}
+
+func (w *world) create(kind, body string) {
+	w.Helper()
+	if _, err := w.Registry.Create(w.Context(), w.target(kind, ""), registry.Body{Media: wire.JSON, Bytes: []byte(body)}, registry.WriteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestFlows: the annotation decides, then whether anybody has changed the spec; what
+// holds the server up comes back anyway.
+func TestFlows(t *testing.T) {
+	const auto = flowcontrolv1.AutoUpdateAnnotationKey
+	for _, c := range []struct {
+		name, say string
+		want      int32
+		note      string
+	}{
+		{"probes", "true", 2, "true"},
+		{"probes", "false", 7, "false"},
+		{"probes", "", 7, "false"},
+		{"exempt", "false", 1, "true"},
+	} {
+		t.Run(c.name+c.say, func(t *testing.T) {
+			w := newWorld(t)
+			w.ensure()
+			edit(w, "FlowSchema", c.name, func(f *flowcontrolv1.FlowSchema) {
+				f.Spec.MatchingPrecedence = 7
+				f.Annotations = nil
+				if c.say != "" {
+					f.Annotations = map[string]string{auto: c.say}
+				}
+			})
+			w.ensure()
+			f := read[flowcontrolv1.FlowSchema](w, "FlowSchema", c.name)
+			if f.Spec.MatchingPrecedence != c.want || f.Annotations[auto] != c.note {
+				t.Errorf("precedence %d and %v, want %d and %s", f.Spec.MatchingPrecedence, f.Annotations, c.want, c.note)
+			}
+		})
+	}
+}
+
+// TestFailed: what cannot be made is named.
+func TestFailed(t *testing.T) {
+	w := newWorld(t)
+	w.remove("Namespace", "kube-public")
+	err := startup.Ensure(t.Context(), w.Config)
+	if !apierrors.IsNotFound(err) && (err == nil || !strings.Contains(err.Error(), "bootstrap-signer")) {
+		t.Errorf("without a namespace: %v", err)
+	}
+}
