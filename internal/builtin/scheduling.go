@@ -13,7 +13,7 @@ func schedulingGroup() resource.Group {
 		{
 			Resource: "priorityclasses", Kind: "PriorityClass", New: object[schedulingv1.PriorityClass],
 			ShortNames:          []string{"pc"},
-			UnconditionalUpdate: true, Generation: true,
+			UnconditionalUpdate: true, Generation: true, GenerationStays: true,
 			Default:        defaults(scheduling.DefaultPriorityClass),
 			Validate:       validates(scheduling.ValidatePriorityClass),
 			ValidateUpdate: updates(scheduling.ValidatePriorityClassUpdate),

@@ -113,7 +113,7 @@ func leftIn(t *testing.T, config *rest.Config) int {
 		t.Fatal(err)
 	}
 	defer c.close()
-	a, err := e.send(t.Context(), c, request{method: http.MethodGet, path: "/api/v1/configmaps"}, &journal{})
+	a, err := e.send(t.Context(), c, request{method: http.MethodGet, path: "/api/v1/configmaps?fieldSelector=metadata.namespace!=kube-system"}, &journal{})
 	if err != nil {
 		t.Fatal(err)
 	}

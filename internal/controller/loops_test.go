@@ -194,7 +194,7 @@ func TestRequests(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "certificatesigningrequest-cleaner")
-				w.make(requests, "", `{"metadata":{"name":"r"},"spec":{"request":"eA==","signerName":"a.b/c","usages":["client auth"]}}`)
+				w.make(requests, "", `{"metadata":{"name":"r"},"spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIR01HNENBUUF3RERFS01BZ0dBMVVFQXd3QmNqQlpNQk1HQnlxR1NNNDlBZ0VHQ0NxR1NNNDlBd0VIQTBJQQpCTk5WY3RkMWczZzRBdmpvYVk3bEVnTEpUdTJyalRSK0w5dUdKZmtObHF5aUEwQ3BjTzRhREcrV0dGN1l1YVpDClRLQVpwNUhVMTFnUTRTRTJLcDhpOGkyZ0FEQUtCZ2dxaGtqT1BRUURBZ05JQURCRkFpRUFsUnJ0bFd5MVM3OUMKMUFUOTdYa2UrYUljVDFFSFY2VEJja05zR3F5a0lXUUNJRnFwY0Y3cGplV05IeUdFZkh4Q2xhQ0tJWEVyVytXWgpZaC8rVStxczRTUUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==","signerName":"a.b/c","usages":["client auth"]}}`)
 				status := certificatesv1.CertificateSigningRequestStatus{}
 				if c.condition != "" {
 					status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: c.condition, Status: corev1.ConditionTrue, LastUpdateTime: metav1.Now()}}

@@ -238,7 +238,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	keepSystemFields(meta, oldMeta)
 	w.takeManaged(meta)
 	w.dedupOwners(meta)
-	if st.Generation && !w.alters && w.Subresource != "status" && !sameDesired(st, next, old) {
+	if st.Generation && !st.GenerationStays && !w.alters && w.Subresource != "status" && !sameDesired(st, next, old) {
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already

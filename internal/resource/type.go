@@ -78,6 +78,8 @@ type Type struct {
 	// Generation: metadata.generation is 1 at first and counts changes of the desired
 	// state, which is everything but metadata and status (row G6).
 	Generation bool
+	// GenerationStays: it is 1, whatever changes.
+	GenerationStays bool
 	// GenerationCounts are parts of metadata whose changes count too.
 	GenerationCounts Metadata
 	// StatusOnCreate: a create keeps the status of the body (nodes). All other kinds

@@ -47,8 +47,11 @@ func mends(want metav1.Object) (mend func(metav1.Object) error, by string) {
 		}, flowProducer
 	case *flowcontrolv1.PriorityLevelConfiguration:
 		return func(o metav1.Object) error {
-			have := o.(*flowcontrolv1.PriorityLevelConfiguration)
-			return mendFlow(have, want, &have.Spec, &want.Spec)
+			have, spec := o.(*flowcontrolv1.PriorityLevelConfiguration), want.Spec
+			if spec.Exempt != nil && have.Spec.Exempt != nil { // the shares of what is exempt may be another
+				spec.Exempt = have.Spec.Exempt
+			}
+			return mendFlow(have, want, &have.Spec, &spec)
 		}, flowProducer
 	case *apiregistrationv1.APIService:
 		return func(o metav1.Object) error { return mendService(o.(*apiregistrationv1.APIService), want) }, manager

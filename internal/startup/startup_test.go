@@ -10,7 +10,6 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -28,12 +27,17 @@ type world struct {
 	startup.Config
 }
 
-func newWorld(t *testing.T) *world {
+func emptyStore(t *testing.T) *store.Store {
 	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func newWorld(t *testing.T) *world {
+	s := emptyStore(t)
 	w := &world{t, startup.Config{Registry: &registry.Registry{Store: s}, Catalog: builtin.Catalog(), ClientCA: []byte("authority")}}
 	for _, name := range []string{"kube-system", "kube-public"} {
 		body := fmt.Appendf(nil, `{"metadata":{"name":%q}}`, name)
@@ -222,7 +226,7 @@ func TestMended(t *testing.T) {
 	})
 	edit(w, "ClusterRole", "edit", func(r *rbacv1.ClusterRole) { r.AggregationRule = nil })
 	edit(w, "ClusterRoleBinding", "system:discovery", func(b *rbacv1.ClusterRoleBinding) {
-		b.Subjects = []rbacv1.Subject{{Kind: "User", Name: "somebody"}}
+		b.Subjects = []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}}
 	})
 	edit(w, "Role", "kube-system/system:controller:token-cleaner", func(r *rbacv1.Role) {
 		r.Rules = nil
@@ -261,8 +265,7 @@ func (w *world) create(kind, body string) {
 	}
 }
 
-// TestFlows: the annotation decides, then whether anybody has changed the spec; what
-// holds the server up comes back anyway.
+// TestFlows: the annotation decides, then whether anybody has changed the spec.
 func TestFlows(t *testing.T) {
 	const auto = flowcontrolv1.AutoUpdateAnnotationKey
 	for _, c := range []struct {
@@ -273,7 +276,6 @@ func TestFlows(t *testing.T) {
 		{"probes", "true", 2, "true"},
 		{"probes", "false", 7, "false"},
 		{"probes", "", 7, "false"},
-		{"exempt", "false", 1, "true"},
 	} {
 		t.Run(c.name+c.say, func(t *testing.T) {
 			w := newWorld(t)
@@ -294,12 +296,29 @@ func TestFlows(t *testing.T) {
 	}
 }
 
+// TestMandatory: of what holds the server up, the shares of what is exempt may be
+// another, and the annotation says that it is mended.
+func TestMandatory(t *testing.T) {
+	w := newWorld(t)
+	w.ensure()
+	edit(w, "PriorityLevelConfiguration", "exempt", func(l *flowcontrolv1.PriorityLevelConfiguration) {
+		l.Spec.Exempt.NominalConcurrencyShares = new(int32)
+		*l.Spec.Exempt.NominalConcurrencyShares = 9
+		l.Annotations[flowcontrolv1.AutoUpdateAnnotationKey] = "false"
+	})
+	w.ensure()
+	l := read[flowcontrolv1.PriorityLevelConfiguration](w, "PriorityLevelConfiguration", "exempt")
+	if n := *l.Spec.Exempt.NominalConcurrencyShares; n != 9 || l.Annotations[flowcontrolv1.AutoUpdateAnnotationKey] != "true" {
+		t.Errorf("%d shares and %v", n, l.Annotations)
+	}
+}
+
 // TestFailed: what cannot be made is named.
 func TestFailed(t *testing.T) {
 	w := newWorld(t)
-	w.remove("Namespace", "kube-public")
+	w.Registry = &registry.Registry{Store: emptyStore(t)}
 	err := startup.Ensure(t.Context(), w.Config)
-	if !apierrors.IsNotFound(err) && (err == nil || !strings.Contains(err.Error(), "bootstrap-signer")) {
-		t.Errorf("without a namespace: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "Role system:controller:bootstrap-signer") {
+		t.Errorf("without namespaces: %v", err)
 	}
 }

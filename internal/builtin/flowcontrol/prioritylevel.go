@@ -18,9 +18,6 @@ const (
 	defaultLength   = 50
 	mostQueues      = 10_000_000
 	mostEntropyBits = 60 // of the hash that deals hands of queues out
-
-	// preserveZero is a note that an older version of the kind leaves.
-	preserveZero = "flowcontrol.k8s.io/concurrency-shares-defaults-preserve-zero"
 )
 
 // DefaultPriorityLevel fills in the shares of a level, and its queues.
@@ -55,12 +52,8 @@ func orElse(p *int32, value int32) {
 // ValidatePriorityLevel checks a level. The two that hold the server up are as they
 // have to be.
 func ValidatePriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
-	var errs field.ErrorList
-	if _, ok := l.Annotations[preserveZero]; ok {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), fmt.Sprintf("annotation '%s' is forbidden", preserveZero)))
-	}
 	path := field.NewPath("spec")
-	errs = append(errs, validateLevel(l.Name, &l.Spec, path)...)
+	errs := validateLevel(l.Name, &l.Spec, path)
 	if fixed, ok := fixedLevels[l.Name]; ok {
 		have, words := l.Spec, ""
 		if l.Name == exempt {

@@ -7,13 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// DefaultClusterRole: no rules are null, not an empty list.
-func DefaultClusterRole(r *rbacv1.ClusterRole) {
-	if len(r.Rules) == 0 {
-		r.Rules = nil
-	}
-}
-
 // ValidateClusterRole checks the rules, and the selectors of other ClusterRoles
 // whose rules shall be in this one.
 func ValidateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
