@@ -2,7 +2,10 @@ package builtin
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/admissionregistration"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -11,35 +14,67 @@ func admissionregistrationGroup() resource.Group {
 	return group("admissionregistration.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "mutatingadmissionpolicies", Kind: "MutatingAdmissionPolicy", New: object[admissionregistrationv1.MutatingAdmissionPolicy],
-			Categories: inAPIExtensions,
-			Generation: true,
+			Categories:     inAPIExtensions,
+			Generation:     true,
+			Default:        defaults(admissionregistration.DefaultMutatingPolicy),
+			Validate:       validates(admissionregistration.ValidateMutatingPolicy),
+			ValidateUpdate: updates(admissionregistration.ValidateMutatingPolicyUpdate),
+			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "mutatingadmissionpolicybindings", Kind: "MutatingAdmissionPolicyBinding", New: object[admissionregistrationv1.MutatingAdmissionPolicyBinding],
-			Categories: inAPIExtensions,
-			Generation: true,
+			Categories:     inAPIExtensions,
+			Generation:     true,
+			Default:        defaults(admissionregistration.DefaultMutatingBinding),
+			Validate:       validates(admissionregistration.ValidateMutatingBinding),
+			ValidateUpdate: updates(admissionregistration.ValidateMutatingBindingUpdate),
+			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration", New: object[admissionregistrationv1.MutatingWebhookConfiguration],
-			Categories: inAPIExtensions,
-			Generation: true,
+			Categories:     inAPIExtensions,
+			Generation:     true,
+			Default:        defaults(admissionregistration.DefaultMutatingWebhooks),
+			Validate:       validates(admissionregistration.ValidateMutatingWebhooks),
+			ValidateUpdate: updates(admissionregistration.ValidateMutatingWebhooksUpdate),
+			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "validatingadmissionpolicies", Kind: "ValidatingAdmissionPolicy", New: object[admissionregistrationv1.ValidatingAdmissionPolicy],
-			Categories:   inAPIExtensions,
-			Generation:   true,
-			Subresources: []resource.Subresource{status},
-			StatusKeeps:  allMetadata,
+			Categories:     inAPIExtensions,
+			Generation:     true,
+			Subresources:   []resource.Subresource{checkedStatus(updates(admissionregistration.ValidateValidatingPolicyStatus))},
+			StatusKeeps:    allMetadata,
+			Default:        defaults(admissionregistration.DefaultValidatingPolicy),
+			Validate:       validates(admissionregistration.ValidateValidatingPolicy),
+			ValidateUpdate: updates(admissionregistration.ValidateValidatingPolicyUpdate),
+			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "validatingadmissionpolicybindings", Kind: "ValidatingAdmissionPolicyBinding", New: object[admissionregistrationv1.ValidatingAdmissionPolicyBinding],
-			Categories: inAPIExtensions,
-			Generation: true,
+			Categories:     inAPIExtensions,
+			Generation:     true,
+			Default:        defaults(admissionregistration.DefaultValidatingBinding),
+			Validate:       validates(admissionregistration.ValidateValidatingBinding),
+			ValidateUpdate: updates(admissionregistration.ValidateValidatingBindingUpdate),
+			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration", New: object[admissionregistrationv1.ValidatingWebhookConfiguration],
-			Categories: inAPIExtensions,
-			Generation: true,
+			Categories:     inAPIExtensions,
+			Generation:     true,
+			Default:        defaults(admissionregistration.DefaultValidatingWebhooks),
+			Validate:       validates(admissionregistration.ValidateValidatingWebhooks),
+			ValidateUpdate: updates(admissionregistration.ValidateValidatingWebhooksUpdate),
+			Warnings:       warnOfStaticName,
 		},
 	}})
+}
+
+// warnOfStaticName is the Warnings of all of them.
+func warnOfStaticName(o, old runtime.Object) []string {
+	if old != nil {
+		return nil
+	}
+	return admissionregistration.WarnOfName(o.(metav1.Object))
 }

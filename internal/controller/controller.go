@@ -96,6 +96,7 @@ var rows = []row{
 	{"persistentvolume-protection", 4, true, newVolumes},
 	{"volumeattributesclass-protection", 4, true, newClasses},
 	{"certificatesigningrequest-cleaner", 4, true, newRequests},
+	{"clusterrole-aggregation", 4, true, newAggregation},
 }
 
 // Names are those of all loops.

@@ -1,0 +1,275 @@
+package admissionregistration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+)
+
+const (
+	mostAnnotations      = 20
+	longestAnnotationCEL = 5 << 10 // bytes
+)
+
+// DefaultValidatingPolicy fills in what happens when the policy fails, and which
+// requests it is for.
+func DefaultValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
+	fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
+	defaultResources(p.Spec.MatchConstraints)
+}
+
+// DefaultMutatingPolicy fills in what happens when the policy fails, and which
+// requests it is for.
+func DefaultMutatingPolicy(p *admissionregistrationv1.MutatingAdmissionPolicy) {
+	fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
+	defaultResources(p.Spec.MatchConstraints)
+}
+
+// validatePolicy checks what both sorts of policy have, up to the expressions.
+func validatePolicy(failure *admissionregistrationv1.FailurePolicyType, params *admissionregistrationv1.ParamKind, match *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
+	errs := validateFailurePolicy(failure, path.Child("failurePolicy"))
+	if params != nil {
+		errs = append(errs, validateParamKind(params, path.Child("paramKind"))...)
+	}
+	at := path.Child("matchConstraints")
+	if match == nil {
+		return append(errs, field.Required(at, ""))
+	}
+	errs = append(errs, validateResources(match, at)...)
+	if len(match.ResourceRules) == 0 {
+		errs = append(errs, field.Required(at.Child("resourceRules"), ""))
+	}
+	return errs
+}
+
+// ValidateValidatingPolicy checks a policy that refuses.
+func ValidateValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	s, path := &p.Spec, field.NewPath("spec")
+	errs := validatePolicy(s.FailurePolicy, s.ParamKind, s.MatchConstraints, path)
+	errs = append(errs, validateConditions(s.MatchConditions, path.Child("matchConditions"))...)
+	errs = append(errs, validateVariables(s.Variables, path.Child("variables"))...)
+	notes := path.Child("auditAnnotations")
+	if len(s.Validations)+len(s.AuditAnnotations) == 0 {
+		const words = "validations or auditAnnotations must contain at least one item"
+		return append(errs, field.Required(path.Child("validations"), words), field.Required(notes, words))
+	}
+	for i := range s.Validations {
+		errs = append(errs, validateValidation(&s.Validations[i], path.Child("validations").Index(i))...)
+	}
+	if len(s.AuditAnnotations) > mostAnnotations {
+		errs = append(errs, field.Invalid(notes, untagged.Value(s.AuditAnnotations), fmt.Sprintf("must not have more than %d auditAnnotations", mostAnnotations)))
+	}
+	for i, a := range s.AuditAnnotations {
+		errs = append(errs, validateAnnotation(p.Name, &a, notes.Index(i))...)
+		same := func(o admissionregistrationv1.AuditAnnotation) bool { return o.Key == a.Key }
+		if slices.ContainsFunc(s.AuditAnnotations[:i], same) {
+			errs = append(errs, field.Duplicate(notes.Index(i).Child("key"), a.Key))
+		}
+	}
+	return errs
+}
+
+// ValidateValidatingPolicyUpdate checks a policy again.
+func ValidateValidatingPolicyUpdate(p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	return ValidateValidatingPolicy(p)
+}
+
+// ValidateValidatingPolicyStatus checks what the subresource status made of a policy.
+func ValidateValidatingPolicyStatus(p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("status")
+	if t := p.Status.TypeChecking; t != nil {
+		for i, w := range t.ExpressionWarnings {
+			at := path.Child("typeChecking", "expressionWarnings").Index(i)
+			if w.Warning == "" {
+				errs = append(errs, field.Required(at.Child("warning"), ""))
+			}
+			if blank(w.FieldRef) {
+				errs = append(errs, field.Required(at.Child("fieldRef"), ""))
+			}
+		}
+	}
+	return append(errs, metav1validation.ValidateConditions(p.Status.Conditions, path.Child("conditions"))...)
+}
+
+// mutable is what a policy can change: nothing that is deleted.
+var mutable = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create, admissionregistrationv1.Update}
+
+func validateMutable(m *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
+	if m == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i := range m.ResourceRules {
+		for _, o := range m.ResourceRules[i].Operations {
+			errs = append(errs, supported(&o, path.Child("resourceRules", "operations"), mutable...)...)
+		}
+	}
+	return errs
+}
+
+// ValidateMutatingPolicy checks a policy that changes what is written.
+func ValidateMutatingPolicy(p *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
+	s, path := &p.Spec, field.NewPath("spec")
+	errs := validatePolicy(s.FailurePolicy, s.ParamKind, s.MatchConstraints, path)
+	errs = append(errs, validateMutable(s.MatchConstraints, path.Child("matchConstraints"))...)
+	errs = append(errs, validateConditions(s.MatchConditions, path.Child("matchConditions"))...)
+	errs = append(errs, validateVariables(s.Variables, path.Child("variables"))...)
+	if len(s.Mutations) == 0 {
+		errs = append(errs, field.Required(path.Child("mutations"), "mutations must contain at least one item"))
+	}
+	for i := range s.Mutations {
+		errs = append(errs, validateMutation(&s.Mutations[i], path.Child("mutations").Index(i))...)
+	}
+	if s.ReinvocationPolicy == "" {
+		return append(errs, field.Required(path.Child("reinvocationPolicy"), ""))
+	}
+	return append(errs, validateReinvocation(&s.ReinvocationPolicy, path.Child("reinvocationPolicy"))...)
+}
+
+// ValidateMutatingPolicyUpdate checks a policy again.
+func ValidateMutatingPolicyUpdate(p, _ *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
+	return ValidateMutatingPolicy(p)
+}
+
+// validateParamKind checks what kind of object configures a policy.
+func validateParamKind(k *admissionregistrationv1.ParamKind, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	at := path.Child("apiVersion")
+	group, version, ok := strings.Cut(k.APIVersion, "/")
+	if !ok {
+		group, version = "", k.APIVersion
+	}
+	join := func(wrong []string) string { return strings.Join(wrong, ",") }
+	switch {
+	case k.APIVersion == "":
+		errs = append(errs, field.Required(at, ""))
+	case strings.Contains(version, "/"):
+		errs = append(errs, field.Invalid(at, k.APIVersion, "unexpected GroupVersion string: "+k.APIVersion))
+	default:
+		if wrong := validation.IsDNS1123Subdomain(group); group != "" && len(wrong) > 0 {
+			errs = append(errs, field.Invalid(at, group, join(wrong)))
+		}
+		if version == "" {
+			errs = append(errs, field.Invalid(at, k.APIVersion, "version must be specified"))
+		} else if wrong := validation.IsDNS1035Label(version); len(wrong) > 0 {
+			errs = append(errs, field.Invalid(at, version, join(wrong)))
+		}
+	}
+	if k.Kind == "" {
+		errs = append(errs, field.Required(path.Child("kind"), ""))
+	} else if wrong := validation.IsDNS1035Label(strings.ToLower(k.Kind)); len(wrong) > 0 {
+		errs = append(errs, field.Invalid(path.Child("kind"), k.Kind, "may have mixed case, but should otherwise match: "+join(wrong)))
+	}
+	return errs
+}
+
+func validateVariables(all []admissionregistrationv1.Variable, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, v := range all {
+		at := path.Index(i)
+		if blank(v.Name) {
+			errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
+		} else if !isIdentifier(v.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), v.Name, "must be a valid CEL identifier"))
+		}
+		if blank(v.Expression) {
+			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
+		}
+	}
+	return errs
+}
+
+// reserved are the words that name nothing in an expression.
+var reserved = strings.Fields("true false null in as break const continue else for function if import let loop package namespace return var void while")
+
+// isIdentifier tells the names that expressions can use.
+func isIdentifier(name string) bool {
+	for i, c := range name {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != "" && !slices.Contains(reserved, name)
+}
+
+var reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge}
+
+func validateValidation(v *admissionregistrationv1.Validation, path *field.Path) field.ErrorList {
+	const nothing = "must be non-empty if specified"
+	var errs field.ErrorList
+	if blank(v.Expression) {
+		errs = append(errs, field.Required(path.Child("expression"), "expression is not specified"))
+	}
+	if v.MessageExpression != "" && blank(v.MessageExpression) {
+		errs = append(errs, field.Invalid(path.Child("messageExpression"), v.MessageExpression, nothing))
+	}
+	switch at := path.Child("message"); {
+	case v.Message != "" && blank(v.Message):
+		errs = append(errs, field.Invalid(at, v.Message, nothing))
+	case strings.ContainsAny(strings.TrimSpace(v.Message), "\r\n"):
+		errs = append(errs, field.Invalid(at, v.Message, "must not contain line breaks"))
+	}
+	return append(errs, supported(v.Reason, path.Child("reason"), reasons...)...)
+}
+
+func validateAnnotation(policy string, a *admissionregistrationv1.AuditAnnotation, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if policy == "" {
+		errs = append(errs, field.Invalid(path.Child("key"), a.Key, "requires metadata.name be non-empty"))
+	} else {
+		errs = append(errs, validateQualified(policy+"/"+a.Key, path.Child("key"))...)
+	}
+	switch at, text := path.Child("valueExpression"), strings.TrimSpace(a.ValueExpression); {
+	case text == "":
+		errs = append(errs, field.Required(at, "valueExpression is not specified"))
+	case len(text) > longestAnnotationCEL:
+		errs = append(errs, field.Required(at, fmt.Sprintf("must not exceed %d bytes in length", longestAnnotationCEL)))
+	}
+	return errs
+}
+
+// validateMutation checks that there is the one expression that a sort of patch has.
+func validateMutation(m *admissionregistrationv1.Mutation, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	check := func(name string, wanted, there bool, expression func() string) {
+		at := path.Child(name)
+		switch {
+		case wanted && !there:
+			errs = append(errs, field.Required(at, fmt.Sprintf("must be specified when patchType is %s", m.PatchType)))
+		case wanted && blank(expression()):
+			errs = append(errs, field.Required(at.Child("expression"), ""))
+		case !wanted && there:
+			errs = append(errs, field.Invalid(at, "{"+name+"}", fmt.Sprintf("must not be specified when patchType is %s", m.PatchType)))
+		}
+	}
+	patch := func(wanted bool) {
+		check("jsonPatch", wanted, m.JSONPatch != nil, func() string { return m.JSONPatch.Expression })
+	}
+	apply := func(wanted bool) {
+		check("applyConfiguration", wanted, m.ApplyConfiguration != nil, func() string { return m.ApplyConfiguration.Expression })
+	}
+	at := path.Child("patchType")
+	switch m.PatchType {
+	case admissionregistrationv1.PatchTypeJSONPatch:
+		patch(true)
+		apply(false)
+	case admissionregistrationv1.PatchTypeApplyConfiguration:
+		apply(true)
+		patch(false)
+	case "":
+		errs = append(errs, field.Required(at, ""))
+	default:
+		errs = append(errs, supported(&m.PatchType, at, admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)...)
+	}
+	return errs
+}

@@ -1,0 +1,228 @@
+package admissionregistration
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	defaultTimeout = 10 // seconds
+	longestTimeout = 30
+	defaultPort    = 443
+)
+
+// DefaultValidatingWebhooks fills in when webhooks are called, and how.
+func DefaultValidatingWebhooks(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	for i := range c.Webhooks {
+		h := &c.Webhooks[i]
+		fill(&h.FailurePolicy, admissionregistrationv1.Fail)
+		fill(&h.MatchPolicy, admissionregistrationv1.Equivalent)
+		fill(&h.NamespaceSelector, metav1.LabelSelector{})
+		fill(&h.ObjectSelector, metav1.LabelSelector{})
+		fill(&h.TimeoutSeconds, defaultTimeout)
+		defaultWebhook(&h.ClientConfig, h.Rules)
+	}
+}
+
+// DefaultMutatingWebhooks fills in when webhooks are called, and how.
+func DefaultMutatingWebhooks(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+	for i := range c.Webhooks {
+		h := &c.Webhooks[i]
+		fill(&h.FailurePolicy, admissionregistrationv1.Fail)
+		fill(&h.MatchPolicy, admissionregistrationv1.Equivalent)
+		fill(&h.NamespaceSelector, metav1.LabelSelector{})
+		fill(&h.ObjectSelector, metav1.LabelSelector{})
+		fill(&h.TimeoutSeconds, defaultTimeout)
+		fill(&h.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
+		defaultWebhook(&h.ClientConfig, h.Rules)
+	}
+}
+
+func defaultWebhook(c *admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations) {
+	if c.Service != nil {
+		fill(&c.Service.Port, defaultPort)
+	}
+	for i := range rules {
+		defaultRule(&rules[i].Rule)
+	}
+}
+
+// ValidateValidatingWebhooks checks webhooks that refuse.
+func ValidateValidatingWebhooks(c *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
+	var errs field.ErrorList
+	names := map[string]bool{}
+	for i := range c.Webhooks {
+		// The other sort has all that this one has.
+		h := c.Webhooks[i]
+		errs = append(errs, validateWebhook(&admissionregistrationv1.MutatingWebhook{
+			Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
+			NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector, SideEffects: h.SideEffects, TimeoutSeconds: h.TimeoutSeconds,
+			AdmissionReviewVersions: h.AdmissionReviewVersions, MatchConditions: h.MatchConditions,
+		}, names, field.NewPath("webhooks").Index(i))...)
+	}
+	return errs
+}
+
+// ValidateValidatingWebhooksUpdate checks the webhooks again.
+func ValidateValidatingWebhooksUpdate(c, _ *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
+	return ValidateValidatingWebhooks(c)
+}
+
+// ValidateMutatingWebhooks checks webhooks that change what is written.
+func ValidateMutatingWebhooks(c *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
+	var errs field.ErrorList
+	names := map[string]bool{}
+	for i := range c.Webhooks {
+		errs = append(errs, validateWebhook(&c.Webhooks[i], names, field.NewPath("webhooks").Index(i))...)
+	}
+	return errs
+}
+
+// ValidateMutatingWebhooksUpdate checks the webhooks again.
+func ValidateMutatingWebhooksUpdate(c, _ *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
+	return ValidateMutatingWebhooks(c)
+}
+
+// sideEffects are those that this version of the kinds allows: none, at least of a
+// dry-run.
+var sideEffects = []admissionregistrationv1.SideEffectClass{admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun}
+
+func validateWebhook(h *admissionregistrationv1.MutatingWebhook, names map[string]bool, path *field.Path) field.ErrorList {
+	errs := validation.IsFullyQualifiedName(path.Child("name"), h.Name)
+	for i := range h.Rules {
+		errs = append(errs, validateRule(&h.Rules[i], path.Child("rules").Index(i))...)
+	}
+	errs = append(errs, validateFailurePolicy(h.FailurePolicy, path.Child("failurePolicy"))...)
+	errs = append(errs, validateMatchPolicy(h.MatchPolicy, path.Child("matchPolicy"))...)
+	if h.SideEffects == nil {
+		errs = append(errs, field.Required(path.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
+	}
+	errs = append(errs, supported(h.SideEffects, path.Child("sideEffects"), sideEffects...)...)
+	if t := h.TimeoutSeconds; t != nil && (*t < 1 || *t > longestTimeout) {
+		errs = append(errs, field.Invalid(path.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
+	}
+	errs = append(errs, validateSelector(h.NamespaceSelector, path.Child("namespaceSelector"))...)
+	errs = append(errs, validateSelector(h.ObjectSelector, path.Child("objectSelector"))...)
+	errs = append(errs, validateReinvocation(h.ReinvocationPolicy, path.Child("reinvocationPolicy"))...)
+	errs = append(errs, validateClient(&h.ClientConfig, path.Child("clientConfig"))...)
+	errs = append(errs, validateConditions(h.MatchConditions, path.Child("matchConditions"))...)
+	errs = append(errs, validateReviews(h.AdmissionReviewVersions, path.Child("admissionReviewVersions"))...)
+	if h.Name != "" && names[h.Name] {
+		errs = append(errs, field.Duplicate(path.Child("name"), h.Name))
+	}
+	names[h.Name] = true
+	return errs
+}
+
+// reviews are the versions of the question that some server has ever asked.
+var reviews = []string{"v1", "v1beta1"}
+
+func validateReviews(versions []string, path *field.Path) field.ErrorList {
+	words := strings.Join(reviews, ", ")
+	if len(versions) == 0 {
+		return field.ErrorList{field.Required(path, "must specify one of "+words)}
+	}
+	var errs field.ErrorList
+	known := false
+	for i, v := range versions {
+		if slices.Contains(versions[:i], v) {
+			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
+			continue
+		}
+		for _, wrong := range validation.IsDNS1035Label(v) {
+			errs = append(errs, field.Invalid(path.Index(i), v, wrong))
+		}
+		known = known || slices.Contains(reviews, v)
+	}
+	if !known {
+		errs = append(errs, field.Invalid(path, versions, "must include at least one of "+words))
+	}
+	return errs
+}
+
+// validateClient checks where a webhook is.
+func validateClient(c *admissionregistrationv1.WebhookClientConfig, path *field.Path) field.ErrorList {
+	switch {
+	case (c.URL == nil) == (c.Service == nil):
+		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
+	case c.URL != nil:
+		return validateURL(*c.URL, path.Child("url"))
+	}
+	return validateService(c.Service, path.Child("service"))
+}
+
+func validateURL(text string, path *field.Path) field.ErrorList {
+	const form = "; desired format: https://host[/path]"
+	u, err := url.Parse(text)
+	if err != nil {
+		return field.ErrorList{field.Required(path, "url must be a valid URL: "+err.Error()+form)}
+	}
+	var errs field.ErrorList
+	if u.Scheme != "https" {
+		errs = append(errs, field.Invalid(path, u.Scheme, "'https' is the only allowed URL scheme"+form))
+	}
+	if u.Host == "" {
+		errs = append(errs, field.Invalid(path, u.Host, "host must be specified"+form))
+	}
+	if u.User != nil {
+		errs = append(errs, field.Invalid(path, u.User.String(), "user information is not permitted in the URL"))
+	}
+	if u.Fragment != "" {
+		errs = append(errs, field.Invalid(path, u.Fragment, "fragments are not permitted in the URL"))
+	}
+	if u.RawQuery != "" {
+		errs = append(errs, field.Invalid(path, u.RawQuery, "query parameters are not permitted in the URL"))
+	}
+	return errs
+}
+
+// validateService checks the service that a webhook is. On the wire, what is said of
+// a missing name is said of the namespace, and the other way round.
+func validateService(s *admissionregistrationv1.ServiceReference, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.Namespace == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	if s.Name == "" {
+		errs = append(errs, field.Required(path.Child("namespace"), ""))
+	}
+	if p := s.Port; p != nil {
+		if wrong := validation.IsValidPortNum(int(*p)); wrong != nil {
+			errs = append(errs, field.Invalid(path.Child("port"), *p, "port is not valid: "+strings.Join(wrong, ", ")))
+		}
+	}
+	if s.Path != nil {
+		errs = append(errs, validatePath(*s.Path, path.Child("path"))...)
+	}
+	return errs
+}
+
+func validatePath(text string, path *field.Path) field.ErrorList {
+	switch text {
+	case "", "/":
+		return nil
+	case "//":
+		return field.ErrorList{field.Invalid(path, text, "segment[0] may not be empty")}
+	}
+	var errs field.ErrorList
+	if text[0] != '/' {
+		errs = append(errs, field.Invalid(path, text, "must start with a '/'"))
+	}
+	for i, segment := range strings.Split(strings.TrimSuffix(text[1:], "/"), "/") {
+		if segment == "" {
+			errs = append(errs, field.Invalid(path, text, fmt.Sprintf("segment[%d] may not be empty", i)))
+			continue
+		}
+		for _, wrong := range validation.IsDNS1123Subdomain(segment) {
+			errs = append(errs, field.Invalid(path, text, fmt.Sprintf("segment[%d]: %v", i, wrong)))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,96 @@
+package controller_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const clusterRoles = "clusterroles.rbac.authorization.k8s.io"
+
+// role makes a ClusterRole with labels of the value "true", and a rule for each
+// verb.
+func (w *world) role(name, labels string, verbs ...string) {
+	w.Helper()
+	var rules []string
+	for _, v := range verbs {
+		rules = append(rules, fmt.Sprintf(`{"apiGroups":[""],"resources":["pods"],"verbs":[%q]}`, v))
+	}
+	made := map[string]string{}
+	for label := range strings.FieldsSeq(labels) {
+		made[label] = "true"
+	}
+	text, _ := json.Marshal(made)
+	w.make(clusterRoles, "", fmt.Sprintf(`{"metadata":{"name":%q,"labels":%s},"rules":[%s]}`, name, text, strings.Join(rules, ",")))
+}
+
+// verbs are those of a role's rules, in their order.
+func (w *world) verbs(name string) (verbs []string) {
+	w.Helper()
+	w.settle()
+	var r rbacv1.ClusterRole
+	if err := json.Unmarshal(w.get(clusterRoles, name).Value, &r); err != nil {
+		w.Fatal(err)
+	}
+	for _, rule := range r.Rules {
+		verbs = append(verbs, rule.Verbs...)
+	}
+	return verbs
+}
+
+// TestAggregation: a role has the rules of those that it selects, whatever happens
+// to them.
+func TestAggregation(t *testing.T) {
+	w := newWorld(t, "clusterrole-aggregation")
+	want := func(name string, verbs ...string) {
+		t.Helper()
+		if got := w.verbs(name); !slices.Equal(got, verbs) {
+			t.Errorf("%s has %q, want %q", name, got, verbs)
+		}
+	}
+	aggregated := func(name, labels, selects string) {
+		w.make(clusterRoles, "", fmt.Sprintf(`{"metadata":{"name":%q,"labels":{%s}},"rules":[{"verbs":["own"],"apiGroups":[""],"resources":["x"]}],"aggregationRule":{"clusterRoleSelectors":[%s]}}`, name, labels, selects))
+	}
+	w.role("z", "to-view", "get", "list")
+	w.role("b", "to-view to-edit", "watch", "get")
+	aggregated("view", `"to-edit":"true"`, `{"matchLabels":{"to-view":"true"}}`)
+	aggregated("edit", "", `{"matchExpressions":[{"key":"to-edit","operator":"Exists"}]},{"matchLabels":{"more":"true"}}`)
+	want("view", "watch", "get", "list")
+	want("edit", "watch", "get", "list")
+
+	w.role("a", "more", "patch", "get")
+	want("edit", "watch", "get", "list", "patch")
+	w.role("c", "to-view", "delete")
+	want("view", "watch", "get", "delete", "list")
+	want("edit", "watch", "get", "delete", "list", "patch")
+
+	if _, err := w.Delete(t.Context(), w.target(clusterRoles, "b"), nil); err != nil {
+		t.Fatal(err)
+	}
+	want("view", "delete", "get", "list")
+	want("edit", "delete", "get", "list", "patch")
+
+	w.changeRole("z", func(r *rbacv1.ClusterRole) { r.Labels = nil })
+	want("view", "delete")
+	w.changeRole("view", func(r *rbacv1.ClusterRole) { r.Rules = nil })
+	want("view", "delete")
+	w.changeRole("view", func(r *rbacv1.ClusterRole) { r.AggregationRule, r.Rules = nil, r.Rules[:0] })
+	want("view")
+
+	before := w.store.Any().Revision()
+	w.restart()
+	w.settle()
+	if after := w.store.Any().Revision(); after != before {
+		t.Errorf("a restart wrote %d versions", after-before)
+	}
+}
+
+func (w *world) changeRole(name string, change func(*rbacv1.ClusterRole)) {
+	w.Helper()
+	w.change(clusterRoles, name, "", func(o metav1.Object) { change(o.(*rbacv1.ClusterRole)) })
+}
