@@ -3,6 +3,7 @@ package builtin
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/devices"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -12,24 +13,35 @@ func resourceGroup() resource.Group {
 		{
 			Resource: "deviceclasses", Kind: "DeviceClass", New: object[resourcev1.DeviceClass],
 			UnconditionalUpdate: true, DeleteReturnsObject: true, Generation: true,
+			Validate:       validates(devices.ValidateClass),
+			ValidateUpdate: updates(devices.ValidateClassUpdate),
 		},
 		{
 			Resource: "resourceclaims", Kind: "ResourceClaim", New: object[resourcev1.ResourceClaim],
 			Namespaced:          true,
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
-			Subresources: []resource.Subresource{status},
-			StatusKeeps:  allMetadata,
+			Subresources:   []resource.Subresource{checkedStatus(updates(devices.ValidateClaimStatus))},
+			StatusKeeps:    allMetadata,
+			Default:        defaults(devices.DefaultClaim),
+			Validate:       validates(devices.ValidateClaim),
+			ValidateUpdate: updates(devices.ValidateClaimUpdate),
 		},
 		{
 			Resource: "resourceclaimtemplates", Kind: "ResourceClaimTemplate", New: object[resourcev1.ResourceClaimTemplate],
 			Namespaced:          true,
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
+			Default:        defaults(devices.DefaultTemplate),
+			Validate:       validates(devices.ValidateTemplate),
+			ValidateUpdate: updates(devices.ValidateTemplateUpdate),
 		},
 		{
 			Resource: "resourceslices", Kind: "ResourceSlice", New: object[resourcev1.ResourceSlice],
 			UnconditionalUpdate: true, DeleteReturnsObject: true, Generation: true,
-			Fields:     fields("spec.driver", "spec.nodeName"),
-			FieldError: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
+			Fields:         fields("spec.driver", "spec.nodeName"),
+			FieldError:     "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
+			Default:        defaults(devices.DefaultSlice),
+			Validate:       validates(devices.ValidateSlice),
+			ValidateUpdate: updates(devices.ValidateSliceUpdate),
 		},
 	}})
 }

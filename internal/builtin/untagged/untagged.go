@@ -53,17 +53,25 @@ func foreign(t reflect.Type) bool { return strings.HasPrefix(t.PkgPath(), "k8s.i
 
 // writeFields writes the members of a struct, and those of embedded ones among them.
 func writeFields(out *bytes.Buffer, v reflect.Value) {
+	comma := false
 	for i := range v.NumField() {
-		if i > 0 {
+		f := v.Type().Field(i)
+		var made bytes.Buffer
+		switch {
+		case f.Anonymous && foreign(f.Type):
+			text, _ := json.Marshal(v.Field(i).Interface())
+			made.Write(bytes.TrimSuffix(bytes.TrimPrefix(text, []byte("{")), []byte("}")))
+		case f.Anonymous:
+			writeFields(&made, v.Field(i))
+		default:
+			member(&made, f.Name)
+			write(&made, v.Field(i))
+		}
+		if comma && made.Len() > 0 {
 			out.WriteByte(',')
 		}
-		f := v.Type().Field(i)
-		if f.Anonymous && !foreign(f.Type) {
-			writeFields(out, v.Field(i))
-			continue
-		}
-		member(out, f.Name)
-		write(out, v.Field(i))
+		comma = comma || made.Len() > 0
+		out.Write(made.Bytes())
 	}
 }
 

@@ -1,0 +1,36 @@
+package devices
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateClass checks which devices a class has, and their configuration.
+func ValidateClass(c *resourcev1.DeviceClass) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := each(c.Spec.Selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), validateSelector)
+	errs = append(errs, each(c.Spec.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"),
+		func(c *resourcev1.DeviceClassConfiguration, path *field.Path) field.ErrorList {
+			return validateConfiguration(&c.DeviceConfiguration, path)
+		})...)
+	if name := c.Spec.ExtendedResourceName; name != nil && !isExtended(*name) {
+		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name"))
+	}
+	return errs
+}
+
+// ValidateClassUpdate checks a class again.
+func ValidateClassUpdate(c, _ *resourcev1.DeviceClass) field.ErrorList { return ValidateClass(c) }
+
+// isExtended tells the names of resources that belong to others than Kubernetes, and
+// of which a quota can speak.
+func isExtended(name string) bool {
+	if !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
+		return false
+	}
+	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
+}

@@ -1,0 +1,155 @@
+package devices
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+)
+
+// DefaultSlice fills in when devices were tainted.
+func DefaultSlice(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		d := &s.Spec.Devices[i]
+		for j := range d.Taints {
+			if d.Taints[j].TimeAdded == nil {
+				d.Taints[j].TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
+			}
+		}
+		for name, m := range d.NodeAllocatableResourceMappings {
+			if m.AllocationMultiplier == nil {
+				one := apiresource.MustParse("1")
+				m.AllocationMultiplier = &one
+				d.NodeAllocatableResourceMappings[name] = m
+			}
+		}
+	}
+}
+
+// ValidateSlice checks the devices of a pool, or a part of them.
+func ValidateSlice(s *resourcev1.ResourceSlice) field.ErrorList { return validateSlice(&s.Spec, nil) }
+
+// ValidateSliceUpdate: the pool, the driver and the node stay.
+func ValidateSliceUpdate(s, old *resourcev1.ResourceSlice) field.ErrorList {
+	return validateSlice(&s.Spec, &old.Spec)
+}
+
+func validateSlice(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateDriver(s.Driver, path.Child("driver"))
+	pool := path.Child("pool")
+	errs = append(errs, validatePool(s.Pool.Name, pool.Child("name"))...)
+	if n := s.Pool.ResourceSliceCount; n <= 0 {
+		errs = append(errs, field.Invalid(pool.Child("resourceSliceCount"), n, "must be greater than zero"))
+	}
+	if n := s.Pool.Generation; n < 0 {
+		errs = append(errs, field.Invalid(pool.Child("generation"), n, "must be greater than or equal to zero"))
+	}
+	if old != nil {
+		errs = append(errs, apivalidation.ValidateImmutableField(s.Pool.Name, old.Pool.Name, pool.Child("name"))...)
+		errs = append(errs, apivalidation.ValidateImmutableField(s.Driver, old.Driver, path.Child("driver"))...)
+		errs = append(errs, apivalidation.ValidateImmutableField(s.NodeName, old.NodeName, path.Child("nodeName"))...)
+	}
+	errs = append(errs, validateWhere(s, path)...)
+	if s.SharedCounters != nil && s.Devices != nil {
+		errs = append(errs, field.Invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
+	}
+	errs = append(errs, eachOnce(s.Devices, mostDevices(s), path.Child("devices"),
+		func(d *resourcev1.Device) string { return d.Name },
+		func(d *resourcev1.Device, path *field.Path) field.ErrorList {
+			return validateDevice(d, s.PerDeviceNodeSelection != nil && *s.PerDeviceNodeSelection, path)
+		})...)
+	return append(errs, eachOnce(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, path.Child("sharedCounters"),
+		func(c *resourcev1.CounterSet) string { return c.Name },
+		func(c *resourcev1.CounterSet, path *field.Path) field.ErrorList {
+			return validateCounters(c.Name, "name", c.Counters, path)
+		})...)
+}
+
+// mostDevices are fewer of those that have more to be looked at.
+func mostDevices(s *resourcev1.ResourceSliceSpec) int {
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		if len(d.Taints) > 0 || len(d.ConsumesCounters) > 0 {
+			return resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
+		}
+	}
+	return resourcev1.ResourceSliceMaxDevices
+}
+
+// where is a way to say which nodes reach devices.
+type where struct {
+	set  []string
+	errs field.ErrorList
+}
+
+func (w *where) name(name *string, wrong string, path *field.Path) {
+	switch {
+	case name == nil:
+	case *name == "":
+		w.errs = append(w.errs, field.Invalid(path.Child("nodeName"), "", wrong))
+	default:
+		w.set = append(w.set, "`nodeName`")
+		w.errs = append(w.errs, wrongs(*name, path.Child("nodeName"), validation.IsDNS1123Subdomain(*name))...)
+	}
+}
+
+func (w *where) yes(flag *bool, name string, path *field.Path) {
+	switch {
+	case flag == nil:
+	case *flag:
+		w.set = append(w.set, "`"+name+"`")
+	default:
+		w.errs = append(w.errs, field.Invalid(path.Child(name), false, "must be either unset or set to true"))
+	}
+}
+
+func validateWhere(s *resourcev1.ResourceSliceSpec, path *field.Path) field.ErrorList {
+	const words = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+	var w where
+	w.name(s.NodeName, "must be either unset or set to a non-empty string", path)
+	if n := s.NodeSelector; n != nil {
+		w.set = append(w.set, "`nodeSelector`")
+		if len(n.NodeSelectorTerms) == 0 {
+			w.errs = append(w.errs, field.Required(path.Child("nodeSelector", "nodeSelectorTerms"), "must have at least one node selector term"))
+		}
+		if len(n.NodeSelectorTerms) != 1 {
+			w.errs = append(w.errs, field.Invalid(path.Child("nodeSelector", "nodeSelectorTerms"), untagged.Value(n.NodeSelectorTerms), "must have exactly one node selector term"))
+		}
+	}
+	w.yes(s.AllNodes, "allNodes", path)
+	w.yes(s.PerDeviceNodeSelection, "perDeviceNodeSelection", path)
+	switch len(w.set) {
+	case 0:
+		w.errs = append(w.errs, field.Required(path, words))
+	case 1:
+	default:
+		w.errs = append(w.errs, field.Invalid(path, fmt.Sprintf("{%s}", strings.Join(w.set, ", ")), words+", but multiple fields are set"))
+	}
+	return w.errs
+}
+
+func validateCounters(name, of string, counters map[string]resourcev1.Counter, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if at := path.Child(of); name == "" {
+		errs = append(errs, field.Required(at, ""))
+	} else {
+		errs = append(errs, validateLabel(name, at)...)
+	}
+	if len(counters) == 0 {
+		return append(errs, field.Required(path.Child("counters"), ""))
+	}
+	any := func(*resourcev1.Counter, *field.Path) field.ErrorList { return nil }
+	return append(errs, eachKey(counters, mostCounters, validation.DNS1123LabelMaxLength, path.Child("counters"), validateLabel, any)...)
+}
+
+// mostCounters are those of a set, and those that a device takes of one.
+const mostCounters = 32
