@@ -100,7 +100,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	catalog := builtin.Catalog()
-	verbs := &registry.Registry{Store: r.store, Completing: admission.Completing(r.store)}
+	verbs := &registry.Registry{Store: r.store, Completing: admission.Completing(r.store), Admission: admission.Steps(r.store)}
 	if r.tokens, err = s.openTokens(verbs, catalog); err != nil {
 		return nil, err
 	}

@@ -31,20 +31,45 @@ type Admission struct {
 // with an error. It is safe for concurrent use.
 type Completion func(ctx context.Context, a *Admission) error
 
+// Step is a part of admission. Its functions are called by many goroutines at once.
+type Step struct {
+	// Wants tells whether the step has a say in a verb (as in Admission) on a target.
+	// It is asked before anything is read. Nil: in all.
+	Wants func(t Target, verb string) bool
+	// Admit refuses a write by an error, and may warn.
+	Admit func(ctx context.Context, a *Admission) error
+}
+
+func (s *Step) wants(t Target, verb string) bool { return s.Wants == nil || s.Wants(t, verb) }
+
+// asks tells whether any step has a say.
+func (r *Registry) asks(t Target, verb string) bool {
+	for i := range r.Admission {
+		if r.Admission[i].wants(t, verb) {
+			return true
+		}
+	}
+	return false
+}
+
 // admit asks the chain; an error refuses the write.
 func (r *Registry) admit(ctx context.Context, w *write, object, old runtime.Object) error {
-	if len(r.Admission) == 0 {
-		return nil
-	}
-	a := &Admission{Target: w.Target, Verb: "update", Object: object, Old: old, DryRun: w.dryRun}
+	verb := "update"
 	switch {
 	case old == nil:
-		a.Verb = "create"
+		verb = "create"
 	case object == nil:
-		a.Verb = "delete"
+		verb = "delete"
 	}
-	for _, step := range r.Admission {
-		err := step(ctx, a)
+	if !r.asks(w.Target, verb) {
+		return nil
+	}
+	a := &Admission{Target: w.Target, Verb: verb, Object: object, Old: old, DryRun: w.dryRun}
+	for i := range r.Admission {
+		if !r.Admission[i].wants(w.Target, verb) {
+			continue
+		}
+		err := r.Admission[i].Admit(ctx, a)
 		w.warnings = append(w.warnings, a.Warnings...)
 		a.Warnings = nil
 		if err != nil {
@@ -56,7 +81,7 @@ func (r *Registry) admit(ctx context.Context, w *write, object, old runtime.Obje
 
 // admitDelete asks the chain about a deletion.
 func (r *Registry) admitDelete(ctx context.Context, w *write, current *store.Object) error {
-	if len(r.Admission) == 0 {
+	if !r.asks(w.Target, "delete") {
 		return nil // the object need not be read
 	}
 	old, err := w.read(current)

@@ -225,7 +225,7 @@ func TestAdmission(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
 	var seen []string
-	s.Admission = append(s.Admission, func(_ context.Context, a *registry.Admission) error {
+	s.Admission = append(s.Admission, registry.Step{Admit: func(_ context.Context, a *registry.Admission) error {
 		text := a.Verb
 		if a.Subresource != "" {
 			text += "/" + a.Subresource
@@ -245,7 +245,7 @@ func TestAdmission(t *testing.T) {
 			return fmt.Errorf("refused")
 		}
 		return nil
-	})
+	}})
 	status := s.target("pods", "default", "a")
 	status.Subresource = "status"
 	dry := registry.WriteOptions{DryRun: []string{"All"}}
@@ -276,7 +276,7 @@ func TestLostCreation(t *testing.T) {
 	ctx := context.Background()
 	lease := registry.Target{Type: kind(t, "coordination.k8s.io", "v1", "leases"), Namespace: "default", Name: "l"}
 	raced := false
-	s.Admission = append(s.Admission, func(_ context.Context, a *registry.Admission) error {
+	s.Admission = append(s.Admission, registry.Step{Admit: func(_ context.Context, a *registry.Admission) error {
 		if raced || a.Verb != "create" {
 			return nil
 		}
@@ -287,7 +287,7 @@ func TestLostCreation(t *testing.T) {
 		}
 		_, err := s.Create(ctx, registry.Target{Type: lease.Type, Namespace: "default"}, body(`{"metadata":{"name":"l"}}`), registry.WriteOptions{})
 		return err
-	})
+	}})
 	o, err := s.applyAs("m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`, false)
 	if err != nil || o.Created {
 		t.Errorf("an apply: created %v, %v", o.Created, err)
@@ -308,10 +308,10 @@ func TestAdmissionOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := 0
-	s.Admission = append(s.Admission, func(context.Context, *registry.Admission) error {
+	s.Admission = append(s.Admission, registry.Step{Admit: func(context.Context, *registry.Admission) error {
 		asked++
 		return nil
-	})
+	}})
 	for i := range 3 {
 		if o, err := s.applyAs("m", config, false); err != nil || o.Stored != first.Stored || asked != i+1 {
 			t.Errorf("apply %d: %v, asked %d times", i, err, asked)

@@ -35,7 +35,7 @@ type Registry struct {
 	Completing map[string][]Completion
 	// Admission is asked about each write, in this order; empty: every write is
 	// admitted.
-	Admission []func(ctx context.Context, a *Admission) error
+	Admission []Step
 	// Reserve completes objects of a collection with what follows from others, before they
 	// are validated: addresses that no two have, the class that is the default. Nil: there
 	// is nothing of that sort.

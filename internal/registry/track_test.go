@@ -45,12 +45,12 @@ func TestManagedFieldsOfBody(t *testing.T) {
 				t.Fatal(err)
 			}
 			if row.race {
-				s.Admission = append(s.Admission, func(ctx context.Context, a *registry.Admission) error {
+				s.Admission = append(s.Admission, registry.Step{Admit: func(ctx context.Context, a *registry.Admission) error {
 					s.Admission = nil
 					text := strings.Replace(string(made.Stored.Value), `"data":{`, `"data":{"other":"1",`, 1)
 					_, err := s.Update(ctx, s.target("configmaps", "default", "a"), body(text), as("c"))
 					return err
-				})
+				}})
 			}
 			text := strings.Replace(row.body(string(made.Stored.Value)), `"v":"1"`, `"v":"2"`, 1)
 			after, err := s.Update(ctx, s.target("configmaps", "default", "a"), body(other(text)), as("b"))

@@ -1,0 +1,86 @@
+// Package admission is what the server itself refuses of what is written, by what
+// else is stored or by rules that are not the kind's own: the part of
+// kube-apiserver's default admission that needs no policies of its users.
+package admission
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/certificates"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// Steps returns what looks at writes once they are valid. They read s.
+func Steps(s *store.Store) []registry.Step {
+	return []registry.Step{
+		{Wants: writesOf("priorityclasses.scheduling.k8s.io"), Admit: func(_ context.Context, a *registry.Admission) error {
+			return oneDefaultPriority(s.Any(), a)
+		}},
+		{Wants: writesOf("certificatesigningrequests.certificates.k8s.io"), Admit: noMasters},
+	}
+}
+
+// writesOf wants creates and updates of objects of a collection, not of what is
+// below them.
+func writesOf(collection string) func(registry.Target, string) bool {
+	return func(t registry.Target, verb string) bool {
+		return t.Subresource == "" && verb != "delete" && t.Type.Collection == collection
+	}
+}
+
+// refused is the answer to a write that is not allowed.
+func refused(a *registry.Admission, format string, args ...any) error {
+	return apierrors.NewForbidden(a.Type.GroupResource(), a.Object.(metav1.Object).GetName(), fmt.Errorf(format, args...))
+}
+
+// oneDefaultPriority refuses a second class for the Pods that name none.
+func oneDefaultPriority(s *store.State, a *registry.Admission) error {
+	class := a.Object.(*schedulingv1.PriorityClass)
+	if !class.GlobalDefault {
+		return nil
+	}
+	var have *schedulingv1.PriorityClass
+	for o := range s.Snapshot(a.Type.Collection).Scan("", "") {
+		if !bytes.Contains(o.Value, []byte(`"globalDefault":true`)) {
+			continue
+		}
+		made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &schedulingv1.PriorityClass{} })
+		if err != nil {
+			return err
+		}
+		if c := made.(*schedulingv1.PriorityClass); c.GlobalDefault && (have == nil || c.Value < have.Value) {
+			have = c
+		}
+	}
+	if have != nil && (a.Verb == "create" || have.Name != class.Name) {
+		return refused(a, "PriorityClass %v is already marked as default. Only one default can exist", have.Name)
+	}
+	return nil
+}
+
+// noMasters refuses requests for certificates of clients who may do everything.
+func noMasters(_ context.Context, a *registry.Admission) error {
+	r := a.Object.(*certificatesv1.CertificateSigningRequest)
+	if r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+		return nil
+	}
+	asked, err := certificates.Parse(r)
+	if err != nil {
+		return refused(a, "failed to parse CSR: %v", err)
+	}
+	if slices.Contains(asked.Subject.Organization, "system:masters") {
+		return refused(a, "use of %s signer with system:masters group is not allowed", r.Spec.SignerName)
+	}
+	return nil
+}
