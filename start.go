@@ -115,11 +115,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := s.createOwn(ctx, r, verbs, services, reached(listener)); err != nil {
 		return nil, err
 	}
-	clientCA, err := s.clientCA(r.authority)
-	if err != nil {
-		return nil, err
-	}
-	if err := startup.Ensure(ctx, startup.Config{Registry: verbs, Catalog: catalog, ClientCA: clientCA}); err != nil {
+	if err := s.createKnown(ctx, verbs, r.authority); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -312,6 +308,15 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		c.Tokens = append(c.Tokens, t)
 	}
 	return c, nil
+}
+
+// createKnown makes the objects that every server has.
+func (s *Server) createKnown(ctx context.Context, verbs *registry.Registry, own *pki.Authority) error {
+	clientCA, err := s.clientCA(own)
+	if err != nil {
+		return err
+	}
+	return startup.Ensure(ctx, startup.Config{Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA})
 }
 
 // clientCA returns the certificates that sign those of clients.

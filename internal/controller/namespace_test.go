@@ -197,12 +197,12 @@ func TestStrays(t *testing.T) {
 // to be deleted; the other deletions there wait for it. It begins with a restart.
 func (w *world) onDelete(namespace string, do func()) {
 	var once sync.Once
-	w.admission = append(w.admission, func(_ context.Context, a *registry.Admission) error {
+	w.admission = append(w.admission, registry.Step{Admit: func(_ context.Context, a *registry.Admission) error {
 		if a.Verb == "delete" && a.Namespace == namespace {
 			once.Do(do)
 		}
 		return nil
-	})
+	}})
 }
 
 // again makes a namespace that was there before, with objects of its own: of kinds
@@ -346,7 +346,7 @@ func testNamespaceFailures(t *testing.T) {
 	for i := range 3 {
 		w.make("leases.coordination.k8s.io", "n", fmt.Sprintf(`{"metadata":{"name":"l%d","finalizers":[%s]}}`, i, strings.Join(finalizers[20*i:20*i+20], ",")))
 	}
-	w.admission = append(w.admission, func(_ context.Context, a *registry.Admission) error {
+	w.admission = append(w.admission, registry.Step{Admit: func(_ context.Context, a *registry.Admission) error {
 		if a.Verb != "delete" || a.Namespace != "n" {
 			return nil
 		}
@@ -357,7 +357,7 @@ func testNamespaceFailures(t *testing.T) {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, a.Name, field.ErrorList{field.Invalid(field.NewPath("data", "key"), "hush hush", "is wrong")})
 		}
 		return nil
-	})
+	}})
 	w.restart()
 	w.erase("namespaces", "n", "")
 	time.Sleep(time.Second)

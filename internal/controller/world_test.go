@@ -32,7 +32,7 @@ type world struct {
 	config controller.Config
 	memory int64 // of the history; zero: as it comes
 	// admission is asked about each write, from the next restart on.
-	admission []func(context.Context, *registry.Admission) error
+	admission []registry.Step
 	store     *store.Store
 	*registry.Registry
 	loops *controller.Loops

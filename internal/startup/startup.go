@@ -73,7 +73,7 @@ func (w *wanted) same(stored *store.Object) bool {
 
 // width is how many objects are made at a time: a durable log syncs once for all of
 // them.
-const width = 32
+const width = 16
 
 // Ensure makes what is missing. It returns when everything is there. It may run while
 // others write.
