@@ -27,6 +27,7 @@ func Steps(s *store.Store) []registry.Step {
 		{Wants: writesOf("priorityclasses.scheduling.k8s.io"), Admit: func(_ context.Context, a *registry.Admission) error {
 			return oneDefaultPriority(s.Any(), a)
 		}},
+		{Wants: podSecurity{s}.wants, Admit: podSecurity{s}.admit},
 		{Wants: writesOf("certificatesigningrequests.certificates.k8s.io"), Admit: noMasters},
 	}
 }

@@ -1,0 +1,251 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// podSecurity holds Pods to the standard that the labels of their namespace name:
+// it refuses those that break the one that is enforced, and warns of those that break
+// the one that is warned of. Of what makes Pods it only warns.
+type podSecurity struct{ store *store.Store }
+
+// levels evaluates Pods. It is a table of a few hundred kilobytes, made when the first
+// namespace wants it.
+var levels = sync.OnceValue(func() policy.Evaluator {
+	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		panic(err) // the checks are those of the library
+	}
+	return e
+})
+
+// everyone is what a namespace without labels allows: everything.
+var everyone = func() api.Policy {
+	p := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
+	return api.Policy{Enforce: p, Audit: p, Warn: p}
+}()
+
+// label is in each namespace that wants anything.
+var label = []byte(`"pod-security.kubernetes.io/`)
+
+// makers are the collections of what makes Pods.
+var makers = []string{"cronjobs.batch", "daemonsets.apps", "deployments.apps", "jobs.batch", "podtemplates", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"}
+
+// wants is the Wants of the step. In a namespace without labels nothing is looked at.
+func (p podSecurity) wants(t registry.Target, verb string) bool {
+	switch collection := t.Type.Collection; {
+	case verb == "delete":
+		return false
+	case collection == "namespaces":
+		return t.Subresource == ""
+	case collection == "pods":
+		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && p.labelled(t.Namespace)
+	case slices.Contains(makers, collection):
+		return t.Subresource == "" && p.labelled(t.Namespace)
+	}
+	return false
+}
+
+func (p podSecurity) labelled(namespace string) bool {
+	o := p.store.Any().Get("namespaces", namespace)
+	return o != nil && bytes.Contains(o.Value, label)
+}
+
+func (p podSecurity) admit(_ context.Context, a *registry.Admission) error {
+	if n, ok := a.Object.(*corev1.Namespace); ok {
+		return p.admitNamespace(a, n)
+	}
+	wanted, err := p.of(a.Namespace)
+	if err != nil || wanted.FullyPrivileged() {
+		return err
+	}
+	if pod, ok := a.Object.(*corev1.Pod); ok {
+		if old, ok := a.Old.(*corev1.Pod); ok && !changesImages(pod, old) {
+			return nil
+		}
+		if r := violates(wanted.Enforce, &pod.ObjectMeta, &pod.Spec); !r.Allowed {
+			return refused(a, "violates PodSecurity %q: %s", wanted.Enforce.String(), r.ForbiddenDetail())
+		}
+		warn(a, wanted, &pod.ObjectMeta, &pod.Spec)
+		return nil
+	}
+	if t := template(a.Object); t != nil {
+		warn(a, wanted, &t.ObjectMeta, &t.Spec)
+	}
+	return nil
+}
+
+// of is what a namespace wants.
+func (p podSecurity) of(namespace string) (api.Policy, error) {
+	o := p.store.Any().Get("namespaces", namespace)
+	if o == nil {
+		return everyone, nil
+	}
+	made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &metav1.PartialObjectMetadata{} })
+	if err != nil {
+		return everyone, err
+	}
+	wanted, _ := api.PolicyToEvaluate(made.(*metav1.PartialObjectMetadata).Labels, everyone) // what is no level is the strictest
+	return wanted, nil
+}
+
+func violates(level api.LevelVersion, meta *metav1.ObjectMeta, spec *corev1.PodSpec) policy.AggregateCheckResult {
+	return policy.AggregateCheckResults(levels().EvaluatePod(level, meta, spec))
+}
+
+func warn(a *registry.Admission, wanted api.Policy, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
+	if r := violates(wanted.Warn, meta, spec); !r.Allowed {
+		a.Warnings = append(a.Warnings, fmt.Sprintf("would violate PodSecurity %q: %s", wanted.Warn.String(), r.ForbiddenDetail()))
+	}
+}
+
+// changesImages tells whether an update makes other containers of a Pod: what else it
+// can change matters to no level.
+func changesImages(pod, old *corev1.Pod) bool {
+	differ := func(a, b []corev1.Container) bool {
+		return !slices.EqualFunc(a, b, func(a, b corev1.Container) bool { return a.Image == b.Image })
+	}
+	if differ(pod.Spec.Containers, old.Spec.Containers) || differ(pod.Spec.InitContainers, old.Spec.InitContainers) {
+		return true
+	}
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool {
+		return !slices.ContainsFunc(old.Spec.EphemeralContainers, func(o corev1.EphemeralContainer) bool { return o.Name == c.Name && o.Image == c.Image })
+	})
+}
+
+// template is what Pods are made of; nil: none are.
+func template(o runtime.Object) *corev1.PodTemplateSpec {
+	switch o := o.(type) {
+	case *corev1.PodTemplate:
+		return &o.Template
+	case *corev1.ReplicationController:
+		return o.Spec.Template
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template
+	case *appsv1.Deployment:
+		return &o.Spec.Template
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template
+	case *batchv1.Job:
+		return &o.Spec.Template
+	case *batchv1.CronJob:
+		return &o.Spec.JobTemplate.Spec.Template
+	}
+	return nil
+}
+
+// admitNamespace refuses labels that name no level, and warns of Pods that break a
+// level that is enforced from now on.
+func (p podSecurity) admitNamespace(a *registry.Admission, n *corev1.Namespace) error {
+	wanted, errs := api.PolicyToEvaluate(n.Labels, everyone)
+	old, ok := a.Old.(*corev1.Namespace)
+	invalid := apierrors.NewInvalid(a.Type.GroupVersionKind().GroupKind(), n.Name, errs)
+	if !ok {
+		if len(errs) > 0 {
+			return invalid
+		}
+		return nil
+	}
+	before, oldErrs := api.PolicyToEvaluate(old.Labels, everyone)
+	if len(errs) > 0 && !reflect.DeepEqual(errs, oldErrs) {
+		return invalid
+	}
+	now, was := wanted.Enforce, before.Enforce
+	if now == was || now.Level == api.LevelPrivileged || now.Version == was.Version && api.CompareLevels(now.Level, was.Level) < 1 {
+		return nil
+	}
+	warnings, err := p.violations(n.Name, now)
+	a.Warnings = append(a.Warnings, warnings...)
+	return err
+}
+
+// mostPods are those of a namespace that are looked at when its level changes.
+const mostPods = 3000
+
+// violations tells which Pods of a namespace break a level, those with one reason in
+// one line.
+func (p podSecurity) violations(namespace string, level api.LevelVersion) ([]string, error) {
+	type reason struct {
+		first string
+		count int
+	}
+	reasons := map[string]reason{}
+	pods, err := p.pods(namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods[:min(len(pods), mostPods)] {
+		if r := violates(level, &pod.ObjectMeta, &pod.Spec); !r.Allowed {
+			w := reasons[r.ForbiddenReason()]
+			if w.count == 0 || pod.Name < w.first {
+				w.first = pod.Name
+			}
+			w.count++
+			reasons[r.ForbiddenReason()] = w
+		}
+	}
+	var lines, all []string
+	for text, w := range reasons {
+		others := ""
+		switch w.count {
+		case 1:
+		case 2:
+			others = " (and 1 other pod)"
+		default:
+			others = fmt.Sprintf(" (and %d other pods)", w.count-1)
+		}
+		lines = append(lines, w.first+others+": "+text)
+	}
+	slices.Sort(lines)
+	if len(pods) > mostPods {
+		all = append(all, fmt.Sprintf("new PodSecurity enforce level only checked against the first %d of %d existing pods", mostPods, len(pods)))
+	}
+	if len(lines) > 0 {
+		all = append(all, fmt.Sprintf("existing pods in namespace %q violate the new PodSecurity enforce level %q", namespace, level.String()))
+	}
+	return append(all, lines...), nil
+}
+
+// pods are those of a namespace: first one of each owner, then the others.
+func (p podSecurity) pods(namespace string) (all []*corev1.Pod, err error) {
+	var others []*corev1.Pod
+	seen := map[types.UID]bool{}
+	for o := range p.store.Any().Snapshot("pods").Scan(namespace+"/", "") {
+		made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &corev1.Pod{} })
+		if err != nil {
+			return nil, err
+		}
+		pod := made.(*corev1.Pod)
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if owner != nil && seen[owner.UID] {
+			others = append(others, pod)
+			continue
+		}
+		if owner != nil {
+			seen[owner.UID] = true
+		}
+		all = append(all, pod)
+	}
+	return append(all, others...), nil
+}
