@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 const (
@@ -65,7 +65,7 @@ func ValidateValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPoli
 		errs = append(errs, validateValidation(&s.Validations[i], path.Child("validations").Index(i))...)
 	}
 	if len(s.AuditAnnotations) > mostAnnotations {
-		errs = append(errs, field.Invalid(notes, untagged.Value(s.AuditAnnotations), fmt.Sprintf("must not have more than %d auditAnnotations", mostAnnotations)))
+		errs = append(errs, field.Invalid(notes, check.Bare(s.AuditAnnotations), fmt.Sprintf("must not have more than %d auditAnnotations", mostAnnotations)))
 	}
 	for i, a := range s.AuditAnnotations {
 		errs = append(errs, validateAnnotation(p.Name, &a, notes.Index(i))...)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // Definition is what makes a custom resource.
@@ -159,7 +159,7 @@ func shown(all []apiextensionsv1.CustomResourceDefinitionVersion) any {
 			v.SelectableFields = nil
 		}
 	}
-	return untagged.Value(all)
+	return check.Bare(all)
 }
 
 // validateNames checks the names that are there.

@@ -8,113 +8,87 @@ import (
 	"strings"
 )
 
-// Bare is a value as errors of kube-apiserver show it: with the members of types of
-// the API named as their fields are in Go, and none left out.
+// Bare is a value as errors of kube-apiserver show it where it checks types of its
+// own instead of those of the API: as JSON whose members have the names of Go's
+// fields, and none left out. Types of apimachinery keep their names: it has no others.
 func Bare(value any) any {
-	var b bytes.Buffer
-	if err := writeBare(&b, reflect.ValueOf(value)); err != nil {
-		return value
-	}
-	return json.RawMessage(b.Bytes())
+	var out bytes.Buffer
+	write(&out, reflect.ValueOf(value))
+	return json.RawMessage(out.Bytes())
 }
 
-func writeBare(b *bytes.Buffer, v reflect.Value) error {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() {
-			break
-		}
-		return writeBare(b, v.Elem())
-	case reflect.Struct:
-		if strings.HasPrefix(v.Type().PkgPath(), "k8s.io/api/") {
-			return writeStruct(b, v)
-		}
-	case reflect.Slice:
-		if v.IsNil() || v.Type().Elem().Kind() == reflect.Uint8 {
-			break
-		}
-		b.WriteByte('[')
+func write(out *bytes.Buffer, v reflect.Value) {
+	if !v.IsValid() {
+		out.WriteString("null")
+		return
+	}
+	switch kind := v.Kind(); {
+	case kind == reflect.Pointer && !v.IsNil() && !foreign(v.Type().Elem()):
+		write(out, v.Elem())
+	case kind == reflect.Struct && !foreign(v.Type()):
+		out.WriteByte('{')
+		writeFields(out, v)
+		out.WriteByte('}')
+	case kind == reflect.Slice && !v.IsNil() && v.Type().Elem().Kind() != reflect.Uint8:
+		out.WriteByte('[')
 		for i := range v.Len() {
 			if i > 0 {
-				b.WriteByte(',')
+				out.WriteByte(',')
 			}
-			if err := writeBare(b, v.Index(i)); err != nil {
-				return err
-			}
+			write(out, v.Index(i))
 		}
-		b.WriteByte(']')
-		return nil
-	case reflect.Map:
-		if v.IsNil() || v.Type().Key().Kind() != reflect.String {
-			break
-		}
-		return writeMap(b, v)
-	}
-	if !v.IsValid() {
-		b.WriteString("null")
-		return nil
-	}
-	encoded, err := json.Marshal(v.Interface())
-	b.Write(encoded)
-	return err
-}
-
-// writeStruct writes the fields of a struct; those of structs that are embedded stand
-// among its own.
-func writeStruct(b *bytes.Buffer, v reflect.Value) error {
-	b.WriteByte('{')
-	first := true
-	for f, value := range fields(v) {
-		if !first {
-			b.WriteByte(',')
-		}
-		first = false
-		b.WriteString(`"` + f + `":`)
-		if err := writeBare(b, value); err != nil {
-			return err
-		}
-	}
-	b.WriteByte('}')
-	return nil
-}
-
-func fields(v reflect.Value) func(yield func(string, reflect.Value) bool) {
-	return func(yield func(string, reflect.Value) bool) {
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			if f.Anonymous && f.Type.Kind() == reflect.Struct {
-				for name, value := range fields(v.Field(i)) {
-					if !yield(name, value) {
-						return
-					}
-				}
-				continue
-			}
-			if f.IsExported() && !yield(f.Name, v.Field(i)) {
-				return
-			}
-		}
+		out.WriteByte(']')
+	case kind == reflect.Map && !v.IsNil():
+		writeMap(out, v)
+	default:
+		text, _ := json.Marshal(v.Interface())
+		out.Write(text)
 	}
 }
 
-func writeMap(b *bytes.Buffer, v reflect.Value) error {
+// foreign tells the types that know themselves how they are written.
+func foreign(t reflect.Type) bool { return strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") }
+
+// writeFields writes the members of a struct, and those of embedded ones among them.
+func writeFields(out *bytes.Buffer, v reflect.Value) {
+	comma := false
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		var made bytes.Buffer
+		switch {
+		case f.Anonymous && foreign(f.Type):
+			text, _ := json.Marshal(v.Field(i).Interface())
+			made.Write(bytes.TrimSuffix(bytes.TrimPrefix(text, []byte("{")), []byte("}")))
+		case f.Anonymous:
+			writeFields(&made, v.Field(i))
+		default:
+			member(&made, f.Name)
+			write(&made, v.Field(i))
+		}
+		if comma && made.Len() > 0 {
+			out.WriteByte(',')
+		}
+		comma = comma || made.Len() > 0
+		out.Write(made.Bytes())
+	}
+}
+
+func member(out *bytes.Buffer, name string) {
+	text, _ := json.Marshal(name)
+	out.Write(text)
+	out.WriteByte(':')
+}
+
+func writeMap(out *bytes.Buffer, v reflect.Value) {
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-	b.WriteByte('{')
+	out.WriteByte('{')
 	for i, k := range keys {
 		if i > 0 {
-			b.WriteByte(',')
+			out.WriteByte(',')
 		}
-		name, err := json.Marshal(k.String())
-		if err != nil {
-			return err
-		}
-		b.Write(name)
-		b.WriteByte(':')
-		if err := writeBare(b, v.MapIndex(k)); err != nil {
-			return err
-		}
+		member(out, k.String())
+		write(out, v.MapIndex(k))
 	}
-	b.WriteByte('}')
-	return nil
+	out.WriteByte('}')
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultClaim fills in how many devices a claim is for.
@@ -85,7 +85,7 @@ func ValidateTemplateUpdate(t, old *resourcev1.ResourceClaimTemplate) field.Erro
 func kept[T any](spec, old T) field.ErrorList {
 	errs := apivalidation.ValidateImmutableField(spec, old, field.NewPath("spec"))
 	for _, e := range errs {
-		e.BadValue = untagged.Value(spec)
+		e.BadValue = check.Bare(spec)
 	}
 	return errs
 }

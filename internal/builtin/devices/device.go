@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // validateDevice checks a device; placed: each says itself which nodes reach it.
@@ -85,7 +85,7 @@ func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) field.Er
 		errs = append(errs, field.Invalid(path, "", "exactly one value must be specified"))
 	case 1:
 	default:
-		errs = append(errs, field.Invalid(path, untagged.Value(a), "exactly one value must be specified"))
+		errs = append(errs, field.Invalid(path, check.Bare(a), "exactly one value must be specified"))
 	}
 	return errs
 }

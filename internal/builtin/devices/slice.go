@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultSlice fills in when devices were tainted.
@@ -122,7 +122,7 @@ func validateWhere(s *resourcev1.ResourceSliceSpec, path *field.Path) field.Erro
 			w.errs = append(w.errs, field.Required(path.Child("nodeSelector", "nodeSelectorTerms"), "must have at least one node selector term"))
 		}
 		if len(n.NodeSelectorTerms) != 1 {
-			w.errs = append(w.errs, field.Invalid(path.Child("nodeSelector", "nodeSelectorTerms"), untagged.Value(n.NodeSelectorTerms), "must have exactly one node selector term"))
+			w.errs = append(w.errs, field.Invalid(path.Child("nodeSelector", "nodeSelectorTerms"), check.Bare(n.NodeSelectorTerms), "must have exactly one node selector term"))
 		}
 	}
 	w.yes(s.AllNodes, "allNodes", path)

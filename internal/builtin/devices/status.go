@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 const (
@@ -49,7 +49,7 @@ func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	case was.Allocation == nil:
 		errs = append(errs, validateAllocation(&s.Allocation.Devices, &c.Spec.Devices, at.Child("devices"))...)
 	case !equality.Semantic.DeepEqual(s.Allocation, was.Allocation):
-		errs = append(errs, field.Invalid(at, untagged.Value(s.Allocation), "field is immutable"))
+		errs = append(errs, field.Invalid(at, check.Bare(s.Allocation), "field is immutable"))
 	}
 	return errs
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 const (
@@ -35,7 +35,7 @@ func ValidateFlowSchema(f *flowcontrolv1.FlowSchema) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateFlows(f.Name, &f.Spec, path)
 	if fixed, ok := fixedSchemas[f.Name]; ok && !equality.Semantic.DeepEqual(f.Spec, fixed) {
-		errs = append(errs, field.Invalid(path, untagged.Value(f.Spec), fmt.Sprintf("spec of '%s' must equal the fixed value", f.Name)))
+		errs = append(errs, field.Invalid(path, check.Bare(f.Spec), fmt.Sprintf("spec of '%s' must equal the fixed value", f.Name)))
 	}
 	return append(errs, validateSchemaStatus(f)...)
 }
@@ -86,7 +86,7 @@ func validateFlows(name string, s *flowcontrolv1.FlowSchemaSpec, path *field.Pat
 		errs = append(errs, field.Invalid(at, p, "only the schema named 'exempt' may have matchingPrecedence 1"))
 	}
 	if d := s.DistinguisherMethod; d != nil && !slices.Contains(distinguishers, d.Type) {
-		errs = append(errs, field.NotSupported(path.Child("distinguisherMethod", "type"), untagged.Value(d), distinguishers))
+		errs = append(errs, field.NotSupported(path.Child("distinguisherMethod", "type"), check.Bare(d), distinguishers))
 	}
 	at = path.Child("priorityLevelConfiguration", "name")
 	if level := s.PriorityLevelConfiguration.Name; level == "" {

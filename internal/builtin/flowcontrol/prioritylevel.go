@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/untagged"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 const (
@@ -60,7 +60,7 @@ func ValidatePriorityLevel(l *flowcontrolv1.PriorityLevelConfiguration) field.Er
 			have.Exempt, words = fixed.Exempt, " except the 'spec.exempt' field"
 		}
 		if !equality.Semantic.DeepEqual(have, fixed) {
-			errs = append(errs, field.Invalid(path, untagged.Value(internalLevel(l.Spec)), fmt.Sprintf("spec of '%s'%s must equal the fixed value", l.Name, words)))
+			errs = append(errs, field.Invalid(path, check.Bare(internalLevel(l.Spec)), fmt.Sprintf("spec of '%s'%s must equal the fixed value", l.Name, words)))
 		}
 	}
 	return append(errs, validateLevelStatus(l)...)
