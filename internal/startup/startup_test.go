@@ -23,11 +23,11 @@ import (
 
 // world is a server's verbs over an empty store with the namespaces that there are.
 type world struct {
-	*testing.T
+	testing.TB
 	startup.Config
 }
 
-func emptyStore(t *testing.T) *store.Store {
+func emptyStore(t testing.TB) *store.Store {
 	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func emptyStore(t *testing.T) *store.Store {
 	return s
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	s := emptyStore(t)
 	w := &world{t, startup.Config{Registry: &registry.Registry{Store: s}, Catalog: builtin.Catalog(), ClientCA: []byte("authority")}}
 	for _, name := range []string{"kube-system", "kube-public"} {

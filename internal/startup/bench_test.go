@@ -1,0 +1,30 @@
+package startup_test
+
+import (
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/startup"
+)
+
+// BenchmarkEnsure is what the first start of a server pays, and every other one.
+func BenchmarkEnsure(b *testing.B) {
+	b.Run("first", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			w := newWorld(b)
+			b.StartTimer()
+			if err := startup.Ensure(b.Context(), w.Config); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("again", func(b *testing.B) {
+		w := newWorld(b)
+		w.ensure()
+		b.ReportAllocs()
+		for b.Loop() {
+			w.ensure()
+		}
+	})
+}
