@@ -1,10 +1,6 @@
-// Package admission is what the server itself refuses of what is written, by what
-// else is stored or by rules that are not the kind's own: the part of
-// kube-apiserver's default admission that needs no policies of its users.
 package admission
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -13,12 +9,10 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/certificates"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // Steps returns what looks at writes once they are valid. They read s.
@@ -51,18 +45,9 @@ func oneDefaultPriority(s *store.State, a *registry.Admission) error {
 	if !class.GlobalDefault {
 		return nil
 	}
-	var have *schedulingv1.PriorityClass
-	for o := range s.Snapshot(a.Type.Collection).Scan("", "") {
-		if !bytes.Contains(o.Value, []byte(`"globalDefault":true`)) {
-			continue
-		}
-		made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &schedulingv1.PriorityClass{} })
-		if err != nil {
-			return err
-		}
-		if c := made.(*schedulingv1.PriorityClass); c.GlobalDefault && (have == nil || c.Value < have.Value) {
-			have = c
-		}
+	have, err := globalDefault(s)
+	if err != nil {
+		return err
 	}
 	if have != nil && (a.Verb == "create" || have.Name != class.Name) {
 		return refused(a, "PriorityClass %v is already marked as default. Only one default can exist", have.Name)

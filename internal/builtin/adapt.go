@@ -50,11 +50,3 @@ func warns[T any, P pointerTo[T]](f func(o, old *T) []string) func(o, old runtim
 		return f(o.(P), old.(P))
 	}
 }
-
-// warns is the Warnings of a row. Old is nil for a create.
-func warns[T runtime.Object](f func(o, old T) []string) func(o, old runtime.Object) []string {
-	return func(o, old runtime.Object) []string {
-		before, _ := old.(T)
-		return f(o.(T), before)
-	}
-}

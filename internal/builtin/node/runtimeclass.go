@@ -2,10 +2,16 @@
 package node
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // ValidateRuntimeClass checks what runs the containers of pods, what that costs, and
@@ -20,8 +26,31 @@ func ValidateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 			errs = append(errs, field.Invalid(path, c.Handler, wrong))
 		}
 	}
-	if s := c.Scheduling; s != nil && s.NodeSelector != nil {
-		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, field.NewPath("scheduling", "nodeSelector"))...)
+	if o := c.Overhead; o != nil {
+		errs = append(errs, core.ValidateOverhead(o.PodFixed, field.NewPath("overhead"))...)
+	}
+	if s := c.Scheduling; s != nil {
+		errs = append(errs, validateScheduling(s, field.NewPath("scheduling"))...)
+	}
+	return errs
+}
+
+// validateScheduling checks where the runtime is. No toleration stands twice, for
+// however many seconds.
+func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.NodeSelector != nil {
+		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+	}
+	at := path.Child("tolerations")
+	errs = append(errs, core.ValidateTolerations(s.Tolerations, at)...)
+	for i, t := range s.Tolerations {
+		same := func(o corev1.Toleration) bool {
+			return o.Key == t.Key && o.Operator == t.Operator && o.Value == t.Value && o.Effect == t.Effect
+		}
+		if slices.ContainsFunc(s.Tolerations[:i], same) {
+			errs = append(errs, field.Duplicate(at.Index(i), check.Bare(t)))
+		}
 	}
 	return errs
 }
