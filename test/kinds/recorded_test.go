@@ -105,9 +105,7 @@ func send(t *testing.T, client *http.Client, s servers.Server, e exchange) excha
 		t.Fatal(err)
 	}
 	got := exchange{Code: answer.StatusCode}
-	for _, w := range answer.Header["Warning"] {
-		got.Warnings = append(got.Warnings, w)
-	}
+	got.Warnings = append(got.Warnings, answer.Header["Warning"]...)
 	slices.Sort(got.Warnings)
 	var o map[string]any
 	if err := json.Unmarshal(body, &o); err != nil {
