@@ -45,7 +45,7 @@ func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, er
 			if err := w.complain(complaint); err != nil {
 				return nil, err
 			}
-			if !changed && len(r.Admission) > 0 {
+			if !changed && r.asks(w.Target, "update") {
 				w.applied, w.isApplied = managedFields(v.stored.Value), true
 				return v.object.DeepCopyObject(), nil // the chain sees it all the same
 			}

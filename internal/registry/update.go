@@ -85,7 +85,7 @@ type existing struct {
 // existing reads an object that is about to change. Of its managed fields the stored
 // bytes will do, but for admission.
 func (r *Registry) existing(w *write, current *store.Object) (runtime.Object, error) {
-	if len(r.Admission) > 0 {
+	if r.asks(w.Target, "update") {
 		return w.read(current)
 	}
 	return w.readValue(current.Key, withoutManaged(current.Value, w.managedOf(current)))
