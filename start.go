@@ -112,6 +112,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Registry: verbs, Catalog: func() *resource.Catalog { return catalog },
 		Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
 	})
+	verbs.Sources = virtual.Sources()
 	if err := s.createOwn(ctx, r, verbs, services, reached(listener)); err != nil {
 		return nil, err
 	}

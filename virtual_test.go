@@ -280,3 +280,47 @@ func TestIssuerPages(t *testing.T) {
 	wantRefused(t, s.RESTConfig(), "/openid/v1/jwks", `{}`, 405, "the server does not allow this method on the requested resource")
 	wantCode(t, anonymous(s), "/openid/v1/jwks", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/openid/v1/jwks"`)
 }
+
+// TestComponentStatuses: they are made when they are read, and have no version.
+func TestComponentStatuses(t *testing.T) {
+	s := start(t, &tidemark.Server{})
+	c := s.RESTConfig()
+	get := func(path, accept string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", accept)
+		answer, err := client(t, c).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, strings.TrimSpace(string(b))
+	}
+	const etcd = `"metadata":{"name":"etcd-0"},"conditions":[{"type":"Healthy","status":"True","message":"ok"}]}`
+	for _, test := range []struct {
+		path, accept string
+		code         int
+		contains     string
+	}{
+		{"", "application/json", 200, `{"kind":"ComponentStatusList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"controller-manager"}`},
+		{"", "application/json", 200, `{` + etcd + `]}`},
+		{"?labelSelector=a", "application/json", 200, `"items":[]`},
+		{"?fieldSelector=metadata.name=etcd-0", "application/json", 200, `"items":[{` + etcd + `]}`},
+		{"?limit=1&resourceVersion=7&resourceVersionMatch=Exact", "application/json", 200, etcd},
+		{"", "application/json;as=Table;g=meta.k8s.io;v=v1", 200, `"cells":["etcd-0","Healthy","ok",""]`},
+		{"/etcd-0", "application/json", 200, `{"kind":"ComponentStatus","apiVersion":"v1",` + etcd},
+		{"/etcd-1", "application/json", 404, `componentstatus \"etcd-1\" not found`},
+		{"?watch=1", "application/json", 405, `watch is not supported on resources of kind \"componentstatuses\"`},
+	} {
+		code, body := get("/api/v1/componentstatuses"+test.path, test.accept)
+		if code != test.code || !strings.Contains(body, test.contains) {
+			t.Errorf("%s as %s: %d %s, want %d and %s", test.path, test.accept, code, body, test.code, test.contains)
+		}
+	}
+}

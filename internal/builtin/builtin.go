@@ -59,7 +59,7 @@ func build() *resource.Catalog {
 	return resource.NewCatalog(groups)
 }
 
-// addColumns gives each kind that is stored its columns, those of the stored version; and
+// addColumns gives each kind that is read its columns, those of the stored version; and
 // what subresources exchange its own.
 func addColumns(groups []resource.Group) {
 	for _, g := range groups {
@@ -69,7 +69,7 @@ func addColumns(groups []resource.Group) {
 				if t.Stored != nil {
 					stored = t.Stored
 				}
-				if t.Collection != "" {
+				if t.Collection != "" || t.Allows("list") {
 					t.Columns = columns.Of(stored.New())
 				}
 			}

@@ -119,6 +119,10 @@ func (q *request) target() registry.Target {
 // not exist is what a client is told of first.
 func (q *request) unserved(t registry.Target) error {
 	switch {
+	case q.h.c.Registry.Reads(t):
+		if q.verb == verbWatch {
+			return apierrors.NewMethodNotSupported(t.Type.GroupResource(), verbWatch)
+		}
 	case t.Type.Collection == "":
 		return registry.NotImplemented(t.Type.GroupResource().String())
 	case t.Subresource != "" && t.Subresource != "status" && !t.Type.Subresource(t.Subresource).Written():

@@ -36,6 +36,9 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	if err != nil {
 		return nil, err
 	}
+	if r.Reads(t) {
+		return r.listSource(ctx, t, o)
+	}
 	s, err := newSelector(t, o)
 	if err != nil {
 		return nil, err

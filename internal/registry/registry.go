@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -43,6 +44,9 @@ type Registry struct {
 	// Actions answer creates that store nothing under the name they are sent to; nil:
 	// there are none.
 	Actions map[Place]Action
+	// Sources make the objects of kinds that are read and never stored; nil: there are
+	// none.
+	Sources map[schema.GroupResource]Source
 
 	schemas   sync.Map // *resource.Type: *apply.Schema
 	unchanged apply.Unchanged
@@ -141,6 +145,9 @@ func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (O
 	class, revision, err := parseVersion(resourceVersion)
 	if err != nil {
 		return Object{}, err
+	}
+	if r.Reads(t) {
+		return r.getSource(ctx, t)
 	}
 	state, err := r.state(ctx, getTable[class], revision)
 	if err != nil {

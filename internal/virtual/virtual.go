@@ -1,6 +1,7 @@
 // Package virtual answers what is created and never stored under its name: reviews
 // of who somebody is and of what they may do, tokens of service accounts, bindings
-// and evictions of Pods (row A10). Each is one function, an entry of the table that Actions returns.
+// and evictions of Pods (row A10). Each is one function, an entry of the table that Actions
+// returns. Sources returns what is only read.
 package virtual
 
 import (
@@ -54,4 +55,9 @@ func Actions(c Config) map[registry.Place]registry.Action {
 		at("", "pods", "binding"):                               c.binding,
 		at("", "pods", "eviction"):                              c.eviction,
 	}
+}
+
+// Sources returns what makes the objects of kinds that are read and never stored.
+func Sources() map[schema.GroupResource]registry.Source {
+	return map[schema.GroupResource]registry.Source{{Resource: "componentstatuses"}: components()}
 }

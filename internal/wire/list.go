@@ -10,6 +10,7 @@ import (
 
 // ListMeta is the metadata of a list.
 type ListMeta struct {
+	// Revision is zero for objects that have no versions.
 	Revision uint64
 	// Continue is empty on the last page, Remaining nil where it is not known.
 	Continue  string
@@ -93,6 +94,9 @@ func (f *Frame) AppendNone(to []byte) []byte {
 }
 
 func (m *ListMeta) append(to []byte) []byte {
+	if m.Revision == 0 {
+		return append(to, "{}"...)
+	}
 	to = append(to, `{"resourceVersion":"`...)
 	to = strconv.AppendUint(to, m.Revision, 10)
 	to = append(to, '"')
@@ -110,6 +114,9 @@ func (m *ListMeta) append(to []byte) []byte {
 }
 
 func (m *ListMeta) listMeta() metav1.ListMeta {
+	if m.Revision == 0 {
+		return metav1.ListMeta{}
+	}
 	return metav1.ListMeta{ResourceVersion: strconv.FormatUint(m.Revision, 10), Continue: m.Continue, RemainingItemCount: m.Remaining}
 }
 
