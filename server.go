@@ -73,6 +73,12 @@ type Server struct {
 	// EventTTL is how long events stay after their last write; zero: an hour.
 	EventTTL time.Duration
 
+	// EnableAdmissionPlugins and DisableAdmissionPlugins switch parts of admission on and
+	// off, by the names that they have in kube-apiserver. Of those that are on if nobody
+	// says anything there, ServiceAccount is not here: it wants a ServiceAccount for each
+	// Pod. docs/admission.md lists them.
+	EnableAdmissionPlugins, DisableAdmissionPlugins []string
+
 	// Version is this server's own version, which /version shows behind that of
 	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: that of this
 	// source.

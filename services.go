@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tidemark-dev/tidemark/internal/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -55,10 +56,13 @@ func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Regi
 	if r.addresses, err = addresses.New(c); err != nil {
 		return err
 	}
-	verbs.Reserve = map[string]registry.Reserve{
-		"services":                    r.addresses.Reserve,
-		"persistentvolumeclaims":      defaultclass.OfClaims(r.store),
-		"ingresses.networking.k8s.io": defaultclass.OfIngresses(r.store),
+	verbs.Reserve = map[string]registry.Reserve{"services": r.addresses.Reserve}
+	claims := defaultclass.Claims{Store: r.store, NoDefault: !r.plugins.On(admission.DefaultStorageClass), AnyGrows: !r.plugins.On(admission.ClaimResize)}
+	if !claims.NoDefault || !claims.AnyGrows {
+		verbs.Reserve["persistentvolumeclaims"] = claims.Reserve
+	}
+	if r.plugins.On(admission.DefaultIngressClass) {
+		verbs.Reserve["ingresses.networking.k8s.io"] = defaultclass.OfIngresses(r.store)
 	}
 	catalog := builtin.Catalog()
 	if err := createNamespaces(ctx, verbs, catalog); err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
 	"github.com/tidemark-dev/tidemark/internal/pki"
+	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/reload"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -50,6 +51,8 @@ type running struct {
 	serving    *serving.Server
 	loops      *controller.Loops
 	addresses  *addresses.Allocator
+	plugins    admission.Plugins // of admission
+	quotas     *quota.Books
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -68,6 +71,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := s.checkLoops(); err != nil {
 		return nil, err
 	}
+	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
+	if err != nil {
+		return nil, err
+	}
 	services, err := s.serviceRanges()
 	if err != nil {
 		return nil, err
@@ -81,7 +88,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			listener.Close()
 		}
 	}()
-	r := &running{}
+	r := &running{plugins: plugins}
 	r.url, r.serverName = s.address(listener)
 
 	if r.store, err = s.openStore(ctx); err != nil {
@@ -100,7 +107,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	catalog := builtin.Catalog()
-	verbs := &registry.Registry{Store: r.store, Completing: admission.Completing(r.store), Admission: admission.Steps(r.store)}
+	verbs := &registry.Registry{Store: r.store}
+	r.quotas = &quota.Books{Registry: verbs, Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.plugins.On(admission.ResourceQuota), Now: s.now}
+	admit := admission.Config{Store: r.store, Plugins: r.plugins, Quotas: r.quotas}
+	verbs.Completing, verbs.Admission = admission.Completing(admit), admission.Steps(admit)
 	if r.tokens, err = s.openTokens(verbs, catalog); err != nil {
 		return nil, err
 	}
@@ -122,7 +132,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if r.loops, err = s.startLoops(verbs, catalog, r.authority, log); err != nil {
+	if r.loops, err = s.startLoops(r, verbs, catalog, log); err != nil {
 		return nil, err
 	}
 	handler := httpapi.New(s.api(r, verbs, catalog, credentials, log))
@@ -153,10 +163,10 @@ func (s *Server) checkLoops() error {
 	return nil
 }
 
-func (s *Server) startLoops(verbs *registry.Registry, catalog *resource.Catalog, own *pki.Authority, log *slog.Logger) (*controller.Loops, error) {
+func (s *Server) startLoops(r *running, verbs *registry.Registry, catalog *resource.Catalog, log *slog.Logger) (*controller.Loops, error) {
 	return controller.Start(controller.Config{
 		Registry: verbs, Catalog: func() *resource.Catalog { return catalog }, Enabled: s.Controllers, EventTTL: s.EventTTL,
-		RootCA: own.CertificatePEM, Log: log,
+		RootCA: r.authority.CertificatePEM, Quotas: r.quotas, Log: log,
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 )
 
@@ -77,6 +78,9 @@ when it is not given.`,
   # With garbage collection left to somebody else
   tidemark serve --controllers='*,-garbage-collector'
 
+  # Pods with ServiceAccounts and their tokens, as in a cluster
+  tidemark serve --enable-admission-plugins=ServiceAccount
+
   # Six hours of history to watch from, in at most 20 GiB
   tidemark serve --history-retention=6h --history-max-disk-bytes=20Gi`,
 		Args: cobra.NoArgs,
@@ -121,6 +125,10 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all of them, a name is that one, -name is all but that one, -* is none; all: "+strings.Join(controller.Names(), ", "))
 	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long events stay after their last write")
 
+	byDefault, optional, fixed := admission.Switched()
+	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to switch on, by their names in kube-apiserver: "+optional+"; on in any case: "+fixed)
+	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to switch off; on by default: "+byDefault)
+
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "how much to log, as a number; from 4 on everything")
 	for _, name := range []string{"data-dir", "in-memory", "kubeconfig-out", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
 		allowEnvironment(flags.Lookup(name))
@@ -136,6 +144,9 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--controllers: %w", err)
 	}
 	s := &f.server
+	if _, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
+		return fmt.Errorf("--enable-admission-plugins, --disable-admission-plugins: %w", err)
+	}
 	if net.ParseIP(s.BindAddress) == nil {
 		return fmt.Errorf("--bind-address=%s is not an IP address", s.BindAddress)
 	}

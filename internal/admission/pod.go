@@ -29,16 +29,20 @@ const (
 )
 
 // Completing returns what completes new objects, by collection (registry.Completing).
-// It reads s.
-func Completing(s *store.Store) map[string][]registry.Completion {
-	return map[string][]registry.Completion{
-		"pods": {
-			func(_ context.Context, a *registry.Admission) error { return setPriority(s.Any(), a) },
-			setTolerations,
-			func(_ context.Context, a *registry.Admission) error { return setRuntime(s.Any(), a) },
-			syncAppArmor,
-		},
+func Completing(c Config) map[string][]registry.Completion {
+	s := c.Store
+	var pods []registry.Completion
+	add := func(name string, completion registry.Completion) {
+		if c.Plugins.On(name) {
+			pods = append(pods, completion)
+		}
 	}
+	add(limitRanger, limits{s}.complete)
+	add(serviceAccount, accounts{s}.complete)
+	add(priority, func(_ context.Context, a *registry.Admission) error { return setPriority(s.Any(), a) })
+	add(defaultTolerations, setTolerations)
+	add(runtimeClass, func(_ context.Context, a *registry.Admission) error { return setRuntime(s.Any(), a) })
+	return map[string][]registry.Completion{"pods": append(pods, syncAppArmor)}
 }
 
 func forbidden(a *registry.Admission, p *corev1.Pod, format string, args ...any) error {

@@ -28,7 +28,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return &world{t, &registry.Registry{Store: s, Admission: admission.Steps(s)}}
+	return &world{t, &registry.Registry{Store: s, Admission: admission.Steps(admission.Config{Store: s})}}
 }
 
 func (w *world) target(resource, namespace, name string) registry.Target {

@@ -11,19 +11,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/certificates"
+	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Steps returns what looks at writes once they are valid. They read s.
-func Steps(s *store.Store) []registry.Step {
-	return []registry.Step{
-		{Wants: writesOf("priorityclasses.scheduling.k8s.io"), Admit: func(_ context.Context, a *registry.Admission) error {
-			return oneDefaultPriority(s.Any(), a)
-		}},
-		{Wants: podSecurity{s}.wants, Admit: podSecurity{s}.admit},
-		{Wants: writesOf("certificatesigningrequests.certificates.k8s.io"), Admit: noMasters},
+// Config is what admission needs.
+type Config struct {
+	Store *store.Store
+	// Plugins says which steps there are.
+	Plugins Plugins
+	// Quotas keeps the books of ResourceQuotas; nil: nothing is counted.
+	Quotas *quota.Books
+}
+
+// Steps returns what looks at writes once they are valid.
+func Steps(c Config) []registry.Step {
+	s := c.Store
+	var steps []registry.Step
+	add := func(name string, step registry.Step) {
+		if c.Plugins.On(name) {
+			steps = append(steps, step)
+		}
 	}
+	add(limitRanger, registry.Step{Wants: limits{s}.wants, Admit: limits{s}.admit})
+	add(serviceAccount, registry.Step{Wants: accounts{s}.wants, Admit: accounts{s}.admit})
+	add(podSecurityPlugin, registry.Step{Wants: podSecurity{s}.wants, Admit: podSecurity{s}.admit})
+	add(priority, registry.Step{Wants: writesOf(priorityClasses), Admit: func(_ context.Context, a *registry.Admission) error {
+		return oneDefaultPriority(s.Any(), a)
+	}})
+	add(subjectRestriction, registry.Step{Wants: writesOf("certificatesigningrequests.certificates.k8s.io"), Admit: noMasters})
+	if c.Quotas != nil {
+		add(ResourceQuota, registry.Step{Wants: c.Quotas.Wants, Admit: c.Quotas.Admit}) // what is refused is not counted: the last
+	}
+	return steps
 }
 
 // writesOf wants creates and updates of objects of a collection, not of what is

@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -50,6 +51,8 @@ type Config struct {
 	// RootCA returns the certificates (PEM) by which clients know the server; nil, or
 	// nothing returned: no ConfigMap kube-root-ca.crt is made.
 	RootCA func() []byte
+	// Quotas are the books that ResourceQuotas are counted by; nil: they are not.
+	Quotas *quota.Books
 	// Now is the wall clock; nil: time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -97,6 +100,7 @@ var rows = []row{
 	{"volumeattributesclass-protection", 4, true, newClasses},
 	{"certificatesigningrequest-cleaner", 4, true, newRequests},
 	{"clusterrole-aggregation", 4, true, newAggregation},
+	{"resourcequota", 4, true, newQuotas},
 }
 
 // Names are those of all loops.

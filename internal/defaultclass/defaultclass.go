@@ -23,23 +23,35 @@ import (
 // them.
 var marker = []byte(`is-default-class"`)
 
-// OfClaims completes new PersistentVolumeClaims with a StorageClass, and lets those
-// grow whose class allows it. It is a registry.Reserve.
-func OfClaims(s *store.Store) func(next, old runtime.Object, dryRun bool) (func(), error) {
-	return func(next, old runtime.Object, _ bool) (func(), error) {
-		c := next.(*corev1.PersistentVolumeClaim)
-		if before, ok := old.(*corev1.PersistentVolumeClaim); ok {
-			return nil, mayGrow(s, c, before)
-		}
-		if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; old != nil || c.Spec.StorageClassName != nil || named {
+// Claims says what is done for PersistentVolumeClaims.
+type Claims struct {
+	Store *store.Store
+	// NoDefault: new ones are not completed. AnyGrows: those may grow whose class does not
+	// allow it.
+	NoDefault, AnyGrows bool
+}
+
+// Reserve completes new PersistentVolumeClaims with a StorageClass, and lets those grow
+// whose class allows it. It is a registry.Reserve.
+func (r Claims) Reserve(next, old runtime.Object, _ bool) (func(), error) {
+	c := next.(*corev1.PersistentVolumeClaim)
+	if before, ok := old.(*corev1.PersistentVolumeClaim); ok {
+		if r.AnyGrows {
 			return nil, nil
 		}
-		name, err := find(s, "storageclasses.storage.k8s.io", "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-		if name != "" {
-			c.Spec.StorageClassName = &name
-		}
-		return nil, err
+		return nil, mayGrow(r.Store, c, before)
 	}
+	if r.NoDefault {
+		return nil, nil
+	}
+	if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; old != nil || c.Spec.StorageClassName != nil || named {
+		return nil, nil
+	}
+	name, err := find(r.Store, "storageclasses.storage.k8s.io", "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+	if name != "" {
+		c.Spec.StorageClassName = &name
+	}
+	return nil, err
 }
 
 // OfIngresses completes Ingresses with an IngressClass. It is a registry.Reserve.

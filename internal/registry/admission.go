@@ -25,7 +25,13 @@ type Admission struct {
 	// Refusal is what a Completion refuses the write with once it is found valid: what
 	// is wrong with the object itself is said first. Nil: nothing.
 	Refusal error
+
+	ends []func(stored bool)
 }
+
+// OnEnd has a Step's function called when the write has ended, and told whether it is
+// stored. It must not wait.
+func (a *Admission) OnEnd(f func(stored bool)) { a.ends = append(a.ends, f) }
 
 // Completion sets in a new object what follows from other objects, or refuses it
 // with an error. It is safe for concurrent use.
@@ -65,6 +71,7 @@ func (r *Registry) admit(ctx context.Context, w *write, object, old runtime.Obje
 		return nil
 	}
 	a := &Admission{Target: w.Target, Verb: verb, Object: object, Old: old, DryRun: w.dryRun}
+	defer func() { w.ends = append(w.ends, a.ends...) }()
 	for i := range r.Admission {
 		if !r.Admission[i].wants(w.Target, verb) {
 			continue

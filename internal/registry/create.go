@@ -42,7 +42,7 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err := r.checkNamespace(named); err != nil {
 		return nil, err
 	}
-	defer w.endReservation()
+	defer w.end()
 	generate := meta.GetName() == "" && meta.GetGenerateName() != ""
 	if generate {
 		meta.SetName(generateName(meta.GetGenerateName()))
@@ -153,12 +153,17 @@ func (r *Registry) reserve(w *write, next, old runtime.Object) (err error) {
 	return err
 }
 
-// endReservation lets go of what was reserved for the write, which has ended.
-func (w *write) endReservation() {
+// end lets go of what was reserved for the write, which has ended, and tells those who
+// wanted to know.
+func (w *write) end() {
 	if w.release != nil {
 		w.release()
 		w.release = nil
 	}
+	for _, f := range w.ends {
+		f(w.isStored)
+	}
+	w.ends, w.isStored = nil, false
 }
 
 // insert stores a new object; a generated name that is taken is generated again.

@@ -133,3 +133,7 @@ func eachMemberAt(b []byte, i int, f func(key []byte, at int) bool) {
 		i = space(b, i+1)
 	}
 }
+
+// Member returns the bytes of what stands at a path of members of an object, nil when
+// nothing does.
+func Member(object []byte, path ...string) []byte { return find(object, path...) }

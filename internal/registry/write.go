@@ -67,6 +67,9 @@ type write struct {
 	asSent []byte
 	// release ends the reservation of what the object got; nil: there is none.
 	release func()
+	// ends are told when the write has ended, and whether it is stored.
+	ends     []func(stored bool)
+	isStored bool
 	// warnings go out with the answer, whatever it is: row F7.
 	warnings []string
 }
@@ -185,7 +188,9 @@ func checkSize(e wire.Encoded, current *store.Object) error {
 // the answer would be.
 func (r *Registry) commit(ctx context.Context, w *write, c store.Write) (*store.Object, error) {
 	if !w.dryRun {
-		return r.Store.Commit(ctx, c)
+		made, err := r.Store.Commit(ctx, c)
+		w.isStored = err == nil
+		return made, err
 	}
 	current := r.Store.Any().Get(c.Collection, c.Key)
 	switch {

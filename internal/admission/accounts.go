@@ -1,0 +1,295 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// accounts gives each new Pod a ServiceAccount that is there, and what comes with it: a
+// token in each container, and the secrets that images are pulled with.
+type accounts struct{ store *store.Store }
+
+const (
+	defaultAccount = "default"
+	// defaultAccountWait is how long a Pod waits for the account that each namespace is
+	// given: as long as kube-apiserver has it wait.
+	defaultAccountWait = 1500 * time.Millisecond
+
+	tokenVolume = "kube-api-access-"
+	tokenPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
+	// tokenSeconds is how long a token says that it is good for: an hour, and some
+	// seconds by which such tokens are known.
+	tokenSeconds = 3607
+)
+
+// complete is the Completion of Pods.
+func (s accounts) complete(ctx context.Context, a *registry.Admission) error {
+	p := a.Object.(*corev1.Pod)
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return checkMirror(a, p) // it has to stay as its kubelet has it
+	}
+	p.Spec.ServiceAccountName = cmp.Or(p.Spec.ServiceAccountName, defaultAccount)
+	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
+	account, err := s.find(ctx, a, p)
+	if err != nil {
+		return err
+	}
+	if automounts(account, p) {
+		mountToken(p)
+	}
+	if len(p.Spec.ImagePullSecrets) == 0 {
+		p.Spec.ImagePullSecrets = slices.Clone(account.ImagePullSecrets)
+	}
+	if enforces(account) {
+		if err := checkSecrets(account, p); err != nil {
+			return forbidden(a, p, "%w", err)
+		}
+	}
+	return nil
+}
+
+// wants is the Wants of the step: what a new Pod says is checked with the rest.
+func (s accounts) wants(t registry.Target, _ string) bool {
+	return t.Type.Collection == "pods" && t.Subresource == "ephemeralcontainers"
+}
+
+// admit is the Admit of the step.
+func (s accounts) admit(ctx context.Context, a *registry.Admission) error {
+	p := a.Object.(*corev1.Pod)
+	if p.Spec.ServiceAccountName == "" {
+		return forbidden(a, p, "no service account specified for pod %s/%s", a.Namespace, p.Name)
+	}
+	account, err := s.find(ctx, a, p)
+	if err != nil || !enforces(account) {
+		return err
+	}
+	for i := range p.Spec.EphemeralContainers {
+		c := (*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		if err := checkContainerSecrets("ephemeral container", c, account); err != nil {
+			return forbidden(a, p, "%w", err)
+		}
+	}
+	return nil
+}
+
+// find returns the account of a Pod. For the one that each namespace is given it waits.
+func (s accounts) find(ctx context.Context, a *registry.Admission, p *corev1.Pod) (*corev1.ServiceAccount, error) {
+	name := p.Spec.ServiceAccountName
+	state, end := s.store.Any(), time.Now().Add(defaultAccountWait)
+	for {
+		o := state.Get("serviceaccounts", a.Namespace+"/"+name)
+		if o != nil {
+			made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &corev1.ServiceAccount{} })
+			if err != nil {
+				return nil, err
+			}
+			return made.(*corev1.ServiceAccount), nil
+		}
+		var err error
+		if name == defaultAccount {
+			state, err = s.store.NotOlderThan(ctx, state.Revision()+1, time.Until(end))
+		}
+		var late *store.TooLargeError
+		switch {
+		case name != defaultAccount, errors.As(err, &late):
+			missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccount"}, name)
+			return nil, forbidden(a, p, "error looking up service account %s/%s: %w", a.Namespace, name, missing)
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// automounts tells whether a Pod gets a token: as it says, or else as its account does.
+func automounts(account *corev1.ServiceAccount, p *corev1.Pod) bool {
+	if p.Spec.AutomountServiceAccountToken != nil {
+		return *p.Spec.AutomountServiceAccountToken
+	}
+	return ptr.Deref(account.AutomountServiceAccountToken, true)
+}
+
+// mountToken mounts a token in each container that has nothing there yet.
+func mountToken(p *corev1.Pod) {
+	name, there := "", false
+	for i := range p.Spec.Volumes {
+		if there = strings.HasPrefix(p.Spec.Volumes[i].Name, tokenVolume); there {
+			name = p.Spec.Volumes[i].Name
+			break
+		}
+	}
+	if !there {
+		name = tokenVolume + rand.String(5)
+	}
+	mounted := false
+	for _, all := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range all {
+			c := &all[i]
+			if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tokenPath }) {
+				continue
+			}
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenPath})
+			mounted = true
+		}
+	}
+	if mounted && !there {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenSource()}})
+	}
+}
+
+// tokenSource is what clients in a Pod find: a token, whom to trust, and their namespace.
+func tokenSource() *corev1.ProjectedVolumeSource {
+	return &corev1.ProjectedVolumeSource{
+		DefaultMode: ptr.To(corev1.ProjectedVolumeSourceDefaultMode),
+		Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To(int64(tokenSeconds))}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
+			}}},
+		},
+	}
+}
+
+// checkMirror refuses what a Pod that stands for one of a kubelet's own cannot have.
+func checkMirror(a *registry.Admission, p *corev1.Pod) error {
+	if p.Spec.ServiceAccountName != "" {
+		return forbidden(a, p, "a mirror pod may not reference service accounts")
+	}
+	if namesSecrets(p) {
+		return forbidden(a, p, "a mirror pod may not reference secrets")
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+			return forbidden(a, p, "a mirror pod may not use ServiceAccountToken volume projections")
+		}
+	}
+	return nil
+}
+
+// namesSecrets tells whether anything in a Pod names a Secret.
+func namesSecrets(p *corev1.Pod) bool {
+	for _, s := range p.Spec.ImagePullSecrets {
+		if s.Name != "" {
+			return true
+		}
+	}
+	for _, all := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range all {
+			for range secretsOf(&all[i]) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(p.Spec.Volumes, namesSecret)
+}
+
+// namesSecret tells whether a volume names a Secret.
+func namesSecret(v corev1.Volume) bool {
+	local := func(r *corev1.LocalObjectReference) bool { return r != nil && r.Name != "" }
+	switch {
+	case v.AzureFile != nil:
+		return v.AzureFile.SecretName != ""
+	case v.CephFS != nil:
+		return local(v.CephFS.SecretRef)
+	case v.Cinder != nil:
+		return local(v.Cinder.SecretRef)
+	case v.FlexVolume != nil:
+		return local(v.FlexVolume.SecretRef)
+	case v.Projected != nil:
+		return slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.Secret != nil && s.Secret.Name != "" })
+	case v.RBD != nil:
+		return local(v.RBD.SecretRef)
+	case v.Secret != nil:
+		return v.Secret.SecretName != ""
+	case v.ScaleIO != nil:
+		return local(v.ScaleIO.SecretRef)
+	case v.ISCSI != nil:
+		return local(v.ISCSI.SecretRef)
+	case v.StorageOS != nil:
+		return local(v.StorageOS.SecretRef)
+	case v.CSI != nil:
+		return local(v.CSI.NodePublishSecretRef)
+	}
+	return false
+}
+
+// enforces tells whether an account allows its Pods its own secrets alone.
+func enforces(account *corev1.ServiceAccount) bool {
+	is, _ := strconv.ParseBool(account.Annotations["kubernetes.io/enforce-mountable-secrets"])
+	return is
+}
+
+// checkSecrets refuses a Pod that refers to secrets that its account does not have.
+func checkSecrets(account *corev1.ServiceAccount, p *corev1.Pod) error {
+	for _, v := range p.Spec.Volumes {
+		if v.Secret != nil && !mountable(account, v.Secret.SecretName) {
+			return fmt.Errorf("volume with secret.secretName=\"%s\" is not allowed because service account %s does not reference that secret", v.Secret.SecretName, account.Name)
+		}
+	}
+	for i := range p.Spec.InitContainers {
+		if err := checkContainerSecrets("init container", &p.Spec.InitContainers[i], account); err != nil {
+			return err
+		}
+	}
+	for i := range p.Spec.Containers {
+		if err := checkContainerSecrets("container", &p.Spec.Containers[i], account); err != nil {
+			return err
+		}
+	}
+	for i, s := range p.Spec.ImagePullSecrets {
+		if !slices.Contains(account.ImagePullSecrets, s) {
+			return fmt.Errorf(`imagePullSecrets[%d].name="%s" is not allowed because service account %s does not reference that imagePullSecret`, i, s.Name, account.Name)
+		}
+	}
+	return nil
+}
+
+func mountable(account *corev1.ServiceAccount, secret string) bool {
+	return slices.ContainsFunc(account.Secrets, func(r corev1.ObjectReference) bool { return r.Name == secret })
+}
+
+func checkContainerSecrets(kind string, c *corev1.Container, account *corev1.ServiceAccount) error {
+	for name, where := range secretsOf(c) {
+		if !mountable(account, name) {
+			return fmt.Errorf("%s %s with %s referencing secret.secretName=\"%s\" is not allowed because service account %s does not reference that secret", kind, c.Name, where, name, account.Name)
+		}
+	}
+	return nil
+}
+
+// secretsOf yields the Secrets that the environment of a container is made of, and
+// where it names them.
+func secretsOf(c *corev1.Container) func(yield func(name, where string) bool) {
+	return func(yield func(name, where string) bool) {
+		for _, e := range c.Env {
+			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil && !yield(e.ValueFrom.SecretKeyRef.Name, "envVar "+e.Name) {
+				return
+			}
+		}
+		for _, e := range c.EnvFrom {
+			if e.SecretRef != nil && !yield(e.SecretRef.Name, "envFrom") {
+				return
+			}
+		}
+	}
+}

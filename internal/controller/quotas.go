@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/quota"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// quotas keeps the status of ResourceQuotas: the limits that hold, and what is used of
+// them. What new objects use is charged when they are admitted; the loop counts anew when
+// objects go or use less, when limits change, and when something was charged and then not
+// stored.
+type quotas struct {
+	l     *Loops
+	queue *queue
+
+	// spaces are the quotas of the namespaces that have any. The reader alone uses them.
+	spaces map[string]map[string]*corev1.ResourceQuota
+
+	mu    sync.Mutex
+	pause map[item]time.Duration // before a quota is counted again, where that is not at once
+}
+
+func newQuotas(l *Loops, q *queue) loop {
+	made := &quotas{l: l, queue: q, pause: map[item]time.Duration{}}
+	if l.c.Quotas != nil {
+		l.c.Quotas.OnStale(made.stale)
+	}
+	return made
+}
+
+func (r *quotas) begin(s *store.State) {
+	r.spaces = map[string]map[string]*corev1.ResourceQuota{}
+	if r.l.c.Quotas == nil {
+		return
+	}
+	for o := range s.Snapshot(quota.Collection).Scan("", "") {
+		r.keep(o)
+		r.queue.add(item{object: object{quota.Collection, o.Key}})
+	}
+}
+
+// keep remembers what a quota limits.
+func (r *quotas) keep(o *store.Object) {
+	q, err := decode[corev1.ResourceQuota](o)
+	if err != nil {
+		return
+	}
+	if r.spaces[q.Namespace] == nil {
+		r.spaces[q.Namespace] = map[string]*corev1.ResourceQuota{}
+	}
+	r.spaces[q.Namespace][q.Name] = &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: q.Spec.Hard}}
+}
+
+func (r *quotas) observe(c *store.CollectionChange) {
+	if r.l.c.Quotas == nil {
+		return
+	}
+	if c.Collection == quota.Collection {
+		r.observeQuota(c)
+	}
+	if len(r.spaces) == 0 {
+		return
+	}
+	namespace, _, ok := strings.Cut(c.Key(), "/")
+	if !ok || r.spaces[namespace] == nil || !r.l.c.Quotas.Uncharged && !mayUseLess(c) {
+		return
+	}
+	for name, q := range r.spaces[namespace] {
+		if quota.Concerns(q, c.Collection) {
+			r.add(item{object: object{quota.Collection, namespace + "/" + name}})
+		}
+	}
+}
+
+func (r *quotas) observeQuota(c *store.CollectionChange) {
+	namespace, name, _ := strings.Cut(c.Key(), "/")
+	i := item{object: object{quota.Collection, c.Key()}}
+	if c.After == nil {
+		delete(r.spaces[namespace], name)
+		if len(r.spaces[namespace]) == 0 {
+			delete(r.spaces, namespace)
+		}
+		r.mu.Lock()
+		delete(r.pause, i)
+		r.mu.Unlock()
+		return
+	}
+	if c.Before == nil || differ(c, "spec") || differ(c, "status", "hard") {
+		r.keep(c.After)
+		r.queue.add(i)
+	}
+}
+
+// differ tells whether a member of an object has changed.
+func differ(c *store.CollectionChange, path ...string) bool {
+	return !bytes.Equal(registry.Member(c.Before.Value, path...), registry.Member(c.After.Value, path...))
+}
+
+// mayUseLess tells from a change whether less is used after it, as far as bytes tell.
+func mayUseLess(c *store.CollectionChange) bool {
+	switch {
+	case c.Before == nil:
+		return false // it was charged
+	case c.After == nil:
+		return true
+	}
+	switch c.Collection {
+	case "pods":
+		return differ(c, "status", "phase") || differ(c, "metadata", "deletionTimestamp") || differ(c, "spec")
+	case "services", "resourceclaims.resource.k8s.io":
+		return differ(c, "spec")
+	case "persistentvolumeclaims":
+		return differ(c, "spec") || differ(c, "status")
+	}
+	return false
+}
+
+// stale has the quotas of a namespace counted.
+func (r *quotas) stale(namespace string) {
+	for o := range r.l.store.Any().Snapshot(quota.Collection).Scan(namespace+"/", "") {
+		r.add(item{object: object{quota.Collection, o.Key}})
+	}
+}
+
+const (
+	// countingShare is how much longer a quota is left alone than counting it took: of
+	// what many deletions in a row cost, counting is a tenth.
+	countingShare = 10
+	// shortCount is not worth waiting for.
+	shortCount = time.Millisecond
+	longestLag = 10 * time.Second
+)
+
+// add has a quota counted: at once, or, where counting takes long, after a pause, in
+// which more may come together.
+func (r *quotas) add(i item) {
+	r.mu.Lock()
+	pause := r.pause[i]
+	r.mu.Unlock()
+	if pause == 0 {
+		r.queue.add(i)
+		return
+	}
+	r.queue.addAt(i, time.Now().Add(pause), true)
+}
+
+func (r *quotas) sync(ctx context.Context, i item) error {
+	namespace, name, _ := strings.Cut(i.key, "/")
+	began := time.Now()
+	next, err := r.l.c.Quotas.Recount(ctx, namespace, name, manager)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	r.mu.Lock()
+	delete(r.pause, i)
+	if took > shortCount && r.l.store.Any().Get(i.collection, i.key) != nil {
+		r.pause[i] = min(took*countingShare, longestLag)
+	}
+	r.mu.Unlock()
+	if !next.IsZero() {
+		r.queue.addAt(i, time.Now().Add(next.Sub(r.l.now())+time.Second), false)
+	}
+	return nil
+}

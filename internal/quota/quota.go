@@ -1,0 +1,143 @@
+// Package quota counts what ResourceQuotas limit: what an object uses of which of them
+// (usage.go, scope.go), what a namespace uses in all, and the books by which a write that
+// would exceed one is refused (books.go).
+//
+// What is used stands in the status of each quota. A write is charged there before it is
+// stored, whatever comes of it; when objects go, or a write that was charged fails, the
+// status is counted anew from what is stored.
+package quota
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// Collection is where ResourceQuotas are stored.
+const Collection = "resourcequotas"
+
+// countPrefix begins the names by which objects of any kind are counted.
+const countPrefix = "count/"
+
+// one is an object.
+var one = *resource.NewQuantity(1, resource.DecimalSI)
+
+// ignored are the collections of which nothing is counted.
+var ignored = []string{"events", "events.events.k8s.io"}
+
+// matching are the names of a list that a kind counts towards, sorted.
+func (k *kind) matching(hard corev1.ResourceList) []corev1.ResourceName {
+	var names []corev1.ResourceName
+	for name := range hard {
+		if k.matches(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Concerns tells whether a quota counts objects of a collection.
+func Concerns(q *corev1.ResourceQuota, collection string) bool {
+	k := kindOf(collection)
+	return k != nil && len(k.matching(q.Spec.Hard)) > 0
+}
+
+// collections are those whose objects a quota counts.
+func collections(q *corev1.ResourceQuota) []string {
+	found := map[string]bool{}
+	for name := range q.Spec.Hard {
+		if collection, ok := strings.CutPrefix(string(name), countPrefix); ok {
+			found[collection] = true
+		}
+	}
+	for name := range kinds {
+		if !found[name] && Concerns(q, name) {
+			found[name] = true
+		}
+	}
+	for name, alias := range aliases {
+		if _, ok := q.Spec.Hard[alias]; ok {
+			found[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// Used counts what a quota is of in a state. Next is when that will be less although
+// nothing changes; zero: never.
+func Used(s *store.State, q *corev1.ResourceQuota, now time.Time) (used corev1.ResourceList, next time.Time, err error) {
+	used = corev1.ResourceList{}
+	selectors := selectorsOf(q)
+	for _, collection := range collections(q) {
+		k := kindOf(collection)
+		if k == nil {
+			continue
+		}
+		names := k.matching(q.Spec.Hard)
+		for _, name := range names {
+			if _, ok := used[name]; !ok {
+				used[name] = resource.Quantity{Format: resource.DecimalSI}
+			}
+		}
+		if k.new == nil {
+			if len(selectors) == 0 {
+				n := *resource.NewQuantity(int64(s.Snapshot(collection).Count(q.Namespace+"/", "")), resource.DecimalSI)
+				for _, name := range names {
+					addTo(used, name, n)
+				}
+			}
+			continue
+		}
+		for o := range s.Snapshot(collection).Scan(q.Namespace+"/", "") {
+			made, err := wire.Unmarshal(o.Value, k.new)
+			if err != nil {
+				return nil, next, err
+			}
+			if !k.selected(selectors, made) {
+				continue
+			}
+			use, until := k.usage(made, now)
+			if !until.IsZero() && (next.IsZero() || until.Before(next)) {
+				next = until
+			}
+			for _, name := range names {
+				if amount, ok := use[name]; ok {
+					addTo(used, name, amount)
+				}
+			}
+		}
+	}
+	return used, next, nil
+}
+
+func addTo(list corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
+	sum := list[name].DeepCopy()
+	sum.Add(q)
+	list[name] = sum
+}
+
+// equal tells whether two lists say the same.
+func equal(a, b corev1.ResourceList) bool {
+	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
+}
+
+// of reads the quotas of a namespace, by name.
+func of(s *store.State, namespace string) (all []*corev1.ResourceQuota, err error) {
+	for o := range s.Snapshot(Collection).Scan(namespace+"/", "") {
+		made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &corev1.ResourceQuota{} })
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, made.(*corev1.ResourceQuota))
+	}
+	return all, nil
+}
