@@ -254,12 +254,11 @@ func bounded(what string, l *corev1.LimitRangeItem, name corev1.ResourceName, ho
 		first, second = second, first
 	}
 	lists := map[string]corev1.ResourceList{"request": requests, "limit": limits}
-	q, ok := lists[first][name]
-	if !ok {
+	if _, ok := lists[first][name]; !ok {
 		return fmt.Errorf("%s %s usage per %s is %s.  No %s is specified", what, name, l.Type, bound.String(), first)
 	}
 	for _, which := range []string{first, second} {
-		if q, ok = lists[which][name]; ok && !holds(q, bound) {
+		if q, ok := lists[which][name]; ok && !holds(q, bound) {
 			return fmt.Errorf("%s %s usage per %s is %s, but %s is %s", what, name, l.Type, bound.String(), which, q.String())
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -33,7 +34,9 @@ type world struct {
 	memory int64 // of the history; zero: as it comes
 	// admission is asked about each write, from the next restart on.
 	admission []registry.Step
-	store     *store.Store
+	// quotas has writes charged, from the next restart on.
+	quotas bool
+	store  *store.Store
 	*registry.Registry
 	loops *controller.Loops
 	types func() *resource.Catalog
@@ -65,6 +68,11 @@ func (w *world) open() {
 	}
 	w.store, w.Registry = s, &registry.Registry{Store: s, Admission: w.admission}
 	w.config.Registry = w.Registry
+	if w.quotas {
+		books := &quota.Books{Registry: w.Registry, Quotas: w.kind(quota.Collection)}
+		w.config.Quotas = books
+		w.Admission = append(slices.Clone(w.admission), registry.Step{Wants: books.Wants, Admit: books.Admit})
+	}
 	if w.config.Catalog == nil {
 		w.config.Catalog = builtin.Catalog
 	}
