@@ -22,13 +22,19 @@ type world struct {
 	*registry.Registry
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld has the plugins on that are on by default, and those that are named.
+func newWorld(t *testing.T, enable ...string) *world {
 	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return &world{t, &registry.Registry{Store: s, Admission: admission.Steps(admission.Config{Store: s})}}
+	plugins, err := admission.Choose(enable, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := admission.Config{Store: s, Plugins: plugins}
+	return &world{t, &registry.Registry{Store: s, Admission: admission.Steps(c), Completing: admission.Completing(c)}}
 }
 
 func (w *world) target(resource, namespace, name string) registry.Target {
