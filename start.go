@@ -53,6 +53,7 @@ type running struct {
 	addresses  *addresses.Allocator
 	plugins    admission.Plugins // of admission
 	quotas     *quota.Books
+	ips        *addresses.Objects
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -110,7 +111,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	verbs := &registry.Registry{Store: r.store}
 	r.quotas = &quota.Books{Registry: verbs, Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.plugins.On(admission.ResourceQuota), Now: s.now}
 	admit := admission.Config{Store: r.store, Plugins: r.plugins, Quotas: r.quotas}
-	verbs.Completing, verbs.Admission = admission.Completing(admit), admission.Steps(admit)
+	r.ips = &addresses.Objects{Registry: verbs, Type: catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")}
+	verbs.Completing = admission.Completing(admit)
+	verbs.Admission = append(admission.Steps(admit), registry.Step{Wants: r.ips.Wants, Admit: r.ips.Admit})
 	if r.tokens, err = s.openTokens(verbs, catalog); err != nil {
 		return nil, err
 	}
@@ -166,7 +169,7 @@ func (s *Server) checkLoops() error {
 func (s *Server) startLoops(r *running, verbs *registry.Registry, catalog *resource.Catalog, log *slog.Logger) (*controller.Loops, error) {
 	return controller.Start(controller.Config{
 		Registry: verbs, Catalog: func() *resource.Catalog { return catalog }, Enabled: s.Controllers, EventTTL: s.EventTTL,
-		RootCA: r.authority.CertificatePEM, Quotas: r.quotas, Log: log,
+		RootCA: r.authority.CertificatePEM, Quotas: r.quotas, Addresses: r.ips, Log: log,
 	})
 }
 

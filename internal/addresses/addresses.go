@@ -3,7 +3,8 @@
 //
 // # What is taken
 //
-// There is one truth, the Services that are stored. Beside them stands what writes
+// There is one truth, the Services that are stored, and the IPAddresses that users made
+// (those of Services follow them: Objects). Beside them stands what writes
 // under way have reserved: it is gone when the write has ended, whichever way, for
 // then the Service is stored or it is not. So nothing has to be given back, nothing is
 // lost when a server is killed, and a restart begins with the right picture.

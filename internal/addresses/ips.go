@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -75,21 +76,25 @@ func reservedBand(size uint64) uint64 {
 	return min(max(size/16, 16), 256)
 }
 
-// nextIP chooses an address of a family by chance.
+// nextIP chooses an address of a family by chance, of the first range that has any.
 func (r *reservation) nextIP(f corev1.IPFamily) (netip.Addr, error) {
-	in := r.ranges[f]
+	for _, in := range r.rangesOf(f) {
+		if ip, ok := r.chooseIP(in); ok {
+			r.ips = append(r.ips, ip)
+			return ip, nil
+		}
+	}
+	return netip.Addr{}, errFull
+}
+
+func (r *reservation) chooseIP(in *ipRange) (netip.Addr, bool) {
 	band := reservedBand(in.last)
 	free := func(offset uint64) bool { return !r.hasIP(in.at(offset)) }
 	offset, ok := search(band+1, in.last, free)
 	if !ok {
 		offset, ok = search(1, band, free)
 	}
-	if !ok {
-		return netip.Addr{}, errFull
-	}
-	ip := in.at(offset)
-	r.ips = append(r.ips, ip)
-	return ip, nil
+	return in.at(offset), ok
 }
 
 // search looks for a number between two that is free: from a random place on, around
@@ -118,8 +123,9 @@ func (r *reservation) takeIP(f corev1.IPFamily, text string) error {
 	if err != nil {
 		return errOutside // it was validated already
 	}
-	switch _, inside := r.ranges[f].offset(ip); {
-	case !inside:
+	gives := func(in *ipRange) bool { _, ok := in.offset(ip); return ok }
+	switch {
+	case !gives(r.ranges[f]) && !slices.ContainsFunc(r.rangesOf(f), gives):
 		return errOutside
 	case r.hasIP(ip):
 		return errTaken
@@ -134,7 +140,7 @@ func (r *reservation) hasIP(ip netip.Addr) bool {
 			return true
 		}
 	}
-	return r.used.ips[ip] > 0 || r.pending.ips[ip] > 0
+	return r.used.ips[ip] > 0 || r.pending.ips[ip] > 0 || r.store.Any().Get(ipAddresses, ip.String()) != nil
 }
 
 func familyOf(ip netip.Addr) corev1.IPFamily {

@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -51,6 +52,8 @@ type Config struct {
 	// RootCA returns the certificates (PEM) by which clients know the server; nil, or
 	// nothing returned: no ConfigMap kube-root-ca.crt is made.
 	RootCA func() []byte
+	// Addresses are the IPAddresses of Services; nil: nobody keeps them.
+	Addresses *addresses.Objects
 	// Quotas are the books that ResourceQuotas are counted by; nil: they are not.
 	Quotas *quota.Books
 	// Now is the wall clock; nil: time.Now.
@@ -101,6 +104,8 @@ var rows = []row{
 	{"certificatesigningrequest-cleaner", 4, true, newRequests},
 	{"clusterrole-aggregation", 4, true, newAggregation},
 	{"resourcequota", 4, true, newQuotas},
+	{"service-cidr", 4, true, newCIDRs},
+	{"service-ip-repair", 4, false, newServiceAddresses},
 }
 
 // Names are those of all loops.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/quota"
@@ -36,7 +38,9 @@ type world struct {
 	admission []registry.Step
 	// quotas has writes charged, from the next restart on.
 	quotas bool
-	store  *store.Store
+	// services has Services get addresses, from the next restart on.
+	services bool
+	store    *store.Store
 	*registry.Registry
 	loops *controller.Loops
 	types func() *resource.Catalog
@@ -68,6 +72,17 @@ func (w *world) open() {
 	}
 	w.store, w.Registry = s, &registry.Registry{Store: s, Admission: w.admission}
 	w.config.Registry = w.Registry
+	if w.services {
+		a, err := addresses.New(addresses.Config{Store: s, Ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.Cleanup(a.Close)
+		objects := &addresses.Objects{Registry: w.Registry, Type: w.kind("ipaddresses.networking.k8s.io")}
+		w.config.Addresses = objects
+		w.Reserve = map[string]registry.Reserve{"services": a.Reserve}
+		w.Admission = append(slices.Clone(w.admission), registry.Step{Wants: objects.Wants, Admit: objects.Admit})
+	}
 	if w.quotas {
 		books := &quota.Books{Registry: w.Registry, Quotas: w.kind(quota.Collection)}
 		w.config.Quotas = books

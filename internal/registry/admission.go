@@ -30,7 +30,7 @@ type Admission struct {
 }
 
 // OnEnd has a Step's function called when the write has ended, and told whether it is
-// stored. It must not wait.
+// stored. The answer to the client waits for it.
 func (a *Admission) OnEnd(f func(stored bool)) { a.ends = append(a.ends, f) }
 
 // Completion sets in a new object what follows from other objects, or refuses it

@@ -1,0 +1,155 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/addresses"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+const (
+	serviceCollection = "services"
+	addressCollection = "ipaddresses.networking.k8s.io"
+	cidrCollection    = "servicecidrs.networking.k8s.io"
+)
+
+// serviceAddresses mends the IPAddresses of Services: they are written with the Services,
+// but a server may be killed in between, and users delete what they like.
+type serviceAddresses struct {
+	l     *Loops
+	queue *queue
+}
+
+func newServiceAddresses(l *Loops, q *queue) loop { return &serviceAddresses{l, q} }
+
+func (r *serviceAddresses) begin(s *store.State) {
+	if r.l.c.Addresses == nil {
+		return
+	}
+	for _, collection := range []string{serviceCollection, addressCollection} {
+		for o := range s.Snapshot(collection).Scan("", "") {
+			r.queue.add(item{object: object{collection, o.Key}})
+		}
+	}
+}
+
+func (r *serviceAddresses) observe(c *store.CollectionChange) {
+	switch {
+	case r.l.c.Addresses == nil:
+	case c.Collection == serviceCollection && c.After != nil && (c.Before == nil || differ(c, "spec")):
+		r.queue.add(item{object: object{serviceCollection, c.Key()}})
+	case c.Collection == serviceCollection && c.After == nil:
+		for _, ip := range addresses.Of(c.Before) {
+			r.queue.add(item{object: object{addressCollection, ip}})
+		}
+	case c.Collection == addressCollection && c.After != nil:
+		r.queue.add(item{object: object{addressCollection, c.Key()}})
+	case c.Collection == addressCollection:
+		if service := addresses.ParentOf(c.Before); service != "" {
+			r.queue.add(item{object: object{serviceCollection, service}})
+		}
+	}
+}
+
+func (r *serviceAddresses) sync(ctx context.Context, i item) error {
+	if i.collection == serviceCollection {
+		return r.l.c.Addresses.Ensure(ctx, i.key)
+	}
+	return r.l.c.Addresses.Check(ctx, i.key)
+}
+
+const (
+	cidrFinalizer = "networking.k8s.io/service-cidr-finalizer"
+	// cidrStays is how long a range stays after its deletion, for writes that have
+	// taken an address of it and are under way.
+	cidrStays = 10 * time.Second
+)
+
+// cidrs keeps ServiceCIDRs while Services have addresses of theirs, and says which are
+// ready.
+type cidrs struct {
+	l     *Loops
+	queue *queue
+}
+
+func newCIDRs(l *Loops, q *queue) loop { return &cidrs{l, q} }
+
+func (r *cidrs) begin(s *store.State) {
+	for o := range s.Snapshot(cidrCollection).Scan("", "") {
+		r.queue.add(item{object: object{cidrCollection, o.Key}})
+	}
+}
+
+// observe looks at all ranges when one comes or goes, or an address goes: there are few.
+func (r *cidrs) observe(c *store.CollectionChange) {
+	if c.Collection == cidrCollection || c.Collection == addressCollection && c.After == nil {
+		r.begin(r.l.store.Any())
+	}
+}
+
+func (r *cidrs) sync(ctx context.Context, i item) error {
+	s := r.l.store.Any()
+	o := s.Get(i.collection, i.key)
+	if o == nil {
+		return nil
+	}
+	c, err := decode[networkingv1.ServiceCIDR](o)
+	if err != nil {
+		return err
+	}
+	if c.DeletionTimestamp == nil {
+		if err := r.protect(ctx, i.object, c); err != nil {
+			return err
+		}
+		return r.say(ctx, i.object, c, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
+	}
+	needed, err := addresses.Needed(s, c)
+	if err != nil {
+		return err
+	}
+	if needed {
+		return r.say(ctx, i.object, c, metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
+			Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
+		})
+	}
+	if left := c.DeletionTimestamp.Add(cidrStays).Sub(r.l.now()); left > 0 {
+		r.queue.addAt(i, time.Now().Add(left), false)
+		return nil
+	}
+	return r.l.removeFinalizer(ctx, i.object, c.UID, cidrFinalizer)
+}
+
+func (r *cidrs) protect(ctx context.Context, o object, c *networkingv1.ServiceCIDR) error {
+	if slices.Contains(c.Finalizers, cidrFinalizer) {
+		return nil
+	}
+	return r.l.edit(ctx, o, "", func(m metav1.Object) error {
+		if m.GetDeletionTimestamp() != nil || slices.Contains(m.GetFinalizers(), cidrFinalizer) {
+			return errLeave
+		}
+		m.SetFinalizers(append(m.GetFinalizers(), cidrFinalizer))
+		return nil
+	})
+}
+
+// say sets the condition that tells whether addresses are given out.
+func (r *cidrs) say(ctx context.Context, o object, c *networkingv1.ServiceCIDR, wanted metav1.Condition) error {
+	wanted.Type = networkingv1.ServiceCIDRConditionReady
+	have := meta.FindStatusCondition(c.Status.Conditions, wanted.Type)
+	if have != nil && have.Status == wanted.Status && have.Reason == wanted.Reason && have.Message == wanted.Message {
+		return nil
+	}
+	wanted.LastTransitionTime = metav1.NewTime(r.l.now().UTC().Truncate(time.Second))
+	return r.l.edit(ctx, o, "status", func(m metav1.Object) error {
+		c := m.(*networkingv1.ServiceCIDR)
+		c.Status.Conditions = append(slices.DeleteFunc(slices.Clone(c.Status.Conditions), func(have metav1.Condition) bool { return have.Type == wanted.Type }), wanted)
+		return nil
+	})
+}
