@@ -61,8 +61,11 @@ func TestUsage(t *testing.T) {
 		"serve --in-memory --data-dir=x": "exclude",
 		"serve --bind-address=nowhere":   "--bind-address=nowhere is not an IP address",
 		"serve --controllers=":           "-* none",
-		"version -o yaml":                "yaml",
-		"version --nonsense":             "--nonsense",
+
+		"serve --enable-admission-plugins=Nothing":             `there is no admission plugin "Nothing"`,
+		"serve --disable-admission-plugins=NamespaceLifecycle": "cannot be switched off",
+		"version -o yaml":    "yaml",
+		"version --nonsense": "--nonsense",
 	} {
 		refused(t, line, want)
 	}
