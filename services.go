@@ -21,6 +21,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -50,7 +51,7 @@ func (s *Server) serviceRanges() (c addresses.Config, err error) {
 
 // createOwn makes what is there from the first moment, and what gives out addresses
 // for it and for everything later.
-func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Registry, c addresses.Config, at netip.AddrPort) (err error) {
+func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Registry, c addresses.Config, naming *crd.Naming, at netip.AddrPort) (err error) {
 	c.Store = r.store
 	if r.addresses, err = addresses.New(c); err != nil {
 		return err
@@ -59,6 +60,7 @@ func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Regi
 		"services":                    r.addresses.Reserve,
 		"persistentvolumeclaims":      defaultclass.OfClaims(r.store),
 		"ingresses.networking.k8s.io": defaultclass.OfIngresses(r.store),
+		crd.Collection:                naming.Reserve,
 	}
 	catalog := builtin.Catalog()
 	if err := createNamespaces(ctx, verbs, catalog); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
@@ -100,7 +101,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	catalog := builtin.Catalog()
-	verbs := &registry.Registry{Store: r.store, Completing: admission.Completing(r.store), Admission: admission.Steps(r.store)}
+	custom := crd.NewSet(r.store, catalog, log)
+	naming := crd.NewNaming(custom, s.now)
+	verbs := &registry.Registry{Store: r.store, Completing: admission.Completing(r.store), Admission: admission.Steps(r.store),
+		Following: map[string]registry.Follow{crd.Collection: naming.Follow}}
 	if r.tokens, err = s.openTokens(verbs, catalog); err != nil {
 		return nil, err
 	}
@@ -109,10 +113,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	verbs.Actions = virtual.Actions(virtual.Config{
-		Registry: verbs, Catalog: func() *resource.Catalog { return catalog },
+		Registry: verbs, Catalog: custom.Catalog,
 		Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
 	})
-	if err := s.createOwn(ctx, r, verbs, services, reached(listener)); err != nil {
+	if err := s.createOwn(ctx, r, verbs, services, naming, reached(listener)); err != nil {
 		return nil, err
 	}
 	if err := s.createKnown(ctx, verbs, r.authority); err != nil {
@@ -121,10 +125,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if r.loops, err = s.startLoops(verbs, catalog, r.authority, log); err != nil {
+	if r.loops, err = s.startLoops(verbs, custom, naming, r.authority, log); err != nil {
 		return nil, err
 	}
-	handler := httpapi.New(s.api(r, verbs, catalog, credentials, log))
+	handler := httpapi.New(s.api(r, verbs, custom.Catalog, credentials, log))
 	r.serving = serving.Start(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
@@ -152,9 +156,9 @@ func (s *Server) checkLoops() error {
 	return nil
 }
 
-func (s *Server) startLoops(verbs *registry.Registry, catalog *resource.Catalog, own *pki.Authority, log *slog.Logger) (*controller.Loops, error) {
+func (s *Server) startLoops(verbs *registry.Registry, custom *crd.Set, naming *crd.Naming, own *pki.Authority, log *slog.Logger) (*controller.Loops, error) {
 	return controller.Start(controller.Config{
-		Registry: verbs, Catalog: func() *resource.Catalog { return catalog }, Enabled: s.Controllers, EventTTL: s.EventTTL,
+		Registry: verbs, Catalog: custom.Catalog, Definitions: custom, Naming: naming, Enabled: s.Controllers, EventTTL: s.EventTTL,
 		RootCA: own.CertificatePEM, Log: log,
 	})
 }
@@ -333,7 +337,7 @@ func (s *Server) clientCA(own *pki.Authority) ([]byte, error) {
 }
 
 // api returns what the handler is made of.
-func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Catalog, credentials authn.Authenticator, log *slog.Logger) httpapi.Config {
+func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resource.Catalog, credentials authn.Authenticator, log *slog.Logger) httpapi.Config {
 	own := s.Version
 	if own == "" {
 		own = release
@@ -343,7 +347,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Cat
 	var spec http.Handler = openapi.New(catalog, version)
 	return httpapi.Config{
 		Registry:      verbs,
-		Catalog:       func() *resource.Catalog { return catalog },
+		Catalog:       catalog,
 		Authn:         credentials,
 		Authz:         authz.Masters{},
 		AnonymousAuth: !s.DisableAnonymous,

@@ -242,7 +242,7 @@ func lost(t Target, err error) error {
 // bytes where they are that.
 func (t Target) Show(o *store.Object) ([]byte, error) {
 	if s := t.subresource(); s != nil && s.View != nil {
-		stored, err := wire.Unmarshal(o.Value, t.stored().New)
+		stored, err := t.read(o)
 		if err != nil {
 			return nil, err
 		}

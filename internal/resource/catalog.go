@@ -1,6 +1,9 @@
 package resource
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // Catalog is the immutable set of what is served. A change makes a new one. It is
 // safe for concurrent use.
@@ -31,6 +34,25 @@ func NewCatalog(groups []Group) *Catalog {
 		c.byPath[path{t.Group, t.Version, t.Resource}] = t
 	}
 	return c
+}
+
+// With returns a catalog with groups in the place of those of their names, or behind
+// the others; one without versions is taken away.
+func (c *Catalog) With(changed []Group) *Catalog {
+	groups := slices.Clone(c.groups)
+	for _, g := range changed {
+		i := slices.IndexFunc(groups, func(old Group) bool { return old.Name == g.Name })
+		switch {
+		case len(g.Versions) == 0 && i >= 0:
+			groups = slices.Delete(groups, i, i+1)
+		case len(g.Versions) == 0:
+		case i >= 0:
+			groups[i] = g
+		default:
+			groups = append(groups, g)
+		}
+	}
+	return NewCatalog(groups)
 }
 
 // Groups returns what discovery shows. The caller must not change it.

@@ -65,6 +65,16 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	}
 	var strict []error
 	var err error
+	if t.Decode != nil {
+		var complaints []string
+		d.Object, complaints, err = t.Decode(data)
+		d.Strict = append(d.Strict, complaints...)
+		var refused *apierrors.StatusError
+		if errors.As(err, &refused) {
+			return d, &BodyError{refused, refused.ErrStatus.Message}
+		}
+		return d, err
+	}
 	d.Object, strict, err = unmarshalStrict(data, t.New)
 	if kind := d.Object.GetObjectKind().GroupVersionKind(); err == nil && len(strict) == 0 && kind == t.GroupVersionKind() {
 		return d, nil // as nearly always
