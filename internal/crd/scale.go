@@ -2,6 +2,7 @@ package crd
 
 import (
 	"fmt"
+	"sync"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -18,7 +20,7 @@ import (
 // scaleOf is the subresource scale of a version.
 func scaleOf(v *version) resource.Subresource {
 	scale := v.Subresources.Scale
-	exchange := builtin.Scale()
+	exchange := scaleType()
 	return resource.Subresource{
 		Name: "scale", Kind: exchange.GroupVersionKind(), Verbs: statusVerbs, Exchange: exchange,
 		Replicas: steps(scale.SpecReplicasPath),
@@ -29,6 +31,14 @@ func scaleOf(v *version) resource.Subresource {
 		},
 	}
 }
+
+// scaleType is what the subresource exchanges: that of built-in kinds, but for what is
+// said to other kinds.
+var scaleType = sync.OnceValue(func() *resource.Type {
+	t := *builtin.Scale()
+	t.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.NotConverted }
+	return &t
+})
 
 func showScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object) (runtime.Object, error) {
 	wanted, ok, err := unstructured.NestedInt64(o.Members, steps(scale.SpecReplicasPath)...)
@@ -56,11 +66,6 @@ func showScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object)
 }
 
 func setScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object, sent *autoscalingv1.Scale) error {
-	if n := sent.Spec.Replicas; n < 0 {
-		return apierrors.NewInvalid(builtin.Scale().GroupVersionKind().GroupKind(), sent.Name, field.ErrorList{
-			field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0"),
-		})
-	}
 	if o.Members == nil {
 		o.Members = map[string]any{}
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,40 +36,32 @@ func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 	var all map[string]any
 	twice, err := kjson.UnmarshalStrict(body, &all)
 	if err != nil {
-		return nil, nil, unread(body, err)
+		return nil, nil, err
 	}
 	var complaints []string
 	for _, err := range twice {
 		complaints = append(complaints, err.Error())
 	}
-	if _, ok := all["kind"]; !ok {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("Object 'Kind' is missing in '%s'", strings.TrimSpace(string(body))))
-	}
 	o := new(Object)
 	metadata, _, unknown, err := objectmeta.GetObjectMetaWithOptions(all, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
-		return nil, nil, unread(body, err)
+		return nil, nil, err
 	}
 	if metadata == nil {
 		metadata = &metav1.ObjectMeta{}
 	}
 	if err := o.take(all, *metadata); err != nil {
-		return nil, nil, unread(body, err)
-	}
-	if gv := v.of.head.Spec.Group + "/" + v.Name; o.APIVersion != gv {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", o.APIVersion, gv))
+		return nil, nil, err
 	}
 	more, err := s.coerce(o, true)
 	if err != nil {
-		return nil, nil, unread(body, err)
+		return nil, nil, err
 	}
 	for _, path := range append(unknown, more...) {
 		complaints = append(complaints, fmt.Sprintf("unknown field %q", path))
 	}
 	return o, complaints, nil
 }
-
-func unread(_ []byte, err error) error { return apierrors.NewBadRequest(err.Error()) }
 
 // coerce drops what the schema does not know, and nulls where there can be none. It
 // returns what it dropped when it is asked to.

@@ -78,17 +78,16 @@ func (d *definition) newType(v *version) *resource.Type {
 		Fields:       v.fields(),
 		OpenAPI:      v.openAPI,
 		Stamp:        fmt.Sprintf("%s/%d", d.head.Metadata.UID, d.head.Metadata.Generation),
-		NoStrategic:  true,
-		Columns:      v.columns(),
-		Deprecated:   d.deprecation(v),
-		StatusKeeps:  resource.Labels | resource.Annotations | resource.Finalizers | resource.OwnerReferences,
+		NoStrategic:  true, AnyFinalizer: true,
+		Explicit:    true,
+		FieldError:  "field label not supported: %s",
+		Columns:     v.columns(),
+		Deprecated:  d.deprecation(v),
+		StatusKeeps: resource.Labels | resource.Annotations | resource.Finalizers | resource.OwnerReferences,
 	}
 	t.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.UnknownKind }
 	if d.head.Metadata.DeletionTimestamp != "" {
 		t.Closed = "create not allowed while custom resource definition is terminating"
-	}
-	if v.Subresources != nil && v.Subresources.Scale != nil {
-		t.Subresources = append(t.Subresources, scaleOf(v))
 	}
 	if v.hasStatus() {
 		t.Parts, t.StatusOnCreate = statusParts, false
@@ -98,6 +97,9 @@ func (d *definition) newType(v *version) *resource.Type {
 				return v.validateUpdate(o.(*Object), old.(*Object), true)
 			},
 		})
+	}
+	if v.Subresources != nil && v.Subresources.Scale != nil {
+		t.Subresources = append(t.Subresources, scaleOf(v))
 	}
 	return t
 }

@@ -58,7 +58,11 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(t.GroupVersionKind().GroupKind(), meta.GetName(), errs)
+	kind := t.GroupVersionKind().GroupKind()
+	if o, ok := meta.(runtime.Object); ok && t.Explicit { // it may say that it is another
+		kind.Kind = o.GetObjectKind().GroupVersionKind().Kind
+	}
+	return apierrors.NewInvalid(kind, meta.GetName(), errs)
 }
 
 // validate checks what every object has to keep to: row A7.
@@ -66,7 +70,7 @@ func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(plain(meta), t.Namespaced, t.ValidateName, path)
 	for i, name := range meta.GetFinalizers() {
-		if !strings.Contains(name, "/") && !standardFinalizer(name) {
+		if !t.AnyFinalizer && !strings.Contains(name, "/") && !standardFinalizer(name) {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}

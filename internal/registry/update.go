@@ -182,7 +182,7 @@ func (l lock) check(t Target, current *store.Object) error {
 }
 
 func (l lock) checkVersion(t Target, current *store.Object) error {
-	if l.version == 0 && !t.Type.UnconditionalUpdate {
+	if s := t.subresource(); l.version == 0 && !t.Type.UnconditionalUpdate && (s == nil || s.Exchange == nil) {
 		// The wire has the resource where the kind stands elsewhere.
 		return apierrors.NewInvalid(schema.GroupKind{Group: t.Type.Group, Kind: t.Type.Resource}, t.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),

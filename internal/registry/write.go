@@ -122,6 +122,9 @@ func (w *write) decode(b Body) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if sent, want := d.Object.GetObjectKind().GroupVersionKind().GroupVersion(), t.GroupVersion(); t.Explicit && sent != want {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", sent, want))
+	}
 	switch {
 	case len(d.Strict) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
 	case w.options.FieldValidation == metav1.FieldValidationStrict:

@@ -73,6 +73,37 @@ func (c *Catalog) Types() iter.Seq[*Type] {
 	}
 }
 
+// Serves tells whether a group is a part of the server, in which all paths are known:
+// there is more in it than what comes and goes with definitions.
+func (c *Catalog) Serves(group string) bool {
+	g := c.Group(group)
+	if g == nil {
+		return false
+	}
+	for _, v := range g.Versions {
+		for _, t := range v.Types {
+			if !t.Explicit {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Lists returns a version of a group, nil when it is not served.
+func (c *Catalog) Lists(group, version string) *Version {
+	g := c.Group(group)
+	if g == nil {
+		return nil
+	}
+	for i := range g.Versions {
+		if g.Versions[i].Name == version {
+			return &g.Versions[i]
+		}
+	}
+	return nil
+}
+
 // Lookup returns the type, nil when it is not served.
 func (c *Catalog) Lookup(group, version, resource string) *Type {
 	return c.byPath[path{group, version, resource}]

@@ -67,8 +67,8 @@ type Type struct {
 	// New makes an empty object.
 	New func() runtime.Object
 	// Decode reads an object from JSON that a client sent, where New does not say which
-	// members there are. Complaints are those of field validation (rows F1 to F5); the
-	// error is one for the client. Nil: New says.
+	// members there are. Complaints are those of field validation (rows F1 to F5). Nil:
+	// New says.
 	Decode func(body []byte) (o runtime.Object, complaints []string, err error)
 	// Parts reach into objects; nil: those of Go structs.
 	Parts *Parts
@@ -78,6 +78,12 @@ type Type struct {
 	OpenAPI func(version int) (*spec.Schema, error)
 	// Stamp changes with what OpenAPI makes; empty: it never does.
 	Stamp string
+	// Explicit: what is served is no part of the server, and everything says in full what
+	// it is of: items of lists their kind, discovery group and version, refusals the
+	// resource. What is not served is no page at all (row X14).
+	Explicit bool
+	// AnyFinalizer: names of finalizers need no domain, and are warned of.
+	AnyFinalizer bool
 	// NoStrategic: the kind has no merge keys, and takes no strategic merge patch.
 	NoStrategic bool
 	// Closed says why no object can be created now; empty: they can be.
@@ -178,6 +184,8 @@ const (
 	OtherKind
 	// OtherVersion is the same kind in another version.
 	OtherVersion
+	// NotConverted is any other kind, where nothing of the sort is looked for.
+	NotConverted
 )
 
 // Metadata is a set of members of an object's metadata.
