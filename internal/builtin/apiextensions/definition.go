@@ -6,6 +6,7 @@ package apiextensions
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -86,7 +87,14 @@ func Validate(d *Definition) field.ErrorList {
 	if err != nil {
 		return failed(err)
 	}
-	return crdvalidation.ValidateCustomResourceDefinition(context.Background(), made)
+	return own(crdvalidation.ValidateCustomResourceDefinition(context.Background(), made))
+}
+
+// own are the errors without those of any object's name, which are found already.
+func own(errs field.ErrorList) field.ErrorList {
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		return e.Field == "metadata.name" && !strings.HasPrefix(e.Detail, "must be spec.names.plural")
+	})
 }
 
 // ValidateUpdate checks an update; what was wrong before may stay.
