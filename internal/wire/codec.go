@@ -94,8 +94,7 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 func (d *Decoded) decodeTree(t *resource.Type, data, body []byte) error {
 	head, err := TypeMeta(data)
 	if err == nil && head.Kind == "" {
-		const words = "Object 'Kind' is missing in '%s'"
-		err = fmt.Errorf(words, bytes.TrimSpace(data))
+		err = errors.New("Object 'Kind' is missing in '" + string(bytes.TrimSpace(data)) + "'")
 	}
 	if err == nil {
 		_, err = schema.ParseGroupVersion(head.APIVersion)
