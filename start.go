@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
@@ -54,6 +55,8 @@ type running struct {
 	plugins    admission.Plugins // of admission
 	quotas     *quota.Books
 	ips        *addresses.Objects
+	custom     *crd.Set
+	naming     *crd.Naming
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -108,7 +111,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	catalog := builtin.Catalog()
-	verbs := &registry.Registry{Store: r.store}
+	r.custom = crd.NewSet(r.store, catalog, log)
+	r.naming = crd.NewNaming(r.custom, s.now)
+	verbs := &registry.Registry{Store: r.store, Following: map[string]registry.Follow{crd.Collection: r.naming.Follow}}
 	r.quotas = &quota.Books{Registry: verbs, Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.plugins.On(admission.ResourceQuota), Now: s.now}
 	admit := admission.Config{Store: r.store, Plugins: r.plugins, Quotas: r.quotas}
 	r.ips = &addresses.Objects{Registry: verbs, Type: catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")}
@@ -122,7 +127,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	verbs.Actions = virtual.Actions(virtual.Config{
-		Registry: verbs, Catalog: func() *resource.Catalog { return catalog },
+		Registry: verbs, Catalog: r.custom.Catalog,
 		Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
 	})
 	verbs.Sources = virtual.Sources()
@@ -135,10 +140,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if r.loops, err = s.startLoops(r, verbs, catalog, log); err != nil {
+	if r.loops, err = s.startLoops(r, verbs, log); err != nil {
 		return nil, err
 	}
-	handler := httpapi.New(s.api(r, verbs, catalog, credentials, log))
+	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
 	r.serving = serving.Start(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
@@ -166,9 +171,9 @@ func (s *Server) checkLoops() error {
 	return nil
 }
 
-func (s *Server) startLoops(r *running, verbs *registry.Registry, catalog *resource.Catalog, log *slog.Logger) (*controller.Loops, error) {
+func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logger) (*controller.Loops, error) {
 	return controller.Start(controller.Config{
-		Registry: verbs, Catalog: func() *resource.Catalog { return catalog }, Enabled: s.Controllers, EventTTL: s.EventTTL,
+		Registry: verbs, Catalog: r.custom.Catalog, Definitions: r.custom, Naming: r.naming, Enabled: s.Controllers, EventTTL: s.EventTTL,
 		RootCA: r.authority.CertificatePEM, Quotas: r.quotas, Addresses: r.ips, Log: log,
 	})
 }
@@ -347,7 +352,7 @@ func (s *Server) clientCA(own *pki.Authority) ([]byte, error) {
 }
 
 // api returns what the handler is made of.
-func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Catalog, credentials authn.Authenticator, log *slog.Logger) httpapi.Config {
+func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resource.Catalog, credentials authn.Authenticator, log *slog.Logger) httpapi.Config {
 	own := s.Version
 	if own == "" {
 		own = release
@@ -357,7 +362,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog *resource.Cat
 	var spec http.Handler = openapi.New(catalog, version)
 	return httpapi.Config{
 		Registry:      verbs,
-		Catalog:       func() *resource.Catalog { return catalog },
+		Catalog:       catalog,
 		Authn:         credentials,
 		Authz:         authz.Masters{},
 		AnonymousAuth: !s.DisableAnonymous,

@@ -25,6 +25,8 @@ func exchange(t *testing.T, c *rest.Config, method, path, body string) (int, htt
 	switch method {
 	case http.MethodPatch:
 		media = "application/strategic-merge-patch+json"
+	case "MERGE":
+		method, media = http.MethodPatch, "application/merge-patch+json"
 	case "APPLY":
 		method, media = http.MethodPatch, "application/apply-patch+yaml"
 	}

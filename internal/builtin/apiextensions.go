@@ -2,6 +2,7 @@ package builtin
 
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/apiextensions"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -14,12 +15,15 @@ func apiextensionsGroup() resource.Group {
 			Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition", New: object[apiextensionsv1.CustomResourceDefinition],
 			ShortNames: []string{"crd", "crds"}, Categories: inAPIExtensions,
 			Generation:     true,
-			Subresources:   []resource.Subresource{status},
+			Subresources:   []resource.Subresource{statusWith(updates(apiextensions.ValidateStatus))},
 			Default:        defaults(apiextensions.Default),
 			NewStatus:      defaults(apiextensions.NewStatus),
 			PrepareUpdate:  prepares(apiextensions.KeepStored),
 			Validate:       validates(apiextensions.Validate),
 			ValidateUpdate: updates(apiextensions.ValidateUpdate),
+			Warnings:       warns(apiextensions.Warnings),
+			Held:           func(o runtime.Object) bool { return apiextensions.Held(o.(*apiextensionsv1.CustomResourceDefinition)) },
+			PrepareDelete:  defaults(apiextensions.PrepareDelete),
 		},
 	}})
 }

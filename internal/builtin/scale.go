@@ -16,6 +16,9 @@ import (
 // scaleType is what the subresources scale exchange.
 var scaleType = resource.Type{Group: "autoscaling", Version: "v1", Kind: "Scale", New: object[autoscalingv1.Scale]}
 
+// Scale is what the subresources scale exchange, of any kind.
+func Scale() *resource.Type { return &scaleType }
+
 // scaled is what of an object a Scale shows.
 type scaled struct {
 	meta     *metav1.ObjectMeta

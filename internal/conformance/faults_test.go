@@ -538,10 +538,7 @@ func preceding(version string) string {
 
 // lacking are the checks that Tidemark does not pass, and how they end: parts that
 // it does not have yet. docs/conformance.md lists them.
-var lacking = map[string]Outcome{
-	"sweep.custom":   Absent,
-	"tables.default": Absent,
-}
+var lacking = map[string]Outcome{}
 
 // assist makes a server tell its periodic bookmark soon: those of the end of a
 // watch are as good to a test, which does not wait a minute.
@@ -561,13 +558,6 @@ var repairs = map[string]step{
 	"dryrun.no-value": query(dry, func(q url.Values) {
 		if q.Get("dryRun") == "" {
 			q.Del("dryRun")
-		}
-	}),
-	"tables.default": got(lists, func(o object) {
-		for _, c := range itemsIn(o, "columnDefinitions") {
-			if c["name"] == "Age" {
-				c["name"] = "Created At"
-			}
 		}
 	}),
 	"list.one-name": with(lists.and(having("fieldSelector")).and(having("limit")), "resourceVersionMatch", "Exact"),

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/addresses"
+	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -44,6 +45,10 @@ type Config struct {
 	Registry *registry.Registry
 	// Catalog is what is served now; it may change while the loops run.
 	Catalog func() *resource.Catalog
+	// Definitions are those of custom resources, and Naming gives them their names; nil:
+	// there are none.
+	Definitions *crd.Set
+	Naming      *crd.Naming
 	// Enabled says which loops run, as the flag --controllers does: "*" for all,
 	// "name", "-name". Nil: all.
 	Enabled []string
@@ -87,32 +92,37 @@ type row struct {
 	width int
 	// yields: kube-controller-manager does it too.
 	yields bool
+	// always: it is not among the loops that can be switched off.
+	always bool
 	make   func(l *Loops, q *queue) loop
 }
 
 // rows are all loops. Their names are those of kube-controller-manager, without
 // "-controller".
 var rows = []row{
-	{"namespace", 8, true, newNamespaces},
-	{"garbage-collector", 32, true, newGarbage},
-	{"event-ttl", 16, false, newEvents},
-	{"serviceaccount", 8, true, newAccounts},
-	{"root-ca-certificate-publisher", 8, true, newRootCA},
-	{"persistentvolumeclaim-protection", 4, true, newClaims},
-	{"persistentvolume-protection", 4, true, newVolumes},
-	{"volumeattributesclass-protection", 4, true, newClasses},
-	{"certificatesigningrequest-cleaner", 4, true, newRequests},
-	{"clusterrole-aggregation", 4, true, newAggregation},
-	{"resourcequota", 4, true, newQuotas},
-	{"service-cidr", 4, true, newCIDRs},
-	{"service-ip-repair", 4, false, newServiceAddresses},
+	{name: "namespace", width: 8, yields: true, make: newNamespaces},
+	{name: "garbage-collector", width: 32, yields: true, make: newGarbage},
+	{name: "event-ttl", width: 16, make: newEvents},
+	{name: "serviceaccount", width: 8, yields: true, make: newAccounts},
+	{name: "root-ca-certificate-publisher", width: 8, yields: true, make: newRootCA},
+	{name: "persistentvolumeclaim-protection", width: 4, yields: true, make: newClaims},
+	{name: "persistentvolume-protection", width: 4, yields: true, make: newVolumes},
+	{name: "volumeattributesclass-protection", width: 4, yields: true, make: newClasses},
+	{name: "certificatesigningrequest-cleaner", width: 4, yields: true, make: newRequests},
+	{name: "clusterrole-aggregation", width: 4, yields: true, make: newAggregation},
+	{name: "customresourcedefinition", width: 4, always: true, make: newDefinitions},
+	{name: "resourcequota", width: 4, yields: true, make: newQuotas},
+	{name: "service-cidr", width: 4, yields: true, make: newCIDRs},
+	{name: "service-ip-repair", width: 4, make: newServiceAddresses},
 }
 
-// Names are those of all loops.
+// Names are those of the loops that can be switched off.
 func Names() []string {
-	names := make([]string, len(rows))
+	var names []string
 	for i := range rows {
-		names[i] = rows[i].name
+		if !rows[i].always {
+			names = append(names, rows[i].name)
+		}
 	}
 	return names
 }
@@ -192,7 +202,7 @@ func Start(c Config) (*Loops, error) {
 	l := &Loops{c: c, store: c.Registry.Store}
 	l.yielding = newYielding(l)
 	for _, r := range rows {
-		if runs(c.Enabled, r.name) {
+		if r.always && c.Definitions != nil || !r.always && runs(c.Enabled, r.name) {
 			l.running = append(l.running, l.prepare(r))
 		}
 	}

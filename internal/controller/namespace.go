@@ -191,7 +191,7 @@ func (n *namespaces) clear(ctx context.Context, s *store.State, namespace string
 	types := n.l.served().namespaced
 	var failures []error
 	for _, t := range types {
-		if err := n.deleteAll(ctx, s, t, namespace); err != nil {
+		if err := n.l.deleteAll(ctx, s, t, namespace+"/"); err != nil {
 			failures = append(failures, err)
 		}
 	}
@@ -204,7 +204,7 @@ func (n *namespaces) clear(ctx context.Context, s *store.State, namespace string
 	}
 	var left remains
 	for _, t := range types {
-		left.count(now, t, namespace)
+		left.count(now, t, namespace+"/")
 	}
 	if left.unasked {
 		return fmt.Errorf("objects appeared in the namespace %s, which is gone", namespace)
@@ -222,10 +222,10 @@ func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespac
 			if (t.Collection == podCollection) != pods || ctx.Err() != nil {
 				continue
 			}
-			if err := n.deleteAll(ctx, s, t, namespace); err != nil {
+			if err := n.l.deleteAll(ctx, s, t, namespace+"/"); err != nil {
 				left.failures = append(left.failures, err)
 			}
-			left.count(n.l.store.Any(), t, namespace)
+			left.count(n.l.store.Any(), t, namespace+"/")
 		}
 	}
 	if step(true); !left.any() {
@@ -238,14 +238,14 @@ func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespac
 // deletions share a sync.
 const deletersPerType = 256
 
-// deleteAll deletes the objects of a type that a namespace has in a state, and
+// deleteAll deletes the objects of a type below a prefix that a state has, and
 // nothing else: each deletion names the version that the state has. So what is made
 // in a namespace that was made again meanwhile is left alone, as is what has changed;
 // who counts what is left afterwards sees it. After an error what is not deleted yet
 // stays. Owners do not matter: their dependents go as well.
-func (n *namespaces) deleteAll(ctx context.Context, s *store.State, t *resource.Type, namespace string) error {
+func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type, prefix string) error {
 	var objects []*store.Object
-	for o := range s.Snapshot(t.Collection).Scan(namespace+"/", "") {
+	for o := range s.Snapshot(t.Collection).Scan(prefix, "") {
 		if m := registry.MetadataOf(o); unasked(m) {
 			objects = append(objects, o)
 		}
@@ -258,7 +258,7 @@ func (n *namespaces) deleteAll(ctx context.Context, s *store.State, t *resource.
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(objects)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				o := objects[i]
-				err := n.l.remove(ctx, object{t.Collection, o.Key}, o, metav1.DeletePropagationBackground)
+				err := l.remove(ctx, object{t.Collection, o.Key}, o, metav1.DeletePropagationBackground)
 				if err != nil && !apierrors.IsConflict(err) {
 					fail(err)
 				}
@@ -274,9 +274,9 @@ func (n *namespaces) deleteAll(ctx context.Context, s *store.State, t *resource.
 func unasked(m registry.Metadata) bool { return !m.Deleting || m.HalfGone() }
 
 // count adds what a namespace has of a type.
-func (r *remains) count(s *store.State, t *resource.Type, namespace string) {
+func (r *remains) count(s *store.State, t *resource.Type, prefix string) {
 	n := 0
-	for o := range s.Snapshot(t.Collection).Scan(namespace+"/", "") {
+	for o := range s.Snapshot(t.Collection).Scan(prefix, "") {
 		n++
 		m := registry.MetadataOf(o)
 		r.unasked = r.unasked || unasked(m)

@@ -174,7 +174,9 @@ func deleteParameters(v url.Values) (*metav1.DeleteOptions, error) {
 const (
 	inputText = "the body of the request was in an unknown format - accepted media types include: " +
 		"application/json, application/yaml, application/vnd.kubernetes.protobuf"
-	patchText = "415: Unsupported Media Type"
+	patchText      = "415: Unsupported Media Type"
+	patchTreesText = "the body of the request was in an unknown format - accepted media types include: " +
+		"application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
 )
 
 // inputType is the media type of the request's body: row C9.
@@ -188,6 +190,15 @@ func inputType(h http.Header) (wire.MediaType, error) {
 		return wire.Protobuf, nil
 	}
 	return "", errUnsupportedMediaType(inputText, nil)
+}
+
+// bodyType is that of an object in the request's body, which the kind has to have.
+func (q *request) bodyType() (wire.MediaType, error) {
+	media, err := inputType(q.r.Header)
+	if err == nil && media == wire.Protobuf && q.target().Exchanged().Decode != nil {
+		return "", errUnsupportedMediaType(inputText, nil)
+	}
+	return media, err
 }
 
 // contentType is the media type without its parameters.
@@ -217,4 +228,13 @@ func patchType(h http.Header) (types.PatchType, error) {
 		}
 	}
 	return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
+}
+
+// patchType is that of the request's body, which the kind has to take.
+func (q *request) patchType() (types.PatchType, error) {
+	p, err := patchType(q.r.Header)
+	if err == nil && p == types.StrategicMergePatchType && q.typ.NoStrategic {
+		return "", errUnsupportedMediaType(patchTreesText, nil)
+	}
+	return p, err
 }

@@ -46,7 +46,7 @@ func (q *request) page() error {
 // discovery tells what is served: row C17.
 func (q *request) discovery() error {
 	p, docs := &q.place, q.h.documents()
-	if p.kind == versionPath && p.group != "" && docs.catalog.Group(p.group) == nil {
+	if p.kind == versionPath && p.group != "" && !docs.catalog.Serves(p.group) && docs.catalog.Lists(p.group, p.version) == nil {
 		return errNoPage
 	}
 	doc, offer, ok := q.document(docs)

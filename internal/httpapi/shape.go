@@ -42,7 +42,7 @@ type shape struct {
 
 // newShape finds out how objects of a type are shown; row C2.
 func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
-	s := &shape{derived: q.h.derived, typ: t, out: out, headLen: len(wire.Head(t)), columns: true}
+	s := &shape{derived: q.h.derived, typ: t, out: out, headLen: itemHead(t), columns: true}
 	if out.Form != wire.Table {
 		return s, nil
 	}
@@ -64,6 +64,14 @@ func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
 // notShown is the answer to a form that the answer does not have: row C6.
 func notShown(message string) error {
 	return refusal(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message, nil)
+}
+
+// itemHead is how many bytes of an object the items of lists go without.
+func itemHead(t *resource.Type) int {
+	if t.Explicit {
+		return len("{")
+	}
+	return len(wire.Head(t))
 }
 
 // goName is a type as error messages name it.
@@ -204,7 +212,7 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 		}
 		return wire.MetadataOf(value)
 	}
-	begin := s.headLen + len(`"metadata":`)
+	begin := len(wire.Head(s.typ)) + len(`"metadata":`)
 	if end := o.Mark(); end > 0 {
 		return o.Value[begin:end], nil
 	}

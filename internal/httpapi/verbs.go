@@ -18,16 +18,13 @@ import (
 // resource serves a path below a group and version.
 func (q *request) resource() error {
 	if q.typ == nil {
-		if q.place.group != "" && q.h.c.Catalog().Group(q.place.group) == nil {
+		if q.place.group != "" && !q.h.c.Catalog().Serves(q.place.group) {
 			return errNoPage
 		}
 		return errNoResource()
 	}
-	switch allow(q.typ, &q.place, q.r.Method) {
-	case noRoute:
-		return errNoResource()
-	case noMethod:
-		return errNoMethod()
+	if refused := allow(q.typ, &q.place, q.r.Method); refused != routed {
+		return q.unrouted(refused)
 	}
 	if q.typ.Deprecated != "" {
 		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
@@ -36,7 +33,7 @@ func (q *request) resource() error {
 		return q.connect(s)
 	}
 	if q.verb == verbPatch {
-		if _, err := patchType(q.r.Header); err != nil {
+		if _, err := q.patchType(); err != nil {
 			return err
 		}
 	}
@@ -54,10 +51,29 @@ func (q *request) resource() error {
 	return q.do(out)
 }
 
+// unrouted is the answer where a type has nothing at a path, or not by the method.
+func (q *request) unrouted(why routeError) error {
+	switch t, p := q.typ, &q.place; {
+	case !t.Explicit && why == noRoute:
+		return errNoResource()
+	case !t.Explicit:
+		return errNoMethod()
+	case why == noMethod:
+		return apierrors.NewMethodNotSupported(t.GroupResource(), q.verb)
+	case p.sub != "" && p.inNamespace == t.Namespaced && !p.malformed:
+		return apierrors.NewNotFound(t.GroupResource(), p.name)
+	}
+	return errNoPage
+}
+
 // offer is what the answer can look like.
 func (q *request) offer() wire.Offer {
 	target := q.target()
 	switch {
+	case q.typ.Explicit && q.verb == verbWatch:
+		return wire.TreeStreams
+	case q.typ.Explicit:
+		return wire.Trees
 	case q.verb == verbWatch:
 		return wire.Streams
 	case q.verb == verbList:
@@ -154,7 +170,7 @@ func (q *request) get(t registry.Target, out wire.Output) error {
 }
 
 func (q *request) put(t registry.Target, out wire.Output) error {
-	media, err := inputType(q.r.Header)
+	media, err := q.bodyType()
 	if err != nil {
 		return err
 	}
@@ -171,7 +187,7 @@ func (q *request) put(t registry.Target, out wire.Output) error {
 }
 
 func (q *request) patch(t registry.Target, out wire.Output) error {
-	kind, err := patchType(q.r.Header)
+	kind, err := q.patchType()
 	if err != nil {
 		return err
 	}

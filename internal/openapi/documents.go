@@ -22,7 +22,7 @@ import (
 type documents struct {
 	catalog *resource.Catalog
 	version string
-	hash    string // of everything that the pages depend on
+	hashes  map[string]string // of the pages, of everything that they depend on
 
 	mu    sync.Mutex
 	pages map[pageKey][]byte // gzip
@@ -41,21 +41,59 @@ const (
 	asProtobuf
 )
 
-func newDocuments(c *resource.Catalog, version string) *documents {
-	h := sha512.New()
-	h.Write(embedded)
-	fmt.Fprintln(h, version)
-	for t := range c.Types() {
-		fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Subresources)
+func newDocuments(c *resource.Catalog, version string, before *documents) *documents {
+	d := &documents{catalog: c, version: version, hashes: map[string]string{}, pages: map[pageKey][]byte{}}
+	every := sha512.New()
+	for _, name := range d.names() {
+		h := sha512.New()
+		fmt.Fprintln(h, embeddedHash(), version, name)
+		for _, t := range d.types(name) {
+			fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Stamp)
+			for i := range t.Subresources {
+				fmt.Fprintln(h, t.Subresources[i].Name, t.Subresources[i].Kind, t.Subresources[i].Verbs)
+			}
+		}
+		d.hashes[name] = strings.ToUpper(hex.EncodeToString(h.Sum(nil)))
+		fmt.Fprintln(every, d.hashes[name])
 	}
-	return &documents{catalog: c, version: version, hash: hex.EncodeToString(h.Sum(nil)), pages: map[pageKey][]byte{}}
+	d.hashes["v2"] = strings.ToUpper(hex.EncodeToString(every.Sum(nil)))
+	if before != nil {
+		d.keep(before)
+	}
+	return d
+}
+
+// embeddedHash is that of what all pages depend on.
+var embeddedHash = sync.OnceValue(func() string {
+	sum := sha512.Sum512(embedded)
+	return string(sum[:])
+})
+
+// keep takes over the pages that are the same as before.
+func (d *documents) keep(before *documents) {
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	for key, page := range before.pages {
+		if d.hashOf(key.page) == before.hashOf(key.page) {
+			d.pages[key] = page
+		}
+	}
+}
+
+// types are those of a page.
+func (d *documents) types(page string) []*resource.Type {
+	for _, g := range d.catalog.Groups() {
+		for _, v := range g.Versions {
+			if page == pageOf(g.Name, v.Name) {
+				return v.Types
+			}
+		}
+	}
+	return nil
 }
 
 // hashOf is the hash of one page: it changes when the page may.
-func (d *documents) hashOf(page string) string {
-	sum := sha512.Sum512([]byte(d.hash + page))
-	return strings.ToUpper(hex.EncodeToString(sum[:]))
-}
+func (d *documents) hashOf(page string) string { return d.hashes[page] }
 
 // names are the pages of version 3.
 func (d *documents) names() []string {
@@ -163,6 +201,9 @@ func (d *documents) content(page string) (tree, error) {
 			describe(all[name], texts)
 		}
 	}
+	if err := d.addCustom(all, page); err != nil {
+		return nil, err
+	}
 	for name, list := range kinds(d.catalog, all, page) {
 		all[name]["x-kubernetes-group-version-kind"] = list
 	}
@@ -181,6 +222,21 @@ func (d *documents) content(page string) (tree, error) {
 		components["schemas"] = shown
 	}
 	return tree{"openapi": "3.0.0", "info": d.info(), "paths": paths, "components": components}, nil
+}
+
+// addCustom adds the models of a page's types whose schemas are no Go types'.
+func (d *documents) addCustom(all map[string]tree, page string) error {
+	if page != "v2" {
+		return addCustom(all, d.types(page), 3)
+	}
+	for _, g := range d.catalog.Groups() {
+		for _, v := range g.Versions {
+			if err := addCustom(all, v.Types, 2); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 var bearer = tree{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}

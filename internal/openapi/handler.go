@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -20,9 +22,41 @@ const (
 )
 
 // New returns the handler of /openapi/v2, /openapi/v3 and the pages below it, for
-// a catalog. The version is gitVersion of /version.
-func New(c *resource.Catalog, version string) http.Handler {
-	return &handler{newDocuments(c, version)}
+// the catalog that is served at the time of a request. The version is gitVersion of
+// /version.
+func New(catalog func() *resource.Catalog, version string) http.Handler {
+	return &source{catalog: catalog, version: version}
+}
+
+// source has the documents of the newest catalog.
+type source struct {
+	catalog func() *resource.Catalog
+	version string
+
+	mu     sync.Mutex // held to make documents
+	newest atomic.Pointer[documents]
+}
+
+// documents are those of the catalog that is served now. What did not change since the
+// last one is taken over.
+func (s *source) documents() *documents {
+	c := s.catalog()
+	if d := s.newest.Load(); d != nil && d.catalog == c {
+		return d
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.newest.Load()
+	if d == nil || d.catalog != c {
+		d = newDocuments(c, s.version, d)
+		s.newest.Store(d)
+	}
+	return d
+}
+
+// ServeHTTP implements http.Handler.
+func (s *source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(&handler{s.documents()}).ServeHTTP(w, r)
 }
 
 type handler struct{ *documents }

@@ -18,7 +18,7 @@ import (
 
 const version = "v1.36.3+tidemark.0"
 
-func handlerUnderTest() http.Handler { return New(builtin.Catalog(), version) }
+func handlerUnderTest() http.Handler { return New(builtin.Catalog, version) }
 
 // get asks the handler; headers come in pairs.
 func get(t *testing.T, h http.Handler, url string, headers ...string) *http.Response {
@@ -201,7 +201,7 @@ func TestHandler(t *testing.T) {
 
 func BenchmarkPage(b *testing.B) {
 	for b.Loop() {
-		d := newDocuments(builtin.Catalog(), version)
+		d := newDocuments(builtin.Catalog(), version, nil)
 		if _, err := d.page(pageKey{"api/v1", asJSON}); err != nil {
 			b.Fatal(err)
 		}

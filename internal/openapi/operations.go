@@ -167,7 +167,7 @@ func (p *groupPage) typeOperations(t *resource.Type) {
 				text = "list objects of kind " + t.Kind
 			}
 			o := operation{method: "get", id: "list" + p.title + what, text: text, action: "list", kind: &gvk,
-				parameters: append(slices.Clone(collection), list...), produces: streamTypes, responses: []response{{"200", "OK", model + "List"}}}
+				parameters: append(slices.Clone(collection), list...), produces: streamTypes, responses: []response{{"200", "OK", listModelOf(t)}}}
 			p.add(at.collection, o)
 			if t.Namespaced {
 				o.id, o.parameters = "list"+p.title+t.Kind+"ForAllNamespaces", append([]parameter{pretty}, list...)

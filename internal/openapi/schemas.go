@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,9 @@ func Documented(c *resource.Catalog) map[string]bool {
 func descriptions(c *resource.Catalog) map[string]map[string]string {
 	w := walker{seen: map[reflect.Type]bool{}, texts: map[string]map[string]string{}}
 	for t := range c.Types() {
+		if t.OpenAPI != nil {
+			continue
+		}
 		w.walk(reflect.TypeOf(t.New()))
 	}
 	for _, o := range []any{metav1.Status{}, metav1.DeleteOptions{}, metav1.APIResourceList{}, metav1.APIGroupList{}, metav1.APIVersions{}, metav1.WatchEvent{}} {
@@ -149,7 +153,7 @@ func kinds(c *resource.Catalog, all map[string]tree, page string) map[string][]a
 				}
 				add(name, t.Group, t.Version, t.Kind)
 				if t.Allows("list") {
-					add(name+"List", t.Group, t.Version, t.Kind+"List")
+					add(listModelOf(t), t.Group, t.Version, t.List())
 				}
 			}
 			if page == "v2" || g.Name == "" || page == pageOf(g.Name, v.Name) {
@@ -178,10 +182,57 @@ const (
 
 // modelOf is the name of a type's model.
 func modelOf(t *resource.Type) string {
+	if t.OpenAPI != nil {
+		parts := strings.Split(t.Group, ".")
+		slices.Reverse(parts)
+		return strings.Join(append(parts, t.Version, t.Kind), ".")
+	}
 	if n, ok := reflect.Zero(reflect.TypeOf(t.New()).Elem()).Interface().(modelNamer); ok {
 		return n.OpenAPIModelName()
 	}
 	return ""
+}
+
+// listModelOf is the name of the model of a type's lists.
+func listModelOf(t *resource.Type) string { return strings.TrimSuffix(modelOf(t), t.Kind) + t.List() }
+
+// addCustom adds the models of types whose schemas are no Go types'.
+func addCustom(all map[string]tree, types []*resource.Type, number int) error {
+	for _, t := range types {
+		if t.OpenAPI == nil {
+			continue
+		}
+		shown, err := t.OpenAPI(number)
+		if err != nil {
+			return err
+		}
+		text, err := shown.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		var model tree
+		if err := json.Unmarshal(text, &model); err != nil {
+			return err
+		}
+		all[modelOf(t)] = model
+		all[listModelOf(t)] = customList(t)
+	}
+	return nil
+}
+
+// customList is the model of a type's lists.
+func customList(t *resource.Type) tree {
+	texts, names := metav1.PartialObjectMetadataList{}.SwaggerDoc(), metav1.TypeMeta{}.SwaggerDoc()
+	text := "List of " + t.Resource + ". More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+	return tree{
+		"description": t.List() + " is a list of " + t.Kind, "type": "object", "required": []any{"items"},
+		"properties": tree{
+			"apiVersion": tree{"description": names["apiVersion"], "type": "string"},
+			"kind":       tree{"description": names["kind"], "type": "string"},
+			"metadata":   tree{"description": texts["metadata"], "$ref": refV3 + metaPrefix + "ListMeta"},
+			"items":      tree{"description": text, "type": "array", "items": tree{"$ref": refV3 + modelOf(t)}},
+		},
+	}
 }
 
 // reach collects the names that a value refers to, and what those refer to.

@@ -86,9 +86,28 @@ func (r *Registry) All(ctx context.Context, t Target) iter.Seq2[runtime.Object, 
 // read decodes a stored object; nobody else has the result.
 func (t Target) read(o *store.Object) (runtime.Object, error) { return t.readValue(o.Key, o.Value) }
 
+// encode makes the bytes that are stored of an object in the version of a write's
+// steps.
+func (t Target) encode(o runtime.Object) (wire.Encoded, error) {
+	if t.Type.Stored == nil || !t.Type.OwnSteps {
+		return wire.Encode(t.stored(), o)
+	}
+	stored, err := t.Type.ToStored(o.DeepCopyObject())
+	if err != nil {
+		return wire.Encoded{}, err
+	}
+	return wire.Encode(t.Type.Stored, stored)
+}
+
 // readValue is read of a value, which may be a part of what is stored.
 func (t Target) readValue(key string, value []byte) (runtime.Object, error) {
-	object, err := wire.Unmarshal(value, t.stored().New)
+	var object runtime.Object
+	var err error
+	if t.Type.OwnSteps {
+		object, err = wire.Read(t.Type, value)
+	} else {
+		object, err = wire.Unmarshal(value, t.stored().New)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, key, err)
 	}

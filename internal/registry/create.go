@@ -37,6 +37,9 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err := placeNamespace(w.Target, meta); err != nil {
 		return nil, err
 	}
+	if w.Type.Closed != "" {
+		return nil, apierrors.NewForbidden(w.Type.GroupResource(), meta.GetName(), errors.New(w.Type.Closed))
+	}
 	named := w.Target
 	named.Name = meta.GetName()
 	if err := r.checkNamespace(named); err != nil {
@@ -178,7 +181,11 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 		if err != nil {
 			return nil, err
 		}
-		made, err := r.commit(ctx, w, store.Write{Collection: t.Type.Collection, Key: t.key(), Value: e.Bytes, RevisionAt: e.RevisionAt})
+		c := store.Write{Collection: t.Type.Collection, Key: t.key(), Value: e.Bytes, RevisionAt: e.RevisionAt}
+		if c.Then, err = r.follow(t, e, object); err != nil {
+			return nil, err
+		}
+		made, err := r.commit(ctx, w, c)
 		switch {
 		case err == nil:
 			return made, nil

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // Delete removes an object, or begins to: rows D1 to D8. What holds a deletion
@@ -93,7 +92,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.O
 	}
 	marked := current
 	if phase != pending {
-		e, err := wire.Encode(w.stored(), next)
+		e, err := w.encode(next)
 		if err != nil {
 			return Object{}, err
 		}

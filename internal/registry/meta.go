@@ -3,11 +3,9 @@ package registry
 import (
 	"crypto/rand"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,7 +58,11 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(t.GroupVersionKind().GroupKind(), meta.GetName(), errs)
+	kind := t.GroupVersionKind().GroupKind()
+	if o, ok := meta.(runtime.Object); ok && t.Explicit { // it may say that it is another
+		kind.Kind = o.GetObjectKind().GroupVersionKind().Kind
+	}
+	return apierrors.NewInvalid(kind, meta.GetName(), errs)
 }
 
 // validate checks what every object has to keep to: row A7.
@@ -68,7 +70,7 @@ func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(plain(meta), t.Namespaced, t.ValidateName, path)
 	for i, name := range meta.GetFinalizers() {
-		if !strings.Contains(name, "/") && !standardFinalizer(name) {
+		if !t.AnyFinalizer && !strings.Contains(name, "/") && !standardFinalizer(name) {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
@@ -115,71 +117,28 @@ func generateName(base string) string {
 	return base + string(b[:])
 }
 
-// statusFields holds the index of the field Status of each Go type, -1 for none.
-var statusFields sync.Map
-
-// statusOf is the status of an object, not valid when its kind has none.
-func statusOf(o runtime.Object) reflect.Value {
-	v := reflect.ValueOf(o).Elem()
-	index, ok := statusFields.Load(v.Type())
-	if !ok {
-		n := -1
-		if f, found := v.Type().FieldByName("Status"); found && len(f.Index) == 1 {
-			n = f.Index[0]
-		}
-		index, _ = statusFields.LoadOrStore(v.Type(), n)
-	}
-	if index.(int) < 0 {
-		return reflect.Value{}
-	}
-	return v.Field(index.(int))
-}
-
 // clearStatus empties the status of an object whose kind keeps it apart.
 func clearStatus(t *resource.Type, o runtime.Object) {
-	if s := statusOf(o); s.IsValid() && t.Subresource("status") != nil {
-		s.SetZero()
-	}
-}
-
-// copyStatus gives an object the status of another.
-func copyStatus(to, from runtime.Object) {
-	if s := statusOf(to); s.IsValid() {
-		s.Set(statusOf(from))
+	if t.Subresource("status") != nil {
+		t.Reach().ClearStatus(o)
 	}
 }
 
 // sameDesired tells whether nothing changed but metadata and status: row G6.
 func sameDesired(t *resource.Type, a, b runtime.Object) bool {
-	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
-	for i := range va.NumField() {
-		switch va.Type().Field(i).Name {
-		case "TypeMeta", "ObjectMeta", "Status":
-			continue
-		}
-		if !sameMeaning(va.Field(i).Addr().Interface(), vb.Field(i).Addr().Interface()) {
-			return false
-		}
-	}
 	ma, mb := a.(metav1.Object), b.(metav1.Object)
-	return (!t.GenerationCounts.Has(resource.Labels) || equality.Semantic.DeepEqual(ma.GetLabels(), mb.GetLabels())) &&
+	return t.Reach().SameDesired(a, b) &&
+		(!t.GenerationCounts.Has(resource.Labels) || equality.Semantic.DeepEqual(ma.GetLabels(), mb.GetLabels())) &&
 		(!t.GenerationCounts.Has(resource.Annotations) || equality.Semantic.DeepEqual(ma.GetAnnotations(), mb.GetAnnotations()))
 }
 
-// sameMeaning compares what two pointers point to, for which "1" and "1000m" of a
-// quantity are the same, nothing and an empty list too. Mostly they are the same to
-// the letter, and the faster comparison says so.
-func sameMeaning(a, b any) bool {
-	return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b)
-}
-
-// toStored defaults an object in the client's version and converts it to the
-// stored one.
+// toStored defaults an object in the client's version and converts it to the one of
+// all further steps.
 func toStored(t *resource.Type, o runtime.Object) (runtime.Object, error) {
 	if t.Default != nil {
 		t.Default(o)
 	}
-	if t.Stored == nil {
+	if t.Stored == nil || t.OwnSteps {
 		return o, nil
 	}
 	return t.ToStored(o)

@@ -41,6 +41,9 @@ type Registry struct {
 	// are validated: addresses that no two have, the class that is the default. Nil: there
 	// is nothing of that sort.
 	Reserve map[string]Reserve
+	// Following completes the status of objects of a collection that are about to be
+	// stored, as a version that follows in the same step. Nil: nothing follows.
+	Following map[string]Follow
 	// Actions answer creates that store nothing under the name they are sent to; nil:
 	// there are none.
 	Actions map[Place]Action
@@ -48,7 +51,7 @@ type Registry struct {
 	// none.
 	Sources map[schema.GroupResource]Source
 
-	schemas   sync.Map // *resource.Type: *apply.Schema
+	schemas   sync.Map // weak.Pointer[resource.Type]: *apply.Schema
 	unchanged apply.Unchanged
 }
 
@@ -57,6 +60,10 @@ type Registry struct {
 // called when the write has ended, whether the object is stored then or not; nil: there
 // is nothing to let go of. It is safe for concurrent use.
 type Reserve func(next, old runtime.Object, dryRun bool) (release func(), err error)
+
+// Follow says in the status of an object what the server has to say of it, and tells
+// whether it changed something. It is safe for concurrent use.
+type Follow func(o runtime.Object) (changed bool)
 
 // Target is what a request is about.
 type Target struct {
@@ -85,9 +92,10 @@ func (t Target) split(key string) (namespace, name string) {
 	return namespace, name
 }
 
-// stored is the type whose version is stored.
+// stored is the type whose version the steps of a write are in: the stored one, but
+// for types with steps of their own.
 func (t Target) stored() *resource.Type {
-	if t.Type.Stored != nil {
+	if t.Type.Stored != nil && !t.Type.OwnSteps {
 		return t.Type.Stored
 	}
 	return t.Type

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	goruntime "runtime"
 	"strconv"
+	"weak"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +25,7 @@ import (
 // stored already; then there are no bytes, and nobody needs to find out whose the
 // fields are.
 func (r *Registry) encode(w *write, before *existing, next runtime.Object) (e wire.Encoded, same bool, err error) {
-	e, err = wire.Encode(w.stored(), next)
+	e, err = w.encode(next)
 	if err != nil {
 		return e, false, apierrors.NewBadRequest(err.Error())
 	}
@@ -96,7 +98,7 @@ func (r *Registry) writer(w *write) apply.Write {
 // clientBytes is an object of the stored version as JSON of the type's own.
 func clientBytes(t *resource.Type, stored runtime.Object) ([]byte, error) {
 	o := stored
-	if t.Stored != nil {
+	if t.Stored != nil && !t.OwnSteps {
 		var err error
 		if o, err = t.FromStored(stored.DeepCopyObject()); err != nil {
 			return nil, err
@@ -133,33 +135,65 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 }
 
 // schema is what managed fields need to know of a type; it is made when it is
-// first asked for.
+// first asked for, and goes with the type.
 func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
-	if s, ok := r.schemas.Load(t); ok {
+	key := weak.Make(t)
+	if s, ok := r.schemas.Load(key); ok {
 		return s.(*apply.Schema), nil
 	}
-	s, err := apply.Builtin(t.GroupVersionKind(), t.New())
+	s, err := newSchema(t)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s: %w", t.GroupVersionKind(), err)
 	}
 	if len(t.Versions) > 1 {
-		s.Versions = apply.Versions{
-			Schema: func(apiVersion string) *apply.Schema {
-				other := t.At(apiVersion)
-				if other == nil {
-					return nil
-				}
-				of, err := r.schema(other)
-				if err != nil {
-					return nil
-				}
-				return of
-			},
-			Convert: func(object []byte, from, to string) ([]byte, error) { return convert(t.At(from), t.At(to), object) },
-		}
+		s.Versions = r.schemaVersions(key)
 	}
-	kept, _ := r.schemas.LoadOrStore(t, s)
+	kept, loaded := r.schemas.LoadOrStore(key, s)
+	if !loaded && t.OpenAPI != nil { // the others stay as long as the program
+		goruntime.AddCleanup(t, func(key weak.Pointer[resource.Type]) { r.schemas.Delete(key) }, key)
+	}
 	return kept.(*apply.Schema), nil
+}
+
+// schemaVersions are the other versions of a type, which they must not keep.
+func (r *Registry) schemaVersions(of weak.Pointer[resource.Type]) apply.Versions {
+	at := func(apiVersion string) *resource.Type {
+		if t := of.Value(); t != nil {
+			return t.At(apiVersion)
+		}
+		return nil
+	}
+	return apply.Versions{
+		Schema: func(apiVersion string) *apply.Schema {
+			other := at(apiVersion)
+			if other == nil {
+				return nil
+			}
+			s, err := r.schema(other)
+			if err != nil {
+				return nil
+			}
+			return s
+		},
+		Convert: func(object []byte, from, to string) ([]byte, error) {
+			a, b := at(from), at(to)
+			if a == nil || b == nil {
+				return nil, fmt.Errorf("no version %s or %s is served any more", from, to)
+			}
+			return convert(a, b, object)
+		},
+	}
+}
+
+func newSchema(t *resource.Type) (*apply.Schema, error) {
+	if t.OpenAPI == nil {
+		return apply.Builtin(t.GroupVersionKind(), t.New())
+	}
+	shown, err := t.OpenAPI(3)
+	if err != nil {
+		return nil, err
+	}
+	return apply.FromOpenAPI(t.GroupVersionKind(), shown, t.Subresource("status") != nil)
 }
 
 // convert makes the JSON of an object into that of another version.
@@ -173,7 +207,13 @@ func convert(from, to *resource.Type, object []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return clientBytes(to, o)
+	if to.Stored != nil {
+		if o, err = to.FromStored(o); err != nil {
+			return nil, err
+		}
+	}
+	o.GetObjectKind().SetGroupVersionKind(to.GroupVersionKind())
+	return json.Marshal(o)
 }
 
 // managedFields are those of stored bytes, nil when there are none.

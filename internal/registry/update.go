@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
@@ -181,7 +182,7 @@ func (l lock) check(t Target, current *store.Object) error {
 }
 
 func (l lock) checkVersion(t Target, current *store.Object) error {
-	if l.version == 0 && !t.Type.UnconditionalUpdate {
+	if s := t.subresource(); l.version == 0 && !t.Type.UnconditionalUpdate && (s == nil || s.Exchange == nil) {
 		// The wire has the resource where the kind stands elsewhere.
 		return apierrors.NewInvalid(schema.GroupKind{Group: t.Type.Group, Kind: t.Type.Resource}, t.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
@@ -222,7 +223,7 @@ func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtim
 		return withStatus(st, old, sent), nil
 	}
 	if st.Subresource("status") != nil {
-		copyStatus(sent, old)
+		st.Reach().CopyStatus(sent, old)
 	}
 	if st.PrepareUpdate != nil {
 		st.PrepareUpdate(sent, old)
@@ -283,14 +284,43 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if err := checkSize(e, current); err != nil {
 		return nil, err
 	}
-	return r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
+	c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}
+	if w.Subresource == "" {
+		if c.Then, err = r.follow(w.Target, e, next); err != nil {
+			return nil, err
+		}
+	}
+	return r.commit(ctx, w, c)
+}
+
+// serverManager is the field manager of what the server itself writes.
+const serverManager = "kube-apiserver"
+
+// follow makes the version that follows an object that is about to be stored, nil when
+// there is none.
+func (r *Registry) follow(t Target, e wire.Encoded, object runtime.Object) (*store.Version, error) {
+	follow := r.Following[t.Type.Collection]
+	if follow == nil {
+		return nil, nil
+	}
+	next := object.DeepCopyObject()
+	if !follow(next) {
+		return nil, nil
+	}
+	t.Subresource = "status"
+	w := &write{Target: t, options: &WriteOptions{FieldManager: serverManager}}
+	then, _, err := r.encode(w, &existing{&store.Object{Key: t.key(), Value: e.Bytes, RevisionAt: int32(e.RevisionAt)}, object}, next)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Version{Value: then.Bytes, RevisionAt: then.RevisionAt}, nil
 }
 
 // withStatus is the stored object with the status that was sent, and with the
 // metadata that a status update may change: row A11.
 func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
 	next := old.DeepCopyObject()
-	copyStatus(next, sent)
+	t.Reach().CopyStatus(next, sent)
 	to, from := next.(metav1.Object), sent.(metav1.Object)
 	if !t.StatusKeeps.Has(resource.Labels) {
 		to.SetLabels(from.GetLabels())

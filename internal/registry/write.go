@@ -125,6 +125,9 @@ func (w *write) decode(b Body) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if sent, want := d.Object.GetObjectKind().GroupVersionKind().GroupVersion(), t.GroupVersion(); t.Explicit && sent != want {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", sent, want))
+	}
 	switch {
 	case len(d.Strict) == 0 || w.options.FieldValidation == metav1.FieldValidationIgnore:
 	case w.options.FieldValidation == metav1.FieldValidationStrict:
@@ -247,7 +250,7 @@ func lost(t Target, err error) error {
 // bytes where they are that.
 func (t Target) Show(o *store.Object) ([]byte, error) {
 	if s := t.subresource(); s != nil && s.View != nil {
-		stored, err := wire.Unmarshal(o.Value, t.stored().New)
+		stored, err := t.read(o)
 		if err != nil {
 			return nil, err
 		}

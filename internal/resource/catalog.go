@@ -1,6 +1,9 @@
 package resource
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // Catalog is the immutable set of what is served. A change makes a new one. It is
 // safe for concurrent use.
@@ -33,6 +36,25 @@ func NewCatalog(groups []Group) *Catalog {
 	return c
 }
 
+// With returns a catalog with groups in the place of those of their names, or behind
+// the others; one without versions is taken away.
+func (c *Catalog) With(changed []Group) *Catalog {
+	groups := slices.Clone(c.groups)
+	for _, g := range changed {
+		i := slices.IndexFunc(groups, func(old Group) bool { return old.Name == g.Name })
+		switch {
+		case len(g.Versions) == 0 && i >= 0:
+			groups = slices.Delete(groups, i, i+1)
+		case len(g.Versions) == 0:
+		case i >= 0:
+			groups[i] = g
+		default:
+			groups = append(groups, g)
+		}
+	}
+	return NewCatalog(groups)
+}
+
 // Groups returns what discovery shows. The caller must not change it.
 func (c *Catalog) Groups() []Group { return c.groups }
 
@@ -49,6 +71,37 @@ func (c *Catalog) Types() iter.Seq[*Type] {
 			}
 		}
 	}
+}
+
+// Serves tells whether a group is a part of the server, in which all paths are known:
+// there is more in it than what comes and goes with definitions.
+func (c *Catalog) Serves(group string) bool {
+	g := c.Group(group)
+	if g == nil {
+		return false
+	}
+	for _, v := range g.Versions {
+		for _, t := range v.Types {
+			if !t.Explicit {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Lists returns a version of a group, nil when it is not served.
+func (c *Catalog) Lists(group, version string) *Version {
+	g := c.Group(group)
+	if g == nil {
+		return nil
+	}
+	for i := range g.Versions {
+		if g.Versions[i].Name == version {
+			return &g.Versions[i]
+		}
+	}
+	return nil
 }
 
 // Lookup returns the type, nil when it is not served.

@@ -84,6 +84,23 @@ func (r *Row) Int(n int64) {
 	r.text = strconv.AppendInt(r.text, n, 10)
 }
 
+// Number adds a cell with a number, which need not be whole.
+func (r *Row) Number(n float64) {
+	b, err := json.Marshal(n)
+	if err != nil { // not in JSON
+		r.Null()
+		return
+	}
+	r.begin()
+	r.text = append(r.text, b...)
+}
+
+// Null adds a cell with nothing.
+func (r *Row) Null() {
+	r.begin()
+	r.text = append(r.text, "null"...)
+}
+
 // Bool adds a cell with true or false.
 func (r *Row) Bool(b bool) {
 	r.begin()

@@ -12,14 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // Type is one resource of one served group and version. It is immutable once it
 // is part of a Catalog.
 type Type struct {
 	Group, Version string
-	// Kind is that of one object; the list's kind is Kind + "List".
-	Kind string
+	// Kind is that of one object, ListKind of a list; empty: Kind + "List".
+	Kind, ListKind string
 	// Resource is the plural in the URL, Singular its singular ("" never).
 	Resource, Singular string
 	ShortNames         []string
@@ -58,8 +59,35 @@ type Type struct {
 	// metadata.namespace either.
 	FieldError string
 
+	// OwnSteps: the steps between reading and storing are those of this version, not of
+	// the stored one: an object is converted when it is read, and again when it is
+	// encoded.
+	OwnSteps bool
+
 	// New makes an empty object.
 	New func() runtime.Object
+	// Decode reads an object from JSON that a client sent, where New does not say which
+	// members there are. Complaints are those of field validation (rows F1 to F5). Nil:
+	// New says.
+	Decode func(body []byte) (o runtime.Object, complaints []string, err error)
+	// Parts reach into objects; nil: those of Go structs.
+	Parts *Parts
+	// OpenAPI makes the schema of the kind that clients are shown, and that managed
+	// fields follow, in version 2 or 3, in which the metadata refers to that of all
+	// objects. Nil: it is that of the Go type.
+	OpenAPI func(version int) (*spec.Schema, error)
+	// Stamp changes with what OpenAPI makes; empty: it never does.
+	Stamp string
+	// Explicit: what is served is no part of the server, and everything says in full what
+	// it is of: items of lists their kind, discovery group and version, refusals the
+	// resource. What is not served is no page at all (row X14).
+	Explicit bool
+	// AnyFinalizer: names of finalizers need no domain, and are warned of.
+	AnyFinalizer bool
+	// NoStrategic: the kind has no merge keys, and takes no strategic merge patch.
+	NoStrategic bool
+	// Closed says why no object can be created now; empty: they can be.
+	Closed string
 
 	// Relation says how another kind stands to this one; nil: no other is known.
 	Relation func(schema.GroupVersionKind) Relation
@@ -156,6 +184,8 @@ const (
 	OtherKind
 	// OtherVersion is the same kind in another version.
 	OtherVersion
+	// NotConverted is any other kind, where nothing of the sort is looked for.
+	NotConverted
 )
 
 // Metadata is a set of members of an object's metadata.
@@ -214,6 +244,14 @@ type Field struct {
 	// Default is the value when no path has one ("" for most, "false" for a bool,
 	// "0" for a number).
 	Default string
+}
+
+// List is the kind of a list of objects.
+func (t *Type) List() string {
+	if t.ListKind != "" {
+		return t.ListKind
+	}
+	return t.Kind + "List"
 }
 
 // GroupVersionKind of one object.

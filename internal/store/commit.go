@@ -120,11 +120,11 @@ type draft struct {
 	digits int
 }
 
-func newDraft(w *Write, next Revision) draft {
-	d := draft{at: w.RevisionAt, digits: digits(next)}
-	d.value = make([]byte, len(w.Value)+d.digits)
-	copy(d.value, w.Value[:d.at])
-	copy(d.value[d.at+d.digits:], w.Value[d.at:])
+func newDraft(value []byte, at int, next Revision) draft {
+	d := draft{at: at, digits: digits(next)}
+	d.value = make([]byte, len(value)+d.digits)
+	copy(d.value, value[:at])
+	copy(d.value[at+d.digits:], value[at:])
 	return d
 }
 
@@ -150,13 +150,19 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 	if err := w.valid(); err != nil {
 		return nil, err
 	}
-	var d draft
+	var d, then draft
 	if w.Value != nil {
-		d = newDraft(&w, s.Any().revision+1)
+		d = newDraft(w.Value, w.RevisionAt, s.Any().revision+1)
+	}
+	if w.Then != nil {
+		then = newDraft(w.Then.Value, w.Then.RevisionAt, s.Any().revision+2)
 	}
 	for {
 		s.mu.Lock()
-		g, p, err := s.propose(&w, &d)
+		g, p, err := s.propose(&w, &d, len(then.value))
+		if p != nil && w.Then != nil {
+			s.follows(g, p, &then)
+		}
 		if p != nil && !s.leading {
 			s.leading = true
 			s.seal(g)
@@ -196,14 +202,19 @@ func (w *Write) valid() error {
 		return errors.New("a deletion needs the revision of what it deletes")
 	case w.Value != nil && (w.RevisionAt < 0 || w.RevisionAt > min(len(w.Value), math.MaxInt32)):
 		return fmt.Errorf("RevisionAt is %d in a value of %d bytes", w.RevisionAt, len(w.Value))
+	case w.Then == nil:
+	case w.Value == nil:
+		return errors.New("nothing follows a deletion")
+	case w.Then.RevisionAt < 0 || w.Then.RevisionAt > min(len(w.Then.Value), math.MaxInt32):
+		return fmt.Errorf("RevisionAt is %d in a value of %d bytes, which follows", w.Then.RevisionAt, len(w.Then.Value))
 	}
 	return nil
 }
 
 // propose checks the write and joins the open group. Without a proposal: when
 // there is an error, it rests on the group, if there is one; when there is none,
-// the group is full. The caller holds s.mu.
-func (s *Store) propose(w *Write, d *draft) (*group, *proposal, error) {
+// the group is full. More is the bytes of what follows. The caller holds s.mu.
+func (s *Store) propose(w *Write, d *draft, more int) (*group, *proposal, error) {
 	switch {
 	case s.failure != nil:
 		return nil, nil, s.failure
@@ -212,7 +223,7 @@ func (s *Store) propose(w *Write, d *draft) (*group, *proposal, error) {
 	}
 	c := s.collectionLocked(w.Collection)
 	before := c.tip.get(w.Key)
-	size := len(d.value)
+	size := len(d.value) + more
 	if before != nil {
 		size += len(before.Value)
 	}
@@ -250,6 +261,19 @@ func (s *Store) propose(w *Write, d *draft) (*group, *proposal, error) {
 	g.bytes += size
 	s.apply(p)
 	return g, p, nil
+}
+
+// follows adds what follows a proposal, on which it rests, to its group. The caller
+// holds s.mu.
+func (s *Store) follows(g *group, first *proposal, d *draft) {
+	s.last++
+	before := first.object
+	p := &proposal{collection: first.collection, key: first.key, condition: before.Modified}
+	p.object = &Object{Key: before.Key, Created: before.Created, Modified: s.last, RevisionAt: int32(d.at), Value: d.splice(s.last)}
+	p.change = &Change{Revision: s.last, Before: before, After: p.object}
+	g.proposals = append(g.proposals, p)
+	g.bytes += len(before.Value)
+	s.apply(p)
 }
 
 // check compares the condition of a write with what is there.

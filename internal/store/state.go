@@ -77,6 +77,10 @@ type Snapshot struct {
 	root     *node
 }
 
+// Same tells that the collection did not change between two states of one store.
+// It costs a comparison. False may also be said of a collection that was changed back.
+func (s Snapshot) Same(other Snapshot) bool { return s.root == other.root }
+
 // Revision is that of the state that the snapshot was taken of.
 func (s Snapshot) Revision() Revision { return s.revision }
 

@@ -50,6 +50,11 @@ const (
 	Lists
 	// Streams are watches.
 	Streams
+	// Trees are objects, lists and watches of kinds that only JSON can say: custom
+	// resources. Their metadata alone can be had as that of any kind.
+	Trees
+	// TreeStreams are watches of them.
+	TreeStreams
 	// Answers are objects that are never stored: there are no tables of them.
 	Answers
 	// Discovery is documents about what is served, and about nothing but that.
@@ -78,14 +83,18 @@ var offers = [...]struct {
 	server string
 	// json: there is no other medium.
 	json bool
+	// trees: whole objects have no messages.
+	trees bool
 }{
-	Objects:   {known: objectTypes, forms: true, tables: true, server: "v1"},
-	Lists:     {known: objectTypes + ", " + streamTypes, forms: true, tables: true, server: "v1"},
-	Streams:   {known: objectTypes + ", " + streamTypes, forms: true, tables: true, server: "v1"},
-	Answers:   {known: objectTypes, forms: true, server: "v1"},
-	Discovery: {known: objectTypes},
-	OnlyJSON:  {known: string(JSON), json: true},
-	Documents: {},
+	Objects:     {known: objectTypes, forms: true, tables: true, server: "v1"},
+	Lists:       {known: objectTypes + ", " + streamTypes, forms: true, tables: true, server: "v1"},
+	Streams:     {known: objectTypes + ", " + streamTypes, forms: true, tables: true, server: "v1"},
+	Trees:       {forms: true, tables: true, server: "v1", trees: true},
+	TreeStreams: {forms: true, tables: true, server: "v1", trees: true},
+	Answers:     {known: objectTypes, forms: true, server: "v1"},
+	Discovery:   {known: objectTypes},
+	OnlyJSON:    {known: string(JSON), json: true},
+	Documents:   {},
 }
 
 // media are the serializations, in the order in which a wildcard tries them.
@@ -138,7 +147,7 @@ func Negotiate(header string, offer Offer) (Output, error) {
 	switch {
 	case chosen.Media == "":
 		return Output{}, &NotAcceptable{Message: onlyText + objectTypes}
-	case offer == Streams && chosen.Media == YAML:
+	case (offer == Streams || offer == TreeStreams) && chosen.Media == YAML:
 		return Output{}, &NotAcceptable{Message: onlyText + streamTypes}
 	}
 	return chosen, nil
@@ -298,6 +307,7 @@ func (c *clause) serve(offer Offer) (Output, bool) {
 		case !anything && c.minor != "*" && c.minor != m.minor:
 		case a.stream != "" && (a.stream != "watch" || !m.stream):
 		case out.Form == Table && !(can.tables && m.tables):
+		case out.Form == Whole && can.trees && m.media == Protobuf:
 		default:
 			out.Media = m.media
 			return out, true

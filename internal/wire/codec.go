@@ -65,6 +65,9 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	}
 	var strict []error
 	var err error
+	if t.Decode != nil {
+		return d, d.decodeTree(t, data, body)
+	}
 	d.Object, strict, err = unmarshalStrict(data, t.New)
 	if kind := d.Object.GetObjectKind().GroupVersionKind(); err == nil && len(strict) == 0 && kind == t.GroupVersionKind() {
 		return d, nil // as nearly always
@@ -84,6 +87,27 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 		d.Strict = append(d.Strict, s.Error())
 	}
 	return d, nil
+}
+
+// decodeTree reads an object whose type reads it. It has to say what it is of; whether
+// that is right, whoever asked for it tells.
+func (d *Decoded) decodeTree(t *resource.Type, data, body []byte) error {
+	head, err := TypeMeta(data)
+	if err == nil && head.Kind == "" {
+		err = errors.New("Object 'Kind' is missing in '" + string(bytes.TrimSpace(data)) + "'")
+	}
+	if err == nil {
+		_, err = schema.ParseGroupVersion(head.APIVersion)
+	}
+	if err != nil {
+		return unrecognized(t, body, err)
+	}
+	var complaints []string
+	if d.Object, complaints, err = t.Decode(data); err != nil {
+		return notHandled(t, head, err.Error())
+	}
+	d.Strict = append(d.Strict, complaints...)
+	return nil
 }
 
 // StrictError is the answer to a body that breaks strict field validation: row
@@ -145,6 +169,9 @@ func checkKind(t *resource.Type, body []byte, head *metav1.TypeMeta) error {
 	switch relation {
 	case resource.OtherVersion:
 		message := fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", head.APIVersion, want)
+		return &BodyError{apierrors.NewBadRequest(message), message}
+	case resource.NotConverted:
+		message := fmt.Sprintf("no kind is registered for the type %s.%s in scheme %q", t.Version, t.Kind, "pkg/runtime/scheme.go:111")
 		return &BodyError{apierrors.NewBadRequest(message), message}
 	case resource.OtherKind:
 		return notHandled(t, *head, fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, head.Kind, shortGroup(t), t.Kind))

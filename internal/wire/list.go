@@ -30,7 +30,7 @@ type Frame struct {
 
 // ListOf is a list of whole objects.
 func ListOf(t *resource.Type, m ListMeta) Frame {
-	return Frame{Kind: t.Kind + "List", APIVersion: t.GroupVersion().String(), Meta: m}
+	return Frame{Kind: t.List(), APIVersion: t.GroupVersion().String(), Meta: m}
 }
 
 // PartialListOf is a list of partial objects: row C6. Without any its items are null.

@@ -1,19 +1,23 @@
-// Package apiextensions is the rules of the kinds of apiextensions.k8s.io, as far as
-// they are about a definition by itself: its names and its versions. Its schemas are
-// not looked at here.
+// Package apiextensions is the rules of the kinds of apiextensions.k8s.io. What makes a
+// definition right, its schemas and their rules among them, the field's own library
+// knows; here it is asked.
 package apiextensions
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // Definition is what makes a custom resource.
@@ -39,179 +43,150 @@ func withStorage(all []string, d *Definition) []string {
 	return append(slices.Clone(all), d.Spec.Versions[i].Name)
 }
 
-// Validate checks the names, the group, the scope and the versions of a definition.
-func Validate(d *Definition) field.ErrorList {
-	var errs field.ErrorList
-	s, path := &d.Spec, field.NewPath("spec")
-	if d.Name != s.Names.Plural+"."+s.Group {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), d.Name, `must be spec.names.plural+"."+spec.group`))
-	}
-	errs = append(errs, validateSpec(s, path)...)
-	return append(errs, validateStored(d)...)
+// Held tells whether the objects have to go before the definition can: always at
+// first, and then until the finalizer is taken off.
+func Held(d *Definition) bool {
+	return d.DeletionTimestamp == nil || apihelpers.CRDHasFinalizer(d, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
 
-// ValidateUpdate lets no definition become that of another resource; once it is
-// established, its kind and scope stay too.
-func ValidateUpdate(d, old *Definition) field.ErrorList {
-	s, was, path := &d.Spec, &old.Spec, field.NewPath("spec")
-	errs := validateSpec(s, path)
-	if established(old) {
-		errs = append(errs, apivalidation.ValidateImmutableField(s.Scope, was.Scope, path.Child("scope"))...)
-		errs = append(errs, apivalidation.ValidateImmutableField(s.Names.Kind, was.Names.Kind, path.Child("names", "kind"))...)
+// PrepareDelete has the objects go first: row X13.
+func PrepareDelete(d *Definition) {
+	if apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Terminating) {
+		return
 	}
-	errs = append(errs, apivalidation.ValidateImmutableField(s.Group, was.Group, path.Child("group"))...)
-	errs = append(errs, apivalidation.ValidateImmutableField(s.Names.Plural, was.Names.Plural, path.Child("names", "plural"))...)
-	return append(errs, validateStored(d)...)
-}
-
-func established(d *Definition) bool {
-	return slices.ContainsFunc(d.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	if !apihelpers.CRDHasFinalizer(d, apiextensionsv1.CustomResourceCleanupFinalizer) {
+		d.Finalizers = append(d.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer)
+	}
+	apihelpers.SetCRDCondition(d, apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second)),
+		Reason: "InstanceDeletionPending", Message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 	})
 }
 
-var scopes = []apiextensionsv1.ResourceScope{apiextensionsv1.ClusterScoped, apiextensionsv1.NamespaceScoped}
-
-func join(wrong []string) string { return strings.Join(wrong, ",") }
-
-func validateSpec(s *apiextensionsv1.CustomResourceDefinitionSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	at := path.Child("group")
-	if wrong := validation.IsDNS1123Subdomain(s.Group); s.Group == "" {
-		errs = append(errs, field.Required(at, ""))
-	} else if len(wrong) > 0 {
-		errs = append(errs, field.Invalid(at, s.Group, join(wrong)))
-	} else if !strings.Contains(s.Group, ".") {
-		errs = append(errs, field.Invalid(at, s.Group, "should be a domain with at least one dot"))
+// internal is a definition as the library has it, with as much of its metadata as its
+// own rules look at: all else is checked as that of any object.
+func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
+	made := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), made, nil); err != nil {
+		return nil, err
 	}
-	at = path.Child("scope")
-	if s.Scope == "" {
-		errs = append(errs, field.Required(at, ""))
-	} else if !slices.Contains(scopes, s.Scope) {
-		errs = append(errs, field.NotSupported(at, s.Scope, scopes))
-	}
-	errs = append(errs, validateVersions(s.Versions, path.Child("versions"))...)
-	at = path.Child("names")
-	for _, n := range []struct{ field, name string }{{"plural", s.Names.Plural}, {"singular", s.Names.Singular}, {"kind", s.Names.Kind}, {"listKind", s.Names.ListKind}} {
-		if n.name == "" {
-			errs = append(errs, field.Required(at.Child(n.field), ""))
+	made.ObjectMeta = metav1.ObjectMeta{Name: d.Name, ResourceVersion: "1"}
+	for _, name := range []string{apiextensionsv1.KubeAPIApprovedAnnotation} {
+		if text, ok := d.Annotations[name]; ok {
+			made.Annotations = map[string]string{name: text}
 		}
 	}
-	return append(errs, validateNames(&s.Names, at)...)
+	return made, nil
 }
 
-func validateVersions(all []apiextensionsv1.CustomResourceDefinitionVersion, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, v := range all {
-		if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-			errs = append(errs, field.Required(path.Index(i).Child("schema", "openAPIV3Schema"), ""))
-		}
+func failed(err error) field.ErrorList { return field.ErrorList{field.InternalError(nil, err)} }
+
+// Validate checks a new definition.
+func Validate(d *Definition) field.ErrorList {
+	made, err := internal(d)
+	if err != nil {
+		return failed(err)
 	}
-	names, stored := map[string]bool{}, 0
-	for i, v := range all {
-		if wrong := validation.IsDNS1035Label(v.Name); len(wrong) > 0 {
-			errs = append(errs, field.Invalid(path.Index(i).Child("name"), v.Name, join(wrong)))
-		}
-		names[v.Name] = true
-		if v.Storage {
-			stored++
-		}
-	}
-	if len(names) < len(all) {
-		errs = append(errs, field.Invalid(path, shown(all), "must contain unique version names"))
-	}
-	if stored != 1 {
-		errs = append(errs, field.Invalid(path, shown(all), "must have exactly one version marked as storage version"))
-	}
-	// The wire has the first version a second time, by itself.
-	if len(all) > 0 && all[0].Name != "" {
-		if wrong := validation.IsDNS1035Label(all[0].Name); len(wrong) > 0 {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "version"), all[0].Name, join(wrong)))
-		}
-	}
-	return errs
+	return own(crdvalidation.ValidateCustomResourceDefinition(context.Background(), made))
 }
 
-// shown is how errors show versions: what they all have the same is not theirs.
-func shown(all []apiextensionsv1.CustomResourceDefinitionVersion) any {
-	all = slices.Clone(all)
-	same := func(of func(v *apiextensionsv1.CustomResourceDefinitionVersion) any) bool {
-		return !slices.ContainsFunc(all, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-			return !equality.Semantic.DeepEqual(of(&v), of(&all[0]))
-		})
-	}
-	schema := same(func(v *apiextensionsv1.CustomResourceDefinitionVersion) any { return v.Schema })
-	subresources := same(func(v *apiextensionsv1.CustomResourceDefinitionVersion) any { return v.Subresources })
-	columns := same(func(v *apiextensionsv1.CustomResourceDefinitionVersion) any { return v.AdditionalPrinterColumns })
-	fields := same(func(v *apiextensionsv1.CustomResourceDefinitionVersion) any { return v.SelectableFields })
-	for i := range all {
-		v := &all[i]
-		if schema {
-			v.Schema = nil
-		}
-		if subresources {
-			v.Subresources = nil
-		}
-		if columns {
-			v.AdditionalPrinterColumns = nil
-		}
-		if fields {
-			v.SelectableFields = nil
-		}
-	}
-	return check.Bare(all)
+// own are the errors without those of any object's name, which are found already.
+func own(errs field.ErrorList) field.ErrorList {
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		return e.Field == "metadata.name" && !strings.HasPrefix(e.Detail, "must be spec.names.plural")
+	})
 }
 
-// validateNames checks the names that are there.
-func validateNames(n *apiextensionsv1.CustomResourceDefinitionNames, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	check := func(at *field.Path, name, checked, words string) {
-		if wrong := validation.IsDNS1035Label(checked); len(wrong) > 0 {
-			errs = append(errs, field.Invalid(at, name, words+join(wrong)))
-		}
+// ValidateUpdate checks an update; what was wrong before may stay.
+func ValidateUpdate(d, old *Definition) field.ErrorList {
+	made, err := internal(d)
+	if err != nil {
+		return failed(err)
 	}
-	const mixed = "may have mixed case, but should otherwise match: "
-	for _, x := range []struct{ field, name, checked, words string }{
-		{"plural", n.Plural, n.Plural, ""},
-		{"singular", n.Singular, n.Singular, ""},
-		{"kind", n.Kind, strings.ToLower(n.Kind), mixed},
-		{"listKind", n.ListKind, strings.ToLower(n.ListKind), mixed},
-	} {
-		if x.name != "" {
-			check(path.Child(x.field), x.name, x.checked, x.words)
-		}
+	was, err := internal(old)
+	if err != nil {
+		return failed(err)
 	}
-	for i, name := range n.ShortNames {
-		check(path.Child("shortNames").Index(i), name, name, "")
-	}
-	if n.Kind != "" && n.Kind == n.ListKind {
-		errs = append(errs, field.Invalid(path.Child("listKind"), n.ListKind, "kind and listKind may not be the same"))
-	}
-	for i, name := range n.Categories {
-		check(path.Child("categories").Index(i), name, name, "")
-	}
-	return errs
+	return crdvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), made, was)
 }
 
-// validateStored: what may be stored in a version is readable only as long as the
-// version is there.
-func validateStored(d *Definition) field.ErrorList {
-	path, stored := field.NewPath("status", "storedVersions"), d.Status.StoredVersions
-	if len(stored) == 0 {
-		return field.ErrorList{field.Invalid(path, stored, "must have at least one stored version")}
+// ValidateStatus checks an update of the status.
+func ValidateStatus(d, old *Definition) field.ErrorList {
+	made, err := internal(d)
+	if err != nil {
+		return failed(err)
 	}
-	var errs field.ErrorList
-	seen := map[string]bool{}
-	for _, v := range d.Spec.Versions {
-		if v.Storage && (seen[v.Name] || !slices.Contains(stored, v.Name)) {
-			errs = append(errs, field.Invalid(path, stored, "must have the storage version "+v.Name))
+	was, err := internal(old)
+	if err != nil {
+		return failed(err)
+	}
+	return crdvalidation.ValidateUpdateCustomResourceDefinitionStatus(made, was)
+}
+
+// Warnings tell formats that nothing checks; of an update, those that it brings.
+func Warnings(d, old *Definition) []string {
+	known := map[string]bool{}
+	if old != nil {
+		for _, format := range unknownFormats(old) {
+			known[format] = true
 		}
-		seen[v.Name] = true
 	}
-	for i, name := range stored {
-		if !seen[name] {
-			errs = append(errs, field.Invalid(path.Index(i), name, "missing from spec.versions; "+name+" was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in "+name+" and removes "+name+" from status.storedVersions"))
+	var all []string
+	for _, format := range unknownFormats(d) {
+		if !known[format] {
+			all = append(all, `unrecognized format "`+format+`"`)
 		}
 	}
-	return errs
+	return all
+}
+
+func unknownFormats(d *Definition) []string {
+	var all []string
+	for i := range d.Spec.Versions {
+		if s := d.Spec.Versions[i].Schema; s != nil && s.OpenAPIV3Schema != nil {
+			eachFormat(s.OpenAPIV3Schema, func(kind, format string) {
+				one := &spec.Schema{SchemaProps: spec.SchemaProps{Format: format, Type: []string{kind}}}
+				all = append(all, apivalidation.GetUnrecognizedFormats(one, environment.DefaultCompatibilityVersion())...)
+			})
+		}
+	}
+	return all
+}
+
+// eachFormat calls f for each format in a schema.
+func eachFormat(s *apiextensionsv1.JSONSchemaProps, f func(kind, format string)) {
+	if s == nil {
+		return
+	}
+	if s.Format != "" {
+		f(s.Type, s.Format)
+	}
+	for _, list := range [][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.OneOf, s.AnyOf} {
+		for i := range list {
+			eachFormat(&list[i], f)
+		}
+	}
+	eachFormat(s.Not, f)
+	if s.Items != nil {
+		eachFormat(s.Items.Schema, f)
+		for i := range s.Items.JSONSchemas {
+			eachFormat(&s.Items.JSONSchemas[i], f)
+		}
+	}
+	if s.AdditionalProperties != nil {
+		eachFormat(s.AdditionalProperties.Schema, f)
+	}
+	for _, name := range names(s.Properties) {
+		p := s.Properties[name]
+		eachFormat(&p, f)
+	}
+}
+
+func names(all map[string]apiextensionsv1.JSONSchemaProps) []string {
+	made := make([]string, 0, len(all))
+	for name := range all {
+		made = append(made, name)
+	}
+	slices.Sort(made)
+	return made
 }

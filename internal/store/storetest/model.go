@@ -212,16 +212,34 @@ func (r *run) next(collection, key string, before *store.Object) store.Write {
 	if r.chance.IntN(50) == 0 {
 		content = strings.Repeat("y", 5000)
 	}
-	switch {
-	case before == nil:
-		return put(collection, key, content, 0)
-	case r.chance.IntN(3) == 0:
+	if before != nil && r.chance.IntN(3) == 0 {
 		return del(collection, key, before.Modified)
 	}
-	return put(collection, key, content, before.Modified)
+	w := put(collection, key, content, 0)
+	if before != nil {
+		w.If = before.Modified
+	}
+	if r.chance.IntN(10) == 0 {
+		then := put(collection, key, content+" then", 0)
+		w.Then = &store.Version{Value: then.Value, RevisionAt: then.RevisionAt}
+	}
+	return w
 }
 
-func (r *run) done(w store.Write, before, result *store.Object) modelChange {
+// done are the changes that a write made: the one it was, and what followed it.
+func (r *run) done(w store.Write, before, result *store.Object) []modelChange {
+	all := []modelChange{r.made(w, before, result)}
+	if w.Then == nil {
+		return all
+	}
+	r.counts["then"]++
+	at := result.Modified + 1
+	follows := &store.Object{Key: w.Key, Created: result.Created, Modified: at, RevisionAt: int32(w.Then.RevisionAt),
+		Value: fmt.Append(nil, string(w.Then.Value[:w.Then.RevisionAt]), uint64(at), string(w.Then.Value[w.Then.RevisionAt:]))}
+	return append(all, modelChange{w.Collection, w.Key, at, result, follows})
+}
+
+func (r *run) made(w store.Write, before, result *store.Object) modelChange {
 	ch := modelChange{w.Collection, w.Key, result.Modified, before, result}
 	if w.Value == nil {
 		ch.after = nil
@@ -239,7 +257,7 @@ func (r *run) write() {
 	if err != nil {
 		r.Fatalf("commit: %v", err)
 	}
-	r.model.changes = append(r.model.changes, r.done(w, before, o))
+	r.model.changes = append(r.model.changes, r.done(w, before, o)...)
 }
 
 // writeMany has writers at once, which may meet at a key: exactly one of those
@@ -258,7 +276,7 @@ func (r *run) writeMany() {
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				r.model.changes = append(r.model.changes, r.done(w, before, o))
+				r.model.changes = append(r.model.changes, r.done(w, before, o)...)
 			case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 				r.counts["refused"]++
 				now := r.store.Any().Get(collection, key)

@@ -1,0 +1,142 @@
+package tidemark_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+)
+
+const (
+	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	things      = "/apis/example.com/v1/namespaces/default/things"
+)
+
+// definition is one of things.example.com, with the properties of a spec.
+func definition(properties string, more ...string) string {
+	return fmt.Sprintf(`{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{%s}}}}}}%s]}}`,
+		properties, strings.Join(more, ""))
+}
+
+func thing(name, spec string) string {
+	return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":%q},"spec":%s}`, name, spec)
+}
+
+// TestDefinitionServesAtOnce: the first object is stored right after its definition,
+// whose status follows it in the same step.
+func TestDefinitionServesAtOnce(t *testing.T) {
+	c := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}}).RESTConfig()
+	for range 20 {
+		run(t, c, []step{
+			{"GET " + things, "", 404, nil},
+			{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, values{"status.acceptedNames.kind": `""`}},
+			{"POST " + things, thing("a", `{"n":1}`), 201, values{"spec": `{"n":1}`, "metadata.generation": "1"}},
+			{"GET " + definitions + "/things.example.com", "", 200, values{"status.conditions.1.type": `"Established"`, "status.conditions.1.status": `"True"`}},
+			{"GET /apis/example.com/v1", "", 200, values{"resources.0.name": `"things"`}},
+			{"DELETE " + things + "/a", "", 200, nil},
+			{"DELETE " + definitions + "/things.example.com", "", 200, values{"metadata.finalizers.0": `"customresourcecleanup.apiextensions.k8s.io"`}},
+		})
+		waitGone(t, c)
+	}
+}
+
+// waitGone watches the definition until it is gone.
+func waitGone(t *testing.T, c *rest.Config) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+definitions+"?watch=true&fieldSelector=metadata.name=things.example.com&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client(t, c).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	there := false
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		var event struct{ Type string }
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case event.Type == "ADDED":
+			there = true
+		case event.Type == "DELETED", event.Type == "BOOKMARK" && !there:
+			return
+		}
+	}
+	t.Fatal("the watch ended before the definition was gone")
+}
+
+// TestDefinitionChanges: what is stored already is read by the schema of now.
+func TestDefinitionChanges(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	c := s.RESTConfig()
+	beta := `,{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"n":{"type":"integer"}}}}}}}`
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"},"old":{"type":"string"}`), 201, nil},
+		{"POST " + things, thing("a", `{"n":1,"old":"x","unknown":1}`), 201, values{"spec": `{"n":1,"old":"x"}`}},
+		{"MERGE " + definitions + "/things.example.com", definition(`"n":{"type":"integer"},"new":{"type":"string","default":"d"}`, beta), 200, values{"metadata.generation": "2"}},
+		{"GET " + things + "/a", "", 200, values{"spec": `{"n":1,"new":"d"}`}},
+		{"GET " + things, "", 200, values{"items.0.spec": `{"n":1,"new":"d"}`, "items.0.kind": `"Thing"`}},
+		{"GET /apis/example.com/v1beta1/namespaces/default/things/a", "", 200, values{"spec": `{"n":1}`, "apiVersion": `"example.com/v1beta1"`}},
+		{"POST " + things, thing("b", `{"n":2}`), 201, values{"spec": `{"n":2,"new":"d"}`}},
+		{"MERGE " + things + "/a", `{"spec":{"n":2}}`, 200, values{"spec": `{"n":2,"new":"d"}`, "metadata.generation": "2"}},
+		{"MERGE /apis/example.com/v1beta1/namespaces/default/things/a", `{"spec":{"n":3}}`, 200, values{"spec": `{"n":3}`, "apiVersion": `"example.com/v1beta1"`}},
+		{"POST " + things, thing("c", `{"n":"x"}`), 422, `Thing.example.com "c" is invalid: spec.n: Invalid value: "string": spec.n in body must be of type integer: "string"`},
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}).RESTConfig()
+	run(t, c, []step{
+		{"GET " + things + "/b", "", 200, values{"spec": `{"n":2,"new":"d"}`}},
+		{"DELETE " + definitions + "/things.example.com", "", 200, nil},
+	})
+	waitGone(t, c)
+	run(t, c, []step{
+		{"GET " + things, "", 404, nil},
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
+		{"GET " + things, "", 200, values{"items": "[]"}},
+	})
+}
+
+// TestDefinitionsWaitForNames: the second definition gets the kind that the first one
+// lets go.
+func TestDefinitionsWaitForNames(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	other := strings.NewReplacer("things.example.com", "others.example.com", `"plural":"things"`, `"plural":"others"`).Replace(definition(`"n":{"type":"integer"}`))
+	const others = "/apis/example.com/v1/namespaces/default/others"
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
+		{"POST " + definitions, other, 201, nil},
+		{"GET " + definitions + "/others.example.com", "", 200, values{"status.conditions.0.message": `"\"ThingList\" is already in use"`, "status.acceptedNames.kind": `""`}},
+		{"GET " + others, "", 404, nil},
+		{"DELETE " + definitions + "/things.example.com", "", 200, nil},
+	})
+	waitGone(t, c)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+definitions+"?watch=true&fieldSelector=metadata.name=others.example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client(t, c).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if strings.Contains(lines.Text(), "InitialNamesAccepted") {
+			break
+		}
+	}
+	run(t, c, []step{{"POST " + others, strings.Replace(thing("a", `{"n":1}`), "things", "others", 1), 201, nil}})
+}

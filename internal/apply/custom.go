@@ -1,0 +1,72 @@
+package apply
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+)
+
+// rootName is the name of the type of a custom resource among its types.
+const rootName = "root"
+
+// FromOpenAPI makes the schema of a custom resource from that of OpenAPI, in version 3.
+// What it refers to by name is a type of meta/v1. See Custom for hasStatus.
+func FromOpenAPI(kind schema.GroupVersionKind, shown *spec.Schema, hasStatus bool) (*Schema, error) {
+	made, err := schemaconv.ToSchemaFromOpenAPI(map[string]*spec.Schema{rootName: shown}, false)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]smd.TypeDef{}
+	for _, t := range made.Types {
+		known[t.Name] = t
+	}
+	for _, name := range (&references{seen: map[string]bool{}}).of(made.Types) {
+		if _, ok := known[name]; !ok && strings.HasPrefix(name, "io.k8s.") {
+			parse(name, known)
+		}
+	}
+	r := reacher{types: known, seen: map[string]bool{}}
+	r.named(rootName)
+	root := rootName
+	return Custom(kind, typed.ParseableType{Schema: &smd.Schema{Types: r.list}, TypeRef: smd.TypeRef{NamedType: &root}}, hasStatus), nil
+}
+
+// references collects the names that types refer to.
+type references struct {
+	seen map[string]bool
+	all  []string
+}
+
+func (r *references) of(types []smd.TypeDef) []string {
+	for _, t := range types {
+		r.atom(t.Atom)
+	}
+	return r.all
+}
+
+func (r *references) atom(a smd.Atom) {
+	if a.List != nil {
+		r.ref(a.List.ElementType)
+	}
+	if a.Map != nil {
+		r.ref(a.Map.ElementType)
+		for _, f := range a.Map.Fields {
+			r.ref(f.Type)
+		}
+	}
+}
+
+func (r *references) ref(t smd.TypeRef) {
+	if t.NamedType == nil {
+		r.atom(t.Inlined)
+		return
+	}
+	if !r.seen[*t.NamedType] {
+		r.seen[*t.NamedType] = true
+		r.all = append(r.all, *t.NamedType)
+	}
+}

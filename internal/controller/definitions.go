@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/crd"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// definitions finishes the deletion of definitions of custom resources: their objects
+// go first. And it gives the definitions that wait for names those that became free.
+//
+// This is what kube-apiserver itself does, so the loop cannot be switched off.
+type definitions struct {
+	l     *Loops
+	queue *queue
+}
+
+func newDefinitions(l *Loops, q *queue) loop { return &definitions{l, q} }
+
+func definitionItem(key string) item { return item{object: object{crd.Collection, key}} }
+
+func (d *definitions) begin(s *store.State) {
+	for o := range s.Snapshot(crd.Collection).Scan("", "") {
+		d.queue.add(definitionItem(o.Key))
+	}
+}
+
+func (d *definitions) observe(c *store.CollectionChange) {
+	if c.Collection != crd.Collection {
+		if c.After == nil { // the last object of a definition that waits for it, perhaps
+			if o := d.l.store.Any().Get(crd.Collection, c.Collection); o != nil && registry.MetadataOf(o).Deleting {
+				d.queue.add(definitionItem(c.Collection))
+			}
+		}
+		return
+	}
+	if c.After != nil && registry.MetadataOf(c.After).Deleting {
+		d.queue.add(definitionItem(c.Key()))
+	}
+	if c.Before == nil { // it takes names, and frees none
+		return
+	}
+	_, group, _ := strings.Cut(c.Key(), ".")
+	for _, key := range d.l.c.Definitions.Waiting(group) {
+		d.queue.add(definitionItem(key))
+	}
+}
+
+func (d *definitions) sync(ctx context.Context, i item) error {
+	s := d.l.store.Any()
+	o := s.Get(crd.Collection, i.key)
+	if o == nil {
+		return nil
+	}
+	definition, err := decode[apiextensionsv1.CustomResourceDefinition](o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case definition.DeletionTimestamp == nil:
+		return d.recheck(ctx, i.object, definition)
+	case !apihelpers.CRDHasFinalizer(definition, apiextensionsv1.CustomResourceCleanupFinalizer):
+		return nil
+	}
+	var left remains
+	if t := d.l.served().byCollection[i.key]; t != nil {
+		if err := d.l.deleteAll(ctx, s, t, ""); err != nil {
+			return errors.Join(err, d.say(ctx, i.object, "InstanceDeletionFailed", fmt.Sprintf("could not issue all deletes: %v", err)))
+		}
+		left.count(d.l.store.Any(), t, "")
+	}
+	switch {
+	case left.unasked:
+		return fmt.Errorf("new objects of %s appeared while it was deleted", i.key)
+	case left.any():
+		return d.say(ctx, i.object, "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+	}
+	return d.finalize(ctx, i.object)
+}
+
+// say tells in the conditions how far the deletion is.
+func (d *definitions) say(ctx context.Context, o object, reason, message string) error {
+	return d.edit(ctx, o, "status", func(c *apiextensionsv1.CustomResourceDefinition) error {
+		next := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: reason, Message: message}
+		if old := apihelpers.FindCRDCondition(c, next.Type); old != nil && apihelpers.IsCRDConditionEquivalent(old, &next) {
+			return errLeave
+		}
+		next.LastTransitionTime = metav1.NewTime(d.l.now().UTC().Truncate(time.Second))
+		apihelpers.SetCRDCondition(c, next)
+		return nil
+	})
+}
+
+// finalize lets a definition go.
+func (d *definitions) finalize(ctx context.Context, o object) error {
+	return d.edit(ctx, o, "", func(c *apiextensionsv1.CustomResourceDefinition) error {
+		if c.DeletionTimestamp == nil || !apihelpers.CRDHasFinalizer(c, apiextensionsv1.CustomResourceCleanupFinalizer) {
+			return errLeave
+		}
+		c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer })
+		return nil
+	})
+}
+
+// recheck gives a definition the names that became free, and says so.
+func (d *definitions) recheck(ctx context.Context, o object, c *apiextensionsv1.CustomResourceDefinition) error {
+	if apihelpers.IsCRDConditionTrue(c, apiextensionsv1.NamesAccepted) && apihelpers.IsCRDConditionTrue(c, apiextensionsv1.Established) {
+		return nil
+	}
+	return d.l.c.Naming.Recheck(func(name func(*apiextensionsv1.CustomResourceDefinition) bool) error {
+		return d.edit(ctx, o, "status", func(c *apiextensionsv1.CustomResourceDefinition) error {
+			if !name(c) {
+				return errLeave
+			}
+			return nil
+		})
+	})
+}
+
+// serverManager is the field manager of what kube-apiserver itself does.
+const serverManager = "kube-apiserver"
+
+// edit changes a definition; it is no error when it is not there.
+func (d *definitions) edit(ctx context.Context, o object, subresource string, change func(*apiextensionsv1.CustomResourceDefinition) error) error {
+	t, ok := d.l.served().target(o)
+	if !ok {
+		return nil
+	}
+	t.Subresource = subresource
+	_, err := d.l.c.Registry.Edit(ctx, t, serverManager, func(o metav1.Object) error { return change(o.(*apiextensionsv1.CustomResourceDefinition)) })
+	if apierrors.IsNotFound(err) || errors.Is(err, errLeave) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,139 @@
+package crd
+
+import (
+	"bytes"
+	"reflect"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+var metadataTexts = metav1.ObjectMeta{}.SwaggerDoc()
+
+// ageOnly is what a version without columns of its own has beside the name.
+var ageOnly = []apiextensionsv1.CustomResourceColumnDefinition{
+	{Name: "Age", Type: "date", Description: metadataTexts["creationTimestamp"], JSONPath: ".metadata.creationTimestamp"},
+}
+
+// column is one of a table.
+type column struct {
+	kind string
+	path *jsonpath.JSONPath
+}
+
+// columns are those of a version; its paths are parsed when they are first needed.
+func (v *version) columns() *resource.Columns {
+	own := v.Columns
+	if own == nil {
+		own = ageOnly
+	}
+	definitions := []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name", Description: metadataTexts["name"]}}
+	parse := sync.OnceValue(func() []column { return parseColumns(own) })
+	shown := sync.OnceValue(func() []byte {
+		for _, c := range own[:len(parse())] {
+			text := c.Description
+			if text == "" {
+				text = "Custom resource definition column (in JSONPath format): " + c.JSONPath
+			}
+			definitions = append(definitions, metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Description: text, Priority: c.Priority})
+		}
+		return mustMarshal(definitions)
+	})
+	return &resource.Columns{
+		Definitions: shown,
+		Cells: func(o runtime.Object, row *resource.Row) {
+			object := o.(*Object)
+			row.String(object.Name)
+			var all map[string]any
+			for _, c := range parse() {
+				if all == nil {
+					all = object.whole()
+				}
+				c.cell(all, row)
+			}
+		},
+	}
+}
+
+// parseColumns parses the paths. The first that is none ends the table.
+func parseColumns(all []apiextensionsv1.CustomResourceColumnDefinition) []column {
+	var made []column
+	for _, c := range all {
+		path := jsonpath.New(c.Name).AllowMissingKeys(true)
+		if err := path.Parse("{" + c.JSONPath + "}"); err != nil {
+			break
+		}
+		made = append(made, column{c.Type, path})
+	}
+	return made
+}
+
+// cell writes the cell of an object.
+func (c *column) cell(all map[string]any, row *resource.Row) {
+	results, err := c.path.FindResults(all)
+	if err != nil || len(results) == 0 || len(results[0]) == 0 {
+		row.Null()
+		return
+	}
+	value := results[0][0].Interface()
+	if c.kind == "string" {
+		var b bytes.Buffer
+		if err := c.path.PrintResults(&b, []reflect.Value{reflect.ValueOf(value)}); err != nil {
+			row.Null()
+			return
+		}
+		row.String(b.String())
+		return
+	}
+	cellOf(c.kind, value, row)
+}
+
+func cellOf(kind string, value any, row *resource.Row) {
+	switch v := value.(type) {
+	case int64:
+		if kind == "integer" || kind == "number" {
+			row.Int(v)
+			return
+		}
+	case float64:
+		switch kind {
+		case "integer":
+			row.Int(int64(v))
+			return
+		case "number":
+			row.Number(v)
+			return
+		}
+	case bool:
+		if kind == "boolean" {
+			row.Bool(v)
+			return
+		}
+	case string:
+		if kind == "date" {
+			var at metav1.Time
+			if err := at.UnmarshalQueryParameter(v); err != nil {
+				row.String("<invalid>")
+				return
+			}
+			row.Age(at.Time)
+			return
+		}
+	}
+	row.Null()
+}
+
+// whole is the object as one tree, with all of its metadata.
+func (o *Object) whole() map[string]any {
+	all := o.tree()
+	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&o.ObjectMeta)
+	if err == nil {
+		all["metadata"] = metadata
+	}
+	return all
+}

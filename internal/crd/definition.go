@@ -1,0 +1,101 @@
+package crd
+
+import (
+	"fmt"
+
+	fastjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Collection is where definitions are stored.
+const Collection = "customresourcedefinitions.apiextensions.k8s.io"
+
+// definition is a stored definition, as far as it was read.
+type definition struct {
+	stored *store.Object
+	head   head
+	// versions are those of the spec, in its order.
+	versions []*version
+}
+
+// head is what is read of a definition.
+type head struct {
+	Metadata struct {
+		Name              string `json:"name"`
+		UID               string `json:"uid"`
+		Generation        int64  `json:"generation"`
+		DeletionTimestamp string `json:"deletionTimestamp"`
+	} `json:"metadata"`
+	Spec struct {
+		Group      string                                    `json:"group"`
+		Scope      apiextensionsv1.ResourceScope             `json:"scope"`
+		Conversion *apiextensionsv1.CustomResourceConversion `json:"conversion"`
+		Versions   []versionHead                             `json:"versions"`
+	} `json:"spec"`
+	Status struct {
+		AcceptedNames apiextensionsv1.CustomResourceDefinitionNames       `json:"acceptedNames"`
+		Conditions    []apiextensionsv1.CustomResourceDefinitionCondition `json:"conditions"`
+	} `json:"status"`
+}
+
+// versionHead is what is read of a version.
+type versionHead struct {
+	Name               string                                           `json:"name"`
+	Served             bool                                             `json:"served"`
+	Storage            bool                                             `json:"storage"`
+	Deprecated         bool                                             `json:"deprecated"`
+	DeprecationWarning *string                                          `json:"deprecationWarning"`
+	Schema             span                                             `json:"schema"`
+	Subresources       *apiextensionsv1.CustomResourceSubresources      `json:"subresources"`
+	Columns            []apiextensionsv1.CustomResourceColumnDefinition `json:"additionalPrinterColumns"`
+	SelectableFields   []apiextensionsv1.SelectableField                `json:"selectableFields"`
+}
+
+// span is the place of a value in what is read.
+type span struct{ from, to int64 }
+
+// UnmarshalJSONFrom notes the place.
+func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	v, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	s.to = d.InputOffset()
+	s.from = s.to - int64(len(v))
+	return nil
+}
+
+// read reads a stored definition.
+func read(o *store.Object) (*definition, error) {
+	d := &definition{stored: o}
+	if err := fastjson.Unmarshal(o.Value, &d.head, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, fmt.Errorf("the definition %s: %w", o.Key, err)
+	}
+	for i := range d.head.Spec.Versions {
+		d.versions = append(d.versions, &version{versionHead: &d.head.Spec.Versions[i], of: d})
+	}
+	return d, nil
+}
+
+// established tells whether the resource is served.
+func (d *definition) established() bool {
+	for i := range d.head.Status.Conditions {
+		if c := &d.head.Status.Conditions[i]; c.Type == apiextensionsv1.Established {
+			return c.Status == apiextensionsv1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// storage is the version that is stored, nil when there is none, which cannot be.
+func (d *definition) storage() *version {
+	for _, v := range d.versions {
+		if v.Storage {
+			return v
+		}
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package crd
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+)
+
+// Object is a custom resource. Its kind, version and metadata are typed, as every
+// verb asks for them; all else is a tree of JSON, in which whole numbers are int64.
+type Object struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	// Members are those beside kind, apiVersion and metadata.
+	Members map[string]any
+
+	// tolerated is what validation found wrong in parts that did not change.
+	tolerated []string
+}
+
+// DeepCopyObject implements runtime.Object.
+func (o *Object) DeepCopyObject() runtime.Object {
+	next := &Object{TypeMeta: o.TypeMeta, Members: runtime.DeepCopyJSON(o.Members)}
+	o.ObjectMeta.DeepCopyInto(&next.ObjectMeta)
+	return next
+}
+
+// MarshalJSON writes kind, apiVersion and metadata first, as the server stores
+// objects, and the other members in the order of their names.
+func (o *Object) MarshalJSON() ([]byte, error) {
+	metadata, err := json.Marshal(&o.ObjectMeta)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"kind":%q,"apiVersion":%q,"metadata":`, o.Kind, o.APIVersion)
+	b.Write(metadata)
+	if len(o.Members) > 0 {
+		rest, err := json.Marshal(o.Members)
+		if err != nil {
+			return nil, err
+		}
+		b.WriteByte(',')
+		b.Write(rest[1 : len(rest)-1])
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (o *Object) UnmarshalJSON(data []byte) error {
+	var all map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &all); err != nil {
+		return err
+	}
+	var head struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
+		return err
+	}
+	return o.take(all, head.Metadata)
+}
+
+// take makes the object one of members and metadata, and uses the members up.
+func (o *Object) take(all map[string]any, metadata metav1.ObjectMeta) error {
+	if all == nil {
+		return errors.New("the object is null")
+	}
+	var err error
+	text := func(name string) string {
+		v, ok := all[name]
+		s, isText := v.(string)
+		if ok && !isText {
+			err = fmt.Errorf("%s is not a string", name)
+		}
+		delete(all, name)
+		return s
+	}
+	o.Kind, o.APIVersion = text("kind"), text("apiVersion")
+	delete(all, "metadata")
+	o.ObjectMeta, o.Members = metadata, all
+	return err
+}
+
+// tree is the object as schemas and expressions see it: with the parts of its metadata
+// that those can speak of.
+func (o *Object) tree() map[string]any {
+	all := make(map[string]any, len(o.Members)+3)
+	maps.Copy(all, o.Members)
+	metadata := map[string]any{}
+	if o.Name != "" {
+		metadata["name"] = o.Name
+	}
+	if o.GenerateName != "" {
+		metadata["generateName"] = o.GenerateName
+	}
+	all["kind"], all["apiVersion"], all["metadata"] = o.Kind, o.APIVersion, metadata
+	return all
+}
+
+// The parts of objects with a status of their own, and of those without.
+
+func clearStatus(o runtime.Object) { delete(o.(*Object).Members, "status") }
+
+func copyStatus(to, from runtime.Object) {
+	status, ok := from.(*Object).Members["status"]
+	if !ok {
+		clearStatus(to)
+		return
+	}
+	to.(*Object).Members["status"] = status
+}
+
+func sameButStatus(a, b runtime.Object) bool {
+	return apiequality.Semantic.DeepEqual(without(a, "status"), without(b, "status"))
+}
+
+func sameMembers(a, b runtime.Object) bool {
+	return apiequality.Semantic.DeepEqual(a.(*Object).Members, b.(*Object).Members)
+}
+
+func without(o runtime.Object, member string) map[string]any {
+	all := o.(*Object).Members
+	if _, ok := all[member]; !ok {
+		return all
+	}
+	rest := maps.Clone(all)
+	delete(rest, member)
+	return rest
+}

@@ -1,0 +1,92 @@
+package crd
+
+import (
+	"slices"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	openapiv2 "k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// objectMeta is the type of metadata among the schemas of OpenAPI.
+const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+// What clients are told of an object within an object.
+const (
+	embeddedVersionText = "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"
+	embeddedKindText    = "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"
+)
+
+var (
+	partialTexts = metav1.PartialObjectMetadata{}.SwaggerDoc()
+	typeTexts    = metav1.TypeMeta{}.SwaggerDoc()
+)
+
+// openAPI makes the schema of a version as clients are shown it.
+func (v *version) openAPI(number int) (*spec.Schema, error) {
+	props, err := v.props()
+	if err != nil {
+		return nil, err
+	}
+	object := &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}
+	if props == nil {
+		return object, nil
+	}
+	s, err := structuralschema.NewStructural(props)
+	if err != nil || len(structuralschema.ValidateStructural(nil, s)) > 0 {
+		return object, nil
+	}
+	s = s.Unfold()
+	if number == 2 {
+		if s.XPreserveUnknownFields {
+			return object, nil // kubectl would refuse members that it does not find here
+		}
+		s = openapiv2.ToStructuralOpenAPIV2(s)
+	}
+	shown := s.ToKubeOpenAPI()
+	addIdentity(shown, number, typeTexts["apiVersion"], typeTexts["kind"])
+	addEmbedded(shown, number)
+	return shown, nil
+}
+
+// addIdentity adds what every object has.
+func addIdentity(s *spec.Schema, number int, apiVersion, kind string) {
+	ref := "#/components/schemas/" + objectMeta
+	if number == 2 {
+		ref = "#/definitions/" + objectMeta
+	}
+	text := func(description string) spec.Schema { return *spec.StringProperty().WithDescription(description) }
+	s.SetProperty("apiVersion", text(apiVersion))
+	s.SetProperty("kind", text(kind))
+	s.SetProperty("metadata", *spec.RefSchema(ref).WithDescription(partialTexts["metadata"]))
+}
+
+// addEmbedded adds the same to the objects that stand within objects.
+func addEmbedded(s *spec.Schema, number int) {
+	if s == nil {
+		return
+	}
+	for name, p := range s.Properties {
+		addEmbedded(&p, number)
+		s.Properties[name] = p
+	}
+	if s.Items != nil {
+		addEmbedded(s.Items.Schema, number)
+	}
+	if s.AdditionalProperties != nil {
+		addEmbedded(s.AdditionalProperties.Schema, number)
+	}
+	if keep, ok := s.Extensions.GetBool("x-kubernetes-preserve-unknown-fields"); ok && keep && number == 2 {
+		return
+	}
+	if embedded, ok := s.Extensions.GetBool("x-kubernetes-embedded-resource"); !ok || !embedded {
+		return
+	}
+	addIdentity(s, number, embeddedVersionText, embeddedKindText)
+	for _, name := range []string{"kind", "apiVersion"} {
+		if !slices.Contains(s.Required, name) {
+			s.Required = append(s.Required, name)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package crd
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// version is one version of a definition. Its schema is compiled when it is needed.
+type version struct {
+	*versionHead
+	of *definition
+	// kept is where compiled schemas are counted.
+	kept *schemas
+
+	mu       sync.Mutex // held to compile
+	compiled atomic.Pointer[compiled]
+	used     atomic.Bool // since the hand passed by: see schemas
+}
+
+// compiled is what a version's schema says of its objects. It is safe for concurrent
+// use.
+type compiled struct {
+	// structural is nil where there is no schema: then everything is kept.
+	structural *structuralschema.Structural
+	validator  apivalidation.SchemaValidator
+	status     apivalidation.SchemaValidator // nil: anything
+	rules      *cel.Validator                // nil: there are none
+}
+
+// schema returns the compiled schema.
+func (v *version) schema() (*compiled, error) {
+	v.used.Store(true)
+	if c := v.compiled.Load(); c != nil {
+		return c, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if c := v.compiled.Load(); c != nil {
+		return c, nil
+	}
+	c, err := v.compile()
+	if err != nil {
+		return nil, fmt.Errorf("the schema of %s in version %s: %w", v.of.head.Metadata.Name, v.Name, err)
+	}
+	v.compiled.Store(c)
+	v.kept.add(v)
+	return c, nil
+}
+
+// bytes are those of the schema in the definition.
+func (v *version) bytes() int64 { return v.Schema.to - v.Schema.from }
+
+// props is the schema as it was written, nil when there is none.
+func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
+	if v.bytes() == 0 {
+		return nil, nil
+	}
+	var sent apiextensionsv1.CustomResourceValidation
+	if err := json.Unmarshal(v.of.stored.Value[v.Schema.from:v.Schema.to], &sent); err != nil {
+		return nil, err
+	}
+	var internal apiextensions.CustomResourceValidation
+	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(&sent, &internal, nil); err != nil {
+		return nil, err
+	}
+	return internal.OpenAPIV3Schema, nil
+}
+
+func (v *version) compile() (*compiled, error) {
+	props, err := v.props()
+	if err != nil {
+		return nil, err
+	}
+	c := &compiled{}
+	if c.validator, _, err = apivalidation.NewSchemaValidator(props); err != nil || props == nil {
+		return c, err
+	}
+	if status, ok := props.Properties["status"]; ok && v.hasStatus() {
+		if c.status, _, err = apivalidation.NewSchemaValidator(&status); err != nil {
+			return nil, err
+		}
+	}
+	if c.structural, err = structuralschema.NewStructural(props); err != nil {
+		return nil, err
+	}
+	c.structural = c.structural.DeepCopy() // it shares its defaults with the schema
+	if err := structuraldefaulting.PruneDefaults(c.structural); err != nil {
+		return nil, err
+	}
+	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
+	return c, nil
+}
+
+// hasStatus tells whether the status is a subresource.
+func (v *version) hasStatus() bool { return v.Subresources != nil && v.Subresources.Status != nil }
+
+// schemas bounds what compiled schemas cost, by the bytes that they were made of: a
+// compiled one is some ten times as large. The oldest that was not used since it was
+// last looked at goes first (a clock).
+type schemas struct {
+	mu    sync.Mutex
+	bytes int64
+	ring  []*version
+	hand  int
+}
+
+// maxSchemaBytes is how many bytes of schemas are compiled at most.
+const maxSchemaBytes = 8 << 20
+
+func (s *schemas) add(v *version) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ring = append(s.ring, v)
+	s.bytes += v.bytes()
+	for s.bytes > maxSchemaBytes && len(s.ring) > 1 {
+		s.hand %= len(s.ring)
+		old := s.ring[s.hand]
+		if old == v || old.used.Swap(false) {
+			s.hand++
+			continue
+		}
+		s.drop(s.hand)
+	}
+}
+
+func (s *schemas) drop(i int) {
+	old := s.ring[i]
+	old.compiled.Store(nil)
+	s.bytes -= old.bytes()
+	s.ring = append(s.ring[:i], s.ring[i+1:]...)
+}
+
+// forget drops the schemas of a definition that is replaced or gone.
+func (s *schemas) forget(d *definition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 0; i < len(s.ring); {
+		if s.ring[i].of == d {
+			s.drop(i)
+			continue
+		}
+		i++
+	}
+}

@@ -1,0 +1,264 @@
+package crd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/warning"
+	kjson "sigs.k8s.io/json"
+)
+
+// decode reads a body: what the schema does not know is dropped and complained of.
+func (v *version) decode(body []byte) (runtime.Object, []string, error) {
+	s, err := v.schema()
+	if err != nil {
+		return nil, nil, err
+	}
+	var all map[string]any
+	twice, err := kjson.UnmarshalStrict(body, &all)
+	if err != nil {
+		return nil, nil, err
+	}
+	var complaints []string
+	for _, err := range twice {
+		complaints = append(complaints, err.Error())
+	}
+	o := new(Object)
+	metadata, _, unknown, err := objectmeta.GetObjectMetaWithOptions(all, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	if metadata == nil {
+		metadata = &metav1.ObjectMeta{}
+	}
+	if err := o.take(all, *metadata); err != nil {
+		return nil, nil, err
+	}
+	more, err := s.coerce(o, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, path := range append(unknown, more...) {
+		complaints = append(complaints, fmt.Sprintf("unknown field %q", path))
+	}
+	return o, complaints, nil
+}
+
+// coerce drops what the schema does not know, and nulls where there can be none. It
+// returns what it dropped when it is asked to.
+func (c *compiled) coerce(o *Object, track bool) (unknown []string, err error) {
+	unknown = pruning.PruneWithOptions(o.Members, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: track})
+	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(o.Members, c.structural)
+	wrong, more := objectmeta.CoerceWithOptions(nil, o.Members, c.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: track})
+	if wrong != nil {
+		return nil, wrong
+	}
+	return append(unknown, more...), nil
+}
+
+// setDefaults fills in what the schema has defaults for.
+func (v *version) setDefaults(o runtime.Object) {
+	if s, err := v.schema(); err == nil { // decode or read said what is wrong with it
+		structuraldefaulting.Default(o.(*Object).Members, s.structural)
+	}
+}
+
+// recent is a stored object as it would be stored by now: pruned and defaulted by the
+// schema of the stored version.
+func (v *version) recent(o *Object) error {
+	s, err := v.schema()
+	if err != nil {
+		return err
+	}
+	if _, err := s.coerce(o, false); err != nil {
+		return err
+	}
+	structuraldefaulting.Default(o.Members, s.structural)
+	return nil
+}
+
+// validate checks a new object.
+func (v *version) validate(o *Object) field.ErrorList {
+	s, err := v.schema()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	if errs := v.checkKind(o); len(errs) > 0 {
+		return errs
+	}
+	all := o.tree()
+	errs := apivalidation.ValidateCustomResource(nil, all, s.validator)
+	errs = append(errs, v.checkScale(o.Members, true)...)
+	errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, all)...)
+	return append(errs, s.checkRules(context.Background(), errs, all, nil)...)
+}
+
+// checkRules asks the rules in CEL, unless so much is wrong already that they could not
+// be.
+func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, old any, options ...cel.Option) field.ErrorList {
+	if c.rules == nil {
+		return nil
+	}
+	for _, e := range errs {
+		switch e.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")}
+		}
+	}
+	found, _ := c.rules.Validate(ctx, nil, c.structural, all, old, celconfig.RuntimeCELCostBudget, options...)
+	return found
+}
+
+// validateUpdate checks an update of the object, or of its status. What was wrong
+// before and did not change is tolerated.
+func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
+	s, err := v.schema()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	if errs := v.checkKind(o); len(errs) > 0 {
+		return errs
+	}
+	all, before := o.tree(), old.tree()
+	same := common.NewCorrelatedObject(all, before, &model.Structural{Structural: s.structural})
+	var errs field.ErrorList
+	if status {
+		errs = s.validateStatus(all, before, same)
+	} else {
+		errs = apivalidation.ValidateCustomResourceUpdate(nil, all, before, s.validator, apivalidation.WithRatcheting(same))
+	}
+	errs = append(errs, v.checkScale(o.Members, !status)...)
+	if !status {
+		errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
+	}
+	if wrong := listtype.ValidateListSetsAndMaps(nil, s.structural, all); len(wrong) > 0 && len(listtype.ValidateListSetsAndMaps(nil, s.structural, before)) == 0 {
+		errs = append(errs, wrong...)
+	}
+	noted := &notes{}
+	ctx := warning.WithWarningRecorder(context.Background(), noted)
+	errs = append(errs, s.checkRules(ctx, errs, all, before, cel.WithRatcheting(same))...)
+	o.tolerated = noted.all
+	return errs
+}
+
+func (c *compiled) validateStatus(all, before map[string]any, same *common.CorrelatedObject) field.ErrorList {
+	status, ok := all["status"]
+	if !ok || c.status == nil {
+		return nil
+	}
+	var options []apivalidation.ValidationOption
+	if c.structural != nil {
+		options = append(options, apivalidation.WithRatcheting(same.Key("status")))
+	}
+	return apivalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, before["status"], c.status, options...)
+}
+
+// notes collects what the rules warn of.
+type notes struct{ all []string }
+
+// AddWarning implements warning.Recorder.
+func (n *notes) AddWarning(_, text string) { n.all = append(n.all, text) }
+
+// checkKind compares what an object says of itself.
+func (v *version) checkKind(o *Object) field.ErrorList {
+	var errs field.ErrorList
+	if kind := v.of.head.Status.AcceptedNames.Kind; o.Kind != kind {
+		errs = append(errs, field.Invalid(field.NewPath("kind"), o.Kind, "must be "+kind))
+	}
+	if gv := v.of.head.Spec.Group + "/" + v.Name; o.APIVersion != gv {
+		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), o.APIVersion, "must be "+gv))
+	}
+	return errs
+}
+
+// checkScale checks what the subresource scale shows.
+func (v *version) checkScale(members map[string]any, spec bool) field.ErrorList {
+	if v.Subresources == nil || v.Subresources.Scale == nil {
+		return nil
+	}
+	scale := v.Subresources.Scale
+	var errs field.ErrorList
+	if spec {
+		errs = append(errs, checkReplicas(members, scale.SpecReplicasPath)...)
+	}
+	errs = append(errs, checkReplicas(members, scale.StatusReplicasPath)...)
+	if scale.LabelSelectorPath != nil {
+		if text, _, err := unstructured.NestedString(members, steps(*scale.LabelSelectorPath)...); err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(*scale.LabelSelectorPath), text, err.Error()))
+		}
+	}
+	return errs
+}
+
+func checkReplicas(members map[string]any, path string) field.ErrorList {
+	n, _, err := unstructured.NestedInt64(members, steps(path)...)
+	var wrong string
+	switch {
+	case err != nil:
+		wrong = err.Error()
+	case n < 0:
+		wrong = "should be a non-negative integer"
+	case n > math.MaxInt32:
+		wrong = fmt.Sprintf("should be less than or equal to %v", math.MaxInt32)
+	default:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath(path), n, wrong)}
+}
+
+// steps are the names of a simple path.
+func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+
+// warn tells what is odd about finalizers that are new, and what was tolerated.
+func warn(o, old runtime.Object) []string {
+	made := o.(*Object)
+	had := map[string]bool{}
+	if old != nil {
+		for _, f := range old.(*Object).Finalizers {
+			had[f] = true
+		}
+	}
+	warnings := made.tolerated
+	path := field.NewPath("metadata", "finalizers").String()
+	for _, f := range sorted(made.Finalizers) {
+		if had[f] {
+			continue
+		}
+		had[f] = true
+		for _, wrong := range validation.IsQualifiedName(f) {
+			warnings = append(warnings, fmt.Sprintf("%s: %q: %s", path, f, wrong))
+		}
+		if strings.Contains(f, "/") || f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents || f == string(corev1.FinalizerKubernetes) {
+			continue
+		}
+		prefer := "prefer a domain-qualified finalizer name"
+		if strings.Contains(f, ".") {
+			prefer += " including a path (/)"
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %q: %s to avoid accidental conflicts with other finalizer writers", path, f, prefer))
+	}
+	return warnings
+}
+
+// errNotCustom: a conversion was asked of something else.
+var errNotCustom = errors.New("not a custom resource")

@@ -1,0 +1,190 @@
+package crd
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// everyVerb is in the order in which kube-apiserver names those of custom resources.
+var everyVerb = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+
+var statusVerbs = []string{"get", "patch", "update"}
+
+// The parts of objects with a status of their own, and of those without.
+var (
+	statusParts = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameButStatus}
+	plainParts  = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
+)
+
+// types makes the types of a definition: those of its served versions.
+func (d *definition) types() []*resource.Type {
+	stored := d.storage()
+	if stored == nil {
+		return nil
+	}
+	raw := d.newType(stored) // as it is stored
+	var all []*resource.Type
+	for _, v := range d.versions {
+		if !v.Served {
+			continue
+		}
+		t := d.newType(v)
+		if v != stored || d.head.Metadata.Generation > 1 {
+			t.Stored, t.OwnSteps = raw, true
+			t.FromStored = func(o runtime.Object) (runtime.Object, error) { return v.from(stored, o) }
+			t.ToStored = func(o runtime.Object) (runtime.Object, error) { return stored.convert(o) }
+		}
+		all = append(all, t)
+	}
+	if len(all) > 1 {
+		for _, t := range all {
+			t.Versions = all
+		}
+	}
+	return all
+}
+
+// newType makes the type of a version, as if it were the stored one.
+func (d *definition) newType(v *version) *resource.Type {
+	names, spec := &d.head.Status.AcceptedNames, &d.head.Spec
+	t := &resource.Type{
+		Group: spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
+		Resource: names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
+		Namespaced: spec.Scope == apiextensionsv1.NamespaceScoped,
+		Verbs:      everyVerb,
+		Collection: names.Plural + "." + spec.Group,
+		New:        func() runtime.Object { return new(Object) },
+		Decode:     v.decode, Default: v.setDefaults,
+		Parts: plainParts, Generation: true, StatusOnCreate: true,
+		ValidateName: validation.NameIsDNSSubdomain,
+		Validate:     func(o runtime.Object) field.ErrorList { return v.validate(o.(*Object)) },
+		ValidateUpdate: func(o, old runtime.Object) field.ErrorList {
+			return v.validateUpdate(o.(*Object), old.(*Object), false)
+		},
+		MetadataOnce: true,
+		Warnings:     warn,
+		Fields:       v.fields(),
+		OpenAPI:      v.openAPI,
+		Stamp:        fmt.Sprintf("%s/%d", d.head.Metadata.UID, d.head.Metadata.Generation),
+		NoStrategic:  true, AnyFinalizer: true,
+		Explicit:    true,
+		FieldError:  "field label not supported: %s",
+		Columns:     v.columns(),
+		Deprecated:  d.deprecation(v),
+		StatusKeeps: resource.Labels | resource.Annotations | resource.Finalizers | resource.OwnerReferences,
+	}
+	t.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.UnknownKind }
+	if d.head.Metadata.DeletionTimestamp != "" {
+		t.Closed = "create not allowed while custom resource definition is terminating"
+	}
+	if v.hasStatus() {
+		t.Parts, t.StatusOnCreate = statusParts, false
+		t.Subresources = append(t.Subresources, resource.Subresource{
+			Name: "status", Kind: t.GroupVersionKind(), Verbs: statusVerbs,
+			Validate: func(o, old runtime.Object) field.ErrorList {
+				return v.validateUpdate(o.(*Object), old.(*Object), true)
+			},
+		})
+	}
+	if v.Subresources != nil && v.Subresources.Scale != nil {
+		t.Subresources = append(t.Subresources, scaleOf(v))
+	}
+	return t
+}
+
+// from makes a stored object one of this version.
+func (v *version) from(stored *version, o runtime.Object) (runtime.Object, error) {
+	made, ok := o.(*Object)
+	if !ok {
+		return nil, errNotCustom
+	}
+	if err := stored.recent(made); err != nil {
+		return nil, err
+	}
+	if v == stored {
+		return made, nil
+	}
+	return v.convert(made)
+}
+
+// convert makes an object of another version one of this.
+func (v *version) convert(o runtime.Object) (runtime.Object, error) {
+	made, ok := o.(*Object)
+	if !ok {
+		return nil, errNotCustom
+	}
+	to := v.of.head.Spec.Group + "/" + v.Name
+	if made.APIVersion == to {
+		return made, nil
+	}
+	made.APIVersion = to
+	s, err := v.schema()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.coerce(made, false)
+	return made, err
+}
+
+// fields are those that objects can be selected by.
+func (v *version) fields() []resource.Field {
+	var all []resource.Field
+	for _, f := range v.SelectableFields {
+		all = append(all, resource.Field{Name: strings.TrimPrefix(f.JSONPath, "."), Paths: [][]string{steps(f.JSONPath)}})
+	}
+	return all
+}
+
+// deprecation is the warning of a version that should not be used any more.
+func (d *definition) deprecation(v *version) string {
+	if !v.Deprecated {
+		return ""
+	}
+	if v.DeprecationWarning != nil {
+		return *v.DeprecationWarning
+	}
+	kind, better := d.head.Status.AcceptedNames.Kind, ""
+	for _, other := range d.versions {
+		if other.Served && !other.Deprecated && utilversion.CompareKubeAwareVersionStrings(v.Name, other.Name) < 0 &&
+			(better == "" || utilversion.CompareKubeAwareVersionStrings(better, other.Name) < 0) {
+			better = other.Name
+		}
+	}
+	text := fmt.Sprintf("%s/%s %s is deprecated", d.head.Spec.Group, v.Name, kind)
+	if better != "" {
+		text += fmt.Sprintf("; use %s/%s %s", d.head.Spec.Group, better, kind)
+	}
+	return text
+}
+
+// newer orders versions as discovery does: the preferred one first.
+func newer(a, b string) int { return utilversion.CompareKubeAwareVersionStrings(b, a) }
+
+func sorted(names []string) []string {
+	all := slices.Clone(names)
+	slices.Sort(all)
+	return all
+}
+
+// byResource orders types as discovery does.
+func byResource(a, b *resource.Type) int { return cmp.Compare(a.Resource, b.Resource) }
+
+func mustMarshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // plain data
+		panic(err)
+	}
+	return b
+}
