@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -172,7 +171,7 @@ func awaitEvent(ctx context.Context, events *bufio.Reader, kind string) error {
 			return errors.Join(ctx.Err(), fmt.Errorf("the watch of a namespace ended before %s: %w", kind, err))
 		}
 		got, ok := textAfter(line[:min(len(line), 64)], typeKey)
-		if !ok || bytes.Equal(got, errorType) {
+		if !ok || string(got) == errorType {
 			return fmt.Errorf("unexpected: %.300s", line)
 		}
 		if string(got) == kind {

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 // fanout is a set of watchers on connections of their own.
 type fanout struct {
 	bed   *bed
+	as    eventForm
 	conns []*conn
 	// end ends the watches; done is closed when all have ended.
 	end context.CancelFunc
@@ -56,10 +56,11 @@ func (b *bed) watchers(n int) int {
 }
 
 // watch opens n watches; where gives the URL of each.
-func (b *bed) watch(ctx context.Context, n, perConnection int, where func(i int) *url.URL) (*fanout, error) {
+func (b *bed) watch(ctx context.Context, as eventForm, n, perConnection int, where func(i int) *url.URL) (*fanout, error) {
 	// What ends the opening does not end the watches: close does.
 	watching, end := context.WithCancel(context.WithoutCancel(ctx))
-	f := &fanout{bed: b, end: end, failed: make(chan struct{})}
+	f := &fanout{bed: b, as: as, end: end, failed: make(chan struct{})}
+	header := b.target.header(as.accept, "identity")
 	for range (n + perConnection - 1) / perConnection {
 		c, err := b.target.dial(nil)
 		if err != nil {
@@ -71,7 +72,7 @@ func (b *bed) watch(ctx context.Context, n, perConnection int, where func(i int)
 	bodies := make([]io.ReadCloser, n)
 	open := func(i int) error {
 		c := newClient(f.conns[i%len(f.conns)], i, b.json)
-		resp, err := c.send(watching, http.MethodGet, where(i), b.json, nil)
+		resp, err := c.send(watching, http.MethodGet, where(i), header, nil)
 		if err != nil {
 			return fmt.Errorf("watcher %d: %w", i, err)
 		}
@@ -140,9 +141,9 @@ func (w *watcher) read(ctx context.Context, body io.ReadCloser) {
 		w.fanout.bytes.Add(int64(n))
 		have += n
 		rest := buf[:have]
-		for line, after, ok := bytes.Cut(rest, newline); ok; line, after, ok = bytes.Cut(rest, newline) {
+		for event, after, ok := w.fanout.as.cut(rest); ok; event, after, ok = w.fanout.as.cut(rest) {
 			rest = after
-			if err := w.event(line); err != nil {
+			if err := w.event(event); err != nil {
 				w.fanout.fail(fmt.Errorf("watcher %d, after %d events: %w", w.number, w.events.Load(), err))
 				return
 			}
@@ -163,47 +164,27 @@ func (w *watcher) read(ctx context.Context, body io.ReadCloser) {
 	}
 }
 
-var (
-	newline   = []byte("\n")
-	typeKey   = []byte(`{"type":"`)
-	sentKey   = []byte(`"sent":"`)
-	errorType = []byte("ERROR")
-	bookmark  = []byte("BOOKMARK")
-	// rootCA is the object that controllers make in every namespace, when they come
-	// to it: maybe while the namespace is watched.
-	rootCA = []byte(`"name":"kube-root-ca.crt"`)
-)
-
-// eventHead bytes of an event hold its type and the object's name.
-const eventHead = 256
-
 // event checks one event, and counts it.
-func (w *watcher) event(line []byte) error {
-	kind, ok := textAfter(line[:min(len(line), 64)], typeKey)
-	if !ok || bytes.Equal(kind, errorType) {
-		return fmt.Errorf("unexpected: %.300s", line)
+func (w *watcher) event(event []byte) error {
+	e, err := w.fanout.as.read(event)
+	if err != nil {
+		return err
 	}
-	rv, ok := revisionIn(line)
-	if !ok {
-		return fmt.Errorf("an event without a resource version: %.300s", line)
-	}
-	if bytes.Equal(kind, bookmark) {
-		if rv < w.revision {
-			return fmt.Errorf("a bookmark at %d came after an event at %d", rv, w.revision)
+	if e.bookmark {
+		if e.revision < w.revision {
+			return fmt.Errorf("a bookmark at %d came after an event at %d", e.revision, w.revision)
 		}
 		return nil
 	}
-	if rv <= w.revision {
-		return fmt.Errorf("an event at %d came after one at %d", rv, w.revision)
+	if e.revision <= w.revision {
+		return fmt.Errorf("an event at %d came after one at %d", e.revision, w.revision)
 	}
-	w.revision = rv
-	if bytes.Contains(line[:min(len(line), eventHead)], rootCA) {
+	w.revision = e.revision
+	if e.foreign {
 		return nil
 	}
-	if text, ok := textAfter(line, sentKey); ok {
-		if sent, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-			w.fanout.latencies.record(time.Duration(w.fanout.bed.sinceEpoch(time.Now()) - sent))
-		}
+	if sent, err := strconv.ParseInt(string(e.sent), 10, 64); err == nil {
+		w.fanout.latencies.record(time.Duration(w.fanout.bed.sinceEpoch(time.Now()) - sent))
 	}
 	w.events.Add(1)
 	w.fanout.events.Add(1)

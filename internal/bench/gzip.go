@@ -29,7 +29,12 @@ func (b *bed) gzipLister(ctx context.Context) (*gzipLister, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.header = b.target.header(acceptJSON, "gzip")
+	return l.gzip(ctx, acceptJSON)
+}
+
+// gzip is the same list compressed, in a representation.
+func (l lister) gzip(ctx context.Context, accept string) (*gzipLister, error) {
+	l.header = l.bed.target.header(accept, "gzip")
 	g := &gzipLister{lister: l}
 	return g, g.decompress(ctx)
 }
@@ -100,16 +105,22 @@ func gzipChangedRound(ctx context.Context, b *bed, every int) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+	return g.rows(b.changing(ctx, g.list, func() error { return b.changePods(ctx, every) }))
+}
+
+// changing repeats a change, which is not measured, and a list, which is. It goes on
+// until both have taken the duration.
+func (b *bed) changing(ctx context.Context, list func(context.Context, *client, op) error, change func() error) ([]row, error) {
 	var sum Figures
 	var h histogram
 	c := newClient(b.conns[0], 0, b.json)
 	for end := time.Now().Add(b.options.Duration); sum.Ops == 0 || time.Now().Before(end) && sum.Ops < b.options.MaxOps; {
-		if err := b.changePods(ctx, every); err != nil {
+		if err := change(); err != nil {
 			return nil, err
 		}
 		f, err := b.measured(func() (Figures, error) {
 			begin := time.Now()
-			err := g.list(ctx, c, op{})
+			err := list(ctx, c, op{})
 			h.record(time.Since(begin))
 			return Figures{Ops: 1, Seconds: time.Since(begin).Seconds()}, err
 		})
@@ -122,7 +133,7 @@ func gzipChangedRound(ctx context.Context, b *bed, every int) ([]row, error) {
 		sum.Memory = f.Memory
 	}
 	sum.Latency, sum.Bytes, sum.Items = h.latency(), c.bytes, c.items
-	return g.rows([]row{{loop: "closed, 1 client", Figures: sum}}, nil)
+	return []row{{loop: "closed, 1 client", Figures: sum}}, nil
 }
 
 // plus adds what was measured.

@@ -70,7 +70,7 @@ type mix struct {
 }
 
 func (m *mix) run(ctx context.Context, watchers int) error {
-	f, err := m.bed.watchConfigMaps(ctx, m.ns, watchers)
+	f, err := m.bed.watchConfigMaps(ctx, m.ns, watchers, jsonEvents)
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,25 @@ const (
 // of them is: a controller made them, a kubelet gave them a status, and the managed
 // fields tell of both.
 func (b *bed) running(ctx context.Context, n int) (ns string, known [][]byte, err error) {
-	if ns, err = b.namespace(ctx, "running"); err != nil {
+	if ns, err = b.fillRunning(ctx, "running", n); err != nil {
 		return "", nil, err
+	}
+	known = make([][]byte, n)
+	err = b.each(ctx, n, func(c *client, i int) error {
+		c.revision = 0 // another pod's says nothing of this one's
+		answer, err := c.answer(ctx, http.MethodGet, b.object(ns, podsOf, podName(i)), nil, false)
+		known[i] = bytes.Clone(answer)
+		return err
+	})
+	return ns, known, err
+}
+
+// fillRunning returns the namespace of a role with n such pods or more; it makes those
+// that are not there.
+func (b *bed) fillRunning(ctx context.Context, role string, n int) (string, error) {
+	ns, err := b.namespace(ctx, role)
+	if err != nil {
+		return "", err
 	}
 	have := b.filled[ns]
 	controller, kubelet := b.header(controllerAgent, "application/json"), b.header(kubeletAgent, strategicPatch)
@@ -35,18 +52,10 @@ func (b *bed) running(ctx context.Context, n int) (ns string, known [][]byte, er
 		_, err = c.change(ctx, http.MethodPatch, b.status(ns, i), p.first(), p.wrote())
 		return err
 	})
-	if err != nil {
-		return "", nil, err
+	if err == nil {
+		b.filled[ns] = max(have, n)
 	}
-	b.filled[ns] = max(have, n)
-	known = make([][]byte, n)
-	err = b.each(ctx, n, func(c *client, i int) error {
-		c.revision = 0 // another pod's says nothing of this one's
-		answer, err := c.answer(ctx, http.MethodGet, b.object(ns, podsOf, podName(i)), nil, false)
-		known[i] = bytes.Clone(answer)
-		return err
-	})
-	return ns, known, err
+	return ns, err
 }
 
 // updatePodsRound updates pods as a controller does: it sends back all of what it

@@ -91,27 +91,6 @@ func listRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 	return w.rows(w.measure(ctx))
 }
 
-func protobufRound(ctx context.Context, b *bed) ([]row, error) {
-	l, err := b.lister(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	l.header, l.binary = b.target.header(acceptProtobuf, "identity"), true
-	resp, err := b.admin.send(ctx, http.MethodGet, l.url, l.header, nil)
-	if notServed(err) {
-		return nil, &skipError{"protobuf: " + err.Error()}
-	}
-	if err != nil {
-		return nil, err
-	}
-	resp.Body.Close()
-	if got := resp.Header.Get("Content-Type"); got != acceptProtobuf {
-		return nil, &skipError{"asked for protobuf, the server sends " + got}
-	}
-	w := b.crew(1, l.list).closed()
-	return w.rows(w.measure(ctx))
-}
-
 // pageSize is what client-go's pager asks for.
 const pageSize = 500
 

@@ -117,6 +117,11 @@ func (t *target) url(path, query string) *url.URL {
 const (
 	acceptJSON     = "application/json"
 	acceptProtobuf = "application/vnd.kubernetes.protobuf"
+	// acceptTable is what kubectl sends.
+	acceptTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+	// Metadata alone; protobuf is what client-go's informers of metadata send first.
+	acceptMetadata         = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	acceptMetadataProtobuf = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
 // header returns what every request carries. It is shared, and not changed.

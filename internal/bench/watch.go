@@ -23,13 +23,18 @@ const (
 
 // watchRound measures what an event costs for each of n watchers.
 func watchRound(n int) func(ctx context.Context, b *bed) ([]row, error) {
+	return watchRoundAs(n, jsonEvents)
+}
+
+// watchRoundAs is the same for events in a representation.
+func watchRoundAs(n int, as eventForm) func(ctx context.Context, b *bed) ([]row, error) {
 	return func(ctx context.Context, b *bed) ([]row, error) {
 		n := b.watchers(n)
 		ns, err := b.configMaps(ctx, "watched", watchedMaps)
 		if err != nil {
 			return nil, err
 		}
-		f, err := b.watchConfigMaps(ctx, ns, n)
+		f, err := b.watchConfigMaps(ctx, ns, n, as)
 		if err != nil {
 			return nil, err
 		}
@@ -60,13 +65,13 @@ func watchRound(n int) func(ctx context.Context, b *bed) ([]row, error) {
 }
 
 // watchConfigMaps opens n watches of all ConfigMaps of a namespace, from now on.
-func (b *bed) watchConfigMaps(ctx context.Context, ns string, n int) (*fanout, error) {
+func (b *bed) watchConfigMaps(ctx context.Context, ns string, n int, as eventForm) (*fanout, error) {
 	rv, err := b.revision(ctx, ns, configMapsOf)
 	if err != nil {
 		return nil, err
 	}
-	u := b.collection(ns, configMapsOf, fmt.Sprintf("watch=1&resourceVersion=%d", rv))
-	return b.watch(ctx, n, streamsPerConnection, func(int) *url.URL { return u })
+	u := b.collection(ns, configMapsOf, fmt.Sprintf("watch=1&resourceVersion=%d%s", rv, as.query))
+	return b.watch(ctx, as, n, streamsPerConnection, func(int) *url.URL { return u })
 }
 
 // writers update ConfigMaps for watchers. In a closed loop a write waits until all
@@ -131,7 +136,7 @@ func unrelatedRound(ctx context.Context, b *bed, n int) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := b.watch(ctx, n, streamsPerConnection, func(i int) *url.URL {
+	f, err := b.watch(ctx, jsonEvents, n, streamsPerConnection, func(i int) *url.URL {
 		query := fmt.Sprintf("watch=1&resourceVersion=%d", rv)
 		if i%2 == 0 {
 			return b.collection(other, configMapsOf, query)
@@ -191,7 +196,7 @@ func idleRound(ctx context.Context, b *bed, n, perConnection int) ([]row, error)
 	var f *fanout
 	figures, err := b.measured(func() (figures Figures, err error) {
 		begin := time.Now()
-		f, err = b.watch(ctx, n, perConnection, func(int) *url.URL { return u })
+		f, err = b.watch(ctx, jsonEvents, n, perConnection, func(int) *url.URL { return u })
 		sleepUntil(ctx, time.Now().Add(min(idleSettle, b.options.Duration)))
 		return Figures{Ops: int64(n), Seconds: time.Since(begin).Seconds()}, err
 	})
