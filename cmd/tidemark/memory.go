@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 )
 
 // The collector runs when the heap has grown by GOGC percent, 100 by default: a
@@ -52,4 +53,14 @@ func (t *tuner) adapt() {
 		t.percent = next
 	}
 	afterCollection(t)
+}
+
+// startSettles is how long after the start its last work is done: the controllers
+// have seen all objects.
+const startSettles = time.Second
+
+// endStart gives back the memory that only the start needed.
+func endStart() {
+	debug.FreeOSMemory()
+	unmapStart()
 }

@@ -202,6 +202,7 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	defer remove()
 	f.announce(stdout, path, time.Since(begin))
 	notifyReady()
+	defer time.AfterFunc(startSettles, endStart).Stop()
 
 	select {
 	case <-ctx.Done():
