@@ -1,6 +1,7 @@
 package builtin_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -117,7 +118,39 @@ func everyMedium(t *testing.T, typ *resource.Type, o runtime.Object) {
 	if want := *first.Object.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta); !equality.Semantic.DeepEqual(got, want) {
 		t.Fatalf("metadata (-got +want):\n%s", cmp.Diff(got, want))
 	}
+	checkMessages(t, typ, stored.Bytes, first.Object)
 	checkRow(t, typ, first.Object)
+}
+
+// checkMessages: what is made of stored bytes at once is what the object itself writes,
+// but for the resource version.
+func checkMessages(t *testing.T, typ *resource.Type, stored []byte, o runtime.Object) {
+	t.Helper()
+	stored = bytes.Replace(stored, []byte(`"resourceVersion":""`), []byte(`"resourceVersion":"77"`), 1)
+	o = o.DeepCopyObject()
+	o.(metav1.Object).SetResourceVersion("77")
+	want, err := wire.Message(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := wire.MessageOf(typ, stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("another message (-got +want):\n%s\nof %s", cmp.Diff(got, want), stored)
+	}
+	meta, err := wire.MetadataOf(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err = wire.Message(&metav1.PartialObjectMetadata{ObjectMeta: *o.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = wire.PartialMessage(meta); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("another message of the metadata, %v (-got +want):\n%s", err, cmp.Diff(got, want))
+	}
 }
 
 // checkRow: there is a cell for each column, and the object stays as it is.

@@ -156,16 +156,16 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 		raw, err := wire.PartialMessage(meta)
 		return form{raw: raw}, err
 	}
+	if what == message {
+		raw, err := wire.MessageOf(t, value)
+		return form{raw: raw}, err
+	}
 	o, err := wire.Read(t, value)
 	if err != nil {
 		return form{}, err
 	}
-	if what == tableRow {
-		row := new(resource.Row)
-		t.Columns.Cells(o, row)
-		row.Compact()
-		return form{row: row}, nil
-	}
-	raw, err := wire.Message(o)
-	return form{raw: raw}, err
+	row := new(resource.Row)
+	t.Columns.Cells(o, row)
+	row.Compact()
+	return form{row: row}, nil
 }

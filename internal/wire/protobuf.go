@@ -36,9 +36,31 @@ func marshal(o any) ([]byte, error) {
 // Message returns an object as protobuf, without an envelope.
 func Message(o runtime.Object) ([]byte, error) { return marshal(o) }
 
+// MessageOf returns a stored value as protobuf in the type's own version, without an
+// envelope.
+func MessageOf(t *resource.Type, value []byte) ([]byte, error) {
+	if t.Stored == nil {
+		if p := planOf(t); p != nil {
+			if b, ok := p.transcode(value); ok {
+				return b, nil
+			}
+		}
+	}
+	o, err := Read(t, value)
+	if err != nil {
+		return nil, err
+	}
+	return marshal(o)
+}
+
 // PartialMessage returns a PartialObjectMetadata as protobuf, without an envelope, of
 // metadata as JSON.
 func PartialMessage(meta []byte) ([]byte, error) {
+	if p := metadataPlan(); p != nil {
+		if b, ok := p.transcode(meta, tag1); ok {
+			return b, nil
+		}
+	}
 	var o metav1.PartialObjectMetadata
 	if fastjson.Unmarshal(meta, &o.ObjectMeta) != nil {
 		o.ObjectMeta = metav1.ObjectMeta{} // it may be half full
