@@ -120,6 +120,30 @@ func everyMedium(t *testing.T, typ *resource.Type, o runtime.Object) {
 	}
 	checkMessages(t, typ, stored.Bytes, first.Object)
 	checkRow(t, typ, first.Object)
+	checkRowOfSome(t, typ, stored.Bytes)
+}
+
+// checkRowOfSome: what the cells are said to be made of is all that they are made of.
+func checkRowOfSome(t *testing.T, typ *resource.Type, stored []byte) {
+	t.Helper()
+	whole, err := wire.Read(typ, stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := wire.ReadSome(typ, stored, typ.Columns.Reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(some.(metav1.Object).GetManagedFields()) > 0 {
+		t.Error("the managed fields are decoded for a row")
+	}
+	now := time.Now()
+	var want, got resource.Row
+	typ.Columns.Cells(whole, &want)
+	typ.Columns.Cells(some, &got)
+	if diff := cmp.Diff(string(got.Append(nil, now)), string(want.Append(nil, now))); diff != "" {
+		t.Errorf("another row (-got +want):\n%s", diff)
+	}
 }
 
 // checkMessages: what is made of stored bytes at once is what the object itself writes,

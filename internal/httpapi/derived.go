@@ -160,7 +160,7 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 		raw, err := wire.MessageOf(t, value)
 		return form{raw: raw}, err
 	}
-	o, err := wire.Read(t, value)
+	o, err := wire.ReadSome(t, value, t.Columns.Reads)
 	if err != nil {
 		return form{}, err
 	}

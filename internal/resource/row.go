@@ -20,6 +20,8 @@ type Columns struct {
 	// Cells writes the cells of one object, which is in the stored version: as many as
 	// there are columns. It must not change the object.
 	Cells func(o runtime.Object, row *Row)
+	// Reads are the members that Cells looks at; others may not be there. Nil: all.
+	Reads *Members
 	// Order compares two objects, which are in the stored version, where the rows of a
 	// list stand in an order of their own; nil: they stand as in the list.
 	Order func(a, b runtime.Object) int

@@ -46,9 +46,14 @@ func closing(b []byte, at int) int {
 				return i + 1
 			}
 		case '"':
-			for i++; i < len(b) && b[i] != '"'; i++ {
-				if b[i] == '\\' {
-					i++
+			for i++; ; i++ {
+				n := bytes.IndexByte(b[i:], '"')
+				if n < 0 {
+					return -1
+				}
+				i += n
+				if b[i-1] != '\\' || !endsEscaped(b[i-n:i]) {
+					break
 				}
 			}
 		}

@@ -51,7 +51,15 @@ func of[P runtime.Object](definitions func() []column, cells func(P, *resource.R
 	return kind{reflect.TypeFor[P](), &resource.Columns{
 		Definitions: sync.OnceValue(func() []byte { return encode(definitions()) }),
 		Cells:       func(o runtime.Object, r *resource.Row) { cells(o.(P), r) },
+		Reads:       resource.AllButManagedFields,
 	}}
+}
+
+// reading tells which members the cells are made of, for a kind that there are many
+// of: the others are not decoded.
+func (k kind) reading(members ...string) kind {
+	k.columns.Reads = resource.MembersOf(members...)
+	return k
 }
 
 // sorted has the rows of a list stand in an order.
@@ -80,6 +88,7 @@ var standard = &resource.Columns{
 		r.String(m.GetName())
 		r.String(m.GetCreationTimestamp().UTC().Format(time.RFC3339))
 	},
+	Reads:      resource.MembersOf("metadata.name", "metadata.creationTimestamp"),
 	NoneIsNull: true,
 }
 

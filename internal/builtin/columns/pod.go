@@ -21,6 +21,18 @@ func podColumns() []column {
 			str("Nominated Node", doc(status, "nominatedNodeName")), str("Readiness Gates", doc(spec, "readinessGates")))...)
 }
 
+// podMembers are what the cells are made of.
+var podMembers = []string{
+	"metadata.name", "metadata.creationTimestamp", "metadata.deletionTimestamp",
+	"spec.containers.name", "spec.initContainers.name", "spec.initContainers.restartPolicy", "spec.nodeName", "spec.readinessGates",
+	"status.phase", "status.reason", "status.podIPs", "status.nominatedNodeName",
+	"status.conditions.type", "status.conditions.status", "status.conditions.reason",
+	"status.containerStatuses.name", "status.containerStatuses.state", "status.containerStatuses.lastState",
+	"status.containerStatuses.ready", "status.containerStatuses.restartCount", "status.containerStatuses.started",
+	"status.initContainerStatuses.name", "status.initContainerStatuses.state", "status.initContainerStatuses.lastState",
+	"status.initContainerStatuses.ready", "status.initContainerStatuses.restartCount", "status.initContainerStatuses.started",
+}
+
 func pod(o *corev1.Pod, r *resource.Row) {
 	s := summarize(o)
 	r.String(o.Name)

@@ -17,7 +17,7 @@ import (
 // workloads are pods and what makes them: of the core group, apps, batch and
 // autoscaling.
 var workloads = []kind{
-	of(podColumns, pod),
+	of(podColumns, pod).reading(podMembers...),
 	of(func() []column {
 		return append([]column{name}, append(templateColumns(), str("Pod Labels", "The labels for the pod template."))...)
 	}, func(o *corev1.PodTemplate, r *resource.Row) {
