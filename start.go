@@ -373,9 +373,8 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		BuildDate:     at,
 		Checks:        append(s.checks(), r.loopChecks()...),
 		Figures:       r.figures(),
-		FragmentBytes: s.representationBytes() / 2,
-		DerivedBytes:  s.representationBytes() / 2,
-		Log:           log,
+		RepresentationBytes: s.representationBytes(),
+		Log:                 log,
 	}
 }
 

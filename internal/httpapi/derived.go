@@ -14,8 +14,11 @@ import (
 // has to be decoded for that: so it is made about once for each version of an object
 // and shared by all who ask, and nothing is kept for what nobody asks for.
 //
-// What is not used any more goes when the budget is spent, the longest unused first.
+// What is not used any more goes when the budget is spent, the longest unused first. But
+// a list does not take the place of what was used since it was last looked at: of a list
+// that is larger than the budget, read again and again, nothing would ever be found.
 type derived struct {
+	max    func() int64      // bytes
 	charge func(bytes int64) // tells who accounts for memory
 	shards [derivedShards]derivedShard
 }
@@ -26,7 +29,6 @@ const derivedShards = 16
 // derivedShard is a part of it, by the version of the object.
 type derivedShard struct {
 	mu     sync.Mutex
-	max    int64 // bytes
 	bytes  int64
 	forms  map[derivedKey]*keptForm
 	recent list.List // of *keptForm, the last used first
@@ -53,6 +55,7 @@ const (
 type keptForm struct {
 	key   derivedKey
 	place *list.Element
+	used  bool // made or found since it was last looked at for removal; guarded by the shard's mu
 	ready atomic.Bool
 	once  sync.Once
 	bytes int64 // counted in the shard, guarded by its mu
@@ -69,17 +72,18 @@ type form struct {
 // derivedOverhead is about what one costs beside its bytes.
 const derivedOverhead = 288
 
-func newDerived(max int64, charge func(int64)) *derived {
-	d := &derived{charge: charge}
+func newDerived(max func() int64, charge func(int64)) *derived {
+	d := &derived{max: max, charge: charge}
 	for i := range d.shards {
-		d.shards[i].max, d.shards[i].forms = max/derivedShards, map[derivedKey]*keptForm{}
+		d.shards[i].forms = map[derivedKey]*keptForm{}
 	}
 	return d
 }
 
-// of returns what is made of an object, in the version of the type, and keeps it. An
-// object that is not stored (of a dry-run) has no version of its own.
-func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, error) {
+// of returns what is made of an object, in the version of the type, and keeps it; for
+// one of many in a list, if there is room. An object that is not stored (of a dry-run)
+// has no version of its own.
+func (d *derived) of(t *resource.Type, o *store.Object, what derivation, listed bool) (form, error) {
 	if what == tableRow && t.Stored != nil {
 		t = t.Stored // the row of each version is the same
 	}
@@ -90,7 +94,7 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 	k := s.find(derivedKey{t, o.Modified, what})
 	if !k.ready.Load() {
 		k.once.Do(func() {
-			defer d.settle(s, k)
+			defer d.settle(s, k, listed)
 			k.err = errUnfinished
 			k.form, k.err = derive(t, o.Value, what)
 		})
@@ -104,21 +108,26 @@ func (s *derivedShard) find(key derivedKey) *keptForm {
 	defer s.mu.Unlock()
 	if k := s.forms[key]; k != nil {
 		s.recent.MoveToFront(k.place)
+		k.used = true
 		return k
 	}
-	k := &keptForm{key: key}
+	k := &keptForm{key: key, used: true} // it has not had its time yet
 	k.place = s.recent.PushFront(k)
 	s.forms[key] = k
 	return k
 }
 
 // settle counts what a form costs, now that it is known, and makes room for it.
-func (d *derived) settle(s *derivedShard, k *keptForm) {
+func (d *derived) settle(s *derivedShard, k *keptForm, listed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.ready.Store(true)
 	if s.forms[k.key] != k {
 		return // removed meanwhile
+	}
+	if k.err != nil {
+		s.remove(k)
+		return
 	}
 	before := s.bytes
 	k.bytes = derivedOverhead + int64(len(k.form.raw))
@@ -126,13 +135,34 @@ func (d *derived) settle(s *derivedShard, k *keptForm) {
 		k.bytes += int64(k.form.row.Len())
 	}
 	s.bytes += k.bytes
-	if k.err != nil {
-		s.remove(k)
-	}
-	for s.bytes > s.max {
-		s.remove(s.recent.Back().Value.(*keptForm))
+	for most := d.max() / derivedShards; s.bytes > most; {
+		last := s.recent.Back().Value.(*keptForm)
+		if listed && last.used && last != k {
+			last.used = false
+			s.recent.MoveToFront(last.place)
+			last = k
+			listed = false // k is gone
+		}
+		s.remove(last)
 	}
 	d.charge(s.bytes - before)
+}
+
+// shrink makes room for what has grown beside it.
+func (d *derived) shrink() {
+	most := d.max() / derivedShards
+	for i := range d.shards {
+		s := &d.shards[i]
+		s.mu.Lock()
+		before := s.bytes
+		for s.bytes > most {
+			s.remove(s.recent.Back().Value.(*keptForm))
+		}
+		if s.bytes != before {
+			d.charge(s.bytes - before)
+		}
+		s.mu.Unlock()
+	}
 }
 
 // remove forgets a form; mu is held.

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemark-dev/tidemark/internal/deflate"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -28,11 +29,13 @@ import (
 type fragments struct {
 	max    int64             // bytes
 	charge func(bytes int64) // tells who accounts for memory
+	grown  func()            // tells who shares the budget; called without mu
 
 	mu     sync.Mutex
 	runs   map[uint64]*keptRun
 	recent list.List // of *keptRun, the last used first
 	bytes  int64
+	used   atomic.Int64 // the same, for those who do not hold mu
 }
 
 // keptRun is a run with its fragment. What identifies it is the revisions of its
@@ -57,8 +60,8 @@ var errUnfinished = errors.New("a part of the list could not be made")
 // keptOverhead is about what a run costs beside its fragment and its revisions.
 const keptOverhead = 256
 
-func newFragments(max int64, charge func(int64)) *fragments {
-	return &fragments{max: max, charge: charge, runs: map[uint64]*keptRun{}}
+func newFragments(max int64, charge func(int64), grown func()) *fragments {
+	return &fragments{max: max, charge: charge, grown: grown, runs: map[uint64]*keptRun{}}
 }
 
 // of returns the fragment of a run, which text makes when it is not there. Those
@@ -73,6 +76,7 @@ func (f *fragments) of(r *run, text func() ([]byte, error)) (*deflate.Fragment, 
 	}
 	k := f.find(r)
 	k.once.Do(func() {
+		defer f.grown()
 		defer f.settle(k)
 		k.err = errUnfinished
 		b, err := text()
@@ -126,6 +130,7 @@ func (f *fragments) settle(k *keptRun) {
 	for f.bytes > f.max {
 		f.remove(f.recent.Back().Value.(*keptRun))
 	}
+	f.used.Store(f.bytes)
 }
 
 // remove forgets a run; f.mu is held.

@@ -75,7 +75,7 @@ func TestFragments(t *testing.T) {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
 			rng := testrand.New(t)
 			s := start(t, wiring{config: func(c *httpapi.Config) {
-				c.FragmentBytes = budget
+				c.RepresentationBytes = 2 * budget
 				c.Limits.CompressAbove, c.Limits.WriteBatchBytes = smallList, 3000
 			}})
 			s.namespace(t, "other")
@@ -138,7 +138,7 @@ func TestFragmentsOfVersions(t *testing.T) {
 // TestFragmentsInParallel: many clients ask for the same lists while they change.
 func TestFragmentsInParallel(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) {
-		c.FragmentBytes = 50_000
+		c.RepresentationBytes = 100_000
 		c.Limits.CompressAbove = smallList
 	}})
 	for i := range 300 {

@@ -99,8 +99,9 @@ func New(c Config) *Handler {
 	h.writes.limit = int64(c.Limits.MutatingInFlight)
 	h.watches.limit = int64(c.Limits.Watches)
 	h.drained, h.drain = context.WithCancel(context.Background())
-	h.fragments = newFragments(cmp.Or(c.FragmentBytes, store.DefaultMaxMemory/4), c.Registry.Store.Charge)
-	h.derived = newDerived(cmp.Or(c.DerivedBytes, store.DefaultMaxMemory/4), c.Registry.Store.Charge)
+	most := cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/2)
+	h.fragments = newFragments(most/2, c.Registry.Store.Charge, func() { h.derived.shrink() })
+	h.derived = newDerived(func() int64 { return most - h.fragments.used.Load() }, c.Registry.Store.Charge)
 	h.metrics = newMetrics(h)
 	h.requests.New = func() any { return &request{h: h} }
 	h.small.New = func() any { return newBuffer(smallBytes) }

@@ -42,12 +42,10 @@ type Config struct {
 	Log *slog.Logger
 	// Now is the clock of log lines and durations; nil: time.Now.
 	Now func() time.Time
-	// FragmentBytes bounds what is kept of compressed lists, in memory that counts
-	// as history; zero: 32 MiB.
-	FragmentBytes int64
-	// DerivedBytes bounds what is kept of other representations of objects than JSON,
-	// in memory that counts as history; zero: 32 MiB.
-	DerivedBytes int64
+	// RepresentationBytes bounds what is kept of answers, in memory that counts as
+	// history: of compressed lists, which get half of it at most, and of objects in
+	// other representations than JSON, which get what is left. Zero: 64 MiB.
+	RepresentationBytes int64
 	// Limits: zero fields mean those of DefaultLimits.
 	Limits Limits
 }

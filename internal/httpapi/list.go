@@ -39,6 +39,7 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 			return err
 		}
 	}
+	h.listed = true
 	s := newSink(q)
 	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
 	switch {

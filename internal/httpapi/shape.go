@@ -31,7 +31,8 @@ type shape struct {
 	derived *derived
 	typ     *resource.Type
 	out     wire.Output
-	headLen int // bytes of a stored object that an item goes without
+	headLen int  // bytes of a stored object that an item goes without
+	listed  bool // the objects are those of a list
 
 	// Of a table: what of the object a row carries, the moment that ages are told of,
 	// and whether the columns are told.
@@ -119,7 +120,7 @@ func (s *shape) moment(o *store.Object) (moment uint64, lasting bool, err error)
 	if s.out.Form != wire.Table {
 		return 0, true, nil
 	}
-	f, err := s.derived.of(s.typ, o, tableRow)
+	f, err := s.derived.of(s.typ, o, tableRow, s.listed)
 	if err != nil {
 		return 0, false, err
 	}
@@ -229,13 +230,13 @@ func (s *shape) raw(o *store.Object) ([]byte, error) {
 	if s.out.Form != wire.Whole {
 		what = partialMessage
 	}
-	f, err := s.derived.of(s.typ, o, what)
+	f, err := s.derived.of(s.typ, o, what, s.listed)
 	return f.raw, err
 }
 
 // row appends an object as a row of a table.
 func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
-	f, err := s.derived.of(s.typ, o, tableRow)
+	f, err := s.derived.of(s.typ, o, tableRow, s.listed)
 	if err != nil {
 		return to, err
 	}

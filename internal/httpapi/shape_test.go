@@ -219,7 +219,7 @@ func TestListForms(t *testing.T) {
 			rng := testrand.New(t)
 			now := time.Now().Add(24 * time.Hour)
 			s := start(t, wiring{config: func(c *httpapi.Config) {
-				c.DerivedBytes, c.FragmentBytes = budget, budget
+				c.RepresentationBytes = 2 * budget
 				c.Limits.CompressAbove, c.Limits.WriteBatchBytes = smallList, 3000
 				c.Now = func() time.Time { return now }
 			}})
@@ -315,7 +315,7 @@ func names(t testing.TB, accept, body string) string {
 // TestManyForms: many clients ask for the same objects in all forms while they change.
 func TestManyForms(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) {
-		c.DerivedBytes, c.FragmentBytes = 30_000, 30_000
+		c.RepresentationBytes = 60_000
 		c.Limits.CompressAbove, c.Limits.WriteBatchBytes = smallList, 3000
 	}})
 	for i := range 100 {
