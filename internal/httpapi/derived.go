@@ -80,23 +80,42 @@ func newDerived(max func() int64, charge func(int64)) *derived {
 	return d
 }
 
-// of returns what is made of an object, in the version of the type, and keeps it; for
-// one of many in a list, if there is room. An object that is not stored (of a dry-run)
-// has no version of its own.
-func (d *derived) of(t *resource.Type, o *store.Object, what derivation, listed bool) (form, error) {
+// of returns what is made of an object, in the version of the type, and keeps it. An
+// object that is not stored (of a dry-run) has no version of its own.
+func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, error) {
 	if what == tableRow && t.Stored != nil {
 		t = t.Stored // the row of each version is the same
 	}
 	if o.Created == 0 {
 		return derive(t, o.Value, what)
 	}
-	s := &d.shards[uint64(o.Modified)%derivedShards]
-	k := s.find(derivedKey{t, o.Modified, what})
+	s := d.shard(o)
+	return d.finished(s, s.find(derivedKey{t, o.Modified, what}), o)
+}
+
+// ofListed is of for bytes of one of many objects: there is nothing when the list has
+// no room for them, and they are better made where they are needed.
+func (d *derived) ofListed(t *resource.Type, o *store.Object, what derivation) (raw []byte, ok bool, err error) {
+	s := d.shard(o)
+	k := s.findListed(derivedKey{t, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(len(o.Value)))
+	if k == nil {
+		return nil, false, nil
+	}
+	f, err := d.finished(s, k, o)
+	return f.raw, true, err
+}
+
+func (d *derived) shard(o *store.Object) *derivedShard {
+	return &d.shards[uint64(o.Modified)%derivedShards]
+}
+
+// finished makes what is not made yet.
+func (d *derived) finished(s *derivedShard, k *keptForm, o *store.Object) (form, error) {
 	if !k.ready.Load() {
 		k.once.Do(func() {
-			defer d.settle(s, k, listed)
+			defer d.settle(s, k)
 			k.err = errUnfinished
-			k.form, k.err = derive(t, o.Value, what)
+			k.form, k.err = derive(k.key.typ, o.Value, k.key.what)
 		})
 	}
 	return k.form, k.err
@@ -106,11 +125,42 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation, listed 
 func (s *derivedShard) find(key derivedKey) *keptForm {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.forms[key]; k != nil {
-		s.recent.MoveToFront(k.place)
-		k.used = true
+	if k := s.found(key); k != nil {
 		return k
 	}
+	return s.add(key)
+}
+
+// found returns the entry of a key, nil when there is none; mu is held.
+func (s *derivedShard) found(key derivedKey) *keptForm {
+	k := s.forms[key]
+	if k != nil {
+		s.recent.MoveToFront(k.place)
+		k.used = true
+	}
+	return k
+}
+
+// findListed is find that adds nothing to more than so many bytes, unless the entry that
+// was not used for longest was not used at all since it was last its turn.
+func (s *derivedShard) findListed(key derivedKey, most int64) *keptForm {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.found(key); k != nil {
+		return k
+	}
+	if last := s.recent.Back(); s.bytes > most && last != nil {
+		if k := last.Value.(*keptForm); k.used {
+			k.used = false
+			s.recent.MoveToFront(last)
+			return nil
+		}
+	}
+	return s.add(key)
+}
+
+// add makes an entry; mu is held.
+func (s *derivedShard) add(key derivedKey) *keptForm {
 	k := &keptForm{key: key, used: true} // it has not had its time yet
 	k.place = s.recent.PushFront(k)
 	s.forms[key] = k
@@ -118,7 +168,7 @@ func (s *derivedShard) find(key derivedKey) *keptForm {
 }
 
 // settle counts what a form costs, now that it is known, and makes room for it.
-func (d *derived) settle(s *derivedShard, k *keptForm, listed bool) {
+func (d *derived) settle(s *derivedShard, k *keptForm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.ready.Store(true)
@@ -136,14 +186,7 @@ func (d *derived) settle(s *derivedShard, k *keptForm, listed bool) {
 	}
 	s.bytes += k.bytes
 	for most := d.max() / derivedShards; s.bytes > most; {
-		last := s.recent.Back().Value.(*keptForm)
-		if listed && last.used && last != k {
-			last.used = false
-			s.recent.MoveToFront(last.place)
-			last = k
-			listed = false // k is gone
-		}
-		s.remove(last)
+		s.remove(s.recent.Back().Value.(*keptForm))
 	}
 	d.charge(s.bytes - before)
 }
@@ -174,20 +217,8 @@ func (s *derivedShard) remove(k *keptForm) {
 
 // derive makes something of a stored value.
 func derive(t *resource.Type, value []byte, what derivation) (form, error) {
-	if what == partialMessage {
-		value, err := wire.As(t, value)
-		if err != nil {
-			return form{}, err
-		}
-		meta, err := wire.MetadataOf(value)
-		if err != nil {
-			return form{}, err
-		}
-		raw, err := wire.PartialMessage(meta)
-		return form{raw: raw}, err
-	}
-	if what == message {
-		raw, err := wire.MessageOf(t, value)
+	if what != tableRow {
+		raw, err := appendRaw(nil, t, value, what)
 		return form{raw: raw}, err
 	}
 	o, err := wire.ReadSome(t, value, t.Columns.Reads)
@@ -198,4 +229,20 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 	t.Columns.Cells(o, row)
 	row.Compact()
 	return form{row: row}, nil
+}
+
+// appendRaw appends what is made of a stored value, which is not a row.
+func appendRaw(to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
+	if what == message {
+		return wire.AppendMessageOf(to, t, value)
+	}
+	value, err := wire.As(t, value)
+	if err != nil {
+		return to, err
+	}
+	meta, err := wire.MetadataOf(value)
+	if err != nil {
+		return to, err
+	}
+	return wire.AppendPartialMessage(to, meta)
 }

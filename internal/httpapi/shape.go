@@ -31,8 +31,10 @@ type shape struct {
 	derived *derived
 	typ     *resource.Type
 	out     wire.Output
-	headLen int  // bytes of a stored object that an item goes without
-	listed  bool // the objects are those of a list
+	headLen int // bytes of a stored object that an item goes without
+
+	listed bool   // the objects are those of a list
+	room   []byte // what raw made last, when it is not kept
 
 	// Of a table: what of the object a row carries, the moment that ages are told of,
 	// and whether the columns are told.
@@ -120,7 +122,7 @@ func (s *shape) moment(o *store.Object) (moment uint64, lasting bool, err error)
 	if s.out.Form != wire.Table {
 		return 0, true, nil
 	}
-	f, err := s.derived.of(s.typ, o, tableRow, s.listed)
+	f, err := s.derived.of(s.typ, o, tableRow)
 	if err != nil {
 		return 0, false, err
 	}
@@ -224,19 +226,27 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 	return meta, err
 }
 
-// raw is an object as protobuf, without an envelope.
+// raw is an object as protobuf, without an envelope. It is valid until the next call.
 func (s *shape) raw(o *store.Object) ([]byte, error) {
 	what := message
 	if s.out.Form != wire.Whole {
 		what = partialMessage
 	}
-	f, err := s.derived.of(s.typ, o, what, s.listed)
-	return f.raw, err
+	if !s.listed {
+		f, err := s.derived.of(s.typ, o, what)
+		return f.raw, err
+	}
+	raw, ok, err := s.derived.ofListed(s.typ, o, what)
+	if ok || err != nil {
+		return raw, err
+	}
+	s.room, err = appendRaw(s.room[:0], s.typ, o.Value, what)
+	return s.room, err
 }
 
 // row appends an object as a row of a table.
 func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
-	f, err := s.derived.of(s.typ, o, tableRow, s.listed)
+	f, err := s.derived.of(s.typ, o, tableRow)
 	if err != nil {
 		return to, err
 	}

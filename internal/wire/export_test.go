@@ -8,6 +8,6 @@ func Transcodes(t *resource.Type, value []byte) (planned, done bool) {
 	if p == nil {
 		return false, false
 	}
-	_, done = p.transcode(value)
+	_, done = p.transcode(nil, value)
 	return true, done
 }

@@ -38,26 +38,33 @@ func Message(o runtime.Object) ([]byte, error) { return marshal(o) }
 
 // MessageOf returns a stored value as protobuf in the type's own version, without an
 // envelope.
-func MessageOf(t *resource.Type, value []byte) ([]byte, error) {
+func MessageOf(t *resource.Type, value []byte) ([]byte, error) { return AppendMessageOf(nil, t, value) }
+
+// AppendMessageOf is MessageOf that appends.
+func AppendMessageOf(to []byte, t *resource.Type, value []byte) ([]byte, error) {
 	if t.Stored == nil {
 		if p := planOf(t); p != nil {
-			if b, ok := p.transcode(value); ok {
+			if b, ok := p.transcode(to, value); ok {
 				return b, nil
 			}
 		}
 	}
 	o, err := Read(t, value)
 	if err != nil {
-		return nil, err
+		return to, err
 	}
-	return marshal(o)
+	b, err := marshal(o)
+	return append(to, b...), err
 }
 
 // PartialMessage returns a PartialObjectMetadata as protobuf, without an envelope, of
 // metadata as JSON.
-func PartialMessage(meta []byte) ([]byte, error) {
+func PartialMessage(meta []byte) ([]byte, error) { return AppendPartialMessage(nil, meta) }
+
+// AppendPartialMessage is PartialMessage that appends.
+func AppendPartialMessage(to, meta []byte) ([]byte, error) {
 	if p := metadataPlan(); p != nil {
-		if b, ok := p.transcode(meta, tag1); ok {
+		if b, ok := p.transcode(to, meta, tag1); ok {
 			return b, nil
 		}
 	}
@@ -65,10 +72,11 @@ func PartialMessage(meta []byte) ([]byte, error) {
 	if fastjson.Unmarshal(meta, &o.ObjectMeta) != nil {
 		o.ObjectMeta = metav1.ObjectMeta{} // it may be half full
 		if err := json.Unmarshal(meta, &o.ObjectMeta); err != nil {
-			return nil, fmt.Errorf("reading metadata: %w", err)
+			return to, fmt.Errorf("reading metadata: %w", err)
 		}
 	}
-	return marshal(&o)
+	b, err := marshal(&o)
+	return append(to, b...), err
 }
 
 // documents are the kinds that answers have beside those of resources.

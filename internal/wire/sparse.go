@@ -48,8 +48,8 @@ func (c *transcoder) someMembers(members *resource.Members) bool {
 		return false
 	}
 	c.out = append(c.out, '{')
-	for before := len(c.out); c.key != nil; {
-		inner, wanted := members.Of(c.key)
+	for before := len(c.out); c.more; {
+		inner, wanted := members.Of(c.key())
 		if !wanted {
 			if !c.skip() || !c.next() {
 				return false
@@ -59,7 +59,7 @@ func (c *transcoder) someMembers(members *resource.Members) bool {
 		if len(c.out) > before {
 			c.out = append(c.out, ',')
 		}
-		c.out = append(append(append(c.out, '"'), c.key...), '"', ':')
+		c.out = append(append(append(c.out, '"'), c.key()...), '"', ':')
 		if !c.some(inner) || !c.next() {
 			return false
 		}

@@ -19,9 +19,10 @@ import (
 type transcoder struct {
 	in []byte
 	at int
-	// key is the name of the member whose value begins at a place; nil: the object has
-	// ended.
-	key []byte
+	// more: a member's value begins at the place; its name is key. The bounds of the name
+	// are numbers, for a pointer that is set so often costs the collector's attention.
+	more             bool
+	keyBegin, keyEnd int
 	room
 }
 
@@ -43,11 +44,11 @@ var rooms = sync.Pool{New: func() any { return new(room) }}
 // mostRoom is how much memory is kept for the next object.
 const mostRoom = 256 << 10
 
-// transcode returns the message of an object, or a message that has it as the field
-// of a tag.
-func (p *plan) transcode(object []byte, in ...byte) (message []byte, ok bool) {
+// transcode appends the message of an object, or a message that has it as the field of
+// a tag.
+func (p *plan) transcode(to, object []byte, in ...byte) (message []byte, ok bool) {
 	kept := rooms.Get().(*room)
-	c := transcoder{in: object, room: *kept} // on the stack, where nothing is collected
+	c := transcoder{in: object, room: *kept}
 	c.out = append(c.out[:0], in...)
 	if len(in) > 0 {
 		begin := c.open()
@@ -56,15 +57,20 @@ func (p *plan) transcode(object []byte, in ...byte) (message []byte, ok bool) {
 	} else {
 		ok = c.message(p)
 	}
-	if ok = ok && c.at == len(c.in); ok {
-		message = append(make([]byte, 0, len(c.out)), c.out...)
+	ok = ok && c.at == len(c.in)
+	switch {
+	case !ok:
+	case to == nil:
+		to = append(make([]byte, 0, len(c.out)), c.out...) // no longer than it has to be
+	default:
+		to = append(to, c.out...)
 	}
 	if cap(c.out)+cap(c.scratch) <= mostRoom {
 		c.parts = c.parts[:0]
 		*kept = c.room
 		rooms.Put(kept)
 	}
-	return message, ok
+	return to, ok
 }
 
 // is takes a byte.
@@ -124,7 +130,7 @@ func (c *transcoder) first() bool {
 		return false
 	}
 	if c.is('}') {
-		c.key = nil
+		c.more = false
 		return true
 	}
 	return c.member()
@@ -133,21 +139,25 @@ func (c *transcoder) first() bool {
 // next goes on behind a value, to the next member or out of the object.
 func (c *transcoder) next() bool {
 	if c.is('}') {
-		c.key = nil
+		c.more = false
 		return true
 	}
 	return c.is(',') && c.member()
 }
 
 func (c *transcoder) member() bool {
-	key, escaped, ok := c.text()
-	c.key = key
+	c.keyBegin = c.at + 1
+	_, escaped, ok := c.text()
+	c.keyEnd, c.more = c.at-1, true
 	return ok && !escaped && c.is(':')
 }
 
+// key is the name of the member.
+func (c *transcoder) key() []byte { return c.in[c.keyBegin:c.keyEnd] }
+
 // message takes an object whose members are those of a plan.
 func (c *transcoder) message(p *plan) bool {
-	return c.first() && c.members(p) && c.key == nil
+	return c.first() && c.members(p) && !c.more
 }
 
 // members takes the members that a plan has.
@@ -191,7 +201,7 @@ func (c *transcoder) field(f *planField) bool {
 		c.close(begin)
 		return ok
 	}
-	if c.key == nil || string(c.key) != f.name {
+	if !c.more || string(c.key()) != f.name {
 		c.out = append(c.out, f.absent...)
 		return true
 	}
