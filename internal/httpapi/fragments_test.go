@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	fastgzip "github.com/klauspost/compress/gzip"
+
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -181,7 +183,10 @@ func TestFragmentsCompressWell(t *testing.T) {
 		}
 		plain, zipped := s.both(t, maps)
 		var once bytes.Buffer
-		z := wire.NewGzip(&once)
+		z, err := fastgzip.NewWriterLevel(&once, fastgzip.BestSpeed)
+		if err != nil {
+			t.Fatal(err)
+		}
 		z.Write([]byte(plain))
 		z.Close()
 		t.Logf("objects of %d bytes: %d bytes, at once %d, in fragments %d", size, len(plain), once.Len(), len(zipped))

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/deflate"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -144,12 +145,8 @@ func (q *request) send(code int, contentType []string, body []byte) error {
 func (q *request) sendCompressed(code int, body []byte) error {
 	q.compressed()
 	q.writeHeader(code)
-	s := newSink(q)
-	s.gzip()
-	if _, err := s.Write(body); err != nil {
-		return err
-	}
-	return s.close()
+	var m deflate.Member
+	return q.write(m.End(m.Add(m.Begin(nil), deflate.Compress(body))))
 }
 
 func (q *request) compressed() {

@@ -3,9 +3,7 @@ package httpapi
 import (
 	"net/http"
 
-	"github.com/klauspost/compress/gzip"
-
-	"github.com/tidemark-dev/tidemark/internal/wire"
+	"github.com/tidemark-dev/tidemark/internal/deflate"
 )
 
 // sink gathers an answer of unknown length and writes it in pieces of
@@ -20,14 +18,19 @@ type sink struct {
 	buf  []byte
 	room *[]byte
 
-	z       *gzip.Writer // nil: not compressed, or put together from fragments
-	out     []byte       // compressed bytes that wait to be written
+	// zipped: what is written is compressed, piece by piece, so that a list whose client
+	// is slow holds no compressor, which is larger than all else of it.
+	zipped  bool
+	member  deflate.Member
+	out     []byte // compressed bytes that wait to be written
 	outRoom *[]byte
 }
 
 func newSink(q *request) *sink {
 	room := q.h.buffer(q.h.c.Limits.WriteBatchBytes)
-	return &sink{q: q, room: room, buf: (*room)[:0]}
+	s := &sink{q: q, room: room, buf: (*room)[:0]}
+	*room = nil // it may be outgrown
+	return s
 }
 
 // full tells that the next thing to do is flush.
@@ -38,17 +41,22 @@ func (s *sink) flush() error {
 	if !s.q.wrote {
 		zip := len(s.buf) > s.q.h.c.Limits.CompressAbove && s.q.acceptsGzip()
 		s.begin(zip)
-		if zip {
-			s.gzip()
+		if s.zipped = zip; zip {
+			s.out = s.member.Begin(s.out)
 		}
 	}
-	var err error
-	if s.z != nil {
-		_, err = s.z.Write(s.buf)
-	} else {
-		err = s.q.write(s.buf)
+	if !s.zipped {
+		err := s.q.write(s.buf)
+		s.buf = s.buf[:0]
+		return err
 	}
+	s.out = s.member.Add(s.out, deflate.Compress(s.buf))
 	s.buf = s.buf[:0]
+	if len(s.out) < s.q.h.c.Limits.WriteBatchBytes {
+		return nil
+	}
+	err := s.q.write(s.out)
+	s.out = s.out[:0]
 	return err
 }
 
@@ -59,17 +67,10 @@ func (s *sink) begin(zipped bool) {
 		s.q.compressed()
 		s.outRoom = s.q.h.buffer(s.q.h.c.Limits.WriteBatchBytes)
 		s.out = (*s.outRoom)[:0]
+		*s.outRoom = nil
 	}
 	s.q.writeHeader(http.StatusOK)
 }
-
-// gzip has what follows compressed.
-func (s *sink) gzip() {
-	s.z = wire.NewGzip((*compressedTo)(s))
-}
-
-// Write compresses a part of the answer; for one that is compressed alone.
-func (s *sink) Write(b []byte) (int, error) { return s.z.Write(b) }
 
 // close writes the rest, and gives back the buffers. It is called once, and not
 // after an error: bytes may then still be on their way out.
@@ -84,32 +85,15 @@ func (s *sink) close() error {
 			return err
 		}
 	}
-	if s.z != nil {
-		if err := s.z.Close(); err != nil {
-			return err
-		}
+	if s.zipped {
+		s.out = s.member.End(s.out)
 		if err := q.write(s.out); err != nil {
 			return err
 		}
-		wire.ReleaseGzip(s.z)
 	}
 	q.h.giveBack(s.room, s.buf)
 	if s.outRoom != nil {
 		q.h.giveBack(s.outRoom, s.out)
 	}
 	return nil
-}
-
-// compressedTo gathers the compressor's output.
-type compressedTo sink
-
-// Write implements io.Writer.
-func (c *compressedTo) Write(b []byte) (int, error) {
-	c.out = append(c.out, b...)
-	if len(c.out) < c.q.h.c.Limits.WriteBatchBytes {
-		return len(b), nil
-	}
-	err := c.q.write(c.out)
-	c.out = c.out[:0]
-	return len(b), err
 }

@@ -1,0 +1,87 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// mostOfAList is what a list may hold beside what is stored and what the budget allows.
+const mostOfAList = 512 << 10
+
+// weigher is a client that looks at the server's memory while it reads.
+type weigher struct {
+	discard
+	writes int
+	most   uint64
+}
+
+// Write implements io.Writer.
+func (w *weigher) Write(b []byte) (int, error) {
+	if w.writes++; w.writes%5 == 1 {
+		w.most = max(w.most, heap())
+	}
+	return w.discard.Write(b)
+}
+
+// heap is what is in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what pools have kept goes with the second run
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestListMemory: a list of megabytes holds a few hundred kilobytes while it is written,
+// in every representation, compressed or not, when nothing may be kept.
+func TestListMemory(t *testing.T) {
+	const pods = 1200 // 4 MB
+	c := newConfig(newStore(t))
+	c.RepresentationBytes = 1
+	c.Now = func() time.Time { return time.Now().Add(24 * time.Hour) } // the pods are not new
+	target := registry.Target{Type: builtin.Catalog().Lookup("", "v1", "namespaces")}
+	create := func(body string) {
+		t.Helper()
+		if _, err := c.Registry.Create(context.Background(), target, registry.Body{Media: wire.JSON, Bytes: []byte(body)}, registry.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(`{"metadata":{"name":"default"}}`)
+	target = registry.Target{Type: builtin.Catalog().Lookup("", "v1", "pods"), Namespace: "default"}
+	for i := range pods {
+		create(aPod(i))
+	}
+	h := httpapi.New(c)
+	t.Cleanup(h.Drain)
+	all := append(accepts[:len(accepts):len(accepts)], struct{ name, accept string }{"yaml", "application/yaml"})
+	for _, a := range all {
+		for _, encoding := range []string{"identity", "gzip"} {
+			t.Run(a.name+"/"+encoding, func(t *testing.T) {
+				r := getRequest("/api/v1/pods")
+				r.Header.Set("Accept", a.accept)
+				r.Header.Set("Accept-Encoding", encoding)
+				for range 2 { // what is made once for all requests is made in the first
+					w := &weigher{discard: discard{header: http.Header{}}}
+					before := heap()
+					h.ServeHTTP(w, r)
+					if w.code != 200 || w.writes == 0 {
+						t.Fatalf("%d after %d writes", w.code, w.writes)
+					}
+					if own := int64(w.most) - int64(before); own > mostOfAList {
+						t.Errorf("the list holds %d KiB of its own", own>>10)
+					} else {
+						t.Logf("%d KiB in %d writes", own>>10, w.writes)
+					}
+				}
+			})
+		}
+	}
+}
