@@ -88,3 +88,52 @@ func TestKubectlWatch(t *testing.T) {
 		t.Errorf("the watch printed %q, %v", line, err)
 	}
 }
+
+// TestKubectlWatchTable prints tables of a watch: as wide ones, with their heads once and
+// a line for each change.
+func TestKubectlWatchTable(t *testing.T) {
+	onKubectl(t, func(t *testing.T, k *kubectlIn) {
+		for _, watch := range []struct {
+			args   []string
+			expect []string
+		}{
+			{[]string{"get", "deploy", "-o", "wide", "--watch"}, []string{"NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR", "shop 0/2 0 0 ", "shop 0/3 0 0 "}},
+			{[]string{"get", "deploy", "-w", "--output-watch-events"}, []string{"EVENT NAME READY UP-TO-DATE AVAILABLE AGE", "ADDED shop 0/2 0 0 ", "MODIFIED shop 0/3 0 0 "}},
+			{[]string{"get", "deploy", "shop", "-w", "-L", "app"}, []string{"NAME READY UP-TO-DATE AVAILABLE AGE APP", "shop 0/2 0 0 ", "shop 0/3 0 0 "}},
+		} {
+			k.want(shop, []string{"apply", "-f", "-"})
+			k.watches(watch.args, watch.expect, func() {
+				k.want("", []string{"patch", "deploy", "shop", "--type=merge", "-p", `{"spec":{"replicas":3}}`}, "patched")
+			})
+			k.want(shop, []string{"delete", "-f", "-"})
+		}
+	})
+}
+
+// watches runs a watch, changes something when it has printed all lines but the last,
+// and compares how the lines begin, whatever the space between their words.
+func (k *kubectlIn) watches(args, expect []string, change func()) {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := k.command(ctx, "", args...)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	defer func() { cancel(); cmd.Wait() }()
+	lines := bufio.NewReader(pipe)
+	for i, want := range expect {
+		if i == len(expect)-1 {
+			change()
+		}
+		line, err := lines.ReadString('\n')
+		if got := strings.Join(strings.Fields(line), " "); err != nil || !strings.HasPrefix(got+" ", want) {
+			k.t.Errorf("kubectl %s printed %q, %v, want %q", strings.Join(args, " "), got, err, want)
+			return
+		}
+	}
+}
