@@ -1,14 +1,20 @@
 package wire_test
 
 import (
+	"bytes"
+	"fmt"
+	goruntime "runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -56,4 +62,105 @@ func TestDeepProtobuf(t *testing.T) {
 			t.Errorf("%d levels: %v", depth, err)
 		}
 	}
+}
+
+// repeated is a message that has an empty message in a field again and again, below
+// other fields.
+func repeated(n int, tag byte, below ...byte) []byte {
+	b := bytes.Repeat([]byte{tag, 0}, n)
+	for _, tag := range below {
+		b = protowire.AppendBytes([]byte{tag}, b)
+	}
+	return b
+}
+
+// TestBombs: what is small and would become large is refused in little time and memory,
+// whatever it is written in; the largest bodies that there are, are not.
+func TestBombs(t *testing.T) {
+	const megabyte = 1 << 20
+	message := func(kind, version string, raw []byte) []byte {
+		return wire.AppendEnvelope(nil, metav1.TypeMeta{Kind: kind, APIVersion: version}, raw)
+	}
+	pod := func(container string, n int) []byte {
+		return []byte(`{"kind":"Pod","apiVersion":"v1","spec":{"containers":[` + strings.Repeat(container+",", n) + `{}]}}`)
+	}
+	managed := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"m","fieldsType":"FieldsV1","fieldsV1":{` + strings.Repeat(`"f:a":{},`, 300_000) + `"f:b":{}}}]}}`
+	laughs := "metadata: {name: a}\na0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+	for i := range 9 {
+		laughs += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 8), i)
+	}
+	crds := builtin.Catalog().Lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	for _, bomb := range []struct {
+		name   string
+		typ    *resource.Type
+		media  wire.MediaType
+		body   []byte
+		refuse bool
+	}{
+		{"containers in protobuf", pods, wire.Protobuf, message("Pod", "v1", repeated(megabyte, 0x12, 0x12)), true},
+		{"environments in protobuf", pods, wire.Protobuf, message("Pod", "v1", repeated(megabyte, 0x3a, 0x12, 0x12)), false},
+		{"entries of a map in protobuf", configMaps, wire.Protobuf, message("ConfigMap", "v1", repeated(megabyte, 0x12)), true},
+		{"versions in protobuf", crds, wire.Protobuf, message("CustomResourceDefinition", "apiextensions.k8s.io/v1", repeated(megabyte, 0x3a, 0x12)), true},
+		{"fields that are not known in protobuf", pods, wire.Protobuf, message("Pod", "v1", repeated(megabyte, 0x7a)), false},
+		{"empty containers", pods, wire.JSON, pod("{}", megabyte), true},
+		{"containers that are null", pods, wire.JSON, pod("null", megabyte/2), true},
+		{"empty containers in YAML", pods, wire.YAML, pod("{}", megabyte), true},
+		{"schemas", crds, wire.JSON, []byte(`{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","spec":{"versions":[{"schema":{"openAPIV3Schema":{"oneOf":[` + strings.Repeat("{},", megabyte) + `{}]}}}]}}`), true},
+		{"objects in a string", configMaps, wire.JSON, []byte(`{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"` + strings.Repeat("{},null,", 300_000) + `"}}`), false},
+		{"lists in lists", configMaps, wire.JSON, []byte(strings.Repeat("[", 3*megabyte)), true},
+		{"aliases of aliases", configMaps, wire.YAML, []byte(laughs), true},
+		{"managed fields", pods, wire.JSON, []byte(managed), false},
+		{"many containers", pods, wire.JSON, pod(`{"name":"a","image":"b"}`, 90_000), false},
+	} {
+		t.Run(bomb.name, func(t *testing.T) {
+			var before, after goruntime.MemStats
+			goruntime.ReadMemStats(&before)
+			_, err := wire.Decode(bomb.typ, bomb.media, bomb.body)
+			goruntime.ReadMemStats(&after)
+			if refused := err != nil; refused != bomb.refuse {
+				t.Fatalf("%d bytes: %v", len(bomb.body), err)
+			}
+			if made := (after.TotalAlloc - before.TotalAlloc) >> 20; made > 400 {
+				t.Errorf("%d bytes became %d MiB", len(bomb.body), made)
+			} else {
+				t.Logf("%d bytes became %d MiB", len(bomb.body), made)
+			}
+		})
+	}
+}
+
+// FuzzBombs: whatever stands in a body again and again, decoding it takes memory and
+// time that one client can be given.
+func FuzzBombs(f *testing.F) {
+	const (
+		head    = `{"kind":"Pod","apiVersion":"v1","spec":{"containers":[`
+		largest = 1 << 20
+	)
+	for i, seed := range []struct{ before, again, after string }{
+		{head, "{},", "{}]}}"},
+		{head, `{"env":[{}]},`, "{}]}}"},
+		{"spec:\n  containers:\n", "  - {}\n", ""},
+		{"spec: &a\n  containers: [", "*a,", "]\n"},
+		{"k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pod\x12", "\x12\x00", ""},
+		{"", "[", ""},
+		{`{"metadata":{"managedFields":[{"fieldsV1":{`, `"f:a":{},`, `"f:b":{}}}]}}`},
+	} {
+		f.Add(seed.before, seed.again, seed.after, uint32(100_000), i)
+	}
+	medias := []wire.MediaType{wire.JSON, wire.YAML, wire.Protobuf}
+	f.Fuzz(func(t *testing.T, before, again, after string, n uint32, i int) {
+		if len(again) == 0 || len(before)+len(after) > largest {
+			return
+		}
+		body := []byte(before + strings.Repeat(again, int(n)%(largest/len(again)+1)) + after)
+		var first, last goruntime.MemStats
+		goruntime.ReadMemStats(&first)
+		begin := time.Now()
+		_, err := wire.Decode(pods, medias[uint(i)%uint(len(medias))], body)
+		took := time.Since(begin)
+		goruntime.ReadMemStats(&last)
+		if made := (last.TotalAlloc - first.TotalAlloc) >> 20; made > 400 || took > 20*time.Second {
+			t.Errorf("%d bytes became %d MiB in %v: %v", len(body), made, took, err)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -230,8 +231,12 @@ func summary(body []byte) string {
 	return hex.EncodeToString(body) + cut
 }
 
-// CheckDepth refuses what nests too deep, before a decoder recurses into it.
+// CheckDepth refuses what nests too deep, before a decoder recurses into it, and what has
+// too many objects for its size.
 func CheckDepth(data []byte) error {
+	if err := checkObjects(data); err != nil {
+		return err
+	}
 	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) <= maxDepth {
 		return nil // as nearly always, and much faster
 	}
@@ -298,6 +303,10 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 	}
 	if nestsDeeper(envelope.Raw, maxDepth) {
 		return unrecognized(t, nil, errTooDeep)
+	}
+	left := maxWeight
+	if weightsOf(reflect.TypeOf(into).Elem()).weigh(envelope.Raw, &left); left <= 0 {
+		return unrecognized(t, nil, errTooHeavy)
 	}
 	head := metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}
 	if err := checkKind(t, body, &head); err != nil {

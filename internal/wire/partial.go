@@ -46,17 +46,25 @@ func closing(b []byte, at int) int {
 				return i + 1
 			}
 		case '"':
-			for i++; ; i++ {
-				n := bytes.IndexByte(b[i:], '"')
-				if n < 0 {
-					return -1
-				}
-				i += n
-				if b[i-1] != '\\' || !endsEscaped(b[i-n:i]) {
-					break
-				}
+			if i = closingQuote(b, i+1); i < 0 {
+				return -1
 			}
 		}
 	}
 	return -1
+}
+
+// closingQuote is the index of the quote that ends the string whose text begins at a
+// place, -1 when none does.
+func closingQuote(b []byte, at int) int {
+	for {
+		n := bytes.IndexByte(b[at:], '"')
+		if n < 0 {
+			return -1
+		}
+		if !endsEscaped(b[at : at+n]) {
+			return at + n
+		}
+		at += n + 1
+	}
 }

@@ -98,21 +98,13 @@ func (c *transcoder) text() (text []byte, escaped, ok bool) {
 		return nil, false, false
 	}
 	begin := c.at
-	for {
-		n := bytes.IndexByte(c.in[c.at:], '"')
-		if n < 0 {
-			return nil, false, false
-		}
-		piece := c.in[c.at : c.at+n]
-		c.at += n + 1
-		if bytes.IndexByte(piece, '\\') < 0 {
-			return c.in[begin : c.at-1], escaped, true
-		}
-		escaped = true
-		if !endsEscaped(piece) {
-			return c.in[begin : c.at-1], true, true
-		}
+	end := closingQuote(c.in, begin)
+	if end < 0 {
+		return nil, false, false
 	}
+	c.at = end + 1
+	text = c.in[begin:end]
+	return text, bytes.IndexByte(text, '\\') >= 0, true
 }
 
 // endsEscaped: the quote after the text is part of the string.
