@@ -43,7 +43,10 @@ func heap() uint64 {
 // TestListMemory: a list of megabytes holds a few hundred kilobytes while it is written,
 // in every representation, compressed or not, when nothing may be kept.
 func TestListMemory(t *testing.T) {
-	const pods = 1200 // 4 MB
+	pods := 1200 // 4 MB
+	if testing.Short() {
+		pods = 400
+	}
 	c := newConfig(newStore(t))
 	c.RepresentationBytes = 1
 	c.Now = func() time.Time { return time.Now().Add(24 * time.Hour) } // the pods are not new
