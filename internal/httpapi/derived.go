@@ -21,7 +21,16 @@ type derived struct {
 	max    func() int64      // bytes
 	charge func(bytes int64) // tells who accounts for memory
 	shards [derivedShards]derivedShard
+	// latest are those that were made last, by revision: the watchers of an object ask
+	// for the same one at the same time, and find it here without a lock.
+	latest [latestForms]atomic.Pointer[keptForm]
 }
+
+const (
+	latestForms = 32
+	// mostLatest bounds each of them, for they stay when their room is needed.
+	mostLatest = 32 << 10
+)
 
 // derivedShards is how many clients may look something up at the same time.
 const derivedShards = 16
@@ -89,8 +98,17 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 	if o.Created == 0 {
 		return derive(t, o.Value, what)
 	}
+	key, slot := derivedKey{t, o.Modified, what}, &d.latest[uint64(o.Modified)%latestForms]
+	if k := slot.Load(); k != nil && k.key == key {
+		return k.form, k.err
+	}
 	s := d.shard(o)
-	return d.finished(s, s.find(derivedKey{t, o.Modified, what}), o)
+	k := s.find(key)
+	f, err := d.finished(s, k, o)
+	if err == nil && len(o.Value) <= mostLatest {
+		slot.Store(k)
+	}
+	return f, err
 }
 
 // ofListed is of for bytes of one of many objects: there is nothing when the list has
