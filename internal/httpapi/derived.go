@@ -40,14 +40,14 @@ type derivedKey struct {
 	what     derivation
 }
 
-// derivation is what can be made of an object.
-type derivation uint8
+// derivation is what can be made of an object: its raw form in a binary medium, of all
+// of it or of its metadata; without a medium the cells of its row.
+type derivation struct {
+	medium  *wire.Binary
+	partial bool
+}
 
-const (
-	message        derivation = iota // the object as protobuf, without an envelope
-	partialMessage                   // its metadata as protobuf
-	tableRow                         // its cells
-)
+var tableRow = derivation{}
 
 // keptForm is one of them. When ready is set, the rest does not change any more.
 type keptForm struct {
@@ -144,7 +144,7 @@ func (s *derivedShard) remove(k *keptForm) {
 
 // derive makes something of a stored value.
 func derive(t *resource.Type, value []byte, what derivation) (form, error) {
-	if what == partialMessage {
+	if what.partial {
 		value, err := wire.As(t, value)
 		if err != nil {
 			return form{}, err
@@ -153,7 +153,15 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 		if err != nil {
 			return form{}, err
 		}
-		raw, err := wire.PartialMessage(meta)
+		raw, err := what.medium.RawPartial(meta)
+		return form{raw: raw}, err
+	}
+	if t.Decode != nil && what.medium != nil { // JSON is all that there is of it
+		value, err := wire.As(t, value)
+		if err != nil {
+			return form{}, err
+		}
+		_, raw, err := what.medium.Document(value)
 		return form{raw: raw}, err
 	}
 	o, err := wire.Read(t, value)
@@ -166,6 +174,6 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 		row.Compact()
 		return form{row: row}, nil
 	}
-	raw, err := wire.Message(o)
+	raw, err := what.medium.Raw(o)
 	return form{raw: raw}, err
 }
