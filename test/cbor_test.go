@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -150,6 +151,65 @@ func TestDynamicClientInCBOR(t *testing.T) {
 	}
 	wantMedia(t, "sent", seen.sent, "application/cbor", "application/apply-patch+cbor")
 	wantMedia(t, "received", seen.received, "application/cbor")
+}
+
+// TestCustomResourcesInCBOR: what only JSON can say, CBOR can.
+func TestCustomResourcesInCBOR(t *testing.T) {
+	c, seen := preferCBOR(t, cborOn)
+	client, ctx := dynamic.NewForConfigOrDie(c), deadline(t)
+	schema3 := map[string]any{"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}
+	definition := &unstructured.Unstructured{Object: map[string]any{
+		"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", "metadata": map[string]any{"name": "widgets.example.com"},
+		"spec": map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": schema3}}}},
+	}}
+	if _, err := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Create(ctx, definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	widgets := client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}).Namespace("default")
+	for {
+		if _, err := widgets.List(ctx, metav1.ListOptions{}); err == nil {
+			break
+		} else if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	watcher, err := widgets.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	spec := map[string]any{"big": int64(1)<<60 + 1, "half": 0.5, "list": []any{int64(1), "é", true}}
+	o := &unstructured.Unstructured{Object: map[string]any{"kind": "Widget", "apiVersion": "example.com/v1", "metadata": map[string]any{"name": "a"}, "spec": spec}}
+	made, err := widgets.Create(ctx, o, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := widgets.Apply(ctx, "b", &unstructured.Unstructured{Object: map[string]any{"kind": "Widget", "apiVersion": "example.com/v1", "metadata": map[string]any{"name": "b"}, "spec": spec}}, metav1.ApplyOptions{FieldManager: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := widgets.Get(ctx, "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := widgets.List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) != 2 || list.GetKind() != "WidgetList" {
+		t.Fatalf("%v %v", err, list)
+	}
+	event := <-watcher.ResultChan()
+	for _, u := range []*unstructured.Unstructured{made, applied, got, &list.Items[0], &list.Items[1], event.Object.(*unstructured.Unstructured)} {
+		if u.GetKind() != "Widget" || !reflect.DeepEqual(u.Object["spec"], map[string]any(spec)) {
+			t.Errorf("%v", u.Object)
+		}
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for _, m := range []string{"application/cbor", "application/cbor-seq"} {
+		if seen.received[m] == 0 {
+			t.Errorf("received: %v", seen.received)
+		}
+	}
 }
 
 // TestInformersInCBOR: typed and dynamic informers see every object and every event,
