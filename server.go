@@ -60,8 +60,13 @@ type Server struct {
 	// History is how much of the past stays readable.
 	History History
 
+	// FeatureGates switches features on and off, by the names that kube-apiserver has for
+	// them. KnownFeatureGates tells which there are, with their defaults; Start
+	// refuses others. Nil: all defaults.
+	FeatureGates map[string]bool
+
 	// RepresentationCacheBytes is how much memory, of that for history, is for
-	// compressed lists and for objects as protobuf and as rows of tables, which are made
+	// compressed lists and for objects as protobuf, CBOR and rows of tables, which are made
 	// once for all who ask. Zero: half of History.MaxMemoryBytes, 64 MiB if that is zero
 	// too.
 	RepresentationCacheBytes int64

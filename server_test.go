@@ -131,6 +131,31 @@ func TestZeroValue(t *testing.T) {
 	}
 }
 
+// TestFeatureGates: unknown ones are refused, known ones are heeded.
+func TestFeatureGates(t *testing.T) {
+	s := &tidemark.Server{FeatureGates: map[string]bool{"Nope": true}}
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `"Nope"; those that there are: CBORServingAndStorage`) {
+		t.Errorf("an unknown gate: %v", err)
+	}
+	for _, on := range []bool{true, false} {
+		s := start(t, &tidemark.Server{FeatureGates: map[string]bool{"CBORServingAndStorage": on}})
+		c := s.RESTConfig()
+		r, err := http.NewRequest(http.MethodGet, c.Host+defaultNamespace, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", "application/cbor")
+		resp, err := client(t, c).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := resp.Header.Get("Content-Type"); (got == "application/cbor") != on || (resp.StatusCode == 200) != on {
+			t.Errorf("%t: %d %s", on, resp.StatusCode, got)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	for own, want := range map[string]string{
 		"":                    tidemark.Version(),

@@ -38,6 +38,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/virtual"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // running is a server that runs.
@@ -78,6 +79,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.checkFeatureGates(); err != nil {
+		return nil, fmt.Errorf("feature gates: %w", err)
 	}
 	services, err := s.serviceRanges()
 	if err != nil {
@@ -359,13 +363,14 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 	}
 	version := gitVersion(own)
 	revision, at := commit()
-	var spec http.Handler = openapi.New(catalog, version)
+	var spec http.Handler = openapi.New(catalog, version, s.enabled(cborGate))
 	return httpapi.Config{
 		Registry:      verbs,
 		Catalog:       catalog,
 		Authn:         credentials,
 		Authz:         authz.Masters{},
 		AnonymousAuth: !s.DisableAnonymous,
+		Media:         wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:       spec,
 		Pages:         r.issuerPages(),
 		Version:       version,

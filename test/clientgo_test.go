@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	clientfeatures "k8s.io/client-go/features"
@@ -43,7 +44,11 @@ func TestInformers(t *testing.T) {
 }
 
 func testInformer(t *testing.T) {
-	cs := kubernetes.NewForConfigOrDie(servers.Quick(servers.Start(t).RESTConfig()))
+	testInformerOn(t, servers.Quick(servers.Start(t).RESTConfig()))
+}
+
+func testInformerOn(t *testing.T, c *rest.Config) {
+	cs := kubernetes.NewForConfigOrDie(c)
 	ctx := deadline(t)
 	for i := range 20 {
 		create(t, ctx, cs, fmt.Sprintf("before-%02d", i))

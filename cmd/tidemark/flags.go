@@ -3,12 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tidemark-dev/tidemark"
 )
 
 // byteSize is a flag's value in bytes, written as Kubernetes writes quantities.
@@ -31,6 +36,58 @@ func (b *byteSize) Set(text string) error {
 
 // Type implements pflag.Value.
 func (b *byteSize) Type() string { return "bytes" }
+
+// gates is the value of --feature-gates: Name=true,Other=false. What is given again is
+// added.
+type gates map[string]bool
+
+// String implements pflag.Value.
+func (g *gates) String() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(*g)) {
+		all = append(all, fmt.Sprintf("%s=%t", name, (*g)[name]))
+	}
+	return strings.Join(all, ",")
+}
+
+// Set implements pflag.Value.
+func (g *gates) Set(text string) error {
+	known := tidemark.KnownFeatureGates()
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, said := strings.Cut(part, "=")
+		name = strings.TrimSpace(name)
+		on, err := strconv.ParseBool(strings.TrimSpace(value))
+		switch _, there := known[name]; {
+		case !there:
+			return fmt.Errorf("there is no feature gate %q; those that there are: %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		case !said:
+			return fmt.Errorf("%s lacks a value: want %s=true or %s=false", name, name, name)
+		case err != nil:
+			return fmt.Errorf("%s=%s: want true or false", name, value)
+		}
+		if *g == nil {
+			*g = gates{}
+		}
+		(*g)[name] = on
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (g *gates) Type() string { return "Name=bool,..." }
+
+// gatesUsage lists the gates for people.
+func gatesUsage() string {
+	known := tidemark.KnownFeatureGates()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		all = append(all, fmt.Sprintf("%s=true|false (default=%t)", name, known[name]))
+	}
+	return "features to switch on or off, by the names of kube-apiserver; those that there are: " + strings.Join(all, ", ")
+}
 
 // environment is the key of a flag's annotation that names its variable.
 const environment = "environment"

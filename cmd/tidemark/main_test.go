@@ -64,6 +64,9 @@ func TestUsage(t *testing.T) {
 
 		"serve --enable-admission-plugins=Nothing":             `there is no admission plugin "Nothing"`,
 		"serve --disable-admission-plugins=NamespaceLifecycle": "cannot be switched off",
+		"serve --feature-gates=Nope=true":                      "those that there are: CBORServingAndStorage",
+		"serve --feature-gates=CBORServingAndStorage":          "CBORServingAndStorage=true or",
+		"serve --feature-gates=CBORServingAndStorage=maybe":    "want true or false",
 		"version -o yaml":    "yaml",
 		"version --nonsense": "--nonsense",
 	} {

@@ -32,6 +32,7 @@ type serveFlags struct {
 	representations byteSize
 	maxDisk         byteSize
 	controllers     []string
+	gates           gates
 	verbosity       int
 }
 
@@ -120,7 +121,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; what does not fit is read back from disk")
 	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk for history; beyond it the oldest is given up")
 
-	flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf and as rows of tables, a part of that for history (default: half of it)")
+	flags.Var(&f.gates, "feature-gates", gatesUsage())
+	flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf, CBOR and rows of tables, a part of that for history (default: half of it)")
 
 	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all of them, a name is that one, -name is all but that one, -* is none; all: "+strings.Join(controller.Names(), ", "))
 	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long events stay after their last write")
@@ -151,7 +153,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--bind-address=%s is not an IP address", s.BindAddress)
 	}
 	s.DisableAnonymous = !f.anonymous
-	s.Controllers = f.controllers
+	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
 	s.RepresentationCacheBytes = int64(f.representations)
 	switch {

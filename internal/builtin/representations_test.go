@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 
@@ -53,8 +56,8 @@ func filler(r *rand.Rand) *randfill.Filler {
 	)
 }
 
-// TestEveryKindInEveryMedium: an object with every field filled goes in as JSON, YAML
-// and protobuf, and comes out of each equal; what is cut out of it is its metadata; and
+// TestEveryKindInEveryMedium: an object with every field filled goes in as JSON, YAML,
+// protobuf and CBOR, and comes out of each equal; what is cut out of it is its metadata; and
 // it is a row of its kind's table.
 func TestEveryKindInEveryMedium(t *testing.T) {
 	r := testrand.New(t)
@@ -111,15 +114,20 @@ func everyMedium(t *testing.T, typ *resource.Type, o runtime.Object) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := wire.Message(first.Object.DeepCopyObject())
-	if err != nil {
-		t.Fatal(err)
-	}
-	envelope := wire.AppendEnvelope(nil, wire.TypeOf(typ, wire.Output{}), raw)
-	for media, body := range map[wire.MediaType][]byte{wire.YAML: text, wire.Protobuf: envelope} {
-		d, err := wire.Decode(typ, media, body)
+	bodies := map[wire.MediaType][]byte{wire.YAML: text}
+	for _, media := range []wire.MediaType{wire.Protobuf, wire.CBOR} {
+		out := wire.Output{Media: media}
+		raw, err := out.Binary().Raw(first.Object.DeepCopyObject())
 		if err != nil {
-			t.Fatalf("%s: %v", media, err)
+			t.Fatal(err)
+		}
+		bodies[media] = out.Binary().Object(nil, wire.TypeOf(typ, out), raw)
+	}
+	checkCBOR(t, typ, first.Object.DeepCopyObject(), bodies[wire.CBOR])
+	for media, body := range bodies {
+		d, err := wire.Decode(typ, media, body)
+		if err != nil || len(d.Strict) > 0 {
+			t.Fatalf("%s: %v %v", media, d.Strict, err)
 		}
 		d.Object.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind()) // protobuf has it in the envelope
 		first.Object.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind())
@@ -201,6 +209,24 @@ func checkMessages(t *testing.T, typ *resource.Type, stored []byte, o runtime.Ob
 	}
 	if got, err = wire.PartialMessage(meta); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("another message of the metadata, %v (-got +want):\n%s", err, cmp.Diff(got, want))
+	}
+}
+
+// checkCBOR: what stands in CBOR is what the field's own writer makes of the object, in
+// any order.
+func checkCBOR(t *testing.T, typ *resource.Type, o runtime.Object, body []byte) {
+	t.Helper()
+	o.GetObjectKind().SetGroupVersionKind(typ.GroupVersionKind())
+	var buffer bytes.Buffer
+	if err := cbor.NewSerializer(nil, nil).Encode(o, &buffer); err != nil {
+		t.Fatal(err)
+	}
+	var got, want any
+	if err := errors.Join(direct.Unmarshal(body, &got), direct.Unmarshal(buffer.Bytes(), &want)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, want); diff != "" || len(body) != buffer.Len() {
+		t.Fatalf("%d bytes of CBOR, not %d (-got +want):\n%s", len(body), buffer.Len(), diff)
 	}
 }
 

@@ -2,6 +2,8 @@ package crd
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	fastjson "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,6 +21,11 @@ type definition struct {
 	head   head
 	// versions are those of the spec, in its order.
 	versions []*version
+	// hook is what converts objects, where somebody else does; it is made when it is
+	// first needed.
+	hook func() (*webhook, error)
+	// hooked: hook was called.
+	hooked atomic.Bool
 }
 
 // head is what is read of a definition.
@@ -68,9 +75,13 @@ func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// read reads a stored definition.
-func read(o *store.Object) (*definition, error) {
+// read reads a stored definition. Services that it names are found in the store.
+func read(o *store.Object, s *store.Store) (*definition, error) {
 	d := &definition{stored: o}
+	d.hook = sync.OnceValues(func() (*webhook, error) {
+		d.hooked.Store(true)
+		return newWebhook(d.head.Spec.Conversion.Webhook, s)
+	})
 	if err := fastjson.Unmarshal(o.Value, &d.head, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("the definition %s: %w", o.Key, err)
 	}
@@ -78,6 +89,16 @@ func read(o *store.Object) (*definition, error) {
 		d.versions = append(d.versions, &version{versionHead: &d.head.Spec.Versions[i], of: d})
 	}
 	return d, nil
+}
+
+// close lets go of what the definition holds beside memory.
+func (d *definition) close() {
+	if !d.hooked.Load() {
+		return
+	}
+	if w, err := d.hook(); err == nil {
+		w.close()
+	}
 }
 
 // established tells whether the resource is served.

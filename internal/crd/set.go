@@ -86,6 +86,7 @@ func (s *Set) follow(from *served, snapshot store.Snapshot) *served {
 			continue
 		}
 		s.schemas.forget(old.definition)
+		old.close()
 		if len(old.types) > 0 {
 			changed[old.head.Spec.Group] = true
 		}
@@ -99,7 +100,7 @@ func (s *Set) follow(from *served, snapshot store.Snapshot) *served {
 
 // enter reads a definition.
 func (s *Set) enter(o *store.Object) *entry {
-	d, err := read(o)
+	d, err := read(o, s.store)
 	if err != nil {
 		s.log.Error("a definition cannot be read, and what it defines is not served", "err", err)
 		return nil

@@ -129,7 +129,10 @@ func (v *version) convert(o runtime.Object) (runtime.Object, error) {
 	if made.APIVersion == to {
 		return made, nil
 	}
-	made.APIVersion = to
+	made, err := v.of.another(made, to)
+	if err != nil {
+		return nil, err
+	}
 	s, err := v.schema()
 	if err != nil {
 		return nil, err

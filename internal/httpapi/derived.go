@@ -51,14 +51,14 @@ type derivedKey struct {
 	what     derivation
 }
 
-// derivation is what can be made of an object.
-type derivation uint8
+// derivation is what can be made of an object: its raw form in a binary medium, of all
+// of it or of its metadata; without a medium the cells of its row.
+type derivation struct {
+	medium  *wire.Binary
+	partial bool
+}
 
-const (
-	message        derivation = iota // the object as protobuf, without an envelope
-	partialMessage                   // its metadata as protobuf
-	tableRow                         // its cells
-)
+var tableRow = derivation{}
 
 // keptForm is one of them. When ready is set, the rest does not change any more.
 type keptForm struct {
@@ -251,16 +251,20 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 
 // appendRaw appends what is made of a stored value, which is not a row.
 func appendRaw(to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
-	if what == message {
-		return wire.AppendMessageOf(to, t, value)
+	if what.partial || t.Decode != nil {
+		value, err := wire.As(t, value)
+		if err != nil {
+			return to, err
+		}
+		if !what.partial { // JSON is all that there is of it
+			_, raw, err := what.medium.Document(value)
+			return append(to, raw...), err
+		}
+		meta, err := wire.MetadataOf(value)
+		if err != nil {
+			return to, err
+		}
+		return what.medium.AppendPartial(to, meta)
 	}
-	value, err := wire.As(t, value)
-	if err != nil {
-		return to, err
-	}
-	meta, err := wire.MetadataOf(value)
-	if err != nil {
-		return to, err
-	}
-	return wire.AppendPartialMessage(to, meta)
+	return what.medium.AppendValue(to, t, value)
 }

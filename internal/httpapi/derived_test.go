@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // derivedObject is a stored ConfigMap of about a kilobyte.
@@ -22,6 +23,7 @@ func TestDerivedLargeList(t *testing.T) {
 	typ := builtin.Catalog().Lookup("", "v1", "configmaps")
 	charged, most := int64(0), int64(budget)
 	d := newDerived(func() int64 { return most }, func(n int64) { charged += n })
+	message := derivation{medium: wire.Output{Media: wire.Protobuf}.Binary()}
 	found := func(o *store.Object) bool {
 		s := &d.shards[uint64(o.Modified)%derivedShards]
 		return s.forms[derivedKey{typ, o.Modified, message}] != nil

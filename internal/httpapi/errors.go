@@ -117,7 +117,7 @@ func (q *request) fail(err error) {
 	if s.Code == http.StatusForbidden {
 		q.header()["X-Content-Type-Options"] = noSniff
 	}
-	out, refused := wire.Negotiate(q.accept(), wire.Documents)
+	out, refused := q.h.c.Media.Negotiate(q.accept(), q.errors)
 	if refused != nil {
 		out = wire.Output{Media: wire.JSON, Pretty: true}
 	}

@@ -32,13 +32,14 @@ func BenchmarkEvents(b *testing.B) {
 	}{
 		{"json", wire.Output{Media: wire.JSON}},
 		{"protobuf", wire.Output{Media: wire.Protobuf}},
+		{"cbor", wire.Output{Media: wire.CBOR}},
 		{"table", wire.Output{Media: wire.JSON, Form: wire.Table}},
 		{"metadata", wire.Output{Media: wire.JSON, Form: wire.Partial}},
 		{"metadata-protobuf", wire.Output{Media: wire.Protobuf, Form: wire.Partial}},
 	} {
 		for _, again := range []bool{false, true} {
 			b.Run(f.name+map[bool]string{false: "/first", true: "/again"}[again], func(b *testing.B) {
-				s := &shape{derived: newDerived(func() int64 { return 32 << 20 }, func(int64) {}), typ: typ, out: f.out, headLen: len(wire.Head(typ)), include: metav1.IncludeMetadata, now: time.Now()}
+				s := &shape{derived: newDerived(func() int64 { return 32 << 20 }, func(int64) {}), typ: typ, out: f.out, binary: f.out.Binary(), headLen: len(wire.Head(typ)), include: metav1.IncludeMetadata, now: time.Now()}
 				event := registry.Event{Type: registry.Modified, Object: &store.Object{Key: "default/web-0", Value: e.Bytes, Created: 1, Modified: 1}}
 				var buf []byte
 				b.ReportAllocs()

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // Config is what a handler needs. Every field without "nil" or "empty" in its
@@ -25,6 +26,8 @@ type Config struct {
 	Authz   authz.Authorizer
 	// AnonymousAuth: a request without credentials is system:anonymous, not 401.
 	AnonymousAuth bool
+	// Media are the serializations that there are.
+	Media wire.Served
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
 	OpenAPI http.Handler
 	// Pages are further documents, at paths of their own; empty: none.

@@ -43,9 +43,9 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	s := newSink(q)
 	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
 	switch {
-	case h.binary():
-		s.contentType = protobufType
-		err = q.writeMessages(s, l, h, f)
+	case h.binary != nil:
+		s.contentType = h.binary.ContentType
+		err = q.writeBinary(s, l, h, f)
 	case out.Media == wire.JSON && !q.pretty(out):
 		s.contentType = jsonType
 		err = q.writeItems(s, l, h, f)
@@ -105,39 +105,48 @@ func (q *request) writeItems(s *sink, l *registry.List, h *shape, f wire.Frame) 
 	return nil
 }
 
-// writeMessages writes a list as protobuf (row C14), in which its length stands first:
-// a list that does not fit into a piece is gone through twice, once for the length.
-func (q *request) writeMessages(s *sink, l *registry.List, h *shape, f wire.Frame) error {
-	gathered, size := 0, 0
+// writeBinary writes a list in a binary medium (row C14), in which its length stands
+// first: a list that does not fit into a piece is gone through twice, once for the
+// length.
+func (q *request) writeBinary(s *sink, l *registry.List, h *shape, f wire.Frame) error {
+	var size wire.ListSize
+	gathered := 0
 	mayZip := l.Whole && q.acceptsGzip()
 	for object, err := range l.Items {
 		if err != nil {
 			return err
 		}
-		raw, err := h.raw(object)
-		if err != nil {
+		size.Items++
+		if size.Bytes > q.h.c.Limits.WriteBatchBytes && !h.binary.Sized {
+			if err := q.inTime(); err != nil {
+				return err
+			}
+			continue
+		}
+		before := len(s.buf)
+		if s.buf, err = h.item(s.buf, object); err != nil {
 			return err
 		}
-		size += wire.MessageItemLen(len(raw))
+		size.Bytes += len(s.buf) - before
 		switch {
-		case mayZip && size > q.h.c.Limits.CompressAbove:
-			return q.zipMessages(s, l, h, f)
-		case size <= q.h.c.Limits.WriteBatchBytes:
-			s.buf = wire.AppendMessageItem(s.buf, raw)
+		case mayZip && size.Bytes > q.h.c.Limits.CompressAbove:
+			return q.zipBinary(s, l, h, f)
+		case size.Bytes <= q.h.c.Limits.WriteBatchBytes:
 			gathered++
 		default:
+			s.buf = s.buf[:before]
 			if err := q.inTime(); err != nil {
 				return err
 			}
 		}
 	}
-	s.buf = slices.Insert(s.buf, 0, f.AppendMessageHead(nil, size)...)
-	if size > q.h.c.Limits.WriteBatchBytes {
+	s.buf = slices.Insert(s.buf, 0, h.binary.ListHead(nil, &f, size)...)
+	if gathered < size.Items {
 		if err := q.writeRest(s, l, h, gathered); err != nil {
 			return err
 		}
 	}
-	s.buf = append(s.buf, wire.MessageTail...)
+	s.buf = append(s.buf, h.binary.Tail...)
 	return nil
 }
 
@@ -163,23 +172,39 @@ func (q *request) writeRest(s *sink, l *registry.List, h *shape, gathered int) e
 	return nil
 }
 
-// zipMessages puts the list together from fragments, of which it asks for the length
+// zipBinary puts the list together from fragments, of which it asks for the length
 // first.
-func (q *request) zipMessages(s *sink, l *registry.List, h *shape, f wire.Frame) error {
+func (q *request) zipBinary(s *sink, l *registry.List, h *shape, f wire.Frame) error {
 	s.buf = s.buf[:0]
-	z := newZipped(s, h)
-	z.measures = true
-	if err := z.addAll(l); err != nil {
+	size, err := q.measure(s, l, h)
+	if err != nil {
 		return err
 	}
-	z, err := s.zip(h, f.AppendMessageHead(nil, z.size), nil)
+	z, err := s.zip(h, h.binary.ListHead(nil, &f, size), nil)
 	if err != nil {
 		return err
 	}
 	if err := z.addAll(l); err != nil {
 		return err
 	}
-	return z.close(wire.MessageTail)
+	return z.close(h.binary.Tail)
+}
+
+// measure tells how large a list is, as far as that matters.
+func (q *request) measure(s *sink, l *registry.List, h *shape) (size wire.ListSize, err error) {
+	if h.binary.Sized {
+		z := newZipped(s, h)
+		z.measures = true
+		err = z.addAll(l)
+		return wire.ListSize{Bytes: z.size}, err
+	}
+	for _, err := range l.Items {
+		if err != nil {
+			return size, err
+		}
+		size.Items++
+	}
+	return size, nil
 }
 
 // goOn writes what was gathered of a list, unless its time is over.

@@ -48,6 +48,7 @@ func TestListMemory(t *testing.T) {
 		pods = 400
 	}
 	c := newConfig(newStore(t))
+	withCBOR(&c)
 	c.RepresentationBytes = 1
 	c.Now = func() time.Time { return time.Now().Add(24 * time.Hour) } // the pods are not new
 	target := registry.Target{Type: builtin.Catalog().Lookup("", "v1", "namespaces")}

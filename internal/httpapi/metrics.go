@@ -200,7 +200,7 @@ func metricVerb(q *request) string {
 	case verbUpdate, "put":
 		return "PUT"
 	case verbPatch:
-		if isApply(q.r.Header) {
+		if q.isApply() {
 			return "APPLY"
 		}
 		return "PATCH"

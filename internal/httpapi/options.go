@@ -2,7 +2,7 @@ package httpapi
 
 import (
 	"bytes"
-	"net/http"
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
@@ -102,7 +103,7 @@ func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 	if len(body) == 0 {
 		return deleteParameters(q.query())
 	}
-	media, err := inputType(q.r.Header)
+	media, err := q.inputType()
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,8 @@ func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 
 func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
-	if media == wire.Protobuf {
+	switch media {
+	case wire.Protobuf:
 		envelope, err := wire.OpenEnvelope(body)
 		if err == nil {
 			err = o.Unmarshal(envelope.Raw)
@@ -120,6 +122,9 @@ func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptio
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		return o, nil
+	case wire.CBOR:
+		kind, err := wire.ReadOptions(body, metav1.SchemeGroupVersion.WithKind("DeleteOptions"), o)
+		return checkDeleteOptions(o, kind, err)
 	}
 	body = bytes.TrimSpace(body)
 	if media == wire.YAML && !bytes.HasPrefix(body, []byte("{")) {
@@ -136,14 +141,24 @@ func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptio
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if head.Kind != "" && head.Kind != "DeleteOptions" {
-		if head.APIVersion == "" {
-			head.APIVersion = "meta.k8s.io/v1"
-		}
-		return nil, apierrors.NewBadRequest("no kind " + strconv.Quote(head.Kind) + " is registered for version " +
-			strconv.Quote(head.APIVersion) + ` in scheme "pkg/runtime/scheme.go:111"`)
+	if head.APIVersion == "" {
+		head.APIVersion = metav1.SchemeGroupVersion.String()
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, o); err != nil {
+	kind := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
+	return checkDeleteOptions(o, &kind, kjson.UnmarshalCaseSensitivePreserveInts(body, o))
+}
+
+// checkDeleteOptions returns what was read, unless it is of another kind, or reading it
+// failed.
+func checkDeleteOptions(o *metav1.DeleteOptions, kind *schema.GroupVersionKind, err error) (*metav1.DeleteOptions, error) {
+	var known *apierrors.StatusError
+	switch {
+	case errors.As(err, &known):
+		return nil, err
+	case kind != nil && kind.Kind != "" && kind.Kind != "DeleteOptions":
+		return nil, apierrors.NewBadRequest("no kind " + strconv.Quote(kind.Kind) + " is registered for version " +
+			strconv.Quote(kind.GroupVersion().String()) + ` in scheme "pkg/runtime/scheme.go:111"`)
+	case err != nil:
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	o.TypeMeta = metav1.TypeMeta{}
@@ -172,69 +187,53 @@ func deleteParameters(v url.Values) (*metav1.DeleteOptions, error) {
 }
 
 const (
-	inputText = "the body of the request was in an unknown format - accepted media types include: " +
-		"application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	inputText      = "the body of the request was in an unknown format - accepted media types include: "
 	patchText      = "415: Unsupported Media Type"
-	patchTreesText = "the body of the request was in an unknown format - accepted media types include: " +
-		"application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+	patchTreesText = inputText + "application/json-patch+json, application/merge-patch+json, "
 )
 
 // inputType is the media type of the request's body: row C9.
-func inputType(h http.Header) (wire.MediaType, error) {
-	switch t := contentType(h); wire.MediaType(t) {
-	case "", wire.JSON:
-		return wire.JSON, nil
-	case wire.YAML:
-		return wire.YAML, nil
-	case wire.Protobuf:
-		return wire.Protobuf, nil
+func (q *request) inputType() (wire.MediaType, error) {
+	if m, ok := q.h.c.Media.Input(strings.ToLower(q.contentType())); ok {
+		return m, nil
 	}
-	return "", errUnsupportedMediaType(inputText, nil)
+	return "", errUnsupportedMediaType(inputText+q.h.c.Media.InputTypes(), nil)
 }
 
 // bodyType is that of an object in the request's body, which the kind has to have.
 func (q *request) bodyType() (wire.MediaType, error) {
-	media, err := inputType(q.r.Header)
+	media, err := q.inputType()
 	if err == nil && media == wire.Protobuf && q.target().Exchanged().Decode != nil {
-		return "", errUnsupportedMediaType(inputText, nil)
+		return "", errUnsupportedMediaType(inputText+q.h.c.Media.InputTypes(), nil)
 	}
 	return media, err
 }
 
-// contentType is the media type without its parameters.
-func contentType(h http.Header) string {
-	lines := h["Content-Type"]
+// contentType is the media type of the body, without its parameters.
+func (q *request) contentType() string {
+	lines := q.r.Header["Content-Type"]
 	if len(lines) == 0 {
 		return ""
 	}
 	t, _, _ := strings.Cut(lines[0], ";")
-	return strings.ToLower(strings.TrimSpace(t))
+	return strings.TrimSpace(t)
 }
 
 // isApply tells whether a patch is an applied configuration.
-func isApply(h http.Header) bool {
-	p, err := patchType(h)
-	return err == nil && p == types.ApplyPatchType
+func (q *request) isApply() bool {
+	p, err := q.patchType()
+	return err == nil && wire.AppliedMedium(p) != ""
 }
 
-// patchType is the type of a patch, of its body's media type: row C9.
-func patchType(h http.Header) (types.PatchType, error) {
-	lines := h["Content-Type"]
-	if len(lines) > 0 {
-		t, _, _ := strings.Cut(lines[0], ";")
-		switch p := types.PatchType(strings.TrimSpace(t)); p {
-		case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyPatchType:
-			return p, nil
-		}
-	}
-	return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
-}
-
-// patchType is that of the request's body, which the kind has to take.
+// patchType is the type of a patch, of its body's media type: row C9. The kind has to
+// take it.
 func (q *request) patchType() (types.PatchType, error) {
-	p, err := patchType(q.r.Header)
-	if err == nil && p == types.StrategicMergePatchType && q.typ.NoStrategic {
-		return "", errUnsupportedMediaType(patchTreesText, nil)
+	p, ok := q.h.c.Media.Patch(q.contentType())
+	switch {
+	case !ok:
+		return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
+	case p == types.StrategicMergePatchType && q.typ.NoStrategic:
+		return "", errUnsupportedMediaType(patchTreesText+q.h.c.Media.ConfigurationTypes(), nil)
 	}
-	return p, err
+	return p, nil
 }

@@ -66,7 +66,7 @@ func (q *request) discovery() error {
 	if doc.ContentType == discovery.AggregatedJSON {
 		return q.aggregated(doc)
 	}
-	out, err := wire.Negotiate(q.accept(), offer)
+	out, err := q.h.c.Media.Negotiate(q.accept(), offer)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (q *request) document(docs *documents) (discovery.Document, wire.Offer, boo
 		return doc, wire.Documents, ok
 	}
 	doc, ok := docs.GroupVersion(p.group, p.version)
-	return doc, wire.Discovery, ok
+	return doc, wire.Resources, ok
 }
 
 // aggregated writes the document that clients keep: they ask again with its tag.
@@ -177,7 +177,7 @@ func (q *request) version() error {
 	if q.r.Method != http.MethodGet {
 		return errNoMethod()
 	}
-	if _, err := wire.Negotiate(q.accept(), wire.OnlyJSON); err != nil {
+	if _, err := q.h.c.Media.Negotiate(q.accept(), wire.OnlyJSON); err != nil {
 		return err
 	}
 	return q.send(http.StatusOK, jsonType, versionDocument(&q.h.c))

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // request is a request under way: used by the request's goroutine alone, and
@@ -46,6 +47,9 @@ type request struct {
 	route *routeMetrics // where its events and its end count
 	shape *shape        // nil: whole objects in JSON
 
+	// errors is how an error is negotiated.
+	errors wire.Offer
+
 	// The answer so far.
 	wrote    bool
 	bodyRead bool // to its end
@@ -60,14 +64,14 @@ type request struct {
 }
 
 func (q *request) begin(w http.ResponseWriter, r *http.Request) {
-	q.w, q.r, q.start = w, r, q.h.c.Now()
+	q.w, q.r, q.start, q.errors = w, r, q.h.c.Now(), wire.Documents
 }
 
 // forget drops everything that belongs to the request.
 func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.place, q.typ, q.verb, q.attrs = place{}, nil, "", authz.Attributes{}
-	q.values, q.deadline = nil, time.Time{}
+	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
 	q.ctx, q.to, q.shape = nil, nil, nil
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}

@@ -77,17 +77,18 @@ func (q *request) pretty(o wire.Output) bool {
 	return strings.HasPrefix(agent[0], "curl") || strings.HasPrefix(agent[0], "Wget") || strings.HasPrefix(agent[0], "Mozilla/5.0")
 }
 
-// json answers with one JSON value, in the medium that was negotiated. In protobuf
+// json answers with one JSON value, in the medium that was negotiated. In a binary one
 // there are Status and the documents of discovery; show writes objects.
 func (q *request) json(code int, value []byte, o wire.Output) error {
 	value = bytes.TrimSuffix(value, []byte("\n"))
+	binary := o.Binary()
 	switch {
-	case o.Media == wire.Protobuf:
-		head, raw, err := wire.DocumentMessage(value)
+	case binary != nil:
+		b, err := binary.Append(nil, value)
 		if err != nil {
 			return err
 		}
-		return q.send(code, protobufType, wire.AppendEnvelope(nil, head, raw))
+		return q.send(code, binary.ContentType, b)
 	case o.Media == wire.YAML:
 		text, err := wire.ToYAML(value)
 		if err != nil {

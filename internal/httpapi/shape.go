@@ -18,20 +18,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// protobufType is the media type of answers in protobuf, protobufStream that of
-// watches.
-var (
-	protobufType   = []string{string(wire.Protobuf)}
-	protobufStream = []string{string(wire.Protobuf) + ";stream=watch"}
-)
-
 // shape is how the objects of one answer are shown: rows C1 to C11. It belongs to
 // one request.
 type shape struct {
 	derived *derived
 	typ     *resource.Type
 	out     wire.Output
-	headLen int // bytes of a stored object that an item goes without
+	binary  *wire.Binary // nil: the answer is text
+	headLen int          // bytes of a stored object that an item goes without
 
 	listed bool   // the objects are those of a list
 	room   []byte // what raw made last, when it is not kept
@@ -45,7 +39,7 @@ type shape struct {
 
 // newShape finds out how objects of a type are shown; row C2.
 func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
-	s := &shape{derived: q.h.derived, typ: t, out: out, headLen: itemHead(t), columns: true}
+	s := &shape{derived: q.h.derived, typ: t, out: out, binary: out.Binary(), headLen: itemHead(t), columns: true}
 	if out.Form != wire.Table {
 		return s, nil
 	}
@@ -98,8 +92,11 @@ func (s *shape) look() look {
 	if s.out.Beta {
 		l |= 1 << 2
 	}
-	if s.out.Media == wire.Protobuf {
+	switch s.out.Media {
+	case wire.Protobuf:
 		l |= 1 << 3
+	case wire.CBOR:
+		l |= 1 << 6
 	}
 	switch s.include {
 	case metav1.IncludeObject:
@@ -110,11 +107,8 @@ func (s *shape) look() look {
 	return l
 }
 
-// binary: the answer is in protobuf.
-func (s *shape) binary() bool { return s.out.Media == wire.Protobuf }
-
 // separated: commas stand between items.
-func (s *shape) separated() bool { return !s.binary() }
+func (s *shape) separated() bool { return s.binary == nil }
 
 // moment is the same for two requests to which the object looks the same. Lasting: so
 // it does for a while.
@@ -178,12 +172,12 @@ func (s *shape) sort(l *registry.List) error {
 // item appends an object as it stands in a list.
 func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 	switch {
-	case s.binary():
+	case s.binary != nil:
 		raw, err := s.raw(o)
 		if err != nil {
 			return to, err
 		}
-		return wire.AppendMessageItem(to, raw), nil
+		return s.binary.Item(to, wire.ItemTypeOf(s.typ, s.out), raw), nil
 	case s.out.Form == wire.Table:
 		return s.row(to, o)
 	}
@@ -226,12 +220,10 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 	return meta, err
 }
 
-// raw is an object as protobuf, without an envelope. It is valid until the next call.
+// raw is an object in the binary medium, without what tells its kind. It is valid until
+// the next call.
 func (s *shape) raw(o *store.Object) ([]byte, error) {
-	what := message
-	if s.out.Form != wire.Whole {
-		what = partialMessage
-	}
+	what := derivation{s.binary, s.out.Form != wire.Whole}
 	if !s.listed {
 		f, err := s.derived.of(s.typ, o, what)
 		return f.raw, err
@@ -268,12 +260,12 @@ func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
 // object appends an object as it stands alone, or in an event.
 func (s *shape) object(to []byte, o *store.Object) ([]byte, error) {
 	switch {
-	case s.binary():
+	case s.binary != nil:
 		raw, err := s.raw(o)
 		if err != nil {
 			return to, err
 		}
-		return wire.AppendEnvelope(to, wire.TypeOf(s.typ, s.out), raw), nil
+		return s.binary.Object(to, wire.TypeOf(s.typ, s.out), raw), nil
 	case s.out.Form == wire.Table:
 		f := s.frame(wire.ListMeta{Revision: uint64(o.Modified)})
 		if !s.columns {
@@ -306,12 +298,12 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 			defer func() { s.include = metav1.IncludeNone }()
 		}
 	}
-	if s.binary() {
+	if s.binary != nil {
 		raw, err := s.raw(o)
 		if err != nil {
 			return to, err
 		}
-		return wire.AppendMessageEvent(to, string(e.Type), wire.TypeOf(s.typ, s.out), raw), nil
+		return s.binary.Event(to, string(e.Type), wire.TypeOf(s.typ, s.out), raw), nil
 	}
 	to, err := s.object(wire.BeginEvent(to, string(e.Type)), o)
 	s.columns = false // they come with the first event alone
@@ -319,12 +311,12 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 }
 
 func (s *shape) statusEvent(to []byte, eventType string, status []byte) ([]byte, error) {
-	if !s.binary() {
+	if s.binary == nil {
 		return wire.AppendEvent(to, eventType, status[:len(status)-1]), nil
 	}
-	head, raw, err := wire.DocumentMessage(status)
+	head, raw, err := s.binary.Document(status)
 	if err != nil {
 		return to, err
 	}
-	return wire.AppendMessageEvent(to, eventType, head, raw), nil
+	return s.binary.Event(to, eventType, head, raw), nil
 }

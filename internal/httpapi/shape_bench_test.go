@@ -19,6 +19,7 @@ import (
 var accepts = []struct{ name, accept string }{
 	{"json", "application/json"},
 	{"protobuf", "application/vnd.kubernetes.protobuf"},
+	{"cbor", "application/cbor"},
 	{"table", "application/json;as=Table;g=meta.k8s.io;v=v1"},
 	{"metadata", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
 	{"metadata-protobuf", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
@@ -51,6 +52,7 @@ func podServer(t testing.TB, n int) (*httpapi.Handler, func(i int)) {
 	for i := range n {
 		create("pods", "default", aPod(i))
 	}
+	withCBOR(&c)
 	c.Now = func() time.Time { return time.Now().Add(24 * time.Hour) } // the pods are not new
 	h := httpapi.New(c)
 	t.Cleanup(h.Drain)

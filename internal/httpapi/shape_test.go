@@ -208,7 +208,8 @@ func TestMessages(t *testing.T) {
 }
 
 // lists are the forms of a list that are put together in different ways.
-var lists = []string{asTable, asTable + "beta1", asList, asMessage, asMessage + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "Accept: application/json"}
+var lists = []string{asTable, asTable + "beta1", asList, asMessage, asMessage + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+	asCBOR, asCBOR + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "Accept: application/json"}
 
 // TestListForms: however long a list is, whatever was kept of its objects before,
 // compressed or not, it has the same objects in each form, under changes; with a
@@ -219,6 +220,7 @@ func TestListForms(t *testing.T) {
 			rng := testrand.New(t)
 			now := time.Now().Add(24 * time.Hour)
 			s := start(t, wiring{config: func(c *httpapi.Config) {
+				withCBOR(c)
 				c.RepresentationBytes = 2 * budget
 				c.Limits.CompressAbove, c.Limits.WriteBatchBytes = smallList, 3000
 				c.Now = func() time.Time { return now }
@@ -298,6 +300,22 @@ func names(t testing.TB, accept, body string) string {
 		for _, o := range list.Items {
 			metas = append(metas, o.ObjectMeta)
 		}
+	case strings.HasPrefix(accept, asCBOR):
+		var list corev1.ConfigMapList
+		if accept == asCBOR {
+			unpack(t, body, &list)
+		} else {
+			var partial metav1.PartialObjectMetadataList
+			unpack(t, body, &partial)
+			list.ListMeta = partial.ListMeta
+			for _, o := range partial.Items {
+				list.Items = append(list.Items, corev1.ConfigMap{ObjectMeta: o.ObjectMeta})
+			}
+		}
+		version = list.ResourceVersion
+		for _, o := range list.Items {
+			metas = append(metas, o.ObjectMeta)
+		}
 	default:
 		list := parse[metav1.PartialObjectMetadataList](t, body)
 		version = list.ResourceVersion
@@ -315,6 +333,7 @@ func names(t testing.TB, accept, body string) string {
 // TestManyForms: many clients ask for the same objects in all forms while they change.
 func TestManyForms(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) {
+		withCBOR(c)
 		c.RepresentationBytes = 60_000
 		c.Limits.CompressAbove, c.Limits.WriteBatchBytes = smallList, 3000
 	}})

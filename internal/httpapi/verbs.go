@@ -30,6 +30,7 @@ func (q *request) resource() error {
 		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
 	}
 	if s := q.typ.Subresource(q.place.sub); s != nil && s.Connect != nil {
+		q.errors = wire.Errors
 		return q.connect(s)
 	}
 	if q.verb == verbPatch {
@@ -37,10 +38,11 @@ func (q *request) resource() error {
 			return err
 		}
 	}
-	out, err := wire.Negotiate(q.accept(), q.offer())
+	out, err := q.h.c.Media.Negotiate(q.accept(), q.offer())
 	if err != nil {
 		return err
 	}
+	q.errors = wire.Errors
 	if err := q.checkNames(); err != nil {
 		return err
 	}
@@ -217,7 +219,7 @@ func (q *request) written(o *registry.Object, err error, t registry.Target, out 
 
 // act has what is not stored answered: row A10.
 func (q *request) act(t registry.Target, out wire.Output) error {
-	media, err := inputType(q.r.Header)
+	media, err := q.inputType()
 	if err != nil {
 		return err
 	}
@@ -290,7 +292,7 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 
 // show answers with one object.
 func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
-	if out.Form == wire.Whole && out.Media != wire.Protobuf { // as nearly always
+	if out.Form == wire.Whole && out.Binary() == nil { // as nearly always
 		value, err := wire.As(t, o.Value)
 		if err != nil {
 			return err
@@ -308,8 +310,8 @@ func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Out
 	switch {
 	case err != nil:
 		return err
-	case s.binary():
-		return q.send(code, protobufType, body)
+	case s.binary != nil:
+		return q.send(code, s.binary.ContentType, body)
 	}
 	return q.json(code, body, out)
 }

@@ -42,8 +42,8 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		if q.shape, err = q.newShape(t.Type, out); err != nil {
 			return err
 		}
-		if q.shape.binary() {
-			contentType = protobufStream
+		if b := q.shape.binary; b != nil {
+			contentType = b.StreamType
 		}
 	}
 	q.route = q.h.metrics.longRunning(q)

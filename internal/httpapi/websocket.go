@@ -7,10 +7,9 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// watchWebSocket streams events as frames, one each: text, or binary in protobuf. Pings of the client are
+// watchWebSocket streams events as frames, one each: text, or binary. Pings of the client are
 // answered. A browser's page may open one only from the server's own origin, as a
 // client certificate would speak for it without being asked.
 func (q *request) watchWebSocket() error {
@@ -46,9 +45,9 @@ type socketStream struct {
 func (s *socketStream) send(events []byte, ends []int) error {
 	from := 0
 	kind, skip := websocket.MessageText, 0
-	if s.q.shape != nil && s.q.shape.binary() {
+	if s.q.shape != nil && s.q.shape.binary != nil {
 		// A message has a length of its own.
-		kind, skip = websocket.MessageBinary, wire.EventPrefix
+		kind, skip = websocket.MessageBinary, s.q.shape.binary.Prefix
 	}
 	for _, end := range ends {
 		ctx, cancel := context.WithTimeout(context.Background(), s.q.h.c.Limits.WriteTimeout)

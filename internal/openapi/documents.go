@@ -22,6 +22,7 @@ import (
 type documents struct {
 	catalog *resource.Catalog
 	version string
+	cbor    bool
 	hashes  map[string]string // of the pages, of everything that they depend on
 
 	mu    sync.Mutex
@@ -41,12 +42,12 @@ const (
 	asProtobuf
 )
 
-func newDocuments(c *resource.Catalog, version string, before *documents) *documents {
-	d := &documents{catalog: c, version: version, hashes: map[string]string{}, pages: map[pageKey][]byte{}}
+func newDocuments(c *resource.Catalog, version string, cbor bool, before *documents) *documents {
+	d := &documents{catalog: c, version: version, cbor: cbor, hashes: map[string]string{}, pages: map[pageKey][]byte{}}
 	every := sha512.New()
 	for _, name := range d.names() {
 		h := sha512.New()
-		fmt.Fprintln(h, embeddedHash(), version, name)
+		fmt.Fprintln(h, embeddedHash(), version, cbor, name)
 		for _, t := range d.types(name) {
 			fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Stamp)
 			for i := range t.Subresources {
@@ -281,6 +282,9 @@ func (d *documents) operations(page string) map[string][]operation {
 			if page == pageOf(g.Name, v.Name) {
 				p := newGroupPage(g.Name, v.Name)
 				p.resources(v.Types)
+				if d.cbor {
+					p.addCBOR()
+				}
 				return p.paths
 			}
 		}

@@ -23,15 +23,16 @@ const (
 
 // New returns the handler of /openapi/v2, /openapi/v3 and the pages below it, for
 // the catalog that is served at the time of a request. The version is gitVersion of
-// /version.
-func New(catalog func() *resource.Catalog, version string) http.Handler {
-	return &source{catalog: catalog, version: version}
+// /version. With cbor, resources are served in CBOR too.
+func New(catalog func() *resource.Catalog, version string, cbor bool) http.Handler {
+	return &source{catalog: catalog, version: version, cbor: cbor}
 }
 
 // source has the documents of the newest catalog.
 type source struct {
 	catalog func() *resource.Catalog
 	version string
+	cbor    bool
 
 	mu     sync.Mutex // held to make documents
 	newest atomic.Pointer[documents]
@@ -48,7 +49,7 @@ func (s *source) documents() *documents {
 	defer s.mu.Unlock()
 	d := s.newest.Load()
 	if d == nil || d.catalog != c {
-		d = newDocuments(c, s.version, d)
+		d = newDocuments(c, s.version, s.cbor, d)
 		s.newest.Store(d)
 	}
 	return d

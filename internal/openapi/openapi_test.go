@@ -18,7 +18,7 @@ import (
 
 const version = "v1.36.3+tidemark.0"
 
-func handlerUnderTest() http.Handler { return New(builtin.Catalog, version) }
+func handlerUnderTest() http.Handler { return New(builtin.Catalog, version, false) }
 
 // get asks the handler; headers come in pairs.
 func get(t *testing.T, h http.Handler, url string, headers ...string) *http.Response {
@@ -87,6 +87,33 @@ func TestFactsV3(t *testing.T) {
 		if got := text(c.got); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.what, got, c.want)
 		}
+	}
+}
+
+// TestMediaWithCBOR: where it is served, the operations of resources say so, and no
+// others.
+func TestMediaWithCBOR(t *testing.T) {
+	h := New(builtin.Catalog, version, true)
+	three := `"application/json","application/yaml","application/vnd.kubernetes.protobuf"`
+	d := document(t, h, "/openapi/v2")
+	const configMaps = "/api/v1/namespaces/{namespace}/configmaps"
+	for _, c := range []struct {
+		path, method, what, want string
+	}{
+		{configMaps, "get", "produces", "[" + three + `,"application/cbor","application/json;stream=watch","application/vnd.kubernetes.protobuf;stream=watch","application/cbor-seq"]`},
+		{configMaps, "post", "produces", "[" + three + `,"application/cbor"]`},
+		{configMaps + "/{name}", "patch", "consumes", `["application/json-patch+json","application/merge-patch+json","application/strategic-merge-patch+json","application/apply-patch+yaml","application/apply-patch+cbor"]`},
+		{"/api/v1/", "get", "consumes", "[" + three + `,"application/cbor"]`},
+		{"/api/v1/namespaces/{namespace}/pods/{name}/log", "get", "produces", `["text/plain",` + three + `,"application/cbor"]`},
+		{"/apis/apps/", "get", "produces", "[" + three + "]"},
+		{"/apis/", "get", "produces", "[" + three + "]"},
+	} {
+		if got := text(at(d, "paths", c.path, c.method, c.what)); got != c.want {
+			t.Errorf("%s of %s %s: got %s, want %s", c.what, c.method, c.path, got, c.want)
+		}
+	}
+	if off, on := newDocuments(builtin.Catalog(), version, false, nil), newDocuments(builtin.Catalog(), version, true, nil); off.hashOf("api/v1") == on.hashOf("api/v1") {
+		t.Error("both documents have one hash")
 	}
 }
 
@@ -201,7 +228,7 @@ func TestHandler(t *testing.T) {
 
 func BenchmarkPage(b *testing.B) {
 	for b.Loop() {
-		d := newDocuments(builtin.Catalog(), version, nil)
+		d := newDocuments(builtin.Catalog(), version, false, nil)
 		if _, err := d.page(pageKey{"api/v1", asJSON}); err != nil {
 			b.Fatal(err)
 		}

@@ -44,6 +44,32 @@ var (
 	anyType     = []string{"*/*"}
 )
 
+// besides are the media that stand beside others where CBOR is served.
+var besides = map[string]string{
+	"application/vnd.kubernetes.protobuf":              "application/cbor",
+	"application/vnd.kubernetes.protobuf;stream=watch": "application/cbor-seq",
+	"application/apply-patch+yaml":                     "application/apply-patch+cbor",
+}
+
+// addCBOR adds it to the operations of a page.
+func (p *groupPage) addCBOR() {
+	with := func(types []string) []string {
+		var all []string
+		for _, t := range types {
+			all = append(all, t)
+			if beside := besides[t]; beside != "" {
+				all = append(all, beside)
+			}
+		}
+		return all
+	}
+	for _, operations := range p.paths {
+		for i := range operations {
+			operations[i].consumes, operations[i].produces = with(operations[i].consumes), with(operations[i].produces)
+		}
+	}
+}
+
 var unauthorized = response{"401", "Unauthorized", ""}
 
 // options turns the fields of an options type into query parameters; the texts

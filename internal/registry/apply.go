@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -15,12 +16,17 @@ import (
 )
 
 // apply is server-side apply: rows S1 to S7.
-func (r *Registry) apply(ctx context.Context, w *write, body []byte) (Object, error) {
+func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) {
+	body := b.Bytes
 	if current := r.appliedBefore(w, body); current != nil {
 		return w.answer(current, false, nil)
 	}
-	config, complaint, err := wire.Configuration(body)
-	if err != nil {
+	config, complaint, err := wire.Configuration(b.Media, body)
+	var tooLarge *apierrors.StatusError
+	switch {
+	case errors.As(err, &tooLarge):
+		return Object{}, err
+	case err != nil: // whatever the medium is, kube-apiserver speaks of YAML
 		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
 	}
 	if err := wire.CheckDepth(config); err != nil {

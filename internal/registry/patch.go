@@ -32,8 +32,8 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 	if err != nil {
 		return Object{}, err
 	}
-	if p.Type == types.ApplyPatchType {
-		return r.apply(ctx, w, p.Bytes)
+	if m := wire.AppliedMedium(p.Type); m != "" {
+		return r.apply(ctx, w, Body{Media: m, Bytes: p.Bytes})
 	}
 	if err := wire.CheckDepth(p.Bytes); err != nil {
 		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())

@@ -3,6 +3,8 @@ package wire
 import (
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Output is how an answer is to be written. The zero value is no answer.
@@ -15,6 +17,16 @@ type Output struct {
 	Form Form
 	// Beta: the form is that of meta.k8s.io/v1beta1, not v1.
 	Beta bool
+}
+
+// Binary is how objects look in the medium; nil: it is text.
+func (o Output) Binary() *Binary {
+	for i := range media {
+		if media[i].media == o.Media {
+			return media[i].binary
+		}
+	}
+	return nil
 }
 
 // Form is what of an object or a list is shown.
@@ -59,55 +71,155 @@ const (
 	Answers
 	// Discovery is documents about what is served, and about nothing but that.
 	Discovery
+	// Resources is such a document about a version of a group.
+	Resources
 	// OnlyJSON has no other form.
 	OnlyJSON
-	// Documents are objects of endpoints that look at parameters first; errors too.
+	// Documents are objects of endpoints that look at parameters first; errors too,
+	// before it is known what resource they are about.
 	Documents
+	// Errors are those of a resource.
+	Errors
 )
 
 const (
 	unknownText = "406: Not Acceptable\n\nAvailable representations: "
 	onlyText    = "only the following media types are accepted: "
-	objectTypes = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-	streamTypes = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 )
 
 // offers say what each kind of endpoint can do.
 var offers = [...]struct {
-	// known are the types of which a clause has to name one literally; empty: nobody
-	// looks.
-	known string
+	// literal: a clause has to name one of the types literally; otherwise nobody looks.
+	literal bool
+	// streams: so may it those of watches.
+	streams bool
 	// forms are the forms other than Whole, tables among them.
 	forms, tables bool
 	// server is the version of the API that a parameter may ask for.
 	server string
+	// resources: there are the media that only resources have.
+	resources bool
 	// json: there is no other medium.
 	json bool
 	// trees: whole objects have no messages.
 	trees bool
 }{
-	Objects:     {known: objectTypes, forms: true, tables: true, server: "v1"},
-	Lists:       {known: objectTypes + ", " + streamTypes, forms: true, tables: true, server: "v1"},
-	Streams:     {known: objectTypes + ", " + streamTypes, forms: true, tables: true, server: "v1"},
-	Trees:       {forms: true, tables: true, server: "v1", trees: true},
-	TreeStreams: {forms: true, tables: true, server: "v1", trees: true},
-	Answers:     {known: objectTypes, forms: true, server: "v1"},
-	Discovery:   {known: objectTypes},
-	OnlyJSON:    {known: string(JSON), json: true},
+	Objects:     {literal: true, forms: true, tables: true, server: "v1", resources: true},
+	Lists:       {literal: true, streams: true, forms: true, tables: true, server: "v1", resources: true},
+	Streams:     {literal: true, streams: true, forms: true, tables: true, server: "v1", resources: true},
+	Trees:       {forms: true, tables: true, server: "v1", resources: true, trees: true},
+	TreeStreams: {forms: true, tables: true, server: "v1", resources: true, trees: true},
+	Answers:     {literal: true, forms: true, server: "v1", resources: true},
+	Discovery:   {literal: true},
+	Resources:   {literal: true, resources: true},
+	OnlyJSON:    {literal: true, json: true},
 	Documents:   {},
+	Errors:      {resources: true},
+}
+
+// serialization is a row of the table of media.
+type serialization struct {
+	media  MediaType
+	minor  string // after application/
+	stream string // what a watch in it is called; empty: there are none
+	tables bool   // there are tables in it
+	// apply is the type of a patch that is a configuration in it; empty: there is none.
+	apply types.PatchType
+	// gated: it is there for resources alone, and where the server is told to have it.
+	gated bool
+	// binary is how objects look in it; nil: it is text.
+	binary *Binary
 }
 
 // media are the serializations, in the order in which a wildcard tries them.
-var media = [...]struct {
-	media  MediaType
-	minor  string // after application/
-	stream bool   // there are watches in it
-	tables bool   // there are tables in it
-}{
-	{JSON, "json", true, true},
-	{YAML, "yaml", false, true},
-	{Protobuf, "vnd.kubernetes.protobuf", true, false},
+var media = [...]serialization{
+	{media: JSON, minor: "json", stream: string(JSON) + ";stream=watch", tables: true},
+	{media: YAML, minor: "yaml", tables: true, apply: types.ApplyYAMLPatchType},
+	{media: Protobuf, minor: "vnd.kubernetes.protobuf", stream: string(Protobuf) + ";stream=watch", binary: &protobufForm},
+	{media: CBOR, minor: "cbor", stream: "application/cbor-seq", apply: types.ApplyCBORPatchType, gated: true, binary: &cborForm},
 }
+
+// Served says which media a server has. The zero value are those that every one has.
+type Served struct {
+	// CBOR: resources have it, too.
+	CBOR bool
+}
+
+// has tells whether a medium is there, at an endpoint.
+func (s Served) has(m *serialization, offer Offer) bool {
+	can := &offers[offer]
+	return (!can.json || m.media == JSON) && (!m.gated || s.CBOR && can.resources)
+}
+
+// names are the media of an endpoint, for people; with those of watches, or these alone.
+func (s Served) names(offer Offer, objects, streams bool) string {
+	var all []string
+	for i := range media {
+		if objects && s.has(&media[i], offer) {
+			all = append(all, string(media[i].media))
+		}
+	}
+	for i := range media {
+		if streams && media[i].stream != "" && s.has(&media[i], offer) {
+			all = append(all, media[i].stream)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Input is the medium of a body with a content type, which has no parameters; an empty
+// one is JSON. There is none when it is refused: row C9.
+func (s Served) Input(contentType string) (MediaType, bool) {
+	if contentType == "" {
+		return JSON, true
+	}
+	for i := range media {
+		if m := &media[i]; string(m.media) == contentType && s.has(m, Objects) {
+			return m.media, true
+		}
+	}
+	return "", false
+}
+
+// InputTypes are those that Input takes, for people.
+func (s Served) InputTypes() string { return s.names(Objects, true, false) }
+
+// ConfigurationTypes are the types of patches that are configurations, for people.
+func (s Served) ConfigurationTypes() string {
+	var all []string
+	for i := range media {
+		if m := &media[i]; m.apply != "" && s.has(m, Objects) {
+			all = append(all, string(m.apply))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Patch is the type of a patch with a content type, which has no parameters. There is
+// none when it is refused: row C9.
+func (s Served) Patch(contentType string) (types.PatchType, bool) {
+	switch p := types.PatchType(contentType); p {
+	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
+		return p, true
+	default:
+		medium := s.applied(p)
+		return p, medium != ""
+	}
+}
+
+// applied is the medium of a patch that is a configuration, empty when it is none.
+func (s Served) applied(p types.PatchType) MediaType {
+	for i := range media {
+		if m := &media[i]; m.apply == p && p != "" && s.has(m, Objects) {
+			return m.media
+		}
+	}
+	return ""
+}
+
+// AppliedMedium is the medium of a patch that is an applied configuration, empty when
+// it is another patch.
+func AppliedMedium(p types.PatchType) MediaType { return Served{CBOR: true}.applied(p) }
 
 // NotAcceptable tells why no clause of an Accept header can be served.
 type NotAcceptable struct {
@@ -125,44 +237,47 @@ func (e *NotAcceptable) Error() string { return e.Message }
 // or be */*; then the clauses are tried in the order of their preference. A
 // clause that asks for a form that is not served (a table, protobuf) is passed
 // over. An error is a *NotAcceptable.
-func Negotiate(header string, offer Offer) (Output, error) {
+func (s Served) Negotiate(header string, offer Offer) (Output, error) {
 	switch header {
 	case "", "application/json", "*/*":
 		return Output{Media: JSON}, nil
 	}
-	if types := offers[offer].known; types != "" && !known(header, offers[offer].json) {
-		return Output{}, &NotAcceptable{Message: unknownText + types, Unknown: true}
+	can := &offers[offer]
+	if can.literal && !s.known(header, offer) {
+		return Output{}, &NotAcceptable{Message: unknownText + s.names(offer, true, can.streams), Unknown: true}
 	}
-	if offers[offer].json {
+	if can.json {
 		return Output{Media: JSON}, nil // nobody looks at parameters
 	}
 	var room [8]clause
 	chosen := Output{}
 	for _, c := range preferred(room[:0], header) {
 		var ok bool
-		if chosen, ok = c.serve(offer); ok {
+		if chosen, ok = c.serve(s, offer); ok {
 			break
 		}
 	}
 	switch {
 	case chosen.Media == "":
-		return Output{}, &NotAcceptable{Message: onlyText + objectTypes}
+		return Output{}, &NotAcceptable{Message: onlyText + s.names(offer, true, false)}
 	case (offer == Streams || offer == TreeStreams) && chosen.Media == YAML:
-		return Output{}, &NotAcceptable{Message: onlyText + streamTypes}
+		return Output{}, &NotAcceptable{Message: onlyText + s.names(offer, false, true)}
 	}
 	return chosen, nil
 }
 
 // known tells whether a clause names a type that there is. Parameters do not count,
 // nor do wildcards of a half.
-func known(header string, onlyJSON bool) bool {
+func (s Served) known(header string, offer Offer) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, _, _ := strings.Cut(part, ";")
-		switch MediaType(strings.Trim(name, " ")) {
-		case "*/*", JSON:
+		name = strings.Trim(name, " ")
+		if name == "*/*" {
 			return true
-		case YAML, Protobuf:
-			if !onlyJSON {
+		}
+		for i := range media {
+			m := &media[i]
+			if s.has(m, offer) && (name == string(m.media) || offers[offer].streams && name == m.stream) {
 				return true
 			}
 		}
@@ -284,7 +399,7 @@ func (c *clause) asks() asked {
 }
 
 // serve returns what the clause asks for, when it can be had.
-func (c *clause) serve(offer Offer) (Output, bool) {
+func (c *clause) serve(s Served, offer Offer) (Output, bool) {
 	anything := c.major == "*" && c.minor == "*"
 	if !anything && c.major != "application" {
 		return Output{}, false
@@ -305,7 +420,8 @@ func (c *clause) serve(offer Offer) (Output, bool) {
 		m := &media[i]
 		switch {
 		case !anything && c.minor != "*" && c.minor != m.minor:
-		case a.stream != "" && (a.stream != "watch" || !m.stream):
+		case !s.has(m, offer):
+		case a.stream != "" && (a.stream != "watch" || m.stream == ""):
 		case out.Form == Table && !(can.tables && m.tables):
 		case out.Form == Whole && can.trees && m.media == Protobuf:
 		default:
@@ -325,7 +441,7 @@ func AcceptsAggregated(header string) bool {
 	var room [8]clause
 	for _, c := range preferred(room[:0], header) {
 		a := c.asks()
-		if _, plain := c.serve(Documents); plain {
+		if _, plain := c.serve(Served{}, Documents); plain {
 			return false
 		}
 		wanted := a.as == "APIGroupDiscoveryList" && a.group == "apidiscovery.k8s.io" && a.version == "v2"

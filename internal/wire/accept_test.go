@@ -8,6 +8,12 @@ import (
 	"github.com/munnerz/goautoneg"
 )
 
+const (
+	objectTypes = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	streamTypes = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+	withCBOR    = objectTypes + ", application/cbor"
+)
+
 func TestNegotiate(t *testing.T) {
 	const unknown = unknownText + objectTypes
 	tests := []struct {
@@ -67,7 +73,7 @@ func TestNegotiate(t *testing.T) {
 		{header: "application/yaml", offer: Streams, refused: onlyText + streamTypes},
 	}
 	for _, tt := range tests {
-		got, err := Negotiate(tt.header, tt.offer)
+		got, err := Served{}.Negotiate(tt.header, tt.offer)
 		message := ""
 		var refused *NotAcceptable
 		if errors.As(err, &refused) {
@@ -80,9 +86,75 @@ func TestNegotiate(t *testing.T) {
 }
 
 func TestNegotiateAllocatesNothing(t *testing.T) {
-	for _, header := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"} {
-		if n := testing.AllocsPerRun(100, func() { _, _ = Negotiate(header, Lists) }); n > 0 {
+	for _, header := range []string{"application/json", "application/cbor,application/json", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"} {
+		if n := testing.AllocsPerRun(100, func() { _, _ = Served{}.Negotiate(header, Lists) }); n > 0 {
 			t.Errorf("Negotiate(%q) allocates %v times", header, n)
+		}
+	}
+}
+
+// TestNegotiateCBOR: where it is served, for resources alone.
+func TestNegotiateCBOR(t *testing.T) {
+	const unknown = unknownText + withCBOR
+	for _, tt := range []struct {
+		header  string
+		offer   Offer
+		want    Output
+		refused string
+	}{
+		{header: "application/cbor", want: Output{Media: CBOR}},
+		{header: "application/cbor", offer: Lists, want: Output{Media: CBOR}},
+		{header: "application/cbor", offer: Streams, want: Output{Media: CBOR}},
+		{header: "application/cbor;stream=watch", offer: Streams, want: Output{Media: CBOR}},
+		{header: "application/cbor", offer: Answers, want: Output{Media: CBOR}},
+		{header: "application/cbor", offer: Resources, want: Output{Media: CBOR}},
+		{header: "application/cbor", offer: Errors, want: Output{Media: CBOR}},
+		{header: "application/cbor,application/json", want: Output{Media: CBOR}},
+		{header: "application/json;q=0.9,application/cbor;q=1", want: Output{Media: CBOR}},
+		{header: "*/*", want: Output{Media: JSON}},
+		{header: "application/cbor;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", want: Output{Media: CBOR, Form: Partial}},
+		{header: "application/cbor;as=Table;g=meta.k8s.io;v=v1", refused: onlyText + withCBOR},
+		{header: "application/cbor;as=Table;g=meta.k8s.io;v=v1,application/json", want: Output{Media: JSON}},
+		{header: "application/cbor-seq", refused: unknown},
+		{header: "application/cbor-seq", offer: Lists, refused: onlyText + withCBOR},
+		{header: "application/cbor-seq", offer: Streams, refused: onlyText + withCBOR},
+		{header: "application/cbor-seq,application/json", offer: Streams, want: Output{Media: JSON}},
+		{header: "application/cbor-seq,application/cbor", offer: Streams, want: Output{Media: CBOR}},
+		{header: "application/cbor", offer: Discovery, refused: unknownText + objectTypes},
+		{header: "application/cbor", offer: Documents, refused: onlyText + objectTypes},
+		{header: "application/cbor", offer: OnlyJSON, refused: unknownText + "application/json"},
+		{header: "text/html", refused: unknown},
+		{header: "text/html", offer: Streams, refused: unknown + ", " + streamTypes + ", application/cbor-seq"},
+		{header: "application/yaml", offer: Streams, refused: onlyText + streamTypes + ", application/cbor-seq"},
+	} {
+		got, err := Served{CBOR: true}.Negotiate(tt.header, tt.offer)
+		message := ""
+		var refused *NotAcceptable
+		if errors.As(err, &refused) {
+			message = refused.Message
+		}
+		if got != tt.want || message != tt.refused {
+			t.Errorf("Negotiate(%q, %d) = %v, %q, want %v, %q", tt.header, tt.offer, got, message, tt.want, tt.refused)
+		}
+	}
+}
+
+// TestInput: the media of bodies and of patches, row C9.
+func TestInput(t *testing.T) {
+	for _, cbor := range []bool{false, true} {
+		s := Served{CBOR: cbor}
+		for contentType, want := range map[string]MediaType{"": JSON, string(JSON): JSON, string(YAML): YAML, string(Protobuf): Protobuf, string(CBOR): CBOR, "application/cbor-seq": "", "text/html": ""} {
+			if want == CBOR && !cbor {
+				want = ""
+			}
+			if got, ok := s.Input(contentType); got != want || ok != (want != "") {
+				t.Errorf("%t: Input(%q) = %q, %t", cbor, contentType, got, ok)
+			}
+		}
+		for contentType, want := range map[string]bool{"": false, "application/merge-patch+json": true, "application/json": false, "application/apply-patch+yaml": true, "application/apply-patch+cbor": cbor} {
+			if _, ok := s.Patch(contentType); ok != want {
+				t.Errorf("%t: Patch(%q) = %t", cbor, contentType, ok)
+			}
 		}
 	}
 }
@@ -127,7 +199,7 @@ func FuzzPreferred(f *testing.F) {
 				}
 			}
 		}
-		_, _ = Negotiate(header, Lists)
+		_, _ = Served{}.Negotiate(header, Lists)
 		AcceptsAggregated(header)
 	})
 }

@@ -28,6 +28,7 @@ const (
 	JSON     MediaType = "application/json"
 	YAML     MediaType = "application/yaml"
 	Protobuf MediaType = "application/vnd.kubernetes.protobuf"
+	CBOR     MediaType = "application/cbor" // where a server is told to have it
 )
 
 // maxDepth bounds how deep a body may nest.
@@ -47,9 +48,12 @@ type Decoded struct {
 // words of row A13. The body may lack kind and apiVersion.
 func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	var d Decoded
-	if m == Protobuf {
+	switch m {
+	case Protobuf:
 		d.Object = t.New()
 		return d, decodeProtobuf(t, body, d.Object)
+	case CBOR:
+		return decodeCBOR(t, body)
 	}
 	if !utf8.Valid(body) {
 		return d, unrecognized(t, body, errors.New("the body is not valid UTF-8"))

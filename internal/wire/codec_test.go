@@ -19,7 +19,6 @@ import (
 )
 
 var (
-	pods         = builtin.Catalog().Lookup("", "v1", "pods")
 	configMaps   = builtin.Catalog().Lookup("", "v1", "configmaps")
 	roles        = builtin.Catalog().Lookup("rbac.authorization.k8s.io", "v1", "roles")
 	autoscalers  = builtin.Catalog().Lookup("autoscaling", "v2", "horizontalpodautoscalers")

@@ -2,7 +2,11 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+
+	fastjson "github.com/go-json-experiment/json"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var metadataMember = []byte(`"metadata":{`)
@@ -15,6 +19,18 @@ func AppendPartial(to, meta []byte, out Output) []byte {
 	to = append(to, `","metadata":`...)
 	to = append(to, meta...)
 	return append(to, '}')
+}
+
+// partialOf is a PartialObjectMetadata with metadata as JSON.
+func partialOf(meta []byte) (*metav1.PartialObjectMetadata, error) {
+	o := new(metav1.PartialObjectMetadata)
+	if fastjson.Unmarshal(meta, &o.ObjectMeta) != nil {
+		o.ObjectMeta = metav1.ObjectMeta{} // it may be half full
+		if err := json.Unmarshal(meta, &o.ObjectMeta); err != nil {
+			return nil, fmt.Errorf("reading metadata: %w", err)
+		}
+	}
+	return o, nil
 }
 
 // MetadataOf is the metadata of a value: an object as JSON as Encode, As and View

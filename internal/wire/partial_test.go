@@ -72,7 +72,7 @@ func TestEnvelope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := AppendMessageEvent(nil, "ADDED", head, raw); !bytes.Equal(got[EventPrefix:], event) || int(got[2])<<8|int(got[3]) != len(event) {
+	if got := protobufForm.Event(nil, "ADDED", head, raw); !bytes.Equal(got[protobufForm.Prefix:], event) || int(got[2])<<8|int(got[3]) != len(event) {
 		t.Errorf("got  %q\nwant %q", got, event)
 	}
 	for u, ok := range map[*runtime.Unknown]bool{
@@ -107,10 +107,7 @@ func TestMessageList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := len(items)
-		if items = AppendMessageItem(items, raw); len(items)-before != MessageItemLen(len(raw)) {
-			t.Errorf("an item has %d bytes, not %d", len(items)-before, MessageItemLen(len(raw)))
-		}
+		items = protobufForm.Item(items, metav1.TypeMeta{}, raw)
 	}
 	raw, err := list.Marshal()
 	if err != nil {
@@ -118,7 +115,7 @@ func TestMessageList(t *testing.T) {
 	}
 	want := AppendEnvelope(nil, metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}, raw)
 	f := PartialListOf(Output{}, ListMeta{Revision: 77, Continue: "tok", Remaining: &remaining})
-	got := append(append(f.AppendMessageHead(nil, len(items)), items...), MessageTail...)
+	got := append(append(protobufForm.ListHead(nil, &f, ListSize{Items: 2, Bytes: len(items)}), items...), protobufForm.Tail...)
 	if !bytes.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -132,12 +129,12 @@ func FuzzNegotiate(f *testing.F) {
 	f.Add(strings.Repeat("application/json;as=x,", 3000), uint8(0))
 	f.Fuzz(func(t *testing.T, header string, offer uint8) {
 		begin := time.Now()
-		out, err := Negotiate(header, Offer(offer%uint8(len(offers))))
+		out, err := Served{CBOR: offer > 127}.Negotiate(header, Offer(offer%uint8(len(offers))))
 		var refused *NotAcceptable
 		switch {
 		case err != nil && !errors.As(err, &refused):
 			t.Errorf("%v", err)
-		case err == nil && (out.Media == "" || out.Form == Table && out.Media == Protobuf):
+		case err == nil && (out.Media == "" || out.Form == Table && out.Binary() != nil || out.Media == CBOR && offer <= 127):
 			t.Errorf("%q: %+v", header, out)
 		}
 		if d := time.Since(begin); d > time.Second {

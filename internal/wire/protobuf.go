@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	fastjson "github.com/go-json-experiment/json"
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,14 +67,11 @@ func AppendPartialMessage(to, meta []byte) ([]byte, error) {
 			return b, nil
 		}
 	}
-	var o metav1.PartialObjectMetadata
-	if fastjson.Unmarshal(meta, &o.ObjectMeta) != nil {
-		o.ObjectMeta = metav1.ObjectMeta{} // it may be half full
-		if err := json.Unmarshal(meta, &o.ObjectMeta); err != nil {
-			return to, fmt.Errorf("reading metadata: %w", err)
-		}
+	o, err := partialOf(meta)
+	if err != nil {
+		return to, err
 	}
-	b, err := marshal(&o)
+	b, err := marshal(o)
 	return append(to, b...), err
 }
 
@@ -88,9 +84,9 @@ var documents = map[string]func() runtime.Object{
 	"APIResourceList": func() runtime.Object { return new(metav1.APIResourceList) },
 }
 
-// DocumentMessage returns a Status or a document of discovery, which is JSON, as
+// documentMessage returns a Status or a document of discovery, which is JSON, as
 // protobuf, and what stands in its envelope.
-func DocumentMessage(value []byte) (head metav1.TypeMeta, raw []byte, err error) {
+func documentMessage(value []byte) (head metav1.TypeMeta, raw []byte, err error) {
 	if head, err = TypeMeta(value); err != nil {
 		return head, nil, err
 	}
@@ -144,25 +140,20 @@ func appendEnvelopeHead(to []byte, head metav1.TypeMeta, rawLen int) []byte {
 	return protowire.AppendVarint(append(to, tag2), uint64(rawLen))
 }
 
-// MessageItemLen is how many bytes AppendMessageItem appends for a message of so many.
-func MessageItemLen(rawLen int) int { return fieldLen(rawLen) }
+// appendMessageItem appends an object, which is a message, as an item of a list.
+func appendMessageItem(to []byte, _ metav1.TypeMeta, raw []byte) []byte {
+	return appendField(to, tag2, raw)
+}
 
-// AppendMessageItem appends an object, which is a message, as an item of a list.
-func AppendMessageItem(to, raw []byte) []byte { return appendField(to, tag2, raw) }
-
-// AppendMessageHead appends what stands before the items of a list in protobuf, which
-// together, each as AppendMessageItem writes it, have itemsLen bytes.
-func (f *Frame) AppendMessageHead(to []byte, itemsLen int) []byte {
+// appendMessageHead appends what stands before the items of a list in protobuf.
+func appendMessageHead(to []byte, f *Frame, size ListSize) []byte {
 	meta := f.Meta.listMeta()
 	raw, _ := meta.Marshal() // to memory: no error
-	to = appendEnvelopeHead(to, metav1.TypeMeta{Kind: f.Kind, APIVersion: f.APIVersion}, fieldLen(len(raw))+itemsLen)
+	to = appendEnvelopeHead(to, metav1.TypeMeta{Kind: f.Kind, APIVersion: f.APIVersion}, fieldLen(len(raw))+size.Bytes)
 	return appendField(to, tag1, raw)
 }
 
-// MessageTail ends a list in protobuf.
-const MessageTail = envelopeTail
-
-// TypeOf is what the envelope of an object says.
+// TypeOf is what an object says of its kind.
 func TypeOf(t *resource.Type, out Output) metav1.TypeMeta {
 	if out.Form == Partial {
 		return metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: out.metaVersion()}
@@ -170,12 +161,24 @@ func TypeOf(t *resource.Type, out Output) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}
 }
 
-// EventPrefix is how many bytes before an event in protobuf tell its length.
-const EventPrefix = 4
+// ItemTypeOf is what an item of a list says of its kind: a partial object says it, and
+// one of a type that is explicit.
+func ItemTypeOf(t *resource.Type, out Output) metav1.TypeMeta {
+	switch {
+	case out.Form == Whole && t.Explicit:
+		return metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}
+	case out.Form == PartialList:
+		return metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: out.metaVersion()}
+	}
+	return metav1.TypeMeta{}
+}
 
-// AppendMessageEvent appends a watch event in protobuf: its length in four bytes,
+// eventPrefix is how many bytes before an event in protobuf tell its length.
+const eventPrefix = 4
+
+// appendMessageEvent appends a watch event in protobuf: its length in four bytes,
 // the type, and the object, which is a message in its envelope (row W1).
-func AppendMessageEvent(to []byte, eventType string, head metav1.TypeMeta, raw []byte) []byte {
+func appendMessageEvent(to []byte, eventType string, head metav1.TypeMeta, raw []byte) []byte {
 	kindLen := fieldLen(len(head.APIVersion)) + fieldLen(len(head.Kind))
 	inner := len(protobufPrefix) + fieldLen(kindLen) + fieldLen(len(raw)) + len(envelopeTail)
 	extension := fieldLen(inner)

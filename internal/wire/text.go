@@ -166,10 +166,14 @@ func expanded(v any, left *int) {
 	}
 }
 
-// Configuration returns an applied configuration, which is YAML or JSON, as JSON. A
-// key that stands twice is no error but a complaint, with the words of field
+// Configuration returns an applied configuration, which is CBOR, YAML or JSON, as JSON. A
+// key that stands twice in YAML is no error but a complaint, with the words of field
 // validation; of the values the last one counts.
-func Configuration(body []byte) (config []byte, complaint string, err error) {
+func Configuration(m MediaType, body []byte) (config []byte, complaint string, err error) {
+	if m == CBOR {
+		config, err = configurationCBOR(body)
+		return config, "", err
+	}
 	if jsontext.Value(body).IsValid() { // no key of it stands twice
 		return body, "", nil
 	}

@@ -26,7 +26,13 @@ const PeerKubeconfig = "TIDEMARK_TEST_PEER_KUBECONFIG"
 // makes no ConfigMaps of its own, which tests count.
 func Start(t testing.TB) *tidemark.Server {
 	t.Helper()
-	s := &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}}
+	return StartWith(t, nil)
+}
+
+// StartWith starts one as Start does, with feature gates.
+func StartWith(t testing.TB, gates map[string]bool) *tidemark.Server {
+	t.Helper()
+	s := &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}, FeatureGates: gates}
 	if err := s.Start(context.Background()); err != nil {
 		t.Fatalf("Start: %v", err)
 	}

@@ -1,0 +1,289 @@
+package crd
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/uuid"
+)
+
+// Conversion by webhook: ConversionReview of apiextensions.k8s.io/v1 (and v1beta1,
+// whose answers are looked at less).
+
+const (
+	// webhookTimeout is how long a webhook may take.
+	webhookTimeout = 30 * time.Second
+	// maxAnswerBytes bounds what it may answer.
+	maxAnswerBytes = 32 << 20
+)
+
+// webhook converts objects by asking somebody else. It is safe for concurrent use.
+type webhook struct {
+	url     string
+	version string // of the review: v1, v1beta1
+	client  *http.Client
+}
+
+// newWebhook makes one from what a definition says. Services are looked up in the store
+// when they are called.
+func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook, error) {
+	if c == nil || c.ClientConfig == nil {
+		return nil, errors.New("the definition names no webhook")
+	}
+	w := &webhook{}
+	for _, version := range c.ConversionReviewVersions {
+		if version == "v1" || version == "v1beta1" {
+			w.version = version
+			break
+		}
+	}
+	if w.version == "" {
+		return nil, errors.New("no supported conversion review versions")
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca := bytes.TrimSpace(c.ClientConfig.CABundle); len(ca) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, errors.New("unable to load root certificates: the bundle has none")
+		}
+	}
+	transport := &http.Transport{
+		TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4,
+	}
+	switch service := c.ClientConfig.Service; {
+	case c.ClientConfig.URL != nil:
+		w.url = *c.ClientConfig.URL
+	case service != nil:
+		port, path := int32(443), ""
+		if service.Port != nil {
+			port = *service.Port
+		}
+		if service.Path != nil {
+			path = *service.Path
+		}
+		host := service.Name + "." + service.Namespace + ".svc"
+		config.ServerName = host
+		w.url = (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(int(port))), Path: path}).String()
+		key := service.Namespace + "/" + service.Name
+		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			address, err := serviceAddress(s, key, port)
+			if err != nil {
+				return nil, err
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+	default:
+		return nil, errors.New("webhook configuration must have either service or URL")
+	}
+	w.client = &http.Client{
+		Transport: transport, Timeout: webhookTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return w, nil
+}
+
+// serviceAddress is where a Service is reached.
+func serviceAddress(s *store.Store, key string, port int32) (string, error) {
+	o := s.Any().Get("services", key)
+	if o == nil {
+		return "", fmt.Errorf("service %q not found", key)
+	}
+	var service corev1.Service
+	if err := json.Unmarshal(o.Value, &service); err != nil {
+		return "", err
+	}
+	host := service.Spec.ClusterIP
+	switch {
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
+		host = service.Spec.ExternalName
+	case host == "" || host == corev1.ClusterIPNone:
+		return "", fmt.Errorf("service %q has no address", key)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
+}
+
+// close lets go of idle connections.
+func (w *webhook) close() { w.client.CloseIdleConnections() }
+
+// review is a ConversionReview on the wire.
+type review struct {
+	metav1.TypeMeta `json:",inline"`
+	Request         *reviewRequest  `json:"request,omitempty"`
+	Response        *reviewResponse `json:"response,omitempty"`
+}
+
+type reviewRequest struct {
+	UID               types.UID `json:"uid"`
+	DesiredAPIVersion string    `json:"desiredAPIVersion"`
+	Objects           []*Object `json:"objects"`
+}
+
+type reviewResponse struct {
+	UID              types.UID         `json:"uid"`
+	ConvertedObjects []json.RawMessage `json:"convertedObjects"`
+	Result           metav1.Status     `json:"result"`
+}
+
+// convert has an object made one of another version.
+func (w *webhook) convert(ctx context.Context, in *Object, to string) (*Object, error) {
+	kind := in.GroupVersionKind()
+	asked := &review{
+		TypeMeta: metav1.TypeMeta{Kind: "ConversionReview", APIVersion: "apiextensions.k8s.io/" + w.version},
+		Request:  &reviewRequest{UID: types.UID(uuid.New()), DesiredAPIVersion: to, Objects: []*Object{in}},
+	}
+	answer, err := w.post(ctx, asked)
+	if err == nil {
+		err = answer.check(asked)
+	}
+	if err != nil {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v failed: %w", kind, err))
+	}
+	all := answer.Response.ConvertedObjects
+	if len(all) != 1 {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, len(all), 1))
+	}
+	out := new(Object)
+	if err := json.Unmarshal(all[0], out); err != nil {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid converted object at index 0: %w", kind, err))
+	}
+	if out.APIVersion != to {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid object at index 0: invalid groupVersion (expected %s, received %s)", kind, to, out.APIVersion))
+	}
+	if out.Kind != in.Kind {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid object at index 0: invalid kind (expected %s, received %s)", kind, in.Kind, out.Kind))
+	}
+	if err := sameObject(in, out); err != nil {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid object: %w", kind, err))
+	}
+	if err := restoreMetadata(in, out); err != nil {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid metadata: %w", kind, err))
+	}
+	return out, nil
+}
+
+// failedWebhook is the answer to a request that a webhook failed.
+func failedWebhook(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}}
+}
+
+// post asks the webhook.
+func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
+	body, err := json.Marshal(asked)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, */*")
+	resp, err := w.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxAnswerBytes:
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, errors.New("the server could not find the requested resource")
+	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated:
+		const shown = 256
+		return nil, fmt.Errorf("an error on the server (%q) has prevented the request from succeeding", text[:min(shown, len(text))])
+	}
+	answer := &review{}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return nil, fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	return answer, nil
+}
+
+// check tells whether the answer is one to what was asked.
+func (r *review) check(asked *review) error {
+	v1 := asked.APIVersion == "apiextensions.k8s.io/v1"
+	switch {
+	case v1 && r.TypeMeta != asked.TypeMeta:
+		return fmt.Errorf("expected webhook response of %v, got %v", asked.GroupVersionKind(), r.GroupVersionKind())
+	case r.Response == nil:
+		return errors.New("no response provided")
+	case v1 && r.Response.UID != asked.Request.UID:
+		return fmt.Errorf("expected response.uid=%q, got %q", asked.Request.UID, r.Response.UID)
+	case r.Response.Result.Status == metav1.StatusSuccess:
+		return nil
+	case r.Response.Result.Message != "":
+		return errors.New(r.Response.Result.Message)
+	}
+	return fmt.Errorf("response.result.status was '%s', not 'Success'", r.Response.Result.Status)
+}
+
+// sameObject tells whether what came back is what was sent.
+func sameObject(in, out *Object) error {
+	for _, x := range []struct{ what, in, out string }{
+		{"name", in.Name, out.Name}, {"namespace", in.Namespace, out.Namespace}, {"UID", string(in.UID), string(out.UID)},
+	} {
+		if x.in != x.out {
+			return fmt.Errorf("must have the same %s: %s != %s", x.what, x.in, x.out)
+		}
+	}
+	return nil
+}
+
+// restoreMetadata takes from what came back no more of the metadata than labels and
+// annotations, which have to be right if they are others.
+func restoreMetadata(in, out *Object) error {
+	labels, annotations := out.Labels, out.Annotations
+	if !maps.Equal(labels, in.Labels) {
+		if errs := metav1validation.ValidateLabels(labels, field.NewPath("metadata", "labels")); len(errs) > 0 {
+			return errs.ToAggregate()
+		}
+	}
+	if !maps.Equal(annotations, in.Annotations) {
+		if errs := apivalidation.ValidateAnnotations(annotations, field.NewPath("metadata", "annotation")); len(errs) > 0 {
+			return errs.ToAggregate()
+		}
+	}
+	in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Labels, out.Annotations = labels, annotations
+	return nil
+}
+
+// another makes an object one of another version of the definition: by itself, or by
+// asking.
+func (d *definition) another(o *Object, to string) (*Object, error) {
+	if c := d.head.Spec.Conversion; c == nil || c.Strategy != apiextensionsv1.WebhookConverter {
+		o.APIVersion = to
+		return o, nil
+	}
+	hook, err := d.hook()
+	if err != nil {
+		return nil, failedWebhook(err)
+	}
+	return hook.convert(context.Background(), o, to)
+}

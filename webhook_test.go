@@ -1,0 +1,135 @@
+package tidemark_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
+)
+
+// converter is a webhook that calls spec.n of example.com/v1 spec.count in v2. Break
+// spoils its answers.
+type converter struct {
+	asked atomic.Int64
+	spoil atomic.Pointer[func(answer map[string]any)]
+}
+
+func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.asked.Add(1)
+	var review map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	request := review["request"].(map[string]any)
+	var all []any
+	for _, o := range request["objects"].([]any) {
+		object := o.(map[string]any)
+		spec, _ := object["spec"].(map[string]any)
+		from, to := "n", "count"
+		if request["desiredAPIVersion"] == "example.com/v1" {
+			from, to = to, from
+		}
+		if n, ok := spec[from]; ok {
+			spec[to] = n
+			delete(spec, from)
+		}
+		object["apiVersion"] = request["desiredAPIVersion"]
+		all = append(all, object)
+	}
+	answer := map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"], "response": map[string]any{
+		"uid": request["uid"], "convertedObjects": all, "result": map[string]any{"status": "Success"},
+	}}
+	if spoil := c.spoil.Load(); spoil != nil {
+		(*spoil)(answer)
+	}
+	json.NewEncoder(w).Encode(answer)
+}
+
+// twoVersions is a definition whose versions differ, with a webhook at a URL.
+func twoVersions(url, ca string) string {
+	version := func(name, property string, storage bool) string {
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{%q:{"type":"integer","minimum":1}}}}}}}`, name, storage, property)
+	}
+	return fmt.Sprintf(`{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},
+		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}}},"versions":[%s,%s]}}`,
+		url, ca, version("v1", "n", true), version("v2", "count", false))
+}
+
+func TestConversionByWebhook(t *testing.T) {
+	hook := &converter{}
+	webhook := httptest.NewTLSServer(hook)
+	defer webhook.Close()
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	dir := t.TempDir()
+	s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	c := s.RESTConfig()
+	const things2 = "/apis/example.com/v2/namespaces/default/things"
+	second := func(name, spec string) string { return strings.Replace(thing(name, spec), "/v1", "/v2", 1) }
+	run(t, c, []step{
+		{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil},
+		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+		{"POST " + things2, second("b", `{"count":2}`), 201, values{"spec": `{"count":2}`, "apiVersion": `"example.com/v2"`}},
+		{"POST " + things2, second("c", `{"count":0}`), 422, nil},
+		{"GET " + things2 + "/a", "", 200, values{"spec": `{"count":1}`, "metadata.name": `"a"`}},
+		{"GET " + things + "/b", "", 200, values{"spec": `{"n":2}`}},
+		{"GET " + things2, "", 200, values{"items.0.spec": `{"count":1}`, "items.1.spec": `{"count":2}`, "items.0.apiVersion": `"example.com/v2"`}},
+		{"MERGE " + things2 + "/a", `{"spec":{"count":5}}`, 200, values{"spec": `{"count":5}`, "metadata.generation": "2"}},
+		{"GET " + things + "/a", "", 200, values{"spec": `{"n":5}`, "metadata.generation": "2"}},
+	})
+	if hook.asked.Load() == 0 {
+		t.Fatal("nobody asked the webhook")
+	}
+	const failed = "conversion webhook for example.com/v1, Kind=Thing "
+	for _, row := range []struct {
+		spoil func(response map[string]any)
+		want  string
+	}{
+		{func(r map[string]any) { r["result"] = map[string]any{"status": "Failure", "message": "I will not"} }, failed + "failed: I will not"},
+		{func(r map[string]any) { r["result"] = map[string]any{"status": "Failure"} }, failed + "failed: response.result.status was 'Failure', not 'Success'"},
+		{func(r map[string]any) { r["convertedObjects"] = []any{} }, failed + "returned 0 objects, expected 1"},
+		{func(r map[string]any) { r["uid"] = "" }, ""},
+		{func(r map[string]any) {
+			r["convertedObjects"].([]any)[0].(map[string]any)["metadata"].(map[string]any)["name"] = "z"
+		}, failed + "returned invalid object: must have the same name: a != z"},
+		{func(r map[string]any) { r["convertedObjects"].([]any)[0].(map[string]any)["apiVersion"] = "example.com/v3" },
+			failed + "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)"},
+	} {
+		spoil := func(answer map[string]any) { row.spoil(answer["response"].(map[string]any)) }
+		hook.spoil.Store(&spoil)
+		// A version of the object that nobody has asked for.
+		run(t, c, []step{{"MERGE " + things + "/a", fmt.Sprintf(`{"metadata":{"annotations":{"x":%q}}}`, row.want), 200, nil}})
+		want := any(row.want)
+		if row.want == "" {
+			want = nil
+		}
+		run(t, c, []step{{"GET " + things2 + "/a", "", 500, want}})
+	}
+	hook.spoil.Store(nil)
+	// What a webhook may say of metadata is labels and annotations alone.
+	more := func(answer map[string]any) {
+		meta := answer["response"].(map[string]any)["convertedObjects"].([]any)[0].(map[string]any)["metadata"].(map[string]any)
+		meta["labels"], meta["finalizers"] = map[string]any{"made": "up"}, []any{"example.com/f"}
+	}
+	hook.spoil.Store(&more)
+	run(t, c, []step{
+		{"MERGE " + things + "/a", `{"metadata":{"annotations":{"x":"more"}}}`, 200, nil},
+		{"GET " + things2 + "/a", "", 200, values{"metadata.labels": `{"made":"up"}`, "metadata.finalizers": "null"}},
+	})
+	webhook.Close()
+	run(t, c, []step{
+		{"MERGE " + things + "/a", `{"metadata":{"annotations":{"x":"closed"}}}`, 200, nil},
+		{"GET " + things2 + "/a", "", 500, nil},
+		{"GET " + things + "/a", "", 200, nil},
+		{"DELETE " + definitions + "/things.example.com", "", 200, nil},
+	})
+	waitGone(t, c)
+}
