@@ -71,25 +71,32 @@ func sorted(o map[string]any) []string {
 }
 
 // needed are members without which little else of an object is looked at.
-var needed = []string{"apiVersion", "kind", "metadata", "spec", "template", "jobTemplate", "containers", "selector", "name", "image"}
+var needed = []string{"apiVersion", "kind", "metadata", "spec", "template", "jobTemplate", "containers", "restartPolicy", "selector", "name", "image", "schedule"}
 
-// prune leaves out parts of a document, each with a probability.
-func (g generator) prune(v any, p float64) {
+// prune leaves out parts of a document, each with a probability. Of what stands deeper
+// than in specs and containers, only whole says take parts out of the parts.
+func (g generator) prune(v any, p float64, whole bool) {
 	switch v := v.(type) {
 	case map[string]any:
+		may := whole || v["spec"] != nil || v["template"] != nil || v["containers"] != nil || v["image"] != nil
 		for _, name := range sorted(v) {
-			if !slices.Contains(needed, name) && g.Float64() < p {
+			first := slices.Contains(needed, name) // stays
+			if may && !first && g.Float64() < p {
 				delete(v, name)
-			} else {
-				if list, ok := v[name].([]any); ok {
-					v[name] = slices.DeleteFunc(list, func(any) bool { return g.Float64() < p })
-				}
-				g.prune(v[name], p)
+				continue
 			}
+			if list, ok := v[name].([]any); ok && may {
+				v[name] = slices.DeleteFunc(list, func(any) bool {
+					out := !first && g.Float64() < p
+					first = false
+					return out
+				})
+			}
+			g.prune(v[name], p, whole)
 		}
 	case []any:
 		for i := range v {
-			g.prune(v[i], p)
+			g.prune(v[i], p, whole)
 		}
 	}
 }
@@ -130,10 +137,13 @@ var oddStrings = []string{
 
 var oddNumbers = []float64{0, -1, 1, 2, 3, 255, 256, 512, 65535, 65536, 70000, 100000, 100001, 1<<31 - 1, -1 << 31, -5}
 
+// differing are members that differ in a way that docs/compatibility.md tells of.
+var differing = []string{"privileged", "seLinuxChangePolicy", "stopSignal"}
+
 // mutate changes one value that may be changed, and keeps its type.
 func (g generator) mutate(o map[string]any, may func(path []string) bool) {
 	all := slices.DeleteFunc(spots(o, nil), func(s spot) bool {
-		return s.path[0] == "apiVersion" || s.path[0] == "kind" || slices.Contains(s.path, "privileged") || !may(s.path)
+		return s.path[0] == "apiVersion" || s.path[0] == "kind" || slices.ContainsFunc(s.path, func(name string) bool { return slices.Contains(differing, name) }) || !may(s.path)
 	})
 	if len(all) == 0 {
 		return
@@ -171,5 +181,90 @@ func (g generator) mutate(o map[string]any, may func(path []string) bool) {
 		default:
 			v[oddStrings[g.IntN(len(oddStrings))]] = v[names[g.IntN(len(names))]]
 		}
+	}
+}
+
+// graft is a value that a member can have: there it is set, where it is not, too.
+type graft struct {
+	// In is where the path starts: at the object of a kind, at a "template" of Pods or
+	// at the spec of a "pod".
+	In    string   `json:"in"`
+	At    []string `json:"at"` // *: one of a list, +: a new one
+	Value any      `json:"value"`
+}
+
+// loadGrafts reads testdata/grafts.jsonl.
+func loadGrafts(t *testing.T) (all []graft) {
+	t.Helper()
+	content, err := os.ReadFile("testdata/grafts.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		var g graft
+		if err := json.Unmarshal([]byte(line), &g); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+// graft sets one of the values that fit an object.
+func (g generator) graft(o map[string]any, all []graft, may func(graft) bool) {
+	kind, _ := o["kind"].(string)
+	template, pod := podOf(o)
+	roots := map[string]map[string]any{kind: o, "template": template, "pod": pod}
+	for range 1000 {
+		f := all[g.IntN(len(all))]
+		if root := roots[f.In]; root != nil && may(f) {
+			g.put(root, f.At, clone(map[string]any{"": f.Value})[""])
+			return
+		}
+	}
+}
+
+// podOf finds the template, and the spec of a Pod; nil where there is none.
+func podOf(o map[string]any) (template, pod map[string]any) {
+	if spec, _ := o["spec"].(map[string]any); spec["containers"] != nil {
+		return nil, spec
+	}
+	for _, name := range []string{"spec", "jobTemplate", "template"} {
+		if next, ok := o[name].(map[string]any); ok {
+			if spec, _ := next["spec"].(map[string]any); spec["containers"] != nil {
+				return next, spec
+			}
+			if template, pod := podOf(next); pod != nil {
+				return template, pod
+			}
+		}
+	}
+	return nil, nil
+}
+
+// put sets the value at a path, and makes the objects on the way.
+func (g generator) put(in map[string]any, path []string, value any) {
+	name := path[0]
+	switch {
+	case len(path) == 1:
+		in[name] = value
+	case path[1] == "+":
+		list, _ := in[name].([]any)
+		in[name] = append(slices.Clone(list), value)
+	case path[1] == "*":
+		list, _ := in[name].([]any)
+		if len(list) == 0 {
+			return
+		}
+		if item, ok := list[g.IntN(len(list))].(map[string]any); ok {
+			g.put(item, path[2:], value)
+		}
+	default:
+		next, ok := in[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			in[name] = next
+		}
+		g.put(next, path[1:], value)
 	}
 }

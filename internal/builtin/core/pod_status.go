@@ -39,6 +39,7 @@ func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	r.transitions(s.InitContainerStatuses, old.Status.InitContainerStatuses, old.Spec.InitContainers, at.Child("initContainerStatuses"))
 	r.ended(s.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, at.Child("ephemeralContainerStatuses"), func(string, int32) bool { return false })
 	r.claimStatuses(s.ResourceClaimStatuses, at.Child("resourceClaimStatuses"))
+	r.extendedClaimStatus(s.ExtendedResourceClaimStatus, at.Child("extendedResourceClaimStatus"))
 	r.addresses(s, &old.Status, at)
 	for _, part := range [...]struct {
 		name     string
@@ -134,6 +135,50 @@ func (r *podRules) claimStatuses(all []corev1.PodResourceClaimStatus, at *field.
 	}
 }
 
+// extendedClaimStatus checks which devices of a claim the extended resources of
+// containers became.
+func (r *podRules) extendedClaimStatus(s *corev1.PodExtendedResourceClaimStatus, at *field.Path) {
+	if s == nil {
+		return
+	}
+	if len(s.RequestMappings) == 0 {
+		r.Required(at, "requestMappings", "at least one request mapping is required")
+	}
+	taken := map[corev1.ContainerExtendedResourceRequest]bool{}
+	for i, m := range s.RequestMappings {
+		one := at.Child("requestMappings").Index(i)
+		if c := r.containerNamed(m.ContainerName); c == nil {
+			r.Invalid(one, "containerName", m.ContainerName, "must match the name of an entry in spec.initContainers.name or spec.containers.name")
+		} else if _, ok := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]; !ok {
+			r.Invalid(one, "resourceName", m.ResourceName, "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
+		}
+		r.Each(at, "requestName", m.RequestName, validation.IsDNS1123Label(m.RequestName))
+		if taken[m] {
+			r.Duplicate(one, "containerName", m.ContainerName)
+			r.Duplicate(one, "resourceName", m.ResourceName)
+			r.Duplicate(one, "requestName", m.RequestName)
+		}
+		taken[m] = true
+	}
+	if s.ResourceClaimName == "" {
+		r.Required(at, "resourceClaimName", "")
+		return
+	}
+	r.Each(at, "resourceClaimName", s.ResourceClaimName, apivalidation.NameIsDNSSubdomain(s.ResourceClaimName, false))
+}
+
+// containerNamed is the container, or else the init container, of a name.
+func (r *podRules) containerNamed(name string) *corev1.Container {
+	for _, all := range [...][]corev1.Container{r.spec.Containers, r.spec.InitContainers} {
+		for i := range all {
+			if all[i].Name == name {
+				return &all[i]
+			}
+		}
+	}
+	return nil
+}
+
 // addresses: a Pod and its node have at most one of each family.
 func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 	var pod, host, oldPod, oldHost []string
@@ -158,7 +203,7 @@ func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 
 func (r *podRules) family(ips, old []string, shown any, at *field.Path) {
 	for i, ip := range ips {
-		r.Add(validation.IsValidIPForLegacyField(at.Index(i), ip, false, old)...)
+		r.Add(validation.IsValidIPForLegacyField(at.Index(i), ip, true, old)...)
 	}
 	if len(ips) < 2 {
 		return

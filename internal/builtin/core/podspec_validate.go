@@ -113,9 +113,9 @@ func (r *podRules) names(at *field.Path) {
 	}
 }
 
-// ip checks an address; those with leading zeros are let through, with a warning.
+// ip checks an address.
 func (f *Faults) ip(at *field.Path, name, value string) {
-	f.Add(validation.IsValidIPForLegacyField(member(at, name), value, false, nil)...)
+	f.Add(validation.IsValidIPForLegacyField(member(at, name), value, true, nil)...)
 }
 
 func (r *podRules) classes(at *field.Path) {

@@ -200,8 +200,9 @@ func (r *podRules) resourceClaims(at *field.Path) {
 		return
 	}
 	if r.meta != nil && isStatic(r.meta.Annotations) {
-		for range all {
+		for i := range all {
 			r.Forbidden(field.NewPath(""), "", "static pods do not support resource claims")
+			r.claimNames.again(all[i].Name)
 		}
 		return
 	}
