@@ -43,7 +43,7 @@ func admissionregistrationGroup() resource.Group {
 			Resource: "validatingadmissionpolicies", Kind: "ValidatingAdmissionPolicy", New: object[admissionregistrationv1.ValidatingAdmissionPolicy],
 			Categories:     inAPIExtensions,
 			Generation:     true,
-			Subresources:   []resource.Subresource{checkedStatus(updates(admissionregistration.ValidateValidatingPolicyStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(admissionregistration.ValidateValidatingPolicyStatus))},
 			StatusKeeps:    allMetadata,
 			Default:        defaults(admissionregistration.DefaultValidatingPolicy),
 			Validate:       validates(admissionregistration.ValidateValidatingPolicy),

@@ -13,7 +13,7 @@ func apiregistrationGroup() resource.Group {
 		{
 			Resource: "apiservices", Kind: "APIService", New: object[apiregistrationv1.APIService],
 			Categories:     inAPIExtensions,
-			Subresources:   []resource.Subresource{checkedStatus(updates(apiregistration.ValidateStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(apiregistration.ValidateStatus))},
 			StatusKeeps:    allMetadata,
 			ValidateName:   pathSegment,
 			Default:        defaults(apiregistration.DefaultAPIService),

@@ -164,7 +164,7 @@ func coreGroup() resource.Group {
 			ValidateUpdate: updates(core.ValidateReplicationControllerUpdate),
 			Warnings:       warns(core.ReplicationControllerWarnings),
 			MetadataOnce:   true,
-			Subresources:   []resource.Subresource{scaleOf(replicationControllerScale), statusWith(updates(core.ValidateReplicationControllerStatus))},
+			Subresources:   []resource.Subresource{scaleOf(replicationControllerScale), statusBy(setControllerStatus, updates(core.ValidateReplicationControllerStatus))},
 			Fields:         []resource.Field{{Name: "status.replicas", Default: "0"}},
 			FieldError:     notSupported,
 		},

@@ -13,7 +13,7 @@ func flowcontrolGroup() resource.Group {
 		{
 			Resource: "flowschemas", Kind: "FlowSchema", New: object[flowcontrolv1.FlowSchema],
 			UnconditionalUpdate: true, Generation: true,
-			Subresources:   []resource.Subresource{checkedStatus(updates(flowcontrol.ValidateFlowSchemaStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(flowcontrol.ValidateFlowSchemaStatus))},
 			StatusKeeps:    allMetadata,
 			Default:        defaults(flowcontrol.DefaultFlowSchema),
 			Validate:       validates(flowcontrol.ValidateFlowSchema),
@@ -22,7 +22,7 @@ func flowcontrolGroup() resource.Group {
 		{
 			Resource: "prioritylevelconfigurations", Kind: "PriorityLevelConfiguration", New: object[flowcontrolv1.PriorityLevelConfiguration],
 			UnconditionalUpdate: true, Generation: true,
-			Subresources:   []resource.Subresource{checkedStatus(updates(flowcontrol.ValidatePriorityLevelStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(flowcontrol.ValidatePriorityLevelStatus))},
 			StatusKeeps:    allMetadata,
 			Default:        defaults(flowcontrol.DefaultPriorityLevel),
 			Validate:       validates(flowcontrol.ValidatePriorityLevel),

@@ -20,7 +20,7 @@ func resourceGroup() resource.Group {
 			Resource: "resourceclaims", Kind: "ResourceClaim", New: object[resourcev1.ResourceClaim],
 			Namespaced:          true,
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
-			Subresources:   []resource.Subresource{checkedStatus(updates(devices.ValidateClaimStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(devices.ValidateClaimStatus))},
 			StatusKeeps:    allMetadata,
 			Default:        defaults(devices.DefaultClaim),
 			Validate:       validates(devices.ValidateClaim),

@@ -33,7 +33,7 @@ func DefaultJob(j *batchv1.Job) {
 			s.BackoffLimit = ptr.To[int32](math.MaxInt32)
 		}
 	}
-	labelLikePods(j)
+	LabelLikePods(j)
 	orPointer(&s.CompletionMode, batchv1.NonIndexedCompletion)
 	orPointer(&s.Suspend, false)
 	replacement := batchv1.TerminatingOrFailed
@@ -46,8 +46,8 @@ func DefaultJob(j *batchv1.Job) {
 	core.DefaultTemplate(&s.Template)
 }
 
-// labelLikePods gives a Job without labels those of its Pods.
-func labelLikePods(j *batchv1.Job) {
+// LabelLikePods gives a Job without labels those of its Pods.
+func LabelLikePods(j *batchv1.Job) {
 	if len(j.Labels) == 0 {
 		j.Labels = maps.Clone(j.Spec.Template.Labels)
 	}
@@ -103,5 +103,5 @@ func PrepareJob(j *batchv1.Job) {
 	if _, ok := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !ok {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
-	labelLikePods(j)
+	LabelLikePods(j)
 }
