@@ -138,7 +138,7 @@ var oddStrings = []string{
 var oddNumbers = []float64{0, -1, 1, 2, 3, 255, 256, 512, 65535, 65536, 70000, 100000, 100001, 1<<31 - 1, -1 << 31, -5}
 
 // differing are members that differ in a way that docs/compatibility.md tells of.
-var differing = []string{"privileged", "seLinuxChangePolicy", "stopSignal"}
+var differing = []string{"privileged", "seLinuxChangePolicy", "stopSignal", "observedGeneration", "deprecated.daemonset.template.generation"}
 
 // mutate changes one value that may be changed, and keeps its type.
 func (g generator) mutate(o map[string]any, may func(path []string) bool) {

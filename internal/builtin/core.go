@@ -131,7 +131,7 @@ func coreGroup() resource.Group {
 				connection("portforward", "PodPortForwardOptions", createGet, connectPod),
 				proxy("PodProxyOptions", proxyPod),
 				{Name: "resize", Verbs: getPatchUpdate, Set: sets(core.ResizePod), Validate: updates(core.ValidateResize)},
-				{Name: "status", Verbs: getPatchUpdate, Set: sets(core.SetPodStatus), Validate: updates(core.ValidatePodStatus)},
+				{Name: "status", Verbs: getPatchUpdate, Set: sets(core.SetPodStatus), Validate: updates(core.ValidatePodStatus), Warnings: warns(core.PodStatusWarnings)},
 			},
 			StatusKeeps:    resource.OwnerReferences,
 			Fields:         podFields,

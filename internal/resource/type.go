@@ -220,6 +220,8 @@ type Subresource struct {
 	Set func(o, sent runtime.Object) error
 	// Validate checks what the path made of an old object; nil: nothing can be wrong.
 	Validate func(o, old runtime.Object) field.ErrorList
+	// Warnings are what goes out with the answer to an update; nil: none.
+	Warnings func(o, old runtime.Object) []string
 	// Replicas is where in the object stands what an Exchange that is a Scale has as
 	// spec.replicas: who owns the one owns the other. Nil: it is no Scale.
 	Replicas []string

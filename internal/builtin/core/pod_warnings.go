@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -10,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // PodWarnings are those about a new Pod. Updates of Pods have none: people seldom
@@ -23,6 +26,18 @@ func PodWarnings(p, old *corev1.Pod) []string {
 		w.add("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", faults)
 	}
 	w.pod()
+	return w.list
+}
+
+// PodStatusWarnings are those about an update of a Pod's status.
+func PodStatusWarnings(p, _ *corev1.Pod) []string {
+	var w warnings
+	for i := range p.Status.PodIPs {
+		w.ip(p.Status.PodIPs[i].IP, func() *field.Path { return w.below("status", "podIPs").Index(i).Child("ip") })
+	}
+	for i := range p.Status.HostIPs {
+		w.ip(p.Status.HostIPs[i].IP, func() *field.Path { return w.below("status", "hostIPs").Index(i).Child("ip") })
+	}
 	return w.list
 }
 
@@ -119,9 +134,10 @@ func (w *warnings) pod() {
 }
 
 func (w *warnings) ip(ip string, at func() *field.Path) {
-	if ip != "" {
-		w.list = append(w.list, validation.GetWarningsForIP(at(), ip)...)
+	if a, err := netip.ParseAddr(ip); err == nil && a.Is4() {
+		return
 	}
+	w.list = append(w.list, check.IPWarnings(ip, at())...)
 }
 
 // oldNodeLabels are labels of nodes that have other names now, or none.
