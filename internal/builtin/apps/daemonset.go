@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -117,7 +118,7 @@ func validateDaemonSetStrategy(f *core.Faults, s *appsv1.DaemonSetUpdateStrategy
 			zero := intstr.FromInt32(0)
 			shown.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}
 		}
-		f.Add(field.NotSupported(at, core.AsInternal(shown), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
+		f.Add(field.NotSupported(at, check.Bare(shown), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -83,7 +84,7 @@ func validateDeploymentStrategy(f *core.Faults, s *appsv1.DeploymentStrategy, at
 			zero := intstr.FromInt32(0)
 			shown.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}
 		}
-		f.Add(field.NotSupported(at, core.AsInternal(shown), []appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
+		f.Add(field.NotSupported(at, check.Bare(shown), []appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -142,14 +143,14 @@ func validateStatefulSetStrategy(f *core.Faults, s *appsv1.StatefulSetUpdateStra
 	switch u := s.RollingUpdate; s.Type {
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if u != nil {
-			f.Invalid(at, "rollingUpdate", core.AsInternal(shownStrategy(s).RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")
+			f.Invalid(at, "rollingUpdate", check.Bare(shownStrategy(s).RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if u != nil {
 			nonNegative(f, at.Child("rollingUpdate"), "partition", u.Partition)
 		}
 	default:
-		f.Invalid(at, "", core.AsInternal(shownStrategy(s)), "must be 'RollingUpdate' or 'OnDelete'")
+		f.Invalid(at, "", check.Bare(shownStrategy(s)), "must be 'RollingUpdate' or 'OnDelete'")
 	}
 }
 

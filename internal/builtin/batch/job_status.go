@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -135,7 +136,7 @@ func (r *statusRules) whileFinished() {
 	}
 	u := s.UncountedTerminatedPods
 	if (r.finishedChange || !equality.Semantic.DeepEqual(u, r.had.UncountedTerminatedPods)) && u != nil && len(u.Failed)+len(u.Succeeded) > 0 {
-		r.Invalid(r.at, "uncountedTerminatedPods", core.AsInternal(u), "must be empty for finished job")
+		r.Invalid(r.at, "uncountedTerminatedPods", check.Bare(u), "must be empty for finished job")
 	}
 }
 

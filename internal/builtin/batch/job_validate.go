@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -144,7 +145,7 @@ func jobSpec(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
 	switch {
 	case s.SuccessPolicy == nil:
 	case !isIndexed(s):
-		f.Invalid(at, "successPolicy", core.AsInternal(*s.SuccessPolicy), "requires indexed completion mode")
+		f.Invalid(at, "successPolicy", check.Bare(*s.SuccessPolicy), "requires indexed completion mode")
 	default:
 		successPolicy(f, s, at.Child("successPolicy", "rules"))
 	}
@@ -200,7 +201,7 @@ func indexed(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
 // immutable compares what cannot change.
 func immutable(f *core.Faults, at *field.Path, name string, next, old any) {
 	if !equality.Semantic.DeepEqual(next, old) {
-		f.Invalid(at, name, core.AsInternal(next), apivalidation.FieldImmutableErrorMsg)
+		f.Invalid(at, name, check.Bare(next), apivalidation.FieldImmutableErrorMsg)
 	}
 }
 

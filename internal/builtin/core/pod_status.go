@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // ValidatePodStatus checks an update of a Pod's status.
@@ -188,7 +190,7 @@ func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 	for _, ip := range old.PodIPs {
 		oldPod = append(oldPod, ip.IP)
 	}
-	r.family(pod, oldPod, AsInternal(s.PodIPs), at.Child("podIPs"))
+	r.family(pod, oldPod, check.Bare(s.PodIPs), at.Child("podIPs"))
 	for _, ip := range s.HostIPs {
 		host = append(host, ip.IP)
 	}
@@ -198,7 +200,7 @@ func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 	if len(host) > 0 && s.HostIP != host[0] {
 		r.Invalid(at.Child("hostIPs").Index(0), "ip", host[0], "must be equal to `hostIP`")
 	}
-	r.family(host, oldHost, AsInternal(s.HostIPs), at.Child("hostIPs"))
+	r.family(host, oldHost, check.Bare(s.HostIPs), at.Child("hostIPs"))
 }
 
 func (r *podRules) family(ips, old []string, shown any, at *field.Path) {

@@ -10,6 +10,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // integerResources are counted in whole numbers; so are those of extensions.
@@ -218,9 +220,9 @@ func (r *podRules) resourceClaims(at *field.Path) {
 		}
 		switch claim, template := c.ResourceClaimName != nil, c.ResourceClaimTemplateName != nil; {
 		case claim && template:
-			r.Invalid(at, "", AsInternal(*c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+			r.Invalid(at, "", check.Bare(*c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
 		case !claim && !template:
-			r.Invalid(at, "", AsInternal(*c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+			r.Invalid(at, "", check.Bare(*c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
 		if n := c.ResourceClaimName; n != nil {
 			r.Each(at, "resourceClaimName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
