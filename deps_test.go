@@ -44,7 +44,7 @@ var importRules = []importRule{
 	{"internal/builtin/apiextensions", "", "what a kind does is a function of its objects"},
 	{"internal/builtin/apiregistration", "", "what a kind does is a function of its objects"},
 	{"internal/builtin/certificates", "", "what a kind does is a function of its objects"},
-	{"internal/builtin/devices", "internal/builtin/check", "what a kind does is a function of its objects"},
+	{"internal/builtin/devices", "internal/builtin/check internal/builtin/core", "what a kind does is a function of its objects"},
 	{"internal/builtin/flowcontrol", "internal/builtin/check", "what a kind does is a function of its objects"},
 	{"internal/builtin/node", "internal/builtin/check internal/builtin/core", "what a kind does is a function of its objects"},
 	{"internal/builtin/rbac", "", "what a kind does is a function of its objects"},

@@ -12,6 +12,7 @@ func apiregistrationGroup() resource.Group {
 	return group("apiregistration.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "apiservices", Kind: "APIService", New: object[apiregistrationv1.APIService],
+			AnyFinalizer:   true,
 			Categories:     inAPIExtensions,
 			Subresources:   []resource.Subresource{statusWith(updates(apiregistration.ValidateStatus))},
 			StatusKeeps:    allMetadata,

@@ -12,6 +12,7 @@ func flowcontrolGroup() resource.Group {
 	return group("flowcontrol.apiserver.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "flowschemas", Kind: "FlowSchema", New: object[flowcontrolv1.FlowSchema],
+			MetadataOnce:        true,
 			UnconditionalUpdate: true, Generation: true,
 			Subresources:   []resource.Subresource{statusWith(updates(flowcontrol.ValidateFlowSchemaStatus))},
 			StatusKeeps:    allMetadata,
@@ -21,6 +22,7 @@ func flowcontrolGroup() resource.Group {
 		},
 		{
 			Resource: "prioritylevelconfigurations", Kind: "PriorityLevelConfiguration", New: object[flowcontrolv1.PriorityLevelConfiguration],
+			MetadataOnce:        true,
 			UnconditionalUpdate: true, Generation: true,
 			Subresources:   []resource.Subresource{statusWith(updates(flowcontrol.ValidatePriorityLevelStatus))},
 			StatusKeeps:    allMetadata,

@@ -36,10 +36,12 @@ func resourceGroup() resource.Group {
 		},
 		{
 			Resource: "resourceslices", Kind: "ResourceSlice", New: object[resourcev1.ResourceSlice],
+			MetadataOnce:        true,
 			UnconditionalUpdate: true, DeleteReturnsObject: true, Generation: true,
 			Fields:         fields("spec.driver", "spec.nodeName"),
 			FieldError:     "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
 			Default:        defaults(devices.DefaultSlice),
+			Warnings:       warns(devices.WarnOfSlice),
 			Validate:       validates(devices.ValidateSlice),
 			ValidateUpdate: updates(devices.ValidateSliceUpdate),
 		},

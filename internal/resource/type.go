@@ -108,6 +108,8 @@ type Type struct {
 	Generation bool
 	// GenerationStays: it is 1, whatever changes.
 	GenerationStays bool
+	// GenerationLate: a new object has none; the first change makes it 1.
+	GenerationLate bool
 	// GenerationCounts are parts of metadata whose changes count too.
 	GenerationCounts Metadata
 	// StatusOnCreate: a create keeps the status of the body (nodes). All other kinds
@@ -144,6 +146,11 @@ type Type struct {
 	// MetadataOnce: an update of the object checks metadata as that of an update alone.
 	// Most kinds check it as that of a new object, too, and say twice what is wrong.
 	MetadataOnce bool
+	// MetadataApart: the kind checks no metadata of its own. A new object whose kind
+	// finds something wrong says nothing of metadata, and an update says it twice less.
+	MetadataApart bool
+	// AnyFinalizer: names of finalizers need no domain.
+	AnyFinalizer bool
 	// Warnings are what goes out with the answer to a create (old is nil) or an update
 	// of the object itself, whose objects are in the stored version; nil: none.
 	Warnings func(o, old runtime.Object) []string
@@ -218,6 +225,8 @@ type Subresource struct {
 	// Set puts what was sent into a copy of the stored object: an Exchange, or the
 	// object in its stored version. Nil: the status is what the path writes.
 	Set func(o, sent runtime.Object) error
+	// MetadataAsNew: it checks metadata as that of a new object, too.
+	MetadataAsNew bool
 	// Validate checks what the path made of an old object; nil: nothing can be wrong.
 	Validate func(o, old runtime.Object) field.ErrorList
 	// Warnings are what goes out with the answer to an update; nil: none.

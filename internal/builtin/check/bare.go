@@ -31,6 +31,11 @@ var memberOrder = map[reflect.Type][]string{
 		"RuntimeClassName", "Overhead", "EnableServiceLinks", "TopologySpreadConstraints", "OS", "SchedulingGates",
 		"ResourceClaims", "Resources", "HostnameOverride", "SchedulingGroup",
 	},
+	reflect.TypeFor[corev1.PersistentVolumeSource](): {
+		"GCEPersistentDisk", "AWSElasticBlockStore", "HostPath", "Glusterfs", "NFS", "RBD", "Quobyte", "ISCSI", "FlexVolume", "Cinder",
+		"CephFS", "FC", "Flocker", "AzureFile", "VsphereVolume", "AzureDisk", "PhotonPersistentDisk", "PortworxVolume", "ScaleIO", "Local",
+		"StorageOS", "CSI",
+	},
 	reflect.TypeFor[corev1.VolumeSource](): {
 		"HostPath", "EmptyDir", "GCEPersistentDisk", "AWSElasticBlockStore", "GitRepo", "Secret", "NFS", "ISCSI", "Glusterfs",
 		"PersistentVolumeClaim", "RBD", "Quobyte", "FlexVolume", "Cinder", "CephFS", "Flocker", "DownwardAPI", "FC", "AzureFile",

@@ -110,7 +110,7 @@ func validateClaim(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path
 
 // validateSources checks where a claim has its first content from.
 func validateSources(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
-	anyGroup := old.DataSource != nil && wrongGroup(old.DataSource.APIGroup) || old.DataSourceRef != nil && wrongGroup(old.DataSourceRef.APIGroup)
+	anyGroup := old.DataSource != nil && old.DataSource.APIGroup != nil || old.DataSourceRef != nil && old.DataSourceRef.APIGroup != nil
 	validate := func(group *string, kind, name string, at *field.Path) {
 		errs = append(errs, required(at, "name", name, "kind", kind)...)
 		if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
@@ -142,10 +142,6 @@ func validateSources(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Pa
 		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
 	}
 	return errs
-}
-
-func wrongGroup(group *string) bool {
-	return group != nil && *group != "" && len(check.DNSSubdomain(*group, nil)) > 0
 }
 
 // ValidateClaimUpdate checks the new object, and that of its spec nothing changes but

@@ -43,6 +43,21 @@ func DefaultDriver(d *storagev1.CSIDriver) {
 	}
 }
 
+// PrepareDriver drops what is only alpha.
+func PrepareDriver(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }
+
+// PrepareDriverUpdate drops it from an update of a CSIDriver that did not have it.
+func PrepareDriverUpdate(d, _ *storagev1.CSIDriver) { PrepareDriver(d) }
+
+// WarnOfDriver tells of tokens that stand beside what else Pods say of volumes.
+func WarnOfDriver(d, old *storagev1.CSIDriver) []string {
+	s := &d.Spec
+	if len(s.TokenRequests) == 0 || s.ServiceAccountTokenInSecrets != nil || old != nil && equality.Semantic.DeepEqual(old.Spec.TokenRequests, s.TokenRequests) {
+		return nil
+	}
+	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+}
+
 // ValidateDriver checks a CSIDriver.
 func ValidateDriver(d *storagev1.CSIDriver) (errs field.ErrorList) {
 	s, path := &d.Spec, field.NewPath("spec")
@@ -155,8 +170,9 @@ func ValidateCapacity(c *storagev1.CSIStorageCapacity) field.ErrorList {
 	return errs
 }
 
-// ValidateCapacityUpdate lets what a capacity is of stay.
-func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
+// ValidateCapacityUpdate checks the new object, and that it is of the same as before.
+func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
+	errs := ValidateCapacity(c)
 	if !equality.Semantic.DeepEqual(c.NodeTopology, old.NodeTopology) {
 		errs = append(errs, field.Invalid(field.NewPath("nodeTopology"), c.NodeTopology, validation.FieldImmutableErrorMsg))
 	}
