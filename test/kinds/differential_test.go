@@ -222,7 +222,7 @@ func (d *differential) change(g generator, o map[string]any, part string, status
 }
 
 // deviations are known, each with its reason in docs/compatibility.md.
-var deviations = regexp.MustCompile(`disallowed by cluster policy|strconv.ParseInt|duplicate nodePort: |compilation failed: ERROR|invalid JSONPath`)
+var deviations = regexp.MustCompile("disallowed by cluster policy|must be `spec.version|" + `strconv.ParseInt|duplicate nodePort: |compilation failed: ERROR|invalid JSONPath`)
 
 // same sends a request to both, and compares the answers: code, warnings, causes,
 // object. It tells whether they took it, and whether that is the same.
@@ -345,7 +345,7 @@ var watched = []string{"apiservices", "customresourcedefinitions", "flowschemas"
 
 // restored are resources of which an update puts members back or sets them. On
 // kube-apiserver managers own what they sent, on Tidemark what is stored.
-var restored = []string{"namespaces", "nodes", "persistentvolumes", "services"}
+var restored = []string{"namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "services"}
 
 // own is what differs between servers, and from one moment to the next.
 var ownParts = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|(?i:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})|\b10\.(0|96|1[01]\d|9\d)\.\d+\.\d+\b`)
@@ -372,8 +372,22 @@ func (d *differential) plain(a answer) map[string]any {
 	}
 	if details, ok := body["details"].(map[string]any); ok && details["causes"] != nil {
 		delete(body, "message") // the causes again
+		details["causes"], details["times"] = once(details["causes"].([]any))
 	}
 	return plain
+}
+
+// once is each cause where it stands first, as in messages, and how often each is there.
+func once(causes []any) (first []any, times map[string]any) {
+	times = map[string]any{}
+	for _, c := range causes {
+		n, _ := times[text(c)].(int)
+		if n == 0 {
+			first = append(first, c)
+		}
+		times[text(c)] = n + 1
+	}
+	return first, times
 }
 
 // unordered is plain with the causes in no order.

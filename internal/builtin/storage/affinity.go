@@ -95,14 +95,19 @@ func sameAffinity(a, old *corev1.VolumeNodeAffinity) bool {
 		if i == len(a.Required.NodeSelectorTerms) {
 			break
 		}
-		now := a.Required.NodeSelectorTerms[i].MatchExpressions
-		for j := range t.MatchExpressions {
-			if j < len(now) && newLabels[t.MatchExpressions[j].Key] == now[j].Key {
-				t.MatchExpressions[j].Key = now[j].Key
-			}
-		}
+		rename(t.MatchExpressions, a.Required.NodeSelectorTerms[i].MatchExpressions)
+		rename(t.MatchFields, a.Required.NodeSelectorTerms[i].MatchFields)
 	}
 	return equality.Semantic.DeepEqual(a, old)
+}
+
+// rename gives keys their new names where those stand now.
+func rename(old, now []corev1.NodeSelectorRequirement) {
+	for i := range min(len(old), len(now)) {
+		if newLabels[old[i].Key] == now[i].Key {
+			old[i].Key = now[i].Key
+		}
+	}
 }
 
 // oldLabels are labels that nodes should not be chosen by any more, and why.
