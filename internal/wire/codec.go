@@ -334,8 +334,7 @@ var versionMember = []byte(`"resourceVersion":"`)
 
 // Encode writes an object of the type. Its metadata.resourceVersion is ignored:
 // Bytes holds `"resourceVersion":""`, and RevisionAt is the offset between the
-// quotes. The object's kind, apiVersion and resourceVersion are changed; empty lists
-// and maps become nil.
+// quotes. The object's kind, apiVersion and resourceVersion are changed.
 //
 // The first member of that name is the object's own: kind, apiVersion and the
 // metadata come first, of the metadata only names and the uid stand before it,
@@ -346,7 +345,6 @@ func Encode(t *resource.Type, o runtime.Object) (Encoded, error) {
 	if !ok {
 		return Encoded{}, fmt.Errorf("%T has no metadata", o)
 	}
-	dropEmpty(o)
 	meta.SetResourceVersion(placeholder)
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buffer)

@@ -21,14 +21,15 @@ type plannedField struct {
 	below *plan // what is to do within; nil: nothing
 }
 
-// plans holds the plan of each struct type that was encoded; nil: there is nothing to do.
+// plans holds the plan of each struct type that was looked at; nil: there is nothing to do.
 var plans sync.Map
 
-// HasEmpty tells whether Encode will set lists or maps of an object to nil.
+// HasEmpty tells whether an object has lists or maps that DropEmpty sets to nil. It
+// takes a pointer to a struct, as DropEmpty does.
 func HasEmpty(o any) bool { return planFor(o).run(reflect.ValueOf(o).Elem(), false) }
 
-// dropEmpty sets the empty lists and maps of an object to nil, where that shows.
-func dropEmpty(o any) { planFor(o).run(reflect.ValueOf(o).Elem(), true) }
+// DropEmpty sets the empty lists and maps of an object to nil, where that shows.
+func DropEmpty(o any) { planFor(o).run(reflect.ValueOf(o).Elem(), true) }
 
 func planFor(o any) *plan {
 	t := reflect.TypeOf(o).Elem()

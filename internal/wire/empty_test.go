@@ -14,9 +14,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// TestEncodeEmpty: what kinds always show is null when it is empty, as it is when
+// TestDropEmpty: what kinds always show is null when it is empty, as it is when
 // nobody set it.
-func TestEncodeEmpty(t *testing.T) {
+func TestDropEmpty(t *testing.T) {
 	for _, c := range []struct {
 		o    runtime.Object
 		want string
@@ -34,6 +34,7 @@ func TestEncodeEmpty(t *testing.T) {
 		if has := wire.HasEmpty(c.o); has != c.has {
 			t.Errorf("HasEmpty of %T for %s: %t", c.o, c.want, has)
 		}
+		wire.DropEmpty(c.o)
 		e, err := wire.Encode(&resource.Type{Version: "v1", Kind: "X"}, c.o)
 		if err != nil {
 			t.Fatal(err)
