@@ -35,7 +35,7 @@ var importRules = []importRule{
 	{"internal/builtin/discovery", "internal/builtin/check internal/builtin/core", "what a kind does is a function of its objects; endpoints have one rule for addresses"},
 	{"internal/builtin/networking", "internal/builtin/check", "what a kind does is a function of its objects"},
 	{"internal/builtin/policy", "internal/builtin/check", "what a kind does is a function of its objects"},
-	{"internal/builtin/storage", "internal/builtin/check", "what a kind does is a function of its objects"},
+	{"internal/builtin/storage", "internal/builtin/check internal/builtin/core", "what a kind does is a function of its objects; Pods make claims, too, and choose nodes"},
 	{"internal/addresses", "internal/builtin/core internal/registry internal/resource internal/store internal/wire", "what is taken stands in the Services that are stored, and in the IPAddresses that are written with them"},
 	{"internal/defaultclass", "internal/store internal/wire", "which class is the default stands in the classes that are stored"},
 	{"internal/builtin/apps", "internal/builtin/check internal/builtin/core", "workloads have the pod templates of the core group"},

@@ -149,8 +149,6 @@ type Type struct {
 	// MetadataApart: the kind checks no metadata of its own. A new object whose kind
 	// finds something wrong says nothing of metadata, and an update says it twice less.
 	MetadataApart bool
-	// AnyFinalizer: names of finalizers need no domain.
-	AnyFinalizer bool
 	// Warnings are what goes out with the answer to a create (old is nil) or an update
 	// of the object itself, whose objects are in the stored version; nil: none.
 	Warnings func(o, old runtime.Object) []string

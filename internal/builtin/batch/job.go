@@ -26,7 +26,7 @@ func DefaultJob(j *batchv1.Job) {
 	if s.Completions == nil && s.Parallelism == nil {
 		s.Completions = ptr.To[int32](1)
 	}
-	orPointer(&s.Parallelism, 1)
+	core.SetMissing(&s.Parallelism, 1)
 	if s.BackoffLimit == nil {
 		s.BackoffLimit = ptr.To[int32](6)
 		if s.BackoffLimitPerIndex != nil {
@@ -34,14 +34,14 @@ func DefaultJob(j *batchv1.Job) {
 		}
 	}
 	LabelLikePods(j)
-	orPointer(&s.CompletionMode, batchv1.NonIndexedCompletion)
-	orPointer(&s.Suspend, false)
+	core.SetMissing(&s.CompletionMode, batchv1.NonIndexedCompletion)
+	core.SetMissing(&s.Suspend, false)
 	replacement := batchv1.TerminatingOrFailed
 	if s.PodFailurePolicy != nil {
 		replacement = batchv1.Failed
 	}
-	orPointer(&s.PodReplacementPolicy, replacement)
-	orPointer(&s.ManualSelector, false)
+	core.SetMissing(&s.PodReplacementPolicy, replacement)
+	core.SetMissing(&s.ManualSelector, false)
 	defaultFailurePolicy(s)
 	core.DefaultTemplate(&s.Template)
 }
@@ -64,13 +64,6 @@ func defaultFailurePolicy(s *batchv1.JobSpec) {
 				conditions[j].Status = corev1.ConditionTrue
 			}
 		}
-	}
-}
-
-// orPointer sets what is not there.
-func orPointer[T any](to **T, value T) {
-	if *to == nil {
-		*to = ptr.To(value)
 	}
 }
 

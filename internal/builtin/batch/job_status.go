@@ -61,8 +61,8 @@ func (r *statusRules) numbers() {
 	r.NonNegative(r.at, "active", int64(r.next.Active))
 	r.NonNegative(r.at, "succeeded", int64(r.next.Succeeded))
 	r.NonNegative(r.at, "failed", int64(r.next.Failed))
-	nonNegative(&r.Faults, r.at, "ready", r.next.Ready)
-	nonNegative(&r.Faults, r.at, "terminating", r.next.Terminating)
+	core.NonNegativeIfSet(&r.Faults, r.at, "ready", r.next.Ready)
+	core.NonNegativeIfSet(&r.Faults, r.at, "terminating", r.next.Terminating)
 	u := r.next.UncountedTerminatedPods
 	if u == nil {
 		return

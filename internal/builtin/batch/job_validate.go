@@ -101,21 +101,15 @@ func generatedSelector(f *core.Faults, j *batchv1.Job, domain bool) {
 	}
 }
 
-func nonNegative[T int32 | int64](f *core.Faults, at *field.Path, name string, n *T) {
-	if n != nil {
-		f.NonNegative(at, name, int64(*n))
-	}
-}
-
 // jobSpec checks what Jobs and their templates have.
 func jobSpec(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
-	nonNegative(f, at, "parallelism", s.Parallelism)
-	nonNegative(f, at, "completions", s.Completions)
-	nonNegative(f, at, "activeDeadlineSeconds", s.ActiveDeadlineSeconds)
-	nonNegative(f, at, "backoffLimit", s.BackoffLimit)
-	nonNegative(f, at, "ttlSecondsAfterFinished", s.TTLSecondsAfterFinished)
-	nonNegative(f, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex)
-	nonNegative(f, at, "maxFailedIndexes", s.MaxFailedIndexes)
+	core.NonNegativeIfSet(f, at, "parallelism", s.Parallelism)
+	core.NonNegativeIfSet(f, at, "completions", s.Completions)
+	core.NonNegativeIfSet(f, at, "activeDeadlineSeconds", s.ActiveDeadlineSeconds)
+	core.NonNegativeIfSet(f, at, "backoffLimit", s.BackoffLimit)
+	core.NonNegativeIfSet(f, at, "ttlSecondsAfterFinished", s.TTLSecondsAfterFinished)
+	core.NonNegativeIfSet(f, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex)
+	core.NonNegativeIfSet(f, at, "maxFailedIndexes", s.MaxFailedIndexes)
 	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
 		f.Required(at, "backoffLimitPerIndex", "when maxFailedIndexes is specified")
 	}

@@ -1,11 +1,11 @@
 package core
 
 import (
-	"cmp"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // Faults collects what is wrong with an object. Its methods take a path and the
@@ -64,14 +64,28 @@ func (f *Faults) Each(at *field.Path, name string, value any, messages []string)
 // NonNegative checks a number.
 func (f *Faults) NonNegative(at *field.Path, name string, n int64) {
 	if n < 0 {
-		f.Add(field.Invalid(member(at, name), n, validation.IsNegativeErrorMsg).WithOrigin("minimum"))
+		f.Add(check.NotNegative(n, member(at, name))...)
+	}
+}
+
+// NonNegativeIfSet checks a number that may not be there.
+func NonNegativeIfSet[T int32 | int64](f *Faults, at *field.Path, name string, n *T) {
+	if n != nil {
+		f.NonNegative(at, name, int64(*n))
+	}
+}
+
+// SetMissing sets what is not there.
+func SetMissing[T any](to **T, value T) {
+	if *to == nil {
+		*to = &value
 	}
 }
 
 // OneOf checks that a value is one of those that there are.
 func OneOf[T ~string](f *Faults, at *field.Path, name string, value T, allowed []T) {
 	if !slices.Contains(allowed, value) {
-		f.Add(field.NotSupported(member(at, name), value, allowed))
+		f.Add(check.OneOf(value, allowed, member(at, name))...)
 	}
 }
 
@@ -87,7 +101,7 @@ func requiredOneOf[T ~string](f *Faults, at *field.Path, name string, value T, a
 // sortFrom brings into one order what was found while ranging over a map.
 func (f *Faults) sortFrom(start int) {
 	if len(f.list)-start > 1 {
-		slices.SortStableFunc(f.list[start:], func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
+		check.InOrder(f.list[start:])
 	}
 }
 

@@ -166,8 +166,12 @@ func (r *podRules) fewerGates(old []corev1.PodSchedulingGate, at *field.Path) {
 	for _, g := range old {
 		had.again(g.Name)
 	}
+	last := make(map[string]int, len(r.spec.SchedulingGates)) // of two of a name
 	for i, g := range r.spec.SchedulingGates {
-		if !had[g.Name] {
+		last[g.Name] = i
+	}
+	for i, g := range r.spec.SchedulingGates {
+		if !had[g.Name] && last[g.Name] == i {
 			r.Forbidden(at.Index(i), "name", fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name))
 		}
 	}

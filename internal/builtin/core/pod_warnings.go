@@ -140,8 +140,8 @@ func (w *warnings) ip(ip string, at func() *field.Path) {
 	w.list = append(w.list, check.IPWarnings(ip, at())...)
 }
 
-// oldNodeLabels are labels of nodes that have other names now, or none.
-var oldNodeLabels = map[string]string{
+// OldNodeLabels are labels of nodes that have other names now, or none.
+var OldNodeLabels = map[string]string{
 	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
 	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
@@ -155,7 +155,7 @@ var oldNodeLabels = map[string]string{
 func (w *warnings) oldLabels() {
 	start := len(w.list)
 	for key := range w.spec.NodeSelector {
-		if why, ok := oldNodeLabels[key]; ok {
+		if why, ok := OldNodeLabels[key]; ok {
 			w.add("%s: %s", w.below("spec", "nodeSelector").Key(key), why)
 		}
 	}
@@ -174,7 +174,7 @@ func (w *warnings) oldLabels() {
 	}
 	for i := range w.spec.TopologySpreadConstraints {
 		c, at := &w.spec.TopologySpreadConstraints[i], w.below("spec", "topologySpreadConstraints").Index(i)
-		if why, ok := oldNodeLabels[c.TopologyKey]; ok {
+		if why, ok := OldNodeLabels[c.TopologyKey]; ok {
 			w.add("%s: %s is %s", at.Child("topologyKey"), c.TopologyKey, why)
 		}
 		w.selector(c.LabelSelector, at)
@@ -187,7 +187,7 @@ func NodeTermWarnings(t *corev1.NodeSelectorTerm, at *field.Path, values bool) [
 	var w warnings
 	for i := range t.MatchExpressions {
 		q, at := &t.MatchExpressions[i], at.Child("matchExpressions").Index(i)
-		if why, ok := oldNodeLabels[q.Key]; ok {
+		if why, ok := OldNodeLabels[q.Key]; ok {
 			w.add("%s: %s is %s", at.Child("key"), q.Key, why)
 		}
 		for j := 0; values && j < len(q.Values); j++ {

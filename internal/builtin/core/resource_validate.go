@@ -14,70 +14,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// integerResources are counted in whole numbers; so are those of extensions.
-var integerResources = []corev1.ResourceName{
-	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
-	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
-}
-
-// standardResources are all names without a domain, besides huge pages.
-var standardResources = append([]corev1.ResourceName{
-	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage,
-	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceRequestsStorage,
-	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
-}, integerResources...)
-
-// IsExtended tells the names of resources that extensions bring.
-func IsExtended(name corev1.ResourceName) bool {
-	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
-		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
-}
-
-// ResourceName checks the name of a resource, wherever it stands. It tells whether
-// that is sound.
-func (f *Faults) ResourceName(at *field.Path, name corev1.ResourceName) bool {
-	if slices.Contains(standardResources, name) {
-		return true
-	}
-	if faults := validation.IsQualifiedName(string(name)); len(faults) > 0 {
-		f.Each(at, "", name, faults)
-		return false
-	}
-	huge := isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
-	if !strings.Contains(string(name), "/") && !huge {
-		f.Invalid(at, "", name, "must be a standard resource type or fully qualified")
-		return false
-	}
-	return true
-}
-
 // containerResource checks the name of what a container asks for.
 func (f *Faults) containerResource(at *field.Path, name corev1.ResourceName) {
-	f.ResourceName(at, name)
-	switch {
-	case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, isHugePages(name) && !strings.Contains(string(name), "/"):
-	case !strings.Contains(string(name), "/"):
-		f.Invalid(at, "", name, "must be a standard resource for containers")
-	case !isNative(name) && !IsExtended(name):
-		f.Invalid(at, "", name, "doesn't follow extended resource name standard")
-	}
+	f.Add(check.ContainerResourceName(name, at)...)
 }
 
 // podResource checks the name of what a Pod as a whole asks for.
 func (f *Faults) podResource(at *field.Path, name corev1.ResourceName) {
-	if f.ResourceName(at, name) && !ofPods(name) {
+	faults := check.ResourceName(name, at)
+	if len(faults) == 0 && !ofPods(name) {
 		f.Add(field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
 	}
-}
-
-// Quantity checks an amount of a resource.
-func (f *Faults) Quantity(at *field.Path, name corev1.ResourceName, q resource.Quantity) {
-	if q.Sign() < 0 {
-		f.Invalid(at, "", q.String(), apivalidation.IsNegativeErrorMsg)
-	}
-	if q.MilliValue()%1000 != 0 && (slices.Contains(integerResources, name) || IsExtended(name)) {
-		f.Invalid(at, "", q, "must be an integer")
-	}
+	f.Add(faults...)
 }
 
 // hugePages checks that an amount is a number of whole pages.
@@ -99,8 +47,8 @@ func (r *podRules) resources(q *corev1.ResourceRequirements, at *field.Path, che
 		}
 		at := at.Child(list).Key(string(name))
 		checkName(&r.Faults, at, name)
-		r.Quantity(at, name, n)
-		if isHugePages(name) {
+		r.list = check.Quantity(r.list, name, n, at)
+		if check.IsHugePages(name) {
 			huge = true
 			r.hugePages(at, name, n)
 		}
@@ -263,7 +211,7 @@ func (r *podRules) podResources(at *field.Path) {
 	r.sortFrom(start)
 	start = len(r.list)
 	for name, sum := range sumOfContainers(r.spec, limitsOf) {
-		if have, ok := q.Limits[name]; ok && isHugePages(name) && sum.Cmp(have) > 0 {
+		if have, ok := q.Limits[name]; ok && check.IsHugePages(name) && sum.Cmp(have) > 0 {
 			r.Invalid(at.Child("limits").Key(string(name)), "", have.String(), fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String()))
 		}
 	}

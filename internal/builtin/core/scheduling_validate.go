@@ -8,9 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // The members of affinities.
@@ -150,9 +151,7 @@ func (f *Faults) podTerm(t *corev1.PodAffinityTerm, at *field.Path) {
 
 // LabelSelector checks a selector; nil is none.
 func (f *Faults) LabelSelector(s *metav1.LabelSelector, at *field.Path) {
-	if s != nil {
-		f.Add(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)...)
-	}
+	f.Add(check.Selector(s, nil, at)...)
 }
 
 // matchLabelKeys checks keys whose values are the Pod's own.

@@ -15,13 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
-var (
-	accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
-	volumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
-	reclaims    = []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
-)
+var reclaims = []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
 
 // Annotations that fields have replaced.
 const (
@@ -121,7 +118,7 @@ func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, inline b
 	if len(spec.AccessModes) == 0 {
 		errs = append(errs, field.Required(at.Child("accessModes"), ""))
 	}
-	errs = append(errs, validateModes(spec.AccessModes, at.Child("accessModes"))...)
+	errs = append(errs, core.AccessModes(spec.AccessModes, at.Child("accessModes"))...)
 	if !inline {
 		errs = append(errs, validateCapacity(spec.Capacity, at.Child("capacity"))...)
 		if p := spec.PersistentVolumeReclaimPolicy; p != "" {
@@ -142,7 +139,7 @@ func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, inline b
 		errs = append(errs, check.DNSSubdomain(spec.StorageClassName, at.Child("storageClassName"))...)
 	}
 	if spec.VolumeMode != nil {
-		errs = append(errs, check.OneOf(*spec.VolumeMode, volumeModes, at.Child("volumeMode"))...)
+		errs = append(errs, check.OneOf(*spec.VolumeMode, core.VolumeModes, at.Child("volumeMode"))...)
 	}
 	if class, at := spec.VolumeAttributesClassName, at.Child("volumeAttributesClassName"); class != nil {
 		if *class == "" {
@@ -179,20 +176,6 @@ func notInline(spec *corev1.PersistentVolumeSpec, at *field.Path) (errs field.Er
 	return errs
 }
 
-func validateModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) (errs field.ErrorList) {
-	var pod, other bool
-	for _, m := range modes {
-		known := check.OneOf(m, accessModes, at)
-		errs = append(errs, known...)
-		pod = pod || m == corev1.ReadWriteOncePod
-		other = other || m != corev1.ReadWriteOncePod && len(known) == 0
-	}
-	if pod && other {
-		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
-	}
-	return errs
-}
-
 func validateCapacity(c corev1.ResourceList, at *field.Path) (errs field.ErrorList) {
 	if len(c) == 0 {
 		errs = append(errs, field.Required(at, ""))
@@ -202,7 +185,7 @@ func validateCapacity(c corev1.ResourceList, at *field.Path) (errs field.ErrorLi
 	}
 	for name, q := range check.Sorted(c) {
 		errs = append(errs, notNegative(q, at.Key(string(name)))...)
-		errs = append(errs, positive(q, at.Key(string(name)))...)
+		errs = append(errs, check.Positive(q, at.Key(string(name)))...)
 	}
 	return errs
 }
@@ -210,13 +193,6 @@ func validateCapacity(c corev1.ResourceList, at *field.Path) (errs field.ErrorLi
 func notNegative(q resource.Quantity, at *field.Path) field.ErrorList {
 	if n := q.Value(); n < 0 {
 		return field.ErrorList{field.Invalid(at, n, "must be a valid resource quantity")}
-	}
-	return nil
-}
-
-func positive(q resource.Quantity, at *field.Path) field.ErrorList {
-	if q.Sign() <= 0 {
-		return field.ErrorList{field.Invalid(at, q.String(), "must be greater than zero")}
 	}
 	return nil
 }
