@@ -52,7 +52,7 @@ func (r *podRules) checkInitContainers(at *field.Path) {
 		c, at, list := &all[i], at.Index(i), at
 		r.container(c, at)
 		r.initRestartPolicy(c, at)
-		if r.containers[c.Name] || c.Name != "" && r.containers.again(c.Name) {
+		if r.containers.has(c.Name) || c.Name != "" && r.containers.again(c.Name) {
 			r.Duplicate(at, "name", c.Name)
 		}
 		// They run one after another, and may have the same ports. All are said to be
@@ -92,10 +92,10 @@ func (r *podRules) checkEphemeral(at *field.Path) {
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		r.container(c, at)
 		r.image(c, at)
-		if r.containers[e.Name] || names.again(e.Name) {
+		if r.containers.has(e.Name) || names.again(e.Name) {
 			r.Duplicate(at, "name", e.Name)
 		}
-		if t := e.TargetContainerName; t != "" && !r.containers[t] {
+		if t := e.TargetContainerName; t != "" && !r.containers.has(t) {
 			r.NotFound(at, "targetContainerName", t)
 		}
 		r.ephemeralForbidden(c, at)

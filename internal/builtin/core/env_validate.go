@@ -190,7 +190,7 @@ func (r *podRules) fileRef(at *field.Path, f *corev1.FileKeySelector) {
 // fileRefVolumes: files that an environment is read from are in volumes that the
 // Pod itself fills.
 func (r *podRules) fileRefVolumes(at *field.Path) {
-	for c := range eachContainer(r.spec, nil) {
+	for c := range eachContainer(r.spec, place{unread: true}) {
 		for i := range c.Env {
 			if from := c.Env[i].ValueFrom; from != nil && from.FileKeyRef != nil {
 				r.checkFileRefVolumes(at)
@@ -205,7 +205,8 @@ func (r *podRules) checkFileRefVolumes(at *field.Path) {
 	for i := range r.spec.Volumes {
 		volumes[r.spec.Volumes[i].Name] = &r.spec.Volumes[i].VolumeSource
 	}
-	for c, at := range eachContainer(r.spec, at) {
+	for c, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		for i := range c.Env {
 			if c.Env[i].ValueFrom == nil || c.Env[i].ValueFrom.FileKeyRef == nil {
 				continue

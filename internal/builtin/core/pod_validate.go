@@ -171,7 +171,7 @@ func (r *podRules) fewerGates(old []corev1.PodSchedulingGate, at *field.Path) {
 		last[g.Name] = i
 	}
 	for i, g := range r.spec.SchedulingGates {
-		if !had[g.Name] && last[g.Name] == i {
+		if !had.has(g.Name) && last[g.Name] == i {
 			r.Forbidden(at.Index(i), "name", fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name))
 		}
 	}

@@ -104,14 +104,14 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 			r.Required(at, "", "")
 			continue
 		}
-		if keys[c.Name] {
+		if keys.has(c.Name) {
 			r.Duplicate(at, "", c.Name)
 		} else {
 			key := c.Name
 			if c.Request != "" {
 				r.Each(at, "request", c.Request, validation.IsDNS1123Label(c.Request))
 				key += "/" + c.Request
-			} else if byRequest[c.Name] {
+			} else if byRequest.has(c.Name) {
 				r.Duplicate(at, "", c.Name)
 			}
 			if keys.again(key) {
@@ -121,7 +121,7 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 				byRequest.again(c.Name)
 			}
 		}
-		if !r.claimNames[c.Name] {
+		if !r.claimNames.has(c.Name) {
 			r.unknownClaim(at, c.Name)
 		}
 	}
@@ -130,14 +130,9 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 func (r *podRules) unknownClaim(at *field.Path, name string) {
 	err := field.NotFound(at, name)
 	err.Detail = "must be one of the names in pod.spec.resourceClaims"
-	if len(r.claimNames) == 0 {
+	if names := r.claimNames.sorted(); len(names) == 0 {
 		err.Detail += " which is empty"
 	} else {
-		var names []string
-		for name := range r.claimNames {
-			names = append(names, name)
-		}
-		slices.Sort(names)
 		err.Detail += ": " + strings.Join(names, ", ")
 	}
 	r.Add(err)

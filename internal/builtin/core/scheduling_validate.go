@@ -162,7 +162,8 @@ func (f *Faults) matchLabelKeys(match, mismatch []string, s *metav1.LabelSelecto
 		return
 	}
 	if s != nil {
-		index, keys := make(map[string]int, len(match)), seen{}
+		var keys seen
+		index := make(map[string]int, len(match))
 		for i, key := range match {
 			index[key] = i
 		}
@@ -181,7 +182,7 @@ func (f *Faults) matchLabelKeys(match, mismatch []string, s *metav1.LabelSelecto
 		not.again(key)
 	}
 	for i, key := range match {
-		if not[key] {
+		if not.has(key) {
 			f.Invalid(at.Child("matchLabelKeys").Index(i), "", key, "exists in both matchLabelKeys and mismatchLabelKeys")
 		}
 	}

@@ -197,7 +197,8 @@ func (r *podRules) checkHostUsers(at *field.Path) {
 	if r.spec.HostIPC {
 		r.Forbidden(at, "HostIPC", when)
 	}
-	for c, at := range eachContainer(r.spec, at) {
+	for c, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		if len(c.VolumeDevices) > 0 {
 			r.Forbidden(at, "volumeDevices", when)
 		}

@@ -78,7 +78,7 @@ func (r *podRules) checkVolumes(at *field.Path) {
 		if len(r.list) == start {
 			r.volumes[v.Name] = &v.VolumeSource
 		}
-		if c := v.PersistentVolumeClaim; c != nil && made[c.ClaimName] {
+		if c := v.PersistentVolumeClaim; c != nil && made.has(c.ClaimName) {
 			r.Invalid(at.Child("persistentVolumeClaim"), "claimName", c.ClaimName, "must not reference a PVC that gets created for an ephemeral volume")
 		}
 	}
@@ -87,7 +87,7 @@ func (r *podRules) checkVolumes(at *field.Path) {
 // madeClaims are the claims that the ephemeral volumes of the Pod make.
 func (r *podRules) madeClaims() (names seen) {
 	if r.meta == nil || r.meta.Name == "" {
-		return nil
+		return names
 	}
 	for i := range r.spec.Volumes {
 		if v := &r.spec.Volumes[i]; v.Ephemeral != nil {

@@ -92,7 +92,8 @@ func (r *podRules) hostProcess(at *field.Path) {
 		ofPod = o.HostProcess
 	}
 	all, host := 0, 0
-	for c, at := range eachContainer(r.spec, at) {
+	for c, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		all++
 		own := ofPod
 		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
@@ -131,7 +132,8 @@ func (r *podRules) system(at *field.Path) {
 		if r.spec.SecurityContext.WindowsOptions != nil {
 			r.Forbidden(at.Child("securityContext"), "windowsOptions", detail)
 		}
-		for c, at := range eachContainer(r.spec, at) {
+		for c, of := range eachContainer(r.spec, place{path: at}) {
+			at := of.path
 			if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
 				r.Forbidden(at.Child("securityContext"), "windowsOptions", detail)
 			}
@@ -167,7 +169,8 @@ func (r *podRules) windows(at *field.Path) {
 	forbid(in, "supplementalGroups", c.SupplementalGroups != nil)
 	forbid(in, "supplementalGroupsPolicy", c.SupplementalGroupsPolicy != nil)
 	forbid(in, "seLinuxChangePolicy", c.SELinuxChangePolicy != nil)
-	for each, at := range eachContainer(r.spec, at) {
+	for each, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		c, in := each.SecurityContext, at.Child("securityContext")
 		if c == nil {
 			continue

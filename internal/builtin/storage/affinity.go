@@ -58,7 +58,7 @@ func affinityWarnings(a *corev1.VolumeNodeAffinity) (all []string) {
 	}
 	path := field.NewPath("spec", "nodeAffinity", "required", "nodeSelectorTerms")
 	for i := range a.Required.NodeSelectorTerms {
-		all = append(all, core.NodeTermWarnings(&a.Required.NodeSelectorTerms[i], path.Index(i), false)...)
+		all = append(all, core.NodeTermWarnings(&a.Required.NodeSelectorTerms[i], path.Index(i))...)
 	}
 	return all
 }
