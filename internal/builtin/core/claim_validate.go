@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
@@ -20,7 +19,7 @@ var VolumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, co
 func (f *Faults) claimTemplate(at *field.Path, t *corev1.PersistentVolumeClaimTemplate) {
 	meta := at.Child("metadata")
 	f.Add(apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))...)
-	f.Add(metav1validation.ValidateLabels(t.Labels, meta.Child("labels"))...)
+	f.Add(check.Labels(t.Labels, meta.Child("labels"))...)
 	v := reflect.ValueOf(t.ObjectMeta)
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name

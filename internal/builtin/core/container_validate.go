@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 var (
@@ -138,7 +140,7 @@ func (r *podRules) container(c *corev1.Container, at *field.Path) {
 	if c.Name == "" {
 		r.Required(at, "name", "")
 	} else {
-		r.Each(at, "name", c.Name, validation.IsDNS1123Label(c.Name))
+		r.Each(at, "name", c.Name, check.LabelFaults(c.Name))
 	}
 	if c.Image == "" {
 		r.Required(at, "image", "")

@@ -9,6 +9,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // What of a Pod an environment and a volume can show, sorted.
@@ -102,9 +104,9 @@ func (r *podRules) fieldRef(at *field.Path, f *corev1.ObjectFieldSelector, allow
 		r.Invalid(at, "fieldPath", f.FieldPath, "error converting fieldPath: "+unknown)
 	case ofMap && path == "metadata.annotations":
 		key = strings.ToLower(key)
-		r.Each(at, "", key, validation.IsQualifiedName(key))
+		r.Each(at, "", key, check.QualifiedNameFaults(key))
 	case ofMap:
-		r.Each(at, "", key, validation.IsQualifiedName(key))
+		r.Each(at, "", key, check.QualifiedNameFaults(key))
 	default:
 		OneOf(&r.Faults, at, "fieldPath", path, allowed)
 	}
@@ -161,7 +163,7 @@ func (r *podRules) resourceRef(at *field.Path, f *corev1.ResourceFieldSelector, 
 }
 
 func (r *podRules) keyRef(at *field.Path, name, key string) {
-	r.Each(at, "name", name, apivalidation.NameIsDNSSubdomain(name, false))
+	r.Each(at, "name", name, check.SubdomainFaults(name))
 	if key == "" {
 		r.Required(at, "key", "")
 	} else {
@@ -178,7 +180,7 @@ func (r *podRules) fileRef(at *field.Path, f *corev1.FileKeySelector) {
 	if f.VolumeName == "" {
 		r.Required(at, "volumeName", "")
 	} else {
-		r.Each(at, "volumeName", f.VolumeName, validation.IsDNS1123Label(f.VolumeName))
+		r.Each(at, "volumeName", f.VolumeName, check.LabelFaults(f.VolumeName))
 	}
 	if f.Path == "" {
 		r.Required(at, "path", "")

@@ -28,7 +28,7 @@ func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	if n := s.NominatedNodeName; n != old.Status.NominatedNodeName && n != "" {
-		r.Each(at, "nominatedNodeName", n, apivalidation.NameIsDNSSubdomain(n, false))
+		r.Each(at, "nominatedNodeName", n, check.SubdomainFaults(n))
 		if old.Spec.NodeName != "" {
 			r.Forbidden(at, "nominatedNodeName", "may not be set on pods that are already bound to a node")
 		}
@@ -132,7 +132,7 @@ func (r *podRules) claimStatuses(all []corev1.PodResourceClaimStatus, at *field.
 			r.Duplicate(at, "name", s.Name)
 		}
 		if n := s.ResourceClaimName; n != nil {
-			r.Each(at, "resourceClaimName", n, apivalidation.NameIsDNSSubdomain(*n, false))
+			r.Each(at, "resourceClaimName", n, check.SubdomainFaults(*n))
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (r *podRules) extendedClaimStatus(s *corev1.PodExtendedResourceClaimStatus,
 		} else if _, ok := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]; !ok {
 			r.Invalid(one, "resourceName", m.ResourceName, "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
 		}
-		r.Each(at, "requestName", m.RequestName, validation.IsDNS1123Label(m.RequestName))
+		r.Each(at, "requestName", m.RequestName, check.LabelFaults(m.RequestName))
 		if taken[m] {
 			r.Duplicate(one, "containerName", m.ContainerName)
 			r.Duplicate(one, "resourceName", m.ResourceName)
@@ -166,7 +166,7 @@ func (r *podRules) extendedClaimStatus(s *corev1.PodExtendedResourceClaimStatus,
 		r.Required(at, "resourceClaimName", "")
 		return
 	}
-	r.Each(at, "resourceClaimName", s.ResourceClaimName, apivalidation.NameIsDNSSubdomain(s.ResourceClaimName, false))
+	r.Each(at, "resourceClaimName", s.ResourceClaimName, check.SubdomainFaults(s.ResourceClaimName))
 }
 
 // containerNamed is the container, or else the init container, of a name.

@@ -22,7 +22,7 @@ func PodWarnings(p, old *corev1.Pod) []string {
 		return nil
 	}
 	var list []string
-	if faults := validation.IsDNS1123Label(p.Name); len(faults) > 0 {
+	if faults := check.LabelFaults(p.Name); len(faults) > 0 {
 		list = append(list, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", faults))
 	}
 	return append(list, specWarnings(warnings{spec: &p.Spec, annotations: p.Annotations})...)
@@ -79,7 +79,7 @@ func ReplicationControllerWarnings(r, old *corev1.ReplicationController) (list [
 
 // NameWarnings are those about the name of a workload.
 func NameWarnings(name string) []string {
-	faults := validation.IsDNS1123Label(name)
+	faults := check.LabelFaults(name)
 	if len(faults) == 0 {
 		return nil
 	}

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
@@ -109,7 +107,7 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 		} else {
 			key := c.Name
 			if c.Request != "" {
-				r.Each(at, "request", c.Request, validation.IsDNS1123Label(c.Request))
+				r.Each(at, "request", c.Request, check.LabelFaults(c.Request))
 				key += "/" + c.Request
 			} else if byRequest.has(c.Name) {
 				r.Duplicate(at, "", c.Name)
@@ -159,7 +157,7 @@ func (r *podRules) resourceClaims(at *field.Path) {
 		case r.claimNames.again(c.Name):
 			r.Duplicate(at, "name", c.Name)
 		default:
-			r.Each(at, "name", c.Name, validation.IsDNS1123Label(c.Name))
+			r.Each(at, "name", c.Name, check.LabelFaults(c.Name))
 		}
 		switch claim, template := c.ResourceClaimName != nil, c.ResourceClaimTemplateName != nil; {
 		case claim && template:
@@ -168,10 +166,10 @@ func (r *podRules) resourceClaims(at *field.Path) {
 			r.Invalid(at, "", check.Bare(*c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
 		if n := c.ResourceClaimName; n != nil {
-			r.Each(at, "resourceClaimName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
+			r.Each(at, "resourceClaimName", *n, check.SubdomainFaults(*n))
 		}
 		if n := c.ResourceClaimTemplateName; n != nil {
-			r.Each(at, "resourceClaimTemplateName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
+			r.Each(at, "resourceClaimTemplateName", *n, check.SubdomainFaults(*n))
 		}
 	}
 }

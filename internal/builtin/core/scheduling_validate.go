@@ -117,12 +117,12 @@ func (f *Faults) nodeField(q *corev1.NodeSelectorRequirement, at *field.Path) {
 		return
 	}
 	for i, name := range q.Values {
-		f.Each(at.Child("values").Index(i), "", name, apivalidation.NameIsDNSSubdomain(name, false))
+		f.Each(at.Child("values").Index(i), "", name, check.SubdomainFaults(name))
 	}
 }
 
 func (f *Faults) labelName(at *field.Path, name, key string) {
-	f.Each(at, name, key, validation.IsQualifiedName(key))
+	f.Each(at, name, key, check.QualifiedNameFaults(key))
 }
 
 func (f *Faults) podTerms(must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm, at *field.Path) {

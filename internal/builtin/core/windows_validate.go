@@ -6,8 +6,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // The limits of Windows' names, in bytes, and of what describes an account, in KiB.
@@ -31,7 +32,7 @@ func (r *podRules) windowsOptions(o *corev1.WindowsSecurityContextOptions, at *f
 	}
 	at = at.Child("windowsOptions")
 	if n := o.GMSACredentialSpecName; n != nil {
-		r.Each(at, "gmsaCredentialSpecName", n, validation.IsDNS1123Subdomain(*n))
+		r.Each(at, "gmsaCredentialSpecName", n, check.SubdomainFaults(*n))
 	}
 	if s := o.GMSACredentialSpec; s != nil {
 		switch n := len(*s); {
