@@ -53,9 +53,9 @@ func TestKindsLikePeer(t *testing.T) {
 	})
 }
 
-// lone is a Tidemark without controllers, as a kube-apiserver is, and the user that
-// the peer takes this client for.
-func lone(t *testing.T, peer sender) *rest.Config {
+// alone starts a Tidemark without controllers, as a kube-apiserver is.
+func alone(t *testing.T) *rest.Config {
+	t.Helper()
 	s := &tidemark.Server{Controllers: []string{"-*"}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,12 @@ func lone(t *testing.T, peer sender) *rest.Config {
 			t.Error(err)
 		}
 	})
-	config := servers.Quick(s.RESTConfig())
+	return servers.Quick(s.RESTConfig())
+}
+
+// lone is alone, and the user that the peer takes this client for.
+func lone(t *testing.T, peer sender) *rest.Config {
+	config := alone(t)
 	user := peer.send(t, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", map[string]any{}).body["status"].(map[string]any)["userInfo"].(map[string]any)
 	config.Impersonate.UserName, _ = user["username"].(string)
 	config.Impersonate.UID, _ = user["uid"].(string)

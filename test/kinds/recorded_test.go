@@ -87,7 +87,7 @@ func TestRecord(t *testing.T) {
 // TestRecorded sends what was recorded, in its order. What is known to differ has to
 // differ: else the record has to say so no more.
 func TestRecorded(t *testing.T) {
-	servers.Each(t, func(t *testing.T, s servers.Server) {
+	compare := func(t *testing.T, s servers.Server) {
 		client, err := rest.HTTPClientFor(s.Config)
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,9 @@ func TestRecorded(t *testing.T) {
 				t.Fatal("and so on")
 			}
 		}
-	})
+	}
+	t.Run("tidemark", func(t *testing.T) { compare(t, servers.Server{Config: alone(t), Namespace: "default"}) })
+	servers.Peer(t, compare)
 }
 
 const recordedFile = "testdata/recorded.jsonl.gz"
