@@ -36,6 +36,16 @@ func DefaultSlice(s *resourcev1.ResourceSlice) {
 	}
 }
 
+// PrepareSlice drops what is only alpha.
+func PrepareSlice(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		s.Spec.Devices[i].NodeAllocatableResourceMappings = nil
+	}
+}
+
+// PrepareSliceUpdate drops it from an update of a ResourceSlice that did not have it.
+func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) { PrepareSlice(s) }
+
 // ValidateSlice checks the devices of a pool, or a part of them.
 func ValidateSlice(s *resourcev1.ResourceSlice) field.ErrorList { return validateSlice(&s.Spec, nil) }
 

@@ -22,6 +22,27 @@ const (
 	mostAddresses   = 16
 )
 
+// SetClaimStatus is the subresource status of claims: what was said of devices that are
+// allocated no more goes with them.
+func SetClaimStatus(c, sent *resourcev1.ResourceClaim) {
+	was := c.Status.Allocation
+	c.Status = sent.Status
+	if was == nil {
+		return
+	}
+	gone := func(d resourcev1.AllocatedDeviceStatus) bool {
+		is := func(r resourcev1.DeviceRequestAllocationResult) bool { return allocates(&r, &d) }
+		now := c.Status.Allocation
+		return slices.ContainsFunc(was.Devices.Results, is) && (now == nil || !slices.ContainsFunc(now.Devices.Results, is))
+	}
+	c.Status.Devices = slices.DeleteFunc(slices.Clone(c.Status.Devices), gone)
+}
+
+// allocates tells whether a result is the device that a status is of.
+func allocates(r *resourcev1.DeviceRequestAllocationResult, d *resourcev1.AllocatedDeviceStatus) bool {
+	return r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && check.Equal((*string)(r.ShareID), d.ShareID)
+}
+
 // ValidateClaimStatus checks who may use which devices. Once they are allocated,
 // they are no others.
 func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
@@ -100,9 +121,7 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.All
 	if d.ShareID != nil {
 		errs = append(errs, validateUID(*d.ShareID, path.Child("shareID"))...)
 	}
-	allocated := func(r resourcev1.DeviceRequestAllocationResult) bool {
-		return r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && check.Equal((*string)(r.ShareID), d.ShareID)
-	}
+	allocated := func(r resourcev1.DeviceRequestAllocationResult) bool { return allocates(&r, d) }
 	if a == nil || !slices.ContainsFunc(a.Devices.Results, allocated) {
 		errs = append(errs, field.Invalid(path, sharedOf(d), "must be an allocated device in the claim"))
 	}

@@ -192,7 +192,7 @@ func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	case s.InlineVolumeSpec != nil && s.PersistentVolumeName != nil:
 		errs = append(errs, field.Forbidden(at, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
 	case s.InlineVolumeSpec != nil:
-		errs = append(errs, validateVolumeSpec(s.InlineVolumeSpec, "", true, at.Child("inlineVolumeSpec"))...)
+		errs = append(errs, validateInline(s.InlineVolumeSpec, at.Child("inlineVolumeSpec"))...)
 	case *s.PersistentVolumeName == "":
 		errs = append(errs, field.Required(at.Child("persistentVolumeName"), "must specify non empty persistentVolumeName"))
 	}
