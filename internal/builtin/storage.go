@@ -51,6 +51,7 @@ func storageGroup() resource.Group {
 			DeleteReturnsObject: true,
 			Subresources:        []resource.Subresource{statusWith(updates(storage.ValidateAttachmentUpdate))},
 			StatusKeeps:         allMetadata,
+			Default:             defaults(storage.DefaultAttachment),
 			Validate:            validates(storage.ValidateAttachment),
 			ValidateUpdate:      updates(storage.ValidateAttachmentUpdate),
 		},

@@ -227,7 +227,7 @@ func (d *differential) change(g generator, o map[string]any, part string, status
 }
 
 // deviations are known, each with its reason in docs/compatibility.md.
-var deviations = regexp.MustCompile("disallowed by cluster policy|must be `spec.version|" + `strconv.ParseInt|duplicate nodePort: |compilation failed: ERROR|invalid JSONPath`)
+var deviations = regexp.MustCompile("disallowed by cluster policy|must be `spec.version|" + `strconv.ParseInt|duplicate nodePort: |failed to allocate requested HealthCheck|compilation failed: ERROR|invalid JSONPath`)
 
 // same sends a request to both, and compares the answers: code, warnings, causes,
 // object. It tells whether they took it, and whether that is the same.

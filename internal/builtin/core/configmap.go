@@ -27,11 +27,13 @@ func ValidateConfigMap(c *corev1.ConfigMap) field.ErrorList {
 		}
 		size += len(value)
 	}
+	check.InOrder(errs)
+	text := len(errs)
 	for key, value := range c.BinaryData {
 		errs = checkKey(errs, "binaryData", key)
 		size += len(value)
 	}
-	check.InOrder(errs)
+	check.InOrder(errs[text:])
 	if size > maxData {
 		errs = append(errs, field.TooLong(field.NewPath(""), "", maxData))
 	}

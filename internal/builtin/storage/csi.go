@@ -182,6 +182,14 @@ func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) field.ErrorLis
 	return errs
 }
 
+// DefaultAttachment completes a volume that is no object of its own.
+func DefaultAttachment(a *storagev1.VolumeAttachment) {
+	if spec := a.Spec.Source.InlineVolumeSpec; spec != nil {
+		check.RoundUp(spec.Capacity)
+		defaultSource(&spec.PersistentVolumeSource)
+	}
+}
+
 // ValidateAttachment checks which volume shall be where.
 func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	path, s := field.NewPath("spec"), &a.Spec.Source
