@@ -82,7 +82,7 @@ type Type struct {
 	// it is of: items of lists their kind, discovery group and version, refusals the
 	// resource. What is not served is no page at all (row X14).
 	Explicit bool
-	// AnyFinalizer: names of finalizers need no domain, and are warned of.
+	// AnyFinalizer: names of finalizers need no domain. Custom resources warn of such.
 	AnyFinalizer bool
 	// NoStrategic: the kind has no merge keys, and takes no strategic merge patch.
 	NoStrategic bool

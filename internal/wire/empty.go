@@ -108,7 +108,7 @@ func planOf(t reflect.Type, within []reflect.Type) *plan {
 		f2 := plannedField{index: i, below: planOf(f.Type, within)}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		list := f.Type.Kind() == reflect.Map || f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() != reflect.Uint8
-		f2.clear = list && name != "-" && !strings.Contains(options, "omitempty")
+		f2.clear = list && name != "" && name != "-" && !strings.Contains(options, "omitempty")
 		if f2.clear || f2.below != nil {
 			p.fields = append(p.fields, f2)
 		}
