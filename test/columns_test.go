@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
@@ -78,6 +80,10 @@ func (p *printed) put(t *testing.T, config *rest.Config, namespace string, objec
 			t.Error(err)
 		}
 		_, _ = of.Patch(context.Background(), made.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if r.Resource == "namespaces" { // nobody else finishes that on kube-apiserver
+			empty := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": made.GetName()}}}
+			_, _ = of.Update(context.Background(), empty, metav1.UpdateOptions{}, "finalize")
+		}
 	})
 	if p.Status == nil {
 		return made
@@ -94,7 +100,7 @@ func (p *printed) put(t *testing.T, config *rest.Config, namespace string, objec
 
 // ages are what differs between two servers that got the same objects one after the
 // other.
-var ages = regexp.MustCompile(`\b\d+[smhdy](\d+[smhd])?\b`)
+var ages = regexp.MustCompile(`\b\d+[smhdy](\d+[smhd])?\b|\b20(2[6-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
 // lines are what kubectl printed, with one space between columns.
 func lines(out string) []string {
@@ -122,6 +128,7 @@ func TestColumns(t *testing.T) {
 		})
 		own := servers.Quick(s.RESTConfig())
 		own.WarningHandler, peer.WarningHandler = rest.NoWarnings{}, rest.NoWarnings{}
+		own.Impersonate = rest.ImpersonationConfig{UserName: whoIs(t, peer), Groups: []string{"system:masters"}} // some columns say who asked
 		(&printed{Path: "/api/v1/namespaces"}).put(t, own, "", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}})
 		theirs, ours := &kubectlIn{t: t, kubeconfig: os.Getenv(servers.PeerKubeconfig), home: t.TempDir()}, newKubectl(t, s)
 
@@ -133,6 +140,7 @@ func TestColumns(t *testing.T) {
 			p.put(t, own, namespace, unmade(made))
 			names[r.GroupResource().String()] = append(names[r.GroupResource().String()], made.GetName())
 		}
+		allThere(t, known, names)
 		for resource, of := range names {
 			for _, wide := range [][]string{nil, {"-o", "wide"}} {
 				args := slices.Concat([]string{"get", resource, "-n", namespace}, of, wide)
@@ -143,6 +151,37 @@ func TestColumns(t *testing.T) {
 			}
 		}
 	})
+}
+
+// whoIs is the name of a client.
+func whoIs(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	review, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.UserInfo.Username
+}
+
+// allThere requires objects of all that can be created and listed.
+func allThere(t *testing.T, d discovery.DiscoveryInterface, names map[string][]string) {
+	t.Helper()
+	lists, err := d.ServerPreferredResources()
+	if err != nil {
+		t.Logf("discovery: %v", err) // of groups that others register
+	}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil || strings.Contains(gv.Group, "example") {
+			continue
+		}
+		for _, r := range list.APIResources {
+			resource := gv.WithResource(r.Name).GroupResource().String()
+			if slices.Contains(r.Verbs, "create") && slices.Contains(r.Verbs, "list") && len(names[resource]) == 0 {
+				t.Errorf("there is no object of %s", resource)
+			}
+		}
+	}
 }
 
 // withKind gives an object the kind that its resource has.

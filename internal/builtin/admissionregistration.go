@@ -14,6 +14,8 @@ func admissionregistrationGroup() resource.Group {
 	return group("admissionregistration.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "mutatingadmissionpolicies", Kind: "MutatingAdmissionPolicy", New: object[admissionregistrationv1.MutatingAdmissionPolicy],
+			AnyFinalizer:   true,
+			MetadataOnce:   true,
 			Categories:     inAPIExtensions,
 			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultMutatingPolicy),
@@ -23,6 +25,8 @@ func admissionregistrationGroup() resource.Group {
 		},
 		{
 			Resource: "mutatingadmissionpolicybindings", Kind: "MutatingAdmissionPolicyBinding", New: object[admissionregistrationv1.MutatingAdmissionPolicyBinding],
+			AnyFinalizer:   true,
+			MetadataOnce:   true,
 			Categories:     inAPIExtensions,
 			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultMutatingBinding),
@@ -32,6 +36,8 @@ func admissionregistrationGroup() resource.Group {
 		},
 		{
 			Resource: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration", New: object[admissionregistrationv1.MutatingWebhookConfiguration],
+			AnyFinalizer:   true,
+			MetadataOnce:   true,
 			Categories:     inAPIExtensions,
 			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultMutatingWebhooks),
@@ -41,9 +47,11 @@ func admissionregistrationGroup() resource.Group {
 		},
 		{
 			Resource: "validatingadmissionpolicies", Kind: "ValidatingAdmissionPolicy", New: object[admissionregistrationv1.ValidatingAdmissionPolicy],
+			AnyFinalizer:   true,
+			MetadataOnce:   true,
 			Categories:     inAPIExtensions,
 			Generation:     true,
-			Subresources:   []resource.Subresource{checkedStatus(updates(admissionregistration.ValidateValidatingPolicyStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(admissionregistration.ValidateValidatingPolicyStatus))},
 			StatusKeeps:    allMetadata,
 			Default:        defaults(admissionregistration.DefaultValidatingPolicy),
 			Validate:       validates(admissionregistration.ValidateValidatingPolicy),
@@ -52,6 +60,8 @@ func admissionregistrationGroup() resource.Group {
 		},
 		{
 			Resource: "validatingadmissionpolicybindings", Kind: "ValidatingAdmissionPolicyBinding", New: object[admissionregistrationv1.ValidatingAdmissionPolicyBinding],
+			AnyFinalizer:   true,
+			MetadataOnce:   true,
 			Categories:     inAPIExtensions,
 			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultValidatingBinding),
@@ -61,6 +71,8 @@ func admissionregistrationGroup() resource.Group {
 		},
 		{
 			Resource: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration", New: object[admissionregistrationv1.ValidatingWebhookConfiguration],
+			AnyFinalizer:   true,
+			MetadataOnce:   true,
 			Categories:     inAPIExtensions,
 			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultValidatingWebhooks),

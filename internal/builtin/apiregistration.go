@@ -12,8 +12,9 @@ func apiregistrationGroup() resource.Group {
 	return group("apiregistration.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "apiservices", Kind: "APIService", New: object[apiregistrationv1.APIService],
+			AnyFinalizer:   true,
 			Categories:     inAPIExtensions,
-			Subresources:   []resource.Subresource{checkedStatus(updates(apiregistration.ValidateStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(apiregistration.ValidateStatus))},
 			StatusKeeps:    allMetadata,
 			ValidateName:   pathSegment,
 			Default:        defaults(apiregistration.DefaultAPIService),

@@ -68,6 +68,15 @@ func dropAnnotations(a map[string]string) {
 	}
 }
 
+// storedAutoscaler is version 1 as it is stored: complete.
+func storedAutoscaler(o runtime.Object) (runtime.Object, error) {
+	out, err := autoscalerToV2(o)
+	if err == nil {
+		autoscaling.DefaultBehavior(out.(*autoscalingv2.HorizontalPodAutoscaler).Spec.Behavior)
+	}
+	return out, err
+}
+
 // autoscalerToV2 converts version 1. An annotation that cannot be read is
 // dropped: it is not the client's spec.
 func autoscalerToV2(o runtime.Object) (runtime.Object, error) {

@@ -13,7 +13,8 @@ import (
 func autoscalingGroup() resource.Group {
 	v2 := []resource.Type{{
 		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv2.HorizontalPodAutoscaler],
-		Namespaced: true, ShortNames: []string{"hpa"}, Categories: inAll,
+		MetadataOnce: true,
+		Namespaced:   true, ShortNames: []string{"hpa"}, Categories: inAll,
 		UnconditionalUpdate: true,
 		Subresources:        []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
 		Default:             defaultAutoscaler,
@@ -22,8 +23,9 @@ func autoscalingGroup() resource.Group {
 	}}
 	v1 := []resource.Type{{
 		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv1.HorizontalPodAutoscaler],
-		Namespaced: true, ShortNames: []string{"hpa"}, Categories: inAll,
-		Stored: &v2[0], ToStored: autoscalerToV2, FromStored: autoscalerFromV2,
+		MetadataOnce: true,
+		Namespaced:   true, ShortNames: []string{"hpa"}, Categories: inAll,
+		Stored: &v2[0], ToStored: storedAutoscaler, FromStored: autoscalerFromV2,
 		UnconditionalUpdate: true,
 		Subresources:        []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
 		Default:             defaults(autoscaling.DefaultOld),

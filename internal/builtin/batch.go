@@ -28,7 +28,7 @@ func batchGroup() resource.Group {
 			Orphans: true,
 			OrphansWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
 				"or set propagationPolicy=Orphan to suppress this warning",
-			Subresources:   []resource.Subresource{statusWith(updates(batch.ValidateJobStatus))},
+			Subresources:   []resource.Subresource{statusBy(setJobStatus, updates(batch.ValidateJobStatus))},
 			Default:        defaults(batch.DefaultJob),
 			Validate:       validates(batch.ValidateJob),
 			ValidateUpdate: updates(batch.ValidateJobUpdate),

@@ -156,6 +156,13 @@ func statusWith(validate func(o, old runtime.Object) field.ErrorList) resource.S
 	return s
 }
 
+// statusBy is statusWith where more than the status follows from it.
+func statusBy(set func(o, sent runtime.Object) error, validate func(o, old runtime.Object) field.ErrorList) resource.Subresource {
+	s := statusWith(validate)
+	s.Set = set
+	return s
+}
+
 // proxy is the subresource that passes requests on, with the kind of its options.
 func proxy(options string, connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
 	return connection("proxy", options, proxyVerbs, connect)

@@ -83,7 +83,7 @@ func TestRules(t *testing.T) {
 		}{
 			{"create-on-update", x.CreateOnUpdate},
 			{"unconditional", x.UnconditionalUpdate},
-			{"generation", x.Generation},
+			{"generation", x.Generation && !x.GenerationLate},
 			{"counts-labels", x.GenerationCounts.Has(resource.Labels)},
 			{"counts-annotations", x.GenerationCounts.Has(resource.Annotations)},
 			{"keeps-labels", x.StatusKeeps.Has(resource.Labels)},

@@ -15,8 +15,8 @@ func certificatesGroup() resource.Group {
 			ShortNames:          []string{"csr"},
 			UnconditionalUpdate: true,
 			Subresources: []resource.Subresource{
-				{Name: "approval", Verbs: getPatchUpdate, Set: certificates.Approve, Validate: updates(certificates.ValidateApproval)},
-				{Name: "status", Verbs: getPatchUpdate, Set: certificates.Sign, Validate: updates(certificates.ValidateStatus)},
+				{Name: "approval", Verbs: getPatchUpdate, MetadataAsNew: true, Set: certificates.Approve, Validate: updates(certificates.ValidateApproval)},
+				{Name: "status", Verbs: getPatchUpdate, MetadataAsNew: true, Set: certificates.Sign, Validate: updates(certificates.ValidateStatus)},
 			},
 			Fields:        fields("spec.signerName"),
 			FieldError:    notSupported,

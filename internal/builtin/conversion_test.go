@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/builtin/autoscaling"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -92,6 +93,7 @@ func TestAutoscalerRoundTrip(t *testing.T) {
 	x := lookup(t, "autoscaling", "v1", "horizontalpodautoscalers")
 	for i := range 2000 {
 		in := randomAutoscaler(r)
+		autoscaling.DefaultBehavior(in.Spec.Behavior) // which version 1 cannot leave open
 		v1, err := x.FromStored(in.DeepCopy())
 		if err != nil {
 			t.Fatal(err)

@@ -12,9 +12,12 @@ func coordinationGroup() resource.Group {
 	return group("coordination.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "leases", Kind: "Lease", New: object[coordinationv1.Lease],
+			AnyFinalizer:   true,
+			MetadataOnce:   true,
 			Namespaced:     true,
 			CreateOnUpdate: true,
-			Default:        defaults(coordination.DefaultLease),
+			PrepareCreate:  defaults(coordination.PrepareLease),
+			PrepareUpdate:  prepares(coordination.PrepareLeaseUpdate),
 			Validate:       validates(coordination.ValidateLease),
 			ValidateUpdate: updates(coordination.ValidateLeaseUpdate),
 		},

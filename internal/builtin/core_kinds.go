@@ -40,9 +40,12 @@ var serviceFields = []resource.Field{
 }
 
 // defaultNamespace labels a namespace with its name, so that selectors of
-// namespaces can name one.
+// namespaces can name one, and has it be active.
 func defaultNamespace(o runtime.Object) {
 	ns := o.(*corev1.Namespace)
+	if ns.Status.Phase == "" {
+		ns.Status.Phase = corev1.NamespaceActive
+	}
 	if ns.Name == "" {
 		return
 	}
@@ -76,6 +79,18 @@ func prepareNode(o runtime.Object) {
 	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
 		n.Spec.Taints = append(n.Spec.Taints, taint)
 	}
+}
+
+// setNodeStatus is the subresource status of nodes.
+func setNodeStatus(o, sent runtime.Object) error {
+	n, next := o.(*corev1.Node), sent.(*corev1.Node)
+	had := n.Status.Config != nil
+	n.Status = next.Status
+	if !had {
+		n.Status.Config = nil // the server no longer has it
+	}
+	takeMetadata(&n.ObjectMeta, &next.ObjectMeta)
+	return nil
 }
 
 // setVolumeStatus is the subresource status of volumes.

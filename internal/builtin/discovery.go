@@ -12,6 +12,7 @@ func discoveryGroup() resource.Group {
 	return group("discovery.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "endpointslices", Kind: "EndpointSlice", New: object[discoveryv1.EndpointSlice],
+			MetadataOnce:        true,
 			Namespaced:          true,
 			UnconditionalUpdate: true, Generation: true,
 			GenerationCounts: resource.Labels,

@@ -14,7 +14,9 @@ func eventsGroup(stored *resource.Type) resource.Group {
 	return group("events.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "events", Kind: "Event", New: object[eventsv1.Event],
-			Namespaced: true, ShortNames: []string{"ev"},
+			MetadataApart: true,
+			AnyFinalizer:  true,
+			Namespaced:    true, ShortNames: []string{"ev"},
 			Collection: stored.Collection, Stored: stored, ToStored: eventToCore, FromStored: eventFromCore,
 			CreateOnUpdate: true, UnconditionalUpdate: true,
 			Fields:         regardingFields,

@@ -12,8 +12,9 @@ func flowcontrolGroup() resource.Group {
 	return group("flowcontrol.apiserver.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "flowschemas", Kind: "FlowSchema", New: object[flowcontrolv1.FlowSchema],
+			MetadataOnce:        true,
 			UnconditionalUpdate: true, Generation: true,
-			Subresources:   []resource.Subresource{checkedStatus(updates(flowcontrol.ValidateFlowSchemaStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(flowcontrol.ValidateFlowSchemaStatus))},
 			StatusKeeps:    allMetadata,
 			Default:        defaults(flowcontrol.DefaultFlowSchema),
 			Validate:       validates(flowcontrol.ValidateFlowSchema),
@@ -21,8 +22,9 @@ func flowcontrolGroup() resource.Group {
 		},
 		{
 			Resource: "prioritylevelconfigurations", Kind: "PriorityLevelConfiguration", New: object[flowcontrolv1.PriorityLevelConfiguration],
+			MetadataOnce:        true,
 			UnconditionalUpdate: true, Generation: true,
-			Subresources:   []resource.Subresource{checkedStatus(updates(flowcontrol.ValidatePriorityLevelStatus))},
+			Subresources:   []resource.Subresource{statusWith(updates(flowcontrol.ValidatePriorityLevelStatus))},
 			StatusKeeps:    allMetadata,
 			Default:        defaults(flowcontrol.DefaultPriorityLevel),
 			Validate:       validates(flowcontrol.ValidatePriorityLevel),

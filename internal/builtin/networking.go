@@ -37,7 +37,8 @@ func networkingGroup() resource.Group {
 		},
 		{
 			Resource: "networkpolicies", Kind: "NetworkPolicy", New: object[networkingv1.NetworkPolicy],
-			Namespaced: true, ShortNames: []string{"netpol"},
+			MetadataOnce: true,
+			Namespaced:   true, ShortNames: []string{"netpol"},
 			UnconditionalUpdate: true, Generation: true,
 			Default:        defaults(networking.DefaultNetworkPolicy),
 			Validate:       validates(networking.ValidateNetworkPolicy),
@@ -46,6 +47,7 @@ func networkingGroup() resource.Group {
 		},
 		{
 			Resource: "servicecidrs", Kind: "ServiceCIDR", New: object[networkingv1.ServiceCIDR],
+			MetadataOnce:        true,
 			UnconditionalUpdate: true,
 			Subresources:        []resource.Subresource{status},
 			StatusKeeps:         allMetadata,

@@ -12,6 +12,7 @@ func nodeGroup() resource.Group {
 	return group("node.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "runtimeclasses", Kind: "RuntimeClass", New: object[nodev1.RuntimeClass],
+			AnyFinalizer:   true,
 			CreateOnUpdate: true,
 			Validate:       validates(node.ValidateRuntimeClass),
 			ValidateUpdate: updates(node.ValidateRuntimeClassUpdate),

@@ -13,7 +13,9 @@ func policyGroup() resource.Group {
 	return group("policy", version{"v1", []resource.Type{
 		{
 			Resource: "poddisruptionbudgets", Kind: "PodDisruptionBudget", New: object[policyv1.PodDisruptionBudget],
-			Namespaced: true, ShortNames: []string{"pdb"},
+			MetadataApart: true,
+			AnyFinalizer:  true,
+			Namespaced:    true, ShortNames: []string{"pdb"},
 			Generation:     true,
 			Subresources:   []resource.Subresource{statusWith(updates(policy.ValidateBudgetStatus))},
 			Validate:       validates(policy.ValidateBudget),

@@ -12,6 +12,7 @@ func schedulingGroup() resource.Group {
 	return group("scheduling.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "priorityclasses", Kind: "PriorityClass", New: object[schedulingv1.PriorityClass],
+			MetadataOnce:        true,
 			ShortNames:          []string{"pc"},
 			UnconditionalUpdate: true, Generation: true, GenerationStays: true,
 			Default:        defaults(scheduling.DefaultPriorityClass),

@@ -12,13 +12,20 @@ func storageGroup() resource.Group {
 	return group("storage.k8s.io", version{"v1", []resource.Type{
 		{
 			Resource: "csidrivers", Kind: "CSIDriver", New: object[storagev1.CSIDriver],
+			MetadataOnce:        true,
 			DeleteReturnsObject: true,
+			Generation:          true,
+			GenerationLate:      true,
+			PrepareCreate:       defaults(storage.PrepareDriver),
+			PrepareUpdate:       prepares(storage.PrepareDriverUpdate),
+			Warnings:            warns(storage.WarnOfDriver),
 			Default:             defaults(storage.DefaultDriver),
 			Validate:            validates(storage.ValidateDriver),
 			ValidateUpdate:      updates(storage.ValidateDriverUpdate),
 		},
 		{
 			Resource: "csinodes", Kind: "CSINode", New: object[storagev1.CSINode],
+			MetadataOnce:        true,
 			DeleteReturnsObject: true,
 			Validate:            validates(storage.ValidateNode),
 			ValidateUpdate:      updates(storage.ValidateNodeUpdate),
@@ -40,9 +47,11 @@ func storageGroup() resource.Group {
 		},
 		{
 			Resource: "volumeattachments", Kind: "VolumeAttachment", New: object[storagev1.VolumeAttachment],
+			MetadataOnce:        true,
 			DeleteReturnsObject: true,
 			Subresources:        []resource.Subresource{statusWith(updates(storage.ValidateAttachmentUpdate))},
 			StatusKeeps:         allMetadata,
+			Default:             defaults(storage.DefaultAttachment),
 			Validate:            validates(storage.ValidateAttachment),
 			ValidateUpdate:      updates(storage.ValidateAttachmentUpdate),
 		},

@@ -34,7 +34,7 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	if out.Form == wire.Table && q.typ.Columns.Order != nil {
+	if out.Form == wire.Table && q.typ.Columns.Place != nil {
 		if err := h.sort(l); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -135,14 +135,18 @@ func (s *shape) frame(m wire.ListMeta) wire.Frame {
 	return wire.ListOf(s.typ, m)
 }
 
+// mostSorted is of how many rows an order is kept, so that it takes little memory.
+// Longer lists stand as they are stored.
+const mostSorted = 16 << 10
+
 // sort has the rows of a list stand in the order of the kind; of such a kind there
 // are few objects.
 func (s *shape) sort(l *registry.List) error {
-	type decoded struct {
+	type placed struct {
+		place  int32
 		stored *store.Object
-		object runtime.Object
 	}
-	var all []decoded
+	var all []placed
 	create := s.typ.New
 	if s.typ.Stored != nil {
 		create = s.typ.Stored.New
@@ -151,17 +155,20 @@ func (s *shape) sort(l *registry.List) error {
 		if err != nil {
 			return err
 		}
+		if len(all) == mostSorted {
+			return nil
+		}
 		object, err := wire.Unmarshal(o.Value, create)
 		if err != nil {
 			return err
 		}
-		all = append(all, decoded{o, object})
+		all = append(all, placed{s.typ.Columns.Place(object), o})
 	}
-	slices.SortStableFunc(all, func(a, b decoded) int { return s.typ.Columns.Order(a.object, b.object) })
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
 	l.Whole = false
 	l.Items = func(yield func(*store.Object, error) bool) {
-		for _, d := range all {
-			if !yield(d.stored, nil) {
+		for _, p := range all {
+			if !yield(p.stored, nil) {
 				return
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
@@ -75,7 +76,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	meta.SetDeletionTimestamp(nil)
 	meta.SetDeletionGracePeriodSeconds(nil)
 	meta.SetSelfLink("")
-	if st.Generation { // other kinds keep what the client set
+	if st.Generation && !st.GenerationLate { // other kinds keep what the client set
 		meta.SetGeneration(1)
 	}
 	if !st.StatusOnCreate {
@@ -88,15 +89,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	errs := validate(st, meta)
-	check := st.Validate
-	if w.Type.Validate != nil {
-		check = w.Type.Validate
-	}
-	if check != nil {
-		errs = append(errs, check(next)...)
-	}
-	if err := invalid(st, meta, errs); err != nil {
+	if err := invalid(st, meta, w.validateNew(next)); err != nil {
 		return nil, err
 	}
 	if st.Warnings != nil {
@@ -109,6 +102,24 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	return next, r.admit(ctx, w, next, nil)
+}
+
+// validateNew checks a new object.
+func (w *write) validateNew(o runtime.Object) field.ErrorList {
+	st := w.stored()
+	errs := validate(st, o.(metav1.Object))
+	check := st.Validate
+	if w.Type.Validate != nil {
+		check = w.Type.Validate
+	}
+	if check == nil {
+		return errs
+	}
+	of := check(o)
+	if st.MetadataApart && len(of) > 0 {
+		return of
+	}
+	return append(errs, of...)
 }
 
 // complete sets what only the server may set in a new object. What the client sent

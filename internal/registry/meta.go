@@ -88,7 +88,14 @@ func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Objec
 		return nil
 	}
 	update := validation.ValidateObjectMetaAccessorUpdate(meta, old, field.NewPath("metadata"))
-	if subresource != "" || t.MetadataOnce {
+	once := t.MetadataOnce
+	if s := t.Subresource(subresource); s != nil {
+		once = !s.MetadataAsNew
+	}
+	switch {
+	case t.MetadataApart:
+		return slices.Concat(errs, update)
+	case once:
 		return slices.Concat(errs, update, update)
 	}
 	return slices.Concat(errs, update, errs, update)

@@ -25,6 +25,14 @@ import (
 // stored already; then there are no bytes, and nobody needs to find out whose the
 // fields are.
 func (r *Registry) encode(w *write, before *existing, next runtime.Object) (e wire.Encoded, same bool, err error) {
+	if wire.HasEmpty(next) {
+		if w.asSent == nil { // who sends an empty list owns it
+			if w.asSent, err = clientBytes(w.Type, next); err != nil {
+				return e, false, apierrors.NewBadRequest(err.Error())
+			}
+		}
+		wire.DropEmpty(next)
+	}
 	e, err = w.encode(next)
 	if err != nil {
 		return e, false, apierrors.NewBadRequest(err.Error())

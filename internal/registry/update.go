@@ -248,12 +248,12 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 		return nil, err
 	}
 	errs := validateUpdate(st, w.Subresource, meta, oldMeta)
-	check := st.ValidateUpdate
+	check, warn := st.ValidateUpdate, st.Warnings
 	if w.Type.ValidateUpdate != nil {
 		check = w.Type.ValidateUpdate
 	}
 	if s := w.subresource(); s != nil {
-		check = s.Validate
+		check, warn = s.Validate, s.Warnings
 	}
 	if check != nil && !w.alters {
 		errs = append(errs, check(next, old)...)
@@ -261,8 +261,8 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if err := invalid(st, meta, errs); err != nil {
 		return nil, err
 	}
-	if st.Warnings != nil && w.Subresource == "" {
-		w.warnings = append(w.warnings, st.Warnings(next, old)...)
+	if warn != nil {
+		w.warnings = append(w.warnings, warn(next, old)...)
 	}
 	if err := r.admit(ctx, w, next, old); err != nil {
 		return nil, err

@@ -22,9 +22,10 @@ type Columns struct {
 	Cells func(o runtime.Object, row *Row)
 	// Reads are the members that Cells looks at; others may not be there. Nil: all.
 	Reads *Members
-	// Order compares two objects, which are in the stored version, where the rows of a
-	// list stand in an order of their own; nil: they stand as in the list.
-	Order func(a, b runtime.Object) int
+	// Place is where the row of an object, which is in the stored version, stands: behind
+	// those with a lower one, and in the order of the list among those with the same. Nil:
+	// rows stand as in the list.
+	Place func(o runtime.Object) int32
 	// NoneIsNull: a table without rows has null in their place.
 	NoneIsNull bool
 }

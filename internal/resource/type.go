@@ -82,7 +82,7 @@ type Type struct {
 	// it is of: items of lists their kind, discovery group and version, refusals the
 	// resource. What is not served is no page at all (row X14).
 	Explicit bool
-	// AnyFinalizer: names of finalizers need no domain, and are warned of.
+	// AnyFinalizer: names of finalizers need no domain. Custom resources warn of such.
 	AnyFinalizer bool
 	// NoStrategic: the kind has no merge keys, and takes no strategic merge patch.
 	NoStrategic bool
@@ -108,6 +108,8 @@ type Type struct {
 	Generation bool
 	// GenerationStays: it is 1, whatever changes.
 	GenerationStays bool
+	// GenerationLate: a new object has none; the first change makes it 1.
+	GenerationLate bool
 	// GenerationCounts are parts of metadata whose changes count too.
 	GenerationCounts Metadata
 	// StatusOnCreate: a create keeps the status of the body (nodes). All other kinds
@@ -144,6 +146,9 @@ type Type struct {
 	// MetadataOnce: an update of the object checks metadata as that of an update alone.
 	// Most kinds check it as that of a new object, too, and say twice what is wrong.
 	MetadataOnce bool
+	// MetadataApart: the kind checks no metadata of its own. A new object whose kind
+	// finds something wrong says nothing of metadata, and an update says it twice less.
+	MetadataApart bool
 	// Warnings are what goes out with the answer to a create (old is nil) or an update
 	// of the object itself, whose objects are in the stored version; nil: none.
 	Warnings func(o, old runtime.Object) []string
@@ -218,8 +223,12 @@ type Subresource struct {
 	// Set puts what was sent into a copy of the stored object: an Exchange, or the
 	// object in its stored version. Nil: the status is what the path writes.
 	Set func(o, sent runtime.Object) error
+	// MetadataAsNew: it checks metadata as that of a new object, too.
+	MetadataAsNew bool
 	// Validate checks what the path made of an old object; nil: nothing can be wrong.
 	Validate func(o, old runtime.Object) field.ErrorList
+	// Warnings are what goes out with the answer to an update; nil: none.
+	Warnings func(o, old runtime.Object) []string
 	// Replicas is where in the object stands what an Exchange that is a Scale has as
 	// spec.replicas: who owns the one owns the other. Nil: it is no Scale.
 	Replicas []string

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -22,11 +23,11 @@ func DefaultDaemonSet(d *appsv1.DaemonSet) {
 		s.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
 	}
 	if s.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
-		orPointer(&s.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
-		orPointer(&s.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
-		orPointer(&s.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+		core.SetMissing(&s.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
+		core.SetMissing(&s.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		core.SetMissing(&s.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
-	orPointer(&s.RevisionHistoryLimit, 10)
+	core.SetMissing(&s.RevisionHistoryLimit, 10)
 	setTemplateGeneration(d, templateGeneration(d))
 	core.DefaultTemplate(&s.Template)
 }
@@ -84,7 +85,7 @@ func ValidateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 	f.NonNegative(at, "minReadySeconds", int64(s.MinReadySeconds))
 	f.NonNegative(at, "templateGeneration", templateGeneration(d))
 	validateDaemonSetStrategy(&f, &s.UpdateStrategy, at.Child("updateStrategy"))
-	nonNegative(&f, at, "revisionHistoryLimit", s.RevisionHistoryLimit)
+	core.NonNegativeIfSet(&f, at, "revisionHistoryLimit", s.RevisionHistoryLimit)
 	return f.List()
 }
 
@@ -117,7 +118,7 @@ func validateDaemonSetStrategy(f *core.Faults, s *appsv1.DaemonSetUpdateStrategy
 			zero := intstr.FromInt32(0)
 			shown.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}
 		}
-		f.Add(field.NotSupported(at, core.AsInternal(shown), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
+		f.Add(field.NotSupported(at, check.Bare(shown), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
 	}
 }
 
@@ -133,7 +134,7 @@ func ValidateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {
 	f.NonNegative(at, "updatedNumberScheduled", int64(s.UpdatedNumberScheduled))
 	f.NonNegative(at, "numberAvailable", int64(s.NumberAvailable))
 	f.NonNegative(at, "numberUnavailable", int64(s.NumberUnavailable))
-	nonNegative(&f, at, "collisionCount", s.CollisionCount)
+	core.NonNegativeIfSet(&f, at, "collisionCount", s.CollisionCount)
 	notDecremented(&f, s.CollisionCount, old.Status.CollisionCount)
 	return f.List()
 }

@@ -8,15 +8,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // DefaultDeployment fills in what a client leaves out.
 func DefaultDeployment(d *appsv1.Deployment) {
 	s := &d.Spec
-	orPointer(&s.Replicas, 1)
+	core.SetMissing(&s.Replicas, 1)
 	if s.Strategy.Type == "" {
 		s.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
 	}
@@ -24,19 +24,12 @@ func DefaultDeployment(d *appsv1.Deployment) {
 		if s.Strategy.RollingUpdate == nil {
 			s.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{}
 		}
-		orPointer(&s.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
-		orPointer(&s.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+		core.SetMissing(&s.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		core.SetMissing(&s.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
 	}
-	orPointer(&s.RevisionHistoryLimit, 10)
-	orPointer(&s.ProgressDeadlineSeconds, 600)
+	core.SetMissing(&s.RevisionHistoryLimit, 10)
+	core.SetMissing(&s.ProgressDeadlineSeconds, 600)
 	core.DefaultTemplate(&s.Template)
-}
-
-// orPointer sets what is not there.
-func orPointer[T any](to **T, value T) {
-	if *to == nil {
-		*to = ptr.To(value)
-	}
 }
 
 // ValidateDeployment checks a new one.
@@ -47,8 +40,8 @@ func ValidateDeployment(d *appsv1.Deployment) field.ErrorList {
 	replicated(&f, s.Selector, &s.Template, at)
 	validateDeploymentStrategy(&f, &s.Strategy, at.Child("strategy"))
 	f.NonNegative(at, "minReadySeconds", int64(s.MinReadySeconds))
-	nonNegative(&f, at, "revisionHistoryLimit", s.RevisionHistoryLimit)
-	nonNegative(&f, at, "progressDeadlineSeconds", s.ProgressDeadlineSeconds)
+	core.NonNegativeIfSet(&f, at, "revisionHistoryLimit", s.RevisionHistoryLimit)
+	core.NonNegativeIfSet(&f, at, "progressDeadlineSeconds", s.ProgressDeadlineSeconds)
 	if *s.ProgressDeadlineSeconds <= s.MinReadySeconds {
 		f.Invalid(at, "progressDeadlineSeconds", s.ProgressDeadlineSeconds, "must be greater than minReadySeconds")
 	}
@@ -83,7 +76,7 @@ func validateDeploymentStrategy(f *core.Faults, s *appsv1.DeploymentStrategy, at
 			zero := intstr.FromInt32(0)
 			shown.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}
 		}
-		f.Add(field.NotSupported(at, core.AsInternal(shown), []appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
+		f.Add(field.NotSupported(at, check.Bare(shown), []appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
 	}
 }
 
@@ -97,8 +90,8 @@ func ValidateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	f.NonNegative(at, "readyReplicas", int64(s.ReadyReplicas))
 	f.NonNegative(at, "availableReplicas", int64(s.AvailableReplicas))
 	f.NonNegative(at, "unavailableReplicas", int64(s.UnavailableReplicas))
-	nonNegative(&f, at, "terminatingReplicas", s.TerminatingReplicas)
-	nonNegative(&f, at, "collisionCount", s.CollisionCount)
+	core.NonNegativeIfSet(&f, at, "terminatingReplicas", s.TerminatingReplicas)
+	core.NonNegativeIfSet(&f, at, "collisionCount", s.CollisionCount)
 	f.AtMostReplicas(at, "updatedReplicas", s.UpdatedReplicas, s.Replicas)
 	f.AtMostReplicas(at, "readyReplicas", s.ReadyReplicas, s.Replicas)
 	f.AtMostReplicas(at, "availableReplicas", s.AvailableReplicas, s.Replicas)

@@ -9,7 +9,7 @@ import (
 
 // DefaultReplicaSet fills in what a client leaves out.
 func DefaultReplicaSet(r *appsv1.ReplicaSet) {
-	orPointer(&r.Spec.Replicas, 1)
+	core.SetMissing(&r.Spec.Replicas, 1)
 	core.DefaultTemplate(&r.Spec.Template)
 }
 
@@ -40,7 +40,7 @@ func ValidateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
 	f.NonNegative(at, "readyReplicas", int64(s.ReadyReplicas))
 	f.NonNegative(at, "availableReplicas", int64(s.AvailableReplicas))
 	f.NonNegative(at, "observedGeneration", s.ObservedGeneration)
-	nonNegative(&f, at, "terminatingReplicas", s.TerminatingReplicas)
+	core.NonNegativeIfSet(&f, at, "terminatingReplicas", s.TerminatingReplicas)
 	f.AtMostReplicas(at, "fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas)
 	f.AtMostReplicas(at, "readyReplicas", s.ReadyReplicas, s.Replicas)
 	f.AtMostReplicas(at, "availableReplicas", s.AvailableReplicas, s.Replicas)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -23,10 +24,10 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 		}
 	}
 	if u := &s.UpdateStrategy; u.Type == appsv1.RollingUpdateStatefulSetStrategyType && u.RollingUpdate != nil {
-		orPointer(&u.RollingUpdate.Partition, 0)
+		core.SetMissing(&u.RollingUpdate.Partition, 0)
 		u.RollingUpdate.MaxUnavailable = nil // alpha
 	}
-	orPointer(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	core.SetMissing(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	for _, when := range []*appsv1.PersistentVolumeClaimRetentionPolicyType{
 		&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, &s.PersistentVolumeClaimRetentionPolicy.WhenScaled,
 	} {
@@ -34,8 +35,8 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 			*when = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 		}
 	}
-	orPointer(&s.Replicas, 1)
-	orPointer(&s.RevisionHistoryLimit, 10)
+	core.SetMissing(&s.Replicas, 1)
+	core.SetMissing(&s.RevisionHistoryLimit, 10)
 	for i := range s.VolumeClaimTemplates {
 		core.DefaultClaimTemplate(&s.VolumeClaimTemplates[i])
 	}
@@ -82,7 +83,7 @@ func validateStatefulSet(f *core.Faults, s *appsv1.StatefulSetSpec, isNew bool) 
 	core.OneOf(f, at.Child("persistentVolumeClaimRetentionPolicy"), "whenDeleted", s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, retentions)
 	core.OneOf(f, at.Child("persistentVolumeClaimRetentionPolicy"), "whenScaled", s.PersistentVolumeClaimRetentionPolicy.WhenScaled, retentions)
 	for i := 0; isNew && i < len(s.VolumeClaimTemplates); i++ {
-		f.ClaimSpec(&s.VolumeClaimTemplates[i].Spec, at.Child("volumeClaimTemplates").Index(i).Child("spec"))
+		f.Add(core.ClaimSpec(&s.VolumeClaimTemplates[i].Spec, nil, at.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
 	}
 	f.NonNegative(at, "replicas", int64(*s.Replicas))
 	f.NonNegative(at, "minReadySeconds", int64(s.MinReadySeconds))
@@ -142,14 +143,14 @@ func validateStatefulSetStrategy(f *core.Faults, s *appsv1.StatefulSetUpdateStra
 	switch u := s.RollingUpdate; s.Type {
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if u != nil {
-			f.Invalid(at, "rollingUpdate", core.AsInternal(shownStrategy(s).RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")
+			f.Invalid(at, "rollingUpdate", check.Bare(shownStrategy(s).RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if u != nil {
-			nonNegative(f, at.Child("rollingUpdate"), "partition", u.Partition)
+			core.NonNegativeIfSet(f, at.Child("rollingUpdate"), "partition", u.Partition)
 		}
 	default:
-		f.Invalid(at, "", core.AsInternal(shownStrategy(s)), "must be 'RollingUpdate' or 'OnDelete'")
+		f.Invalid(at, "", check.Bare(shownStrategy(s)), "must be 'RollingUpdate' or 'OnDelete'")
 	}
 }
 
@@ -158,7 +159,7 @@ func validateStatefulSetStrategy(f *core.Faults, s *appsv1.StatefulSetUpdateStra
 func shownStrategy(s *appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSetUpdateStrategy {
 	shown := s.DeepCopy()
 	if shown.RollingUpdate != nil {
-		orPointer(&shown.RollingUpdate.Partition, 0)
+		core.SetMissing(&shown.RollingUpdate.Partition, 0)
 	}
 	return shown
 }
@@ -173,7 +174,7 @@ func ValidateStatefulSetStatus(o, old *appsv1.StatefulSet) field.ErrorList {
 	f.NonNegative(at, "updatedReplicas", int64(s.UpdatedReplicas))
 	f.NonNegative(at, "availableReplicas", int64(s.AvailableReplicas))
 	f.NonNegative(at, "observedGeneration", s.ObservedGeneration)
-	nonNegative(&f, at, "collisionCount", s.CollisionCount)
+	core.NonNegativeIfSet(&f, at, "collisionCount", s.CollisionCount)
 	f.AtMostReplicas(at, "readyReplicas", s.ReadyReplicas, s.Replicas)
 	f.AtMostReplicas(at, "currentReplicas", s.CurrentReplicas, s.Replicas)
 	f.AtMostReplicas(at, "updatedReplicas", s.UpdatedReplicas, s.Replicas)

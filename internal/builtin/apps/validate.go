@@ -91,10 +91,3 @@ func notDecremented(f *core.Faults, next, old *int32) {
 	}
 	f.Invalid(field.NewPath("status"), "collisionCount", value, "cannot be decremented")
 }
-
-// nonNegative checks a number that may not be there.
-func nonNegative[T int32 | int64](f *core.Faults, at *field.Path, name string, n *T) {
-	if n != nil {
-		f.NonNegative(at, name, int64(*n))
-	}
-}

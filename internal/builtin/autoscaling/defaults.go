@@ -38,7 +38,11 @@ func Default(a *autoscalingv2.HorizontalPodAutoscaler) {
 			},
 		}}
 	}
-	b := a.Spec.Behavior
+	DefaultBehavior(a.Spec.Behavior)
+}
+
+// DefaultBehavior completes rules that are there. Nil: there are none.
+func DefaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
 	if b == nil {
 		return
 	}

@@ -18,9 +18,9 @@ func DefaultCronJob(c *batchv1.CronJob) {
 	if c.Spec.ConcurrencyPolicy == "" {
 		c.Spec.ConcurrencyPolicy = batchv1.AllowConcurrent
 	}
-	orPointer(&c.Spec.Suspend, false)
-	orPointer(&c.Spec.SuccessfulJobsHistoryLimit, 3)
-	orPointer(&c.Spec.FailedJobsHistoryLimit, 1)
+	core.SetMissing(&c.Spec.Suspend, false)
+	core.SetMissing(&c.Spec.SuccessfulJobsHistoryLimit, 3)
+	core.SetMissing(&c.Spec.FailedJobsHistoryLimit, 1)
 	defaultFailurePolicy(&c.Spec.JobTemplate.Spec)
 	core.DefaultTemplate(&c.Spec.JobTemplate.Spec.Template)
 }
@@ -65,7 +65,7 @@ func validateCronJob(f *core.Faults, s, old *batchv1.CronJobSpec) {
 			f.Invalid(at, "schedule", s.Schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
 		}
 	}
-	nonNegative(f, at, "startingDeadlineSeconds", s.StartingDeadlineSeconds)
+	core.NonNegativeIfSet(f, at, "startingDeadlineSeconds", s.StartingDeadlineSeconds)
 	if s.TimeZone != nil && (old == nil || old.TimeZone == nil || *old.TimeZone != *s.TimeZone) {
 		timeZone(f, *s.TimeZone, at)
 	}
@@ -78,8 +78,8 @@ func validateCronJob(f *core.Faults, s, old *batchv1.CronJobSpec) {
 	if manual := job.ManualSelector; manual != nil && *manual {
 		f.Add(field.NotSupported(template.Child("manualSelector"), manual, []string{"nil", "false"}))
 	}
-	nonNegative(f, at, "successfulJobsHistoryLimit", s.SuccessfulJobsHistoryLimit)
-	nonNegative(f, at, "failedJobsHistoryLimit", s.FailedJobsHistoryLimit)
+	core.NonNegativeIfSet(f, at, "successfulJobsHistoryLimit", s.SuccessfulJobsHistoryLimit)
+	core.NonNegativeIfSet(f, at, "failedJobsHistoryLimit", s.FailedJobsHistoryLimit)
 }
 
 // zonePart is the form of what stands between the slashes of a time zone.

@@ -26,28 +26,28 @@ func DefaultJob(j *batchv1.Job) {
 	if s.Completions == nil && s.Parallelism == nil {
 		s.Completions = ptr.To[int32](1)
 	}
-	orPointer(&s.Parallelism, 1)
+	core.SetMissing(&s.Parallelism, 1)
 	if s.BackoffLimit == nil {
 		s.BackoffLimit = ptr.To[int32](6)
 		if s.BackoffLimitPerIndex != nil {
 			s.BackoffLimit = ptr.To[int32](math.MaxInt32)
 		}
 	}
-	labelLikePods(j)
-	orPointer(&s.CompletionMode, batchv1.NonIndexedCompletion)
-	orPointer(&s.Suspend, false)
+	LabelLikePods(j)
+	core.SetMissing(&s.CompletionMode, batchv1.NonIndexedCompletion)
+	core.SetMissing(&s.Suspend, false)
 	replacement := batchv1.TerminatingOrFailed
 	if s.PodFailurePolicy != nil {
 		replacement = batchv1.Failed
 	}
-	orPointer(&s.PodReplacementPolicy, replacement)
-	orPointer(&s.ManualSelector, false)
+	core.SetMissing(&s.PodReplacementPolicy, replacement)
+	core.SetMissing(&s.ManualSelector, false)
 	defaultFailurePolicy(s)
 	core.DefaultTemplate(&s.Template)
 }
 
-// labelLikePods gives a Job without labels those of its Pods.
-func labelLikePods(j *batchv1.Job) {
+// LabelLikePods gives a Job without labels those of its Pods.
+func LabelLikePods(j *batchv1.Job) {
 	if len(j.Labels) == 0 {
 		j.Labels = maps.Clone(j.Spec.Template.Labels)
 	}
@@ -64,13 +64,6 @@ func defaultFailurePolicy(s *batchv1.JobSpec) {
 				conditions[j].Status = corev1.ConditionTrue
 			}
 		}
-	}
-}
-
-// orPointer sets what is not there.
-func orPointer[T any](to **T, value T) {
-	if *to == nil {
-		*to = ptr.To(value)
 	}
 }
 
@@ -103,5 +96,5 @@ func PrepareJob(j *batchv1.Job) {
 	if _, ok := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !ok {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
-	labelLikePods(j)
+	LabelLikePods(j)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -60,8 +61,8 @@ func (r *statusRules) numbers() {
 	r.NonNegative(r.at, "active", int64(r.next.Active))
 	r.NonNegative(r.at, "succeeded", int64(r.next.Succeeded))
 	r.NonNegative(r.at, "failed", int64(r.next.Failed))
-	nonNegative(&r.Faults, r.at, "ready", r.next.Ready)
-	nonNegative(&r.Faults, r.at, "terminating", r.next.Terminating)
+	core.NonNegativeIfSet(&r.Faults, r.at, "ready", r.next.Ready)
+	core.NonNegativeIfSet(&r.Faults, r.at, "terminating", r.next.Terminating)
 	u := r.next.UncountedTerminatedPods
 	if u == nil {
 		return
@@ -135,7 +136,7 @@ func (r *statusRules) whileFinished() {
 	}
 	u := s.UncountedTerminatedPods
 	if (r.finishedChange || !equality.Semantic.DeepEqual(u, r.had.UncountedTerminatedPods)) && u != nil && len(u.Failed)+len(u.Succeeded) > 0 {
-		r.Invalid(r.at, "uncountedTerminatedPods", core.AsInternal(u), "must be empty for finished job")
+		r.Invalid(r.at, "uncountedTerminatedPods", check.Bare(u), "must be empty for finished job")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
@@ -100,21 +101,15 @@ func generatedSelector(f *core.Faults, j *batchv1.Job, domain bool) {
 	}
 }
 
-func nonNegative[T int32 | int64](f *core.Faults, at *field.Path, name string, n *T) {
-	if n != nil {
-		f.NonNegative(at, name, int64(*n))
-	}
-}
-
 // jobSpec checks what Jobs and their templates have.
 func jobSpec(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
-	nonNegative(f, at, "parallelism", s.Parallelism)
-	nonNegative(f, at, "completions", s.Completions)
-	nonNegative(f, at, "activeDeadlineSeconds", s.ActiveDeadlineSeconds)
-	nonNegative(f, at, "backoffLimit", s.BackoffLimit)
-	nonNegative(f, at, "ttlSecondsAfterFinished", s.TTLSecondsAfterFinished)
-	nonNegative(f, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex)
-	nonNegative(f, at, "maxFailedIndexes", s.MaxFailedIndexes)
+	core.NonNegativeIfSet(f, at, "parallelism", s.Parallelism)
+	core.NonNegativeIfSet(f, at, "completions", s.Completions)
+	core.NonNegativeIfSet(f, at, "activeDeadlineSeconds", s.ActiveDeadlineSeconds)
+	core.NonNegativeIfSet(f, at, "backoffLimit", s.BackoffLimit)
+	core.NonNegativeIfSet(f, at, "ttlSecondsAfterFinished", s.TTLSecondsAfterFinished)
+	core.NonNegativeIfSet(f, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex)
+	core.NonNegativeIfSet(f, at, "maxFailedIndexes", s.MaxFailedIndexes)
 	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
 		f.Required(at, "backoffLimitPerIndex", "when maxFailedIndexes is specified")
 	}
@@ -144,7 +139,7 @@ func jobSpec(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
 	switch {
 	case s.SuccessPolicy == nil:
 	case !isIndexed(s):
-		f.Invalid(at, "successPolicy", core.AsInternal(*s.SuccessPolicy), "requires indexed completion mode")
+		f.Invalid(at, "successPolicy", check.Bare(*s.SuccessPolicy), "requires indexed completion mode")
 	default:
 		successPolicy(f, s, at.Child("successPolicy", "rules"))
 	}
@@ -200,7 +195,7 @@ func indexed(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
 // immutable compares what cannot change.
 func immutable(f *core.Faults, at *field.Path, name string, next, old any) {
 	if !equality.Semantic.DeepEqual(next, old) {
-		f.Invalid(at, name, core.AsInternal(next), apivalidation.FieldImmutableErrorMsg)
+		f.Invalid(at, name, check.Bare(next), apivalidation.FieldImmutableErrorMsg)
 	}
 }
 

@@ -6,16 +6,50 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Bare is a value as errors of kube-apiserver show it where it checks types of its
 // own instead of those of the API: as JSON whose members have the names of Go's
-// fields, and none left out. Types of apimachinery keep their names: it has no others.
+// fields, and none left out. Some of those types have their members in another order,
+// and the parts of a host that a Pod uses in its security context. Types of
+// apimachinery keep their names: it has no others.
 func Bare(value any) any {
 	var out bytes.Buffer
 	write(&out, reflect.ValueOf(value))
 	return json.RawMessage(out.Bytes())
 }
+
+// memberOrder are the members of the types whose order differs.
+var memberOrder = map[reflect.Type][]string{
+	reflect.TypeFor[corev1.PodSpec](): {
+		"Volumes", "InitContainers", "Containers", "EphemeralContainers", "RestartPolicy", "TerminationGracePeriodSeconds",
+		"ActiveDeadlineSeconds", "DNSPolicy", "NodeSelector", "ServiceAccountName", "AutomountServiceAccountToken", "NodeName",
+		"SecurityContext", "ImagePullSecrets", "Hostname", "Subdomain", "SetHostnameAsFQDN", "Affinity", "SchedulerName",
+		"Tolerations", "HostAliases", "PriorityClassName", "Priority", "PreemptionPolicy", "DNSConfig", "ReadinessGates",
+		"RuntimeClassName", "Overhead", "EnableServiceLinks", "TopologySpreadConstraints", "OS", "SchedulingGates",
+		"ResourceClaims", "Resources", "HostnameOverride", "SchedulingGroup",
+	},
+	reflect.TypeFor[corev1.PersistentVolumeSource](): {
+		"GCEPersistentDisk", "AWSElasticBlockStore", "HostPath", "Glusterfs", "NFS", "RBD", "Quobyte", "ISCSI", "FlexVolume", "Cinder",
+		"CephFS", "FC", "Flocker", "AzureFile", "VsphereVolume", "AzureDisk", "PhotonPersistentDisk", "PortworxVolume", "ScaleIO", "Local",
+		"StorageOS", "CSI",
+	},
+	reflect.TypeFor[corev1.VolumeSource](): {
+		"HostPath", "EmptyDir", "GCEPersistentDisk", "AWSElasticBlockStore", "GitRepo", "Secret", "NFS", "ISCSI", "Glusterfs",
+		"PersistentVolumeClaim", "RBD", "Quobyte", "FlexVolume", "Cinder", "CephFS", "Flocker", "DownwardAPI", "FC", "AzureFile",
+		"ConfigMap", "VsphereVolume", "AzureDisk", "PhotonPersistentDisk", "Projected", "PortworxVolume", "ScaleIO", "StorageOS",
+		"CSI", "Ephemeral", "Image",
+	},
+	reflect.TypeFor[corev1.PodSecurityContext](): {
+		"SELinuxOptions", "WindowsOptions", "RunAsUser", "RunAsGroup", "RunAsNonRoot", "SupplementalGroups",
+		"SupplementalGroupsPolicy", "FSGroup", "FSGroupChangePolicy", "Sysctls", "SeccompProfile", "AppArmorProfile", "SELinuxChangePolicy",
+	},
+}
+
+// hostMembers stand in the security context.
+var hostMembers = []string{"HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "HostUsers"}
 
 func write(out *bytes.Buffer, v reflect.Value) {
 	if !v.IsValid() {
@@ -32,9 +66,7 @@ func write(out *bytes.Buffer, v reflect.Value) {
 	case kind == reflect.Slice && !v.IsNil() && v.Type().Elem().Kind() != reflect.Uint8:
 		out.WriteByte('[')
 		for i := range v.Len() {
-			if i > 0 {
-				out.WriteByte(',')
-			}
+			separate(out)
 			write(out, v.Index(i))
 		}
 		out.WriteByte(']')
@@ -49,44 +81,69 @@ func write(out *bytes.Buffer, v reflect.Value) {
 // foreign tells the types that know themselves how they are written.
 func foreign(t reflect.Type) bool { return strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") }
 
+// separate writes a comma behind another member or item.
+func separate(out *bytes.Buffer) {
+	if s := out.Bytes(); len(s) > 0 && s[len(s)-1] != '{' && s[len(s)-1] != '[' {
+		out.WriteByte(',')
+	}
+}
+
 // writeFields writes the members of a struct, and those of embedded ones among them.
 func writeFields(out *bytes.Buffer, v reflect.Value) {
-	comma := false
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		var made bytes.Buffer
+	names := memberOrder[v.Type()]
+	if names == nil {
+		for i := range v.NumField() {
+			names = append(names, v.Type().Field(i).Name)
+		}
+	}
+	for _, name := range names {
+		f, _ := v.Type().FieldByName(name)
+		value := v.FieldByIndex(f.Index)
 		switch {
-		case f.Anonymous && foreign(f.Type):
-			text, _ := json.Marshal(v.Field(i).Interface())
-			made.Write(bytes.TrimSuffix(bytes.TrimPrefix(text, []byte("{")), []byte("}")))
+		case f.Name == "TypeMeta":
+		case f.Anonymous && foreign(f.Type): // the metadata
+			if text, err := json.Marshal(value.Interface()); err == nil && len(text) > 2 {
+				separate(out)
+				out.Write(text[1 : len(text)-1])
+			}
 		case f.Anonymous:
-			writeFields(&made, v.Field(i))
+			writeFields(out, value)
 		default:
-			member(&made, f.Name)
-			write(&made, v.Field(i))
+			member(out, name)
+			if spec, ok := v.Interface().(corev1.PodSpec); ok && name == "SecurityContext" {
+				writePodSecurity(out, &spec)
+				continue
+			}
+			write(out, value)
 		}
-		if comma && made.Len() > 0 {
-			out.WriteByte(',')
-		}
-		comma = comma || made.Len() > 0
-		out.Write(made.Bytes())
 	}
 }
 
 func member(out *bytes.Buffer, name string) {
+	separate(out)
 	text, _ := json.Marshal(name)
 	out.Write(text)
 	out.WriteByte(':')
+}
+
+func writePodSecurity(out *bytes.Buffer, spec *corev1.PodSpec) {
+	out.WriteByte('{')
+	v := reflect.ValueOf(spec).Elem()
+	for _, name := range hostMembers {
+		member(out, name)
+		write(out, v.FieldByName(name))
+	}
+	if spec.SecurityContext != nil {
+		writeFields(out, reflect.ValueOf(spec.SecurityContext).Elem())
+	}
+	out.WriteByte('}')
 }
 
 func writeMap(out *bytes.Buffer, v reflect.Value) {
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 	out.WriteByte('{')
-	for i, k := range keys {
-		if i > 0 {
-			out.WriteByte(',')
-		}
+	for _, k := range keys {
 		member(out, k.String())
 		write(out, v.MapIndex(k))
 	}

@@ -28,17 +28,17 @@ func each[T any](value T, path *field.Path, faults []string) (errs field.ErrorLi
 
 // QualifiedName checks a name with or without a domain: "example.com/name".
 func QualifiedName(value string, path *field.Path) field.ErrorList {
-	return each(value, path, utilvalidation.IsQualifiedName(value))
+	return each(value, path, QualifiedNameFaults(value))
 }
 
 // DNSLabel checks one part of a name of DNS.
 func DNSLabel(value string, path *field.Path) field.ErrorList {
-	return each(value, path, utilvalidation.IsDNS1123Label(value))
+	return each(value, path, LabelFaults(value))
 }
 
 // DNSSubdomain checks a name of DNS.
 func DNSSubdomain(value string, path *field.Path) field.ErrorList {
-	return each(value, path, utilvalidation.IsDNS1123Subdomain(value))
+	return each(value, path, SubdomainFaults(value))
 }
 
 // Segment checks a value that has to fit into a URL.
@@ -102,7 +102,7 @@ func NotNegative(n int64, path *field.Path) field.ErrorList {
 // Selector checks a label selector. Old is what stood there before; one that was
 // wrong already may have wrong values on. Nil: there was none, or it does not matter.
 func Selector(s, old *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	if s == nil {
+	if s == nil || isSimple(s) {
 		return nil
 	}
 	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)

@@ -30,6 +30,14 @@ func Quantity(errs field.ErrorList, name corev1.ResourceName, q resource.Quantit
 	return errs
 }
 
+// Positive wants an amount to be more than nothing.
+func Positive(q resource.Quantity, path *field.Path) field.ErrorList {
+	if q.Sign() <= 0 {
+		return field.ErrorList{field.Invalid(path, q.String(), "must be greater than zero")}
+	}
+	return nil
+}
+
 // countedResources are objects, of which there is no half.
 var countedResources = []corev1.ResourceName{
 	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
@@ -49,10 +57,12 @@ func isExtended(name corev1.ResourceName) bool {
 	return len(utilvalidation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
+// OfKubernetes tells the names that are Kubernetes' own.
 func OfKubernetes(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
+// IsHugePages tells the names of huge pages of any size.
 func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
@@ -64,12 +74,16 @@ var quotaResources = append([]corev1.ResourceName{
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
 }, countedResources...)
 
+// IsQuotaResource tells the names without a domain that a quota may bound.
 func IsQuotaResource(name corev1.ResourceName) bool {
 	return slices.Contains(quotaResources, name) || IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
 // ResourceName checks a name that any resource may have.
 func ResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	if slices.Contains(quotaResources, name) {
+		return nil
+	}
 	errs := QualifiedName(string(name), path)
 	if len(errs) == 0 && !strings.Contains(string(name), "/") && !IsQuotaResource(name) && name != corev1.ResourceStorage {
 		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))

@@ -63,8 +63,8 @@ func (k kind) reading(members ...string) kind {
 }
 
 // sorted has the rows of a list stand in an order.
-func (k kind) sorted(order func(a, b runtime.Object) int) kind {
-	k.columns.Order = order
+func (k kind) sorted(place func(runtime.Object) int32) kind {
+	k.columns.Place = place
 	return k
 }
 

@@ -1,7 +1,6 @@
 package columns
 
 import (
-	"cmp"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -69,10 +68,7 @@ var policies = []kind{
 		return append(nameAndAge(str("PriorityLevel", doc(flowcontrolv1.PriorityLevelConfigurationReference{}, "name")),
 			str("MatchingPrecedence", doc(d, "matchingPrecedence")), str("DistinguisherMethod", doc(d, "distinguisherMethod"))),
 			str("MissingPL", "references a broken or non-existent PriorityLevelConfiguration"))
-	}, flowSchema).sorted(func(a, b runtime.Object) int {
-		x, y := a.(*flowcontrolv1.FlowSchema), b.(*flowcontrolv1.FlowSchema)
-		return cmp.Or(cmp.Compare(x.Spec.MatchingPrecedence, y.Spec.MatchingPrecedence), cmp.Compare(x.Name, y.Name))
-	}),
+	}, flowSchema).sorted(func(o runtime.Object) int32 { return o.(*flowcontrolv1.FlowSchema).Spec.MatchingPrecedence }),
 	of(func() []column {
 		d := flowcontrolv1.QueuingConfiguration{}
 		return nameAndAge(str("Type", doc(flowcontrolv1.PriorityLevelConfigurationSpec{}, "type")),

@@ -6,11 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// DefaultLease drops what belongs to elections that the server decides, which are not
+// PrepareLease drops what belongs to elections that the server decides, which are not
 // on by default in 1.36.
-func DefaultLease(l *coordinationv1.Lease) {
+func PrepareLease(l *coordinationv1.Lease) {
 	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 }
+
+// PrepareLeaseUpdate drops it from an update of a Lease that did not have it.
+func PrepareLeaseUpdate(l, _ *coordinationv1.Lease) { PrepareLease(l) }
 
 // ValidateLease checks the numbers.
 func ValidateLease(l *coordinationv1.Lease) (errs field.ErrorList) {

@@ -85,7 +85,7 @@ func (f *Faults) seccompAnnotation(value string, at *field.Path, key string) {
 }
 
 func hasContainer(spec *corev1.PodSpec, name string) bool {
-	for c := range eachContainer(spec, nil) {
+	for c := range eachContainer(spec, place{unread: true}) {
 		if c.Name == name {
 			return true
 		}
@@ -104,7 +104,8 @@ func (r *podRules) seccompMatches(all map[string]string, at *field.Path) {
 		}
 	}
 	check(r.spec.SecurityContext.SeccompProfile, seccompPodAnnotation, at)
-	for c, at := range eachContainer(r.spec, at) {
+	for c, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		if c.SecurityContext != nil {
 			check(c.SecurityContext.SeccompProfile, seccompContainerAnnotation+c.Name, at)
 		}
@@ -117,7 +118,8 @@ func (r *podRules) appArmorMatches(all map[string]string, at *field.Path) {
 	if len(all) == 0 || isWindows(r.spec) {
 		return
 	}
-	for c, at := range eachContainer(r.spec, at) {
+	for c, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		p := r.spec.SecurityContext.AppArmorProfile
 		if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 			p = c.SecurityContext.AppArmorProfile

@@ -5,21 +5,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-var (
-	accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
-	volumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
-)
+var accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
+
+// VolumeModes are the ways in which volumes appear in containers.
+var VolumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
 
 // claimTemplate checks a claim that a Pod makes for itself.
 func (f *Faults) claimTemplate(at *field.Path, t *corev1.PersistentVolumeClaimTemplate) {
 	meta := at.Child("metadata")
 	f.Add(apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))...)
-	f.Add(metav1validation.ValidateLabels(t.Labels, meta.Child("labels"))...)
+	f.Add(check.Labels(t.Labels, meta.Child("labels"))...)
 	v := reflect.ValueOf(t.ObjectMeta)
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
@@ -27,79 +27,94 @@ func (f *Faults) claimTemplate(at *field.Path, t *corev1.PersistentVolumeClaimTe
 			f.Forbidden(meta, lowerFirst(name), "cannot be set")
 		}
 	}
-	f.ClaimSpec(&t.Spec, at.Child("spec"))
+	f.Add(ClaimSpec(&t.Spec, nil, at.Child("spec"))...)
 }
 
 func lowerFirst(name string) string { return string(name[0]|0x20) + name[1:] }
 
-// ClaimSpec checks what a claim asks for.
-func (f *Faults) ClaimSpec(c *corev1.PersistentVolumeClaimSpec, at *field.Path) {
-	if len(c.AccessModes) == 0 {
-		f.Required(at, "accessModes", "at least 1 access mode is required")
+// ClaimSpec checks what a claim asks for. Old is what it asked for before; nil: it is
+// new.
+func ClaimSpec(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
+	if old == nil {
+		old = &corev1.PersistentVolumeClaimSpec{}
 	}
-	f.LabelSelector(c.Selector, at.Child("selector"))
-	alone, others := false, false
-	for _, m := range c.AccessModes {
-		OneOf(f, at, "accessModes", m, accessModes)
-		alone = alone || m == corev1.ReadWriteOncePod
-		others = others || m == corev1.ReadWriteOnce || m == corev1.ReadOnlyMany || m == corev1.ReadWriteMany
+	modes := path.Child("accessModes")
+	if len(spec.AccessModes) == 0 {
+		errs = append(errs, field.Required(modes, "at least 1 access mode is required"))
 	}
-	if alone && others {
-		f.Forbidden(at, "accessModes", "may not use ReadWriteOncePod with other access modes")
+	errs = append(errs, check.Selector(spec.Selector, old.Selector, path.Child("selector"))...)
+	errs = append(errs, AccessModes(spec.AccessModes, modes)...)
+	size, at := spec.Resources.Requests, path.Child("resources").Key(string(corev1.ResourceStorage))
+	if q, ok := size[corev1.ResourceStorage]; !ok {
+		errs = append(errs, field.Required(at, ""))
+	} else {
+		errs = append(errs, check.Positive(q, at)...)
 	}
-	size, ok := c.Resources.Requests[corev1.ResourceStorage]
-	switch storage := at.Child("resources").Key(string(corev1.ResourceStorage)); {
-	case !ok:
-		f.Required(storage, "", "")
-	case size.Sign() <= 0:
-		f.Invalid(storage, "", size.String(), "must be greater than zero")
+	if n := spec.StorageClassName; n != nil && *n != "" {
+		errs = append(errs, check.DNSSubdomain(*n, path.Child("storageClassName"))...)
 	}
-	if n := c.StorageClassName; n != nil && *n != "" {
-		f.Each(at, "storageClassName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
+	if spec.VolumeMode != nil {
+		errs = append(errs, check.OneOf(*spec.VolumeMode, VolumeModes, path.Child("volumeMode"))...)
 	}
-	if c.VolumeMode != nil {
-		OneOf(f, at, "volumeMode", *c.VolumeMode, volumeModes)
+	errs = append(errs, claimSources(spec, old, path)...)
+	if n := spec.VolumeAttributesClassName; n != nil && *n != "" {
+		errs = append(errs, check.DNSSubdomain(*n, path.Child("volumeAttributesClassName"))...)
 	}
-	f.dataSources(c, at)
-	if n := c.VolumeAttributesClassName; n != nil && *n != "" {
-		f.Each(at, "volumeAttributesClassName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
-	}
+	return errs
 }
 
-// dataSources checks what the volume is to be filled with.
-func (f *Faults) dataSources(c *corev1.PersistentVolumeClaimSpec, at *field.Path) {
-	s, ref := c.DataSource, c.DataSourceRef
+// claimSources checks where a claim has its first content from.
+func claimSources(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
+	anyGroup := old.DataSource != nil && old.DataSource.APIGroup != nil || old.DataSourceRef != nil && old.DataSourceRef.APIGroup != nil
+	validate := func(group *string, kind, name string, at *field.Path) {
+		if name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		}
+		if kind == "" {
+			errs = append(errs, field.Required(at.Child("kind"), ""))
+		}
+		if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
+			errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+		}
+		if group != nil && *group != "" && !anyGroup {
+			errs = append(errs, check.DNSSubdomain(*group, at.Child("apiGroup"))...)
+		}
+	}
+	s, r := spec.DataSource, spec.DataSourceRef
 	if s != nil {
-		f.dataSource(s.APIGroup, s.Kind, s.Name, at.Child("dataSource"))
+		validate(s.APIGroup, s.Kind, s.Name, path.Child("dataSource"))
 	}
-	if ref == nil {
-		return
+	if r == nil {
+		return errs
 	}
-	f.dataSource(ref.APIGroup, ref.Kind, ref.Name, at.Child("dataSourceRef"))
-	elsewhere := ref.Namespace != nil && *ref.Namespace != ""
+	validate(r.APIGroup, r.Kind, r.Name, path.Child("dataSourceRef"))
+	elsewhere := r.Namespace != nil && *r.Namespace != ""
 	if elsewhere {
-		f.Each(at.Child("dataSourceRef"), "namespace", *ref.Namespace, apivalidation.ValidateNamespaceName(*ref.Namespace, false))
+		for _, fault := range apivalidation.ValidateNamespaceName(*r.Namespace, false) {
+			errs = append(errs, field.Invalid(path.Child("dataSourceRef", "namespace"), *r.Namespace, fault))
+		}
 	}
 	switch {
 	case s == nil:
 	case elsewhere:
-		f.Invalid(at, "", at.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified")
-	case s.Kind != ref.Kind || s.Name != ref.Name || !reflect.DeepEqual(s.APIGroup, ref.APIGroup):
-		f.Invalid(at, "", at.Child("dataSource"), "must match dataSourceRef")
+		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified"))
+	case !check.Equal(s.APIGroup, r.APIGroup) || s.Kind != r.Kind || s.Name != r.Name:
+		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
 	}
+	return errs
 }
 
-func (f *Faults) dataSource(group *string, kind, name string, at *field.Path) {
-	if name == "" {
-		f.Required(at, "name", "")
+// AccessModes checks how volumes are to be used.
+func AccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) (errs field.ErrorList) {
+	var pod, other bool
+	for _, m := range modes {
+		known := check.OneOf(m, accessModes, at)
+		errs = append(errs, known...)
+		pod = pod || m == corev1.ReadWriteOncePod
+		other = other || m != corev1.ReadWriteOncePod && len(known) == 0
 	}
-	if kind == "" {
-		f.Required(at, "kind", "")
+	if pod && other {
+		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
 	}
-	switch {
-	case group != nil && *group != "":
-		f.Each(at, "apiGroup", *group, validation.IsDNS1123Subdomain(*group))
-	case kind != "PersistentVolumeClaim":
-		f.Invalid(at, "", kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
-	}
+	return errs
 }

@@ -1,8 +1,7 @@
 package core
 
 import (
-	"bytes"
-	"maps"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -28,11 +27,13 @@ func ValidateConfigMap(c *corev1.ConfigMap) field.ErrorList {
 		}
 		size += len(value)
 	}
+	check.InOrder(errs)
+	text := len(errs)
 	for key, value := range c.BinaryData {
 		errs = checkKey(errs, "binaryData", key)
 		size += len(value)
 	}
-	check.InOrder(errs)
+	check.InOrder(errs[text:])
 	if size > maxData {
 		errs = append(errs, field.TooLong(field.NewPath(""), "", maxData))
 	}
@@ -47,10 +48,10 @@ func ValidateConfigMapUpdate(c, old *corev1.ConfigMap) field.ErrorList {
 		if !check.IsTrue(c.Immutable) {
 			errs = append(errs, field.Forbidden(field.NewPath("immutable"), frozen))
 		}
-		if !maps.Equal(c.Data, old.Data) {
+		if !reflect.DeepEqual(c.Data, old.Data) {
 			errs = append(errs, field.Forbidden(field.NewPath("data"), frozen))
 		}
-		if !maps.EqualFunc(c.BinaryData, old.BinaryData, bytes.Equal) {
+		if !reflect.DeepEqual(c.BinaryData, old.BinaryData) {
 			errs = append(errs, field.Forbidden(field.NewPath("binaryData"), frozen))
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 var (
@@ -52,7 +54,7 @@ func (r *podRules) checkInitContainers(at *field.Path) {
 		c, at, list := &all[i], at.Index(i), at
 		r.container(c, at)
 		r.initRestartPolicy(c, at)
-		if r.containers[c.Name] || c.Name != "" && r.containers.again(c.Name) {
+		if r.containers.has(c.Name) || c.Name != "" && r.containers.again(c.Name) {
 			r.Duplicate(at, "name", c.Name)
 		}
 		// They run one after another, and may have the same ports. All are said to be
@@ -92,10 +94,10 @@ func (r *podRules) checkEphemeral(at *field.Path) {
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		r.container(c, at)
 		r.image(c, at)
-		if r.containers[e.Name] || names.again(e.Name) {
+		if r.containers.has(e.Name) || names.again(e.Name) {
 			r.Duplicate(at, "name", e.Name)
 		}
-		if t := e.TargetContainerName; t != "" && !r.containers[t] {
+		if t := e.TargetContainerName; t != "" && !r.containers.has(t) {
 			r.NotFound(at, "targetContainerName", t)
 		}
 		r.ephemeralForbidden(c, at)
@@ -138,7 +140,7 @@ func (r *podRules) container(c *corev1.Container, at *field.Path) {
 	if c.Name == "" {
 		r.Required(at, "name", "")
 	} else {
-		r.Each(at, "name", c.Name, validation.IsDNS1123Label(c.Name))
+		r.Each(at, "name", c.Name, check.LabelFaults(c.Name))
 	}
 	if c.Image == "" {
 		r.Required(at, "image", "")

@@ -4,13 +4,14 @@ package core
 
 import (
 	"fmt"
-	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	netutils "k8s.io/utils/net"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
@@ -87,11 +88,10 @@ func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.
 
 // ValidateEndpointIP wants an address that traffic can be sent to from elsewhere.
 func ValidateEndpointIP(text string, path *field.Path) field.ErrorList {
-	ip, err := netip.ParseAddr(text)
-	if err != nil || ip.Zone() != "" {
+	ip := netutils.ParseIPSloppy(text)
+	if ip == nil {
 		return field.ErrorList{field.Invalid(path, text, "must be a valid IP address")}
 	}
-	ip = ip.Unmap()
 	var errs field.ErrorList
 	if ip.IsUnspecified() {
 		errs = append(errs, field.Invalid(path, text, fmt.Sprintf("may not be unspecified (%s)", text)))

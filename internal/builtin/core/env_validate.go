@@ -9,6 +9,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // What of a Pod an environment and a volume can show, sorted.
@@ -102,9 +104,9 @@ func (r *podRules) fieldRef(at *field.Path, f *corev1.ObjectFieldSelector, allow
 		r.Invalid(at, "fieldPath", f.FieldPath, "error converting fieldPath: "+unknown)
 	case ofMap && path == "metadata.annotations":
 		key = strings.ToLower(key)
-		r.Each(at, "", key, validation.IsQualifiedName(key))
+		r.Each(at, "", key, check.QualifiedNameFaults(key))
 	case ofMap:
-		r.Each(at, "", key, validation.IsQualifiedName(key))
+		r.Each(at, "", key, check.QualifiedNameFaults(key))
 	default:
 		OneOf(&r.Faults, at, "fieldPath", path, allowed)
 	}
@@ -161,7 +163,7 @@ func (r *podRules) resourceRef(at *field.Path, f *corev1.ResourceFieldSelector, 
 }
 
 func (r *podRules) keyRef(at *field.Path, name, key string) {
-	r.Each(at, "name", name, apivalidation.NameIsDNSSubdomain(name, false))
+	r.Each(at, "name", name, check.SubdomainFaults(name))
 	if key == "" {
 		r.Required(at, "key", "")
 	} else {
@@ -178,7 +180,7 @@ func (r *podRules) fileRef(at *field.Path, f *corev1.FileKeySelector) {
 	if f.VolumeName == "" {
 		r.Required(at, "volumeName", "")
 	} else {
-		r.Each(at, "volumeName", f.VolumeName, validation.IsDNS1123Label(f.VolumeName))
+		r.Each(at, "volumeName", f.VolumeName, check.LabelFaults(f.VolumeName))
 	}
 	if f.Path == "" {
 		r.Required(at, "path", "")
@@ -190,7 +192,7 @@ func (r *podRules) fileRef(at *field.Path, f *corev1.FileKeySelector) {
 // fileRefVolumes: files that an environment is read from are in volumes that the
 // Pod itself fills.
 func (r *podRules) fileRefVolumes(at *field.Path) {
-	for c := range eachContainer(r.spec, nil) {
+	for c := range eachContainer(r.spec, place{unread: true}) {
 		for i := range c.Env {
 			if from := c.Env[i].ValueFrom; from != nil && from.FileKeyRef != nil {
 				r.checkFileRefVolumes(at)
@@ -205,7 +207,8 @@ func (r *podRules) checkFileRefVolumes(at *field.Path) {
 	for i := range r.spec.Volumes {
 		volumes[r.spec.Volumes[i].Name] = &r.spec.Volumes[i].VolumeSource
 	}
-	for c, at := range eachContainer(r.spec, at) {
+	for c, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		for i := range c.Env {
 			if c.Env[i].ValueFrom == nil || c.Env[i].ValueFrom.FileKeyRef == nil {
 				continue

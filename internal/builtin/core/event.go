@@ -61,6 +61,7 @@ func ValidateNewEvent(e *corev1.Event) field.ErrorList {
 // series change, beside metadata.
 func ValidateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 	errs := validateEvent(e, "reportingController")
+	errs = append(errs, validation.ValidateObjectMetaUpdate(&e.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
 	if !reflect.DeepEqual(e.Series, old.Series) {
 		errs = append(errs, validateSeries(e)...)
 	}

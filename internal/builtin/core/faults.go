@@ -1,11 +1,12 @@
 package core
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // Faults collects what is wrong with an object. Its methods take a path and the
@@ -64,14 +65,28 @@ func (f *Faults) Each(at *field.Path, name string, value any, messages []string)
 // NonNegative checks a number.
 func (f *Faults) NonNegative(at *field.Path, name string, n int64) {
 	if n < 0 {
-		f.Add(field.Invalid(member(at, name), n, validation.IsNegativeErrorMsg).WithOrigin("minimum"))
+		f.Add(check.NotNegative(n, member(at, name))...)
+	}
+}
+
+// NonNegativeIfSet checks a number that may not be there.
+func NonNegativeIfSet[T int32 | int64](f *Faults, at *field.Path, name string, n *T) {
+	if n != nil {
+		f.NonNegative(at, name, int64(*n))
+	}
+}
+
+// SetMissing sets what is not there.
+func SetMissing[T any](to **T, value T) {
+	if *to == nil {
+		*to = &value
 	}
 }
 
 // OneOf checks that a value is one of those that there are.
 func OneOf[T ~string](f *Faults, at *field.Path, name string, value T, allowed []T) {
 	if !slices.Contains(allowed, value) {
-		f.Add(field.NotSupported(member(at, name), value, allowed))
+		f.Add(check.OneOf(value, allowed, member(at, name))...)
 	}
 }
 
@@ -87,21 +102,45 @@ func requiredOneOf[T ~string](f *Faults, at *field.Path, name string, value T, a
 // sortFrom brings into one order what was found while ranging over a map.
 func (f *Faults) sortFrom(start int) {
 	if len(f.list)-start > 1 {
-		slices.SortStableFunc(f.list[start:], func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
+		check.InOrder(f.list[start:])
 	}
 }
 
-// seen are strings that stood before.
-type seen map[string]bool
+// seen are strings that stood before. The zero value has none.
+type seen struct {
+	few  [8]string // the first of them
+	n    int
+	more map[string]bool
+}
+
+func (s *seen) has(v string) bool {
+	for _, have := range s.few[:s.n] {
+		if have == v {
+			return true
+		}
+	}
+	return s.more[v]
+}
 
 // again tells whether the string stood before, and takes it.
 func (s *seen) again(v string) bool {
-	if (*s)[v] {
+	switch {
+	case s.has(v):
 		return true
+	case s.n < len(s.few):
+		s.few[s.n] = v
+		s.n++
+	case s.more == nil:
+		s.more = map[string]bool{v: true}
+	default:
+		s.more[v] = true
 	}
-	if *s == nil {
-		*s = seen{}
-	}
-	(*s)[v] = true
 	return false
+}
+
+// sorted are all of them.
+func (s *seen) sorted() []string {
+	all := slices.AppendSeq(slices.Clone(s.few[:s.n]), maps.Keys(s.more))
+	slices.Sort(all)
+	return all
 }

@@ -34,10 +34,10 @@ func (r *podRules) mounts(c *corev1.Container, at *field.Path) {
 		if paths.again(m.MountPath) {
 			r.Invalid(at.Index(i), "mountPath", m.MountPath, "must be unique")
 		}
-		if devices[m.Name] {
+		if devices.has(m.Name) {
 			r.Invalid(at.Index(i), "name", m.Name, "must not already exist in volumeDevices")
 		}
-		if devicePaths[m.MountPath] {
+		if devicePaths.has(m.MountPath) {
 			r.Invalid(at.Index(i), "mountPath", m.MountPath, "must not already exist as a path in volumeDevices")
 		}
 		r.mountOptions(c, i, at)
@@ -95,14 +95,14 @@ func (r *podRules) devices(c *corev1.Container, at *field.Path) {
 		mounts.again(c.VolumeMounts[i].Name)
 		mountPaths.again(c.VolumeMounts[i].MountPath)
 	}
-	names, paths := seen{}, seen{}
+	var names, paths seen
 	for i := range c.VolumeDevices {
 		d, at := &c.VolumeDevices[i], at.Child("volumeDevices").Index(i)
 		v := r.volumes[d.Name]
 		if d.Name == "" {
 			r.Required(at, "name", "")
 		}
-		if names[d.Name] {
+		if names.has(d.Name) {
 			r.Invalid(at, "name", d.Name, "must be unique")
 		}
 		switch {
@@ -114,20 +114,22 @@ func (r *podRules) devices(c *corev1.Container, at *field.Path) {
 		if d.DevicePath == "" {
 			r.Required(at, "devicePath", "")
 		}
-		if paths[d.DevicePath] {
+		if paths.has(d.DevicePath) {
 			r.Invalid(at, "devicePath", d.DevicePath, "must be unique")
 		}
 		if hasBackstep(d.DevicePath) {
 			r.Invalid(at, "devicePath", d.DevicePath, "can not contain backsteps ('..')")
 		} else {
-			paths[d.DevicePath] = true
+			paths.again(d.DevicePath)
 		}
-		if mounts[d.Name] {
+		if mounts.has(d.Name) {
 			r.Invalid(at, "name", d.Name, "must not already exist in volumeMounts")
 		}
-		if mountPaths[d.DevicePath] {
+		if mountPaths.has(d.DevicePath) {
 			r.Invalid(at, "devicePath", d.DevicePath, "must not already exist as a path in volumeMounts")
 		}
-		names[d.Name] = d.Name != ""
+		if d.Name != "" {
+			names.again(d.Name)
+		}
 	}
 }

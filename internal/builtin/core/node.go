@@ -3,8 +3,10 @@
 package core
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -17,12 +19,18 @@ import (
 )
 
 // DefaultNode: a Node that says how much it has, and not how much Pods may have,
-// gives them all of it.
+// gives them all of it. Its first range of addresses of Pods stands in two places.
 func DefaultNode(n *corev1.Node) {
 	check.RoundUp(n.Status.Capacity)
 	check.RoundUp(n.Status.Allocatable)
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	}
+	switch s := &n.Spec; {
+	case s.PodCIDR != "" && (len(s.PodCIDRs) == 0 || s.PodCIDRs[0] != s.PodCIDR):
+		s.PodCIDRs = []string{s.PodCIDR}
+	case len(s.PodCIDRs) > 0:
+		s.PodCIDR = s.PodCIDRs[0]
 	}
 }
 
@@ -41,25 +49,39 @@ func PrepareNodeUpdate(n, old *corev1.Node) {
 
 // ValidateNode checks a Node, with the status that it may have from the beginning.
 func ValidateNode(n *corev1.Node) field.ErrorList {
-	errs := validateNodeTaints(n)
+	errs := append(validateAvoidedPods(n), validateNodeTaints(n)...)
 	errs = append(errs, validateNodeStatus(n)...)
 	if s := n.Status.NodeInfo.Swap; s != nil && s.Capacity != nil && *s.Capacity <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "nodeSwapStatus", "capacity"), *s.Capacity, "must be greater than zero"))
 	}
-	path := field.NewPath("spec", "podCIDRs")
-	var v4, v6 int
-	for i, cidr := range n.Spec.PodCIDRs {
+	path, all := field.NewPath("spec", "podCIDRs"), n.Spec.PodCIDRs
+	for i, cidr := range all {
 		errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), cidr, true, nil)...)
-		if strings.Contains(cidr, ":") {
-			v6++
-		} else {
-			v4++
-		}
 	}
-	if v4 > 1 || v6 > 1 {
-		errs = append(errs, field.Invalid(path, n.Spec.PodCIDRs, "may specify no more than one CIDR for each IP family"))
+	if len(all) < 2 {
+		return errs
+	}
+	dual, err := dualStack(all)
+	if err != nil {
+		errs = append(errs, field.InternalError(path, fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%w", err)))
+	}
+	if !dual || len(all) > 2 {
+		errs = append(errs, field.Invalid(path, all, "may specify no more than one CIDR for each IP family"))
 	}
 	return errs
+}
+
+// dualStack tells whether there are ranges of both families.
+func dualStack(all []string) (bool, error) {
+	var v4, v6 bool
+	for i, text := range all {
+		_, cidr, err := net.ParseCIDR(text)
+		if err != nil {
+			return false, fmt.Errorf("invalid CIDR[%d]: %v (%w)", i, cidr, err) // the wire shows the range that is not there
+		}
+		v4, v6 = v4 || cidr.IP.To4() != nil, v6 || cidr.IP.To4() == nil
+	}
+	return v4 && v6, nil
 }
 
 // ValidateNodeUpdate checks the new object, and that what is set once stays.
@@ -70,7 +92,7 @@ func ValidateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 // ValidateNodeStatus checks what both updates, of a Node and of its status, may have
 // made of it.
 func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
-	errs := validateNodeStatus(n)
+	errs := append(validateAvoidedPods(n), validateNodeStatus(n)...)
 	for i, a := range n.Status.Addresses {
 		if slices.Contains(n.Status.Addresses[:i], a) {
 			errs = append(errs, field.Duplicate(field.NewPath("status", "addresses").Index(i), check.Bare(a)))
@@ -95,6 +117,29 @@ func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
 	errs = append(errs, validateNodeTaints(n)...)
 	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "externalID"), "may not be updated"))
+	}
+	return errs
+}
+
+// validateAvoidedPods checks the annotation by which a Node once kept Pods away.
+func validateAvoidedPods(n *corev1.Node) (errs field.ErrorList) {
+	text := n.Annotations[corev1.PreferAvoidPodsAnnotationKey]
+	if text == "" {
+		return nil
+	}
+	path := field.NewPath("metadata", "annotations")
+	var avoid corev1.AvoidPods
+	if err := json.Unmarshal([]byte(text), &avoid); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("AvoidPods"), corev1.PreferAvoidPodsAnnotationKey, err.Error())}
+	}
+	for i, a := range avoid.PreferAvoidPods {
+		at := path.Child(corev1.PreferAvoidPodsAnnotationKey).Index(i).Child("PodSignature")
+		switch c := a.PodSignature.PodController; {
+		case c == nil:
+			errs = append(errs, field.Required(at, ""))
+		case !check.IsTrue(c.Controller):
+			errs = append(errs, field.Invalid(at.Child("PodController", "Controller"), false, "must point to a controller"))
+		}
 	}
 	return errs
 }
@@ -142,10 +187,12 @@ func validateNodeStatus(n *corev1.Node) (errs field.ErrorList) {
 	for name, q := range n.Status.Capacity {
 		errs = check.Quantity(errs, name, q, field.NewPath("status", "capacity", string(name)))
 	}
+	check.InOrder(errs)
+	have := len(errs)
 	for name, q := range n.Status.Allocatable {
 		errs = check.Quantity(errs, name, q, field.NewPath("status", "allocatable", string(name)))
 	}
-	check.InOrder(errs)
+	check.InOrder(errs[have:])
 	path, all := field.NewPath("status", "declaredFeatures"), n.Status.DeclaredFeatures
 	for i, f := range all {
 		if err := checkFeature(f); err != nil {

@@ -152,7 +152,7 @@ func SyncAppArmor(p *corev1.Pod) []string {
 		ofPod = p.Spec.SecurityContext.AppArmorProfile
 	}
 	var warnings []string
-	for c := range eachContainer(&p.Spec, nil) {
+	for c := range eachContainer(&p.Spec, place{unread: true}) {
 		key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
 		annotation, ok := p.Annotations[key]
 		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {

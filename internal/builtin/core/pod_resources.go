@@ -1,10 +1,10 @@
 package core
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // defaultPodResources fills in what a Pod as a whole may use, where it says
@@ -18,7 +18,7 @@ func defaultPodResources(spec *corev1.PodSpec) {
 	limits, requests := r.Limits, r.Requests
 	for name, q := range sumOfContainers(spec, limitsOf) {
 		_, requested := requests[name]
-		if isHugePages(name) && !requested {
+		if check.IsHugePages(name) && !requested {
 			setMissing(&limits, name, q)
 		}
 	}
@@ -93,23 +93,14 @@ func maxResources(to, other corev1.ResourceList) {
 	}
 }
 
-func isHugePages(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
-}
-
 // ofPods tells what a Pod as a whole can ask for.
 func ofPods(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePages(name)
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || check.IsHugePages(name)
 }
 
 // mayOvercommit tells what can be limited to more than is requested.
 func mayOvercommit(name corev1.ResourceName) bool {
-	return isNative(name) && !isHugePages(name)
-}
-
-// isNative tells the names that are Kubernetes' own.
-func isNative(name corev1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+	return check.OfKubernetes(name) && !check.IsHugePages(name)
 }
 
 func setMissing(to *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {

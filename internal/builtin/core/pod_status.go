@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // ValidatePodStatus checks an update of a Pod's status.
@@ -26,7 +28,7 @@ func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	if n := s.NominatedNodeName; n != old.Status.NominatedNodeName && n != "" {
-		r.Each(at, "nominatedNodeName", n, apivalidation.NameIsDNSSubdomain(n, false))
+		r.Each(at, "nominatedNodeName", n, check.SubdomainFaults(n))
 		if old.Spec.NodeName != "" {
 			r.Forbidden(at, "nominatedNodeName", "may not be set on pods that are already bound to a node")
 		}
@@ -39,6 +41,7 @@ func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	r.transitions(s.InitContainerStatuses, old.Status.InitContainerStatuses, old.Spec.InitContainers, at.Child("initContainerStatuses"))
 	r.ended(s.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, at.Child("ephemeralContainerStatuses"), func(string, int32) bool { return false })
 	r.claimStatuses(s.ResourceClaimStatuses, at.Child("resourceClaimStatuses"))
+	r.extendedClaimStatus(s.ExtendedResourceClaimStatus, at.Child("extendedResourceClaimStatus"))
 	r.addresses(s, &old.Status, at)
 	for _, part := range [...]struct {
 		name     string
@@ -129,9 +132,53 @@ func (r *podRules) claimStatuses(all []corev1.PodResourceClaimStatus, at *field.
 			r.Duplicate(at, "name", s.Name)
 		}
 		if n := s.ResourceClaimName; n != nil {
-			r.Each(at, "resourceClaimName", n, apivalidation.NameIsDNSSubdomain(*n, false))
+			r.Each(at, "resourceClaimName", n, check.SubdomainFaults(*n))
 		}
 	}
+}
+
+// extendedClaimStatus checks which devices of a claim the extended resources of
+// containers became.
+func (r *podRules) extendedClaimStatus(s *corev1.PodExtendedResourceClaimStatus, at *field.Path) {
+	if s == nil {
+		return
+	}
+	if len(s.RequestMappings) == 0 {
+		r.Required(at, "requestMappings", "at least one request mapping is required")
+	}
+	taken := map[corev1.ContainerExtendedResourceRequest]bool{}
+	for i, m := range s.RequestMappings {
+		one := at.Child("requestMappings").Index(i)
+		if c := r.containerNamed(m.ContainerName); c == nil {
+			r.Invalid(one, "containerName", m.ContainerName, "must match the name of an entry in spec.initContainers.name or spec.containers.name")
+		} else if _, ok := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]; !ok {
+			r.Invalid(one, "resourceName", m.ResourceName, "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
+		}
+		r.Each(at, "requestName", m.RequestName, check.LabelFaults(m.RequestName))
+		if taken[m] {
+			r.Duplicate(one, "containerName", m.ContainerName)
+			r.Duplicate(one, "resourceName", m.ResourceName)
+			r.Duplicate(one, "requestName", m.RequestName)
+		}
+		taken[m] = true
+	}
+	if s.ResourceClaimName == "" {
+		r.Required(at, "resourceClaimName", "")
+		return
+	}
+	r.Each(at, "resourceClaimName", s.ResourceClaimName, check.SubdomainFaults(s.ResourceClaimName))
+}
+
+// containerNamed is the container, or else the init container, of a name.
+func (r *podRules) containerNamed(name string) *corev1.Container {
+	for _, all := range [...][]corev1.Container{r.spec.Containers, r.spec.InitContainers} {
+		for i := range all {
+			if all[i].Name == name {
+				return &all[i]
+			}
+		}
+	}
+	return nil
 }
 
 // addresses: a Pod and its node have at most one of each family.
@@ -143,7 +190,7 @@ func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 	for _, ip := range old.PodIPs {
 		oldPod = append(oldPod, ip.IP)
 	}
-	r.family(pod, oldPod, AsInternal(s.PodIPs), at.Child("podIPs"))
+	r.family(pod, oldPod, check.Bare(s.PodIPs), at.Child("podIPs"))
 	for _, ip := range s.HostIPs {
 		host = append(host, ip.IP)
 	}
@@ -153,12 +200,12 @@ func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 	if len(host) > 0 && s.HostIP != host[0] {
 		r.Invalid(at.Child("hostIPs").Index(0), "ip", host[0], "must be equal to `hostIP`")
 	}
-	r.family(host, oldHost, AsInternal(s.HostIPs), at.Child("hostIPs"))
+	r.family(host, oldHost, check.Bare(s.HostIPs), at.Child("hostIPs"))
 }
 
 func (r *podRules) family(ips, old []string, shown any, at *field.Path) {
 	for i, ip := range ips {
-		r.Add(validation.IsValidIPForLegacyField(at.Index(i), ip, false, old)...)
+		r.Add(validation.IsValidIPForLegacyField(at.Index(i), ip, true, old)...)
 	}
 	if len(ips) < 2 {
 		return

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // SetEphemeral is the subresource ephemeralcontainers, and changes nothing else.
@@ -33,7 +35,7 @@ func ValidateEphemeral(p, old *corev1.Pod) field.ErrorList {
 		case has == nil:
 			r.Forbidden(at, "", fmt.Sprintf("existing ephemeral containers %q may not be removed\n", had.Name))
 		case !equality.Semantic.DeepEqual(had, has):
-			r.Forbidden(at, "", fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", had.Name, diff.Diff(AsInternal(had), AsInternal(has))))
+			r.Forbidden(at, "", fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", had.Name, diff.Diff(check.Bare(had), check.Bare(has))))
 		}
 	}
 	return r.List()

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // ValidatePod checks a new Pod.
@@ -75,7 +77,7 @@ func ValidatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 		return r.List()
 	}
 	if next := r.withUpdatable(&old.Spec, at); !equality.Semantic.DeepEqual(next, &old.Spec) {
-		r.Forbidden(at, "", "pod updates may not change fields other than "+updatable+"\n"+diff.Diff(AsInternal(&old.Spec), AsInternal(next)))
+		r.Forbidden(at, "", "pod updates may not change fields other than "+updatable+"\n"+diff.Diff(check.Bare(&old.Spec), check.Bare(next)))
 	}
 	return r.List()
 }
@@ -164,8 +166,12 @@ func (r *podRules) fewerGates(old []corev1.PodSchedulingGate, at *field.Path) {
 	for _, g := range old {
 		had.again(g.Name)
 	}
+	last := make(map[string]int, len(r.spec.SchedulingGates)) // of two of a name
 	for i, g := range r.spec.SchedulingGates {
-		if !had[g.Name] {
+		last[g.Name] = i
+	}
+	for i, g := range r.spec.SchedulingGates {
+		if !had.has(g.Name) && last[g.Name] == i {
 			r.Forbidden(at.Index(i), "name", fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name))
 		}
 	}
@@ -230,13 +236,13 @@ func (r *podRules) narrower(next, old *corev1.NodeAffinity, at *field.Path) {
 		has = next.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
 	if len(had) > 0 && len(had) != len(has) {
-		r.Invalid(at, "", AsInternal(has), "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+		r.Invalid(at, "", check.Bare(has), "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
 		return
 	}
 	for i := range had {
 		fromNothing := len(had[i].MatchExpressions)+len(had[i].MatchFields) == 0 && len(has[i].MatchExpressions)+len(has[i].MatchFields) > 0
 		if fromNothing || !startsWith(has[i].MatchExpressions, had[i].MatchExpressions) || !startsWith(has[i].MatchFields, had[i].MatchFields) {
-			r.Invalid(at.Index(i), "", AsInternal(has[i]), "only additions are allowed (no mutations or deletions)")
+			r.Invalid(at.Index(i), "", check.Bare(has[i]), "only additions are allowed (no mutations or deletions)")
 		}
 	}
 }

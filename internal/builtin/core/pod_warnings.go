@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -10,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // PodWarnings are those about a new Pod. Updates of Pods have none: people seldom
@@ -18,11 +21,33 @@ func PodWarnings(p, old *corev1.Pod) []string {
 	if old != nil {
 		return nil
 	}
-	w := warnings{spec: &p.Spec, annotations: p.Annotations}
-	if faults := validation.IsDNS1123Label(p.Name); len(faults) > 0 {
-		w.add("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", faults)
+	var list []string
+	if faults := check.LabelFaults(p.Name); len(faults) > 0 {
+		list = append(list, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", faults))
+	}
+	return append(list, specWarnings(warnings{spec: &p.Spec, annotations: p.Annotations})...)
+}
+
+// specWarnings looks for a reason to warn, and only if there is one for words.
+func specWarnings(w warnings) []string {
+	look := w
+	look.at = place{unread: true}
+	if look.pod(); !look.found {
+		return nil
 	}
 	w.pod()
+	return w.list
+}
+
+// PodStatusWarnings are those about an update of a Pod's status.
+func PodStatusWarnings(p, _ *corev1.Pod) []string {
+	var w warnings
+	for i := range p.Status.PodIPs {
+		w.ip(p.Status.PodIPs[i].IP, w.below("status", "podIPs").Index(i).Child("ip"))
+	}
+	for i := range p.Status.HostIPs {
+		w.ip(p.Status.HostIPs[i].IP, w.below("status", "hostIPs").Index(i).Child("ip"))
+	}
 	return w.list
 }
 
@@ -54,7 +79,7 @@ func ReplicationControllerWarnings(r, old *corev1.ReplicationController) (list [
 
 // NameWarnings are those about the name of a workload.
 func NameWarnings(name string) []string {
-	faults := validation.IsDNS1123Label(name)
+	faults := check.LabelFaults(name)
 	if len(faults) == 0 {
 		return nil
 	}
@@ -63,30 +88,28 @@ func NameWarnings(name string) []string {
 
 // TemplateWarnings are those about the template of a workload.
 func TemplateWarnings(t *corev1.PodTemplateSpec, at *field.Path) []string {
-	w := warnings{spec: &t.Spec, annotations: t.Annotations, at: at}
-	w.pod()
-	return w.list
+	return specWarnings(warnings{spec: &t.Spec, annotations: t.Annotations, at: place{path: at}, template: true})
 }
 
 // warnings collects those about one pod spec.
 type warnings struct {
 	spec        *corev1.PodSpec
 	annotations map[string]string
-	at          *field.Path // of the template; nil: a Pod
+	at          place // of the template, or the Pod
+	template    bool
+	found       bool
 	list        []string
 }
 
 func (w *warnings) add(format string, args ...any) {
-	w.list = append(w.list, fmt.Sprintf(format, args...))
+	w.found = true
+	if !w.at.unread {
+		w.list = append(w.list, fmt.Sprintf(format, args...))
+	}
 }
 
 // below is a path below that of the template.
-func (w *warnings) below(name string, more ...string) *field.Path {
-	if w.at == nil {
-		return field.NewPath(name, more...)
-	}
-	return w.at.Child(name, more...)
-}
+func (w *warnings) below(name string, more ...string) place { return w.at.Child(name, more...) }
 
 func (w *warnings) pod() {
 	w.oldLabels()
@@ -98,7 +121,7 @@ func (w *warnings) pod() {
 		w.overlaps(&w.spec.Volumes[i])
 	}
 	w.twice()
-	w.fraction(w.spec.Overhead, func() *field.Path { return w.below("spec", "overhead") })
+	w.fraction(w.spec.Overhead, w.below("spec", "overhead"))
 	if w.spec.SecurityContext == nil || w.spec.SecurityContext.SeccompProfile == nil {
 		w.seccompAnnotation(seccompPodAnnotation)
 	}
@@ -110,22 +133,25 @@ func (w *warnings) pod() {
 	w.affinity()
 	if c := w.spec.DNSConfig; c != nil {
 		for i, ip := range c.Nameservers {
-			w.ip(ip, func() *field.Path { return w.below("spec", "dnsConfig", "nameservers").Index(i) })
+			w.ip(ip, w.below("spec", "dnsConfig", "nameservers").Index(i))
 		}
 	}
 	for i := range w.spec.HostAliases {
-		w.ip(w.spec.HostAliases[i].IP, func() *field.Path { return w.below("spec", "hostAliases").Index(i).Child("ip") })
+		w.ip(w.spec.HostAliases[i].IP, w.below("spec", "hostAliases").Index(i).Child("ip"))
 	}
 }
 
-func (w *warnings) ip(ip string, at func() *field.Path) {
-	if ip != "" {
-		w.list = append(w.list, validation.GetWarningsForIP(at(), ip)...)
+func (w *warnings) ip(ip string, at place) {
+	if a, err := netip.ParseAddr(ip); err == nil && a.Is4() {
+		return
+	}
+	for _, text := range check.IPWarnings(ip, at.path) {
+		w.add("%s", text)
 	}
 }
 
-// oldNodeLabels are labels of nodes that have other names now, or none.
-var oldNodeLabels = map[string]string{
+// OldNodeLabels are labels of nodes that have other names now, or none.
+var OldNodeLabels = map[string]string{
 	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
 	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
@@ -139,7 +165,7 @@ var oldNodeLabels = map[string]string{
 func (w *warnings) oldLabels() {
 	start := len(w.list)
 	for key := range w.spec.NodeSelector {
-		if why, ok := oldNodeLabels[key]; ok {
+		if why, ok := OldNodeLabels[key]; ok {
 			w.add("%s: %s", w.below("spec", "nodeSelector").Key(key), why)
 		}
 	}
@@ -148,30 +174,36 @@ func (w *warnings) oldLabels() {
 		at := w.below("spec", "affinity", "nodeAffinity")
 		if s := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; s != nil {
 			for i := range s.NodeSelectorTerms {
-				w.list = append(w.list, NodeTermWarnings(&s.NodeSelectorTerms[i], at.Child(required, "nodeSelectorTerms").Index(i), false)...)
+				w.nodeTerm(&s.NodeSelectorTerms[i], at.Child(required, "nodeSelectorTerms").Index(i), false)
 			}
 		}
 		for i := range a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
 			t := &a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference
-			w.list = append(w.list, NodeTermWarnings(t, at.Child(preferred).Index(i).Child("preference"), true)...)
+			w.nodeTerm(t, at.Child(preferred).Index(i).Child("preference"), true)
 		}
 	}
 	for i := range w.spec.TopologySpreadConstraints {
 		c, at := &w.spec.TopologySpreadConstraints[i], w.below("spec", "topologySpreadConstraints").Index(i)
-		if why, ok := oldNodeLabels[c.TopologyKey]; ok {
+		if why, ok := OldNodeLabels[c.TopologyKey]; ok {
 			w.add("%s: %s is %s", at.Child("topologyKey"), c.TopologyKey, why)
 		}
 		w.selector(c.LabelSelector, at)
 	}
 }
 
-// NodeTermWarnings are those about one way to select nodes; values says whether they
-// are looked at, too, where nothing else checks them.
-func NodeTermWarnings(t *corev1.NodeSelectorTerm, at *field.Path, values bool) []string {
+// NodeTermWarnings are those about one way to select nodes.
+func NodeTermWarnings(t *corev1.NodeSelectorTerm, at *field.Path) []string {
 	var w warnings
+	w.nodeTerm(t, place{path: at}, false)
+	return w.list
+}
+
+// nodeTerm is about one way to select nodes; values says whether they are looked at,
+// too, where nothing else checks them.
+func (w *warnings) nodeTerm(t *corev1.NodeSelectorTerm, at place, values bool) {
 	for i := range t.MatchExpressions {
 		q, at := &t.MatchExpressions[i], at.Child("matchExpressions").Index(i)
-		if why, ok := oldNodeLabels[q.Key]; ok {
+		if why, ok := OldNodeLabels[q.Key]; ok {
 			w.add("%s: %s is %s", at.Child("key"), q.Key, why)
 		}
 		for j := 0; values && j < len(q.Values); j++ {
@@ -180,11 +212,10 @@ func NodeTermWarnings(t *corev1.NodeSelectorTerm, at *field.Path, values bool) [
 			}
 		}
 	}
-	return w.list
 }
 
 // selector: none at all is not the same as an empty one.
-func (w *warnings) selector(s *metav1.LabelSelector, at *field.Path) {
+func (w *warnings) selector(s *metav1.LabelSelector, at place) {
 	if s == nil {
 		w.add("%s: a null labelSelector results in matching no pod", at.Child("labelSelector"))
 	}
@@ -237,11 +268,15 @@ func (w *warnings) twice() {
 }
 
 // fraction: there is no part of a byte.
-func (w *warnings) fraction(all corev1.ResourceList, at func() *field.Path) {
+func (w *warnings) fraction(all corev1.ResourceList, at place) {
 	for _, name := range [...]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
-		if q, ok := all[name]; ok && q.MilliValue()%1000 != 0 {
-			w.add("%s: fractional byte value %q is invalid, must be an integer", at().Key(string(name)), q.String())
-		}
+		w.wholeBytes(all, name, at)
+	}
+}
+
+func (w *warnings) wholeBytes(all corev1.ResourceList, name corev1.ResourceName, at place) {
+	if q, ok := all[name]; ok && q.MilliValue()%1000 != 0 {
+		w.add("%s: fractional byte value %q is invalid, must be an integer", at.Key(string(name)), q.String())
 	}
 }
 
@@ -254,14 +289,8 @@ func (w *warnings) containers() {
 			w.appArmorAnnotation(c)
 		}
 		for _, name := range [...]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
-			for _, part := range [...]struct {
-				name string
-				list corev1.ResourceList
-			}{{"limits", c.Resources.Limits}, {"requests", c.Resources.Requests}} {
-				if q, ok := part.list[name]; ok && q.MilliValue()%1000 != 0 {
-					w.add("%s: fractional byte value %q is invalid, must be an integer", at.Child("resources", part.name).Key(string(name)), q.String())
-				}
-			}
+			w.wholeBytes(c.Resources.Limits, name, at.Child("resources", "limits"))
+			w.wholeBytes(c.Resources.Requests, name, at.Child("resources", "requests"))
 		}
 		w.hides(c, at)
 	}
@@ -271,7 +300,7 @@ func (w *warnings) containers() {
 func (w *warnings) appArmorAnnotation(c *corev1.Container) {
 	key := appArmorAnnotation + c.Name
 	annotation, ok := w.annotations[key]
-	if !ok || w.at == nil || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+	if !ok || !w.template || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 		return
 	}
 	if s := w.spec.SecurityContext; s == nil || s.AppArmorProfile == nil || !equality.Semantic.DeepEqual(s.AppArmorProfile, appArmorProfile(annotation)) {
@@ -281,7 +310,7 @@ func (w *warnings) appArmorAnnotation(c *corev1.Container) {
 
 // hides: a variable that is set twice is only sound when the second value is made of
 // the first.
-func (w *warnings) hides(c *corev1.Container, at *field.Path) {
+func (w *warnings) hides(c *corev1.Container, at place) {
 	if len(c.Env) < 2 {
 		return
 	}
@@ -300,7 +329,7 @@ func (w *warnings) hides(c *corev1.Container, at *field.Path) {
 // containerPort is a port with its place.
 type containerPort struct {
 	*corev1.ContainerPort
-	at *field.Path
+	at place
 }
 
 func (w *warnings) ports() {
@@ -309,7 +338,7 @@ func (w *warnings) ports() {
 		protocol corev1.Protocol
 	}
 	var all map[key][]containerPort
-	var names map[string]*field.Path
+	var names map[string]place
 	var named []string
 	for c, at := range eachContainer(w.spec, w.below("spec")) {
 		for i := range c.Ports {
@@ -318,7 +347,7 @@ func (w *warnings) ports() {
 				w.add("%s: hostIP set without hostPort: %+v", p.at, *p.ContainerPort)
 			}
 			if all == nil {
-				all, names = map[key][]containerPort{}, map[string]*field.Path{}
+				all, names = map[key][]containerPort{}, map[string]place{}
 			}
 			k := key{p.ContainerPort.ContainerPort, p.Protocol}
 			for _, other := range all[k] {
@@ -328,14 +357,17 @@ func (w *warnings) ports() {
 			if p.Name == "" {
 				continue
 			}
-			if other := names[p.Name]; other == nil {
+			if other, ok := names[p.Name]; !ok {
 				names[p.Name] = p.at
 			} else {
+				w.found = true
 				named = append(named, fmt.Sprintf("%s: duplicate port name %q with %s, services and probes that select ports by name will use %s", p.at, p.Name, other, other))
 			}
 		}
 	}
-	w.list = append(w.list, named...)
+	if !w.at.unread {
+		w.list = append(w.list, named...)
+	}
 }
 
 // samePort compares two ports of the same number.

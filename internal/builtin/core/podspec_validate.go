@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // The limits of how names are looked up: those of libc.
@@ -57,7 +57,7 @@ func (r *podRules) check(at *field.Path) {
 	requiredOneOf(&r.Faults, at, "restartPolicy", spec.RestartPolicy, restartPolicies)
 	requiredOneOf(&r.Faults, at, "dnsPolicy", spec.DNSPolicy, dnsPolicies)
 	if len(spec.NodeSelector) > 0 {
-		r.Add(metav1validation.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector"))...)
+		r.Add(check.Labels(spec.NodeSelector, at.Child("nodeSelector"))...)
 	}
 	r.podSecurityContext(at)
 	r.affinity(spec.Affinity, at)
@@ -89,42 +89,42 @@ func (r *podRules) check(at *field.Path) {
 func (r *podRules) names(at *field.Path) {
 	spec := r.spec
 	if n := spec.ServiceAccountName; n != "" {
-		r.Each(at, "serviceAccountName", n, apivalidation.ValidateServiceAccountName(n, false))
+		r.Each(at, "serviceAccountName", n, check.SubdomainFaults(n))
 	}
 	if n := spec.NodeName; n != "" {
-		r.Each(at, "nodeName", n, apivalidation.NameIsDNSSubdomain(n, false))
+		r.Each(at, "nodeName", n, check.SubdomainFaults(n))
 	}
 	if s := spec.ActiveDeadlineSeconds; s != nil && (*s < 1 || *s > math.MaxInt32) {
 		r.Invalid(at, "activeDeadlineSeconds", *s, validation.InclusiveRangeError(1, math.MaxInt32))
 	}
 	if spec.Hostname != "" {
-		r.Each(at, "hostname", spec.Hostname, validation.IsDNS1123Label(spec.Hostname))
+		r.Each(at, "hostname", spec.Hostname, check.LabelFaults(spec.Hostname))
 	}
 	if spec.Subdomain != "" {
-		r.Each(at, "subdomain", spec.Subdomain, validation.IsDNS1123Label(spec.Subdomain))
+		r.Each(at, "subdomain", spec.Subdomain, check.LabelFaults(spec.Subdomain))
 	}
 	r.tolerations(spec.Tolerations, at.Child("tolerations"))
 	for i := range spec.HostAliases {
 		a, at := &spec.HostAliases[i], at.Child("hostAliases").Index(i)
 		r.ip(at, "ip", a.IP)
 		for j, name := range a.Hostnames {
-			r.Each(at.Child("hostnames").Index(j), "", name, validation.IsDNS1123Subdomain(name))
+			r.Each(at.Child("hostnames").Index(j), "", name, check.SubdomainFaults(name))
 		}
 	}
 }
 
-// ip checks an address; those with leading zeros are let through, with a warning.
+// ip checks an address.
 func (f *Faults) ip(at *field.Path, name, value string) {
-	f.Add(validation.IsValidIPForLegacyField(member(at, name), value, false, nil)...)
+	f.Add(validation.IsValidIPForLegacyField(member(at, name), value, true, nil)...)
 }
 
 func (r *podRules) classes(at *field.Path) {
 	spec := r.spec
 	if n := spec.PriorityClassName; n != "" {
-		r.Each(at, "priorityClassName", n, apivalidation.NameIsDNSSubdomain(n, false))
+		r.Each(at, "priorityClassName", n, check.SubdomainFaults(n))
 	}
 	if n := spec.RuntimeClassName; n != nil {
-		r.Each(at, "runtimeClassName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
+		r.Each(at, "runtimeClassName", *n, check.SubdomainFaults(*n))
 	}
 	if p := spec.PreemptionPolicy; p != nil {
 		requiredOneOf(&r.Faults, at, "preemptionPolicy", *p, preemptionPolicies)
@@ -201,5 +201,5 @@ func (r *podRules) hostnameOverride(at *field.Path) {
 	if len(*name) > 64 {
 		r.Add(field.TooLong(at.Child("hostnameOverride"), "", 64))
 	}
-	r.Each(at, "hostnameOverride", *name, validation.IsDNS1123Subdomain(*name))
+	r.Each(at, "hostnameOverride", *name, check.SubdomainFaults(*name))
 }

@@ -17,15 +17,18 @@ func DefaultReplicationController(r *corev1.ReplicationController) {
 	if t == nil {
 		return
 	}
-	if t.Labels != nil {
-		if len(r.Spec.Selector) == 0 {
-			r.Spec.Selector = t.Labels
-		}
-		if len(r.Labels) == 0 {
-			r.Labels = t.Labels
-		}
+	if t.Labels != nil && len(r.Spec.Selector) == 0 {
+		r.Spec.Selector = t.Labels
 	}
+	LabelLikePods(r)
 	DefaultTemplate(t)
+}
+
+// LabelLikePods gives one without labels those of its Pods.
+func LabelLikePods(r *corev1.ReplicationController) {
+	if t := r.Spec.Template; t != nil && t.Labels != nil && len(r.Labels) == 0 {
+		r.Labels = t.Labels
+	}
 }
 
 // ValidateReplicationController checks a new one.

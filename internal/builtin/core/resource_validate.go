@@ -7,75 +7,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
-
-// integerResources are counted in whole numbers; so are those of extensions.
-var integerResources = []corev1.ResourceName{
-	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
-	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
-}
-
-// standardResources are all names without a domain, besides huge pages.
-var standardResources = append([]corev1.ResourceName{
-	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage,
-	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceRequestsStorage,
-	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
-}, integerResources...)
-
-// IsExtended tells the names of resources that extensions bring.
-func IsExtended(name corev1.ResourceName) bool {
-	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
-		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
-}
-
-// ResourceName checks the name of a resource, wherever it stands. It tells whether
-// that is sound.
-func (f *Faults) ResourceName(at *field.Path, name corev1.ResourceName) bool {
-	if slices.Contains(standardResources, name) {
-		return true
-	}
-	if faults := validation.IsQualifiedName(string(name)); len(faults) > 0 {
-		f.Each(at, "", name, faults)
-		return false
-	}
-	huge := isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
-	if !strings.Contains(string(name), "/") && !huge {
-		f.Invalid(at, "", name, "must be a standard resource type or fully qualified")
-		return false
-	}
-	return true
-}
 
 // containerResource checks the name of what a container asks for.
 func (f *Faults) containerResource(at *field.Path, name corev1.ResourceName) {
-	f.ResourceName(at, name)
-	switch {
-	case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, isHugePages(name) && !strings.Contains(string(name), "/"):
-	case !strings.Contains(string(name), "/"):
-		f.Invalid(at, "", name, "must be a standard resource for containers")
-	case !isNative(name) && !IsExtended(name):
-		f.Invalid(at, "", name, "doesn't follow extended resource name standard")
-	}
+	f.Add(check.ContainerResourceName(name, at)...)
 }
 
 // podResource checks the name of what a Pod as a whole asks for.
 func (f *Faults) podResource(at *field.Path, name corev1.ResourceName) {
-	if f.ResourceName(at, name) && !ofPods(name) {
+	faults := check.ResourceName(name, at)
+	if len(faults) == 0 && !ofPods(name) {
 		f.Add(field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
 	}
-}
-
-// Quantity checks an amount of a resource.
-func (f *Faults) Quantity(at *field.Path, name corev1.ResourceName, q resource.Quantity) {
-	if q.Sign() < 0 {
-		f.Invalid(at, "", q.String(), apivalidation.IsNegativeErrorMsg)
-	}
-	if q.MilliValue()%1000 != 0 && (slices.Contains(integerResources, name) || IsExtended(name)) {
-		f.Invalid(at, "", q, "must be an integer")
-	}
+	f.Add(faults...)
 }
 
 // hugePages checks that an amount is a number of whole pages.
@@ -97,8 +45,8 @@ func (r *podRules) resources(q *corev1.ResourceRequirements, at *field.Path, che
 		}
 		at := at.Child(list).Key(string(name))
 		checkName(&r.Faults, at, name)
-		r.Quantity(at, name, n)
-		if isHugePages(name) {
+		r.list = check.Quantity(r.list, name, n, at)
+		if check.IsHugePages(name) {
 			huge = true
 			r.hugePages(at, name, n)
 		}
@@ -154,14 +102,14 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 			r.Required(at, "", "")
 			continue
 		}
-		if keys[c.Name] {
+		if keys.has(c.Name) {
 			r.Duplicate(at, "", c.Name)
 		} else {
 			key := c.Name
 			if c.Request != "" {
-				r.Each(at, "request", c.Request, validation.IsDNS1123Label(c.Request))
+				r.Each(at, "request", c.Request, check.LabelFaults(c.Request))
 				key += "/" + c.Request
-			} else if byRequest[c.Name] {
+			} else if byRequest.has(c.Name) {
 				r.Duplicate(at, "", c.Name)
 			}
 			if keys.again(key) {
@@ -171,7 +119,7 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 				byRequest.again(c.Name)
 			}
 		}
-		if !r.claimNames[c.Name] {
+		if !r.claimNames.has(c.Name) {
 			r.unknownClaim(at, c.Name)
 		}
 	}
@@ -180,14 +128,9 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 func (r *podRules) unknownClaim(at *field.Path, name string) {
 	err := field.NotFound(at, name)
 	err.Detail = "must be one of the names in pod.spec.resourceClaims"
-	if len(r.claimNames) == 0 {
+	if names := r.claimNames.sorted(); len(names) == 0 {
 		err.Detail += " which is empty"
 	} else {
-		var names []string
-		for name := range r.claimNames {
-			names = append(names, name)
-		}
-		slices.Sort(names)
 		err.Detail += ": " + strings.Join(names, ", ")
 	}
 	r.Add(err)
@@ -200,8 +143,9 @@ func (r *podRules) resourceClaims(at *field.Path) {
 		return
 	}
 	if r.meta != nil && isStatic(r.meta.Annotations) {
-		for range all {
+		for i := range all {
 			r.Forbidden(field.NewPath(""), "", "static pods do not support resource claims")
+			r.claimNames.again(all[i].Name)
 		}
 		return
 	}
@@ -213,19 +157,19 @@ func (r *podRules) resourceClaims(at *field.Path) {
 		case r.claimNames.again(c.Name):
 			r.Duplicate(at, "name", c.Name)
 		default:
-			r.Each(at, "name", c.Name, validation.IsDNS1123Label(c.Name))
+			r.Each(at, "name", c.Name, check.LabelFaults(c.Name))
 		}
 		switch claim, template := c.ResourceClaimName != nil, c.ResourceClaimTemplateName != nil; {
 		case claim && template:
-			r.Invalid(at, "", AsInternal(*c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+			r.Invalid(at, "", check.Bare(*c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
 		case !claim && !template:
-			r.Invalid(at, "", AsInternal(*c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+			r.Invalid(at, "", check.Bare(*c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
 		if n := c.ResourceClaimName; n != nil {
-			r.Each(at, "resourceClaimName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
+			r.Each(at, "resourceClaimName", *n, check.SubdomainFaults(*n))
 		}
 		if n := c.ResourceClaimTemplateName; n != nil {
-			r.Each(at, "resourceClaimTemplateName", *n, apivalidation.NameIsDNSSubdomain(*n, false))
+			r.Each(at, "resourceClaimTemplateName", *n, check.SubdomainFaults(*n))
 		}
 	}
 }
@@ -260,7 +204,7 @@ func (r *podRules) podResources(at *field.Path) {
 	r.sortFrom(start)
 	start = len(r.list)
 	for name, sum := range sumOfContainers(r.spec, limitsOf) {
-		if have, ok := q.Limits[name]; ok && isHugePages(name) && sum.Cmp(have) > 0 {
+		if have, ok := q.Limits[name]; ok && check.IsHugePages(name) && sum.Cmp(have) > 0 {
 			r.Invalid(at.Child("limits").Key(string(name)), "", have.String(), fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String()))
 		}
 	}

@@ -8,9 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // The members of affinities.
@@ -116,12 +117,12 @@ func (f *Faults) nodeField(q *corev1.NodeSelectorRequirement, at *field.Path) {
 		return
 	}
 	for i, name := range q.Values {
-		f.Each(at.Child("values").Index(i), "", name, apivalidation.NameIsDNSSubdomain(name, false))
+		f.Each(at.Child("values").Index(i), "", name, check.SubdomainFaults(name))
 	}
 }
 
 func (f *Faults) labelName(at *field.Path, name, key string) {
-	f.Each(at, name, key, validation.IsQualifiedName(key))
+	f.Each(at, name, key, check.QualifiedNameFaults(key))
 }
 
 func (f *Faults) podTerms(must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm, at *field.Path) {
@@ -150,9 +151,7 @@ func (f *Faults) podTerm(t *corev1.PodAffinityTerm, at *field.Path) {
 
 // LabelSelector checks a selector; nil is none.
 func (f *Faults) LabelSelector(s *metav1.LabelSelector, at *field.Path) {
-	if s != nil {
-		f.Add(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)...)
-	}
+	f.Add(check.Selector(s, nil, at)...)
 }
 
 // matchLabelKeys checks keys whose values are the Pod's own.
@@ -163,7 +162,8 @@ func (f *Faults) matchLabelKeys(match, mismatch []string, s *metav1.LabelSelecto
 		return
 	}
 	if s != nil {
-		index, keys := make(map[string]int, len(match)), seen{}
+		var keys seen
+		index := make(map[string]int, len(match))
 		for i, key := range match {
 			index[key] = i
 		}
@@ -182,7 +182,7 @@ func (f *Faults) matchLabelKeys(match, mismatch []string, s *metav1.LabelSelecto
 		not.again(key)
 	}
 	for i, key := range match {
-		if not[key] {
+		if not.has(key) {
 			f.Invalid(at.Child("matchLabelKeys").Index(i), "", key, "exists in both matchLabelKeys and mismatchLabelKeys")
 		}
 	}

@@ -1,9 +1,8 @@
 package core
 
 import (
-	"bytes"
 	"encoding/json"
-	"maps"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -95,7 +94,7 @@ func ValidateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 		if !check.IsTrue(s.Immutable) {
 			errs = append(errs, field.Forbidden(field.NewPath("immutable"), frozen))
 		}
-		if !maps.EqualFunc(s.Data, old.Data, bytes.Equal) {
+		if !reflect.DeepEqual(s.Data, old.Data) {
 			errs = append(errs, field.Forbidden(field.NewPath("data"), frozen))
 		}
 	}

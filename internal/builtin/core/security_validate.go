@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 var (
@@ -37,12 +39,12 @@ func (r *podRules) securityContext(c *corev1.SecurityContext, at *field.Path) {
 	r.seccomp(c.SeccompProfile, at)
 	if c.AllowPrivilegeEscalation != nil && !*c.AllowPrivilegeEscalation {
 		if c.Privileged != nil && *c.Privileged {
-			r.Invalid(at, "", AsInternal(c), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+			r.Invalid(at, "", check.Bare(c), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
 		}
 		if c.Capabilities != nil {
 			for _, add := range c.Capabilities.Add {
 				if add == "CAP_SYS_ADMIN" {
-					r.Invalid(at, "", AsInternal(c), "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+					r.Invalid(at, "", check.Bare(c), "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
 				}
 			}
 		}
@@ -79,7 +81,7 @@ func (r *podRules) seccomp(p *corev1.SeccompProfile, at *field.Path) {
 	case local:
 		r.relative(at, "localhostProfile", *p.LocalhostProfile)
 	case p.LocalhostProfile != nil:
-		r.Invalid(at, "localhostProfile", AsInternal(p), "can only be set when seccomp type is Localhost")
+		r.Invalid(at, "localhostProfile", check.Bare(p), "can only be set when seccomp type is Localhost")
 	}
 }
 
@@ -195,7 +197,8 @@ func (r *podRules) checkHostUsers(at *field.Path) {
 	if r.spec.HostIPC {
 		r.Forbidden(at, "HostIPC", when)
 	}
-	for c, at := range eachContainer(r.spec, at) {
+	for c, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		if len(c.VolumeDevices) > 0 {
 			r.Forbidden(at, "volumeDevices", when)
 		}

@@ -4,9 +4,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // ValidatePodTemplate checks a PodTemplate.
@@ -36,7 +37,7 @@ func (f *Faults) Template(t *corev1.PodTemplateSpec, at *field.Path) {
 
 func (f *Faults) templateMeta(t *corev1.PodTemplateSpec, at *field.Path) {
 	if len(t.Labels) > 0 {
-		f.Add(metav1validation.ValidateLabels(t.Labels, at.Child("labels"))...)
+		f.Add(check.Labels(t.Labels, at.Child("labels"))...)
 	}
 	if len(t.Annotations) > 0 {
 		f.Add(apivalidation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)

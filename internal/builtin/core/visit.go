@@ -4,33 +4,25 @@ import (
 	"iter"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// eachContainer yields the containers of a Pod with their paths: init containers,
-// containers, ephemeral ones. The paths are below that of the spec; nil: they are
-// nil.
-func eachContainer(spec *corev1.PodSpec, path *field.Path) iter.Seq2[*corev1.Container, *field.Path] {
-	at := func(name string, i int) *field.Path {
-		if path == nil {
-			return nil
-		}
-		return path.Child(name).Index(i)
-	}
-	return func(yield func(*corev1.Container, *field.Path) bool) {
+// eachContainer yields the containers of a Pod with their places: init containers,
+// containers, ephemeral ones. The places are below that of the spec.
+func eachContainer(spec *corev1.PodSpec, at place) iter.Seq2[*corev1.Container, place] {
+	return func(yield func(*corev1.Container, place) bool) {
 		for i := range spec.InitContainers {
-			if !yield(&spec.InitContainers[i], at("initContainers", i)) {
+			if !yield(&spec.InitContainers[i], at.Child("initContainers").Index(i)) {
 				return
 			}
 		}
 		for i := range spec.Containers {
-			if !yield(&spec.Containers[i], at("containers", i)) {
+			if !yield(&spec.Containers[i], at.Child("containers").Index(i)) {
 				return
 			}
 		}
 		for i := range spec.EphemeralContainers {
 			c := (*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon)
-			if !yield(c, at("ephemeralContainers", i)) {
+			if !yield(c, at.Child("ephemeralContainers").Index(i)) {
 				return
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // These are the volumes whose drivers were once part of Kubernetes.
@@ -235,10 +237,10 @@ func storageOS(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	if v.VolumeName == "" {
 		r.Required(at, "volumeName", "")
 	} else {
-		r.Each(at, "volumeName", v.VolumeName, validation.IsDNS1123Label(v.VolumeName))
+		r.Each(at, "volumeName", v.VolumeName, check.LabelFaults(v.VolumeName))
 	}
 	if v.VolumeNamespace != "" {
-		r.Each(at, "volumeNamespace", v.VolumeNamespace, validation.IsDNS1123Label(v.VolumeNamespace))
+		r.Each(at, "volumeNamespace", v.VolumeNamespace, check.LabelFaults(v.VolumeNamespace))
 	}
 	r.needName(at, v.SecretRef)
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // badMode is said of the modes of files.
@@ -70,7 +70,7 @@ func (r *podRules) checkVolumes(at *field.Path) {
 		if v.Name == "" {
 			r.Required(at, "name", "")
 		} else {
-			r.Each(at, "name", v.Name, validation.IsDNS1123Label(v.Name))
+			r.Each(at, "name", v.Name, check.LabelFaults(v.Name))
 		}
 		if r.volumes[v.Name] != nil {
 			r.Duplicate(at, "name", v.Name)
@@ -78,7 +78,7 @@ func (r *podRules) checkVolumes(at *field.Path) {
 		if len(r.list) == start {
 			r.volumes[v.Name] = &v.VolumeSource
 		}
-		if c := v.PersistentVolumeClaim; c != nil && made[c.ClaimName] {
+		if c := v.PersistentVolumeClaim; c != nil && made.has(c.ClaimName) {
 			r.Invalid(at.Child("persistentVolumeClaim"), "claimName", c.ClaimName, "must not reference a PVC that gets created for an ephemeral volume")
 		}
 	}
@@ -87,7 +87,7 @@ func (r *podRules) checkVolumes(at *field.Path) {
 // madeClaims are the claims that the ephemeral volumes of the Pod make.
 func (r *podRules) madeClaims() (names seen) {
 	if r.meta == nil || r.meta.Name == "" {
-		return nil
+		return names
 	}
 	for i := range r.spec.Volumes {
 		if v := &r.spec.Volumes[i]; v.Ephemeral != nil {
@@ -258,7 +258,7 @@ func (f *Faults) csiDriver(at *field.Path, name, driver string) {
 	if len(driver) > 63 {
 		f.Add(field.TooLong(member(at, name), "", 63))
 	}
-	f.Each(at, name, driver, validation.IsDNS1123Subdomain(strings.ToLower(driver)))
+	f.Each(at, name, driver, check.SubdomainFaults(strings.ToLower(driver)))
 }
 
 func csiVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
@@ -269,7 +269,7 @@ func csiVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	case ref.Name == "":
 		r.Required(at.Child("nodePublishSecretRef"), "name", "")
 	default:
-		r.Each(at, "name", ref.Name, apivalidation.NameIsDNSSubdomain(ref.Name, false))
+		r.Each(at, "name", ref.Name, check.SubdomainFaults(ref.Name))
 	}
 }
 
@@ -283,7 +283,7 @@ func ephemeralVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 		return
 	}
 	claim := r.meta.Name + "-" + r.volumeName
-	for _, fault := range apivalidation.NameIsDNSSubdomain(claim, false) {
+	for _, fault := range check.SubdomainFaults(claim) {
 		r.Invalid(at, "name", r.volumeName, fmt.Sprintf("PVC name %q: %v", claim, fault))
 	}
 }

@@ -30,48 +30,63 @@ func (w *warnings) volume(v *corev1.Volume, i int) {
 		}
 	}
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-		at := w.below("spec", "volumes").Index(i).Child("ephemeral", "volumeClaimTemplate", "spec")
-		w.list = append(w.list, ClaimWarnings(&v.Ephemeral.VolumeClaimTemplate.Spec, at)...)
+		w.claim(&v.Ephemeral.VolumeClaimTemplate.Spec, w.below("spec", "volumes").Index(i).Child("ephemeral", "volumeClaimTemplate", "spec"))
 	}
 }
 
 // ClaimWarnings are those about what a claim asks for.
-func ClaimWarnings(c *corev1.PersistentVolumeClaimSpec, at *field.Path) (list []string) {
-	for _, part := range [...]struct {
-		name string
-		list corev1.ResourceList
-	}{{"requests", c.Resources.Requests}, {"limits", c.Resources.Limits}} {
-		if q := part.list[corev1.ResourceStorage]; q.MilliValue()%1000 != 0 {
-			list = append(list, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer", at.Child("resources", part.name).Key("storage"), q.String()))
-		}
-	}
-	return list
+func ClaimWarnings(c *corev1.PersistentVolumeClaimSpec, at *field.Path) []string {
+	var w warnings
+	w.claim(c, place{path: at})
+	return w.list
 }
 
-// filePath is a file in a volume, and what it comes from.
-type filePath struct{ path, from string }
+func (w *warnings) claim(c *corev1.PersistentVolumeClaimSpec, at place) {
+	w.wholeBytes(c.Resources.Requests, corev1.ResourceStorage, at.Child("resources", "requests"))
+	w.wholeBytes(c.Resources.Limits, corev1.ResourceStorage, at.Child("resources", "limits"))
+}
+
+// filePath is a file in a volume, and what it comes from, if that has to be said.
+type filePath struct {
+	path string
+	from origin
+}
 
 func (p filePath) String() string {
-	if p.from == "" {
+	if p.from.kind == "" {
 		return fmt.Sprintf("%q", p.path)
 	}
 	return fmt.Sprintf("%q (%s)", p.path, p.from)
 }
 
+// origin is where files come from: a kind, and mostly a name.
+type origin struct{ kind, name string }
+
+func (o origin) String() string {
+	if o.kind == "ConfigMap" || o.kind == "Secret" {
+		return fmt.Sprintf("%s %q", o.kind, o.name)
+	}
+	return o.kind
+}
+
 // meets tells whether one is the other, or in it.
 func (p filePath) meets(other filePath) bool {
-	return strings.HasPrefix(other.path+"/", p.path+"/") || strings.HasPrefix(p.path+"/", other.path+"/")
+	short, long := p.path, other.path
+	if len(short) > len(long) {
+		short, long = long, short
+	}
+	return strings.HasPrefix(long, short) && (len(long) == len(short) || long[len(short)] == '/')
 }
 
 // overlaps warns of files in a volume that hide each other.
 func (w *warnings) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
-		w.meeting(v.Name, fmt.Sprintf("ConfigMap %q", v.ConfigMap.Name), keyPaths(v.ConfigMap.Items, ""))
+		w.meeting(v.Name, origin{"ConfigMap", v.ConfigMap.Name}, keyPaths(v.ConfigMap.Items, origin{}))
 	case v.Secret != nil:
-		w.meeting(v.Name, fmt.Sprintf("Secret %q", v.Secret.SecretName), keyPaths(v.Secret.Items, ""))
+		w.meeting(v.Name, origin{"Secret", v.Secret.SecretName}, keyPaths(v.Secret.Items, origin{}))
 	case v.DownwardAPI != nil:
-		w.meeting(v.Name, "DownwardAPI", downwardPaths(v.DownwardAPI.Items, ""))
+		w.meeting(v.Name, origin{kind: "DownwardAPI"}, downwardPaths(v.DownwardAPI.Items, origin{}))
 	case v.Projected != nil:
 		var all []filePath
 		for i := range v.Projected.Sources {
@@ -80,16 +95,16 @@ func (w *warnings) overlaps(v *corev1.Volume) {
 			case *s == (corev1.VolumeProjection{}):
 				w.add("volume %q (Projected) has no sources provided", v.Name)
 			case s.ConfigMap != nil && s.ConfigMap.Items != nil:
-				all = append(all, keyPaths(s.ConfigMap.Items, fmt.Sprintf("ConfigMap %q", s.ConfigMap.Name))...)
+				all = append(all, keyPaths(s.ConfigMap.Items, origin{"ConfigMap", s.ConfigMap.Name})...)
 			case s.Secret != nil && s.Secret.Items != nil:
-				all = append(all, keyPaths(s.Secret.Items, fmt.Sprintf("Secret %q", s.Secret.Name))...)
+				all = append(all, keyPaths(s.Secret.Items, origin{"Secret", s.Secret.Name})...)
 			case s.DownwardAPI != nil && s.DownwardAPI.Items != nil:
-				all = append(all, downwardPaths(s.DownwardAPI.Items, "DownwardAPI")...)
+				all = append(all, downwardPaths(s.DownwardAPI.Items, origin{kind: "DownwardAPI"})...)
 			case s.ServiceAccountToken != nil:
-				all = append(all, filePath{s.ServiceAccountToken.Path, "ServiceAccountToken"})
+				all = append(all, filePath{s.ServiceAccountToken.Path, origin{kind: "ServiceAccountToken"}})
 			}
 		}
-		w.meeting(v.Name, "Projected", all)
+		w.meeting(v.Name, origin{kind: "Projected"}, all)
 	}
 }
 
@@ -97,7 +112,7 @@ func (w *warnings) overlaps(v *corev1.Volume) {
 // grows with the square.
 const maxCompared = 1000
 
-func (w *warnings) meeting(volume, what string, all []filePath) {
+func (w *warnings) meeting(volume string, what origin, all []filePath) {
 	all = all[:min(len(all), maxCompared)]
 	for i := range all {
 		all[i].path = strings.TrimRight(all[i].path, "/")
@@ -109,14 +124,14 @@ func (w *warnings) meeting(volume, what string, all []filePath) {
 	}
 }
 
-func keyPaths(items []corev1.KeyToPath, from string) (all []filePath) {
+func keyPaths(items []corev1.KeyToPath, from origin) (all []filePath) {
 	for i := range items {
 		all = append(all, filePath{items[i].Path, from})
 	}
 	return all
 }
 
-func downwardPaths(items []corev1.DownwardAPIVolumeFile, from string) (all []filePath) {
+func downwardPaths(items []corev1.DownwardAPIVolumeFile, from origin) (all []filePath) {
 	for i := range items {
 		all = append(all, filePath{items[i].Path, from})
 	}

@@ -6,8 +6,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // The limits of Windows' names, in bytes, and of what describes an account, in KiB.
@@ -31,7 +32,7 @@ func (r *podRules) windowsOptions(o *corev1.WindowsSecurityContextOptions, at *f
 	}
 	at = at.Child("windowsOptions")
 	if n := o.GMSACredentialSpecName; n != nil {
-		r.Each(at, "gmsaCredentialSpecName", n, validation.IsDNS1123Subdomain(*n))
+		r.Each(at, "gmsaCredentialSpecName", n, check.SubdomainFaults(*n))
 	}
 	if s := o.GMSACredentialSpec; s != nil {
 		switch n := len(*s); {
@@ -92,7 +93,8 @@ func (r *podRules) hostProcess(at *field.Path) {
 		ofPod = o.HostProcess
 	}
 	all, host := 0, 0
-	for c, at := range eachContainer(r.spec, at) {
+	for c, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		all++
 		own := ofPod
 		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
@@ -131,7 +133,8 @@ func (r *podRules) system(at *field.Path) {
 		if r.spec.SecurityContext.WindowsOptions != nil {
 			r.Forbidden(at.Child("securityContext"), "windowsOptions", detail)
 		}
-		for c, at := range eachContainer(r.spec, at) {
+		for c, of := range eachContainer(r.spec, place{path: at}) {
+			at := of.path
 			if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
 				r.Forbidden(at.Child("securityContext"), "windowsOptions", detail)
 			}
@@ -167,7 +170,8 @@ func (r *podRules) windows(at *field.Path) {
 	forbid(in, "supplementalGroups", c.SupplementalGroups != nil)
 	forbid(in, "supplementalGroupsPolicy", c.SupplementalGroupsPolicy != nil)
 	forbid(in, "seLinuxChangePolicy", c.SELinuxChangePolicy != nil)
-	for each, at := range eachContainer(r.spec, at) {
+	for each, of := range eachContainer(r.spec, place{path: at}) {
+		at := of.path
 		c, in := each.SecurityContext, at.Child("securityContext")
 		if c == nil {
 			continue

@@ -77,9 +77,9 @@ func ValidateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 	return append(errs, validateSpec(&t.Spec.Spec.Devices, path.Child("spec", "devices"))...)
 }
 
-// ValidateTemplateUpdate: what claims are made of stays.
+// ValidateTemplateUpdate checks the new object, and that what claims are made of stays.
 func ValidateTemplateUpdate(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-	return kept(t.Spec, old.Spec)
+	return append(ValidateTemplate(t), kept(t.Spec, old.Spec)...)
 }
 
 func kept[T any](spec, old T) field.ErrorList {

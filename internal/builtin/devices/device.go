@@ -46,8 +46,9 @@ func validatePlace(d *resourcev1.Device, placed bool, path *field.Path) field.Er
 	}
 	var w where
 	w.name(d.NodeName, "must not be empty", path)
-	if d.NodeSelector != nil {
+	if n := d.NodeSelector; n != nil {
 		w.set = append(w.set, "`nodeSelector`")
+		w.errs = append(w.errs, validateNodes(n, path.Child("nodeSelector"))...)
 	}
 	w.yes(d.AllNodes, "allNodes", path)
 	switch len(w.set) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // DefaultSlice fills in when devices were tainted.
@@ -34,12 +36,30 @@ func DefaultSlice(s *resourcev1.ResourceSlice) {
 	}
 }
 
+// PrepareSlice drops what is only alpha.
+func PrepareSlice(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		s.Spec.Devices[i].NodeAllocatableResourceMappings = nil
+	}
+}
+
+// PrepareSliceUpdate drops it from an update of a ResourceSlice that did not have it.
+func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) { PrepareSlice(s) }
+
 // ValidateSlice checks the devices of a pool, or a part of them.
 func ValidateSlice(s *resourcev1.ResourceSlice) field.ErrorList { return validateSlice(&s.Spec, nil) }
 
 // ValidateSliceUpdate: the pool, the driver and the node stay.
 func ValidateSliceUpdate(s, old *resourcev1.ResourceSlice) field.ErrorList {
 	return validateSlice(&s.Spec, &old.Spec)
+}
+
+// WarnOfSlice tells of a driver whose name is not written as it should be.
+func WarnOfSlice(s, _ *resourcev1.ResourceSlice) []string {
+	if d := s.Spec.Driver; d != strings.ToLower(d) {
+		return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", d)}
+	}
+	return nil
 }
 
 func validateSlice(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
@@ -118,11 +138,10 @@ func validateWhere(s *resourcev1.ResourceSliceSpec, path *field.Path) field.Erro
 	w.name(s.NodeName, "must be either unset or set to a non-empty string", path)
 	if n := s.NodeSelector; n != nil {
 		w.set = append(w.set, "`nodeSelector`")
-		if len(n.NodeSelectorTerms) == 0 {
-			w.errs = append(w.errs, field.Required(path.Child("nodeSelector", "nodeSelectorTerms"), "must have at least one node selector term"))
-		}
-		if len(n.NodeSelectorTerms) != 1 {
-			w.errs = append(w.errs, field.Invalid(path.Child("nodeSelector", "nodeSelectorTerms"), check.Bare(n.NodeSelectorTerms), "must have exactly one node selector term"))
+		at := path.Child("nodeSelector")
+		w.errs = append(w.errs, validateNodes(n, at)...)
+		if len(n.NodeSelectorTerms) != 1 { // so that those of several slices go together
+			w.errs = append(w.errs, field.Invalid(at.Child("nodeSelectorTerms"), check.Bare(n.NodeSelectorTerms), "must have exactly one node selector term"))
 		}
 	}
 	w.yes(s.AllNodes, "allNodes", path)
@@ -135,6 +154,13 @@ func validateWhere(s *resourcev1.ResourceSliceSpec, path *field.Path) field.Erro
 		w.errs = append(w.errs, field.Invalid(path, fmt.Sprintf("{%s}", strings.Join(w.set, ", ")), words+", but multiple fields are set"))
 	}
 	return w.errs
+}
+
+// validateNodes checks which nodes reach devices.
+func validateNodes(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
+	var f core.Faults
+	f.NodeSelector(s, path)
+	return f.List()
 }
 
 func validateCounters(name, of string, counters map[string]resourcev1.Counter, path *field.Path) field.ErrorList {

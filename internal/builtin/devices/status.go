@@ -22,6 +22,27 @@ const (
 	mostAddresses   = 16
 )
 
+// SetClaimStatus is the subresource status of claims: what was said of devices that are
+// allocated no more goes with them.
+func SetClaimStatus(c, sent *resourcev1.ResourceClaim) {
+	was := c.Status.Allocation
+	c.Status = sent.Status
+	if was == nil {
+		return
+	}
+	gone := func(d resourcev1.AllocatedDeviceStatus) bool {
+		is := func(r resourcev1.DeviceRequestAllocationResult) bool { return allocates(&r, &d) }
+		now := c.Status.Allocation
+		return slices.ContainsFunc(was.Devices.Results, is) && (now == nil || !slices.ContainsFunc(now.Devices.Results, is))
+	}
+	c.Status.Devices = slices.DeleteFunc(slices.Clone(c.Status.Devices), gone)
+}
+
+// allocates tells whether a result is the device that a status is of.
+func allocates(r *resourcev1.DeviceRequestAllocationResult, d *resourcev1.AllocatedDeviceStatus) bool {
+	return r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && check.Equal((*string)(r.ShareID), d.ShareID)
+}
+
 // ValidateClaimStatus checks who may use which devices. Once they are allocated,
 // they are no others.
 func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
@@ -30,9 +51,7 @@ func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	errs := eachOnce(s.ReservedFor, resourcev1.ResourceClaimReservedForMaxSize, reserved,
 		func(r *resourcev1.ResourceClaimConsumerReference) types.UID { return r.UID }, validateConsumer)
 	errs = append(errs, eachOnce(s.Devices, -1, path.Child("devices"),
-		func(d *resourcev1.AllocatedDeviceStatus) string {
-			return d.Driver + "/" + d.Pool + "/" + d.Device + share(d.ShareID)
-		},
+		sharedOf,
 		func(d *resourcev1.AllocatedDeviceStatus, path *field.Path) field.ErrorList {
 			return validateDeviceStatus(d, s.Allocation, path)
 		})...)
@@ -48,6 +67,9 @@ func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	case s.Allocation == nil:
 	case was.Allocation == nil:
 		errs = append(errs, validateAllocation(&s.Allocation.Devices, &c.Spec.Devices, at.Child("devices"))...)
+		if n := s.Allocation.NodeSelector; n != nil {
+			errs = append(errs, validateNodes(n, at.Child("nodeSelector"))...)
+		}
 	case !equality.Semantic.DeepEqual(s.Allocation, was.Allocation):
 		errs = append(errs, field.Invalid(at, check.Bare(s.Allocation), "field is immutable"))
 	}
@@ -99,12 +121,9 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.All
 	if d.ShareID != nil {
 		errs = append(errs, validateUID(*d.ShareID, path.Child("shareID"))...)
 	}
-	allocated := func(r resourcev1.DeviceRequestAllocationResult) bool {
-		return r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && share((*string)(r.ShareID)) == share(d.ShareID)
-	}
+	allocated := func(r resourcev1.DeviceRequestAllocationResult) bool { return allocates(&r, d) }
 	if a == nil || !slices.ContainsFunc(a.Devices.Results, allocated) {
-		shown := struct{ Driver, Pool, Device, ShareID string }{d.Driver, d.Pool, d.Device, share(d.ShareID)}
-		errs = append(errs, field.Invalid(path, shown, "must be an allocated device in the claim"))
+		errs = append(errs, field.Invalid(path, sharedOf(d), "must be an allocated device in the claim"))
 	}
 	if n := len(d.Conditions); n > mostConditions {
 		errs = append(errs, field.TooMany(path.Child("conditions"), n, mostConditions))
@@ -119,12 +138,15 @@ func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.All
 	return errs
 }
 
-// share is the part of a device that is allocated by itself, "" for the whole.
-func share(id *string) string {
-	if id == nil {
-		return ""
+// shared is a device, or the part of one that is allocated by itself.
+type shared struct{ Driver, Pool, Device, ShareID string }
+
+func sharedOf(d *resourcev1.AllocatedDeviceStatus) shared {
+	s := shared{Driver: d.Driver, Pool: d.Pool, Device: d.Device}
+	if d.ShareID != nil {
+		s.ShareID = *d.ShareID
 	}
-	return "/" + *id
+	return s
 }
 
 // validateUID requires a UUID as Kubernetes writes it.

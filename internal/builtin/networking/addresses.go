@@ -28,12 +28,13 @@ func ValidateIPAddress(a *networkingv1.IPAddress) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateIPAddressUpdate lets an address belong to nobody else.
+// ValidateIPAddressUpdate checks the new object, and that it belongs to nobody else.
 func ValidateIPAddressUpdate(a, old *networkingv1.IPAddress) field.ErrorList {
-	if check.Equal(a.Spec.ParentRef, old.Spec.ParentRef) {
-		return nil
+	errs := ValidateIPAddress(a)
+	if !check.Equal(a.Spec.ParentRef, old.Spec.ParentRef) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "parentRef"), check.Bare(a.Spec.ParentRef), validation.FieldImmutableErrorMsg))
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec", "parentRef"), check.Bare(a.Spec.ParentRef), validation.FieldImmutableErrorMsg)}
+	return errs
 }
 
 // ValidateServiceCIDR wants one range, or one of each family.

@@ -55,7 +55,8 @@ func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList 
 	return errs
 }
 
-// ValidateRuntimeClassUpdate: what runs containers stays.
+// ValidateRuntimeClassUpdate checks the new object, and that what runs containers stays.
 func ValidateRuntimeClassUpdate(c, old *nodev1.RuntimeClass) field.ErrorList {
-	return validation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))
+	errs := ValidateRuntimeClass(c)
+	return append(errs, validation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))...)
 }

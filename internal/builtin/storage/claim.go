@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // NewClaimStatus is that of a claim that nobody has looked at.
@@ -79,80 +80,14 @@ func copied(s *string) *string {
 
 // ValidateClaim checks a claim.
 func ValidateClaim(c *corev1.PersistentVolumeClaim) field.ErrorList {
-	return validateClaim(&c.Spec, &corev1.PersistentVolumeClaimSpec{}, field.NewPath("spec"))
-}
-
-func validateClaim(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
-	modes := path.Child("accessModes")
-	if len(spec.AccessModes) == 0 {
-		errs = append(errs, field.Required(modes, "at least 1 access mode is required"))
-	}
-	errs = append(errs, check.Selector(spec.Selector, old.Selector, path.Child("selector"))...)
-	errs = append(errs, validateModes(spec.AccessModes, modes)...)
-	size, at := spec.Resources.Requests, path.Child("resources").Key(string(corev1.ResourceStorage))
-	if q, ok := size[corev1.ResourceStorage]; !ok {
-		errs = append(errs, field.Required(at, ""))
-	} else {
-		errs = append(errs, positive(q, at)...)
-	}
-	if n := spec.StorageClassName; n != nil && *n != "" {
-		errs = append(errs, check.DNSSubdomain(*n, path.Child("storageClassName"))...)
-	}
-	if spec.VolumeMode != nil {
-		errs = append(errs, check.OneOf(*spec.VolumeMode, volumeModes, path.Child("volumeMode"))...)
-	}
-	errs = append(errs, validateSources(spec, old, path)...)
-	if n := spec.VolumeAttributesClassName; n != nil && *n != "" {
-		errs = append(errs, check.DNSSubdomain(*n, path.Child("volumeAttributesClassName"))...)
-	}
-	return errs
-}
-
-// validateSources checks where a claim has its first content from.
-func validateSources(spec, old *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
-	anyGroup := old.DataSource != nil && wrongGroup(old.DataSource.APIGroup) || old.DataSourceRef != nil && wrongGroup(old.DataSourceRef.APIGroup)
-	validate := func(group *string, kind, name string, at *field.Path) {
-		errs = append(errs, required(at, "name", name, "kind", kind)...)
-		if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
-			errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
-		}
-		if group != nil && *group != "" && !anyGroup {
-			errs = append(errs, check.DNSSubdomain(*group, at.Child("apiGroup"))...)
-		}
-	}
-	s, r := spec.DataSource, spec.DataSourceRef
-	if s != nil {
-		validate(s.APIGroup, s.Kind, s.Name, path.Child("dataSource"))
-	}
-	if r == nil {
-		return errs
-	}
-	validate(r.APIGroup, r.Kind, r.Name, path.Child("dataSourceRef"))
-	elsewhere := r.Namespace != nil && *r.Namespace != ""
-	if elsewhere {
-		for _, fault := range validation.ValidateNamespaceName(*r.Namespace, false) {
-			errs = append(errs, field.Invalid(path.Child("dataSourceRef", "namespace"), *r.Namespace, fault))
-		}
-	}
-	switch {
-	case s == nil:
-	case elsewhere:
-		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified"))
-	case !check.Equal(s.APIGroup, r.APIGroup) || s.Kind != r.Kind || s.Name != r.Name:
-		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
-	}
-	return errs
-}
-
-func wrongGroup(group *string) bool {
-	return group != nil && *group != "" && len(check.DNSSubdomain(*group, nil)) > 0
+	return core.ClaimSpec(&c.Spec, nil, field.NewPath("spec"))
 }
 
 // ValidateClaimUpdate checks the new object, and that of its spec nothing changes but
 // what may: the volume is named once, a bound claim grows and has other attributes.
 func ValidateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validateClaim(&c.Spec, &old.Spec, spec)
+	errs := core.ClaimSpec(&c.Spec, &old.Spec, spec)
 	now, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
 	normalizeSources(was)
 	if was.VolumeName == "" {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // How large parameters may be.
@@ -45,10 +46,11 @@ func ValidateClass(c *storagev1.StorageClass) field.ErrorList {
 	return append(errs, topologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
 }
 
-// ValidateClassUpdate lets nothing of a StorageClass change but whether volumes grow,
-// how they are mounted, and where they may be.
+// ValidateClassUpdate checks the new object, and that nothing changed but whether
+// volumes grow, how they are mounted, and where they may be.
 func ValidateClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
-	errs := validation.ValidateImmutableField(c.Parameters, old.Parameters, field.NewPath("parameters"))
+	errs := ValidateClass(c)
+	errs = append(errs, validation.ValidateImmutableField(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
 	errs = append(errs, validation.ValidateImmutableField(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, validation.ValidateImmutableField(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
 	return append(errs, validation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
@@ -58,7 +60,7 @@ func ValidateClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 func WarnOfClass(c, _ *storagev1.StorageClass) (all []string) {
 	for i, t := range c.AllowedTopologies {
 		for j, e := range t.MatchLabelExpressions {
-			if text, ok := oldLabels[e.Key]; ok {
+			if text, ok := core.OldNodeLabels[e.Key]; ok {
 				path := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key")
 				all = append(all, path.String()+": "+text)
 			}
@@ -122,10 +124,17 @@ func topologies(all []corev1.TopologySelectorTerm, path *field.Path) (errs field
 				}
 			}
 		}
+		same := 0
 		for _, earlier := range all[:i] {
 			if equality.Semantic.DeepEqual(valueSets(earlier), valueSets(t)) {
-				errs = append(errs, field.Duplicate(at, ""))
+				same++
 			}
+		}
+		if len(t.MatchLabelExpressions) == 0 {
+			same += len(all) // on the wire it is like those that are still to come, too
+		}
+		for range same {
+			errs = append(errs, field.Duplicate(at, ""))
 		}
 	}
 	return errs

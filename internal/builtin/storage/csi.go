@@ -43,6 +43,21 @@ func DefaultDriver(d *storagev1.CSIDriver) {
 	}
 }
 
+// PrepareDriver drops what is only alpha.
+func PrepareDriver(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }
+
+// PrepareDriverUpdate drops it from an update of a CSIDriver that did not have it.
+func PrepareDriverUpdate(d, _ *storagev1.CSIDriver) { PrepareDriver(d) }
+
+// WarnOfDriver tells of tokens that stand beside what else Pods say of volumes.
+func WarnOfDriver(d, old *storagev1.CSIDriver) []string {
+	s := &d.Spec
+	if len(s.TokenRequests) == 0 || s.ServiceAccountTokenInSecrets != nil || old != nil && equality.Semantic.DeepEqual(old.Spec.TokenRequests, s.TokenRequests) {
+		return nil
+	}
+	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+}
+
 // ValidateDriver checks a CSIDriver.
 func ValidateDriver(d *storagev1.CSIDriver) (errs field.ErrorList) {
 	s, path := &d.Spec, field.NewPath("spec")
@@ -155,8 +170,9 @@ func ValidateCapacity(c *storagev1.CSIStorageCapacity) field.ErrorList {
 	return errs
 }
 
-// ValidateCapacityUpdate lets what a capacity is of stay.
-func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
+// ValidateCapacityUpdate checks the new object, and that it is of the same as before.
+func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
+	errs := ValidateCapacity(c)
 	if !equality.Semantic.DeepEqual(c.NodeTopology, old.NodeTopology) {
 		errs = append(errs, field.Invalid(field.NewPath("nodeTopology"), c.NodeTopology, validation.FieldImmutableErrorMsg))
 	}
@@ -164,6 +180,14 @@ func ValidateCapacityUpdate(c, old *storagev1.CSIStorageCapacity) (errs field.Er
 		errs = append(errs, field.Invalid(field.NewPath("storageClassName"), c.StorageClassName, validation.FieldImmutableErrorMsg))
 	}
 	return errs
+}
+
+// DefaultAttachment completes a volume that is no object of its own.
+func DefaultAttachment(a *storagev1.VolumeAttachment) {
+	if spec := a.Spec.Source.InlineVolumeSpec; spec != nil {
+		check.RoundUp(spec.Capacity)
+		defaultSource(&spec.PersistentVolumeSource)
+	}
 }
 
 // ValidateAttachment checks which volume shall be where.
@@ -176,7 +200,7 @@ func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	case s.InlineVolumeSpec != nil && s.PersistentVolumeName != nil:
 		errs = append(errs, field.Forbidden(at, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
 	case s.InlineVolumeSpec != nil:
-		errs = append(errs, validateVolumeSpec(s.InlineVolumeSpec, "", true, at.Child("inlineVolumeSpec"))...)
+		errs = append(errs, validateInline(s.InlineVolumeSpec, at.Child("inlineVolumeSpec"))...)
 	case *s.PersistentVolumeName == "":
 		errs = append(errs, field.Required(at.Child("persistentVolumeName"), "must specify non empty persistentVolumeName"))
 	}

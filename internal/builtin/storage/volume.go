@@ -15,13 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
-var (
-	accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
-	volumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
-	reclaims    = []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
-)
+var reclaims = []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
 
 // Annotations that fields have replaced.
 const (
@@ -71,14 +68,15 @@ func StampPhase(v, old *corev1.PersistentVolume) {
 
 // ValidateVolume checks a volume.
 func ValidateVolume(v *corev1.PersistentVolume) field.ErrorList {
-	errs := validateVolumeSpec(&v.Spec, v.Name, false, field.NewPath("spec"))
+	errs := validateVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))
 	return append(errs, validateMountOptions(v)...)
 }
 
 // ValidateVolumeUpdate checks the new object, and that it is of the same storage.
 func ValidateVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := ValidateVolume(v)
-	errs = append(errs, validateVolumeSpec(&v.Spec, v.Name, false, field.NewPath("spec"))...) // the wire has them twice
+	errs = append(errs, validateVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))...) // the wire has them twice, with the metadata
+	errs = append(errs, validation.ValidateFinalizers(v.Finalizers, field.NewPath("metadata", "finalizers"))...)
 	now, was := v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource
 	if now.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil { // it may come later
 		csi := *now.CSI
@@ -113,35 +111,27 @@ func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
 
 // validateVolumeSpec checks what a volume is; inline is one that stands in a
 // VolumeAttachment.
-func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, inline bool, at *field.Path) (errs field.ErrorList) {
-	if inline {
-		errs = notInline(spec, at)
-	}
+func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, at *field.Path) (errs field.ErrorList) {
 	if len(spec.AccessModes) == 0 {
 		errs = append(errs, field.Required(at.Child("accessModes"), ""))
 	}
-	errs = append(errs, validateModes(spec.AccessModes, at.Child("accessModes"))...)
-	if !inline {
-		errs = append(errs, validateCapacity(spec.Capacity, at.Child("capacity"))...)
-		if p := spec.PersistentVolumeReclaimPolicy; p != "" {
-			errs = append(errs, check.OneOf(p, reclaims, at.Child("persistentVolumeReclaimPolicy"))...)
-		}
-		if spec.NodeAffinity != nil {
-			errs = append(errs, validateVolumeAffinity(spec.NodeAffinity, at.Child("nodeAffinity"))...)
-		}
+	errs = append(errs, core.AccessModes(spec.AccessModes, at.Child("accessModes"))...)
+	errs = append(errs, validateCapacity(spec.Capacity, at.Child("capacity"))...)
+	if p := spec.PersistentVolumeReclaimPolicy; p != "" {
+		errs = append(errs, check.OneOf(p, reclaims, at.Child("persistentVolumeReclaimPolicy"))...)
 	}
-	errs = append(errs, validateSource(spec, name, inline, at)...)
+	if spec.NodeAffinity != nil {
+		errs = append(errs, validateVolumeAffinity(spec.NodeAffinity, at.Child("nodeAffinity"))...)
+	}
+	errs = append(errs, validateSource(spec, name, false, at)...)
 	if spec.HostPath != nil && path.Clean(spec.HostPath.Path) == "/" && spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
 		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
-	}
-	if inline {
-		return errs
 	}
 	if spec.StorageClassName != "" {
 		errs = append(errs, check.DNSSubdomain(spec.StorageClassName, at.Child("storageClassName"))...)
 	}
 	if spec.VolumeMode != nil {
-		errs = append(errs, check.OneOf(*spec.VolumeMode, volumeModes, at.Child("volumeMode"))...)
+		errs = append(errs, check.OneOf(*spec.VolumeMode, core.VolumeModes, at.Child("volumeMode"))...)
 	}
 	if class, at := spec.VolumeAttributesClassName, at.Child("volumeAttributesClassName"); class != nil {
 		if *class == "" {
@@ -156,40 +146,54 @@ func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, inline b
 	return errs
 }
 
-// notInline is what an inline volume must not say.
-func notInline(spec *corev1.PersistentVolumeSpec, at *field.Path) (errs field.ErrorList) {
-	const context = " in the context of inline volumes"
-	forbid := func(is bool, member, detail string) {
-		if is {
-			errs = append(errs, field.Forbidden(at.Child(member), detail+context))
-		}
-	}
-	forbid(spec.ClaimRef != nil, "claimRef", "may not be specified")
-	forbid(len(spec.Capacity) > 0, "capacity", "may not be specified")
-	if spec.CSI == nil {
-		errs = append(errs, field.Required(at.Child("csi"), "has to be specified"+context))
-	}
-	retain := corev1.PersistentVolumeReclaimRetain
-	forbid(spec.PersistentVolumeReclaimPolicy != "" && spec.PersistentVolumeReclaimPolicy != retain, "persistentVolumeReclaimPolicy", "may only be "+string(retain))
-	forbid(spec.NodeAffinity != nil, "nodeAffinity", "may not be specified")
-	forbid(spec.StorageClassName != "", "storageClassName", "may not be specified")
-	mode := corev1.PersistentVolumeFilesystem
-	forbid(spec.VolumeMode != nil && *spec.VolumeMode != mode, "volumeMode", "may not specify volumeMode other than "+string(mode))
-	return errs
+// inlineSpec is what an inline volume must not say, in the order in which the rest is
+// looked at.
+type inlineSpec struct {
+	spec *corev1.PersistentVolumeSpec
+	at   *field.Path
+	errs field.ErrorList
 }
 
-func validateModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) (errs field.ErrorList) {
-	var pod, other bool
-	for _, m := range modes {
-		known := check.OneOf(m, accessModes, at)
-		errs = append(errs, known...)
-		pod = pod || m == corev1.ReadWriteOncePod
-		other = other || m != corev1.ReadWriteOncePod && len(known) == 0
+func (s *inlineSpec) forbid(is bool, member, detail string) {
+	if is {
+		s.errs = append(s.errs, field.Forbidden(s.at.Child(member), detail+inlineContext))
 	}
-	if pod && other {
-		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
+}
+
+const inlineContext = " in the context of inline volumes"
+
+func (s *inlineSpec) claimed() {
+	s.forbid(s.spec.ClaimRef != nil, "claimRef", "may not be specified")
+	s.forbid(len(s.spec.Capacity) > 0, "capacity", "may not be specified")
+	if s.spec.CSI == nil {
+		s.errs = append(s.errs, field.Required(s.at.Child("csi"), "has to be specified"+inlineContext))
 	}
-	return errs
+}
+
+func (s *inlineSpec) placed() {
+	policy, retain := s.spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain
+	s.forbid(policy != "" && policy != retain, "persistentVolumeReclaimPolicy", "may only be "+string(retain))
+	s.forbid(s.spec.NodeAffinity != nil, "nodeAffinity", "may not be specified")
+}
+
+func (s *inlineSpec) used() {
+	s.forbid(s.spec.StorageClassName != "", "storageClassName", "may not be specified")
+	mode := corev1.PersistentVolumeFilesystem
+	s.forbid(s.spec.VolumeMode != nil && *s.spec.VolumeMode != mode, "volumeMode", "may not specify volumeMode other than "+string(mode))
+}
+
+// validateInline checks the spec of a volume that is no object of its own.
+func validateInline(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
+	s := inlineSpec{spec: spec, at: at}
+	s.claimed()
+	if len(spec.AccessModes) == 0 {
+		s.errs = append(s.errs, field.Required(at.Child("accessModes"), ""))
+	}
+	s.errs = append(s.errs, core.AccessModes(spec.AccessModes, at.Child("accessModes"))...)
+	s.placed()
+	s.errs = append(s.errs, validateSource(spec, "", true, at)...)
+	s.used()
+	return s.errs
 }
 
 func validateCapacity(c corev1.ResourceList, at *field.Path) (errs field.ErrorList) {
@@ -201,7 +205,7 @@ func validateCapacity(c corev1.ResourceList, at *field.Path) (errs field.ErrorLi
 	}
 	for name, q := range check.Sorted(c) {
 		errs = append(errs, notNegative(q, at.Key(string(name)))...)
-		errs = append(errs, positive(q, at.Key(string(name)))...)
+		errs = append(errs, check.Positive(q, at.Key(string(name)))...)
 	}
 	return errs
 }
@@ -209,13 +213,6 @@ func validateCapacity(c corev1.ResourceList, at *field.Path) (errs field.ErrorLi
 func notNegative(q resource.Quantity, at *field.Path) field.ErrorList {
 	if n := q.Value(); n < 0 {
 		return field.ErrorList{field.Invalid(at, n, "must be a valid resource quantity")}
-	}
-	return nil
-}
-
-func positive(q resource.Quantity, at *field.Path) field.ErrorList {
-	if q.Sign() <= 0 {
-		return field.ErrorList{field.Invalid(at, q.String(), "must be greater than zero")}
 	}
 	return nil
 }

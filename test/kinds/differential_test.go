@@ -1,0 +1,412 @@
+package kinds_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/test/servers"
+)
+
+var objects = flag.Int("objects", 60, "how many objects of each kind the differential test generates")
+
+// TestKindsLikePeer sends the same generated objects, most of them broken, to
+// Tidemark and to kube-apiserver: both say the same of them, and store the same.
+// Each file of testdata/objects is an object with as many fields as one can have. Its
+// name is that of the resource; what follows a dot tells several of one resource apart.
+func TestKindsLikePeer(t *testing.T) {
+	servers.Peer(t, func(t *testing.T, s servers.Server) {
+		both := [2]sender{newSender(t, servers.Quick(s.Config))}
+		both[1] = newSender(t, lone(t, both[0]))
+		both[1].send(t, "POST", "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": s.Namespace}})
+		files, err := filepath.Glob("testdata/objects/*.json")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no objects: %v", err)
+		}
+		grafts := loadGrafts(t)
+		for _, file := range files {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+				d := differential{both: both, g: generator{testrand.New(t)}, file: file, namespace: s.Namespace, grafts: grafts}
+				d.resource, _, _ = strings.Cut(filepath.Base(file), ".")
+				d.collection = d.find(t)
+				for range *objects {
+					d.object(t)
+				}
+				t.Logf("%d objects, %d of them taken, %d updates", d.made, d.taken, d.updates)
+			})
+		}
+	})
+}
+
+// alone starts a Tidemark without controllers, as a kube-apiserver is.
+func alone(t *testing.T) *rest.Config {
+	t.Helper()
+	s := &tidemark.Server{Controllers: []string{"-*"}}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return servers.Quick(s.RESTConfig())
+}
+
+// lone is alone, and the user that the peer takes this client for.
+func lone(t *testing.T, peer sender) *rest.Config {
+	config := alone(t)
+	user := peer.send(t, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", map[string]any{}).body["status"].(map[string]any)["userInfo"].(map[string]any)
+	config.Impersonate.UserName, _ = user["username"].(string)
+	config.Impersonate.UID, _ = user["uid"].(string)
+	config.Impersonate.Groups = []string{"system:masters"}
+	return config
+}
+
+// differential compares two servers on objects of one kind.
+type differential struct {
+	both                 [2]sender // kube-apiserver, Tidemark
+	g                    generator
+	file, namespace      string
+	resource, collection string
+	grafts               []graft
+	made, taken, updates int
+}
+
+// find asks for the path of the collection.
+func (d *differential) find(t *testing.T) string {
+	version := d.load(t)["apiVersion"].(string)
+	path := "/apis/" + version
+	if !strings.Contains(version, "/") {
+		path = "/api/" + version
+	}
+	for _, r := range d.both[1].send(t, "GET", path, nil).body["resources"].([]any) {
+		switch r := r.(map[string]any); {
+		case r["name"] == d.resource && r["namespaced"] == true:
+			return path + "/namespaces/" + d.namespace + "/" + d.resource
+		case r["name"] == d.resource:
+			return path + "/" + d.resource
+		}
+	}
+	t.Fatalf("there is no %s in %s", d.resource, path)
+	return ""
+}
+
+// load reads the object, with a name that no other of this run has.
+func (d *differential) load(t *testing.T) map[string]any {
+	d.made++
+	run := strings.TrimPrefix(d.namespace, "tidemark-test-")
+	return d.g.load(t, d.file, strings.NewReplacer("{ns}", d.namespace, "{name}", fmt.Sprintf("p%d-%s", d.made, run),
+		"{n}", fmt.Sprintf("%d.%d", d.made>>8&255, d.made&255)))
+}
+
+// object sends an object that is more or less complete, and broken in a few places,
+// and when it was stored updates of it.
+func (d *differential) object(t *testing.T) {
+	o := d.load(t)
+	status := o["status"]
+	delete(o, "status")
+	at := d.collection + "/" + o["metadata"].(map[string]any)["name"].(string)
+	d.g.prune(o, []float64{0, 0, .05, .3, .9, 1, 1}[d.g.IntN(7)], d.g.IntN(4) == 0)
+	for range []int{0, 0, 0, 1, 1, 2}[d.g.IntN(6)] {
+		d.g.mutate(o, func(path []string) bool { return path[0] != "metadata" || len(path) > 2 })
+	}
+	for range []int{0, 1, 1, 1, 2, 4}[d.g.IntN(6)] {
+		d.g.graft(o, d.grafts, func(g graft) bool { return g.At[0] != "status" })
+	}
+	taken, equal := d.same(t, "create", "POST", d.collection, func(int) map[string]any { return o })
+	if taken {
+		d.taken++
+		for n := 0; n < 6 && d.update(t, at, status); n++ {
+		}
+	}
+	if taken || !equal {
+		d.remove(t, at)
+	}
+}
+
+// remove deletes the object, and what holds it.
+func (d *differential) remove(t *testing.T, at string) {
+	for i := range d.both {
+		d.both[i].send(t, "DELETE", at+"?gracePeriodSeconds=0", nil)
+		d.both[i].send(t, "PATCH", at, map[string]any{"metadata": map[string]any{"finalizers": nil}})
+		if d.resource == "namespaces" { // nobody else finishes that on kube-apiserver
+			d.both[i].send(t, "PUT", at+"/finalize", map[string]any{"metadata": map[string]any{"name": filepath.Base(at)}})
+		}
+	}
+}
+
+// parts of an object that can be updated, with the paths that an update changes.
+var parts = map[string]func(path []string) bool{
+	"": func(path []string) bool {
+		switch path[0] {
+		case "status":
+			return false
+		case "metadata":
+			return len(path) > 2
+		case "spec":
+			return len(path) > 1 && path[1] != "ephemeralContainers"
+		}
+		return true
+	},
+	"status":              func(path []string) bool { return path[0] == "status" && len(path) > 1 },
+	"ephemeralcontainers": func(path []string) bool { return len(path) > 1 && path[1] == "ephemeralContainers" },
+	"resize":              func(path []string) bool { return path[0] == "spec" && slices.Contains(path, "resources") },
+}
+
+// update changes the object, or what one of its subresources changes, in one or two
+// places. It tells whether both servers have the same of it.
+func (d *differential) update(t *testing.T, at string, status any) bool {
+	part := ""
+	switch n := d.g.IntN(10); {
+	case status != nil && n < 4:
+		part = "status"
+	case d.resource == "pods" && n < 6:
+		part = []string{"ephemeralcontainers", "resize"}[n-4]
+	}
+	seed := d.g.Uint64()
+	var stored [2]answer
+	for i := range d.both {
+		if stored[i] = d.both[i].send(t, "GET", at, nil); stored[i].code != 200 {
+			t.Fatalf("GET of %s: %v", at, stored[i])
+		}
+	}
+	path := at
+	if part != "" {
+		path += "/" + part
+	}
+	d.updates++
+	_, equal := d.same(t, "update of "+path, "PUT", path, func(i int) map[string]any { // each with its own uid, which labels of Jobs have
+		o := clone(stored[i].body)
+		if slices.Contains(watched, d.resource) {
+			o["status"] = clone(stored[0].body)["status"]
+		}
+		d.change(newGenerator(seed), o, part, status)
+		return o
+	})
+	return equal
+}
+
+// change makes what an update sends.
+func (d *differential) change(g generator, o map[string]any, part string, status any) {
+	delete(o["metadata"].(map[string]any), "managedFields")
+	if g.IntN(16) == 0 {
+		delete(o["metadata"].(map[string]any), "resourceVersion")
+	}
+	if part == "status" {
+		o["status"] = g.withSome(o["status"], status.(map[string]any))
+	}
+	for n := 1 + g.IntN(2); n > 0; n-- {
+		if g.IntN(2) == 0 {
+			g.mutate(o, parts[part])
+			continue
+		}
+		g.graft(o, d.grafts, func(f graft) bool {
+			path := f.At
+			if f.In == "pod" || f.In == "template" {
+				path = append([]string{"spec"}, path...)
+			}
+			return parts[part](path)
+		})
+	}
+}
+
+// deviations are known, each with its reason in docs/compatibility.md.
+var deviations = regexp.MustCompile("disallowed by cluster policy|must be `spec.version|" + `strconv.ParseInt|duplicate nodePort: |failed to allocate requested HealthCheck|compilation failed: ERROR|invalid JSONPath`)
+
+// same sends a request to both, and compares the answers: code, warnings, causes,
+// object. It tells whether they took it, and whether that is the same.
+func (d *differential) same(t *testing.T, what, method, path string, body func(i int) map[string]any) (taken, equal bool) {
+	t.Helper()
+	path += "?fieldValidation=Ignore"
+	sent := body(0)
+	peer, own := d.both[0].send(t, method, path, sent), d.both[1].send(t, method, path, body(1))
+	if peer.code == 0 || deviations.MatchString(text(peer.body)) || peer.code == 409 && slices.Contains(watched, d.resource) {
+		return false, false
+	}
+	found := differences("", d.plain(peer), d.plain(own), nil)
+	// What is wrong with the members of a map has no order there.
+	for try := 0; len(found) > 0 && try < 20 && len(differences("", d.unordered(peer), d.unordered(own), nil)) == 0; try++ {
+		peer = d.both[0].send(t, method, path, sent)
+		found = differences("", d.plain(peer), d.plain(own), nil)
+	}
+	if peer.code != own.code {
+		found = []string{fmt.Sprintf("  at .code\n    kube-apiserver %d %.1000s\n    Tidemark       %d %.1000s", peer.code, text(peer.body["message"]), own.code, text(own.body["message"]))}
+	}
+	if len(found) > 0 {
+		t.Errorf("%s of %s:\n%s", what, text(sent), strings.Join(found, "\n"))
+	}
+	return len(found) == 0 && peer.code < 300, len(found) == 0
+}
+
+// differences are the paths at which two documents differ, with what stands there.
+func differences(path string, peer, own any, found []string) []string {
+	switch p := peer.(type) {
+	case map[string]any:
+		o, ok := own.(map[string]any)
+		if !ok {
+			break
+		}
+		both := maps.Clone(p)
+		maps.Copy(both, o)
+		for _, name := range sorted(both) {
+			found = differences(path+"."+name, p[name], o[name], found)
+		}
+		return found
+	case []any:
+		o, ok := own.([]any)
+		if !ok {
+			break
+		}
+		for i := range max(len(p), len(o)) {
+			found = differences(fmt.Sprintf("%s[%d]", path, i), at(p, i), at(o, i), found)
+		}
+		return found
+	}
+	if !reflect.DeepEqual(peer, own) {
+		found = append(found, fmt.Sprintf("  at %s\n    kube-apiserver %.1000s\n    Tidemark       %.1000s", path, text(peer), text(own)))
+	}
+	return found
+}
+
+func at(list []any, i int) any {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+// sender sends requests to one server.
+type sender struct {
+	client *http.Client
+	host   string
+}
+
+func newSender(t *testing.T, c *rest.Config) sender {
+	t.Helper()
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sender{client, c.Host}
+}
+
+// answer is that of a server; its code is 0 when it broke off, as kube-apiserver
+// does where its validation panics.
+type answer struct {
+	code     int
+	warnings []string
+	body     map[string]any
+}
+
+func (s sender) send(t *testing.T, method, path string, body map[string]any) answer {
+	t.Helper()
+	var data io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(context.Background(), method, s.host+path, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if method == "PATCH" {
+		r.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	got, err := s.client.Do(r)
+	if err != nil {
+		return answer{}
+	}
+	defer got.Body.Close()
+	a := answer{code: got.StatusCode, warnings: got.Header.Values("Warning")}
+	slices.Sort(a.warnings)
+	if err := json.NewDecoder(got.Body).Decode(&a.body); err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+// watched are resources whose status controllers within kube-apiserver write.
+var watched = []string{"apiservices", "customresourcedefinitions", "flowschemas", "servicecidrs"}
+
+// restored are resources of which an update puts members back or sets them. On
+// kube-apiserver managers own what they sent, on Tidemark what is stored.
+var restored = []string{"namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "services"}
+
+// own is what differs between servers, and from one moment to the next.
+var ownParts = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|(?i:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})|\b10\.(0|96|1[01]\d|9\d)\.\d+\.\d+\b`)
+
+// ownPorts are those that servers pick.
+var ownPorts = regexp.MustCompile(`"(nodePort|healthCheckNodePort)":3\d{4}`)
+
+// plain is what is compared.
+func (d *differential) plain(a answer) map[string]any {
+	all, _ := json.Marshal(map[string]any{"code": a.code, "warnings": a.warnings, "body": a.body})
+	var plain map[string]any
+	json.Unmarshal(ownPorts.ReplaceAll(ownParts.ReplaceAll(all, []byte("*")), []byte(`"$1":0`)), &plain)
+	body, _ := plain["body"].(map[string]any)
+	meta, _ := body["metadata"].(map[string]any)
+	delete(meta, "resourceVersion")
+	switch managers, ok := meta["managedFields"].([]any); {
+	case slices.Contains(watched, d.resource) && body["kind"] != "Status":
+		delete(body, "status")
+		delete(meta, "managedFields")
+	case slices.Contains(restored, d.resource):
+		delete(meta, "managedFields")
+	case ok: // in the order of seconds
+		slices.SortFunc(managers, func(a, b any) int { return strings.Compare(text(a), text(b)) })
+	}
+	if details, ok := body["details"].(map[string]any); ok && details["causes"] != nil {
+		delete(body, "message") // the causes again
+		details["causes"], details["times"] = once(details["causes"].([]any))
+	}
+	return plain
+}
+
+// once is each cause where it stands first, as in messages, and how often each is there.
+func once(causes []any) (first []any, times map[string]any) {
+	times = map[string]any{}
+	for _, c := range causes {
+		n, _ := times[text(c)].(int)
+		if n == 0 {
+			first = append(first, c)
+		}
+		times[text(c)] = n + 1
+	}
+	return first, times
+}
+
+// unordered is plain with the causes in no order.
+func (d *differential) unordered(a answer) map[string]any {
+	plain := d.plain(a)
+	body, _ := plain["body"].(map[string]any)
+	details, _ := body["details"].(map[string]any)
+	if causes, ok := details["causes"].([]any); ok {
+		slices.SortFunc(causes, func(a, b any) int { return strings.Compare(text(a), text(b)) })
+	}
+	return plain
+}
+
+func text(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
