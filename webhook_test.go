@@ -100,7 +100,9 @@ func TestConversionByWebhook(t *testing.T) {
 		{func(r map[string]any) {
 			r["convertedObjects"].([]any)[0].(map[string]any)["metadata"].(map[string]any)["name"] = "z"
 		}, failed + "returned invalid object: must have the same name: a != z"},
-		{func(r map[string]any) { r["convertedObjects"].([]any)[0].(map[string]any)["apiVersion"] = "example.com/v3" },
+		{func(r map[string]any) {
+			r["convertedObjects"].([]any)[0].(map[string]any)["apiVersion"] = "example.com/v3"
+		},
 			failed + "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)"},
 	} {
 		spoil := func(answer map[string]any) { row.spoil(answer["response"].(map[string]any)) }
