@@ -1,6 +1,7 @@
 package tidemark_test
 
 import (
+	"bufio"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -134,4 +135,46 @@ func TestConversionByWebhook(t *testing.T) {
 		{"DELETE " + definitions + "/things.example.com", "", 200, nil},
 	})
 	waitGone(t, c)
+}
+
+// TestConversionIsKept: what a webhook made of a version of an object is not asked for
+// again, and watches tell bookmarks without it.
+func TestConversionIsKept(t *testing.T) {
+	hook := &converter{}
+	webhook := httptest.NewTLSServer(hook)
+	defer webhook.Close()
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	const things2 = "/apis/example.com/v2/namespaces/default/things"
+	run(t, c, []step{
+		{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil},
+		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+		{"GET " + things2, "", 200, values{"items.0.spec": `{"count":1}`}},
+	})
+	asked := hook.asked.Load()
+	run(t, c, []step{
+		{"GET " + things2, "", 200, values{"items.0.spec": `{"count":1}`}},
+		{"GET " + things2 + "/a", "", 200, values{"spec": `{"count":1}`}},
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+things2+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client(t, c).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() && !strings.Contains(lines.Text(), "BOOKMARK") {
+		if !strings.Contains(lines.Text(), `"spec":{"count":1}`) {
+			t.Errorf("an event is %s", lines.Text())
+		}
+	}
+	if !strings.Contains(lines.Text(), `"apiVersion":"example.com/v2"`) {
+		t.Errorf("the bookmark is %s", lines.Text())
+	}
+	if now := hook.asked.Load(); now != asked {
+		t.Errorf("the webhook was asked %d times more", now-asked)
+	}
 }

@@ -52,13 +52,18 @@ type derivedKey struct {
 }
 
 // derivation is what can be made of an object: its raw form in a binary medium, of all
-// of it or of its metadata; without a medium the cells of its row.
+// of it or of its metadata; without a medium the cells of its row, or what it is in
+// another version, as JSON.
 type derivation struct {
-	medium  *wire.Binary
-	partial bool
+	medium    *wire.Binary
+	partial   bool
+	converted bool
 }
 
-var tableRow = derivation{}
+var (
+	tableRow  = derivation{}
+	converted = derivation{converted: true}
+)
 
 // keptForm is one of them. When ready is set, the rest does not change any more.
 type keptForm struct {
@@ -92,7 +97,7 @@ func newDerived(max func() int64, charge func(int64)) *derived {
 // of returns what is made of an object, in the version of the type, and keeps it. An
 // object that is not stored (of a dry-run) has no version of its own.
 func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, error) {
-	if what == tableRow && t.Stored != nil {
+	if what == tableRow && t.Stored != nil && t.Columns == t.Stored.Columns {
 		t = t.Stored // the row of each version is the same
 	}
 	if o.Created == 0 {
@@ -251,6 +256,10 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 
 // appendRaw appends what is made of a stored value, which is not a row.
 func appendRaw(to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
+	if what.converted {
+		value, err := wire.As(t, value)
+		return append(to, value...), err
+	}
 	if what.partial || t.Decode != nil {
 		value, err := wire.As(t, value)
 		if err != nil {

@@ -191,11 +191,28 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 	if s.out.Form == wire.PartialList {
 		return s.partial(to, o)
 	}
-	value, err := wire.As(s.typ, o.Value)
+	value, err := s.value(o)
 	if err != nil {
 		return to, err
 	}
 	return wire.AppendItem(to, value, s.headLen), nil
+}
+
+// value is an object as JSON of the type's version. What it is converted to is made
+// about once. It is valid until the next call.
+func (s *shape) value(o *store.Object) ([]byte, error) {
+	if s.typ.Stored == nil {
+		return o.Value, nil
+	}
+	if !s.listed {
+		f, err := s.derived.of(s.typ, o, converted)
+		return f.raw, err
+	}
+	raw, ok, err := s.derived.ofListed(s.typ, o, converted)
+	if ok || err != nil {
+		return raw, err
+	}
+	return wire.As(s.typ, o.Value)
 }
 
 // partial appends the metadata of an object as an object.
@@ -210,7 +227,7 @@ func (s *shape) partial(to []byte, o *store.Object) ([]byte, error) {
 // metadata is that of an object, as JSON. Where it ends is looked for once.
 func (s *shape) metadata(o *store.Object) ([]byte, error) {
 	if s.typ.Stored != nil {
-		value, err := wire.As(s.typ, o.Value)
+		value, err := s.value(o)
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +247,7 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 // raw is an object in the binary medium, without what tells its kind. It is valid until
 // the next call.
 func (s *shape) raw(o *store.Object) ([]byte, error) {
-	what := derivation{s.binary, s.out.Form != wire.Whole}
+	what := derivation{medium: s.binary, partial: s.out.Form != wire.Whole}
 	if !s.listed {
 		f, err := s.derived.of(s.typ, o, what)
 		return f.raw, err
@@ -256,7 +273,7 @@ func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
 		to = append(to, "null"...)
 	case metav1.IncludeObject:
 		var value []byte
-		value, err = wire.As(s.typ, o.Value)
+		value, err = s.value(o)
 		to = append(to, value...)
 	default:
 		to, err = s.partial(to, o)
@@ -283,7 +300,7 @@ func (s *shape) object(to []byte, o *store.Object) ([]byte, error) {
 	case s.out.Form == wire.Partial:
 		return s.partial(to, o)
 	}
-	value, err := wire.As(s.typ, o.Value)
+	value, err := s.value(o)
 	return append(to, value...), err
 }
 
@@ -294,6 +311,9 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 	}
 	o := e.Object
 	if e.Type == registry.Bookmark {
+		if s.typ.OwnSteps {
+			return s.plainBookmark(to, e)
+		}
 		stored := s.typ
 		if stored.Stored != nil {
 			stored = stored.Stored
@@ -315,6 +335,18 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 	to, err := s.object(wire.BeginEvent(to, string(e.Type)), o)
 	s.columns = false // they come with the first event alone
 	return append(to, wire.EventTail...), err
+}
+
+// plainBookmark appends a bookmark of a type that is converted by more than itself,
+// perhaps by somebody else: it is none of theirs.
+func (s *shape) plainBookmark(to []byte, e *registry.Event) ([]byte, error) {
+	typ := *s.typ
+	typ.Stored, typ.OwnSteps = nil, false
+	plain := *s
+	plain.typ = &typ
+	to, err := plain.event(to, e)
+	s.columns = plain.columns
+	return to, err
 }
 
 func (s *shape) statusEvent(to []byte, eventType string, status []byte) ([]byte, error) {

@@ -293,11 +293,14 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 // show answers with one object.
 func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
 	if out.Form == wire.Whole && out.Binary() == nil { // as nearly always
-		value, err := wire.As(t, o.Value)
+		if t.Stored == nil {
+			return q.json(code, o.Value, out)
+		}
+		f, err := q.h.derived.of(t, o, converted)
 		if err != nil {
 			return err
 		}
-		return q.json(code, value, out)
+		return q.json(code, f.raw, out)
 	}
 	if out.Form == wire.PartialList {
 		return notShown("you requested PartialObjectMetadataList, but the requested object is not a list " + goName(t, ""))

@@ -179,10 +179,11 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	}
 	value := e.Object.Value
 	if q.typ.Stored != nil {
-		var err error
-		if value, err = wire.As(q.typ, value); err != nil {
+		f, err := q.h.derived.of(q.typ, e.Object, converted)
+		if err != nil {
 			return to, err
 		}
+		value = f.raw
 	}
 	return wire.AppendEvent(to, string(e.Type), value), nil
 }
