@@ -11,24 +11,28 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// aggregate is GET /api or /apis in the form that holds everything: the groups of
-// the catalog that the caller keeps.
-func aggregate(c *resource.Catalog, keep func(*resource.Group) bool) Document {
-	doc := apidiscovery.APIGroupDiscoveryList{Items: []apidiscovery.APIGroupDiscovery{}}
-	groups := c.Groups()
-	for i := range groups {
-		if keep(&groups[i]) {
-			doc.Items = append(doc.Items, groupDiscovery(&groups[i]))
+// aggregate is GET /api or /apis in the form that holds everything: the groups that
+// the caller keeps.
+func (d *Documents) aggregate(keep func(*resource.Group) bool) Document {
+	items := []byte{'['}
+	for _, g := range d.groups {
+		if !keep(g.of) {
+			continue
 		}
+		if len(items) > 1 {
+			items = append(items, ',')
+		}
+		items = append(items, g.whole()...)
 	}
+	items = append(items, ']')
 	// The tag is that of the list before it is given its kind, so that it is the one
 	// that clients have cached of any server that serves the same.
-	sum := sha512.Sum512(marshal(doc))
-	doc.TypeMeta = metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}
+	list := append(append([]byte(`{"metadata":{},"items":`), items...), '}')
+	const head = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2",`
 	return Document{
-		Body:        append(marshal(doc), '\n'),
+		Body:        append(append([]byte(head), list[1:]...), '\n'),
 		ContentType: AggregatedJSON,
-		ETag:        fmt.Sprintf("%q", fmt.Sprintf("%X", sum)),
+		ETag:        fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(list))),
 	}
 }
 

@@ -47,12 +47,16 @@ type Documents struct {
 	apis           lazy
 	aggregatedCore lazy
 	aggregatedAPIs lazy
-	groups         []groupDocuments // in the order of catalog.Groups
+	groups         []*groupDocuments // in the order of catalog.Groups
 }
 
+// groupDocuments are those of one group.
 type groupDocuments struct {
+	of       *resource.Group
 	group    lazy
 	versions []lazy
+	// whole is what stands of the group in an aggregated document.
+	whole func() []byte
 }
 
 // lazy is a document that is made when it is first asked for.
@@ -66,14 +70,35 @@ func (l *lazy) get(build func() Document) Document {
 	return l.doc
 }
 
-// New returns the documents of a catalog. It does no work yet.
-func New(c *resource.Catalog) *Documents {
+// New returns the documents of a catalog. It does no work yet. What groups say that are
+// the same in before, the documents of another catalog, is taken over; nil: there are
+// none.
+func New(c *resource.Catalog, before *Documents) *Documents {
 	groups := c.Groups()
-	d := &Documents{catalog: c, groups: make([]groupDocuments, len(groups))}
-	for i, g := range groups {
-		d.groups[i].versions = make([]lazy, len(g.Versions))
+	d := &Documents{catalog: c, groups: make([]*groupDocuments, len(groups))}
+	known := map[string]*groupDocuments{}
+	if before != nil {
+		for _, g := range before.groups {
+			known[g.of.Name] = g
+		}
+	}
+	for i := range groups {
+		g := groups[i] // not a part of the catalog, which would stay as long as the group
+		if old := known[g.Name]; old != nil && same(old.of, &g) {
+			d.groups[i] = old
+			continue
+		}
+		d.groups[i] = &groupDocuments{of: &g, versions: make([]lazy, len(g.Versions)),
+			whole: sync.OnceValue(func() []byte { return marshal(groupDiscovery(&g)) })}
 	}
 	return d
+}
+
+// same tells whether two groups have the same versions of the same types.
+func same(a, b *resource.Group) bool {
+	return slices.EqualFunc(a.Versions, b.Versions, func(a, b resource.Version) bool {
+		return a.Name == b.Name && slices.Equal(a.Types, b.Types)
+	})
 }
 
 // API is GET /api: the versions of the core group. Clients are told to reach the
@@ -87,7 +112,7 @@ func (d *Documents) API(serverAddress string) Document {
 // in the core group.
 func (d *Documents) AggregatedAPI() Document {
 	return d.aggregatedCore.get(func() Document {
-		return aggregate(d.catalog, func(g *resource.Group) bool { return g.Name == "" })
+		return d.aggregate(func(g *resource.Group) bool { return g.Name == "" })
 	})
 }
 
@@ -100,7 +125,7 @@ func (d *Documents) APIs() Document {
 // in all groups but the core group.
 func (d *Documents) AggregatedAPIs() Document {
 	return d.aggregatedAPIs.get(func() Document {
-		return aggregate(d.catalog, func(g *resource.Group) bool { return g.Name != "" })
+		return d.aggregate(func(g *resource.Group) bool { return g.Name != "" })
 	})
 }
 

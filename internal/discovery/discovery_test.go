@@ -49,7 +49,7 @@ func document(t *testing.T, d *discovery.Documents, path string) discovery.Docum
 // purpose, in the storageVersionHash of CustomResourceDefinitions and of mutating
 // admission policies: they store v1beta1, and this project v1.
 func TestDocuments(t *testing.T) {
-	d := discovery.New(builtin.Catalog())
+	d := discovery.New(builtin.Catalog(), nil)
 	b, err := os.ReadFile("testdata/documents.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestDocuments(t *testing.T) {
 // TestAggregated: the tags are those of kube-apiserver v1.36.3, and so is what
 // they are the hashes of. /apis has those of its version without any CRD.
 func TestAggregated(t *testing.T) {
-	d := discovery.New(builtin.Catalog())
+	d := discovery.New(builtin.Catalog(), nil)
 	for _, c := range []struct {
 		path string
 		doc  discovery.Document
@@ -107,7 +107,7 @@ func TestAggregated(t *testing.T) {
 // TestFormsAgree: whoever reads the aggregated document learns the same as who
 // reads one document after the other.
 func TestFormsAgree(t *testing.T) {
-	d := discovery.New(builtin.Catalog())
+	d := discovery.New(builtin.Catalog(), nil)
 	for _, g := range append(aggregated(t, d.AggregatedAPI()), aggregated(t, d.AggregatedAPIs())...) {
 		for _, v := range g.Versions {
 			doc, ok := d.GroupVersion(g.Name, v.Version)
@@ -159,7 +159,7 @@ func flatten(v apidiscovery.APIVersionDiscovery) []metav1.APIResource {
 // TestStorageVersionHash: versions of one collection have one hash, what is not
 // stored has none.
 func TestStorageVersionHash(t *testing.T) {
-	d := discovery.New(builtin.Catalog())
+	d := discovery.New(builtin.Catalog(), nil)
 	want := map[string]string{
 		"v1 configmaps":           "qFsyl6wFWjQ=",
 		"v1 events":               "r2yiGXH7wu8=",
@@ -191,7 +191,7 @@ func TestStorageVersionHash(t *testing.T) {
 
 // TestNotServed: what the catalog does not have is not there.
 func TestNotServed(t *testing.T) {
-	d := discovery.New(builtin.Catalog())
+	d := discovery.New(builtin.Catalog(), nil)
 	for _, name := range []string{"", "nope", "v1", "APPS"} {
 		if doc, ok := d.Group(name); ok {
 			t.Errorf("group %q: %s", name, doc.Body)
@@ -206,7 +206,7 @@ func TestNotServed(t *testing.T) {
 
 // TestEmptyCatalog: lists are lists also when nothing is in them.
 func TestEmptyCatalog(t *testing.T) {
-	d := discovery.New(resource.NewCatalog(nil))
+	d := discovery.New(resource.NewCatalog(nil), nil)
 	for _, c := range []struct {
 		doc  discovery.Document
 		want string
@@ -240,7 +240,7 @@ func TestRoot(t *testing.T) {
     "/version"
   ]
 }`
-	got := discovery.New(c).Root("/version", "/.well-known/openid-configuration", "/api")
+	got := discovery.New(c, nil).Root("/version", "/.well-known/openid-configuration", "/api")
 	if d := cmp.Diff(string(got.Body), want); d != "" {
 		t.Errorf("root (-got +want):\n%s", d)
 	}
@@ -251,7 +251,7 @@ func TestRoot(t *testing.T) {
 
 // TestShared: a document is made once, whoever asks.
 func TestShared(t *testing.T) {
-	d := discovery.New(builtin.Catalog())
+	d := discovery.New(builtin.Catalog(), nil)
 	docs := make([]discovery.Document, 8)
 	var wg sync.WaitGroup
 	for i := range docs {
@@ -275,7 +275,7 @@ func BenchmarkAll(b *testing.B) {
 	c := builtin.Catalog()
 	b.ReportAllocs()
 	for b.Loop() {
-		d := discovery.New(c)
+		d := discovery.New(c, nil)
 		d.API(address)
 		d.APIs()
 		d.AggregatedAPI()

@@ -140,7 +140,11 @@ func (h *Handler) documents() *documents {
 	c := h.c.Catalog()
 	d := h.served.Load()
 	if d == nil || d.catalog != c {
-		d = &documents{catalog: c, Documents: discovery.New(c)}
+		var before *discovery.Documents
+		if d != nil {
+			before = d.Documents
+		}
+		d = &documents{catalog: c, Documents: discovery.New(c, before)}
 		h.served.Store(d)
 	}
 	return d

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,13 +21,21 @@ import (
 
 // documents makes pages when they are asked for, and keeps them compressed.
 type documents struct {
-	catalog *resource.Catalog
-	version string
-	cbor    bool
-	hashes  map[string]string // of the pages, of everything that they depend on
+	catalog  *resource.Catalog
+	version  string
+	cbor     bool
+	order    []string           // the pages of version 3
+	subjects map[string]subject // of those of groups
+	hashes   map[string]string  // of the pages, of everything that they depend on
 
 	mu    sync.Mutex
 	pages map[pageKey][]byte // gzip
+}
+
+// subject is what a page of a group is about; of the group itself, no version.
+type subject struct {
+	group, version string
+	types          []*resource.Type
 }
 
 // pageKey names a page and its form.
@@ -43,26 +52,54 @@ const (
 )
 
 func newDocuments(c *resource.Catalog, version string, cbor bool, before *documents) *documents {
-	d := &documents{catalog: c, version: version, cbor: cbor, hashes: map[string]string{}, pages: map[pageKey][]byte{}}
-	every := sha512.New()
-	for _, name := range d.names() {
-		h := sha512.New()
-		fmt.Fprintln(h, embeddedHash(), version, cbor, name)
-		for _, t := range d.types(name) {
-			fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Stamp)
-			for i := range t.Subresources {
-				fmt.Fprintln(h, t.Subresources[i].Name, t.Subresources[i].Kind, t.Subresources[i].Verbs)
-			}
+	d := &documents{catalog: c, version: version, cbor: cbor, subjects: map[string]subject{}, pages: map[pageKey][]byte{}}
+	d.order = []string{"api", "apis", "version"}
+	for _, g := range c.Groups() {
+		if g.Name != "" {
+			d.add("apis/"+g.Name, subject{group: g.Name})
 		}
-		d.hashes[name] = strings.ToUpper(hex.EncodeToString(h.Sum(nil)))
-		fmt.Fprintln(every, d.hashes[name])
+		for _, v := range g.Versions {
+			d.add(pageOf(g.Name, v.Name), subject{group: g.Name, version: v.Name, types: v.Types})
+		}
 	}
-	d.hashes["v2"] = strings.ToUpper(hex.EncodeToString(every.Sum(nil)))
+	d.hashes = make(map[string]string, len(d.order)+1)
+	every := sha512.New()
+	for _, name := range d.order {
+		hash := ""
+		if before != nil && slices.Equal(before.subjects[name].types, d.subjects[name].types) {
+			hash = before.hashes[name]
+		}
+		if hash == "" {
+			hash = d.newHash(name)
+		}
+		d.hashes[name] = hash
+		io.WriteString(every, hash)
+	}
+	d.hashes["v2"] = upper(every.Sum(nil))
 	if before != nil {
 		d.keep(before)
 	}
 	return d
 }
+
+func (d *documents) add(page string, p subject) {
+	d.order = append(d.order, page)
+	d.subjects[page] = p
+}
+
+func (d *documents) newHash(page string) string {
+	h := sha512.New()
+	fmt.Fprintln(h, embeddedHash(), d.version, d.cbor, page)
+	for _, t := range d.subjects[page].types {
+		fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Stamp)
+		for i := range t.Subresources {
+			fmt.Fprintln(h, t.Subresources[i].Name, t.Subresources[i].Kind, t.Subresources[i].Verbs)
+		}
+	}
+	return upper(h.Sum(nil))
+}
+
+func upper(sum []byte) string { return strings.ToUpper(hex.EncodeToString(sum)) }
 
 // embeddedHash is that of what all pages depend on.
 var embeddedHash = sync.OnceValue(func() string {
@@ -81,34 +118,8 @@ func (d *documents) keep(before *documents) {
 	}
 }
 
-// types are those of a page.
-func (d *documents) types(page string) []*resource.Type {
-	for _, g := range d.catalog.Groups() {
-		for _, v := range g.Versions {
-			if page == pageOf(g.Name, v.Name) {
-				return v.Types
-			}
-		}
-	}
-	return nil
-}
-
 // hashOf is the hash of one page: it changes when the page may.
 func (d *documents) hashOf(page string) string { return d.hashes[page] }
-
-// names are the pages of version 3.
-func (d *documents) names() []string {
-	all := []string{"api", "apis", "version"}
-	for _, g := range d.catalog.Groups() {
-		if g.Name != "" {
-			all = append(all, "apis/"+g.Name)
-		}
-		for _, v := range g.Versions {
-			all = append(all, pageOf(g.Name, v.Name))
-		}
-	}
-	return all
-}
 
 // pageOf is the page of a group and version.
 func pageOf(group, version string) string {
@@ -121,7 +132,7 @@ func pageOf(group, version string) string {
 // index is /openapi/v3.
 func (d *documents) index() ([]byte, error) {
 	paths := tree{}
-	for _, name := range d.names() {
+	for _, name := range d.order {
 		paths[name] = tree{"serverRelativeURL": "/openapi/v3/" + name + "?hash=" + d.hashOf(name)}
 	}
 	return encode(tree{"paths": paths})
@@ -228,7 +239,7 @@ func (d *documents) content(page string) (tree, error) {
 // addCustom adds the models of a page's types whose schemas are no Go types'.
 func (d *documents) addCustom(all map[string]tree, page string) error {
 	if page != "v2" {
-		return addCustom(all, d.types(page), 3)
+		return addCustom(all, d.subjects[page].types, 3)
 	}
 	for _, g := range d.catalog.Groups() {
 		for _, v := range g.Versions {
@@ -250,7 +261,7 @@ func (d *documents) info() tree {
 
 func (d *documents) contentV2(all map[string]tree) tree {
 	operations := map[string][]operation{}
-	for _, page := range d.names() {
+	for _, page := range d.order {
 		for path, o := range d.operations(page) {
 			operations[path] = o
 		}
@@ -277,23 +288,19 @@ func (d *documents) operations(page string) map[string][]operation {
 	case "version":
 		return fixed("/version/", "version", "getCodeVersion", "get the version information for this server", "application/json", "io.k8s.apimachinery.pkg.version.Info")
 	}
-	for _, g := range d.catalog.Groups() {
-		for _, v := range g.Versions {
-			if page == pageOf(g.Name, v.Name) {
-				p := newGroupPage(g.Name, v.Name)
-				p.resources(v.Types)
-				if d.cbor {
-					p.addCBOR()
-				}
-				return p.paths
-			}
-		}
-		if page == "apis/"+g.Name {
-			p := newGroupPage(g.Name, "")
-			return single("/apis/"+g.Name+"/", strings.TrimSuffix(p.tag, "_"), "get"+p.title+"APIGroup", "get information of a group", "APIGroup")
-		}
+	at, ok := d.subjects[page]
+	if !ok {
+		return nil
 	}
-	return nil
+	p := newGroupPage(at.group, at.version)
+	if at.version == "" {
+		return single("/apis/"+at.group+"/", strings.TrimSuffix(p.tag, "_"), "get"+p.title+"APIGroup", "get information of a group", "APIGroup")
+	}
+	p.resources(at.types)
+	if d.cbor {
+		p.addCBOR()
+	}
+	return p.paths
 }
 
 // single is a page with one operation that answers with a kind of meta/v1.

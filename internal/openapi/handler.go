@@ -76,7 +76,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveIndex(w, r)
 	default:
 		page := strings.TrimPrefix(path, "/openapi/v3/")
-		if !slices.Contains(h.names(), page) {
+		if !slices.Contains(h.order, page) {
 			w.WriteHeader(http.StatusNotFound) // as the real one: no body
 			return
 		}
