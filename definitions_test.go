@@ -140,3 +140,96 @@ func TestDefinitionsWaitForNames(t *testing.T) {
 	}
 	run(t, c, []step{{"POST " + others, strings.Replace(thing("a", `{"n":1}`), "things", "others", 1), 201, nil}})
 }
+
+// storedIn is a definition of two versions without conversion, of which one is stored.
+func storedIn(stored string, served bool, column string) string {
+	version := func(name, property string) string {
+		return fmt.Sprintf(`{"name":%q,"served":%t,"storage":%t,"additionalPrinterColumns":[{"name":%q,"type":"string","jsonPath":".spec.%s"}%s],
+			"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"common":{"type":"string"},%q:{"type":"string"}}}}}}}`,
+			name, served, name == stored, "C"+property, property, column, property)
+	}
+	return fmt.Sprintf(`{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},"versions":[%s,%s]}}`,
+		version("v1", "old"), version("v2", "new"))
+}
+
+// TestStorageVersionChanges: what was stored in another version keeps what that has, and
+// tables have the columns of the version that is asked for.
+func TestStorageVersionChanges(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	c := s.RESTConfig()
+	const v2 = "/apis/example.com/v2/namespaces/default/things"
+	kept := []step{
+		{"GET " + things + "/a", "", 200, values{"spec": `{"common":"c","old":"o"}`, "apiVersion": `"example.com/v1"`}},
+		{"GET " + v2 + "/a", "", 200, values{"spec": `{"common":"c"}`, "apiVersion": `"example.com/v2"`}},
+		{"GET " + v2 + "/b", "", 200, values{"spec": `{"new":"n"}`}},
+		{"GET " + things, "", 200, values{"items.0.spec": `{"common":"c","old":"o"}`, "items.1.spec": `{}`}},
+		{"GET " + v2, "", 200, values{"items.0.spec": `{"common":"c"}`, "items.1.spec": `{"new":"n"}`}},
+		{"TABLE " + things, "", 200, values{"rows.0.cells": `["a","o"]`, "rows.1.cells": `["b",null]`}},
+		{"TABLE " + v2, "", 200, values{"rows.0.cells": `["a",null]`, "rows.1.cells": `["b","n"]`}},
+	}
+	run(t, c, []step{
+		{"POST " + definitions, storedIn("v1", true, ""), 201, nil},
+		{"POST " + things, thing("a", `{"common":"c","old":"o"}`), 201, nil},
+		{"MERGE " + definitions + "/things.example.com", storedIn("v2", true, ""), 200, values{"status.storedVersions": `["v1","v2"]`}},
+		{"POST " + v2, strings.Replace(thing("b", `{"new":"n"}`), "/v1", "/v2", 1), 201, nil},
+	})
+	run(t, c, kept)
+	run(t, c, []step{ // what is left of an object that is written is what the stored version has
+		{"MERGE " + v2 + "/b", `{"metadata":{"labels":{"x":"y"}}}`, 200, values{"spec": `{"new":"n"}`}},
+		{"MERGE " + definitions + "/things.example.com", storedIn("v1", true, ""), 200, nil},
+	})
+	run(t, c, kept)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}).RESTConfig(), kept)
+}
+
+// TestWatchOfChangedDefinition: a watch ends where objects are others than it told
+// until then, and goes on where they are not.
+func TestWatchOfChangedDefinition(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	run(t, c, []step{{"POST " + definitions, storedIn("v1", true, ""), 201, nil}})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+things+"?watch=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client(t, c).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	run(t, c, []step{
+		{"MERGE " + definitions + "/things.example.com", `{"metadata":{"annotations":{"a":"b"}}}`, 200, nil},
+		{"POST " + things, thing("a", `{"old":"o"}`), 201, nil},
+	})
+	lines := bufio.NewScanner(answer.Body)
+	if !lines.Scan() || !strings.Contains(lines.Text(), `"old":"o"`) {
+		t.Fatalf("the watch told %q, %v", lines.Text(), lines.Err())
+	}
+	run(t, c, []step{
+		{"MERGE " + definitions + "/things.example.com", storedIn("v2", true, ""), 200, nil},
+		{"POST " + things, thing("b", `{"old":"o"}`), 201, nil},
+	})
+	if lines.Scan() {
+		t.Errorf("the watch told %q", lines.Text())
+	}
+}
+
+// TestUnservedDefinitionGoes: its objects go first all the same.
+func TestUnservedDefinitionGoes(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	run(t, c, []step{
+		{"POST " + definitions, storedIn("v1", true, ""), 201, nil},
+		{"POST " + things, thing("a", `{"old":"o"}`), 201, nil},
+		{"MERGE " + definitions + "/things.example.com", storedIn("v1", false, ""), 200, nil},
+		{"GET " + things, "", 404, nil},
+		{"DELETE " + definitions + "/things.example.com", "", 200, nil},
+	})
+	waitGone(t, c)
+	run(t, c, []step{
+		{"POST " + definitions, storedIn("v1", true, ""), 201, nil},
+		{"GET " + things, "", 200, values{"items": "[]"}},
+	})
+}

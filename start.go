@@ -184,6 +184,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 
 // stop ends what start began. Requests first, so that none meets a closed store.
 func (r *running) stop() error {
+	r.custom.Close()
 	r.serving.Stop()
 	r.loops.Stop()
 	r.addresses.Close()

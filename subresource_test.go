@@ -21,8 +21,10 @@ import (
 // exchange sends a request; a PATCH is a strategic merge patch, and there is APPLY.
 func exchange(t *testing.T, c *rest.Config, method, path, body string) (int, http.Header, []byte) {
 	t.Helper()
-	media := "application/json"
+	media, accept := "application/json", ""
 	switch method {
+	case "TABLE":
+		method, accept = http.MethodGet, "application/json;as=Table;g=meta.k8s.io;v=v1"
 	case http.MethodPatch:
 		media = "application/strategic-merge-patch+json"
 	case "MERGE":
@@ -35,6 +37,9 @@ func exchange(t *testing.T, c *rest.Config, method, path, body string) (int, htt
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", media)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
 	answer, err := client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)

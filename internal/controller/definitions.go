@@ -75,7 +75,7 @@ func (d *definitions) sync(ctx context.Context, i item) error {
 		return nil
 	}
 	var left remains
-	if t := d.l.served().byCollection[i.key]; t != nil {
+	if t := d.l.c.Definitions.Own(i.key); t != nil {
 		if err := d.l.deleteAll(ctx, s, t, ""); err != nil {
 			return errors.Join(err, d.say(ctx, i.object, "InstanceDeletionFailed", fmt.Sprintf("could not issue all deletes: %v", err)))
 		}
@@ -84,7 +84,7 @@ func (d *definitions) sync(ctx context.Context, i item) error {
 	switch {
 	case left.unasked:
 		return fmt.Errorf("new objects of %s appeared while it was deleted", i.key)
-	case left.any():
+	case left.any(), d.l.store.Any().Snapshot(i.key).Count("", "") > 0:
 		return d.say(ctx, i.object, "InstanceDeletionInProgress", "CustomResource deletion is in progress")
 	}
 	return d.finalize(ctx, i.object)

@@ -51,9 +51,14 @@ func (k *kinds) target(o object) (registry.Target, bool) {
 	if t == nil {
 		return registry.Target{}, false
 	}
-	target := registry.Target{Type: t, Name: o.key}
+	return targetOf(t, o.key), true
+}
+
+// targetOf is where requests about an object of a type go.
+func targetOf(t *resource.Type, key string) registry.Target {
+	target := registry.Target{Type: t, Name: key}
 	if t.Namespaced {
-		target.Namespace, target.Name, _ = strings.Cut(o.key, "/")
+		target.Namespace, target.Name, _ = strings.Cut(key, "/")
 	}
-	return target, true
+	return target
 }

@@ -258,7 +258,7 @@ func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type,
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(objects)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				o := objects[i]
-				err := l.remove(ctx, object{t.Collection, o.Key}, o, metav1.DeletePropagationBackground)
+				err := l.removeAt(ctx, targetOf(t, o.Key), o, metav1.DeletePropagationBackground)
 				if err != nil && !apierrors.IsConflict(err) {
 					fail(err)
 				}

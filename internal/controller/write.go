@@ -79,6 +79,11 @@ func (l *Loops) remove(ctx context.Context, name object, o *store.Object, policy
 	if !ok {
 		return nil
 	}
+	return l.removeAt(ctx, t, o, policy)
+}
+
+// removeAt is remove of the object of a target.
+func (l *Loops) removeAt(ctx context.Context, t registry.Target, o *store.Object, policy metav1.DeletionPropagation) error {
 	uid, version := types.UID(registry.MetadataOf(o).UID), strconv.FormatUint(uint64(o.Modified), 10)
 	_, err := l.c.Registry.Delete(ctx, t, &metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},

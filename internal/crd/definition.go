@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,10 @@ type definition struct {
 	head   head
 	// versions are those of the spec, in its order.
 	versions []*version
+	// ctx ends with the set.
+	ctx context.Context
+	// gone: it is replaced or deleted. Guarded by the mu of schemas.
+	gone bool
 	// hook is what converts objects, where somebody else does; it is made when it is
 	// first needed.
 	hook func() (*webhook, error)
@@ -43,8 +48,9 @@ type head struct {
 		Versions   []versionHead                             `json:"versions"`
 	} `json:"spec"`
 	Status struct {
-		AcceptedNames apiextensionsv1.CustomResourceDefinitionNames       `json:"acceptedNames"`
-		Conditions    []apiextensionsv1.CustomResourceDefinitionCondition `json:"conditions"`
+		AcceptedNames  apiextensionsv1.CustomResourceDefinitionNames       `json:"acceptedNames"`
+		Conditions     []apiextensionsv1.CustomResourceDefinitionCondition `json:"conditions"`
+		StoredVersions []string                                            `json:"storedVersions"`
 	} `json:"status"`
 }
 
@@ -76,11 +82,11 @@ func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 }
 
 // read reads a stored definition. Services that it names are found in the store.
-func read(o *store.Object, s *store.Store) (*definition, error) {
-	d := &definition{stored: o}
+func read(o *store.Object, s *Set) (*definition, error) {
+	d := &definition{stored: o, ctx: s.ctx}
 	d.hook = sync.OnceValues(func() (*webhook, error) {
 		d.hooked.Store(true)
-		return newWebhook(d.head.Spec.Conversion.Webhook, s)
+		return newWebhook(d.head.Spec.Conversion.Webhook, s.store)
 	})
 	if err := fastjson.Unmarshal(o.Value, &d.head, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("the definition %s: %w", o.Key, err)
@@ -109,6 +115,16 @@ func (d *definition) established() bool {
 		}
 	}
 	return false
+}
+
+// version is that of an apiVersion, nil when the definition has none such.
+func (d *definition) version(apiVersion string) *version {
+	for _, v := range d.versions {
+		if apiVersion == d.head.Spec.Group+"/"+v.Name {
+			return v
+		}
+	}
+	return nil
 }
 
 // storage is the version that is stored, nil when there is none, which cannot be.

@@ -40,8 +40,17 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"kind":%q,"apiVersion":%q,"metadata":`, o.Kind, o.APIVersion)
-	b.Write(metadata)
+	kind, err := json.Marshal(o.Kind)
+	if err != nil {
+		return nil, err
+	}
+	version, err := json.Marshal(o.APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range [][]byte{[]byte(`{"kind":`), kind, []byte(`,"apiVersion":`), version, []byte(`,"metadata":`), metadata} {
+		b.Write(part)
+	}
 	if len(o.Members) > 0 {
 		rest, err := json.Marshal(o.Members)
 		if err != nil {

@@ -57,6 +57,9 @@ func (v *version) schema() (*compiled, error) {
 	return c, nil
 }
 
+// schemaText is the schema as it is stored.
+func (v *version) schemaText() []byte { return v.of.stored.Value[v.Schema.from:v.Schema.to] }
+
 // bytes are those of the schema in the definition.
 func (v *version) bytes() int64 { return v.Schema.to - v.Schema.from }
 
@@ -66,7 +69,7 @@ func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
 		return nil, nil
 	}
 	var sent apiextensionsv1.CustomResourceValidation
-	if err := json.Unmarshal(v.of.stored.Value[v.Schema.from:v.Schema.to], &sent); err != nil {
+	if err := json.Unmarshal(v.schemaText(), &sent); err != nil {
 		return nil, err
 	}
 	var internal apiextensions.CustomResourceValidation
@@ -120,6 +123,9 @@ const maxSchemaBytes = 8 << 20
 func (s *schemas) add(v *version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if v.of.gone { // a request that began before compiled it
+		return
+	}
 	s.ring = append(s.ring, v)
 	s.bytes += v.bytes()
 	for s.bytes > maxSchemaBytes && len(s.ring) > 1 {
@@ -144,6 +150,7 @@ func (s *schemas) drop(i int) {
 func (s *schemas) forget(d *definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	d.gone = true
 	for i := 0; i < len(s.ring); {
 		if s.ring[i].of == d {
 			s.drop(i)

@@ -1,8 +1,11 @@
 package crd
 
 import (
+	"bytes"
+	"context"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +22,9 @@ type Set struct {
 	builtin *resource.Catalog
 	log     *slog.Logger
 
+	ctx context.Context // of what others are asked for
+	end context.CancelFunc
+
 	schemas schemas
 	mu      sync.Mutex // held to follow the store
 	served  atomic.Pointer[served]
@@ -34,15 +40,23 @@ type served struct {
 // entry is what a definition adds to the catalog.
 type entry struct {
 	*definition
-	types []*resource.Type // nil while it is not established
+	newest *store.Object    // of the definition; what it was read from says the same
+	types  []*resource.Type // nil while it is not established
+	own    *resource.Type   // in which its objects are reached, whatever is served
+	// fresh: all objects were written in the stored version by the schema of now.
+	fresh bool
 }
 
 // NewSet makes a set. A definition that cannot be read is logged and not served.
 func NewSet(s *store.Store, builtin *resource.Catalog, log *slog.Logger) *Set {
 	set := &Set{store: s, builtin: builtin, log: log}
+	set.ctx, set.end = context.WithCancel(context.Background())
 	set.served.Store(&served{catalog: builtin, byKey: map[string]*entry{}})
 	return set
 }
+
+// Close ends what others were asked for, conversions by webhooks.
+func (s *Set) Close() { s.end() }
 
 // Catalog is what is served in the newest state.
 func (s *Set) Catalog() *resource.Catalog {
@@ -68,21 +82,21 @@ func (s *Set) follow(from *served, snapshot store.Snapshot) *served {
 	changed := map[string]bool{} // groups
 	for o := range snapshot.Scan("", "") {
 		old := from.byKey[o.Key]
-		if old != nil && old.stored == o {
+		if old != nil && old.newest == o {
 			next.byKey[o.Key] = old
 			continue
 		}
-		e := s.enter(o)
+		e := s.enter(o, old)
 		if e == nil {
 			continue
 		}
 		next.byKey[o.Key] = e
-		if len(e.types) > 0 {
+		if len(e.types) > 0 && (old == nil || old.definition != e.definition) {
 			changed[e.head.Spec.Group] = true
 		}
 	}
 	for key, old := range from.byKey {
-		if next.byKey[key] == old {
+		if now := next.byKey[key]; now != nil && now.definition == old.definition {
 			continue
 		}
 		s.schemas.forget(old.definition)
@@ -98,21 +112,53 @@ func (s *Set) follow(from *served, snapshot store.Snapshot) *served {
 	return next
 }
 
-// enter reads a definition.
-func (s *Set) enter(o *store.Object) *entry {
-	d, err := read(o, s.store)
+// enter reads a definition, of which old is what was known before, nil for none. What
+// says the same as before stays as it is, so that watches go on.
+func (s *Set) enter(o *store.Object, old *entry) *entry {
+	d, err := read(o, s)
 	if err != nil {
 		s.log.Error("a definition cannot be read, and what it defines is not served", "err", err)
 		return nil
 	}
-	e := &entry{definition: d}
-	if d.established() {
-		for _, v := range d.versions {
-			v.kept = &s.schemas
-		}
-		e.types = d.types()
+	if old != nil && old.same(d) {
+		kept := *old
+		kept.newest = o
+		return &kept
+	}
+	e := &entry{definition: d, newest: o}
+	for _, v := range d.versions {
+		v.kept = &s.schemas
+	}
+	e.fresh = d.head.Metadata.Generation <= 1 || old != nil && old.fresh && old.sameStorage(d)
+	served, own := d.makeTypes(e.fresh)
+	if e.own = own; d.established() {
+		e.types = served
 	}
 	return e
+}
+
+// same tells whether two states of a definition serve the same.
+func (d *definition) same(o *definition) bool {
+	a, b := &d.head, &o.head
+	return a.Metadata == b.Metadata && d.established() == o.established() && d.namesAccepted() == o.namesAccepted() &&
+		reflect.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames)
+}
+
+// sameStorage tells whether two states of a definition store objects alike.
+func (d *definition) sameStorage(o *definition) bool {
+	a, b := d.storage(), o.storage()
+	return d.head.Metadata.UID == o.head.Metadata.UID && a != nil && b != nil && a.Name == b.Name &&
+		bytes.Equal(a.schemaText(), b.schemaText())
+}
+
+// Own is the type in which the server reaches the objects of a definition, whatever of
+// it is served; nil when there is no such definition.
+func (s *Set) Own(key string) *resource.Type {
+	s.Catalog()
+	if e := s.served.Load().byKey[key]; e != nil {
+		return e.own
+	}
+	return nil
 }
 
 // groups makes anew the groups that changed; one without versions is served no more.

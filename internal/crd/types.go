@@ -28,32 +28,38 @@ var (
 	plainParts  = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
 )
 
-// types makes the types of a definition: those of its served versions.
-func (d *definition) types() []*resource.Type {
+// makeTypes makes the types of a definition: those of its served versions, and the one
+// in which the server itself reaches its objects, whatever is served. Fresh: all that
+// is stored was written in the stored version by the schema that it has now.
+func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resource.Type) {
 	stored := d.storage()
 	if stored == nil {
-		return nil
+		return nil, nil
 	}
 	raw := d.newType(stored) // as it is stored
-	var all []*resource.Type
 	for _, v := range d.versions {
-		if !v.Served {
+		if !v.Served && v != stored {
 			continue
 		}
 		t := d.newType(v)
-		if v != stored || d.head.Metadata.Generation > 1 {
+		if v != stored || !fresh {
 			t.Stored, t.OwnSteps = raw, true
-			t.FromStored = func(o runtime.Object) (runtime.Object, error) { return v.from(stored, o) }
+			t.FromStored = v.from
 			t.ToStored = func(o runtime.Object) (runtime.Object, error) { return stored.convert(o) }
 		}
-		all = append(all, t)
-	}
-	if len(all) > 1 {
-		for _, t := range all {
-			t.Versions = all
+		if v.Served {
+			served = append(served, t)
+		}
+		if v == stored {
+			own = t
 		}
 	}
-	return all
+	if len(served) > 1 {
+		for _, t := range served {
+			t.Versions = served
+		}
+	}
+	return served, own
 }
 
 // newType makes the type of a version, as if it were the stored one.
@@ -104,17 +110,19 @@ func (d *definition) newType(v *version) *resource.Type {
 	return t
 }
 
-// from makes a stored object one of this version.
-func (v *version) from(stored *version, o runtime.Object) (runtime.Object, error) {
+// from makes a stored object one of this version. It is in the version that was the
+// stored one when it was written.
+func (v *version) from(o runtime.Object) (runtime.Object, error) {
 	made, ok := o.(*Object)
 	if !ok {
 		return nil, errNotCustom
 	}
-	if err := stored.recent(made); err != nil {
-		return nil, err
+	written := v.of.version(made.APIVersion)
+	if written == nil {
+		return nil, fmt.Errorf("the object %s is stored as %s, which the definition %s does not have any more", made.Name, made.APIVersion, v.of.head.Metadata.Name)
 	}
-	if v == stored {
-		return made, nil
+	if err := written.recent(made); err != nil {
+		return nil, err
 	}
 	return v.convert(made)
 }

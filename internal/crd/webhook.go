@@ -25,8 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	fastjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // Conversion by webhook: ConversionReview of apiextensions.k8s.io/v1 (and v1beta1,
@@ -35,8 +38,8 @@ import (
 const (
 	// webhookTimeout is how long a webhook may take.
 	webhookTimeout = 30 * time.Second
-	// maxAnswerBytes bounds what it may answer.
-	maxAnswerBytes = 32 << 20
+	// maxAnswerBytes bounds what it may answer: an object may become larger.
+	maxAnswerBytes = 8 << 20
 )
 
 // webhook converts objects by asking somebody else. It is safe for concurrent use.
@@ -142,9 +145,40 @@ type reviewRequest struct {
 }
 
 type reviewResponse struct {
-	UID              types.UID         `json:"uid"`
-	ConvertedObjects []json.RawMessage `json:"convertedObjects"`
-	Result           metav1.Status     `json:"result"`
+	UID              types.UID     `json:"uid"`
+	ConvertedObjects few           `json:"convertedObjects"`
+	Result           metav1.Status `json:"result"`
+}
+
+// few is a list of which no more than two are kept: one was asked for.
+type few struct {
+	all []json.RawMessage
+	n   int
+}
+
+// UnmarshalJSONFrom reads the list.
+func (f *few) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	begin, err := d.ReadToken()
+	if err != nil {
+		return err
+	}
+	if begin.Kind() == 'n' {
+		return nil
+	}
+	if begin.Kind() != '[' {
+		return errors.New("convertedObjects is not a list")
+	}
+	for d.PeekKind() != ']' {
+		v, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		if f.n++; f.n <= 2 {
+			f.all = append(f.all, bytes.Clone(v))
+		}
+	}
+	_, err = d.ReadToken()
+	return err
 }
 
 // convert has an object made one of another version.
@@ -161,12 +195,15 @@ func (w *webhook) convert(ctx context.Context, in *Object, to string) (*Object, 
 	if err != nil {
 		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v failed: %w", kind, err))
 	}
-	all := answer.Response.ConvertedObjects
-	if len(all) != 1 {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, len(all), 1))
+	converted := &answer.Response.ConvertedObjects
+	if converted.n != 1 {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, converted.n, 1))
 	}
 	out := new(Object)
-	if err := json.Unmarshal(all[0], out); err != nil {
+	if err = wire.CheckDepth(converted.all[0]); err == nil {
+		err = json.Unmarshal(converted.all[0], out)
+	}
+	if err != nil {
 		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid converted object at index 0: %w", kind, err))
 	}
 	if out.APIVersion != to {
@@ -219,7 +256,7 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		return nil, fmt.Errorf("an error on the server (%q) has prevented the request from succeeding", text[:min(shown, len(text))])
 	}
 	answer := &review{}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if err := fastjson.Unmarshal(text, answer, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("the answer cannot be read: %w", err)
 	}
 	return answer, nil
@@ -285,5 +322,5 @@ func (d *definition) another(o *Object, to string) (*Object, error) {
 	if err != nil {
 		return nil, failedWebhook(err)
 	}
-	return hook.convert(context.Background(), o, to)
+	return hook.convert(d.ctx, o, to)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"container/list"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,7 @@ type derivedShard struct {
 // derivedKey identifies what was made: no two versions of objects have the same
 // revision.
 type derivedKey struct {
-	typ      *resource.Type
+	typ      uint64 // its ID
 	revision store.Revision
 	what     derivation
 }
@@ -81,6 +82,8 @@ type keptForm struct {
 type form struct {
 	raw []byte
 	row *resource.Row
+	// stored: raw is what is stored.
+	stored bool
 }
 
 // derivedOverhead is about what one costs beside its bytes.
@@ -100,16 +103,16 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 	if what == tableRow && t.Stored != nil && t.Columns == t.Stored.Columns {
 		t = t.Stored // the row of each version is the same
 	}
-	if o.Created == 0 {
+	if o.Created == 0 || t.ID == 0 {
 		return derive(t, o.Value, what)
 	}
-	key, slot := derivedKey{t, o.Modified, what}, &d.latest[uint64(o.Modified)%latestForms]
+	key, slot := derivedKey{t.ID, o.Modified, what}, &d.latest[uint64(o.Modified)%latestForms]
 	if k := slot.Load(); k != nil && k.key == key {
 		return k.form, k.err
 	}
 	s := d.shard(o)
 	k := s.find(key)
-	f, err := d.finished(s, k, o)
+	f, err := d.finished(s, k, t, o)
 	if err == nil && len(o.Value) <= mostLatest {
 		slot.Store(k)
 	}
@@ -120,11 +123,11 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 // no room for them, and they are better made where they are needed.
 func (d *derived) ofListed(t *resource.Type, o *store.Object, what derivation) (raw []byte, ok bool, err error) {
 	s := d.shard(o)
-	k := s.findListed(derivedKey{t, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(len(o.Value)))
+	k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(len(o.Value)))
 	if k == nil {
 		return nil, false, nil
 	}
-	f, err := d.finished(s, k, o)
+	f, err := d.finished(s, k, t, o)
 	return f.raw, true, err
 }
 
@@ -133,12 +136,12 @@ func (d *derived) shard(o *store.Object) *derivedShard {
 }
 
 // finished makes what is not made yet.
-func (d *derived) finished(s *derivedShard, k *keptForm, o *store.Object) (form, error) {
+func (d *derived) finished(s *derivedShard, k *keptForm, t *resource.Type, o *store.Object) (form, error) {
 	if !k.ready.Load() {
 		k.once.Do(func() {
 			defer d.settle(s, k)
 			k.err = errUnfinished
-			k.form, k.err = derive(k.key.typ, o.Value, k.key.what)
+			k.form, k.err = derive(t, o.Value, k.key.what)
 		})
 	}
 	return k.form, k.err
@@ -203,7 +206,10 @@ func (d *derived) settle(s *derivedShard, k *keptForm) {
 		return
 	}
 	before := s.bytes
-	k.bytes = derivedOverhead + int64(len(k.form.raw))
+	k.bytes = derivedOverhead
+	if !k.form.stored {
+		k.bytes += int64(len(k.form.raw))
+	}
 	if k.form.row != nil {
 		k.bytes += int64(k.form.row.Len())
 	}
@@ -240,6 +246,13 @@ func (s *derivedShard) remove(k *keptForm) {
 
 // derive makes something of a stored value.
 func derive(t *resource.Type, value []byte, what derivation) (form, error) {
+	if what == converted {
+		made, err := wire.As(t, value)
+		if err == nil && bytes.Equal(made, value) {
+			return form{raw: value, stored: true}, nil // as it mostly is, and costs nothing
+		}
+		return form{raw: made}, err
+	}
 	if what != tableRow {
 		raw, err := appendRaw(nil, t, value, what)
 		return form{raw: raw}, err
@@ -256,10 +269,6 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 
 // appendRaw appends what is made of a stored value, which is not a row.
 func appendRaw(to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
-	if what.converted {
-		value, err := wire.As(t, value)
-		return append(to, value...), err
-	}
 	if what.partial || t.Decode != nil {
 		value, err := wire.As(t, value)
 		if err != nil {

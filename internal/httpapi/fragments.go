@@ -42,7 +42,7 @@ type fragments struct {
 // objects and its hash, which the keys are in.
 type keptRun struct {
 	hash      uint64
-	typ       *resource.Type
+	typ       uint64 // its ID
 	look      look
 	moment    uint64
 	revisions []store.Revision
@@ -99,7 +99,7 @@ func (f *fragments) find(r *run) *keptRun {
 		}
 		f.remove(k)
 	}
-	k := &keptRun{hash: r.hash, typ: r.typ, look: r.look, moment: r.moment, revisions: make([]store.Revision, len(r.objects))}
+	k := &keptRun{hash: r.hash, typ: r.typ.ID, look: r.look, moment: r.moment, revisions: make([]store.Revision, len(r.objects))}
 	for i, o := range r.objects {
 		k.revisions[i] = o.Modified
 	}
@@ -109,7 +109,7 @@ func (f *fragments) find(r *run) *keptRun {
 }
 
 func (k *keptRun) is(r *run) bool {
-	return k.typ == r.typ && k.look == r.look && k.moment == r.moment && slices.EqualFunc(k.revisions, r.objects, func(v store.Revision, o *store.Object) bool { return v == o.Modified })
+	return k.typ == r.typ.ID && k.look == r.look && k.moment == r.moment && slices.EqualFunc(k.revisions, r.objects, func(v store.Revision, o *store.Object) bool { return v == o.Modified })
 }
 
 // settle counts what a run costs, now that it is known, and makes room for it.

@@ -215,6 +215,17 @@ func (q *request) goOn(s *sink) error {
 	return s.flush()
 }
 
+// wanted is an error when nobody waits for the answer any more.
+func (q *request) wanted() error {
+	if err := q.r.Context().Err(); err != nil {
+		return err
+	}
+	if q.deadline.IsZero() {
+		return nil
+	}
+	return q.inTime()
+}
+
 // inTime is an error when the time of the request is over.
 func (q *request) inTime() error {
 	if !time.Now().Before(q.deadline) {

@@ -32,8 +32,10 @@ type request struct {
 
 	place place
 	typ   *resource.Type // nil: the path is of no known resource
-	verb  string
-	attrs authz.Attributes
+	// catalog is the newest one in which typ was seen to be served; nil: not looked.
+	catalog *resource.Catalog
+	verb    string
+	attrs   authz.Attributes
 
 	values   url.Values // of the query; nil until asked for
 	deadline time.Time  // zero: the request has no end
@@ -70,7 +72,7 @@ func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 // forget drops everything that belongs to the request.
 func (q *request) forget() {
 	q.w, q.r = nil, nil
-	q.place, q.typ, q.verb, q.attrs = place{}, nil, "", authz.Attributes{}
+	q.place, q.typ, q.catalog, q.verb, q.attrs = place{}, nil, nil, "", authz.Attributes{}
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
 	q.ctx, q.to, q.shape = nil, nil, nil
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0

@@ -27,8 +27,9 @@ type shape struct {
 	binary  *wire.Binary // nil: the answer is text
 	headLen int          // bytes of a stored object that an item goes without
 
-	listed bool   // the objects are those of a list
-	room   []byte // what raw made last, when it is not kept
+	wanted func() error // tells that nobody waits for the answer any more; nil: not known
+	listed bool         // the objects are those of a list
+	room   []byte       // what raw made last, when it is not kept
 
 	// Of a table: what of the object a row carries, the moment that ages are told of,
 	// and whether the columns are told.
@@ -39,7 +40,7 @@ type shape struct {
 
 // newShape finds out how objects of a type are shown; row C2.
 func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
-	s := &shape{derived: q.h.derived, typ: t, out: out, binary: out.Binary(), headLen: itemHead(t), columns: true}
+	s := &shape{derived: q.h.derived, typ: t, out: out, binary: out.Binary(), headLen: itemHead(t), columns: true, wanted: q.wanted}
 	if out.Form != wire.Table {
 		return s, nil
 	}
@@ -203,6 +204,11 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 func (s *shape) value(o *store.Object) ([]byte, error) {
 	if s.typ.Stored == nil {
 		return o.Value, nil
+	}
+	if s.typ.OwnSteps && s.wanted != nil { // somebody else may be asked
+		if err := s.wanted(); err != nil {
+			return nil, err
+		}
 	}
 	if !s.listed {
 		f, err := s.derived.of(s.typ, o, converted)

@@ -93,6 +93,9 @@ func (q *request) pull() error {
 			if q.shape != nil && q.shape.out.Form == wire.PartialList && events[0].Status == nil {
 				return nil // an event is of no list, as kube-apiserver finds at the first
 			}
+			if !q.stillServed() {
+				return nil // the client comes again, for the type of now
+			}
 			if err := q.sendEvents(events); err != nil {
 				return err
 			}
@@ -109,6 +112,21 @@ func (q *request) pull() error {
 			room = q.events[:0]
 		}
 	}
+}
+
+// stillServed tells whether the type of a watch is what is served now.
+func (q *request) stillServed() bool {
+	if !q.typ.Explicit {
+		return true
+	}
+	c := q.h.c.Catalog()
+	if c != q.catalog {
+		if c.Lookup(q.typ.Group, q.typ.Version, q.typ.Resource) != q.typ {
+			return false
+		}
+		q.catalog = c
+	}
+	return true
 }
 
 // endStream ends a watch: cleanly, unless the registry failed.

@@ -3,6 +3,7 @@ package resource
 import (
 	"iter"
 	"slices"
+	"sync/atomic"
 )
 
 // Catalog is the immutable set of what is served. A change makes a new one. It is
@@ -11,6 +12,9 @@ type Catalog struct {
 	groups []Group
 	byPath map[path]*Type
 }
+
+// lastID is the ID that was given last.
+var lastID atomic.Uint64
 
 type path struct{ group, version, resource string }
 
@@ -31,6 +35,9 @@ type Version struct {
 func NewCatalog(groups []Group) *Catalog {
 	c := &Catalog{groups: groups, byPath: map[path]*Type{}}
 	for t := range c.Types() {
+		if t.ID == 0 {
+			t.ID = lastID.Add(1)
+		}
 		c.byPath[path{t.Group, t.Version, t.Resource}] = t
 	}
 	return c

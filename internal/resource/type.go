@@ -18,6 +18,11 @@ import (
 // Type is one resource of one served group and version. It is immutable once it
 // is part of a Catalog.
 type Type struct {
+	// ID tells the type from all others of the process, those of other catalogs among
+	// them: what is kept of objects names it, and does not keep the type. The first
+	// catalog that it is a part of gives it one; zero: it is in none.
+	ID uint64
+
 	Group, Version string
 	// Kind is that of one object, ListKind of a list; empty: Kind + "List".
 	Kind, ListKind string
