@@ -29,7 +29,7 @@ type documents struct {
 	hashes   map[string]string  // of the pages, of everything that they depend on
 
 	mu    sync.Mutex
-	pages map[pageKey][]byte // gzip
+	pages map[pageKey]*keptPage
 }
 
 // subject is what a page of a group is about; of the group itself, no version.
@@ -52,7 +52,7 @@ const (
 )
 
 func newDocuments(c *resource.Catalog, version string, cbor bool, before *documents) *documents {
-	d := &documents{catalog: c, version: version, cbor: cbor, subjects: map[string]subject{}, pages: map[pageKey][]byte{}}
+	d := &documents{catalog: c, version: version, cbor: cbor, subjects: map[string]subject{}, pages: map[pageKey]*keptPage{}}
 	d.order = []string{"api", "apis", "version"}
 	for _, g := range c.Groups() {
 		if g.Name != "" {
@@ -138,12 +138,26 @@ func (d *documents) index() ([]byte, error) {
 	return encode(tree{"paths": paths})
 }
 
+// keptPage is a page that somebody asked for. Who asks while it is made waits for that,
+// and for no other.
+type keptPage struct {
+	make   sync.Mutex
+	packed []byte // gzip; nil while it is not made
+}
+
 // page returns a page, compressed.
 func (d *documents) page(key pageKey) ([]byte, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if b, ok := d.pages[key]; ok {
-		return b, nil
+	k := d.pages[key]
+	if k == nil {
+		k = &keptPage{}
+		d.pages[key] = k
+	}
+	d.mu.Unlock()
+	k.make.Lock()
+	defer k.make.Unlock()
+	if k.packed != nil {
+		return k.packed, nil
 	}
 	b, err := d.make(key)
 	if err != nil {
@@ -157,8 +171,8 @@ func (d *documents) page(key pageKey) ([]byte, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	d.pages[key] = packed.Bytes()
-	return packed.Bytes(), nil
+	k.packed = packed.Bytes()
+	return k.packed, nil
 }
 
 func unpack(packed []byte) ([]byte, error) {
