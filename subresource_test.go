@@ -171,8 +171,8 @@ func TestScaleOwners(t *testing.T) {
 	run(t, c, []step{
 		{"POST " + all + "?fieldManager=maker", `{"metadata":{"name":"d"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, 201, nil},
 		{"PATCH " + scale + "?fieldManager=scaler", `{"spec":{"replicas":3}}`, 200, values{"metadata.managedFields": "null"}},
-		{"GET " + all + "/d", "", 200, values{"metadata.managedFields.1.manager": `"scaler"`, "metadata.managedFields.1.subresource": `"scale"`, "metadata.managedFields.1.apiVersion": `"apps/v1"`,
-			"metadata.managedFields.1.fieldsV1": replicas, "metadata.managedFields.0.fieldsV1.f:spec.f:replicas": "null", "metadata.managedFields.0.fieldsV1.f:spec.f:selector": "{}"}},
+		{"GET " + all + "/d", "", 200, values{"metadata.managedFields.0.manager": `"scaler"`, "metadata.managedFields.0.subresource": `"scale"`, "metadata.managedFields.0.apiVersion": `"apps/v1"`, "metadata.managedFields.0.time": "null",
+			"metadata.managedFields.0.fieldsV1": replicas, "metadata.managedFields.1.fieldsV1.f:spec.f:replicas": "null", "metadata.managedFields.1.fieldsV1.f:spec.f:selector": "{}"}},
 		{"APPLY " + scale + "?fieldManager=hpa", apply(8), 409, `Apply failed with 1 conflict: conflict with "scaler" with subresource "scale" using autoscaling/v1: .spec.replicas`},
 		{"APPLY " + scale + "?fieldManager=hpa&force=true", apply(8), 200, values{"spec.replicas": "8"}},
 		{"GET " + all + "/d", "", 200, values{"spec.replicas": "8", "metadata.managedFields.0.manager": `"hpa"`, "metadata.managedFields.0.operation": `"Apply"`, "metadata.managedFields.0.apiVersion": `"apps/v1"`,

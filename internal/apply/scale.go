@@ -3,6 +3,7 @@ package apply
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,6 +61,40 @@ func (r Replicas) FromScale(managed, scale []byte, version schema.GroupVersion) 
 	out, err := managedfields.NewScaleHandler(entries, version, r.mappings()).ToParent(of)
 	b, err := encodeEntries(out, err)
 	return unlessSame(managed, b), err
+}
+
+// Untimed takes from those who scaled the time that this write gave them: as upstream,
+// they have the one that they had before, mostly none, and then stand first.
+func Untimed(before, managed []byte) ([]byte, error) {
+	old, err := decodeEntries(before)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := decodeEntries(managed)
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		if e := &entries[i]; e.Subresource == "scale" {
+			e.Time = nil
+			for _, o := range old {
+				if o.Subresource == e.Subresource && o.Manager == e.Manager && o.Operation == e.Operation && o.APIVersion == e.APIVersion {
+					e.Time = o.Time
+				}
+			}
+		}
+	}
+	rank := func(e metav1.ManagedFieldsEntry) int {
+		switch {
+		case e.Operation == metav1.ManagedFieldsOperationApply:
+			return 0
+		case e.Time == nil:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(entries, func(a, b metav1.ManagedFieldsEntry) int { return rank(a) - rank(b) })
+	return encodeEntries(entries, nil)
 }
 
 func decodeEntries(managed []byte) ([]metav1.ManagedFieldsEntry, error) {

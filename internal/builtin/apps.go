@@ -15,6 +15,7 @@ func appsGroup() resource.Group {
 			Resource: "controllerrevisions", Kind: "ControllerRevision", New: object[appsv1.ControllerRevision],
 			Namespaced:          true,
 			UnconditionalUpdate: true,
+			Default:             defaults(apps.DefaultControllerRevision),
 			Validate:            validates(apps.ValidateControllerRevision),
 			ValidateUpdate:      updates(apps.ValidateControllerRevisionUpdate),
 		},

@@ -13,6 +13,7 @@ func resourceGroup() resource.Group {
 		{
 			Resource: "deviceclasses", Kind: "DeviceClass", New: object[resourcev1.DeviceClass],
 			UnconditionalUpdate: true, DeleteReturnsObject: true, Generation: true,
+			Default:        defaults(devices.DefaultClass),
 			Validate:       validates(devices.ValidateClass),
 			ValidateUpdate: updates(devices.ValidateClassUpdate),
 		},

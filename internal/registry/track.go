@@ -91,7 +91,11 @@ func (r *Registry) track(w *write, before *existing, next runtime.Object, start,
 			return nil, err
 		}
 	}
-	return s.Update(start, old, after, r.writer(w))
+	managed, err := s.Update(start, old, after, r.writer(w))
+	if err != nil || w.replicas() == nil {
+		return managed, err
+	}
+	return apply.Untimed(start, managed)
 }
 
 // writer is who writes, for managed fields: rows G7, G8.

@@ -9,8 +9,12 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
+
+// DefaultControllerRevision writes the data as it is stored.
+func DefaultControllerRevision(r *appsv1.ControllerRevision) { check.Compact(&r.Data) }
 
 // ValidateControllerRevision checks a new one: its data is an object.
 func ValidateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {

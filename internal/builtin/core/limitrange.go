@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
@@ -15,6 +16,9 @@ import (
 // DefaultLimitRange completes the limits of containers: what is the most is the
 // default, what is the default is requested by default, and so is what is the least.
 func DefaultLimitRange(l *corev1.LimitRange) {
+	if l.Name == "" && l.GenerateName == "" {
+		l.Name = string(uuid.NewUUID())
+	}
 	for i := range l.Spec.Limits {
 		item := &l.Spec.Limits[i]
 		for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {

@@ -21,6 +21,21 @@ func DefaultClaim(c *resourcev1.ResourceClaim) {
 		for i := range a.Devices.Results {
 			defaultTolerated(a.Devices.Results[i].Tolerations)
 		}
+		for i := range a.Devices.Config {
+			compact(&a.Devices.Config[i].DeviceConfiguration)
+		}
+	}
+	for i := range c.Status.Devices {
+		if data := c.Status.Devices[i].Data; data != nil {
+			check.Compact(data)
+		}
+	}
+}
+
+// compact takes white space out of what drivers are told.
+func compact(c *resourcev1.DeviceConfiguration) {
+	if c.Opaque != nil {
+		check.Compact(&c.Opaque.Parameters)
 	}
 }
 
@@ -28,6 +43,9 @@ func DefaultClaim(c *resourcev1.ResourceClaim) {
 func DefaultTemplate(t *resourcev1.ResourceClaimTemplate) { defaultSpec(&t.Spec.Spec) }
 
 func defaultSpec(s *resourcev1.ResourceClaimSpec) {
+	for i := range s.Devices.Config {
+		compact(&s.Devices.Config[i].DeviceConfiguration)
+	}
 	for i := range s.Devices.Requests {
 		r := &s.Devices.Requests[i]
 		if r.Exactly != nil {

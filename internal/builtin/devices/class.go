@@ -9,6 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// DefaultClass writes what drivers are told as it is stored.
+func DefaultClass(c *resourcev1.DeviceClass) {
+	for i := range c.Spec.Config {
+		compact(&c.Spec.Config[i].DeviceConfiguration)
+	}
+}
+
 // ValidateClass checks which devices a class has, and their configuration.
 func ValidateClass(c *resourcev1.DeviceClass) field.ErrorList {
 	path := field.NewPath("spec")

@@ -64,6 +64,9 @@ func StampPhase(v, old *corev1.PersistentVolume) {
 	if s.Phase != was.Phase && (s.LastPhaseTransitionTime == nil || s.LastPhaseTransitionTime.Equal(was.LastPhaseTransitionTime)) {
 		s.LastPhaseTransitionTime = now()
 	}
+	if s.Phase == was.Phase && s.LastPhaseTransitionTime == nil {
+		s.LastPhaseTransitionTime = was.LastPhaseTransitionTime
+	}
 }
 
 // ValidateVolume checks a volume.
