@@ -1,0 +1,224 @@
+package crds
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark/test/servers"
+)
+
+// sender sends requests to one server.
+type sender struct {
+	client *http.Client
+	host   string
+}
+
+func newSender(t *testing.T, c *rest.Config) sender {
+	t.Helper()
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sender{client, c.Host}
+}
+
+// request is what is sent.
+type request struct {
+	method, path, kind string // kind is the content type; empty: JSON
+	body               any
+}
+
+// answer is that of a server.
+type answer struct {
+	code     int
+	warnings []string
+	body     tree
+}
+
+func (s sender) send(t *testing.T, r request) answer {
+	t.Helper()
+	var data io.Reader
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = bytes.NewReader(text)
+	}
+	sent, err := http.NewRequestWithContext(context.Background(), r.method, s.host+r.path, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent.Header.Set("Content-Type", "application/json")
+	if r.kind != "" {
+		sent.Header.Set("Content-Type", r.kind)
+	}
+	got, err := s.client.Do(sent)
+	if err != nil {
+		t.Fatalf("%s %s: %v", r.method, r.path, err)
+	}
+	defer got.Body.Close()
+	a := answer{code: got.StatusCode, warnings: got.Header.Values("Warning")}
+	slices.Sort(a.warnings)
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &a.body); err != nil {
+		a.body = tree{"message": string(text)}
+	}
+	return a
+}
+
+// both are kube-apiserver and Tidemark.
+type both struct {
+	servers   [2]sender
+	namespace string
+}
+
+// newBoth connects to both; without kube-apiserver the test is not for here.
+func newBoth(t *testing.T) *both {
+	t.Helper()
+	path := os.Getenv(servers.PeerKubeconfig)
+	if path == "" {
+		t.Skipf("%s names no kubeconfig", servers.PeerKubeconfig)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &both{namespace: fmt.Sprintf("tidemark-test-%d", time.Now().UnixNano())}
+	for i, c := range []*rest.Config{servers.Quick(config), servers.Quick(servers.Start(t).RESTConfig())} {
+		b.servers[i] = newSender(t, c)
+		b.servers[i].send(t, request{"POST", "/api/v1/namespaces", "", tree{"metadata": tree{"name": b.namespace}}})
+		t.Cleanup(func() { b.servers[i].send(t, request{"DELETE", "/api/v1/namespaces/" + b.namespace, "", nil}) })
+	}
+	return b
+}
+
+const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+// define stores a definition for the length of a test, and tells whether it is served.
+func (b *both) define(t *testing.T, d *definition) bool {
+	t.Helper()
+	answers := b.send(t, request{"POST", definitions, "", d.body})
+	if answers[0].code == http.StatusConflict {
+		t.Skipf("kube-apiserver has %s already", d.name)
+	}
+	t.Cleanup(func() { b.send(t, request{"DELETE", definitions + "/" + d.name, "", nil}) })
+	if !same(t, "the definition "+d.name, answers) || answers[0].code != http.StatusCreated {
+		return false
+	}
+	for _, v := range d.versions {
+		at := request{"GET", d.collection(v, b.namespace), "", nil}
+		if got := b.servers[1].send(t, at); got.code != http.StatusOK {
+			t.Errorf("%s is not served at once: %d", d.name, got.code)
+		}
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			return b.servers[0].send(t, at).code == http.StatusOK, nil
+		})
+		if err != nil {
+			t.Fatalf("kube-apiserver does not serve %s: %v", d.name, err)
+		}
+	}
+	return true
+}
+
+func (b *both) send(t *testing.T, r request) (answers [2]answer) {
+	t.Helper()
+	for i := range b.servers {
+		answers[i] = b.servers[i].send(t, r)
+	}
+	return answers
+}
+
+// try sends a request to both, and tells what they answered, and whether it was the
+// same.
+func (b *both) try(t *testing.T, r request) (a answer, alike bool) {
+	t.Helper()
+	answers := b.send(t, r)
+	text, _ := json.Marshal(r.body)
+	alike = same(t, fmt.Sprintf("%s %s %s %s", r.method, r.path, r.kind, text), answers)
+	return answers[1], alike
+}
+
+// same compares answers: code, warnings, causes in any order, object.
+func same(t *testing.T, what string, answers [2]answer) bool {
+	t.Helper()
+	peer, own := answers[0].text(), answers[1].text()
+	if peer == own || differs(answers[0], answers[1]) {
+		return true
+	}
+	i := 0
+	for i < min(len(peer), len(own)) && peer[i] == own[i] {
+		i++
+	}
+	from := max(0, i-150)
+	t.Errorf("%s\nkube-apiserver %s\nTidemark       %s", what[:min(len(what), 3000)], peer[from:min(len(peer), i+500)], own[from:min(len(own), i+500)])
+	return false
+}
+
+// differs tells whether answers differ as docs/compatibility.md says: rows S5, F4
+// and G7.
+func differs(peer, own answer) bool {
+	said, other := fmt.Sprint(peer.body["message"]), fmt.Sprint(own.body["message"])
+	if metadata, ok := peer.body["metadata"].(tree); ok && peer.code == http.StatusOK && metadata["managedFields"] == nil {
+		// A write of the status whose other parts do not fit the schema loses them there.
+		bare := answer{own.code, own.warnings, clone(own.body)}
+		if metadata, ok := bare.body["metadata"].(tree); ok {
+			delete(metadata, "managedFields")
+		}
+		return bare.text() == peer.text()
+	}
+	if own.code != http.StatusBadRequest {
+		return false
+	}
+	const strict = "strict decoding error: "
+	i, j := strings.LastIndex(said, strict), strings.LastIndex(other, strict)
+	switch {
+	case peer.code == http.StatusInternalServerError:
+		return said == other
+	case peer.code == http.StatusUnprocessableEntity && i >= 0 && j >= 0:
+		return said[i:] == other[j:]
+	}
+	return false
+}
+
+// ownParts are what differs between servers, and from one moment to the next.
+var ownParts = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// text is what is compared.
+func (a answer) text() string {
+	o := clone(a.body)
+	if m, ok := o["metadata"].(tree); ok {
+		delete(m, "resourceVersion")
+	}
+	if details, ok := o["details"].(tree); ok && details["causes"] != nil {
+		var causes []string
+		for _, c := range details["causes"].([]any) {
+			text, _ := json.Marshal(c)
+			causes = append(causes, string(text))
+		}
+		slices.Sort(causes)
+		details["causes"] = causes
+		if len(causes) > 1 {
+			delete(o, "message") // the causes again
+		}
+	}
+	text, _ := json.Marshal(o)
+	return fmt.Sprint(a.code, a.warnings, ownParts.ReplaceAllString(strings.TrimSpace(string(text)), "*"))
+}

@@ -1,0 +1,3 @@
+// Package crds has custom resources of others, and random ones, stored and refused by
+// Tidemark as kube-apiserver does.
+package crds

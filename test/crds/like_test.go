@@ -1,0 +1,157 @@
+package crds
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"testing"
+)
+
+// TestOthersLikePeer defines what others define on Tidemark and on kube-apiserver, and
+// sends both the same objects, least ones, full ones and broken ones: both say the same
+// of them, and store the same.
+func TestOthersLikePeer(t *testing.T) {
+	b, r := newBoth(t), random(t)
+	for _, d := range corpus(t) {
+		t.Run(d.name, func(t *testing.T) {
+			if b.define(t, d) {
+				w := writer{both: b, d: d, r: maker{Rand: r}}
+				for range *rounds {
+					w.object(t, 2)
+				}
+			}
+		})
+	}
+}
+
+// TestRichLikePeer does the same with a definition that has something of everything,
+// and with more writes.
+func TestRichLikePeer(t *testing.T) {
+	text, err := os.ReadFile("testdata/rich.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body tree
+	if err := json.Unmarshal(text, &body); err != nil {
+		t.Fatal(err)
+	}
+	b, d := newBoth(t), parse(t, body)
+	if !b.define(t, d) {
+		t.FailNow()
+	}
+	w := writer{both: b, d: d, r: maker{Rand: random(t)}}
+	for range *rich {
+		w.object(t, 12)
+	}
+}
+
+// writer sends random writes of objects of a definition.
+type writer struct {
+	*both
+	d    *definition
+	r    maker
+	made int
+}
+
+func (w *writer) object(t *testing.T, updates int) {
+	for _, v := range w.d.versions {
+		w.made++
+		name := fmt.Sprintf("o%d", w.made)
+		w.r.optional, w.r.depth = pick(w.r.Rand, []float64{0, .3, .6, 1}), pick(w.r.Rand, []int{2, 3, 5, 8})
+		o := w.r.object(v.schema, w.d.group+"/"+v.name, w.d.kind, name)
+		if !w.d.namespaced {
+			o["metadata"].(tree)["labels"] = tree{"test": "tidemark"}
+		}
+		for range pick(w.r.Rand, []int{0, 0, 0, 1, 2}) {
+			w.r.damage(o)
+		}
+		at := w.d.collection(v, w.namespace)
+		made, alike := w.try(t, request{"POST", at + "?fieldValidation=" + w.mode(), "", o})
+		if !alike || made.code != http.StatusCreated {
+			continue
+		}
+		for i := 0; i < updates && w.update(t, v, at+"/"+name, made.body); i++ {
+		}
+		w.send(t, request{"DELETE", at + "/" + name, "", nil})
+	}
+}
+
+func (w *writer) mode() string { return pick(w.r.Rand, []string{"Strict", "Warn", "Ignore"}) }
+
+// update sends one write of an object that is there, and tells whether both still have
+// the same.
+func (w *writer) update(t *testing.T, v version, at string, first tree) bool {
+	now := w.send(t, request{"GET", at, "", nil})
+	if now[0].text() != now[1].text() || now[0].code != http.StatusOK {
+		return same(t, "GET "+at, now) && false
+	}
+	alike := true
+	try := func(r request) { _, alike = w.try(t, r) }
+	o := clone(now[1].body)
+	metadata := o["metadata"].(tree)
+	for _, own := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
+		delete(metadata, own)
+	}
+	if v.status && w.r.IntN(4) == 0 {
+		at += "/status"
+	}
+	fresh := w.r.object(v.schema, w.d.group+"/"+v.name, w.d.kind, metadata["name"].(string))
+	query := "?fieldValidation=" + w.mode()
+	switch w.r.IntN(6) {
+	case 0: // all of it anew
+		try(request{"PUT", at + query, "", fresh})
+	case 1:
+		for range 1 + w.r.IntN(2) {
+			w.r.damage(o)
+		}
+		try(request{"PUT", at + query, "", o})
+	case 2:
+		delete(fresh, "metadata")
+		w.r.damage(fresh)
+		try(request{"PATCH", at + query, "application/merge-patch+json", fresh})
+	case 3:
+		try(request{"PATCH", at + query, "application/json-patch+json", w.operations(o, fresh)})
+	case 4:
+		if w.r.IntN(3) == 0 {
+			w.r.damage(fresh)
+		}
+		query += "&fieldManager=" + pick(w.r.Rand, []string{"one", "two"}) + pick(w.r.Rand, []string{"", "&force=true"})
+		try(request{"PATCH", at + query, "application/apply-patch+yaml", fresh})
+	case 5: // what it began as, through another version perhaps
+		back := clone(first)
+		for _, own := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
+			delete(back["metadata"].(tree), own)
+		}
+		w.r.damage(back)
+		try(request{"PUT", at + query, "", back})
+	}
+	return alike
+}
+
+// operations is a JSON patch that makes some members those of another object.
+func (w *writer) operations(o, next tree) []any {
+	var all []any
+	for _, member := range []string{"spec", "status"} {
+		from, _ := o[member].(tree)
+		to, ok := next[member].(tree)
+		if !ok || from == nil {
+			continue
+		}
+		for _, name := range sorted(to) {
+			if w.r.IntN(3) == 0 {
+				all = append(all, tree{"op": "add", "path": "/" + member + "/" + escape(name), "value": to[name]})
+			}
+		}
+		for _, name := range sorted(from) {
+			if w.r.IntN(8) == 0 && !slices.Contains(sorted(to), name) {
+				all = append(all, tree{"op": "remove", "path": "/" + member + "/" + escape(name)})
+			}
+		}
+	}
+	if all == nil {
+		all = []any{tree{"op": "add", "path": "/unknown", "value": 1}}
+	}
+	return all
+}
