@@ -61,6 +61,9 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 				}
 				return nil, nil
 			}
+			if sent == nil { // only who owns what changes, and no default comes with it
+				return v.object.DeepCopyObject(), nil
+			}
 			if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
 				return nil, err
 			}
@@ -119,7 +122,8 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 }
 
 // applied merges a configuration into what is read at the target. It is not
-// changed when the configuration is there already.
+// changed when the configuration is there already; nil, and changed, is an object of
+// which only the managed fields are others.
 func (r *Registry) applied(w *write, live, shown, config []byte) (o runtime.Object, changed bool, err error) {
 	s, err := r.schema(w.Exchanged())
 	if err != nil {
@@ -145,6 +149,9 @@ func (r *Registry) applied(w *write, live, shown, config []byte) (o runtime.Obje
 		}
 	}
 	w.applied, w.isApplied = managed, true
+	if shown != nil && sameSlice(next, shown) {
+		return nil, true, nil
+	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
 	return d.Object, true, err
 }
