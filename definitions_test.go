@@ -233,3 +233,18 @@ func TestUnservedDefinitionGoes(t *testing.T) {
 		{"GET " + things, "", 200, values{"items": "[]"}},
 	})
 }
+
+// TestDefinitionStatus: new objects have the status that the schema has for them, and
+// it is nobody's.
+func TestDefinitionStatus(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	withStatus := strings.Replace(definition(`"n":{"type":"integer"}`), `"schema":{"openAPIV3Schema":{"type":"object","properties":{`,
+		`"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{"status":{"type":"object","default":{"phase":"New"},"properties":{"phase":{"type":"string"},"n":{"type":"integer","default":7}}},`, 1)
+	run(t, c, []step{
+		{"POST " + definitions, withStatus, 201, nil},
+		{"POST " + things, strings.Replace(thing("a", `{"n":1}`), `"spec"`, `"status":{"phase":"Old"},"spec"`, 1), 201, values{"status": `{"n":7,"phase":"New"}`, "metadata.managedFields.0.fieldsV1": `{"f:spec":{".":{},"f:n":{}}}`}},
+		{"MERGE " + things + "/a", `{"spec":{"n":2}}`, 200, values{"status": `{"n":7,"phase":"New"}`}},
+		{"MERGE " + things + "/a/status", `{"status":{"phase":"Old"}}`, 200, values{"status": `{"n":7,"phase":"Old"}`}},
+		{"MERGE " + things + "/a/status", `{"status":null}`, 200, values{"status": `{"n":7,"phase":"New"}`}},
+	})
+}

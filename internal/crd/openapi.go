@@ -25,16 +25,12 @@ var (
 
 // openAPI makes the schema of a version as clients are shown it.
 func (v *version) openAPI(number int) (*spec.Schema, error) {
-	props, err := v.props()
+	s, err := v.structural()
 	if err != nil {
 		return nil, err
 	}
 	object := &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}
-	if props == nil {
-		return object, nil
-	}
-	s, err := structuralschema.NewStructural(props)
-	if err != nil || len(structuralschema.ValidateStructural(nil, s)) > 0 {
+	if s == nil || len(structuralschema.ValidateStructural(nil, s)) > 0 {
 		return object, nil
 	}
 	s = s.Unfold()
@@ -48,6 +44,23 @@ func (v *version) openAPI(number int) (*spec.Schema, error) {
 	addIdentity(shown, number, typeTexts["apiVersion"], typeTexts["kind"])
 	addEmbedded(shown, number)
 	return shown, nil
+}
+
+// structural is the schema of a version, nil where there is none or it is none of that
+// form. It is the caller's own.
+func (v *version) structural() (*structuralschema.Structural, error) {
+	if c := v.compiled.Load(); c != nil { // a first write asks for it right after
+		return c.structural.DeepCopy(), nil
+	}
+	props, err := v.props()
+	if err != nil || props == nil {
+		return nil, err
+	}
+	s, err := structuralschema.NewStructural(props)
+	if err != nil {
+		return nil, nil
+	}
+	return s, nil
 }
 
 // addIdentity adds what every object has.

@@ -82,6 +82,19 @@ func (v *version) setDefaults(o runtime.Object) {
 	}
 }
 
+// newStatus gives an object the status that the schema has for new ones.
+func (v *version) newStatus(o runtime.Object) {
+	clearStatus(o)
+	s, err := v.schema()
+	if err != nil || s.structural == nil { // decode said what is wrong with it
+		return
+	}
+	if status, ok := s.structural.Properties["status"]; ok && status.Default.Object != nil {
+		only := structuralschema.Structural{Properties: map[string]structuralschema.Structural{"status": status}}
+		structuraldefaulting.Default(o.(*Object).Members, &only)
+	}
+}
+
 // recent is a stored object as it would be stored by now: pruned and defaulted by the
 // schema of the stored version.
 func (v *version) recent(o *Object) error {

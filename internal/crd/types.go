@@ -22,11 +22,13 @@ var everyVerb = []string{"delete", "deletecollection", "get", "list", "patch", "
 
 var statusVerbs = []string{"get", "patch", "update"}
 
-// The parts of objects with a status of their own, and of those without.
-var (
-	statusParts = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameButStatus}
-	plainParts  = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
-)
+// plainParts are the parts of objects without a status of their own.
+var plainParts = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
+
+// statusParts are the parts of objects with one.
+func (v *version) statusParts() *resource.Parts {
+	return &resource.Parts{ClearStatus: v.newStatus, CopyStatus: copyStatus, SameDesired: sameButStatus}
+}
 
 // makeTypes makes the types of a definition: those of its served versions, and the one
 // in which the server itself reaches its objects, whatever is served. Fresh: all that
@@ -96,7 +98,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		t.Closed = "create not allowed while custom resource definition is terminating"
 	}
 	if v.hasStatus() {
-		t.Parts, t.StatusOnCreate = statusParts, false
+		t.Parts, t.StatusOnCreate = v.statusParts(), false
 		t.Subresources = append(t.Subresources, resource.Subresource{
 			Name: "status", Kind: t.GroupVersionKind(), Verbs: statusVerbs,
 			Validate: func(o, old runtime.Object) field.ErrorList {

@@ -64,10 +64,11 @@ func PrepareDelete(d *Definition) {
 }
 
 // internal is a definition as the library has it, with as much of its metadata as its
-// own rules look at: all else is checked as that of any object.
+// own rules look at: all else is checked as that of any object. It shares its parts
+// with the definition, and is only read.
 func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 	made := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), made, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d, made, nil); err != nil {
 		return nil, err
 	}
 	made.ObjectMeta = metav1.ObjectMeta{Name: d.Name, ResourceVersion: "1"}
