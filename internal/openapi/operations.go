@@ -121,6 +121,9 @@ type groupPage struct {
 	title string // "AppsV1"
 	tag   string // "apps_v1"
 	paths map[string][]operation
+	// plain: the operations that are added are of a type that speaks JSON and YAML
+	// alone, and has no merge keys. kubectl finds out here how to patch it.
+	plain bool
 }
 
 func newGroupPage(group, version string) *groupPage {
@@ -150,8 +153,18 @@ func title(s string) string {
 
 func (p *groupPage) add(path string, o operation) {
 	o.tag = p.tag
+	if p.plain {
+		o.consumes, o.produces = plainTypes(o.consumes), plainTypes(o.produces)
+	}
 	o.responses = append(o.responses, unauthorized)
 	p.paths[path] = append(p.paths[path], o)
+}
+
+// plainTypes are the media types of a list that every type speaks.
+func plainTypes(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(kind string) bool {
+		return strings.Contains(kind, "protobuf") || strings.Contains(kind, "strategic") || strings.Contains(kind, ";stream=")
+	})
 }
 
 // resources adds the page's own list and all of its types.
@@ -159,6 +172,7 @@ func (p *groupPage) resources(types []*resource.Type) {
 	p.add(p.root+"/", operation{method: "get", id: "get" + p.title + "APIResources", text: "get available resources",
 		consumes: objectTypes, produces: objectTypes, responses: []response{{"200", "OK", metaPrefix + "APIResourceList"}}})
 	for _, t := range types {
+		p.plain = t.NoStrategic
 		p.typeOperations(t)
 	}
 }
