@@ -35,6 +35,7 @@ type compiled struct {
 	validator  apivalidation.SchemaValidator
 	status     apivalidation.SchemaValidator // nil: anything
 	rules      *cel.Validator                // nil: there are none
+	patterns   sync.Map                      // of text, by what they were written as: see matches
 }
 
 // schema returns the compiled schema.
@@ -101,6 +102,7 @@ func (v *version) compile() (*compiled, error) {
 		return nil, err
 	}
 	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
+	narrow(c.rules)
 	return c, nil
 }
 

@@ -119,7 +119,10 @@ func (v *version) validate(o *Object) field.ErrorList {
 		return errs
 	}
 	all := o.tree()
-	errs := apivalidation.ValidateCustomResource(nil, all, s.validator)
+	var errs field.ErrorList
+	if s.structural == nil || !s.fits(s.structural, all) {
+		errs = apivalidation.ValidateCustomResource(nil, all, s.validator)
+	}
 	errs = append(errs, v.checkScale(o.Members, true)...)
 	errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, all)...)
@@ -157,7 +160,7 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 	var errs field.ErrorList
 	if status {
 		errs = s.validateStatus(all, before, same)
-	} else {
+	} else if s.structural == nil || !s.fits(s.structural, all) {
 		errs = apivalidation.ValidateCustomResourceUpdate(nil, all, before, s.validator, apivalidation.WithRatcheting(same))
 	}
 	errs = append(errs, v.checkScale(o.Members, !status)...)
@@ -181,6 +184,9 @@ func (c *compiled) validateStatus(all, before map[string]any, same *common.Corre
 	}
 	var options []apivalidation.ValidationOption
 	if c.structural != nil {
+		if p, ok := c.structural.Properties["status"]; ok && c.fits(&p, status) {
+			return nil
+		}
 		options = append(options, apivalidation.WithRatcheting(same.Key("status")))
 	}
 	return apivalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, before["status"], c.status, options...)

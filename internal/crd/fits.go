@@ -1,0 +1,169 @@
+package crd
+
+import (
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"unicode/utf8"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+)
+
+// fits tells whether a value is right for sure, which most are. The library, which says
+// what is wrong, is asked about the others: it goes through all members that an object
+// could have, where this goes through those that it has. What is not understood here
+// does not fit.
+func (c *compiled) fits(s *structuralschema.Structural, v any) bool {
+	limits := s.ValueValidation
+	if s.XIntOrString {
+		return fitsMixed(limits, v)
+	}
+	if limits != nil && (len(limits.AllOf) > 0 || len(limits.OneOf) > 0 || len(limits.AnyOf) > 0 || limits.Not != nil || limits.MultipleOf != nil || limits.UniqueItems) {
+		return false
+	}
+	if s.Type == "" { // anything goes
+		return s.XPreserveUnknownFields && limits == nil && len(s.Properties) == 0 && s.Items == nil && v != nil
+	}
+	if limits == nil {
+		limits = &structuralschema.ValueValidation{}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		return s.Type == "object" && c.fitsObject(s, limits, v)
+	case []any:
+		return s.Type == "array" && c.fitsList(s, limits, v)
+	case string:
+		return s.Type == "string" && c.fitsText(limits, v)
+	case int64:
+		return (s.Type == "integer" || s.Type == "number") && fitsNumber(s.Type, limits, float64(v), true)
+	case float64:
+		return s.Type == "number" && fitsNumber(s.Type, limits, v, false)
+	case bool:
+		return s.Type == "boolean" && len(limits.Enum) == 0 && limits.Format == ""
+	}
+	return false
+}
+
+// mixed is what a schema that takes integers and strings says of it, if anything.
+var mixed = structuralschema.ValueValidation{AnyOf: []structuralschema.NestedValueValidation{
+	{ForbiddenGenerics: structuralschema.Generic{Type: "integer"}},
+	{ForbiddenGenerics: structuralschema.Generic{Type: "string"}},
+}}
+
+func fitsMixed(limits *structuralschema.ValueValidation, v any) bool {
+	if limits != nil && !reflect.DeepEqual(limits, &mixed) {
+		return false
+	}
+	switch v.(type) {
+	case string, int64:
+		return true
+	}
+	return false
+}
+
+// within tells whether a size is within limits.
+func within(n int, least, most *int64) bool {
+	return (least == nil || int64(n) >= *least) && (most == nil || int64(n) <= *most)
+}
+
+func (c *compiled) fitsObject(s *structuralschema.Structural, limits *structuralschema.ValueValidation, v map[string]any) bool {
+	if len(limits.Enum) > 0 || limits.Format != "" || !within(len(v), limits.MinProperties, limits.MaxProperties) {
+		return false
+	}
+	for _, name := range limits.Required {
+		if _, ok := v[name]; !ok {
+			return false
+		}
+	}
+	for name, member := range v {
+		p, ok := s.Properties[name]
+		switch {
+		case ok:
+			if !c.fits(&p, member) {
+				return false
+			}
+		case s.AdditionalProperties == nil:
+		case s.AdditionalProperties.Structural != nil:
+			if !c.fits(s.AdditionalProperties.Structural, member) {
+				return false
+			}
+		case !s.AdditionalProperties.Bool:
+			return false
+		}
+	}
+	return true
+}
+
+func (c *compiled) fitsList(s *structuralschema.Structural, limits *structuralschema.ValueValidation, v []any) bool {
+	if len(limits.Enum) > 0 || limits.Format != "" || !within(len(v), limits.MinItems, limits.MaxItems) {
+		return false
+	}
+	if s.Items == nil {
+		return len(v) == 0
+	}
+	for _, item := range v {
+		if !c.fits(s.Items, item) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *compiled) fitsText(limits *structuralschema.ValueValidation, v string) bool {
+	if len(limits.Enum) > 0 && !slices.ContainsFunc(limits.Enum, func(one structuralschema.JSON) bool { return one.Object == any(v) }) {
+		return false
+	}
+	if limits.Format != "" && (!strfmt.Default.ContainsName(limits.Format) || !strfmt.Default.Validates(limits.Format, v)) {
+		return false
+	}
+	if (limits.MinLength != nil || limits.MaxLength != nil) && !within(utf8.RuneCountInString(v), limits.MinLength, limits.MaxLength) {
+		return false
+	}
+	return limits.Pattern == "" || c.matches(limits.Pattern, v)
+}
+
+// matches tells whether a text has a pattern in it. Patterns are compiled once.
+func (c *compiled) matches(pattern, text string) bool {
+	made, ok := c.patterns.Load(pattern)
+	if !ok {
+		compiled, err := regexp.Compile(pattern)
+		if err != nil {
+			return false
+		}
+		made, _ = c.patterns.LoadOrStore(pattern, compiled)
+	}
+	return made.(*regexp.Regexp).MatchString(text)
+}
+
+// exact is how far numbers, and their bounds, are the same as integers and as floats.
+const exact = 1 << 53
+
+// fitsNumber is fits of a number, a whole one perhaps. To the library, bounds of whole
+// numbers are whole.
+func fitsNumber(kind string, limits *structuralschema.ValueValidation, v float64, whole bool) bool {
+	low, high := -float64(exact), float64(exact)
+	switch limits.Format {
+	case "", "int64", "double":
+	case "int32":
+		low, high = math.MinInt32, math.MaxInt32
+	default:
+		return false
+	}
+	if len(limits.Enum) > 0 || limits.Format == "double" && kind != "number" || limits.Format != "" && limits.Format != "double" && kind != "integer" {
+		return false
+	}
+	inside := func(n float64) bool { return n > low && n < high && (!whole || n == math.Trunc(n)) }
+	if limits.Minimum != nil {
+		if !inside(*limits.Minimum) || v < *limits.Minimum || limits.ExclusiveMinimum && v == *limits.Minimum {
+			return false
+		}
+	}
+	if limits.Maximum != nil {
+		if !inside(*limits.Maximum) || v > *limits.Maximum || limits.ExclusiveMaximum && v == *limits.Maximum {
+			return false
+		}
+	}
+	return inside(v)
+}
