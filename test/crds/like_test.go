@@ -125,7 +125,7 @@ func (w *writer) update(t *testing.T, v version, at string, first tree) bool {
 			w.r.damage(fresh)
 		}
 		query += "&fieldManager=" + pick(w.r.Rand, []string{"one", "two"}) + pick(w.r.Rand, []string{"", "&force=true"})
-		try(request{"PATCH", at + query, "application/apply-patch+yaml", fresh})
+		try(request{"PATCH", at + query, applied, fresh})
 	case 5: // what it began as, through another version perhaps
 		back := clone(first)
 		for _, own := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
