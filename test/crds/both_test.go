@@ -195,9 +195,9 @@ func differs(peer, own answer) bool {
 	return false
 }
 
-// emptied is what kube-apiserver says of an apply that takes away the last member of a
-// map or list that others own too.
-var emptied = regexp.MustCompile(`must be of type (object|array): "null"`)
+// emptied is what kube-apiserver says of an apply that says null, or takes away the last
+// member of a map or list that others own too.
+var emptied = regexp.MustCompile(`must be of type [a-z]+: "null"`)
 
 // diverges tells whether what is stored differs from now on as docs/compatibility.md
 // says: rows G7 and S4.
