@@ -128,6 +128,48 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
+// TestSmallCIDRs: of a ServiceCIDR of any size, what it holds is given out and nothing
+// else, once the server's own range is full.
+func TestSmallCIDRs(t *testing.T) {
+	for cidr, want := range map[string]int{
+		"10.9.0.8/29": 6, "10.9.0.8/30": 2, "10.9.0.8/31": 0, "10.9.0.8/32": 0,
+		"fd09::8/126": 3, "fd09::8/127": 1, "fd09::8/128": 0,
+	} {
+		t.Run(cidr, func(t *testing.T) {
+			own, full := "10.1.2.0/29", 6
+			prefix := netip.MustParsePrefix(cidr)
+			if prefix.Addr().Is6() {
+				own, full = "fd00::/125", 7
+			}
+			b := newBed(t, addresses.Config{Ranges: []netip.Prefix{netip.MustParsePrefix(own)}})
+			const revision = `{"metadata":{"resourceVersion":"`
+			more := fmt.Sprintf(revision+`","name":"more"},"spec":{"cidrs":[%q]}}`, cidr)
+			w := store.Write{Collection: "servicecidrs.networking.k8s.io", Key: "more", Value: []byte(more), RevisionAt: len(revision)}
+			if _, err := b.store.Commit(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			for i := range full + want + 1 {
+				s := service(fmt.Sprint("s", i), "")
+				err := b.put(s, nil)
+				if made := err == nil; made != (i < full+want) {
+					t.Fatalf("Service %d got %q: %v", i, s.Spec.ClusterIP, err)
+				}
+				if ip, _ := netip.ParseAddr(s.Spec.ClusterIP); err == nil && !prefix.Contains(ip) && !netip.MustParsePrefix(own).Contains(ip) {
+					t.Errorf("%s is of no range", ip)
+				}
+			}
+			if ips, _ := b.given(); len(ips) != full+want {
+				t.Errorf("%d addresses were given, want %d: %v", len(ips), full+want, ips)
+			}
+			asked := service("asked", "")
+			asked.Spec.ClusterIP = prefix.Addr().String()
+			if err := b.put(asked, nil); !apierrors.IsInvalid(err) {
+				t.Errorf("the address of the range itself: %v", err)
+			}
+		})
+	}
+}
+
 // given are the addresses and node ports of what is stored, each once.
 func (b *bed) given() (ips, ports []string) {
 	for o := range b.store.Any().Snapshot("services").Scan("", "") {

@@ -21,7 +21,8 @@ var (
 // Services.
 const maxOffset = 1 << 62
 
-// ipRange is the addresses from base+1 to base+last.
+// ipRange is the addresses of a prefix from the second one on, as many as last: of a
+// single address none.
 type ipRange struct {
 	prefix netip.Prefix
 	last   uint64
@@ -32,7 +33,7 @@ func newRange(p netip.Prefix) *ipRange {
 	if bits := p.Addr().BitLen() - p.Bits(); bits < 62 {
 		r.last = 1<<bits - 1
 	}
-	if p.Addr().Is4() {
+	if p.Addr().Is4() && r.last > 0 {
 		r.last-- // that of the range itself is for everybody
 	}
 	return r
