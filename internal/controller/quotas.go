@@ -16,8 +16,8 @@ import (
 
 // quotas keeps the status of ResourceQuotas: the limits that hold, and what is used of
 // them. What new objects use is charged when they are admitted; the loop counts anew when
-// objects go or use less, when limits change, and when something was charged and then not
-// stored.
+// objects go or use less, when limits change, once the writes have ended that began before
+// they held, and when something was charged and then not stored.
 type quotas struct {
 	l     *Loops
 	queue *queue
@@ -98,6 +98,9 @@ func (r *quotas) observeQuota(c *store.CollectionChange) {
 		r.keep(c.After)
 		r.queue.add(i)
 	}
+	if c.Before == nil || differ(c, "status", "hard") { // writes that began before were not charged
+		r.l.c.Registry.AfterWrites(func() { r.add(i) })
+	}
 }
 
 // differ tells whether a member of an object has changed.
@@ -109,7 +112,7 @@ func differ(c *store.CollectionChange, path ...string) bool {
 func mayUseLess(c *store.CollectionChange) bool {
 	switch {
 	case c.Before == nil:
-		return false // it was charged
+		return false // it was charged, or began before the limit held (observeQuota)
 	case c.After == nil:
 		return true
 	}

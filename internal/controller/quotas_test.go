@@ -12,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -187,6 +189,51 @@ func TestQuotaRace(t *testing.T) {
 	w.wantStatus("n/wide", `"count/configmaps":"20"`, fmt.Sprintf(`"count/configmaps":"%d"`, n))
 	if left := len(w.keys("configmaps", "n/")); left != n {
 		t.Errorf("%d are stored, want %d", left, n)
+	}
+}
+
+// TestQuotaIsLate: a write that began before a limit held is counted when it is stored.
+func TestQuotaIsLate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		early string // the limits that hold before the write begins; empty: no quota is there
+		hold  func(w *world)
+	}{
+		{"a new quota", "", func(w *world) { w.make("resourcequotas", "n", fmt.Sprintf(quotaOf, `"secrets":"2"`)) }},
+		{"another limit", `"configmaps":"1"`, func(w *world) {
+			w.change("resourcequotas", "n/q", "", func(o metav1.Object) {
+				o.(*corev1.ResourceQuota).Spec.Hard = corev1.ResourceList{"secrets": resource.MustParse("2")}
+			})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newBank(t)
+			if c.early != "" {
+				w.make("resourcequotas", "n", fmt.Sprintf(quotaOf, c.early))
+				w.settle()
+			}
+			began, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+			w.Following = map[string]registry.Follow{"secrets": func(o runtime.Object) bool {
+				if o.(metav1.Object).GetName() == "slow" {
+					close(began)
+					<-goOn
+				}
+				return false
+			}}
+			go func() { ended <- w.try("secrets", "n", `{"metadata":{"name":"slow"}}`) }()
+			<-began
+			c.hold(w)
+			w.wantStatus("n/q", `"secrets":"2"`, `"secrets":"0"`)
+			close(goOn)
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			w.wantStatus("n/q", `"secrets":"2"`, `"secrets":"1"`)
+			w.make("secrets", "n", `{"metadata":{"name":"last"}}`)
+			if err := w.try("secrets", "n", `{"metadata":{"name":"over"}}`); !apierrors.IsForbidden(err) {
+				t.Errorf("one too many: %v", err)
+			}
+		})
 	}
 }
 

@@ -27,10 +27,15 @@ import (
 //	         each quota once for all that do; they are under way until their writes end
 //	recount: count what is stored, add what is under way and not yet seen; write
 //
-// So no quota is ever exceeded by writes of this server, however many there are at once:
-// what was charged is stored, under way, or failed, and only what has failed may be
-// forgotten by a recount. A recount that cannot tell whether a write that is under way is
-// stored counts it, too, and asks for another one when the write has ended.
+// So a limit is never exceeded by writes of this server that begin when it holds, that is,
+// stands in the status, however many there are at once: what was charged is stored, under
+// way, or failed, and only what has failed may be forgotten by a recount. A recount that
+// cannot tell whether a write that is under way is stored counts it, too, and asks for
+// another one when the write has ended.
+//
+// Writes that began before a limit held are not charged for it, and the first recount
+// cannot know of those that are not stored yet. Whoever has quotas recounted does so again
+// when they have ended (registry.Registry.AfterWrites); until then they come on top.
 type Books struct {
 	Registry *registry.Registry
 	// Quotas is the type of ResourceQuotas.

@@ -3,8 +3,9 @@
 // would exceed one is refused (books.go).
 //
 // What is used stands in the status of each quota. A write is charged there before it is
-// stored, whatever comes of it; when objects go, or a write that was charged fails, the
-// status is counted anew from what is stored.
+// stored, whatever comes of it; when objects go, a write that was charged fails, or those
+// have ended that began before there was a limit to charge, the status is counted anew from
+// what is stored.
 package quota
 
 import (

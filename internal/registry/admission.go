@@ -58,6 +58,13 @@ func (r *Registry) asks(t Target, verb string) bool {
 	return false
 }
 
+// begin is the beginning of a write's admission, which end ends.
+func (r *Registry) begin(w *write) {
+	if w.era == nil && len(r.Admission) > 0 {
+		w.era = r.writes.enter()
+	}
+}
+
 // admit asks the chain; an error refuses the write.
 func (r *Registry) admit(ctx context.Context, w *write, object, old runtime.Object) error {
 	verb := "update"
@@ -67,6 +74,7 @@ func (r *Registry) admit(ctx context.Context, w *write, object, old runtime.Obje
 	case object == nil:
 		verb = "delete"
 	}
+	r.begin(w)
 	if !r.asks(w.Target, verb) {
 		return nil
 	}
@@ -88,6 +96,7 @@ func (r *Registry) admit(ctx context.Context, w *write, object, old runtime.Obje
 
 // admitDelete asks the chain about a deletion.
 func (r *Registry) admitDelete(ctx context.Context, w *write, current *store.Object) error {
+	r.begin(w)
 	if !r.asks(w.Target, "delete") {
 		return nil // the object need not be read
 	}

@@ -46,7 +46,7 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err := r.checkNamespace(named); err != nil {
 		return nil, err
 	}
-	defer w.end()
+	defer r.end(w)
 	generate := meta.GetName() == "" && meta.GetGenerateName() != ""
 	if generate {
 		meta.SetName(generateName(meta.GetGenerateName()))
@@ -169,7 +169,11 @@ func (r *Registry) reserve(w *write, next, old runtime.Object) (err error) {
 
 // end lets go of what was reserved for the write, which has ended, and tells those who
 // wanted to know.
-func (w *write) end() {
+func (r *Registry) end(w *write) {
+	if w.era != nil {
+		defer r.writes.leave(w.era)
+		w.era = nil
+	}
 	if w.release != nil {
 		w.release()
 		w.release = nil

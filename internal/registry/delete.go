@@ -75,7 +75,7 @@ func (r *Registry) delete(ctx context.Context, w *write, o *metav1.DeleteOptions
 
 // deleteVersion deletes one version of an object.
 func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.Object, o *metav1.DeleteOptions) (Object, error) {
-	defer w.end()
+	defer r.end(w)
 	if err := r.admitDelete(ctx, w, current); err != nil {
 		return Object{}, err
 	}

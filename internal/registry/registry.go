@@ -53,6 +53,7 @@ type Registry struct {
 
 	schemas   sync.Map // weak.Pointer[resource.Type]: *apply.Schema
 	unchanged apply.Unchanged
+	writes    writes
 }
 
 // Reserve completes an object in the stored version that shall be stored, of which old

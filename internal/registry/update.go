@@ -243,7 +243,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
-	defer w.end()
+	defer r.end(w)
 	if err := r.reserve(w, next, old); err != nil {
 		return nil, err
 	}
