@@ -142,20 +142,29 @@ func (b *Books) Admit(ctx context.Context, a *registry.Admission) error {
 		return nil
 	}
 	p := b.open(a.Namespace)
+	underWay := false
+	defer func() {
+		if !underWay {
+			b.close(a.Namespace, p)
+		}
+	}()
+	b.await(context.WithoutCancel(ctx), p, a.Namespace, e)
+	if underWay = e.err == nil && len(e.places) > 0; underWay {
+		a.OnEnd(func(stored bool) { b.end(a.Namespace, p, e, stored) })
+	}
+	return e.err
+}
+
+// await returns when a charge is made or refused: by somebody else, or with its turn.
+func (b *Books) await(ctx context.Context, p *page, namespace string, e *entry) {
 	p.mu.Lock()
 	p.waiting = append(p.waiting, e)
 	p.mu.Unlock()
 	p.turn.Lock()
+	defer p.turn.Unlock()
 	if !e.done {
-		b.charge(context.WithoutCancel(ctx), p, a.Namespace) // of others, too
+		b.charge(ctx, p, namespace) // of others, too
 	}
-	p.turn.Unlock()
-	if e.err != nil || len(e.places) == 0 {
-		b.close(a.Namespace, p)
-		return e.err
-	}
-	a.OnEnd(func(stored bool) { b.end(a.Namespace, p, e, stored) })
-	return nil
 }
 
 // entry is what a write has to be charged for; nil: nothing.
@@ -230,6 +239,20 @@ func (b *Books) charge(ctx context.Context, p *page, namespace string) {
 	all := p.waiting
 	p.waiting = nil
 	p.mu.Unlock()
+	through := false
+	defer func() {
+		if !through { // a panic, which the server may survive: who is charged is not known
+			for _, e := range all {
+				e.done, e.err = true, errBroken
+			}
+			b.stale(namespace)
+		}
+	}()
+	b.chargeAll(ctx, p, namespace, all)
+	through = true
+}
+
+func (b *Books) chargeAll(ctx context.Context, p *page, namespace string, all []*entry) {
 	quotas, err := of(b.state(), namespace)
 	for _, e := range all {
 		e.done, e.err = true, err
@@ -287,6 +310,9 @@ func (b *Books) refuse(all []*entry, quotas []*corev1.ResourceQuota) {
 
 // errNothing ends an edit that changes nothing.
 var errNothing = errors.New("nothing is charged")
+
+// errBroken is the answer to those who were charged together with one that panicked.
+var errBroken = apierrors.NewInternalError(errors.New("charging the quotas of the namespace was broken off"))
 
 // chargeOn charges one quota for all that are not refused. Somebody else may change its
 // status meanwhile; then all is looked at again.

@@ -1,9 +1,12 @@
 package quota_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,4 +251,48 @@ func TestStoppingPods(t *testing.T) {
 		t.Errorf("it changes at %v, want never", next)
 	}
 	b.used("q", `"pods":"0"`)
+}
+
+// TestPanic: a write that ends in a panic while charges are made, of which the HTTP server
+// recovers, holds up nobody, and lets nobody pass who is not charged.
+func TestPanic(t *testing.T) {
+	const writers = 16
+	b := newBank(t)
+	b.quota("q", `"secrets":"1000"`, "")
+	var edits, stored, stale atomic.Int64
+	b.books.OnStale(func(string) { stale.Add(1) })
+	b.Admission = append(b.Admission, registry.Step{
+		Wants: func(t registry.Target, _ string) bool { return t.Type.Collection == quota.Collection },
+		Admit: func(context.Context, *registry.Admission) error {
+			if edits.Add(1)%2 == 0 {
+				panic("in the middle of it")
+			}
+			return nil
+		},
+	})
+	for round := range 10 {
+		var all sync.WaitGroup
+		for i := range writers {
+			all.Go(func() {
+				defer func() { _ = recover() }()
+				if b.create("secrets", fmt.Sprintf(`{"metadata":{"name":"s%d-%d"}}`, round, i)) == nil {
+					stored.Add(1)
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { all.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Fatal("a panic holds up all writes after it")
+		}
+	}
+	if stale.Load() == 0 {
+		t.Error("nobody was told to count again")
+	}
+	b.used("q", fmt.Sprintf(`"secrets":"%d"`, stored.Load())) // the panics were before the commits
+	b.Admission = b.Admission[:1]
+	b.count("q")
+	b.used("q", fmt.Sprintf(`"secrets":"%d"`, stored.Load()))
 }
