@@ -60,6 +60,14 @@ func (o *Objects) Admit(ctx context.Context, a *registry.Admission) error {
 		return nil
 	}
 	o.note(changed, 1)
+	if s, ok := a.Object.(*corev1.Service); ok && a.Old == nil {
+		name := s.Name
+		a.OnEnd(func(stored bool) {
+			if stored && s.Name != name { // the generated one was taken
+				o.rename(context.WithoutCancel(ctx), now, s.Name)
+			}
+		})
+	}
 	a.OnEnd(func(bool) {
 		o.note(changed, -1)
 		for _, ip := range changed {
@@ -131,6 +139,17 @@ func (o *Objects) create(ctx context.Context, ip, namespace, name string) error 
 	}
 	_, err = o.Registry.Create(ctx, registry.Target{Type: o.Type}, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{FieldManager: "kube-apiserver"})
 	return err
+}
+
+// rename has the IPAddresses of a Service say another name of it, which no client may.
+// Those that cannot be changed Check removes, and Ensure makes again.
+func (o *Objects) rename(ctx context.Context, ips []string, name string) {
+	for _, ip := range ips {
+		_, _ = o.Registry.Alter(ctx, registry.Target{Type: o.Type, Name: ip}, registry.Alteration{Change: func(a runtime.Object) error {
+			a.(*networkingv1.IPAddress).Spec.ParentRef.Name = name
+			return nil
+		}})
+	}
 }
 
 // Check removes the IPAddress of an address that its Service does not have. One that

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,8 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
 const (
@@ -169,4 +173,40 @@ func TestSecondRange(t *testing.T) {
 		w.want(cidrCollection, "two", false)
 		w.want(cidrCollection, "three", true)
 	})
+}
+
+// TestGeneratedNameTaken: a Service whose generated name somebody else takes first gets
+// another one, and its IPAddress is there all the time and says so.
+func TestGeneratedNameTaken(t *testing.T) {
+	w := newWorld(t, "service-cidr", "service-ip-repair")
+	w.services = true
+	var first string
+	w.admission = []registry.Step{{
+		Wants: func(t registry.Target, _ string) bool { return t.Type.Collection == "services" },
+		Admit: func(_ context.Context, a *registry.Admission) error {
+			if first == "" {
+				first = a.Object.(*corev1.Service).Name
+				return w.try("services", "n", service(first, "10.0.0.5"))
+			}
+			return nil
+		},
+	}}
+	w.restart()
+	w.settle()
+	changes := w.recorded()
+	w.make("services", "n", `{"metadata":{"generateName":"a-"},"spec":{"clusterIP":"10.0.0.6","ports":[{"port":80}]}}`)
+	w.wantAddresses("10.0.0.5", "10.0.0.6")
+	for _, c := range changes() {
+		if c.After == nil {
+			t.Errorf("%s %s went", c.Collection, c.Key())
+		}
+	}
+	var ip networkingv1.IPAddress
+	if err := json.Unmarshal(w.get(ipCollection, "10.0.0.6").Value, &ip); err != nil {
+		t.Fatal(err)
+	}
+	named := "n/" + ip.Spec.ParentRef.Name
+	if names := w.keys("services", "n/"); named == "n/"+first || !slices.Contains(names, named) {
+		t.Errorf("the address is of %s, want the second of %q, of which the first is %s", named, names, first)
+	}
 }
