@@ -56,7 +56,7 @@ var importRules = []importRule{
 	{"internal/apply", "", "who owns which field follows from bytes and schemas alone"},
 	{"internal/registry", "internal/apply internal/authn internal/patch internal/resource internal/store internal/uuid internal/wire", "the verbs stand on the store, on what changes objects and on the representations, and know no HTTP; who asks decides some answers"},
 	{"internal/quota", "internal/builtin/core internal/registry internal/resource internal/store internal/wire", "what is used is counted in the store, and written with the verbs"},
-	{"internal/admission", "internal/builtin/certificates internal/builtin/core internal/quota internal/registry internal/store internal/wire", "what completes new objects is a step of the verbs, and reads the state of other objects"},
+	{"internal/admission", "internal/builtin/certificates internal/builtin/core internal/quota internal/registry internal/store", "what completes new objects is a step of the verbs, and reads the state of other objects"},
 	{"internal/startup", "internal/registry internal/resource internal/store internal/wire", "the first objects are written with the verbs, and known by the bytes that are stored"},
 	{"internal/crd", "internal/builtin internal/resource internal/store internal/uuid internal/wire", "the types of custom resources follow from the definitions that are stored; a Scale is that of built-in kinds"},
 	{"internal/controller", "internal/addresses internal/crd internal/quota internal/registry internal/resource internal/store internal/wire", "the loops use the verbs, as clients do, and read the store's state; they know no HTTP"},

@@ -29,8 +29,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // services is the collection whose objects have what is given out.
@@ -230,11 +230,10 @@ func (a *Allocator) note(o *store.Object, by int) error {
 	if o == nil {
 		return nil
 	}
-	read, err := wire.Unmarshal(o.Value, func() runtime.Object { return new(corev1.Service) })
+	s, err := registry.Decode[corev1.Service](o)
 	if err != nil {
-		return fmt.Errorf("reading %s %s: %w", services, o.Key, err)
+		return fmt.Errorf("%s: %w", services, err)
 	}
-	s := read.(*corev1.Service)
 	var ips []netip.Addr
 	for _, text := range s.Spec.ClusterIPs {
 		if ip, err := netip.ParseAddr(text); err == nil {

@@ -8,6 +8,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -17,7 +18,7 @@ func (a *Allocator) rangesOf(f corev1.IPFamily) []*ipRange {
 	own := a.ranges[f]
 	all := []*ipRange{own}
 	for o := range a.store.Any().Snapshot(serviceCIDRs).Scan("", "") {
-		c, err := read[networkingv1.ServiceCIDR](o)
+		c, err := registry.Decode[networkingv1.ServiceCIDR](o)
 		if err != nil || !isReady(c) {
 			continue
 		}
@@ -60,7 +61,7 @@ func Needed(s *store.State, c *networkingv1.ServiceCIDR) (bool, error) {
 		if o.Key == c.Name {
 			continue
 		}
-		other, err := read[networkingv1.ServiceCIDR](o)
+		other, err := registry.Decode[networkingv1.ServiceCIDR](o)
 		if err != nil {
 			return false, err
 		}
@@ -75,7 +76,7 @@ func Needed(s *store.State, c *networkingv1.ServiceCIDR) (bool, error) {
 			if err != nil || !p.Contains(ip) || slices.ContainsFunc(others, func(o netip.Prefix) bool { return o.Contains(ip) }) {
 				continue
 			}
-			a, err := read[networkingv1.IPAddress](o)
+			a, err := registry.Decode[networkingv1.IPAddress](o)
 			if err != nil {
 				return false, err
 			}

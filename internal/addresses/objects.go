@@ -163,13 +163,13 @@ func (o *Objects) Check(ctx context.Context, ip string) error {
 	if stored == nil {
 		return nil
 	}
-	a, err := read[networkingv1.IPAddress](stored)
+	a, err := registry.Decode[networkingv1.IPAddress](stored)
 	if err != nil || a.Labels[networkingv1.LabelManagedBy] != ManagedBy || a.DeletionTimestamp != nil {
 		return err
 	}
 	if of := parentOf(a); of != "" {
 		if parent := s.Get(services, of); parent != nil {
-			service, err := read[corev1.Service](parent)
+			service, err := registry.Decode[corev1.Service](parent)
 			if err != nil || slices.Contains(addressesOf(service), ip) {
 				return err
 			}
@@ -190,7 +190,7 @@ func (o *Objects) Ensure(ctx context.Context, key string) error {
 	if stored == nil {
 		return nil
 	}
-	service, err := read[corev1.Service](stored)
+	service, err := registry.Decode[corev1.Service](stored)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (o *Objects) Ensure(ctx context.Context, key string) error {
 
 // Of are the addresses of a stored Service.
 func Of(o *store.Object) []string {
-	s, err := read[corev1.Service](o)
+	s, err := registry.Decode[corev1.Service](o)
 	if err != nil {
 		return nil
 	}
@@ -217,7 +217,7 @@ func Of(o *store.Object) []string {
 
 // ParentOf is the key of the Service that a stored IPAddress is of; empty: of none.
 func ParentOf(o *store.Object) string {
-	a, err := read[networkingv1.IPAddress](o)
+	a, err := registry.Decode[networkingv1.IPAddress](o)
 	if err != nil {
 		return ""
 	}
@@ -230,16 +230,4 @@ func parentOf(a *networkingv1.IPAddress) string {
 		return ""
 	}
 	return p.Namespace + "/" + p.Name
-}
-
-// read decodes a stored object.
-func read[T any, P interface {
-	*T
-	runtime.Object
-}](o *store.Object) (P, error) {
-	made, err := wire.Unmarshal(o.Value, func() runtime.Object { return P(new(T)) })
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", o.Key, err)
-	}
-	return made.(P), nil
 }

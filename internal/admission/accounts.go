@@ -12,14 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // accounts gives each new Pod a ServiceAccount that is there, and what comes with it: a
@@ -96,11 +94,7 @@ func (s accounts) find(ctx context.Context, a *registry.Admission, p *corev1.Pod
 	for {
 		o := state.Get("serviceaccounts", a.Namespace+"/"+name)
 		if o != nil {
-			made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &corev1.ServiceAccount{} })
-			if err != nil {
-				return nil, err
-			}
-			return made.(*corev1.ServiceAccount), nil
+			return registry.Decode[corev1.ServiceAccount](o)
 		}
 		var err error
 		if name == defaultAccount {

@@ -10,13 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	podresources "k8s.io/component-helpers/resource"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // limits holds Pods and claims to the LimitRanges of their namespace: what a container
@@ -46,11 +44,11 @@ func (l limits) wants(t registry.Target, verb string) bool {
 // of are the LimitRanges of a namespace, by name.
 func (l limits) of(namespace string) (all []*corev1.LimitRange, err error) {
 	for o := range l.store.Any().Snapshot(limitRanges).Scan(namespace+"/", "") {
-		made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &corev1.LimitRange{} })
+		r, err := registry.Decode[corev1.LimitRange](o)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, made.(*corev1.LimitRange))
+		all = append(all, r)
 	}
 	return all, nil
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // podSecurity holds Pods to the standard that the labels of their namespace name:
@@ -100,11 +99,11 @@ func (p podSecurity) of(namespace string) (api.Policy, error) {
 	if o == nil {
 		return everyone, nil
 	}
-	made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &metav1.PartialObjectMetadata{} })
+	made, err := registry.Decode[metav1.PartialObjectMetadata](o)
 	if err != nil {
 		return everyone, err
 	}
-	wanted, _ := api.PolicyToEvaluate(made.(*metav1.PartialObjectMetadata).Labels, everyone) // what is no level is the strictest
+	wanted, _ := api.PolicyToEvaluate(made.Labels, everyone) // what is no level is the strictest
 	return wanted, nil
 }
 
@@ -232,11 +231,10 @@ func (p podSecurity) pods(namespace string) (all []*corev1.Pod, err error) {
 	var others []*corev1.Pod
 	seen := map[types.UID]bool{}
 	for o := range p.store.Any().Snapshot("pods").Scan(namespace+"/", "") {
-		made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &corev1.Pod{} })
+		pod, err := registry.Decode[corev1.Pod](o)
 		if err != nil {
 			return nil, err
 		}
-		pod := made.(*corev1.Pod)
 		owner := metav1.GetControllerOfNoCopy(pod)
 		if owner != nil && seen[owner.UID] {
 			others = append(others, pod)

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -51,7 +52,7 @@ func (p *perNamespace) sync(ctx context.Context, i item) error {
 	if o == nil {
 		return nil
 	}
-	n, err := decode[corev1.Namespace](o)
+	n, err := registry.Decode[corev1.Namespace](o)
 	if err != nil || n.DeletionTimestamp != nil || n.Status.Phase == corev1.NamespaceTerminating {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/addresses"
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -99,7 +100,7 @@ func (r *cidrs) sync(ctx context.Context, i item) error {
 	if o == nil {
 		return nil
 	}
-	c, err := decode[networkingv1.ServiceCIDR](o)
+	c, err := registry.Decode[networkingv1.ServiceCIDR](o)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (a *aggregation) sync(ctx context.Context, i item) error {
 	if !isMade(o) {
 		return nil
 	}
-	role, err := decode[rbacv1.ClusterRole](o)
+	role, err := registry.Decode[rbacv1.ClusterRole](o)
 	if err != nil || role.AggregationRule == nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func union(s *store.State, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error
 			if o.Key == role.Name || !mayMatch(o, wanted) {
 				continue
 			}
-			r, err := decode[rbacv1.ClusterRole](o)
+			r, err := registry.Decode[rbacv1.ClusterRole](o)
 			if err != nil {
 				return nil, err
 			}

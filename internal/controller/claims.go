@@ -37,7 +37,7 @@ func freedClaims(c *store.CollectionChange) iter.Seq[string] {
 		if !bytes.Contains(c.Before.Value, []byte(`"ephemeral":{`)) {
 			return
 		}
-		pod, err := decode[corev1.Pod](c.Before)
+		pod, err := registry.Decode[corev1.Pod](c.Before)
 		if err != nil {
 			return
 		}
@@ -187,7 +187,7 @@ func usedBy(stored, claim *store.Object) (bool, error) {
 	if stored == nil {
 		return false, nil
 	}
-	pod, err := decode[corev1.Pod](stored)
+	pod, err := registry.Decode[corev1.Pod](stored)
 	if err != nil || pod.Spec.NodeName == "" {
 		return false, err
 	}

@@ -64,7 +64,7 @@ func (d *definitions) sync(ctx context.Context, i item) error {
 	if o == nil {
 		return nil
 	}
-	definition, err := decode[apiextensionsv1.CustomResourceDefinition](o)
+	definition, err := registry.Decode[apiextensionsv1.CustomResourceDefinition](o)
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (e *events) begin(s *store.State) {
 
 // lastWrite is the newest time that an event tells, zero when it tells none.
 func lastWrite(o *store.Object) time.Time {
-	e, err := decode[corev1.Event](o)
+	e, err := registry.Decode[corev1.Event](o)
 	if err != nil {
 		return time.Time{}
 	}

@@ -156,7 +156,7 @@ func (n *namespaces) sync(ctx context.Context, i item) error {
 	if o == nil {
 		return n.clear(ctx, s, i.key)
 	}
-	namespace, err := decode[corev1.Namespace](o)
+	namespace, err := registry.Decode[corev1.Namespace](o)
 	if err != nil || namespace.DeletionTimestamp == nil || !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return err
 	}

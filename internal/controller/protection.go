@@ -137,7 +137,7 @@ func (p *protection) protect(ctx context.Context, o object, uid types.UID) error
 func newVolumes(l *Loops, q *queue) loop {
 	return &protection{l: l, queue: q, collection: volumeCollection, finalizer: "kubernetes.io/pv-protection", held: map[string]struct{}{},
 		used: func(_ context.Context, o *store.Object) (bool, error) {
-			v, err := decode[corev1.PersistentVolume](o)
+			v, err := registry.Decode[corev1.PersistentVolume](o)
 			return err == nil && v.Status.Phase == corev1.VolumeBound, err
 		},
 		freed: func(*store.CollectionChange) iter.Seq[string] { return func(func(string) bool) {} }, // its own change does
@@ -183,7 +183,7 @@ func classUsed(s *store.State, o *store.Object) (bool, error) {
 		if !bytes.Contains(stored.Value, []byte(o.Key)) {
 			continue
 		}
-		c, err := decode[corev1.PersistentVolumeClaim](stored)
+		c, err := registry.Decode[corev1.PersistentVolumeClaim](stored)
 		if err != nil {
 			return false, err
 		}
@@ -196,7 +196,7 @@ func classUsed(s *store.State, o *store.Object) (bool, error) {
 		if !bytes.Contains(stored.Value, []byte(o.Key)) {
 			continue
 		}
-		v, err := decode[corev1.PersistentVolume](stored)
+		v, err := registry.Decode[corev1.PersistentVolume](stored)
 		if err != nil {
 			return false, err
 		}

@@ -50,7 +50,7 @@ func (r *quotas) begin(s *store.State) {
 
 // keep remembers what a quota limits.
 func (r *quotas) keep(o *store.Object) {
-	q, err := decode[corev1.ResourceQuota](o)
+	q, err := registry.Decode[corev1.ResourceQuota](o)
 	if err != nil {
 		return
 	}

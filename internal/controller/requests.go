@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -47,7 +48,7 @@ func (r *requests) sync(ctx context.Context, i item) error {
 	if o == nil {
 		return nil
 	}
-	c, err := decode[certificatesv1.CertificateSigningRequest](o)
+	c, err := registry.Decode[certificatesv1.CertificateSigningRequest](o)
 	if err != nil || c.DeletionTimestamp != nil {
 		return err
 	}

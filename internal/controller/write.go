@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -93,16 +92,4 @@ func (l *Loops) removeAt(ctx context.Context, t registry.Target, o *store.Object
 		return nil
 	}
 	return err
-}
-
-// decode reads a stored object of a built-in kind.
-func decode[T any, P interface {
-	*T
-	runtime.Object
-}](o *store.Object) (P, error) {
-	made, err := wire.Unmarshal(o.Value, func() runtime.Object { return P(new(T)) })
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", o.Key, err)
-	}
-	return made.(P), nil
 }

@@ -5,10 +5,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // leader is the Lease that a kube-controller-manager holds while it works.
@@ -62,11 +61,11 @@ func (y *yielding) seen(o *store.Object, before bool) {
 }
 
 func (y *yielding) goodUntil(o *store.Object, before bool) time.Time {
-	decoded, err := wire.Unmarshal(o.Value, func() runtime.Object { return new(coordinationv1.Lease) })
+	decoded, err := registry.Decode[coordinationv1.Lease](o)
 	if err != nil {
 		return time.Time{}
 	}
-	spec := &decoded.(*coordinationv1.Lease).Spec
+	spec := &decoded.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" {
 		return time.Time{}
 	}

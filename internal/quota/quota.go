@@ -16,8 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -134,11 +134,11 @@ func equal(a, b corev1.ResourceList) bool {
 // of reads the quotas of a namespace, by name.
 func of(s *store.State, namespace string) (all []*corev1.ResourceQuota, err error) {
 	for o := range s.Snapshot(Collection).Scan(namespace+"/", "") {
-		made, err := wire.Unmarshal(o.Value, func() runtime.Object { return &corev1.ResourceQuota{} })
+		q, err := registry.Decode[corev1.ResourceQuota](o)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, made.(*corev1.ResourceQuota))
+		all = append(all, q)
 	}
 	return all, nil
 }

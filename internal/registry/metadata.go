@@ -3,11 +3,14 @@ package registry
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
 	fastjson "github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // Metadata is what the loops beside the server look at in an object's metadata. It
@@ -137,3 +140,16 @@ func eachMemberAt(b []byte, i int, f func(key []byte, at int) bool) {
 // Member returns the bytes of what stands at a path of members of an object, nil when
 // nothing does.
 func Member(object []byte, path ...string) []byte { return find(object, path...) }
+
+// Decode reads a stored object of a kind that is stored as JSON of its Go type, which
+// nobody else has then. The error names its key.
+func Decode[T any, P interface {
+	*T
+	runtime.Object
+}](o *store.Object) (P, error) {
+	made, err := wire.Unmarshal(o.Value, func() runtime.Object { return P(new(T)) })
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", o.Key, err)
+	}
+	return made.(P), nil
+}
