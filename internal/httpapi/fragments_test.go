@@ -169,29 +169,48 @@ func TestFragmentsInParallel(t *testing.T) {
 	clients.Wait()
 }
 
-// TestFragmentsCompressWell: a list out of fragments is at most 1.15 times as long
-// as one that is compressed at once, for small objects and for large ones.
+// TestFragmentsCompressWell: lists out of fragments are at most 1.15 times as long as
+// ones that are compressed at once, for small objects and for large ones.
+//
+// Where runs end differs from process to process. Of 200 processes one list of small
+// objects was 1.132 times as long on average, with a standard deviation of 0.008 and at
+// most 1.148, one of large ones 1.105 +- 0.008. Five lists of different small objects
+// together deviate less than half as much.
 func TestFragmentsCompressWell(t *testing.T) {
-	for _, size := range []int{100, 2000} {
-		// One time for all objects: how well they compress depends on how many there are.
-		now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-		s := start(t, wiring{config: func(c *httpapi.Config) { c.Registry.Now = func() time.Time { return now } }})
+	for size, lists := range map[int]int{100: 5, 2000: 1} {
 		rng := rand.New(rand.NewPCG(1, uint64(size)))
-		for i := range 3000 {
-			value := strings.Repeat("a sentence that comes again, and ", size/64) + fmt.Sprintf("%x", rng.Uint64())
-			s.put(t, "default", fmt.Sprintf("web-%08x", rng.Uint32()), value+fmt.Sprint(i))
+		plain, once, fragments := 0, 0, 0
+		for range lists {
+			all, zipped := manyMaps(t, size, rng)
+			plain, once, fragments = plain+len(all), once+len(fastest(t, all)), fragments+len(zipped)
 		}
-		plain, zipped := s.both(t, maps)
-		var once bytes.Buffer
-		z, err := fastgzip.NewWriterLevel(&once, fastgzip.BestSpeed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		z.Write([]byte(plain))
-		z.Close()
-		t.Logf("objects of %d bytes: %d bytes, at once %d, in fragments %d", size, len(plain), once.Len(), len(zipped))
-		if float64(len(zipped)) > 1.15*float64(once.Len()) {
-			t.Errorf("objects of %d bytes: %d bytes in fragments, %d at once", size, len(zipped), once.Len())
+		t.Logf("objects of %d bytes: %d bytes, at once %d, in fragments %d, %.4f times as many", size, plain, once, fragments, float64(fragments)/float64(once))
+		if float64(fragments) > 1.15*float64(once) {
+			t.Errorf("objects of %d bytes: %d bytes in fragments, %d at once", size, fragments, once)
 		}
 	}
+}
+
+// manyMaps lists 3000 ConfigMaps, as they are and compressed.
+func manyMaps(t *testing.T, size int, rng *rand.Rand) (plain, zipped string) {
+	// One time for all objects: how well they compress depends on how many there are.
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Registry.Now = func() time.Time { return now } }})
+	for i := range 3000 {
+		value := strings.Repeat("a sentence that comes again, and ", size/64) + fmt.Sprintf("%x", rng.Uint64())
+		s.put(t, "default", fmt.Sprintf("web-%08x", rng.Uint32()), value+fmt.Sprint(i))
+	}
+	return s.both(t, maps)
+}
+
+// fastest compresses as the server does what it does not put together.
+func fastest(t *testing.T, text string) []byte {
+	var b bytes.Buffer
+	z, err := fastgzip.NewWriterLevel(&b, fastgzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.Write([]byte(text))
+	z.Close()
+	return b.Bytes()
 }
