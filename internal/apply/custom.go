@@ -24,49 +24,15 @@ func FromOpenAPI(kind schema.GroupVersionKind, shown *spec.Schema, hasStatus boo
 	for _, t := range made.Types {
 		known[t.Name] = t
 	}
-	for _, name := range (&references{seen: map[string]bool{}}).of(made.Types) {
-		if _, ok := known[name]; !ok && strings.HasPrefix(name, "io.k8s.") {
-			parse(name, known)
-		}
+	for _, t := range made.Types {
+		eachNamed(t.Atom, func(name string) {
+			if strings.HasPrefix(name, "io.k8s.") {
+				parse(name, known)
+			}
+		})
 	}
 	r := reacher{types: known, seen: map[string]bool{}}
 	r.named(rootName)
 	root := rootName
 	return Custom(kind, typed.ParseableType{Schema: &smd.Schema{Types: r.list}, TypeRef: smd.TypeRef{NamedType: &root}}, hasStatus), nil
-}
-
-// references collects the names that types refer to.
-type references struct {
-	seen map[string]bool
-	all  []string
-}
-
-func (r *references) of(types []smd.TypeDef) []string {
-	for _, t := range types {
-		r.atom(t.Atom)
-	}
-	return r.all
-}
-
-func (r *references) atom(a smd.Atom) {
-	if a.List != nil {
-		r.ref(a.List.ElementType)
-	}
-	if a.Map != nil {
-		r.ref(a.Map.ElementType)
-		for _, f := range a.Map.Fields {
-			r.ref(f.Type)
-		}
-	}
-}
-
-func (r *references) ref(t smd.TypeRef) {
-	if t.NamedType == nil {
-		r.atom(t.Inlined)
-		return
-	}
-	if !r.seen[*t.NamedType] {
-		r.seen[*t.NamedType] = true
-		r.all = append(r.all, *t.NamedType)
-	}
 }

@@ -112,25 +112,25 @@ func (r *reacher) named(name string) {
 	r.seen[name] = true
 	t := r.types[name]
 	r.list = append(r.list, t)
-	r.atom(t.Atom)
+	eachNamed(t.Atom, r.named)
 }
 
-func (r *reacher) atom(a smd.Atom) {
+// eachNamed calls f with the name of each type that an atom refers to.
+func eachNamed(a smd.Atom, f func(name string)) {
+	ref := func(t smd.TypeRef) {
+		if t.NamedType != nil {
+			f(*t.NamedType)
+			return
+		}
+		eachNamed(t.Inlined, f)
+	}
 	if a.List != nil {
-		r.ref(a.List.ElementType)
+		ref(a.List.ElementType)
 	}
 	if a.Map != nil {
-		r.ref(a.Map.ElementType)
-		for _, f := range a.Map.Fields {
-			r.ref(f.Type)
+		ref(a.Map.ElementType)
+		for _, field := range a.Map.Fields {
+			ref(field.Type)
 		}
 	}
-}
-
-func (r *reacher) ref(t smd.TypeRef) {
-	if t.NamedType != nil {
-		r.named(*t.NamedType)
-		return
-	}
-	r.atom(t.Inlined)
 }
