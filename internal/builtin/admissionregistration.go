@@ -11,76 +11,52 @@ import (
 
 // admissionregistrationGroup is the policies and webhooks that writes pass.
 func admissionregistrationGroup() resource.Group {
-	return group("admissionregistration.k8s.io", version{"v1", []resource.Type{
+	types := []resource.Type{
 		{
 			Resource: "mutatingadmissionpolicies", Kind: "MutatingAdmissionPolicy", New: object[admissionregistrationv1.MutatingAdmissionPolicy],
-			AnyFinalizer:   true,
-			MetadataOnce:   true,
-			Categories:     inAPIExtensions,
-			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultMutatingPolicy),
 			Validate:       validates(admissionregistration.ValidateMutatingPolicy),
 			ValidateUpdate: updates(admissionregistration.ValidateMutatingPolicyUpdate),
-			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "mutatingadmissionpolicybindings", Kind: "MutatingAdmissionPolicyBinding", New: object[admissionregistrationv1.MutatingAdmissionPolicyBinding],
-			AnyFinalizer:   true,
-			MetadataOnce:   true,
-			Categories:     inAPIExtensions,
-			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultMutatingBinding),
 			Validate:       validates(admissionregistration.ValidateMutatingBinding),
 			ValidateUpdate: updates(admissionregistration.ValidateMutatingBindingUpdate),
-			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration", New: object[admissionregistrationv1.MutatingWebhookConfiguration],
-			AnyFinalizer:   true,
-			MetadataOnce:   true,
-			Categories:     inAPIExtensions,
-			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultMutatingWebhooks),
 			Validate:       validates(admissionregistration.ValidateMutatingWebhooks),
 			ValidateUpdate: updates(admissionregistration.ValidateMutatingWebhooksUpdate),
-			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "validatingadmissionpolicies", Kind: "ValidatingAdmissionPolicy", New: object[admissionregistrationv1.ValidatingAdmissionPolicy],
-			AnyFinalizer:   true,
-			MetadataOnce:   true,
-			Categories:     inAPIExtensions,
-			Generation:     true,
 			Subresources:   []resource.Subresource{statusWith(updates(admissionregistration.ValidateValidatingPolicyStatus))},
 			StatusKeeps:    allMetadata,
 			Default:        defaults(admissionregistration.DefaultValidatingPolicy),
 			Validate:       validates(admissionregistration.ValidateValidatingPolicy),
 			ValidateUpdate: updates(admissionregistration.ValidateValidatingPolicyUpdate),
-			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "validatingadmissionpolicybindings", Kind: "ValidatingAdmissionPolicyBinding", New: object[admissionregistrationv1.ValidatingAdmissionPolicyBinding],
-			AnyFinalizer:   true,
-			MetadataOnce:   true,
-			Categories:     inAPIExtensions,
-			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultValidatingBinding),
 			Validate:       validates(admissionregistration.ValidateValidatingBinding),
 			ValidateUpdate: updates(admissionregistration.ValidateValidatingBindingUpdate),
-			Warnings:       warnOfStaticName,
 		},
 		{
 			Resource: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration", New: object[admissionregistrationv1.ValidatingWebhookConfiguration],
-			AnyFinalizer:   true,
-			MetadataOnce:   true,
-			Categories:     inAPIExtensions,
-			Generation:     true,
 			Default:        defaults(admissionregistration.DefaultValidatingWebhooks),
 			Validate:       validates(admissionregistration.ValidateValidatingWebhooks),
 			ValidateUpdate: updates(admissionregistration.ValidateValidatingWebhooksUpdate),
-			Warnings:       warnOfStaticName,
 		},
-	}})
+	}
+	for i := range types {
+		t := &types[i]
+		t.AnyFinalizer, t.MetadataOnce, t.Generation = true, true, true
+		t.Categories, t.Warnings = inAPIExtensions, warnOfStaticName
+	}
+	return group("admissionregistration.k8s.io", version{"v1", types})
 }
 
 // warnOfStaticName is the Warnings of all of them.
