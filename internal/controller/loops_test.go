@@ -236,24 +236,11 @@ func (w *world) answer(collection, key string, status certificatesv1.Certificate
 // TestYields: while a kube-controller-manager holds its lease, the loops that it
 // has too do nothing, and go on when it is gone.
 func TestYields(t *testing.T) {
-	const leases, leader = "leases.coordination.k8s.io", "kube-system/kube-controller-manager"
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.make("namespaces", "", `{"metadata":{"name":"kube-system"}}`)
-		w.settle()
-		now := func() string { return time.Now().UTC().Format(metav1.RFC3339Micro) }
-		w.make(leases, "kube-system", fmt.Sprintf(`{"metadata":{"name":"kube-controller-manager"},"spec":{"holderIdentity":"me","leaseDurationSeconds":15,"renewTime":%q}}`, now()))
-		w.settle()
-		paused := func() (names []string) {
-			for _, f := range w.loops.Figures() {
-				if f.Paused() == 1 {
-					names = append(names, f.Name)
-				}
-			}
-			return names
-		}
+		w.lead()
 		own := []string{"event-ttl", "service-ip-repair"} // of kube-apiserver
-		if got := paused(); len(got) != len(controller.Names())-len(own) || slices.ContainsFunc(own, func(n string) bool { return slices.Contains(got, n) }) {
+		if got := w.paused(); len(got) != len(controller.Names())-len(own) || slices.ContainsFunc(own, func(n string) bool { return slices.Contains(got, n) }) {
 			t.Errorf("paused are %q", got)
 		}
 		w.make("namespaces", "", `{"metadata":{"name":"new"}}`)
@@ -280,7 +267,42 @@ func TestYields(t *testing.T) {
 		w.settle()
 		w.want("configmaps", "n/garbage", false)
 		w.want("serviceaccounts", "new/default", true)
+	})
+}
 
+const leases, leader = "leases.coordination.k8s.io", "kube-system/kube-controller-manager"
+
+// lead makes the lease of a kube-controller-manager, which it has just renewed.
+func (w *world) lead() {
+	w.Helper()
+	w.make("namespaces", "", `{"metadata":{"name":"kube-system"}}`)
+	w.settle()
+	now := time.Now().UTC().Format(metav1.RFC3339Micro)
+	w.make(leases, "kube-system", fmt.Sprintf(`{"metadata":{"name":"kube-controller-manager"},"spec":{"holderIdentity":"me","leaseDurationSeconds":15,"renewTime":%q}}`, now))
+	w.settle()
+}
+
+// paused are the loops that do nothing for now.
+func (w *world) paused() (names []string) {
+	for _, f := range w.loops.Figures() {
+		if f.Paused() == 1 {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// TestYieldsAgain: the loops stop again when a lease that was over is held again, and go
+// on when it is released, and when it is deleted.
+func TestYieldsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lead()
+		time.Sleep(16 * time.Second) // it was not renewed
+		synctest.Wait()
+		if got := w.paused(); len(got) > 0 {
+			t.Errorf("paused are %q after the lease", got)
+		}
 		hold := func(who string) {
 			w.change(leases, leader, "", func(o metav1.Object) {
 				renewed := metav1.NewMicroTime(time.Now())
@@ -290,32 +312,37 @@ func TestYields(t *testing.T) {
 			synctest.Wait()
 		}
 		hold("me")
-		if len(paused()) == 0 {
+		if len(w.paused()) == 0 {
 			t.Error("nothing is paused although the lease is held again")
 		}
 		hold("") // released
-		if got := paused(); len(got) > 0 {
+		if got := w.paused(); len(got) > 0 {
 			t.Errorf("paused are %q after the release", got)
 		}
 		hold("me")
 		w.erase(leases, leader, "")
 		synctest.Wait()
-		if got := paused(); len(got) > 0 {
+		if got := w.paused(); len(got) > 0 {
 			t.Errorf("paused are %q after the deletion", got)
 		}
+	})
+}
 
-		// A lease that is old already when a server starts holds nobody up.
-		w.make(leases, "kube-system", fmt.Sprintf(`{"metadata":{"name":"kube-controller-manager"},"spec":{"holderIdentity":"me","leaseDurationSeconds":15,"renewTime":%q}}`, now()))
+// TestYieldsAtStart: a lease that is old already when a server starts holds nobody up.
+func TestYieldsAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lead()
 		time.Sleep(10 * time.Second)
 		w.restart()
 		synctest.Wait()
-		if len(paused()) == 0 {
+		if len(w.paused()) == 0 {
 			t.Error("nothing is paused although the lease is fresh")
 		}
 		time.Sleep(time.Minute)
 		w.restart()
 		synctest.Wait()
-		if got := paused(); len(got) > 0 {
+		if got := w.paused(); len(got) > 0 {
 			t.Errorf("paused are %q for an old lease", got)
 		}
 	})

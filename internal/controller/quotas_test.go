@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -169,9 +170,22 @@ func TestQuotaRace(t *testing.T) {
 		}
 	})
 	w.settle()
-	n, most := 0, 0
-	for _, c := range changes() {
-		if c.Collection != "configmaps" {
+	n, most := countOf("configmaps", changes())
+	if most != places {
+		t.Errorf("there were %d at once, want %d", most, places)
+	}
+	w.wantStatus("n/q", `"configmaps":"10"`, fmt.Sprintf(`"configmaps":"%d"`, n))
+	w.wantStatus("n/wide", `"count/configmaps":"20"`, fmt.Sprintf(`"count/configmaps":"%d"`, n))
+	if left := len(w.keys("configmaps", "n/")); left != n {
+		t.Errorf("%d are stored, want %d", left, n)
+	}
+}
+
+// countOf is how many objects of a collection there are after changes to an empty one,
+// and how many there were at most.
+func countOf(collection string, changes []store.CollectionChange) (n, most int) {
+	for _, c := range changes {
+		if c.Collection != collection {
 			continue
 		}
 		switch {
@@ -182,14 +196,7 @@ func TestQuotaRace(t *testing.T) {
 		}
 		most = max(most, n)
 	}
-	if most != places {
-		t.Errorf("there were %d at once, want %d", most, places)
-	}
-	w.wantStatus("n/q", `"configmaps":"10"`, fmt.Sprintf(`"configmaps":"%d"`, n))
-	w.wantStatus("n/wide", `"count/configmaps":"20"`, fmt.Sprintf(`"count/configmaps":"%d"`, n))
-	if left := len(w.keys("configmaps", "n/")); left != n {
-		t.Errorf("%d are stored, want %d", left, n)
-	}
+	return n, most
 }
 
 // TestQuotaIsLate: a write that began before a limit held is counted when it is stored.
