@@ -67,7 +67,7 @@ type Server struct {
 
 	// RepresentationCacheBytes is how much memory, of that for history, is for
 	// compressed lists and for objects as protobuf, CBOR and rows of tables, which are made
-	// once for all who ask. Zero: half of History.MaxMemoryBytes, 64 MiB if that is zero
+	// once for all who ask. Zero: three quarters of History.MaxMemoryBytes, 96 MiB if that is zero
 	// too.
 	RepresentationCacheBytes int64
 

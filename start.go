@@ -386,7 +386,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 
 // representationBytes bounds what is kept of answers.
 func (s *Server) representationBytes() int64 {
-	return cmp.Or(s.RepresentationCacheBytes, s.History.MaxMemoryBytes/2) // zero: the handler's own defaults
+	return cmp.Or(s.RepresentationCacheBytes, s.History.MaxMemoryBytes/4*3) // zero: the handler's own defaults
 }
 
 // issuerPages let others verify the tokens of service accounts.

@@ -122,7 +122,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk for history; beyond it the oldest is given up")
 
 	flags.Var(&f.gates, "feature-gates", gatesUsage())
-	flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf, CBOR and rows of tables, a part of that for history (default: half of it)")
+	flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf, CBOR and rows of tables, a part of that for history (default: three quarters of it)")
 
 	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all of them, a name is that one, -name is all but that one, -* is none; all: "+strings.Join(controller.Names(), ", "))
 	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long events stay after their last write")

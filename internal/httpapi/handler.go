@@ -99,8 +99,8 @@ func New(c Config) *Handler {
 	h.writes.limit = int64(c.Limits.MutatingInFlight)
 	h.watches.limit = int64(c.Limits.Watches)
 	h.drained, h.drain = context.WithCancel(context.Background())
-	most := cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/2)
-	h.fragments = newFragments(most/2, c.Registry.Store.Charge, func() { h.derived.shrink() })
+	most := cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3)
+	h.fragments = newFragments(most/3, c.Registry.Store.Charge, func() { h.derived.shrink() })
 	h.derived = newDerived(func() int64 { return most - h.fragments.used.Load() }, c.Registry.Store.Charge)
 	h.metrics = newMetrics(h)
 	h.requests.New = func() any { return &request{h: h} }
