@@ -48,10 +48,10 @@ func TestDefinitionServesAtOnce(t *testing.T) {
 	}
 }
 
-// waitGone watches the definition until it is gone.
-func waitGone(t *testing.T, c *rest.Config) {
+// watch opens a watch, whose lines are its events.
+func watch(t *testing.T, c *rest.Config, path string) *bufio.Scanner {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+definitions+"?watch=true&fieldSelector=metadata.name=things.example.com&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +59,16 @@ func waitGone(t *testing.T, c *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	t.Cleanup(func() { answer.Body.Close() })
+	return bufio.NewScanner(answer.Body)
+}
+
+// waitGone watches the definition until it is gone.
+func waitGone(t *testing.T, c *rest.Config) {
+	t.Helper()
+	lines := watch(t, c, definitions+"?watch=true&fieldSelector=metadata.name=things.example.com&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
 	there := false
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+	for lines.Scan() {
 		var event struct{ Type string }
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			t.Fatal(err)
@@ -124,16 +131,8 @@ func TestDefinitionsWaitForNames(t *testing.T) {
 		{"DELETE " + definitions + "/things.example.com", "", 200, nil},
 	})
 	waitGone(t, c)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+definitions+"?watch=true&fieldSelector=metadata.name=others.example.com", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+	lines := watch(t, c, definitions+"?watch=true&fieldSelector=metadata.name=others.example.com")
+	for lines.Scan() {
 		if strings.Contains(lines.Text(), "InitialNamesAccepted") {
 			break
 		}
@@ -191,20 +190,11 @@ func TestStorageVersionChanges(t *testing.T) {
 func TestWatchOfChangedDefinition(t *testing.T) {
 	c := start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{{"POST " + definitions, storedIn("v1", true, ""), 201, nil}})
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+things+"?watch=true", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
+	lines := watch(t, c, things+"?watch=true")
 	run(t, c, []step{
 		{"MERGE " + definitions + "/things.example.com", `{"metadata":{"annotations":{"a":"b"}}}`, 200, nil},
 		{"POST " + things, thing("a", `{"old":"o"}`), 201, nil},
 	})
-	lines := bufio.NewScanner(answer.Body)
 	if !lines.Scan() || !strings.Contains(lines.Text(), `"old":"o"`) {
 		t.Fatalf("the watch told %q, %v", lines.Text(), lines.Err())
 	}

@@ -1,7 +1,6 @@
 package tidemark_test
 
 import (
-	"bufio"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -156,16 +155,7 @@ func TestConversionIsKept(t *testing.T) {
 		{"GET " + things2, "", 200, values{"items.0.spec": `{"count":1}`}},
 		{"GET " + things2 + "/a", "", 200, values{"spec": `{"count":1}`}},
 	})
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+things2+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	lines := bufio.NewScanner(answer.Body)
+	lines := watch(t, c, things2+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
 	for lines.Scan() && !strings.Contains(lines.Text(), "BOOKMARK") {
 		if !strings.Contains(lines.Text(), `"spec":{"count":1}`) {
 			t.Errorf("an event is %s", lines.Text())

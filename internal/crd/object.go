@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 
+	fastjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -72,8 +74,12 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 	var head struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
-		return err
+	// The rest is passed over, which the faster decoder does better.
+	if fastjson.Unmarshal(data, &head, jsontext.AllowDuplicateNames(true)) != nil {
+		head.Metadata = metav1.ObjectMeta{}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
+			return err
+		}
 	}
 	return o.take(all, head.Metadata)
 }

@@ -149,7 +149,10 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 // schema is what managed fields need to know of a type; it is made when it is
 // first asked for, and goes with the type.
 func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
-	key := weak.Make(t)
+	var key any = t
+	if t.OpenAPI != nil { // the others stay as long as the program
+		key = weak.Make(t)
+	}
 	if s, ok := r.schemas.Load(key); ok {
 		return s.(*apply.Schema), nil
 	}
@@ -158,11 +161,11 @@ func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
 		return nil, fmt.Errorf("the schema of %s: %w", t.GroupVersionKind(), err)
 	}
 	if len(t.Versions) > 1 {
-		s.Versions = r.schemaVersions(key)
+		s.Versions = r.schemaVersions(weak.Make(t))
 	}
 	kept, loaded := r.schemas.LoadOrStore(key, s)
-	if !loaded && t.OpenAPI != nil { // the others stay as long as the program
-		goruntime.AddCleanup(t, func(key weak.Pointer[resource.Type]) { r.schemas.Delete(key) }, key)
+	if !loaded && t.OpenAPI != nil {
+		goruntime.AddCleanup(t, func(key any) { r.schemas.Delete(key) }, key)
 	}
 	return kept.(*apply.Schema), nil
 }
