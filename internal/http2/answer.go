@@ -138,6 +138,23 @@ func (w *response) SetWriteDeadline(at time.Time) error {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
+	s.breakOff(at)
+	return nil
+}
+
+// SetWriteTimeout bounds how long each Write waits for a client that does not take more
+// of this answer; zero: it waits as long as the connection lives. It takes the place of a
+// deadline for each of many writes, and costs nothing while the client reads.
+func (w *response) SetWriteTimeout(d time.Duration) {
+	s := (*stream)(w)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.patience = d
+}
+
+// breakOff breaks the answer off at a time, unless it has ended; the zero time: never.
+// The lock is held.
+func (s *stream) breakOff(at time.Time) {
 	s.setTimer(&s.writeTimer, at, func() {
 		if s.err == nil && !s.ended {
 			s.fail(os.ErrDeadlineExceeded)
@@ -145,7 +162,6 @@ func (w *response) SetWriteDeadline(at time.Time) error {
 			s.c.flushLater()
 		}
 	})
-	return nil
 }
 
 // setTimer has f called at a time, with the lock held; the zero time: never.

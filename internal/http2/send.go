@@ -132,6 +132,12 @@ func (s *sender) space() int {
 // reserve waits until a stream may append DATA, and returns how much of want bytes.
 // Streams that wait for the connection get their turn in order.
 func (s *sender) reserve(st *stream, want int) (int, error) {
+	waits := false
+	defer func() {
+		if waits {
+			st.breakOff(time.Time{})
+		}
+	}()
 	for st.err == nil {
 		place := slices.Index(s.queue, st)
 		switch {
@@ -152,6 +158,10 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 		if !s.sending && len(s.out) > 0 {
 			s.flush()
 			continue
+		}
+		if st.patience > 0 && !waits {
+			waits = true
+			st.breakOff(time.Now().Add(st.patience))
 		}
 		st.wait(&st.writable)
 	}
@@ -182,9 +192,12 @@ func (s *sender) flush() {
 		return
 	}
 	s.sending = true
-	s.c.mu.Unlock()
-	runtime.Gosched() // who is ready to append does so first
-	s.c.mu.Lock()
+	for before, turns := 0, 0; len(s.out) > before && len(s.out) < sendBytes/2 && turns < maxTurns; turns++ {
+		before = len(s.out)
+		s.c.mu.Unlock()
+		runtime.Gosched() // who is ready to append does so first
+		s.c.mu.Lock()
+	}
 	s.send()
 	if len(s.out) > 0 && s.c.err == nil {
 		go s.sendRest() // the caller has other things to do

@@ -38,6 +38,8 @@ type stream struct {
 
 	readTimer, writeTimer *time.Timer
 
+	patience time.Duration // how long a write waits for the client; zero: for ever
+
 	answer // of the handler's goroutine
 }
 

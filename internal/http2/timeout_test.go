@@ -161,3 +161,46 @@ func TestEventsTogether(t *testing.T) {
 		}
 	})
 }
+
+// TestWriteTimeout: an answer whose client takes no more of it is broken off after its
+// timeout, each write anew; the connection and its other requests live on.
+func TestWriteTimeout(t *testing.T) {
+	config := start(t, nil, http.NotFoundHandler()).TLS
+	synctest.Test(t, func(t *testing.T) {
+		took := make(chan time.Duration, 4)
+		server := server(t.Output())
+		server.IdleTimeout = time.Hour
+		p, done := pipe(t, server, config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/quick" {
+				return
+			}
+			w.(interface{ SetWriteTimeout(d time.Duration) }).SetWriteTimeout(time.Minute)
+			for err := error(nil); err == nil; {
+				begin := time.Now()
+				_, err = w.Write(make([]byte, 50_000)) // the client takes 65,535
+				took <- time.Since(begin)
+			}
+		}))
+		defer func() { p.c.Close(); <-done }()
+		p.hello(t)
+		p.ask(1, true, "GET", "/slow")
+		go func() {
+			for range 2 {
+				time.Sleep(40 * time.Second)
+				p.WriteWindowUpdate(1, 50_000)
+				p.WriteWindowUpdate(0, 50_000)
+			}
+		}()
+		p.until("the end of it", func(f h2.Frame) bool {
+			reset, ok := f.(*h2.RSTStreamFrame)
+			return ok && reset.StreamID == 1
+		})
+		for i, want := range []time.Duration{0, 40 * time.Second, 40 * time.Second, time.Minute} {
+			if got := <-took; got != want {
+				t.Errorf("write %d took %v, want %v", i, got, want)
+			}
+		}
+		p.ask(3, true, "GET", "/quick")
+		p.until("an answer", ended(3))
+	})
+}

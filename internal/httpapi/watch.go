@@ -52,7 +52,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		return q.watchWebSocket()
 	}
 	q.header()["Content-Type"] = contentType
-	q.to = &httpStream{q: q, c: http.NewResponseController(q.w)}
+	q.to = newHTTPStream(q)
 	q.writeHeader(http.StatusOK)
 	q.letGo()
 	return nil
@@ -88,7 +88,7 @@ func (q *request) pull() error {
 	}
 	room := q.events[:0]
 	for {
-		events, err := q.watch.Next(q.ctx, room[:0])
+		events, err := q.watch.Next(room[:0])
 		if len(events) > 0 {
 			if q.shape != nil && q.shape.out.Form == wire.PartialList && events[0].Status == nil {
 				return nil // an event is of no list, as kube-apiserver finds at the first
@@ -206,26 +206,39 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	return wire.AppendEvent(to, string(e.Type), value), nil
 }
 
-// httpStream writes events as lines of the answer's body.
+// httpStream writes events as lines of the answer's body. A client that does not read
+// is given up by the answer itself if it can (HTTP/2), otherwise by the request's
+// watchdog.
 type httpStream struct {
-	q *request
-	c *http.ResponseController
-	// guarded tells that the guard of the last send holds still.
-	guarded bool
+	q       *request
+	c       *http.ResponseController
+	patient bool // the answer can
+}
+
+func newHTTPStream(q *request) *httpStream {
+	s := &httpStream{q: q, c: http.NewResponseController(q.w)}
+	w, patient := q.w.(interface{ SetWriteTimeout(d time.Duration) })
+	if s.patient = patient; patient {
+		w.SetWriteTimeout(q.h.c.Limits.WriteTimeout)
+	}
+	return s
 }
 
 func (s *httpStream) send(events []byte, _ []int) error {
-	s.guarded = true
-	return s.q.write(events)
+	if !s.patient {
+		return s.q.write(events)
+	}
+	n, err := s.q.w.Write(events)
+	s.q.bytes += int64(n)
+	return err
 }
 
 func (s *httpStream) flush() error {
-	if !s.guarded {
+	if !s.patient {
 		s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
+		defer s.q.dog.release()
 	}
-	s.guarded = false
 	err := s.c.Flush()
-	s.q.dog.release()
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,8 +55,12 @@ const (
 )
 
 // Watch is a running watch, used by one goroutine. It has no goroutine and no
-// queue of its own: Next pulls from the store's shared history.
+// queue of its own: Next pulls from the store's shared history. It waits for one thing
+// only, that its cursor is woken: by a change, by its timer, by the end of its context.
+// Many wake at once, and a select of three, or a look at the clock, is a good part of
+// what an event costs.
 type Watch struct {
+	ctx        context.Context //nolint:containedctx // the watch's own: it ends with it
 	r          *Registry
 	collection string
 	selector   *selector
@@ -70,9 +75,11 @@ type Watch struct {
 	failed  error                        // of begin
 
 	end      time.Time
-	bookmark time.Time // the next one
-	timer    *time.Timer
-	set      time.Time      // what the timer is set to; zero: it is not
+	bookmark time.Time      // the next one
+	owes     bool           // one, when there is nothing else to say
+	timer    *time.Timer    // nil before begin
+	rang     atomic.Bool    // it is time to look at the clock
+	unbind   func() bool    // the cursor from the context
 	last     store.Revision // told by the last bookmark or event
 	changes  []*store.Change
 	ended    bool
@@ -86,7 +93,7 @@ type start struct {
 	mark      bool           // then the bookmark that says that they are all
 }
 
-// Watch starts a watch: rows W1 to W15. Options that are not valid are errors
+// Watch starts a watch that lasts as long as its context: rows W1 to W15. Options that are not valid are errors
 // here; what the protocol reports in the stream (410, 504) comes as an ERROR
 // event. Only a watch from a revision that is not there yet waits, in Next.
 func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOptions) (*Watch, error) {
@@ -98,15 +105,15 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{r: r, collection: t.Type.Collection, selector: s, start: begin, bookmarks: o.AllowWatchBookmarks}
+	w := &Watch{ctx: ctx, r: r, collection: t.Type.Collection, selector: s, start: begin, bookmarks: o.AllowWatchBookmarks}
 	lasts := minWatch + rand.N(minWatch)
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 { // a negative one ends it at once
 		lasts = time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
 	}
 	w.end, w.ended = r.now().Add(lasts), lasts == 0
-	w.planBookmark()
+	w.planBookmark(r.now())
 	if begin.revision <= r.Store.Any().Revision() {
-		w.failed = w.begin(ctx) // now: what is written from here on is seen
+		w.failed = w.begin() // now: what is written from here on is seen
 	}
 	return w, nil
 }
@@ -137,10 +144,10 @@ func planWatch(o *metainternal.ListOptions) (start, error) {
 
 // begin opens the cursor, and the state to begin with. It may wait for a
 // revision.
-func (w *Watch) begin(ctx context.Context) error {
+func (w *Watch) begin() error {
 	from := w.start.revision
 	if w.start.read != refused {
-		state, err := w.r.state(ctx, w.start.read, w.start.revision)
+		state, err := w.r.state(w.ctx, w.start.read, w.start.revision)
 		if err != nil {
 			return err
 		}
@@ -150,10 +157,17 @@ func (w *Watch) begin(ctx context.Context) error {
 			w.initial, w.stop = iter.Pull(w.matching(state.Snapshot(w.collection)))
 		}
 	}
-	var err error
-	w.cursor, err = w.r.Store.Watch(w.collection, w.selector.watchPrefix(), from)
-	w.last = from
-	return err
+	cursor, err := w.r.Store.Watch(w.collection, w.selector.watchPrefix(), from)
+	if err != nil {
+		return err
+	}
+	w.cursor, w.last = cursor, from
+	w.unbind = context.AfterFunc(w.ctx, cursor.Wake)
+	w.timer = time.AfterFunc(w.due().Sub(w.r.now()), func() {
+		w.rang.Store(true)
+		cursor.Wake()
+	})
+	return nil
 }
 
 func (w *Watch) matching(snapshot store.Snapshot) iter.Seq[*store.Object] {
@@ -176,32 +190,34 @@ func (w *Watch) matching(snapshot store.Snapshot) iter.Seq[*store.Object] {
 // there is none, and returns the slice. It returns io.EOF at the end of the watch
 // (timeoutSeconds, the context, an ERROR event before). It never appends more
 // than the capacity of buf, which is at least one.
-func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
+func (w *Watch) Next(buf []Event) ([]Event, error) {
 	if w.ended {
 		return buf, io.EOF
 	}
 	if w.cursor == nil && w.failed == nil {
-		w.failed = w.begin(ctx)
+		w.failed = w.begin()
 	}
 	if w.failed != nil {
-		return w.fail(ctx, buf, w.failed)
+		return w.fail(buf, w.failed)
 	}
 	for {
-		// Also of a watch that is behind, and has no reason to wait.
-		if ctx.Err() != nil || !w.r.now().Before(w.end) {
+		if w.ctx.Err() != nil {
+			return buf, w.finish()
+		}
+		if w.rang.Load() && w.look() {
 			return buf, w.finish()
 		}
 		if w.initial != nil {
 			if w.r.now().After(w.latest) {
-				return w.fail(ctx, buf, apierrors.NewTimeoutError("the initial events were not read in time", 1))
+				return w.fail(buf, apierrors.NewTimeoutError("the initial events were not read in time", 1))
 			}
 			if buf = w.nextInitial(buf); len(buf) > 0 {
 				return buf, nil
 			}
 		}
-		n, err := w.cursor.TryNext(ctx, w.room(buf))
+		n, err := w.cursor.TryNext(w.ctx, w.room(buf))
 		if err != nil {
-			return w.fail(ctx, buf, err)
+			return w.fail(buf, err)
 		}
 		for _, c := range w.changes[:n] {
 			buf = w.selector.appendEvent(buf, c)
@@ -210,14 +226,14 @@ func (w *Watch) Next(ctx context.Context, buf []Event) ([]Event, error) {
 			w.last = max(w.last, w.changes[n-1].Revision)
 			return buf, nil
 		}
-		if n > 0 {
-			continue
-		}
-		if due, err := w.wait(ctx); err != nil {
-			return buf, err
-		} else if due {
+		switch {
+		case n > 0:
+		case w.owes:
+			w.owes = false
 			w.last = max(w.last, w.cursor.Revision())
 			return append(buf, Event{Type: Bookmark, Revision: w.last}), nil
+		default:
+			w.cursor.Wait()
 		}
 	}
 }
@@ -248,38 +264,27 @@ func (w *Watch) nextInitial(buf []Event) []Event {
 	return buf
 }
 
-// wait waits for changes. Due says that it is time for a bookmark; io.EOF that
-// the watch is over.
-func (w *Watch) wait(ctx context.Context) (due bool, err error) {
-	until := w.end
-	if w.bookmarks && w.bookmark.Before(until) {
-		until = w.bookmark
+// due is when to look at the clock again.
+func (w *Watch) due() time.Time {
+	if w.bookmarks && w.bookmark.Before(w.end) {
+		return w.bookmark
 	}
-	if !w.set.Equal(until) {
-		if left := until.Sub(w.r.now()); w.timer == nil {
-			w.timer = time.NewTimer(left)
-		} else {
-			w.timer.Reset(left)
-		}
-		w.set = until
-	}
-	select {
-	case <-ctx.Done():
-		return false, w.finish()
-	case <-w.cursor.Ready():
-		return false, nil
-	case <-w.timer.C:
-		w.set = time.Time{}
-	}
+	return w.end
+}
+
+// look looks at the clock: whether the watch is over, and whether a bookmark is due.
+func (w *Watch) look() (over bool) {
+	w.rang.Store(false)
 	now := w.r.now()
 	if !now.Before(w.end) {
-		return false, w.finish()
+		return true
 	}
 	if w.bookmarks && !now.Before(w.bookmark) {
-		w.planBookmark()
-		return true, nil
+		w.owes = true
+		w.planBookmark(now)
 	}
-	return false, nil
+	w.timer.Reset(w.due().Sub(now))
+	return false
 }
 
 func (w *Watch) finish() error {
@@ -289,8 +294,7 @@ func (w *Watch) finish() error {
 
 // planBookmark sets the time of the next bookmark: regularly, and once shortly
 // before the end.
-func (w *Watch) planBookmark() {
-	now := w.r.now()
+func (w *Watch) planBookmark(now time.Time) {
 	w.bookmark = now.Add(w.r.bookmarkInterval())
 	if last := w.end.Add(-lastBookmark); now.Before(last) && last.Before(w.bookmark) {
 		w.bookmark = last
@@ -298,8 +302,8 @@ func (w *Watch) planBookmark() {
 }
 
 // fail ends the watch with an ERROR event.
-func (w *Watch) fail(ctx context.Context, buf []Event, err error) ([]Event, error) {
-	if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+func (w *Watch) fail(buf []Event, err error) ([]Event, error) {
+	if w.ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 		return buf, w.finish()
 	}
 	var expired *store.ExpiredError
@@ -323,10 +327,9 @@ func (w *Watch) Close() {
 		w.initial = nil
 	}
 	if w.cursor != nil {
-		w.cursor.Close()
-	}
-	if w.timer != nil {
 		w.timer.Stop()
+		w.unbind()
+		w.cursor.Close()
 	}
 }
 

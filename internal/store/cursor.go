@@ -22,9 +22,17 @@ import (
 //	            else: read the records in (position, P]
 //
 // If the cursor saw a P with the change in it, then topic.last was set before. If
-// it did not, the wake comes after its look, and waits in its channel. A cursor
-// joins its topic before the change is recorded, or after it is published, never in
-// between: the publisher would not know that it has to be woken.
+// it did not, the wake comes after its look, and finds it waiting, or about to look
+// once more. A cursor joins its topic before the change is recorded, or after it is
+// published, never in between: the publisher would not know that it has to be woken.
+//
+// # Rounds
+//
+// A topic wakes its cursors in rounds. What is published while some of those that were
+// woken have not run yet wakes nobody: the last one to run begins the next round. So
+// under load each cursor runs once for several changes, where it would run once for
+// each, and waking costs a writer nothing. A round lasts as long as it takes to run
+// who is woken, not to send what they read: a slow client holds nobody up.
 //
 // A topic knows the change before its last one, too. A cursor that has seen that
 // goes to the last one straight, past all that was written elsewhere meanwhile.
@@ -41,8 +49,13 @@ type topic struct {
 	previous atomic.Uint64
 	marked   bool // is among those to wake; used by the leader alone
 
+	// running is how many cursors of the round were woken and did not run yet, and one
+	// while they are being woken.
+	running atomic.Int32
+
 	mu      sync.Mutex
 	cursors []*Cursor
+	again   bool // there was something to wake for since the round began
 }
 
 // selects tells whether the topic has the key.
@@ -62,13 +75,40 @@ func (t *topic) note(r Revision) {
 	t.last.Store(uint64(r))
 }
 
-// wake tells the cursors that there may be something.
+// wake begins a round, or has another one follow the one that is under way.
 func (t *topic) wake() {
 	t.marked = false
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.running.Load() > 0 {
+		t.again = true
+		return
+	}
+	t.round()
+}
+
+// round wakes those that wait. The lock is held.
+func (t *topic) round() {
+	t.again = false
+	t.running.Store(1)
 	for _, c := range t.cursors {
-		c.wake()
+		if c.state.CompareAndSwap(waiting, called) {
+			t.running.Add(1)
+			c.ready <- struct{}{}
+		}
+	}
+	t.running.Add(-1) // if that ends it, nothing came meanwhile: the lock was held
+}
+
+// ran ends a cursor's part in the round.
+func (t *topic) ran() {
+	if t.running.Add(-1) > 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.again && t.running.Load() == 0 {
+		t.round()
 	}
 }
 
@@ -79,10 +119,20 @@ type Cursor struct {
 	store      *Store
 	collection *collection
 	topic      *topic // nil once closed
-	ready      chan struct{}
-	position   Revision // all that it selects up to here was read
-	place      int      // in topic.cursors
+	state      atomic.Int32
+	nudged     atomic.Bool   // by Wake
+	ready      chan struct{} // gets a value when the state is no longer waiting
+	position   Revision      // all that it selects up to here was read
+	place      int           // in topic.cursors
 }
+
+// The state of a cursor.
+const (
+	awake   int32 = iota // it looks for itself before it waits
+	waiting              // until a round, or Wake
+	called               // by a round, of which it is
+	shaken               // by Wake
+)
 
 // Watch starts a cursor at a place in the log: its first change is the first one
 // after the revision. A revision below the history is *ExpiredError; one that is
@@ -100,9 +150,8 @@ func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error
 	s.history.mu.Lock()
 	c.collection.join(c, prefix)
 	s.history.mu.Unlock()
-	c.remind()
 	if s.closed.Load() { // Close may have missed it
-		c.wake()
+		c.Wake()
 	}
 	return c, nil
 }
@@ -152,17 +201,43 @@ func (c *recent) wakeAll() {
 	for _, t := range c.topics {
 		t.mu.Lock()
 		for _, cursor := range t.cursors {
-			cursor.wake()
+			cursor.Wake()
 		}
 		t.mu.Unlock()
 	}
 }
 
-func (c *Cursor) wake() {
-	select {
-	case c.ready <- struct{}{}:
-	default: // there is one already
+// Wake has Wait return, the one under way or else the next one: the reader waits for
+// something else, too. It is safe for concurrent use, also after Close.
+func (c *Cursor) Wake() {
+	c.nudged.Store(true)
+	if c.state.CompareAndSwap(waiting, shaken) {
+		c.ready <- struct{}{}
 	}
+}
+
+// Wait waits until there may be something for TryNext, or for Wake. It may return for
+// nothing.
+func (c *Cursor) Wait() {
+	c.state.Store(waiting)
+	if c.Ready() && c.state.CompareAndSwap(waiting, awake) {
+		c.nudged.Store(false)
+		return
+	}
+	<-c.ready
+	c.nudged.Store(false)
+	if c.state.Swap(awake) == called {
+		c.topic.ran()
+	}
+}
+
+// Ready tells whether Wait would return at once.
+func (c *Cursor) Ready() bool {
+	if c.nudged.Load() || c.topic == nil {
+		return true
+	}
+	_, pending := c.pending()
+	return pending
 }
 
 // Next fills buf with the changes that follow, at least one, and waits for them
@@ -170,16 +245,16 @@ func (c *Cursor) wake() {
 // reader was too slow, and the history went on without it; ErrClosed: the store
 // was closed. Changes that are no longer in memory are read back from the log.
 func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
+	defer context.AfterFunc(ctx, c.Wake)()
 	for {
 		n, err := c.TryNext(ctx, buf)
 		if n > 0 || err != nil || len(buf) == 0 {
 			return n, err
 		}
-		select {
-		case <-c.ready:
-		case <-ctx.Done():
-			return 0, ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return 0, err
 		}
+		c.Wait()
 	}
 }
 
@@ -200,7 +275,7 @@ func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 			var err error
 			n, more, err = c.readBack(ctx, buf)
 			if n == 0 && err == nil && more {
-				c.wake() // there is more to look at, after others had their turn
+				c.Wake() // there is more to look at, after others had their turn
 				return 0, nil
 			}
 			if err != nil {
@@ -208,16 +283,8 @@ func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 			}
 		}
 		if n > 0 {
-			c.remind()
 			return n, nil
 		}
-	}
-}
-
-// remind has Ready give a value when there is something to read already.
-func (c *Cursor) remind() {
-	if _, pending := c.pending(); pending {
-		c.wake()
 	}
 }
 
@@ -310,10 +377,6 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 	}
 	return n, more, err
 }
-
-// Ready returns a channel that gets a value when TryNext may have something,
-// for a select beside timers. A value may be spurious, none is lost.
-func (c *Cursor) Ready() <-chan struct{} { return c.ready }
 
 // Revision is how far the cursor has seen: no change that it selects at or
 // below this revision is left to read. It grows with writes to other collections

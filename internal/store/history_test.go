@@ -235,11 +235,10 @@ func TestReady(t *testing.T) {
 	defer c.Close()
 	buf := make([]*store.Change, 3)
 	for n := 0; n < 10; {
-		select {
-		case <-c.Ready():
-		default:
+		if !c.Ready() {
 			t.Fatalf("not ready after %d of 10 changes", n)
 		}
+		c.Wait()
 		got, err := c.TryNext(t.Context(), buf)
 		if err != nil || got == 0 {
 			t.Fatalf("got %d, %v", got, err)
@@ -374,4 +373,78 @@ func TestHeldViewsCostLittle(t *testing.T) {
 	if after := s.Stats(); after.Window != before.Window || after.HistoryBytes > before.HistoryBytes+1<<20 {
 		t.Errorf("a hundred views: window %d, %d bytes; before: window %d, %d bytes", after.Window, after.HistoryBytes, before.Window, before.HistoryBytes)
 	}
+}
+
+// TestRounds: cursors that are woken in rounds, and by others, miss nothing while
+// several writers write.
+func TestRounds(t *testing.T) {
+	const cursors, writers, each = 40, 4, 200
+	s := storetest.Open(t, store.Options{Log: memlog.New()})
+	start := s.Any().Revision()
+	var all []*store.Cursor
+	for i := range cursors {
+		c, err := s.Watch("pods", []string{"", "ns/"}[i%2], start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		all = append(all, c)
+	}
+	storetest.Within(t, "all changes at all cursors", func() {
+		var wg sync.WaitGroup
+		for i, c := range all {
+			wg.Go(func() {
+				buf := make([]*store.Change, 1+i%5)
+				for at, left := start, writers*each; left > 0; {
+					n, err := c.TryNext(t.Context(), buf)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, change := range buf[:n] {
+						if change.Revision != at+1 {
+							t.Errorf("revision %d after %d", change.Revision, at)
+						}
+						at = change.Revision
+					}
+					if left -= n; n == 0 {
+						c.Wait()
+					}
+				}
+			})
+		}
+		for w := range writers {
+			wg.Go(func() {
+				for i := range each {
+					if _, err := s.Commit(t.Context(), write(fmt.Sprintf("ns/%d-%d", w, i), 0)); err != nil {
+						t.Error(err)
+					}
+					all[i%cursors].Wake()
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// TestWake: a cursor that was told to look does not wait, whenever it was told.
+func TestWake(t *testing.T) {
+	s := storetest.Open(t, store.Options{Log: memlog.New()})
+	c, err := s.Watch("pods", "", s.Any().Revision())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Ready() {
+		t.Error("there is nothing to read")
+	}
+	c.Wake()
+	c.Wait()
+	if c.Ready() {
+		t.Error("Wait returned, and would again")
+	}
+	storetest.Within(t, "a wait", func() {
+		go c.Wake()
+		c.Wait()
+	})
 }

@@ -99,7 +99,7 @@ func testFeed(t *testing.T, medium Medium) {
 		})
 	}
 	counts := map[string]int{}
-	within(t, "the feed", func() {
+	Within(t, "the feed", func() {
 		buf := make([]store.CollectionChange, 3)
 		for last := start; last < start+writes*store.Revision(len(collections)); {
 			n, err := f.TryNext(t.Context(), buf)

@@ -101,7 +101,7 @@ func testGroups(t *testing.T, medium Medium) {
 			}
 		})
 	}
-	within(t, "the writers", wg.Wait)
+	Within(t, "the writers", wg.Wait)
 	if len(seen) != writers*writes || s.Any().Revision() != start+writers*writes {
 		t.Errorf("%d revisions for %d writes, up to %d after %d", len(seen), writers*writes, s.Any().Revision(), start)
 	}
@@ -155,7 +155,7 @@ func testExact(t *testing.T, medium Medium) {
 	if _, err := s.NotOlderThan(ended, start+5, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("a wait whose context ended: %v", err)
 	}
-	within(t, "a revision that comes", func() {
+	Within(t, "a revision that comes", func() {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -189,19 +189,11 @@ func testCursors(t *testing.T, medium Medium) {
 	}
 	all, ns, one := watch("pods", "", start), watch("pods", "a/", start), watch("pods", "a/x", start)
 	node, late := watch("nodes", "n", start), watch("pods", "", start+3)
-	ready := func(c *store.Cursor) bool {
-		select {
-		case <-c.Ready():
-			return true
-		default:
-			return false
-		}
-	}
 	x := mustCommit(t, s, put("pods", "a/x", "1", 0))
 	mustCommit(t, s, put("pods", "a/xy", "2", 0))
 	mustCommit(t, s, put("pods", "ab/x", "3", 0))
 	mustCommit(t, s, del("pods", "a/x", x.Modified))
-	if ready(node) {
+	if node.Ready() {
 		t.Error("a cursor was woken for another collection")
 	}
 	mustCommit(t, s, put("nodes", "n", "5", 0))
@@ -216,7 +208,7 @@ func testCursors(t *testing.T, medium Medium) {
 		{"node", node, []store.Revision{5}},
 		{"late", late, []store.Revision{4}},
 	} {
-		if !ready(c.cursor) {
+		if !c.cursor.Ready() {
 			t.Errorf("%s was not woken", c.name)
 		}
 		var got []store.Revision
@@ -246,7 +238,7 @@ func testCursors(t *testing.T, medium Medium) {
 	if _, err := one.TryNext(t.Context(), buf); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("next of a closed cursor: %v", err)
 	}
-	within(t, "close", func() {
+	Within(t, "close", func() {
 		done := make(chan error)
 		go func() {
 			_, err := all.Next(context.Background(), buf)
@@ -354,7 +346,7 @@ func testCompactToEmpty(t *testing.T, medium Medium) {
 	s := Open(t, store.Options{Log: open(t), Retention: time.Millisecond})
 	o := mustCommit(t, s, put("pods", "ns/a", "1", 0))
 	gone := mustCommit(t, s, del("pods", "ns/a", o.Modified))
-	within(t, "compaction", func() {
+	Within(t, "compaction", func() {
 		for {
 			if floor, head := s.Bounds(); floor == head {
 				return

@@ -149,19 +149,18 @@ func drain(t testing.TB, c *store.Cursor, buf []*store.Change) []*store.Change {
 			t.Fatalf("next: %v", err)
 		}
 		if n == 0 {
-			select {
-			case <-c.Ready(): // it may have looked at a part only
+			if c.Ready() { // it may have looked at a part only
+				c.Wait()
 				continue
-			default:
-				return all
 			}
+			return all
 		}
 		all = append(all, slices.Clone(buf[:n])...)
 	}
 }
 
-// within fails the test when something takes forever.
-func within(t testing.TB, what string, f func()) {
+// Within fails the test when something takes forever.
+func Within(t testing.TB, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
