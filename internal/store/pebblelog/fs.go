@@ -14,7 +14,8 @@ import (
 // directory in no order may keep the marker alone at a power cut. So the
 // directory is synced as soon as there is a manifest.
 //
-// It calls beforeTable before it makes a table.
+// It calls beforeTable before it makes a table. And it makes its write-ahead logs
+// longer than what is in them: see aheadFile.
 type orderedFS struct {
 	vfs.FS
 	beforeTable func()
@@ -25,6 +26,9 @@ func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 		fs.beforeTable()
 	}
 	f, err := fs.FS.Create(name, c)
+	if err == nil && strings.HasSuffix(name, ".log") {
+		return &aheadFile{File: f}, nil
+	}
 	if err != nil || !strings.HasPrefix(fs.PathBase(name), "MANIFEST-") {
 		return f, err
 	}
@@ -34,5 +38,58 @@ func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	return f, nil
 }
 
+// ReuseForWrite implements vfs.FS, for write-ahead logs alone.
+func (fs orderedFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.ReuseForWrite(from, to, c)
+	if err != nil {
+		return nil, err
+	}
+	was, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &aheadFile{File: f, end: was.Size()}, nil
+}
+
 // Unwrap implements vfs.FS.
 func (fs orderedFS) Unwrap() vfs.FS { return fs.FS }
+
+// aheadFile is a file that is written from its beginning on, and has zeros behind what
+// was written. While a file grows, each sync of a few bytes has its new size to bring
+// to the disk too, in another place: with ext4 that is half of what a sync costs. Zeros
+// at the end of a log are its end: Pebble's reader knows them from file systems that
+// preallocate.
+type aheadFile struct {
+	vfs.File
+	at, end int64
+}
+
+const (
+	leastAhead = 64 << 10
+	mostAhead  = 1 << 20
+)
+
+var zeros [leastAhead]byte
+
+// Write implements vfs.File.
+func (f *aheadFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.at += int64(n)
+	if err == nil && f.at > f.end {
+		f.grow()
+	}
+	return n, err
+}
+
+// grow makes the file longer, by about as much as is in it. What does not work is not
+// needed.
+func (f *aheadFile) grow() {
+	f.end = f.at
+	for want := f.at + min(max(f.at, leastAhead), mostAhead); f.end < want; {
+		n, err := f.WriteAt(zeros[:min(want-f.end, leastAhead)], f.end)
+		if err != nil {
+			return
+		}
+		f.end += int64(n)
+	}
+}
