@@ -76,14 +76,12 @@ func (w *response) Write(p []byte) (int, error) {
 	case s.head:
 		return len(p), s.err
 	}
-	for rest := p; len(rest) > 0; {
-		n, err := c.reserve(s, len(rest))
-		if err != nil {
-			return len(p) - len(rest), err
-		}
-		c.data(s.id, rest[:n])
-		s.written += int64(n)
-		rest = rest[n:]
+	n, err := s.append(p)
+	if s.patient != nil {
+		s.setTimer(&s.patient, time.Time{}, nil)
+	}
+	if err != nil {
+		return n, err
 	}
 	if s.written == s.length && !s.ended && s.err == nil {
 		s.ended = true
@@ -94,6 +92,20 @@ func (w *response) Write(p []byte) (int, error) {
 	c.next()
 	if len(c.out) >= sendBytes/2 {
 		c.flush()
+	}
+	return len(p), nil
+}
+
+// append appends some of the body, as the client takes it. The lock is held.
+func (s *stream) append(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n, err := s.c.reserve(s, len(rest))
+		if err != nil {
+			return len(p) - len(rest), err
+		}
+		s.c.data(s.id, rest[:n])
+		s.written += int64(n)
+		rest = rest[n:]
 	}
 	return len(p), nil
 }
@@ -138,13 +150,14 @@ func (w *response) SetWriteDeadline(at time.Time) error {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.breakOff(at)
+	s.setTimer(&s.writeTimer, at, s.breakOff)
 	return nil
 }
 
-// SetWriteTimeout bounds how long each Write waits for a client that does not take more
-// of this answer; zero: it waits as long as the connection lives. It takes the place of a
-// deadline for each of many writes, and costs nothing while the client reads.
+// SetWriteTimeout bounds how long each Write may take with a client that does not take
+// more of this answer; zero: as long as the connection lives. It does what a deadline for
+// each of many writes would, and costs nothing while the client reads. One goroutine
+// writes then.
 func (w *response) SetWriteTimeout(d time.Duration) {
 	s := (*stream)(w)
 	s.c.mu.Lock()
@@ -152,16 +165,13 @@ func (w *response) SetWriteTimeout(d time.Duration) {
 	s.patience = d
 }
 
-// breakOff breaks the answer off at a time, unless it has ended; the zero time: never.
-// The lock is held.
-func (s *stream) breakOff(at time.Time) {
-	s.setTimer(&s.writeTimer, at, func() {
-		if s.err == nil && !s.ended {
-			s.fail(os.ErrDeadlineExceeded)
-			s.c.resetStream(s.id, h2.ErrCodeInternal)
-			s.c.flushLater()
-		}
-	})
+// breakOff breaks the answer off, unless it has ended. The lock is held.
+func (s *stream) breakOff() {
+	if s.err == nil && !s.ended {
+		s.fail(os.ErrDeadlineExceeded)
+		s.c.resetStream(s.id, h2.ErrCodeInternal)
+		s.c.flushLater()
+	}
 }
 
 // setTimer has f called at a time, with the lock held; the zero time: never.

@@ -50,8 +50,9 @@ const (
 	// sendBytes is how much of answers waits to be sent, of a connection, before
 	// their handlers wait. As much again may be on its way.
 	sendBytes = 128 << 10
-	// maxTurns is how often who sends lets others append first, while they do.
-	maxTurns = 16
+	// maxTurns is how often who sends lets others append first, while they do: what many
+	// goroutines do at once is not done in one turn. Answers of others wait as long.
+	maxTurns = 4
 	// turnBytes is how much a handler appends before others get their turn.
 	turnBytes = 64 << 10
 	// controlBytes is how much may wait to be sent in all before the connection is

@@ -132,12 +132,6 @@ func (s *sender) space() int {
 // reserve waits until a stream may append DATA, and returns how much of want bytes.
 // Streams that wait for the connection get their turn in order.
 func (s *sender) reserve(st *stream, want int) (int, error) {
-	waits := false
-	defer func() {
-		if waits {
-			st.breakOff(time.Time{})
-		}
-	}()
 	for st.err == nil {
 		place := slices.Index(s.queue, st)
 		switch {
@@ -159,9 +153,8 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 			s.flush()
 			continue
 		}
-		if st.patience > 0 && !waits {
-			waits = true
-			st.breakOff(time.Now().Add(st.patience))
+		if st.patience > 0 && st.patient == nil {
+			st.setTimer(&st.patient, time.Now().Add(st.patience), st.breakOff)
 		}
 		st.wait(&st.writable)
 	}

@@ -38,7 +38,8 @@ type stream struct {
 
 	readTimer, writeTimer *time.Timer
 
-	patience time.Duration // how long a write waits for the client; zero: for ever
+	patience time.Duration // how long a write may wait for the client; zero: for ever
+	patient  *time.Timer   // of the write that waits; nil: none does
 
 	answer // of the handler's goroutine
 }
@@ -166,7 +167,7 @@ func (s *stream) drop() {
 }
 
 func (s *stream) stopTimers() {
-	for _, t := range []*time.Timer{s.readTimer, s.writeTimer} {
+	for _, t := range []*time.Timer{s.readTimer, s.writeTimer, s.patient} {
 		if t != nil {
 			t.Stop()
 		}

@@ -190,6 +190,11 @@ func TestWriteTimeout(t *testing.T) {
 				p.WriteWindowUpdate(1, 50_000)
 				p.WriteWindowUpdate(0, 50_000)
 			}
+			for range 2 { // it trickles
+				time.Sleep(20 * time.Second)
+				p.WriteWindowUpdate(1, 1)
+				p.WriteWindowUpdate(0, 1)
+			}
 		}()
 		p.until("the end of it", func(f h2.Frame) bool {
 			reset, ok := f.(*h2.RSTStreamFrame)

@@ -308,6 +308,18 @@ func TestWatchTimes(t *testing.T) {
 		}
 		w.Close()
 
+		ctx, cancel := context.WithCancel(context.Background())
+		begin = time.Now()
+		w, err := s.Watch(ctx, s.target("nodes", "", ""), &metainternal.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, cancel)
+		if events, err := w.Next(make([]registry.Event, 0, 4)); err != io.EOF || len(events) > 0 || time.Since(begin) != time.Second {
+			t.Errorf("a watch whose context ends after a second: %+v, %v after %v", events, err, time.Since(begin))
+		}
+		w.Close()
+
 		begin = time.Now()
 		w = s.watch(metainternal.ListOptions{ResourceVersion: version(s.Store.Any().Revision() + 10), SendInitialEvents: yes(), ResourceVersionMatch: "NotOlderThan"})
 		events, err := w.Next(make([]registry.Event, 0, 4))

@@ -222,17 +222,15 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 		for _, c := range w.changes[:n] {
 			buf = w.selector.appendEvent(buf, c)
 		}
-		if len(buf) > 0 {
+		switch {
+		case len(buf) > 0:
 			w.last = max(w.last, w.changes[n-1].Revision)
 			return buf, nil
-		}
-		switch {
-		case n > 0:
 		case w.owes:
 			w.owes = false
 			w.last = max(w.last, w.cursor.Revision())
 			return append(buf, Event{Type: Bookmark, Revision: w.last}), nil
-		default:
+		case n == 0:
 			w.cursor.Wait()
 		}
 	}

@@ -53,9 +53,10 @@ type topic struct {
 	// while they are being woken.
 	running atomic.Int32
 
+	again atomic.Bool // there is something to wake for since the round began
+
 	mu      sync.Mutex
 	cursors []*Cursor
-	again   bool // there was something to wake for since the round began
 }
 
 // selects tells whether the topic has the key.
@@ -75,41 +76,43 @@ func (t *topic) note(r Revision) {
 	t.last.Store(uint64(r))
 }
 
-// wake begins a round, or has another one follow the one that is under way.
+// wake begins a round, or has another one follow the one that is under way: whoever ends
+// it looks at again after running is zero, and here it is the other way round.
 func (t *topic) wake() {
 	t.marked = false
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.running.Load() > 0 {
-		t.again = true
-		return
+	t.again.Store(true)
+	t.next()
+}
+
+// ran ends a cursor's part in the round.
+func (t *topic) ran() {
+	if t.running.Add(-1) == 0 {
+		t.next()
 	}
-	t.round()
+}
+
+// next begins a round if there is something to wake for, and none is under way.
+func (t *topic) next() {
+	for t.again.Load() && t.running.Load() == 0 {
+		t.mu.Lock()
+		if t.again.Load() && t.running.Load() == 0 {
+			t.round()
+		}
+		t.mu.Unlock()
+	}
 }
 
 // round wakes those that wait. The lock is held.
 func (t *topic) round() {
-	t.again = false
 	t.running.Store(1)
+	t.again.Store(false)
 	for _, c := range t.cursors {
 		if c.state.CompareAndSwap(waiting, called) {
 			t.running.Add(1)
 			c.ready <- struct{}{}
 		}
 	}
-	t.running.Add(-1) // if that ends it, nothing came meanwhile: the lock was held
-}
-
-// ran ends a cursor's part in the round.
-func (t *topic) ran() {
-	if t.running.Add(-1) > 0 {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.again && t.running.Load() == 0 {
-		t.round()
-	}
+	t.running.Add(-1)
 }
 
 // Cursor is a place in the shared history. It holds no queue and no copy: a

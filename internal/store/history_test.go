@@ -375,53 +375,53 @@ func TestHeldViewsCostLittle(t *testing.T) {
 	}
 }
 
-// TestRounds: cursors that are woken in rounds, and by others, miss nothing while
-// several writers write.
+// TestRounds: cursors that are woken in rounds miss nothing while several writers
+// write, and the last write of a burst reaches all.
 func TestRounds(t *testing.T) {
-	const cursors, writers, each = 40, 4, 200
+	const cursors, writers, bursts = 20, 3, 300
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
 	start := s.Any().Revision()
-	var all []*store.Cursor
+	seen := make(chan struct{}, cursors) // a cursor has all of a burst
+	var wg sync.WaitGroup
 	for i := range cursors {
 		c, err := s.Watch("pods", []string{"", "ns/"}[i%2], start)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		all = append(all, c)
-	}
-	storetest.Within(t, "all changes at all cursors", func() {
-		var wg sync.WaitGroup
-		for i, c := range all {
-			wg.Go(func() {
-				buf := make([]*store.Change, 1+i%5)
-				for at, left := start, writers*each; left > 0; {
-					n, err := c.TryNext(t.Context(), buf)
-					if err != nil {
-						t.Error(err)
-						return
+		wg.Go(func() {
+			buf := make([]*store.Change, 1+i%5)
+			for at := start; at < start+writers*bursts; {
+				n, err := c.TryNext(t.Context(), buf)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, change := range buf[:n] {
+					if at++; change.Revision != at {
+						t.Errorf("revision %d, want %d", change.Revision, at)
 					}
-					for _, change := range buf[:n] {
-						if change.Revision != at+1 {
-							t.Errorf("revision %d after %d", change.Revision, at)
-						}
-						at = change.Revision
-					}
-					if left -= n; n == 0 {
-						c.Wait()
+					if (at-start)%writers == 0 {
+						seen <- struct{}{}
 					}
 				}
-			})
-		}
-		for w := range writers {
-			wg.Go(func() {
-				for i := range each {
+				if n == 0 {
+					c.Wait()
+				}
+			}
+		})
+	}
+	storetest.Within(t, "every change at every cursor", func() {
+		for i := range bursts {
+			for w := range writers {
+				wg.Go(func() {
 					if _, err := s.Commit(t.Context(), write(fmt.Sprintf("ns/%d-%d", w, i), 0)); err != nil {
 						t.Error(err)
 					}
-					all[i%cursors].Wake()
-				}
-			})
+				})
+			}
+			for range cursors {
+				<-seen
+			}
 		}
 		wg.Wait()
 	})

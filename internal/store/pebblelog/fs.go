@@ -2,6 +2,7 @@ package pebblelog
 
 import (
 	"errors"
+	"math"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -56,14 +57,17 @@ func (fs orderedFS) Unwrap() vfs.FS { return fs.FS }
 
 // aheadFile is a file that is written from its beginning on, and has zeros behind what
 // was written. While a file grows, each sync of a few bytes has its new size to bring
-// to the disk too, in another place: with ext4 that is half of what a sync costs. Zeros
-// at the end of a log are its end: Pebble's reader knows them from file systems that
-// preallocate.
+// to the disk too, in another place: with ext4, 2 KB at the end take 175 us of CPU and
+// 570 us, inside of the file 110 and 280. It is so for the first 16 MiB or so that a
+// server writes; then Pebble writes over its old logs. Zeros at the end of a log are its
+// end: Pebble's reader knows them from file systems that preallocate.
 type aheadFile struct {
 	vfs.File
 	at, end int64
 }
 
+// How much is written ahead: as much as there is, so that a small log stays small, and
+// no sync takes long.
 const (
 	leastAhead = 64 << 10
 	mostAhead  = 1 << 20
@@ -88,6 +92,7 @@ func (f *aheadFile) grow() {
 	for want := f.at + min(max(f.at, leastAhead), mostAhead); f.end < want; {
 		n, err := f.WriteAt(zeros[:min(want-f.end, leastAhead)], f.end)
 		if err != nil {
+			f.end = math.MaxInt64 // enough
 			return
 		}
 		f.end += int64(n)
