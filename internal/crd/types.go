@@ -88,6 +88,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		Stamp:        fmt.Sprintf("%s/%d", d.head.Metadata.UID, d.head.Metadata.Generation),
 		NoStrategic:  true, AnyFinalizer: true,
 		Explicit:    true,
+		Outdated:    d.outdated,
 		FieldError:  "field label not supported: %s",
 		Columns:     v.columns(),
 		Deprecated:  d.deprecation(v),
