@@ -51,6 +51,9 @@ type Type struct {
 	Stored     *Type
 	ToStored   func(runtime.Object) (runtime.Object, error)
 	FromStored func(runtime.Object) (runtime.Object, error)
+	// FromStoredAll is FromStored of several objects, in their order, where that costs
+	// less than one after the other: somebody else is asked. Nil: it does not.
+	FromStoredAll func([]runtime.Object) ([]runtime.Object, error)
 	// Versions are the types of all versions that serve the same objects, this one
 	// among them; nil: there is no other.
 	Versions []*Type
