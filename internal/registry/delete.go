@@ -179,12 +179,16 @@ const definitionsCollection = "customresourcedefinitions.apiextensions.k8s.io"
 // steps of their own, with words of their own.
 func checkOwnPreconditions(t Target, p *metav1.Preconditions, uid, version string) error {
 	if p.UID != nil && string(*p.UID) != uid {
-		return conflict(t, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, uid))
+		return conflict(t, otherThan("UID", string(*p.UID), uid))
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != version {
-		return conflict(t, fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, version))
+		return conflict(t, otherThan("ResourceVersion", *p.ResourceVersion, version))
 	}
 	return nil
+}
+
+func otherThan(what, sent, have string) error {
+	return fmt.Errorf("%s: %s in precondition: %s, %[2]s in object meta: %[4]s", "Precondition failed", what, sent, have)
 }
 
 // goesAtOnce tells from the bytes alone that nothing holds the deletion of an

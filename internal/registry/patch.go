@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -152,7 +151,7 @@ func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
 	have := at(current.Value, []string{"metadata", "uid"})
 	if s := w.subresource(); s != nil && s.Exchange != nil && l.uid != "" && l.uid != have {
 		shown := schema.GroupResource{Group: w.Type.Group, Resource: w.Type.Resource + "/" + s.Name}
-		return apierrors.NewConflict(shown, w.Name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", l.uid, have))
+		return apierrors.NewConflict(shown, w.Name, otherThan("UID", l.uid, have))
 	}
 	return l.checkVersion(w.Target, current)
 }
