@@ -1,15 +1,19 @@
 package tidemark_test
 
 import (
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
@@ -18,7 +22,8 @@ import (
 // converter is a webhook that calls spec.n of example.com/v1 spec.count in v2. Break
 // spoils its answers.
 type converter struct {
-	asked atomic.Int64
+	asked atomic.Int64 // questions, and the objects in them
+	many  atomic.Int64
 	spoil atomic.Pointer[func(answer map[string]any)]
 }
 
@@ -31,6 +36,7 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	request := review["request"].(map[string]any)
 	var all []any
+	c.many.Add(int64(len(request["objects"].([]any))))
 	for _, o := range request["objects"].([]any) {
 		object := o.(map[string]any)
 		spec, _ := object["spec"].(map[string]any)
@@ -167,4 +173,82 @@ func TestConversionIsKept(t *testing.T) {
 	if now := hook.asked.Load(); now != asked {
 		t.Errorf("the webhook was asked %d times more", now-asked)
 	}
+}
+
+// TestConversionOfLists: a webhook is asked for many objects of a list at once, however
+// the list is shown, and for each once, as long as there is room for what it answers.
+func TestConversionOfLists(t *testing.T) {
+	hook := &converter{}
+	webhook := httptest.NewTLSServer(hook)
+	defer webhook.Close()
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	const n, most = 600, 10
+	for _, room := range []int64{0, 1} { // the default, and none
+		c := start(t, &tidemark.Server{RepresentationCacheBytes: room}).RESTConfig()
+		steps := []step{{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil}}
+		for i := range n {
+			steps = append(steps, step{"POST " + things, thing(fmt.Sprintf("t%04d", i), `{"n":1}`), 201, nil})
+		}
+		run(t, c, steps)
+		for i, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/yaml", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"} {
+			for _, encoding := range []string{"identity", "gzip"} {
+				asked, many := hook.asked.Load(), hook.many.Load()
+				items := countShown(t, c, accept, encoding)
+				asked, many = hook.asked.Load()-asked, hook.many.Load()-many
+				if items != n || asked > most {
+					t.Errorf("%s, %s: %d objects, of which the webhook was asked in %d questions; want %d, and up to %d", accept, encoding, items, asked, n, most)
+				}
+				first := i == 0 && encoding == "identity"
+				if room == 0 && (many != 0) != first || first && many != n {
+					t.Errorf("%s, %s: the webhook was asked for %d objects", accept, encoding, many)
+				}
+			}
+		}
+		// What it fails is told of the object that it fails.
+		spoil := func(answer map[string]any) {
+			for _, o := range answer["response"].(map[string]any)["convertedObjects"].([]any) {
+				if m := o.(map[string]any)["metadata"].(map[string]any); m["name"] == "t0003" {
+					m["name"] = "other"
+				}
+			}
+		}
+		hook.spoil.Store(&spoil)
+		run(t, c, []step{
+			{"MERGE " + things + "/t0003", `{"metadata":{"annotations":{"x":"y"}}}`, 200, nil},
+			{"GET /apis/example.com/v2/namespaces/default/things", "", 500, "conversion webhook for example.com/v1, Kind=Thing returned invalid object: must have the same name: t0003 != other"},
+		})
+		hook.spoil.Store(nil)
+	}
+}
+
+// countShown lists all things in version 2, and counts those that are shown in it.
+func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+"/apis/example.com/v2/namespaces/default/things", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
+	if encoding != "identity" {
+		r.Header.Set("Accept-Encoding", encoding)
+	}
+	answer, err := client(t, c).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body := io.Reader(answer.Body)
+	if answer.Header.Get("Content-Encoding") == "gzip" {
+		if body, err = gzip.NewReader(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := io.ReadAll(body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status, err)
+	}
+	if old := strings.Count(string(text), `"n":1`); old > 0 {
+		t.Errorf("%s, %s: %d objects are of the other version", accept, encoding, old)
+	}
+	return strings.Count(string(text), "name: t") + strings.Count(string(text), `"name":"t`)
 }

@@ -37,8 +37,8 @@ scenarios are run; "tidemark bench list" explains them.
 With --against-kubeconfig a second server is measured too, round by round in
 turn, and the ratios are printed: the second server is the baseline.
 
-All objects are made in new namespaces bench-..., and removed in the end, also
-after an interrupt. Run it against a cluster that may be loaded: it is a load.
+All objects are made in new namespaces bench-..., definitions of custom resources in
+groups ...bench.tidemark.dev, and removed in the end, also after an interrupt. Run it against a cluster that may be loaded: it is a load.
 
 Answers are checked: an update, a patch or an apply counts when the object has what
 was written, a deletion when nothing is left. In a closed loop a client waits for an answer before it asks
@@ -55,6 +55,9 @@ is counted from.`,
 
   # Writes that managed fields are kept for, and deletions of 10,000 objects
   tidemark bench update-pods patch-pods apply-configmap apply-deployment apply-unchanged delete-collection delete-namespace --pid=1234
+
+  # Custom resources, beside a thousand definitions
+  tidemark bench crd-first-object crd-apply crd-index custom-get custom-list custom-watch custom-create --definitions=1000 --pid=1234
 
   # Start to ready
   tidemark bench start --kubeconfig=/tmp/k --start-command="tidemark serve --in-memory --secure-port=0 --kubeconfig-out=/tmp/k"
@@ -94,6 +97,7 @@ func (f *benchFlags) register(c *cobra.Command) {
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "how often each scenario is measured")
 	flags.DurationVar(&o.Duration, "duration", o.Duration, "how long a round takes; what has begun is finished")
 	flags.IntVar(&o.Objects, "objects", o.Objects, "number of pods that are read and listed")
+	flags.IntVar(&o.Definitions, "definitions", o.Definitions, "number of definitions of custom resources that are applied, or that one more is made beside")
 	flags.IntVar(&o.Watchers, "watchers", 0, "at most so many watchers (default: as the scenario's name says)")
 	flags.IntVar(&o.Clients, "clients", 0, "number of clients that send requests (default: as the scenario says)")
 	flags.IntVar(&o.Connections, "connections", o.Connections, "HTTP/2 connections that the clients share")

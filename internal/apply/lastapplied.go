@@ -88,7 +88,8 @@ func keepLastApplied(merged, live, patch map[string]any) (map[string]any, error)
 		return merged, nil
 	}
 	sent := unstructured.Unstructured{Object: maps.Clone(patch)}
-	if of := sent.GetAnnotations(); of != nil {
+	if _, has, _ := unstructured.NestedFieldNoCopy(patch, "metadata", "annotations"); has { // null, perhaps
+		of := sent.GetAnnotations()
 		sent = *sent.DeepCopy()
 		delete(of, lastApplied)
 		sent.SetAnnotations(of)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,11 @@ type bed struct {
 	serial atomic.Uint64
 	// vanishes says that a namespace went away after its deletion.
 	vanishes bool
+	// defined are the definitions that are served, for all rounds; roles are those that
+	// definitions were made for.
+	defined, roles map[string]bool
+	// before is the memory before the first definitions: nil until then.
+	before *Memory
 	// idle is the memory before the first watches that wait: nil until then.
 	idle *Memory
 	// silent is a server that does not tell of its Go runtime.
@@ -51,7 +57,7 @@ const (
 func newBed(t *target, s Server, o Options, suffix string, note func(string, ...any)) (*bed, error) {
 	b := &bed{
 		target: t, server: s, options: o, objects: objects{seed: o.Seed, pad: s.Pad},
-		suffix: suffix, epoch: time.Now(), filled: map[string]int{}, note: note, json: t.header(acceptJSON, "identity"),
+		suffix: suffix, epoch: time.Now(), filled: map[string]int{}, defined: map[string]bool{}, roles: map[string]bool{}, note: note, json: t.header(acceptJSON, "identity"),
 	}
 	for range o.Connections {
 		c, err := t.dial(nil)
@@ -92,8 +98,12 @@ func (b *bed) sinceEpoch(t time.Time) int64 { return int64(t.Sub(b.epoch)) }
 // collection is the URL of a collection in a namespace.
 func (b *bed) collection(namespace, resource, query string) *url.URL {
 	version := "/api/v1"
-	if resource == deploymentsOf {
+	switch {
+	case resource == deploymentsOf:
 		version = "/apis/apps/v1"
+	case strings.Contains(resource, "."): // of a definition: plural.group
+		plural, group, _ := strings.Cut(resource, ".")
+		version, resource = "/apis/"+group+"."+b.domain()+"/v1", plural
 	}
 	return b.target.url(version+"/namespaces/"+namespace+"/"+resource, query)
 }
@@ -191,30 +201,13 @@ func configMapName(i int) string { return fmt.Sprintf("config-%05d", i) }
 // configMaps returns the namespace of a role with n ConfigMaps or more; it makes
 // those that are not there.
 func (b *bed) configMaps(ctx context.Context, role string, n int) (string, error) {
-	ns, err := b.namespace(ctx, role)
-	have := b.filled[ns]
-	if err != nil || have >= n {
-		return ns, err
-	}
-	err = b.moreConfigMaps(ctx, ns, have, n)
-	if err == nil {
-		b.filled[ns] = n
-	}
-	return ns, err
+	g, err := b.configs(ctx, role, configMapsOf, n)
+	return g.ns, err
 }
 
 // fillConfigMaps makes ConfigMaps in a namespace.
 func (b *bed) fillConfigMaps(ctx context.Context, ns string, n int) error {
-	return b.moreConfigMaps(ctx, ns, 0, n)
-}
-
-// moreConfigMaps makes those with the numbers from have up to n.
-func (b *bed) moreConfigMaps(ctx context.Context, ns string, have, n int) error {
-	u := b.collection(ns, configMapsOf, "")
-	return b.each(ctx, n-have, func(c *client, i int) error {
-		i += have
-		return c.object(ctx, http.MethodPost, u, b.objects.configMap(configMapName(i), uint64(i), 0, ""), true)
-	})
+	return configs{bed: b, ns: ns, resource: configMapsOf}.fill(ctx, 0, n)
 }
 
 // revision is the most recent resource version of a collection.
@@ -223,9 +216,18 @@ func (b *bed) revision(ctx context.Context, ns, resource string) (uint64, error)
 	if err != nil {
 		return 0, err
 	}
-	rv, ok := revisionIn(body)
-	if !ok {
-		return 0, fmt.Errorf("the list of %s has no resource version", resource)
+	var list struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	// Metadata can stand behind the object, which has a version of its own.
+	if err := json.Unmarshal(body, &list); err != nil {
+		return 0, fmt.Errorf("the list of %s: %w", resource, err)
+	}
+	rv, err := strconv.ParseUint(list.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the list of %s has no resource version: %w", resource, err)
 	}
 	return rv, nil
 }
@@ -291,9 +293,13 @@ func (b *bed) cleanup(ctx context.Context) error {
 		b.note("%s keeps what was made: %s", b.target.name, strings.Join(b.made, " "))
 		return nil
 	}
+	var errs []error
+	for role := range b.roles { // their objects go with them
+		errs = append(errs, b.undefine(ctx, role))
+	}
+	b.defined = map[string]bool{}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	var errs []error
 	var left []string
 	var why error
 	for _, ns := range b.made {

@@ -35,7 +35,7 @@ func serve(t *testing.T) Server {
 func tiny(scenarios ...string) Options {
 	return Options{
 		Scenarios: scenarios, Rounds: 1, Duration: 10 * time.Millisecond,
-		Objects: 107, Watchers: 5, Connections: 2, MaxOps: 40,
+		Objects: 107, Definitions: 3, Watchers: 5, Connections: 2, MaxOps: 40,
 	}
 }
 
@@ -112,7 +112,7 @@ func objectsLeft(t *testing.T, s Server) []string {
 	}
 	defer b.close()
 	var left []string
-	for _, resource := range []string{"/api/v1/pods", "/api/v1/configmaps", "/apis/apps/v1/deployments"} {
+	for _, resource := range []string{"/api/v1/pods", "/api/v1/configmaps", "/apis/apps/v1/deployments", definitionsPath} {
 		body, err := b.admin.small(t.Context(), "GET", target.url(resource, ""), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func objectsLeft(t *testing.T, s Server) []string {
 		}
 		for _, item := range list.Items {
 			// Others, as kube-root-ca.crt, go with their namespace, a little later.
-			if m := item.Metadata; strings.HasPrefix(m.Namespace, "bench-") && m.Annotations["bench.tidemark.dev/mark"] != "" {
+			if m := item.Metadata; (strings.HasPrefix(m.Namespace, "bench-") || resource == definitionsPath) && m.Annotations["bench.tidemark.dev/mark"] != "" {
 				left = append(left, resource+" "+m.Namespace+"/"+m.Name)
 			}
 		}
@@ -235,6 +235,7 @@ func TestOptions(t *testing.T) {
 		"objects is 1000001":         {Objects: 1_000_001},
 		"watchers is 20001":          {Watchers: 20_001},
 		"clients is 1025":            {Clients: 1025},
+		"definitions is 5001":        {Definitions: 5001},
 		"connections is 257":         {Connections: 257},
 		"max-ops is 10000001":        {MaxOps: 10_000_001},
 		"rate is 2e+06":              {Rate: 2e6},

@@ -19,7 +19,7 @@ func mixedRound(ctx context.Context, b *bed) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns, err := b.configMaps(ctx, "watched", watchedMaps)
+	g, err := b.configs(ctx, "watched", configMapsOf, watchedMaps)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +41,14 @@ func mixedRound(ctx context.Context, b *bed) ([]row, error) {
 		watchers int
 		lists    bool
 	}{{"-alone", 0, false}, {"-watched", b.watchers(mixedWatchers), false}, {"", b.watchers(mixedWatchers), true}} {
-		m := mix{bed: b, ns: ns}
+		m := mix{configs: g}
 		if phase.lists {
 			m.lists = lists()
 		}
 		if err := m.run(ctx, phase.watchers); err != nil {
 			return nil, err
 		}
-		add("write"+phase.suffix, m.writes, m.loop, "update")
+		add("write"+phase.suffix, m.written, m.loop, "update")
 		if phase.watchers > 0 {
 			add("watch"+phase.suffix, m.events, m.loop, "event and watcher")
 		}
@@ -61,22 +61,21 @@ func mixedRound(ctx context.Context, b *bed) ([]row, error) {
 
 // mix is a phase: writes, with watchers and lists or without.
 type mix struct {
-	bed   *bed
-	ns    string
+	configs
 	lists *crew // nil: none
 
-	loop                   string
-	writes, events, listed Figures
+	loop                    string
+	written, events, listed Figures
 }
 
 func (m *mix) run(ctx context.Context, watchers int) error {
-	f, err := m.bed.watchConfigMaps(ctx, m.ns, watchers, jsonEvents)
+	f, err := m.watch(ctx, watchers, jsonEvents)
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	var count atomic.Int64
-	w := m.bed.writers(f, m.ns, &count)
+	w := m.writers(f, &count)
 	if w.rate == 0 {
 		w.rate = mixedRate
 	}
@@ -94,7 +93,7 @@ func (m *mix) run(ctx context.Context, watchers int) error {
 		}
 		begin := time.Now()
 		var err error
-		m.writes, err = w.run(ctx)
+		m.written, err = w.run(ctx)
 		wg.Wait()
 		if err == nil {
 			err = listErr
@@ -107,8 +106,8 @@ func (m *mix) run(ctx context.Context, watchers int) error {
 	})
 	// The CPU is that of everything together: alone it says what a write costs.
 	if m.lists == nil && watchers == 0 {
-		m.writes.ServerCPU, m.writes.OwnCPU = all.ServerCPU, all.OwnCPU
+		m.written.ServerCPU, m.written.OwnCPU = all.ServerCPU, all.OwnCPU
 	}
-	m.writes.Memory = all.Memory
+	m.written.Memory = all.Memory
 	return err
 }

@@ -26,6 +26,9 @@ type Options struct {
 	// Clients replaces the number of clients of the scenarios with requests, up to
 	// 1,024; zero: as each scenario says.
 	Clients int `json:"clients,omitempty"`
+	// Definitions is the number of definitions of custom resources that are applied, or
+	// that one more is made beside, 1 to 5,000.
+	Definitions int `json:"definitions,omitempty"`
 	// Connections is the number of HTTP/2 connections that clients share, 1 to 256.
 	Connections int `json:"connections"`
 	// Rate makes the loops of single requests open: so many a second, up to
@@ -50,6 +53,7 @@ const (
 	maxWatchers    = 20_000
 	maxClients     = 1024
 	maxConnections = 256
+	maxDefinitions = 5000
 	maxRate        = 1e6
 	maxMaxOps      = 10_000_000
 	// maxPad keeps a pod below the 1.5 MiB that etcd takes.
@@ -58,7 +62,7 @@ const (
 
 // Defaults are the options that zero values stand for.
 func Defaults() Options {
-	return Options{Rounds: 3, Duration: 3 * time.Second, Objects: 1000, Connections: 4, MaxOps: 200_000, Seed: 1}
+	return Options{Rounds: 3, Duration: 3 * time.Second, Objects: 1000, Definitions: 100, Connections: 4, MaxOps: 200_000, Seed: 1}
 }
 
 // withDefaults fills in what was left zero.
@@ -71,6 +75,7 @@ func (o Options) withDefaults() Options {
 	}
 	fill(&o.Rounds, d.Rounds)
 	fill(&o.Objects, d.Objects)
+	fill(&o.Definitions, d.Definitions)
 	fill(&o.Connections, d.Connections)
 	if o.Duration == 0 {
 		o.Duration = d.Duration
@@ -98,6 +103,7 @@ func (o Options) Check() error {
 	within("objects", int64(o.Objects), 1, maxObjects)
 	within("watchers", int64(o.Watchers), 0, maxWatchers)
 	within("clients", int64(o.Clients), 0, maxClients)
+	within("definitions", int64(o.Definitions), 1, maxDefinitions)
 	within("connections", int64(o.Connections), 1, maxConnections)
 	within("max-ops", o.MaxOps, 1, maxMaxOps)
 	if o.Duration < time.Millisecond || o.Duration > maxDuration {

@@ -183,6 +183,21 @@ func TestVerify(t *testing.T) {
 			}
 			return b
 		}},
+		{"crd-first-object", "does not have what was written", func(r *http.Request, b []byte) []byte {
+			return bytes.Replace(b, []byte(`"deletionPolicy":"Delete"`), []byte(`"deletionPolicy":""`), 1)
+		}},
+		{"custom-create", "does not have what was written", func(r *http.Request, b []byte) []byte {
+			if strings.HasSuffix(r.URL.Path, "/gadgets") {
+				return bytes.Replace(b, []byte(`"policy":"Delete"`), nil, 1)
+			}
+			return b
+		}},
+		{"custom-list", "106 objects, want 107", func(r *http.Request, b []byte) []byte {
+			if r.Method == "GET" && strings.HasSuffix(r.URL.Path, "-alike-custom/settings") {
+				return bytes.Replace(b, markBytes, nil, 1)
+			}
+			return b
+		}},
 	} {
 		s := liar(t, honest, test.change)
 		r, err := Run(t.Context(), tiny(test.scenario), []Server{s}, progress.Progress{})

@@ -29,72 +29,45 @@ func watchRound(n int) func(ctx context.Context, b *bed) ([]row, error) {
 // watchRoundAs is the same for events in a representation.
 func watchRoundAs(n int, as eventForm) func(ctx context.Context, b *bed) ([]row, error) {
 	return func(ctx context.Context, b *bed) ([]row, error) {
-		n := b.watchers(n)
-		ns, err := b.configMaps(ctx, "watched", watchedMaps)
+		g, err := b.configs(ctx, "watched", configMapsOf, watchedMaps)
 		if err != nil {
 			return nil, err
 		}
-		f, err := b.watchConfigMaps(ctx, ns, n, as)
-		if err != nil {
-			return nil, err
-		}
-		defer f.close()
-		var writes atomic.Int64
-		w := b.writers(f, ns, &writes)
-		figures, err := b.measured(func() (Figures, error) {
-			begin := time.Now()
-			if _, err := w.run(ctx); err != nil {
-				return Figures{}, err
-			}
-			err := f.await(ctx, writes.Load())
-			return Figures{
-				Ops: f.events.Load(), Seconds: time.Since(begin).Seconds(), Latency: f.latencies.latency(),
-				Bytes: f.bytes.Load(), Items: f.events.Load(),
-				Extra: map[string]float64{"writes": float64(writes.Load()), "watchers": float64(n)},
-			}, err
-		})
-		loop := loopName(w.rate, len(w.clients))
-		if w.rate == 0 {
-			loop = fmt.Sprintf("closed, %d writers, %d writes ahead", len(w.clients), writesAhead)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return []row{{loop: loop, Figures: figures}}, nil
+		return g.watchRound(ctx, n, as)
 	}
 }
 
-// watchConfigMaps opens n watches of all ConfigMaps of a namespace, from now on.
-func (b *bed) watchConfigMaps(ctx context.Context, ns string, n int, as eventForm) (*fanout, error) {
-	rv, err := b.revision(ctx, ns, configMapsOf)
+// watchRound is the same for some objects.
+func (g configs) watchRound(ctx context.Context, n int, as eventForm) ([]row, error) {
+	b := g.bed
+	n = b.watchers(n)
+	f, err := g.watch(ctx, n, as)
 	if err != nil {
 		return nil, err
 	}
-	u := b.collection(ns, configMapsOf, fmt.Sprintf("watch=1&resourceVersion=%d%s", rv, as.query))
-	return b.watch(ctx, as, n, streamsPerConnection, func(int) *url.URL { return u })
-}
-
-// writers update ConfigMaps for watchers. In a closed loop a write waits until all
-// but a number of those before it have reached all watchers.
-func (b *bed) writers(f *fanout, ns string, writes *atomic.Int64) *crew {
-	base := b.collection(ns, configMapsOf, "")
-	var w *crew
-	w = b.fixedCrew(watchWriters, func(ctx context.Context, c *client, o op) error {
-		intended := o.intended
-		if w.rate == 0 {
-			if err := f.room(ctx, writes); err != nil {
-				return err
-			}
-			intended = time.Now()
+	defer f.close()
+	var writes atomic.Int64
+	w := g.writers(f, &writes)
+	figures, err := b.measured(func() (Figures, error) {
+		begin := time.Now()
+		if _, err := w.run(ctx); err != nil {
+			return Figures{}, err
 		}
-		// Each writer has ConfigMaps of its own.
-		err := b.update(ctx, c, base, (c.number+int(o.number)*watchWriters)%watchedMaps, intended)
-		if err == nil {
-			writes.Add(1)
-		}
-		return err
+		err := f.await(ctx, writes.Load())
+		return Figures{
+			Ops: f.events.Load(), Seconds: time.Since(begin).Seconds(), Latency: f.latencies.latency(),
+			Bytes: f.bytes.Load(), Items: f.events.Load(),
+			Extra: map[string]float64{"writes": float64(writes.Load()), "watchers": float64(n)},
+		}, err
 	})
-	return w
+	loop := loopName(w.rate, len(w.clients))
+	if w.rate == 0 {
+		loop = fmt.Sprintf("closed, %d writers, %d writes ahead", len(w.clients), writesAhead)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []row{{loop: loop, Figures: figures}}, nil
 }
 
 // room waits until the events of earlier writes have arrived, all but some.
@@ -147,9 +120,9 @@ func unrelatedRound(ctx context.Context, b *bed, n int) ([]row, error) {
 		return nil, err
 	}
 	defer f.close()
-	base := b.collection(ns, configMapsOf, "")
+	g := configs{bed: b, ns: ns, resource: configMapsOf}
 	w := b.fixedCrew(1, func(ctx context.Context, c *client, o op) error {
-		return b.update(ctx, c, base, 0, o.intended)
+		return g.update(ctx, c, 0, o.intended)
 	}).closed()
 	rows, err := w.rows(w.measure(ctx))
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -46,23 +45,14 @@ const updated = 1000
 // updateRound updates ConfigMaps without saying what they were.
 func updateRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 	n := min(updated, b.options.Objects)
-	ns, err := b.configMaps(ctx, "work", n)
+	g, err := b.configs(ctx, "work", configMapsOf, n)
 	if err != nil {
 		return nil, err
 	}
-	base := b.collection(ns, configMapsOf, "")
 	w := b.crew(clients, func(ctx context.Context, c *client, o op) error {
-		return b.update(ctx, c, base, int(spread(uint64(o.number))%uint64(n)), o.intended)
+		return g.update(ctx, c, int(spread(uint64(o.number))%uint64(n)), o.intended)
 	})
 	return w.rows(w.measure(ctx))
-}
-
-// update writes a ConfigMap, with a time in it that watchers read.
-func (b *bed) update(ctx context.Context, c *client, collection *url.URL, i int, sent time.Time) error {
-	u := *collection
-	name := configMapName(i)
-	u.Path += "/" + name
-	return c.object(ctx, http.MethodPut, &u, b.objects.configMap(name, b.serial.Add(1), b.sinceEpoch(sent), ""), true)
 }
 
 // overwrites is how often each pod is updated.

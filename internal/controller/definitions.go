@@ -46,6 +46,7 @@ func (d *definitions) observe(c *store.CollectionChange) {
 		}
 		return
 	}
+	d.l.store.Wake(c.Key()) // watches of its objects: perhaps they are over
 	if c.After != nil && registry.MetadataOf(c.After).Deleting {
 		d.queue.add(definitionItem(c.Key()))
 	}

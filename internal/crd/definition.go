@@ -24,6 +24,8 @@ type definition struct {
 	versions []*version
 	// ctx ends with the set.
 	ctx context.Context
+	// outdated: it says something else by now. Its deletion is nothing else.
+	outdated *atomic.Bool
 	// gone: it is replaced or deleted. Guarded by the mu of schemas.
 	gone bool
 	// hook is what converts objects, where somebody else does; it is made when it is
@@ -83,7 +85,7 @@ func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 // read reads a stored definition. Services that it names are found in the store.
 func read(o *store.Object, s *Set) (*definition, error) {
-	d := &definition{stored: o, ctx: s.ctx}
+	d := &definition{stored: o, ctx: s.ctx, outdated: new(atomic.Bool)}
 	d.hook = sync.OnceValues(func() (*webhook, error) {
 		d.hooked.Store(true)
 		return newWebhook(d.head.Spec.Conversion.Webhook, s.store)

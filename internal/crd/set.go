@@ -96,8 +96,12 @@ func (s *Set) follow(from *served, snapshot store.Snapshot) *served {
 		}
 	}
 	for key, old := range from.byKey {
-		if now := next.byKey[key]; now != nil && now.definition == old.definition {
+		switch now := next.byKey[key]; {
+		case now == nil:
+		case now.definition == old.definition:
 			continue
+		case now.outdated != old.outdated:
+			old.outdated.Store(true)
 		}
 		s.schemas.forget(old.definition)
 		old.close()
@@ -125,6 +129,9 @@ func (s *Set) enter(o *store.Object, old *entry) *entry {
 		kept.newest = o
 		return &kept
 	}
+	if old != nil && old.deletedAs(d) {
+		d.outdated = old.outdated
+	}
 	e := &entry{definition: d, newest: o}
 	for _, v := range d.versions {
 		v.kept = &s.schemas
@@ -142,6 +149,15 @@ func (d *definition) same(o *definition) bool {
 	a, b := &d.head, &o.head
 	return a.Metadata == b.Metadata && d.established() == o.established() && d.namesAccepted() == o.namesAccepted() &&
 		reflect.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames)
+}
+
+// deletedAs tells whether the next state of a definition is that of its deletion, which
+// changes nothing else.
+func (d *definition) deletedAs(o *definition) bool {
+	a, b := d.head.Metadata, o.head.Metadata
+	deleted := a.DeletionTimestamp == "" && b.DeletionTimestamp != "" && b.Generation <= a.Generation+1
+	a.DeletionTimestamp, a.Generation = b.DeletionTimestamp, b.Generation
+	return deleted && a == b
 }
 
 // sameStorage tells whether two states of a definition store objects alike.

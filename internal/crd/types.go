@@ -47,6 +47,9 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 		if v != stored || !fresh {
 			t.Stored, t.OwnSteps = raw, true
 			t.FromStored = v.from
+			if d.asks() {
+				t.FromStoredAll = v.fromAll
+			}
 			t.ToStored = func(o runtime.Object) (runtime.Object, error) { return stored.convert(o) }
 		}
 		if v.Served {
@@ -88,6 +91,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		Stamp:        fmt.Sprintf("%s/%d", d.head.Metadata.UID, d.head.Metadata.Generation),
 		NoStrategic:  true, AnyFinalizer: true,
 		Explicit:    true,
+		Outdated:    d.outdated,
 		FieldError:  "field label not supported: %s",
 		Columns:     v.columns(),
 		Deprecated:  d.deprecation(v),
@@ -112,9 +116,59 @@ func (d *definition) newType(v *version) *resource.Type {
 	return t
 }
 
-// from makes a stored object one of this version. It is in the version that was the
-// stored one when it was written.
+// from makes a stored object one of this version.
 func (v *version) from(o runtime.Object) (runtime.Object, error) {
+	made, err := v.written(o)
+	if err != nil {
+		return nil, err
+	}
+	return v.convert(made)
+}
+
+// fromAll is from of several objects, of which the webhook is asked at once. When it
+// does not make all of them it is asked for one after the other, as kube-apiserver does
+// it: the answer is about the object that something is wrong with.
+func (v *version) fromAll(all []runtime.Object) ([]runtime.Object, error) {
+	to := v.of.head.Spec.Group + "/" + v.Name
+	var others []*Object
+	var at []int
+	for i, o := range all {
+		made, err := v.written(o)
+		if err != nil {
+			return nil, err
+		}
+		if made.APIVersion != to {
+			others, at = append(others, made), append(at, i)
+		}
+	}
+	made, err := v.of.others(others, to)
+	if err != nil && reached(err) {
+		return oneByOne(all, v.convert)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range made {
+		all[at[i]] = o
+		if err := v.drop(o); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func oneByOne(all []runtime.Object, convert func(runtime.Object) (runtime.Object, error)) (_ []runtime.Object, err error) {
+	for i, o := range all {
+		if all[i], err = convert(o); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// written is a stored object as it would be stored by now, in the version that was the
+// stored one when it was written.
+func (v *version) written(o runtime.Object) (*Object, error) {
 	made, ok := o.(*Object)
 	if !ok {
 		return nil, errNotCustom
@@ -123,10 +177,7 @@ func (v *version) from(o runtime.Object) (runtime.Object, error) {
 	if written == nil {
 		return nil, fmt.Errorf("the object %s is stored as %s, which the definition %s does not have any more", made.Name, made.APIVersion, v.of.head.Metadata.Name)
 	}
-	if err := written.recent(made); err != nil {
-		return nil, err
-	}
-	return v.convert(made)
+	return made, written.recent(made)
 }
 
 // convert makes an object of another version one of this.
@@ -143,12 +194,17 @@ func (v *version) convert(o runtime.Object) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	return made, v.drop(made)
+}
+
+// drop drops what the schema does not know.
+func (v *version) drop(o *Object) error {
 	s, err := v.schema()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = s.coerce(made, false)
-	return made, err
+	_, err = s.coerce(o, false)
+	return err
 }
 
 // fields are those that objects can be selected by.

@@ -13,12 +13,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -150,7 +150,10 @@ type reviewResponse struct {
 	Result           metav1.Status `json:"result"`
 }
 
-// few is a list of which no more than two are kept: one was asked for.
+// maxAsked is how many objects a webhook is asked for at once.
+const maxAsked = 1000
+
+// few is a list of which no more are kept than could be asked for, and one.
 type few struct {
 	all []json.RawMessage
 	n   int
@@ -173,7 +176,7 @@ func (f *few) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		if err != nil {
 			return err
 		}
-		if f.n++; f.n <= 2 {
+		if f.n++; f.n <= maxAsked+1 {
 			f.all = append(f.all, bytes.Clone(v))
 		}
 	}
@@ -181,12 +184,12 @@ func (f *few) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// convert has an object made one of another version.
-func (w *webhook) convert(ctx context.Context, in *Object, to string) (*Object, error) {
-	kind := in.GroupVersionKind()
+// convert has objects, at least one, made such of another version.
+func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Object, error) {
+	kind := all[0].GroupVersionKind()
 	asked := &review{
 		TypeMeta: metav1.TypeMeta{Kind: "ConversionReview", APIVersion: "apiextensions.k8s.io/" + w.version},
-		Request:  &reviewRequest{UID: types.UID(uuid.New()), DesiredAPIVersion: to, Objects: []*Object{in}},
+		Request:  &reviewRequest{UID: types.UID(uuid.New()), DesiredAPIVersion: to, Objects: all},
 	}
 	answer, err := w.post(ctx, asked)
 	if err == nil {
@@ -196,34 +199,63 @@ func (w *webhook) convert(ctx context.Context, in *Object, to string) (*Object, 
 		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v failed: %w", kind, err))
 	}
 	converted := &answer.Response.ConvertedObjects
-	if converted.n != 1 {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, converted.n, 1))
+	if converted.n != len(all) {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, converted.n, len(all)))
 	}
+	made := make([]*Object, len(all))
+	for i, in := range all {
+		if made[i], err = madeOf(in, converted.all[i], to, i); err != nil {
+			return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %w", in.GroupVersionKind(), err))
+		}
+	}
+	return made, nil
+}
+
+// madeOf reads what a webhook has made of an object.
+func madeOf(in *Object, converted []byte, to string, i int) (*Object, error) {
 	out := new(Object)
-	if err = wire.CheckDepth(converted.all[0]); err == nil {
-		err = json.Unmarshal(converted.all[0], out)
+	err := wire.CheckDepth(converted)
+	if err == nil {
+		err = json.Unmarshal(converted, out)
 	}
 	if err != nil {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid converted object at index 0: %w", kind, err))
+		return nil, fmt.Errorf("invalid converted object at index %d: %w", i, err)
 	}
 	if out.APIVersion != to {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid object at index 0: invalid groupVersion (expected %s, received %s)", kind, to, out.APIVersion))
+		return nil, fmt.Errorf("invalid object at index %d: invalid groupVersion (expected %s, received %s)", i, to, out.APIVersion)
 	}
 	if out.Kind != in.Kind {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid object at index 0: invalid kind (expected %s, received %s)", kind, in.Kind, out.Kind))
+		return nil, fmt.Errorf("invalid object at index %d: invalid kind (expected %s, received %s)", i, in.Kind, out.Kind)
 	}
 	if err := sameObject(in, out); err != nil {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid object: %w", kind, err))
+		return nil, fmt.Errorf("invalid object: %w", err)
 	}
 	if err := restoreMetadata(in, out); err != nil {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned invalid metadata: %w", kind, err))
+		return nil, fmt.Errorf("invalid metadata: %w", err)
 	}
 	return out, nil
 }
 
 // failedWebhook is the answer to a request that a webhook failed.
-func failedWebhook(err error) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}}
+func failedWebhook(err error) error { return &webhookError{err} }
+
+// webhookError is what went wrong with a webhook.
+type webhookError struct{ error }
+
+// Status implements apierrors.APIStatus.
+func (e *webhookError) Status() metav1.Status {
+	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: e.Error()}
+}
+
+// Unwrap returns what it was.
+func (e *webhookError) Unwrap() error { return e.error }
+
+// reached tells of an error whether the webhook has answered: another question may do
+// better.
+func reached(err error) bool {
+	var failed *webhookError
+	var transport *url.Error
+	return errors.As(err, &failed) && !errors.As(err, &transport)
 }
 
 // post asks the webhook.
@@ -311,16 +343,39 @@ func restoreMetadata(in, out *Object) error {
 	return nil
 }
 
+// asks tells whether somebody else converts the objects of the definition.
+func (d *definition) asks() bool {
+	c := d.head.Spec.Conversion
+	return c != nil && c.Strategy == apiextensionsv1.WebhookConverter
+}
+
 // another makes an object one of another version of the definition: by itself, or by
 // asking.
 func (d *definition) another(o *Object, to string) (*Object, error) {
-	if c := d.head.Spec.Conversion; c == nil || c.Strategy != apiextensionsv1.WebhookConverter {
+	if !d.asks() {
 		o.APIVersion = to
 		return o, nil
 	}
+	made, err := d.others([]*Object{o}, to)
+	if err != nil {
+		return nil, err
+	}
+	return made[0], nil
+}
+
+// others asks for objects, up to maxAsked at a time.
+func (d *definition) others(all []*Object, to string) ([]*Object, error) {
 	hook, err := d.hook()
 	if err != nil {
 		return nil, failedWebhook(err)
 	}
-	return hook.convert(d.ctx, o, to)
+	made := make([]*Object, 0, len(all))
+	for some := range slices.Chunk(all, maxAsked) {
+		converted, err := hook.convert(d.ctx, some, to)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, converted...)
+	}
+	return made, nil
 }

@@ -131,6 +131,29 @@ func (d *derived) ofListed(t *resource.Type, o *store.Object, what derivation) (
 	return f.raw, true, err
 }
 
+// kept returns what was made of an object, if it is still there.
+func (d *derived) kept(t *resource.Type, o *store.Object, what derivation) (form, bool) {
+	s := d.shard(o)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.found(derivedKey{t.ID, o.Modified, what})
+	if k == nil || !k.ready.Load() || k.err != nil {
+		return form{}, false
+	}
+	return k.form, true
+}
+
+// offer keeps what was made of one of many objects, if there is room.
+func (d *derived) offer(t *resource.Type, o *store.Object, what derivation, f form) {
+	s := d.shard(o)
+	if k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(len(o.Value))); k != nil {
+		k.once.Do(func() {
+			defer d.settle(s, k)
+			k.form = f
+		})
+	}
+}
+
 func (d *derived) shard(o *store.Object) *derivedShard {
 	return &d.shards[uint64(o.Modified)%derivedShards]
 }

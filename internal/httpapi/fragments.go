@@ -256,6 +256,7 @@ func (z *zipped) flush() error {
 // text is the run as it stands in the list, without a comma around it.
 func (z *zipped) text() (text []byte, err error) {
 	text = z.s.buf[:0]
+	defer z.shape.reach(z.run.objects)()
 	for i, o := range z.run.objects {
 		if i > 0 && z.shape.separated() {
 			text = append(text, ',')

@@ -40,6 +40,9 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 		}
 	}
 	h.listed = true
+	if q.typ.FromStoredAll != nil {
+		l.Items = h.lookAhead(l.Items)
+	}
 	s := newSink(q)
 	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
 	switch {

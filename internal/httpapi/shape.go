@@ -30,6 +30,7 @@ type shape struct {
 	wanted func() error // tells that nobody waits for the answer any more; nil: not known
 	listed bool         // the objects are those of a list
 	room   []byte       // what raw made last, when it is not kept
+	ahead  ahead        // of a list whose objects somebody else converts
 
 	// Of a table: what of the object a row carries, the moment that ages are told of,
 	// and whether the columns are told.
@@ -117,7 +118,7 @@ func (s *shape) moment(o *store.Object) (moment uint64, lasting bool, err error)
 	if s.out.Form != wire.Table {
 		return 0, true, nil
 	}
-	f, err := s.derived.of(s.typ, o, tableRow)
+	f, err := s.made(o, tableRow)
 	if err != nil {
 		return 0, false, err
 	}
@@ -214,6 +215,9 @@ func (s *shape) value(o *store.Object) ([]byte, error) {
 		f, err := s.derived.of(s.typ, o, converted)
 		return f.raw, err
 	}
+	if s.typ.FromStoredAll != nil {
+		return s.convertAhead(o)
+	}
 	raw, ok, err := s.derived.ofListed(s.typ, o, converted)
 	if ok || err != nil {
 		return raw, err
@@ -254,8 +258,8 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 // the next call.
 func (s *shape) raw(o *store.Object) ([]byte, error) {
 	what := derivation{medium: s.binary, partial: s.out.Form != wire.Whole}
-	if !s.listed {
-		f, err := s.derived.of(s.typ, o, what)
+	if !s.listed || s.typ.FromStoredAll != nil {
+		f, err := s.made(o, what)
 		return f.raw, err
 	}
 	raw, ok, err := s.derived.ofListed(s.typ, o, what)
@@ -268,7 +272,7 @@ func (s *shape) raw(o *store.Object) ([]byte, error) {
 
 // row appends an object as a row of a table.
 func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
-	f, err := s.derived.of(s.typ, o, tableRow)
+	f, err := s.made(o, tableRow)
 	if err != nil {
 		return to, err
 	}

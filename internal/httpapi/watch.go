@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,9 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	q.ctx, q.cancel = q.watchContext()
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
+	}
+	if q.typ.Outdated != nil {
+		q.watch.Over = q.watchOver
 	}
 	contentType := jsonType
 	if out.Form != wire.Whole || out.Media != wire.JSON {
@@ -93,8 +97,8 @@ func (q *request) pull() error {
 			if q.shape != nil && q.shape.out.Form == wire.PartialList && events[0].Status == nil {
 				return nil // an event is of no list, as kube-apiserver finds at the first
 			}
-			if !q.stillServed() {
-				return nil // the client comes again, for the type of now
+			if !q.shows(events) {
+				return nil
 			}
 			if err := q.sendEvents(events); err != nil {
 				return err
@@ -114,20 +118,50 @@ func (q *request) pull() error {
 	}
 }
 
-// stillServed tells whether the type of a watch is what is served now.
-func (q *request) stillServed() bool {
-	if !q.typ.Explicit {
-		return true
+// standing is how the type of a watch stands to what is served.
+type standing int
+
+const (
+	served  standing = iota
+	gone             // nothing is: of custom resources, the definition was deleted after its objects
+	another          // the definition says something else by now, or another one has its name
+)
+
+// standing finds it out. What is not a custom resource is always served.
+func (q *request) standing() standing {
+	if q.typ.Outdated == nil {
+		return served
 	}
 	c := q.h.c.Catalog()
-	if c != q.catalog {
-		if c.Lookup(q.typ.Group, q.typ.Version, q.typ.Resource) != q.typ {
-			return false
-		}
-		q.catalog = c
+	if c == q.catalog {
+		return served
+	}
+	now := c.Lookup(q.typ.Group, q.typ.Version, q.typ.Resource)
+	switch {
+	case q.typ.Outdated.Load(), now != nil && now.Outdated != q.typ.Outdated:
+		return another
+	case now == nil:
+		return gone
+	}
+	q.catalog = c
+	return served
+}
+
+// shows tells whether events can be shown by the type of the watch. What led to its end
+// is still told.
+func (q *request) shows(events []registry.Event) bool {
+	switch q.standing() {
+	case gone:
+		return !slices.ContainsFunc(events, func(e registry.Event) bool { return e.Type == registry.Added })
+	case another:
+		return false
 	}
 	return true
 }
+
+// watchOver ends a watch that has nothing to tell, as kube-apiserver does: cleanly. The
+// client comes again, for the type of now, if there is one.
+func (q *request) watchOver() bool { return q.standing() != served }
 
 // endStream ends a watch: cleanly, unless the registry failed.
 func (q *request) endStream(err error) error {

@@ -116,7 +116,7 @@ func (h *handler) servePage(w http.ResponseWriter, r *http.Request, page string)
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, protobuf string) {
 	f, ok := accept(r.Header.Get("Accept"), protobuf)
 	if !ok {
-		http.Error(w, "406 not acceptable: application/json, "+protobuf, http.StatusNotAcceptable)
+		w.WriteHeader(http.StatusNotAcceptable) // without words, as kube-apiserver
 		return
 	}
 	header := w.Header()

@@ -223,6 +223,9 @@ func TestHandler(t *testing.T) {
 		if w.Code != c.code || c.header != "" && w.Header().Get(c.header) != c.value {
 			t.Errorf("%s: %d, %s %q; want %d, %q", c.name, w.Code, c.header, w.Header().Get(c.header), c.code, c.value)
 		}
+		if w.Code == http.StatusNotAcceptable && (w.Body.Len() > 0 || w.Header().Get("Content-Type") != "") {
+			t.Errorf("%s: %q with %v, want nothing", c.name, w.Body, w.Header())
+		}
 	}
 }
 

@@ -159,14 +159,36 @@ func checkPreconditions(t Target, current *store.Object, p *metav1.Preconditions
 		return apierrors.NewConflict(resource, t.Name, fmt.Errorf(format, args...))
 	}
 	uid := at(current.Value, []string{"metadata", "uid"})
+	version := strconv.FormatUint(uint64(current.Modified), 10)
+	if t.Type.GroupResource() == schemaNamespaces || t.Type.Collection == definitionsCollection {
+		return checkOwnPreconditions(t, p, uid, version)
+	}
 	if p.UID != nil && string(*p.UID) != uid {
 		return refuse("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, uid)
 	}
-	version := strconv.FormatUint(uint64(current.Modified), 10)
 	if p.ResourceVersion != nil && *p.ResourceVersion != version {
 		return refuse("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, version)
 	}
 	return nil
+}
+
+// definitionsCollection is where definitions of custom resources are.
+const definitionsCollection = "customresourcedefinitions.apiextensions.k8s.io"
+
+// checkOwnPreconditions is checkPreconditions of kinds that kube-apiserver deletes in two
+// steps of their own, with words of their own.
+func checkOwnPreconditions(t Target, p *metav1.Preconditions, uid, version string) error {
+	if p.UID != nil && string(*p.UID) != uid {
+		return conflict(t, otherThan("UID", string(*p.UID), uid))
+	}
+	if p.ResourceVersion != nil && *p.ResourceVersion != version {
+		return conflict(t, otherThan("ResourceVersion", *p.ResourceVersion, version))
+	}
+	return nil
+}
+
+func otherThan(what, sent, have string) error {
+	return fmt.Errorf("%s: %s in precondition: %s, %[2]s in object meta: %[4]s", "Precondition failed", what, sent, have)
 }
 
 // goesAtOnce tells from the bytes alone that nothing holds the deletion of an

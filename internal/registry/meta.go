@@ -101,6 +101,18 @@ func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Objec
 	return slices.Concat(errs, update, errs, update)
 }
 
+// timesChecked is how often an update of the object itself says what is wrong with what
+// both halves of validateUpdate look at.
+func (w *write) timesChecked() int {
+	switch {
+	case w.Type.MetadataApart:
+		return 2
+	case w.Type.MetadataOnce:
+		return 3
+	}
+	return 4
+}
+
 // standardFinalizer tells the finalizers that need no domain.
 func standardFinalizer(name string) bool {
 	return name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
@@ -153,5 +165,23 @@ func toStored(t *resource.Type, o runtime.Object) (runtime.Object, error) {
 
 // objectKey is how errors of kube-apiserver name the place of an object.
 func objectKey(t Target) string {
-	return "/registry/" + t.Type.Resource + "/" + strings.TrimPrefix(t.key(), "/")
+	place := keyPlaces[t.Type.Collection]
+	if place == "" {
+		place = t.Type.Resource
+		if t.Type.Explicit { // a custom resource
+			place = t.Type.Group + "/" + place
+		}
+	}
+	return "/" + place + "/" + strings.TrimPrefix(t.key(), "/")
+}
+
+// keyPlaces are those of collections that have other names than their resources.
+var keyPlaces = map[string]string{
+	"services":                           "services/specs",
+	"endpoints":                          "services/endpoints",
+	"replicationcontrollers":             "controllers",
+	"nodes":                              "minions",
+	"ingresses.networking.k8s.io":        "ingress",
+	"apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
+	definitionsCollection:                "apiextensions.k8s.io/customresourcedefinitions",
 }

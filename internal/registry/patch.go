@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/patch"
@@ -97,10 +99,27 @@ func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d 
 	d, err = wire.Decode(t, wire.JSON, made.Document)
 	var unread *wire.BodyError
 	if errors.As(err, &unread) {
-		return made, d, invalidPatch(&made, unread.Cause)
+		why := unread.Cause
+		if p.Type == types.StrategicMergePatchType {
+			why = cmp.Or(unrestored(made.Document, t.New()), why)
+		}
+		return made, d, invalidPatch(&made, why)
 	}
 	d.Strict = append(made.Complaints, d.Strict...)
 	return made, d, err
+}
+
+// unrestored says in the words of kube-apiserver, which makes no JSON of such patches in
+// between, why their result cannot be read; empty when it finds nothing.
+func unrestored(document []byte, to runtime.Object) string {
+	var tree map[string]any
+	if err := utiljson.Unmarshal(document, &tree); err != nil {
+		return ""
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, to); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // invalidPatch is the answer to a patch whose result cannot be read: row F4.
@@ -128,6 +147,11 @@ func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
 	l, err := bodyLock(meta)
 	if err != nil {
 		return err
+	}
+	have := at(current.Value, []string{"metadata", "uid"})
+	if s := w.subresource(); s != nil && s.Exchange != nil && l.uid != "" && l.uid != have {
+		shown := schema.GroupResource{Group: w.Type.Group, Resource: w.Type.Resource + "/" + s.Name}
+		return apierrors.NewConflict(shown, w.Name, otherThan("UID", l.uid, have))
 	}
 	return l.checkVersion(w.Target, current)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"weak"
 
@@ -141,6 +142,7 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 	start := apply.Before(live, sent)
 	if w.Name != "" && bytes.Equal(start, sent) { // those of a new object are its writer's in any case
 		errs := metav1validation.ValidateManagedFields(w.managed, field.NewPath("metadata", "managedFields"))
+		errs = slices.Repeat(errs, w.timesChecked())
 		return start, invalid(w.Type, &metav1.ObjectMeta{Name: w.Name}, errs)
 	}
 	return start, nil

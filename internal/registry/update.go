@@ -218,7 +218,9 @@ func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtim
 	switch {
 	case s != nil && s.Set != nil:
 		next := old.DeepCopyObject()
-		return next, s.Set(next, sent)
+		err := s.Set(next, sent)
+		takeUID(next.(metav1.Object), sent.(metav1.Object))
+		return next, err
 	case s != nil:
 		return withStatus(st, old, sent), nil
 	}
@@ -316,12 +318,20 @@ func (r *Registry) follow(t Target, e wire.Encoded, object runtime.Object) (*sto
 	return &store.Version{Value: then.Bytes, RevisionAt: then.RevisionAt}, nil
 }
 
+// takeUID takes the UID that was sent to a subresource: it is refused when it is another one.
+func takeUID(next, sent metav1.Object) {
+	if uid := sent.GetUID(); uid != "" {
+		next.SetUID(uid)
+	}
+}
+
 // withStatus is the stored object with the status that was sent, and with the
 // metadata that a status update may change: row A11.
 func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
 	next := old.DeepCopyObject()
 	t.Reach().CopyStatus(next, sent)
 	to, from := next.(metav1.Object), sent.(metav1.Object)
+	takeUID(to, from)
 	if !t.StatusKeeps.Has(resource.Labels) {
 		to.SetLabels(from.GetLabels())
 	}

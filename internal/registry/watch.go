@@ -60,6 +60,10 @@ const (
 // Many wake at once, and a select of three, or a look at the clock, is a good part of
 // what an event costs.
 type Watch struct {
+	// Over is asked when all that happened was told, before the watch waits, and again
+	// when the store wakes those who wait: true ends it. Nil: never.
+	Over func() bool
+
 	ctx        context.Context //nolint:containedctx // the watch's own: it ends with it
 	r          *Registry
 	collection string
@@ -226,6 +230,8 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 		case len(buf) > 0:
 			w.last = max(w.last, w.changes[n-1].Revision)
 			return buf, nil
+		case n == 0 && w.Over != nil && w.Over():
+			return buf, w.finish()
 		case w.owes:
 			w.owes = false
 			w.last = max(w.last, w.cursor.Revision())

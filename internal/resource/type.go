@@ -7,6 +7,7 @@ package resource
 
 import (
 	"net/url"
+	"sync/atomic"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,6 +51,9 @@ type Type struct {
 	Stored     *Type
 	ToStored   func(runtime.Object) (runtime.Object, error)
 	FromStored func(runtime.Object) (runtime.Object, error)
+	// FromStoredAll is FromStored of several objects, in their order, where that costs
+	// less than one after the other: somebody else is asked. Nil: it does not.
+	FromStoredAll func([]runtime.Object) ([]runtime.Object, error)
 	// Versions are the types of all versions that serve the same objects, this one
 	// among them; nil: there is no other.
 	Versions []*Type
@@ -87,6 +91,10 @@ type Type struct {
 	// it is of: items of lists their kind, discovery group and version, refusals the
 	// resource. What is not served is no page at all (row X14).
 	Explicit bool
+	// Outdated is set when what defined the type says something else by now: what is
+	// stored may not be what this type shows. The types of one definition share it. Nil:
+	// that cannot be.
+	Outdated *atomic.Bool
 	// AnyFinalizer: names of finalizers need no domain. Custom resources warn of such.
 	AnyFinalizer bool
 	// NoStrategic: the kind has no merge keys, and takes no strategic merge patch.

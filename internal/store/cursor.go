@@ -197,7 +197,7 @@ func (c *recent) leave(cursor *Cursor) {
 	}
 }
 
-// wakeAll wakes every cursor of the collection: the store was closed.
+// wakeAll wakes every cursor of the collection.
 func (c *recent) wakeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,6 +209,10 @@ func (c *recent) wakeAll() {
 		t.mu.Unlock()
 	}
 }
+
+// Wake has the cursors of a collection look again, though nothing changed in it: those
+// who wait find out what else concerns them.
+func (s *Store) Wake(collection string) { s.collection(collection).wakeAll() }
 
 // Wake has Wait return, the one under way or else the next one: the reader waits for
 // something else, too. It is safe for concurrent use, also after Close.

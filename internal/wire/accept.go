@@ -272,7 +272,10 @@ func (s Served) known(header string, offer Offer) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, _, _ := strings.Cut(part, ";")
 		name = strings.Trim(name, " ")
-		if name == "*/*" {
+		switch name {
+		case "": // as the streams of some media are called
+			continue
+		case "*/*":
 			return true
 		}
 		for i := range media {

@@ -64,6 +64,8 @@ func TestNegotiate(t *testing.T) {
 		{header: ",", refused: unknown},
 		{header: "application/cbor", refused: unknown},
 		{header: "text/html", offer: Lists, refused: unknown + ", " + streamTypes},
+		{header: ";", offer: Lists, refused: unknown + ", " + streamTypes},
+		{header: ",", offer: Streams, refused: unknown + ", " + streamTypes},
 		{header: "text/html", offer: OnlyJSON, refused: unknownText + "application/json"},
 		{header: "application/yaml", offer: OnlyJSON, refused: unknownText + "application/json"},
 		{header: "text/html", offer: Documents, refused: onlyText + objectTypes},

@@ -412,6 +412,32 @@ func Read(t *resource.Type, value []byte) (runtime.Object, error) {
 	return o, nil
 }
 
+// AsAll is As of several values, which a type converts together: it has FromStoredAll.
+func AsAll(t *resource.Type, values [][]byte) ([][]byte, error) {
+	objects := make([]runtime.Object, len(values))
+	versions := make([]string, len(values))
+	for i, value := range values {
+		o, err := Unmarshal(value, t.Stored.New)
+		if err != nil {
+			return nil, err
+		}
+		objects[i], versions[i] = o, o.(metav1.Object).GetResourceVersion()
+	}
+	objects, err := t.FromStoredAll(objects)
+	if err != nil {
+		return nil, err
+	}
+	made := make([][]byte, len(objects))
+	for i, o := range objects {
+		o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
+		o.(metav1.Object).SetResourceVersion(versions[i])
+		if made[i], err = json.Marshal(o); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
 // View returns what a subresource shows of a stored object, as JSON; it uses the
 // object up.
 func View(s *resource.Subresource, stored runtime.Object) ([]byte, error) {

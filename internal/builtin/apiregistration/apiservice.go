@@ -44,7 +44,7 @@ func ValidateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	group, version := s.Spec.Group, s.Spec.Version
-	if want := version + "." + group; s.Name != want && len(content.IsPathSegmentName(s.Name)) == 0 {
+	if want := version + "." + group; s.Name != "" && s.Name != want && len(content.IsPathSegmentName(s.Name)) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want)))
 	}
 	if group == "" && version != "v1" {

@@ -31,7 +31,7 @@ var workloads = []kind{
 			wide(append(templateColumns(), str("Selector", doc(spec, "selector")))...)...)
 	}, func(o *corev1.ReplicationController, r *resource.Row) {
 		r.String(o.Name)
-		replicas(r, deref(o.Spec.Replicas, 1), o.Status.Replicas, o.Status.ReadyReplicas)
+		replicas(r, deref(o.Spec.Replicas, 0), o.Status.Replicas, o.Status.ReadyReplicas)
 		since(r, o)
 		if o.Spec.Template == nil {
 			template(r, &corev1.PodSpec{})
@@ -46,7 +46,7 @@ var workloads = []kind{
 			wide(append(templateColumns(), str("Selector", doc(spec, "selector")))...)...)
 	}, func(o *appsv1.ReplicaSet, r *resource.Row) {
 		r.String(o.Name)
-		replicas(r, deref(o.Spec.Replicas, 1), o.Status.Replicas, o.Status.ReadyReplicas)
+		replicas(r, deref(o.Spec.Replicas, 0), o.Status.Replicas, o.Status.ReadyReplicas)
 		since(r, o)
 		template(r, &o.Spec.Template.Spec)
 		selector(r, o.Spec.Selector)
@@ -60,7 +60,7 @@ var workloads = []kind{
 		return append(nameAndAge(str("Ready", podsReady)), wide(templateColumns()...)...)
 	}, func(o *appsv1.StatefulSet, r *resource.Row) {
 		r.String(o.Name)
-		r.String(itoa(o.Status.ReadyReplicas) + "/" + itoa(deref(o.Spec.Replicas, 1)))
+		r.String(itoa(o.Status.ReadyReplicas) + "/" + itoa(deref(o.Spec.Replicas, 0)))
 		since(r, o)
 		template(r, &o.Spec.Template.Spec)
 	}),
@@ -118,7 +118,7 @@ func replicas(r *resource.Row, counts ...int32) {
 
 func deployment(o *appsv1.Deployment, r *resource.Row) {
 	r.String(o.Name)
-	r.String(itoa(o.Status.ReadyReplicas) + "/" + itoa(deref(o.Spec.Replicas, 1)))
+	r.String(itoa(o.Status.ReadyReplicas) + "/" + itoa(deref(o.Spec.Replicas, 0)))
 	replicas(r, o.Status.UpdatedReplicas, o.Status.AvailableReplicas)
 	since(r, o)
 	template(r, &o.Spec.Template.Spec)

@@ -1,0 +1,72 @@
+package tidemark_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark"
+)
+
+// twoServed are two versions of a definition, the second one served or not.
+func twoServed(second string) string {
+	return `{"name":"v2","served":` + second + `,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`
+}
+
+// TestWatchEnds: a watch to which nothing happens ends when its definition says
+// something else, or is deleted; before that it tells what went with it.
+func TestWatchEnds(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	const things2 = "/apis/example.com/v2/namespaces/default/things"
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`, ","+twoServed("true")), 201, nil},
+		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+	})
+	first, second := watch(t, c, things+"?watch=true"), watch(t, c, things2+"?watch=true")
+	// What is no matter of theirs does not end them.
+	run(t, c, []step{
+		{"MERGE " + definitions + "/things.example.com", `{"metadata":{"annotations":{"a":"b"}}}`, 200, nil},
+		{"POST " + things, thing("b", `{"n":2}`), 201, nil},
+	})
+	for _, lines := range []interface {
+		Scan() bool
+		Text() string
+	}{first, second} {
+		for _, name := range []string{"a", "b"} {
+			if !lines.Scan() || !strings.Contains(lines.Text(), `"name":"`+name+`"`) {
+				t.Fatalf("an event is %s, want one of %s", lines.Text(), name)
+			}
+		}
+	}
+	run(t, c, []step{{"MERGE " + definitions + "/things.example.com", `{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"n":{"type":"integer"}}}}}}},` + twoServed("false") + `]}}`, 200, nil}})
+	if first.Scan() || second.Scan() || first.Err() != nil || second.Err() != nil {
+		t.Errorf("events of a definition that is another: %s %v, %s %v; want a clean end", first.Text(), first.Err(), second.Text(), second.Err())
+	}
+	watchDeletion(t, c)
+}
+
+// watchDeletion deletes a definition with its two objects.
+func watchDeletion(t *testing.T, c *rest.Config) {
+	t.Helper()
+	all, none := watch(t, c, things+"?watch=true&resourceVersion="), watch(t, c, things+"?watch=true&fieldSelector=metadata.name%3Dnone")
+	for range 2 {
+		if !all.Scan() || !strings.Contains(all.Text(), `"ADDED"`) {
+			t.Fatal(all.Text())
+		}
+	}
+	run(t, c, []step{{"DELETE " + definitions + "/things.example.com", "", 200, nil}})
+	var deleted int
+	for all.Scan() {
+		if !strings.HasPrefix(all.Text(), `{"type":"DELETED"`) {
+			t.Errorf("an event is %s", all.Text())
+		}
+		deleted++
+	}
+	if deleted != 2 || all.Err() != nil {
+		t.Errorf("%d objects were deleted with their definition, %v; want 2 and a clean end", deleted, all.Err())
+	}
+	if none.Scan() || none.Err() != nil {
+		t.Errorf("an event of nothing: %s %v", none.Text(), none.Err())
+	}
+}
