@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -447,4 +448,48 @@ func TestWake(t *testing.T) {
 		go c.Wake()
 		c.Wait()
 	})
+}
+
+// TestGathering: a change that many wait for comes up to two milliseconds behind the one
+// before, and at once when there was none, or few wait.
+func TestGathering(t *testing.T) {
+	for _, c := range []struct {
+		cursors int
+		want    time.Duration
+	}{{10, 0}, {50, time.Millisecond}, {300, 2 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := storetest.Open(t, store.Options{Log: memlog.New()})
+			times := make(chan time.Time, 3)
+			for i := range c.cursors {
+				cursor, err := s.Watch("pods", "", s.Any().Revision())
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					defer cursor.Close()
+					buf := make([]*store.Change, 1)
+					for range 3 {
+						if _, err := cursor.Next(t.Context(), buf); err != nil {
+							t.Error(err)
+						}
+						if i == 0 {
+							times <- time.Now()
+						}
+					}
+				}()
+			}
+			for i, want := range []time.Duration{0, c.want, 0} {
+				synctest.Wait()
+				if i == 2 {
+					time.Sleep(10 * time.Millisecond)
+				}
+				begin := time.Now()
+				mustWrite(t, s, write(fmt.Sprintf("ns/%d", i), 0))
+				if got := (<-times).Sub(begin); got != want {
+					t.Errorf("change %d came to one of %d cursors after %v, want %v", i, c.cursors, got, want)
+				}
+			}
+			synctest.Wait()
+		})
+	}
 }
