@@ -36,6 +36,9 @@ type compiled struct {
 	status     apivalidation.SchemaValidator // nil: anything
 	rules      *cel.Validator                // nil: there are none
 	patterns   sync.Map                      // of text, by what they were written as: see matches
+
+	shaped sync.Once
+	root   *shape // see shape
 }
 
 // schema returns the compiled schema.

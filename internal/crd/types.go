@@ -47,6 +47,8 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 		if v != stored || !fresh {
 			t.Stored, t.OwnSteps = raw, true
 			t.FromStored = v.from
+			begin := v.begin()
+			t.Settled = func(value []byte) bool { return v.settled(begin, value) }
 			if d.asks() {
 				t.FromStoredAll = v.fromAll
 			}
@@ -205,6 +207,11 @@ func (v *version) drop(o *Object) error {
 	}
 	_, err = s.coerce(o, false)
 	return err
+}
+
+// begin is what every object that is stored in this version begins with.
+func (v *version) begin() []byte {
+	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":"%s/%s",`, v.of.head.Status.AcceptedNames.Kind, v.of.head.Spec.Group, v.Name)
 }
 
 // fields are those that objects can be selected by.

@@ -75,6 +75,9 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	if f, ok := s.derived.kept(s.typ, o, converted); ok {
 		return f.raw, nil
 	}
+	if s.typ.Settled != nil && s.typ.Settled(o.Value) {
+		return o.Value, nil
+	}
 	if raw := s.ahead.made[o.Modified]; raw != nil {
 		return raw, nil
 	}

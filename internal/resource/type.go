@@ -51,6 +51,9 @@ type Type struct {
 	Stored     *Type
 	ToStored   func(runtime.Object) (runtime.Object, error)
 	FromStored func(runtime.Object) (runtime.Object, error)
+	// Settled tells for sure of a stored value that FromStored would change nothing of
+	// it; nil: that is not known.
+	Settled func(value []byte) bool
 	// FromStoredAll is FromStored of several objects, in their order, where that costs
 	// less than one after the other: somebody else is asked. Nil: it does not.
 	FromStoredAll func([]runtime.Object) ([]runtime.Object, error)

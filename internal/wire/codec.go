@@ -383,7 +383,7 @@ func Head(t *resource.Type) string {
 // As returns a stored value in the type's own version: the value itself when
 // that is how it is stored, a conversion otherwise.
 func As(t *resource.Type, value []byte) ([]byte, error) {
-	if t.Stored == nil {
+	if t.Stored == nil || t.Settled != nil && t.Settled(value) {
 		return value, nil
 	}
 	o, err := Read(t, value)
