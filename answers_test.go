@@ -128,7 +128,10 @@ func TestBookmarkRows(t *testing.T) {
 		"/apis/apps/v1/replicasets":      `["",0,0,0,"\u003cunknown\u003e","","","\u003cnone\u003e"]`,
 		"/api/v1/replicationcontrollers": `["",0,0,0,"\u003cunknown\u003e","","","\u003cnone\u003e"]`,
 	} {
-		run(t, c, []step{{"TABLE " + path + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "", 200,
-			values{"type": `"BOOKMARK"`, "object.rows.0.cells": cells}}})
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			run(t, c, []step{{"TABLE " + path + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "", 200,
+				values{"type": `"BOOKMARK"`, "object.rows.0.cells": cells}}})
+		})
 	}
 }

@@ -182,12 +182,13 @@ func TestConversionOfLists(t *testing.T) {
 	webhook := httptest.NewTLSServer(hook)
 	defer webhook.Close()
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
-	const n, most = 600, 10
+	const n, most = 120, 10
+	large := `"annotations":{"text":"` + strings.Repeat("some text, ", 1000) + `"},"name"`
 	for _, room := range []int64{0, 1} { // the default, and none
 		c := start(t, &tidemark.Server{RepresentationCacheBytes: room}).RESTConfig()
 		steps := []step{{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil}}
 		for i := range n {
-			steps = append(steps, step{"POST " + things, thing(fmt.Sprintf("t%04d", i), `{"n":1}`), 201, nil})
+			steps = append(steps, step{"POST " + things, strings.Replace(thing(fmt.Sprintf("t%04d", i), `{"n":1}`), `"name"`, large, 1), 201, nil})
 		}
 		run(t, c, steps)
 		for i, accept := range []string{"application/json", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/yaml", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"} {
