@@ -53,7 +53,7 @@ func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 	if err := o.take(all, *metadata); err != nil {
 		return nil, nil, err
 	}
-	more, err := s.coerce(o, true)
+	more, err := s.coerce(o, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,10 +65,10 @@ func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 
 // coerce drops what the schema does not know, and nulls where there can be none. It
 // returns what it dropped when it is asked to.
-func (c *compiled) coerce(o *Object, track bool) (unknown []string, err error) {
-	unknown = pruning.PruneWithOptions(o.Members, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: track})
+func (c *compiled) coerce(o *Object, how objectmeta.CoerceOptions) (unknown []string, err error) {
+	unknown = pruning.PruneWithOptions(o.Members, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: how.ReturnUnknownFieldPaths})
 	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(o.Members, c.structural)
-	wrong, more := objectmeta.CoerceWithOptions(nil, o.Members, c.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: track})
+	wrong, more := objectmeta.CoerceWithOptions(nil, o.Members, c.structural, false, how)
 	if wrong != nil {
 		return nil, wrong
 	}
@@ -96,13 +96,14 @@ func (v *version) newStatus(o runtime.Object) {
 }
 
 // recent is a stored object as it would be stored by now: pruned and defaulted by the
-// schema of the stored version.
+// schema of the stored version. What became metadata of another resource since, and is
+// none, is dropped.
 func (v *version) recent(o *Object) error {
 	s, err := v.schema()
 	if err != nil {
 		return err
 	}
-	if _, err := s.coerce(o, false); err != nil {
+	if _, err := s.coerce(o, objectmeta.CoerceOptions{DropInvalidFields: true}); err != nil {
 		return err
 	}
 	structuraldefaulting.Default(o.Members, s.structural)
@@ -119,11 +120,14 @@ func (v *version) validate(o *Object) field.ErrorList {
 		return errs
 	}
 	all := o.tree()
+	if v.hasStatus() { // it is what the schema has for new ones
+		delete(all, "status")
+	}
 	var errs field.ErrorList
 	if s.structural == nil || !s.fits(s.structural, all) {
 		errs = apivalidation.ValidateCustomResource(nil, all, s.validator)
 	}
-	errs = append(errs, v.checkScale(o.Members, true)...)
+	errs = append(errs, v.checkScale(all, true)...)
 	errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, all)...)
 	return append(errs, s.checkRules(context.Background(), errs, all, nil)...)
@@ -156,6 +160,9 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 		return errs
 	}
 	all, before := o.tree(), old.tree()
+	if s.compares {
+		all["metadata"], before["metadata"] = o.wholeMetadata(), old.wholeMetadata()
+	}
 	same := common.NewCorrelatedObject(all, before, &model.Structural{Structural: s.structural})
 	var errs field.ErrorList
 	if status {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -203,7 +204,7 @@ func (v *version) drop(o *Object) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.coerce(o, false)
+	_, err = s.coerce(o, objectmeta.CoerceOptions{})
 	return err
 }
 

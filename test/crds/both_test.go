@@ -27,7 +27,7 @@ type sender struct {
 	host   string
 }
 
-func newSender(t *testing.T, c *rest.Config) sender {
+func newSender(t testing.TB, c *rest.Config) sender {
 	t.Helper()
 	client, err := rest.HTTPClientFor(c)
 	if err != nil {
@@ -52,10 +52,12 @@ type answer struct {
 	body     tree
 }
 
-func (s sender) send(t *testing.T, r request) answer {
+func (s sender) send(t testing.TB, r request) answer {
 	t.Helper()
 	var data io.Reader
-	if r.body != nil {
+	if text, ok := r.body.([]byte); ok { // as it is
+		data = bytes.NewReader(text)
+	} else if r.body != nil {
 		text, err := json.Marshal(r.body)
 		if err != nil {
 			t.Fatal(err)
