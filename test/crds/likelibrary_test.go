@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"unicode/utf8"
 
 	kjson "sigs.k8s.io/json"
 
@@ -233,7 +234,7 @@ func FuzzLikeLibraries(f *testing.F) {
 // about which there is nothing to say here.
 func (d *tried) plain(text []byte) bool {
 	var o tree
-	if kjson.UnmarshalCaseSensitivePreserveInts(text, &o) != nil {
+	if !utf8.Valid(text) || kjson.UnmarshalCaseSensitivePreserveInts(text, &o) != nil {
 		return false
 	}
 	metadata, _ := o["metadata"].(tree)
