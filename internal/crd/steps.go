@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -130,11 +131,18 @@ func (v *version) validate(o *Object) field.ErrorList {
 	errs = append(errs, v.checkScale(all, true)...)
 	errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, all)...)
-	return append(errs, s.checkRules(context.Background(), errs, all, nil)...)
+	ctx, cancel := context.WithTimeout(context.Background(), rulesTimeout)
+	defer cancel()
+	return append(errs, s.checkRules(ctx, errs, all, nil)...)
 }
 
+// rulesTimeout is how long the rules of a version may look at an object: as long as a
+// write has by default. Long lists take longer than what they cost on the budget: the
+// library looks through all that it has counted so far at each step.
+const rulesTimeout = 34 * time.Second
+
 // checkRules asks the rules in CEL, unless so much is wrong already that they could not
-// be.
+// be. Rules that loop end with the context, and are broken then.
 func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, old any, options ...cel.Option) field.ErrorList {
 	if c.rules == nil {
 		return nil
@@ -178,7 +186,9 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 		errs = append(errs, wrong...)
 	}
 	noted := &notes{}
-	ctx := warning.WithWarningRecorder(context.Background(), noted)
+	ctx, cancel := context.WithTimeout(context.Background(), rulesTimeout)
+	defer cancel()
+	ctx = warning.WithWarningRecorder(ctx, noted)
 	errs = append(errs, s.checkRules(ctx, errs, all, before, cel.WithRatcheting(same))...)
 	o.tolerated = noted.all
 	return errs

@@ -260,6 +260,9 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if check != nil && !w.alters {
 		errs = append(errs, check(next, old)...)
 	}
+	if err := ctx.Err(); err != nil { // rules can take long
+		return nil, err
+	}
 	if err := invalid(st, meta, errs); err != nil {
 		return nil, err
 	}
