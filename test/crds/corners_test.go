@@ -21,7 +21,6 @@ type corner struct {
 	t              *testing.T
 	at, things     string
 	kind, resource string
-	n              int
 }
 
 // parsed is JSON as it is written in a test.
