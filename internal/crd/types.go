@@ -26,9 +26,14 @@ var statusVerbs = []string{"get", "patch", "update"}
 // plainParts are the parts of objects without a status of their own.
 var plainParts = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
 
-// statusParts are the parts of objects with one.
+// statusParts are the parts of objects with one. New ones have that of the stored
+// version.
 func (v *version) statusParts() *resource.Parts {
-	return &resource.Parts{ClearStatus: v.newStatus, CopyStatus: copyStatus, SameDesired: sameButStatus}
+	parts := &resource.Parts{ClearStatus: v.newStatus, CopyStatus: copyStatus, SameDesired: sameButStatus}
+	if !v.Storage {
+		parts.ClearStatus = clearStatus
+	}
+	return parts
 }
 
 // makeTypes makes the types of a definition: those of its served versions, and the one
@@ -51,7 +56,7 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 			if d.asks() {
 				t.FromStoredAll = v.fromAll
 			}
-			t.ToStored = func(o runtime.Object) (runtime.Object, error) { return stored.convert(o) }
+			t.ToStored = stored.take
 		}
 		if v.Served {
 			served = append(served, t)
@@ -179,6 +184,17 @@ func (v *version) written(o runtime.Object) (*Object, error) {
 		return nil, fmt.Errorf("the object %s is stored as %s, which the definition %s does not have any more", made.Name, made.APIVersion, v.of.head.Metadata.Name)
 	}
 	return made, written.recent(made)
+}
+
+// take makes an object of another version one of this, the stored one, with its
+// defaults: what is stored in it is read as it is.
+func (v *version) take(o runtime.Object) (runtime.Object, error) {
+	made, err := v.convert(o)
+	if err != nil {
+		return nil, err
+	}
+	v.setDefaults(made)
+	return made, nil
 }
 
 // convert makes an object of another version one of this.
