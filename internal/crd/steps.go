@@ -265,7 +265,10 @@ func checkReplicas(members map[string]any, path string) field.ErrorList {
 // steps are the names of a simple path.
 func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// warn tells what is odd about finalizers that are new, and what was tolerated.
+// tolerated is what validation let pass.
+func tolerated(o runtime.Object) []string { return o.(*Object).tolerated }
+
+// warn tells what is odd about finalizers that are new.
 func warn(o, old runtime.Object) []string {
 	made := o.(*Object)
 	had := map[string]bool{}
@@ -274,7 +277,7 @@ func warn(o, old runtime.Object) []string {
 			had[f] = true
 		}
 	}
-	warnings := made.tolerated
+	var warnings []string
 	path := field.NewPath("metadata", "finalizers").String()
 	for _, f := range sorted(made.Finalizers) {
 		if had[f] {

@@ -92,6 +92,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		},
 		MetadataOnce: true,
 		Warnings:     warn,
+		Tolerated:    tolerated,
 		Fields:       v.fields(),
 		OpenAPI:      v.openAPI,
 		Stamp:        fmt.Sprintf("%s/%d", d.head.Metadata.UID, d.head.Metadata.Generation),

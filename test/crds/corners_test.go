@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,6 +153,75 @@ func TestOldEmbeddedMetadata(t *testing.T) {
 		got = c.must(http.StatusUnprocessableEntity, request{"PATCH", c.things + "/a", merged, tree{"metadata": tree{"labels": tree{"a": "b"}}}})
 		if v := got.verdict().text(); v != `invalid: ["FieldValueRequired","Required value","spec.inner.apiVersion"] ["FieldValueRequired","Required value","spec.inner.kind"]` {
 			t.Error(v)
+		}
+	})
+}
+
+// TestDefaultsOfOtherVersion: what is read in a version that is not the stored one has
+// the defaults of the stored one alone; what is written in it has its own too, if only
+// a patch of nothing.
+func TestDefaultsOfOtherVersion(t *testing.T) {
+	corners(t, func(c *corner) {
+		body := c.body(`{"type":"object","properties":{"spec":{"type":"object","properties":{"m":{"type":"integer","default":3},"n":{"type":"integer"}}}}}`, false)
+		second := clone(body["spec"].(tree)["versions"].([]any)[0].(tree))
+		second["name"], second["storage"] = "v2", false
+		second["schema"] = parsed(t, `{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","default":{},"properties":{"m":{"type":"integer"},"n":{"type":"integer","default":7}}}}}}`)
+		body["spec"].(tree)["versions"] = append(body["spec"].(tree)["versions"].([]any), second)
+		c.must(http.StatusCreated, request{"POST", definitions, "", body})
+		c.t.Cleanup(func() { c.send(c.t, request{"DELETE", c.at, "", nil}) })
+		second2 := strings.Replace(c.things, "/v1/", "/v2/", 1)
+		for _, path := range []string{c.things, second2} {
+			c.until(func() bool { return c.send(c.t, request{"GET", path, "", nil}).code == http.StatusOK })
+		}
+		is := func(what string, got answer, want string) {
+			c.t.Helper()
+			if text := marshal(got.body["spec"]); text != want {
+				c.t.Errorf("%s: %s, want %s", what, text, want)
+			}
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			is("POST", c.must(http.StatusCreated, request{"POST", c.things, "", c.object(name, `{}`)}), "null")
+			is("GET", c.must(http.StatusOK, request{"GET", second2 + "/" + name, "", nil}), "null")
+		}
+		is("merge", c.must(http.StatusOK, request{"PATCH", second2 + "/a", merged, tree{}}), `{"m":3,"n":7}`)
+		is("JSON patch", c.must(http.StatusOK, request{"PATCH", second2 + "/b", "application/json-patch+json", []any{}}), `{"m":3,"n":7}`)
+		o := c.object("c", `{}`)
+		o["apiVersion"] = cornerGroup + "/v2"
+		is("apply", c.must(http.StatusOK, request{"PATCH", second2 + "/c?fieldManager=x", applied, o}), "null")
+		o["metadata"].(tree)["name"] = "d"
+		is("POST", c.must(http.StatusCreated, request{"POST", second2, "", o}), `{"m":3,"n":7}`)
+		for _, name := range []string{"a", "b", "d"} {
+			is("GET "+name, c.must(http.StatusOK, request{"GET", c.things + "/" + name, "", nil}), `{"m":3,"n":7}`)
+		}
+		is("GET c", c.must(http.StatusOK, request{"GET", c.things + "/c", "", nil}), "null")
+	})
+}
+
+// TestToleratedIsTold: what was wrong before is told with each answer, of the object,
+// of its status, and of what is refused for something else.
+func TestToleratedIsTold(t *testing.T) {
+	corners(t, func(c *corner) {
+		schema := func(rule string) string {
+			return fmt.Sprintf(`{"type":"object","properties":{"spec":{"type":"object","properties":{"n":{"type":"integer"%s},"m":{"type":"integer","maximum":5}}},"status":{"type":"object","properties":{"x":{"type":"integer","maximum":5}}}}}`, rule)
+		}
+		c.define(schema(""), true)
+		c.must(http.StatusCreated, request{"POST", c.things, "", c.object("a", `{"spec":{"n":9}}`)})
+		next := c.body(schema(`,"x-kubernetes-validations":[{"rule":"self < 5"}]`), true)
+		c.must(http.StatusOK, request{"PATCH", c.at, merged, tree{"spec": tree{"versions": next["spec"].(tree)["versions"]}}})
+		c.until(func() bool {
+			return c.send(c.t, request{"POST", c.things + "?dryRun=All", "", c.object("b", `{"spec":{"n":9}}`)}).code == http.StatusUnprocessableEntity
+		})
+		for _, row := range []struct {
+			path, change string
+			code         int
+		}{
+			{"/a", `{"spec":{"m":1}}`, http.StatusOK}, {"/a", `{"spec":{"m":7}}`, http.StatusUnprocessableEntity},
+			{"/a/status", `{"status":{"x":1}}`, http.StatusOK}, {"/a/status", `{"status":{"x":7}}`, http.StatusUnprocessableEntity},
+		} {
+			got := c.must(row.code, request{"PATCH", c.things + row.path, merged, parsed(t, row.change)})
+			if len(got.warnings) != 1 || !strings.Contains(got.warnings[0], "spec.n: Invalid value: 9: failed rule: self < 5") {
+				c.t.Errorf("%s of %s warns of %q", row.change, row.path, got.warnings)
+			}
 		}
 	})
 }

@@ -196,7 +196,7 @@ func withoutMetadata(o tree) tree {
 }
 
 func cause(reason, message, field string) string {
-	text, _ := json.Marshal([]string{reason, wholes.ReplaceAllString(message, "Invalid value: "), field})
+	text, _ := json.Marshal([]string{reason, masked(message), field})
 	return string(text)
 }
 
