@@ -225,3 +225,21 @@ func TestToleratedIsTold(t *testing.T) {
 		}
 	})
 }
+
+// TestListSaysContinue: a list of custom resources says that it does not go on, which
+// others leave out.
+func TestListSaysContinue(t *testing.T) {
+	corners(t, func(c *corner) {
+		c.define(`{"type":"object"}`, false)
+		for n := range 3 {
+			for _, query := range []string{"", "?limit=1"} {
+				metadata := c.must(http.StatusOK, request{"GET", c.things + query, "", nil}).body["metadata"].(tree)
+				text, ok := metadata["continue"].(string)
+				if !ok || (text != "") != (query != "" && n > 1) {
+					c.t.Errorf("the metadata of a list of %d with %q is %v", n, query, metadata)
+				}
+			}
+			c.must(http.StatusCreated, request{"POST", c.things, "", c.object(fmt.Sprint("o", n), `{}`)})
+		}
+	})
+}
