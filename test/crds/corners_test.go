@@ -243,3 +243,24 @@ func TestListSaysContinue(t *testing.T) {
 		}
 	})
 }
+
+// TestWholeIsNotTolerated: what a rule finds wrong in an object as a whole is refused
+// with the next write, even one of nothing: each write changes its metadata.
+func TestWholeIsNotTolerated(t *testing.T) {
+	corners(t, func(c *corner) {
+		c.define(`{"type":"object","properties":{"spec":{"type":"object"}}}`, false)
+		c.must(http.StatusCreated, request{"POST", c.things, "", c.object("a", `{}`)})
+		next := c.body(`{"type":"object","x-kubernetes-validations":[{"rule":"has(self.spec)"}],"properties":{"spec":{"type":"object"}}}`, false)
+		c.must(http.StatusOK, request{"PATCH", c.at, merged, tree{"spec": tree{"versions": next["spec"].(tree)["versions"]}}})
+		c.until(func() bool {
+			return c.send(c.t, request{"POST", c.things + "?dryRun=All", "", c.object("b", `{}`)}).code == http.StatusUnprocessableEntity
+		})
+		for _, r := range []request{
+			{"PATCH", c.things + "/a", merged, tree{}},
+			{"PATCH", c.things + "/a", merged, parsed(t, `{"metadata":{"labels":{"a":"b"}}}`)},
+			{"PUT", c.things + "/a", "", c.send(t, request{"GET", c.things + "/a", "", nil}).body},
+		} {
+			c.must(http.StatusUnprocessableEntity, r)
+		}
+	})
+}
