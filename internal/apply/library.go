@@ -266,7 +266,8 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (
 	}
 	liveTyped, err := s.typed(live, typed.AllowDuplicates)
 	if err != nil {
-		return nil, nil, fmt.Errorf("failed to create typed live object: %w", err)
+		tree, _ := live.(map[string]any)
+		return nil, nil, fmt.Errorf("failed to create typed live object (%s): %w", named(tree), err)
 	}
 	head := w.entry(s, true)
 	id := head.id()

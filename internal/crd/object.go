@@ -121,6 +121,18 @@ func (o *Object) tree() map[string]any {
 	return all
 }
 
+// wholeMetadata is the metadata as rules see it that compare it as a whole, without what
+// every write changes.
+func (o *Object) wholeMetadata() map[string]any {
+	m := o.ObjectMeta
+	m.ManagedFields, m.ResourceVersion = nil, ""
+	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&m)
+	if err != nil { // plain data
+		panic(err)
+	}
+	return all
+}
+
 // The parts of objects with a status of their own, and of those without.
 
 func clearStatus(o runtime.Object) { delete(o.(*Object).Members, "status") }

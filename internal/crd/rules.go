@@ -23,9 +23,6 @@ func narrow(v *cel.Validator) {
 	}
 	narrow(v.Items)
 	narrow(v.AdditionalProperties)
-	for _, each := range v.AllOfValidators {
-		narrow(each)
-	}
 	for name, p := range v.Properties {
 		narrow(&p)
 		v.Properties[name] = p
@@ -39,6 +36,22 @@ var (
 	selves = regexp.MustCompile(`\b(?:self|oldSelf)\b`)
 	named  = regexp.MustCompile(`\b(?:self|oldSelf)\.\??([A-Za-z_][A-Za-z0-9_]*)`)
 )
+
+// metadataSeen are the parts of metadata that rules can name.
+var metadataSeen = regexp.MustCompile(`\.metadata\.(?:name|generateName)\b`)
+
+// comparesMetadata tells whether rules of a whole object may take its metadata as a
+// whole, to compare it: all of it counts then, not what they can name alone.
+func comparesMetadata(s *structuralschema.Structural) bool {
+	for _, r := range s.XValidations {
+		names := map[string]bool{}
+		r.Rule, r.MessageExpression = metadataSeen.ReplaceAllString(r.Rule, ".seen"), metadataSeen.ReplaceAllString(r.MessageExpression, ".seen")
+		if !namesOf(r, names) || names["metadata"] {
+			return true
+		}
+	}
+	return false
+}
 
 // withNamed is the schema of an object with those properties alone that its rules name;
 // the schema itself where that is not clear.

@@ -35,6 +35,7 @@ type compiled struct {
 	validator  apivalidation.SchemaValidator
 	status     apivalidation.SchemaValidator // nil: anything
 	rules      *cel.Validator                // nil: there are none
+	compares   bool                          // the rules see all metadata: see comparesMetadata
 	patterns   sync.Map                      // of text, by what they were written as: see matches
 
 	shaped sync.Once
@@ -106,6 +107,7 @@ func (v *version) compile() (*compiled, error) {
 	}
 	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
 	narrow(c.rules)
+	c.compares = comparesMetadata(c.structural)
 	return c, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -53,7 +54,7 @@ func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 	if err := o.take(all, *metadata); err != nil {
 		return nil, nil, err
 	}
-	more, err := s.coerce(o, true)
+	more, err := s.coerce(o, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,10 +66,10 @@ func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 
 // coerce drops what the schema does not know, and nulls where there can be none. It
 // returns what it dropped when it is asked to.
-func (c *compiled) coerce(o *Object, track bool) (unknown []string, err error) {
-	unknown = pruning.PruneWithOptions(o.Members, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: track})
+func (c *compiled) coerce(o *Object, how objectmeta.CoerceOptions) (unknown []string, err error) {
+	unknown = pruning.PruneWithOptions(o.Members, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: how.ReturnUnknownFieldPaths})
 	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(o.Members, c.structural)
-	wrong, more := objectmeta.CoerceWithOptions(nil, o.Members, c.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: track})
+	wrong, more := objectmeta.CoerceWithOptions(nil, o.Members, c.structural, false, how)
 	if wrong != nil {
 		return nil, wrong
 	}
@@ -96,13 +97,14 @@ func (v *version) newStatus(o runtime.Object) {
 }
 
 // recent is a stored object as it would be stored by now: pruned and defaulted by the
-// schema of the stored version.
+// schema of the stored version. What became metadata of another resource since, and is
+// none, is dropped.
 func (v *version) recent(o *Object) error {
 	s, err := v.schema()
 	if err != nil {
 		return err
 	}
-	if _, err := s.coerce(o, false); err != nil {
+	if _, err := s.coerce(o, objectmeta.CoerceOptions{DropInvalidFields: true}); err != nil {
 		return err
 	}
 	structuraldefaulting.Default(o.Members, s.structural)
@@ -119,18 +121,28 @@ func (v *version) validate(o *Object) field.ErrorList {
 		return errs
 	}
 	all := o.tree()
+	if v.hasStatus() { // it is what the schema has for new ones
+		delete(all, "status")
+	}
 	var errs field.ErrorList
 	if s.structural == nil || !s.fits(s.structural, all) {
 		errs = apivalidation.ValidateCustomResource(nil, all, s.validator)
 	}
-	errs = append(errs, v.checkScale(o.Members, true)...)
+	errs = append(errs, v.checkScale(all, true)...)
 	errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, all)...)
-	return append(errs, s.checkRules(context.Background(), errs, all, nil)...)
+	ctx, cancel := context.WithTimeout(context.Background(), rulesTimeout)
+	defer cancel()
+	return append(errs, s.checkRules(ctx, errs, all, nil)...)
 }
 
+// rulesTimeout is how long the rules of a version may look at an object: as long as a
+// write has by default. Long lists take longer than what they cost on the budget: the
+// library looks through all that it has counted so far at each step.
+const rulesTimeout = 34 * time.Second
+
 // checkRules asks the rules in CEL, unless so much is wrong already that they could not
-// be.
+// be. Rules that loop end with the context, and are broken then.
 func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, old any, options ...cel.Option) field.ErrorList {
 	if c.rules == nil {
 		return nil
@@ -156,6 +168,9 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 		return errs
 	}
 	all, before := o.tree(), old.tree()
+	if s.compares {
+		all["metadata"], before["metadata"] = o.wholeMetadata(), old.wholeMetadata()
+	}
 	same := common.NewCorrelatedObject(all, before, &model.Structural{Structural: s.structural})
 	var errs field.ErrorList
 	if status {
@@ -171,7 +186,9 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 		errs = append(errs, wrong...)
 	}
 	noted := &notes{}
-	ctx := warning.WithWarningRecorder(context.Background(), noted)
+	ctx, cancel := context.WithTimeout(context.Background(), rulesTimeout)
+	defer cancel()
+	ctx = warning.WithWarningRecorder(ctx, noted)
 	errs = append(errs, s.checkRules(ctx, errs, all, before, cel.WithRatcheting(same))...)
 	o.tolerated = noted.all
 	return errs
@@ -248,7 +265,10 @@ func checkReplicas(members map[string]any, path string) field.ErrorList {
 // steps are the names of a simple path.
 func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// warn tells what is odd about finalizers that are new, and what was tolerated.
+// tolerated is what validation let pass.
+func tolerated(o runtime.Object) []string { return o.(*Object).tolerated }
+
+// warn tells what is odd about finalizers that are new.
 func warn(o, old runtime.Object) []string {
 	made := o.(*Object)
 	had := map[string]bool{}
@@ -257,7 +277,7 @@ func warn(o, old runtime.Object) []string {
 			had[f] = true
 		}
 	}
-	warnings := made.tolerated
+	var warnings []string
 	path := field.NewPath("metadata", "finalizers").String()
 	for _, f := range sorted(made.Finalizers) {
 		if had[f] {

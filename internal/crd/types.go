@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,9 +26,14 @@ var statusVerbs = []string{"get", "patch", "update"}
 // plainParts are the parts of objects without a status of their own.
 var plainParts = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
 
-// statusParts are the parts of objects with one.
+// statusParts are the parts of objects with one. New ones have that of the stored
+// version.
 func (v *version) statusParts() *resource.Parts {
-	return &resource.Parts{ClearStatus: v.newStatus, CopyStatus: copyStatus, SameDesired: sameButStatus}
+	parts := &resource.Parts{ClearStatus: v.newStatus, CopyStatus: copyStatus, SameDesired: sameButStatus}
+	if !v.Storage {
+		parts.ClearStatus = clearStatus
+	}
+	return parts
 }
 
 // makeTypes makes the types of a definition: those of its served versions, and the one
@@ -52,7 +58,7 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 			if d.asks() {
 				t.FromStoredAll = v.fromAll
 			}
-			t.ToStored = func(o runtime.Object) (runtime.Object, error) { return stored.convert(o) }
+			t.ToStored = stored.take
 		}
 		if v.Served {
 			served = append(served, t)
@@ -88,6 +94,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		},
 		MetadataOnce: true,
 		Warnings:     warn,
+		Tolerated:    tolerated,
 		Fields:       v.fields(),
 		OpenAPI:      v.openAPI,
 		Stamp:        fmt.Sprintf("%s/%d", d.head.Metadata.UID, d.head.Metadata.Generation),
@@ -182,6 +189,17 @@ func (v *version) written(o runtime.Object) (*Object, error) {
 	return made, written.recent(made)
 }
 
+// take makes an object of another version one of this, the stored one, with its
+// defaults: what is stored in it is read as it is.
+func (v *version) take(o runtime.Object) (runtime.Object, error) {
+	made, err := v.convert(o)
+	if err != nil {
+		return nil, err
+	}
+	v.setDefaults(made)
+	return made, nil
+}
+
 // convert makes an object of another version one of this.
 func (v *version) convert(o runtime.Object) (runtime.Object, error) {
 	made, ok := o.(*Object)
@@ -205,7 +223,7 @@ func (v *version) drop(o *Object) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.coerce(o, false)
+	_, err = s.coerce(o, objectmeta.CoerceOptions{})
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +102,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 	default:
 		return nil, errors.New("webhook configuration must have either service or URL")
 	}
+	w.url += "?timeout=" + webhookTimeout.String()
 	w.client = &http.Client{
 		Transport: transport, Timeout: webhookTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -112,7 +114,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 func serviceAddress(s *store.Store, key string, port int32) (string, error) {
 	o := s.Any().Get("services", key)
 	if o == nil {
-		return "", fmt.Errorf("service %q not found", key)
+		return "", fmt.Errorf("service %q not found", key[strings.LastIndexByte(key, '/')+1:])
 	}
 	var service corev1.Service
 	if err := json.Unmarshal(o.Value, &service); err != nil {
@@ -123,7 +125,9 @@ func serviceAddress(s *store.Store, key string, port int32) (string, error) {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		host = service.Spec.ExternalName
 	case host == "" || host == corev1.ClusterIPNone:
-		return "", fmt.Errorf("service %q has no address", key)
+		return "", errors.New(`cannot route to service with ClusterIP "None"`)
+	case !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }):
+		return "", fmt.Errorf("no service port %d found for service %q", port, service.Name)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
 }

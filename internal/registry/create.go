@@ -89,7 +89,11 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	if err := invalid(st, meta, w.validateNew(next)); err != nil {
+	errs := w.validateNew(next)
+	if err := ctx.Err(); err != nil { // rules can take long
+		return nil, err
+	}
+	if err := invalid(st, meta, errs); err != nil {
 		return nil, err
 	}
 	if st.Warnings != nil {

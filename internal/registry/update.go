@@ -259,6 +259,12 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	}
 	if check != nil && !w.alters {
 		errs = append(errs, check(next, old)...)
+		if st.Tolerated != nil {
+			w.warnings = append(w.warnings, st.Tolerated(next)...)
+		}
+	}
+	if err := ctx.Err(); err != nil { // rules can take long
+		return nil, err
 	}
 	if err := invalid(st, meta, errs); err != nil {
 		return nil, err

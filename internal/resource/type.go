@@ -168,6 +168,10 @@ type Type struct {
 	// Warnings are what goes out with the answer to a create (old is nil) or an update
 	// of the object itself, whose objects are in the stored version; nil: none.
 	Warnings func(o, old runtime.Object) []string
+	// Tolerated is what ValidateUpdate, or that of a subresource, found wrong in an
+	// object and let pass: it goes out as warnings, even if something else is refused.
+	// Nil: nothing ever is.
+	Tolerated func(o runtime.Object) []string
 
 	// GracePeriod makes objects of the kind stop before they go (row D8): it returns
 	// how many seconds an object may take, which asked, if it is not nil, wants to be

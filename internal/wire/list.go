@@ -26,11 +26,13 @@ type Frame struct {
 	columns []byte
 	// null stands for the items when there are none.
 	null bool
+	// full: it says what it would else leave out, that it does not go on.
+	full bool
 }
 
-// ListOf is a list of whole objects.
+// ListOf is a list of whole objects: row C1.
 func ListOf(t *resource.Type, m ListMeta) Frame {
-	return Frame{Kind: t.List(), APIVersion: t.GroupVersion().String(), Meta: m}
+	return Frame{Kind: t.List(), APIVersion: t.GroupVersion().String(), Meta: m, full: t.Explicit}
 }
 
 // PartialListOf is a list of partial objects: row C6. Without any its items are null.
@@ -74,7 +76,7 @@ func (f *Frame) appendBefore(to []byte) []byte {
 	to = append(to, `","apiVersion":"`...)
 	to = append(to, f.APIVersion...)
 	to = append(to, `","metadata":`...)
-	to = f.Meta.append(to)
+	to = f.Meta.append(to, f.full)
 	if f.columns != nil {
 		to = append(to, `,"columnDefinitions":`...)
 		to = append(to, f.columns...)
@@ -93,14 +95,14 @@ func (f *Frame) AppendNone(to []byte) []byte {
 	return append(to, "["+ListTail...)
 }
 
-func (m *ListMeta) append(to []byte) []byte {
+func (m *ListMeta) append(to []byte, full bool) []byte {
 	if m.Revision == 0 {
 		return append(to, "{}"...)
 	}
 	to = append(to, `{"resourceVersion":"`...)
 	to = strconv.AppendUint(to, m.Revision, 10)
 	to = append(to, '"')
-	if m.Continue != "" {
+	if m.Continue != "" || full {
 		// A token is base64url: nothing in it needs an escape.
 		to = append(to, `,"continue":"`...)
 		to = append(to, m.Continue...)

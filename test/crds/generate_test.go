@@ -220,11 +220,14 @@ var odd = []any{
 	[]any{"a", "a"}, []any{float64(1), nil},
 }
 
+// odd is one of them, which is nobody else's.
+func (m maker) odd() any { return clone(tree{"": pick(m.Rand, odd)})[""] }
+
 // damage changes one value: to another one, to one of another type, to none.
 func (m maker) damage(o tree) {
 	all := spots(o, true)
 	if len(all) == 0 {
-		o[pick(m.Rand, []string{"unknown", "spec", "status"})] = pick(m.Rand, odd)
+		o[pick(m.Rand, []string{"unknown", "spec", "status"})] = m.odd()
 		return
 	}
 	s := pick(m.Rand, all)
@@ -233,7 +236,7 @@ func (m maker) damage(o tree) {
 		s.del()
 		return
 	case n == 1:
-		s.set(pick(m.Rand, odd))
+		s.set(m.odd())
 		return
 	}
 	switch v := s.value.(type) {
@@ -251,6 +254,6 @@ func (m maker) damage(o tree) {
 			s.set(slices.Delete(slices.Clone(v), i, i+1))
 		}
 	case tree:
-		v[pick(m.Rand, []string{"unknown", "name", "Spec"})] = pick(m.Rand, odd)
+		v[pick(m.Rand, []string{"unknown", "name", "Spec"})] = m.odd()
 	}
 }

@@ -1,6 +1,7 @@
 // Command gather writes the definitions of custom resources that Go modules have in
 // YAML, which are its arguments (module@version, in the module cache), as lines of
-// JSON, compressed.
+// JSON, compressed; and beside them the objects of those definitions that the modules
+// have as samples.
 package main
 
 import (
@@ -20,15 +21,19 @@ import (
 )
 
 func main() {
-	out := flag.String("o", "testdata/definitions.jsonl.gz", "the file to write")
+	out := flag.String("o", "testdata/definitions.jsonl.gz", "the file to write definitions to")
+	samples := flag.String("samples", "testdata/samples.jsonl.gz", "the file to write objects to")
 	flag.Parse()
-	g := &gathering{seen: map[string]bool{}}
+	g := &gathering{seen: map[string]bool{}, kinds: map[string]bool{}, objects: map[string]bool{}}
 	for _, module := range flag.Args() {
 		if err := g.module(module); err != nil {
 			log.Fatalf("%s: %v", module, err)
 		}
 	}
-	if err := g.write(*out); err != nil {
+	if err := write(*out, g.lines); err != nil {
+		log.Fatal(err)
+	}
+	if err := write(*samples, g.samples()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -37,6 +42,44 @@ func main() {
 type gathering struct {
 	lines [][]byte
 	seen  map[string]bool
+
+	kinds   map[string]bool // that are defined, with their versions
+	found   []sample
+	objects map[string]bool // each once
+}
+
+// sample is an object of some kind, as a line.
+type sample struct {
+	kind string
+	line []byte
+}
+
+// samples are the lines of the objects whose kinds are defined.
+func (g *gathering) samples() (lines [][]byte) {
+	for _, s := range g.found {
+		if g.kinds[s.kind] && !g.objects[string(s.line)] {
+			g.objects[string(s.line)] = true
+			lines = append(lines, s.line)
+		}
+	}
+	fmt.Printf("%d samples\n", len(lines))
+	return lines
+}
+
+// object takes up what may be an object of a kind that somebody defines.
+func (g *gathering) object(module string, text []byte) error {
+	var o map[string]any
+	if yaml.Unmarshal(text, &o) != nil || bytes.Contains(text, []byte("{{")) {
+		return nil // a template of one
+	}
+	kind, _ := o["kind"].(string)
+	version, _ := o["apiVersion"].(string)
+	if kind == "" || !strings.Contains(version, "/") {
+		return nil
+	}
+	line, err := json.Marshal(map[string]any{"module": module, "object": o})
+	g.found = append(g.found, sample{version + " " + kind, line})
+	return err
 }
 
 // others are folders in which modules keep what is not theirs, under licences that are
@@ -76,10 +119,10 @@ func (g *gathering) module(module string) error {
 	return err
 }
 
-// document takes up a definition; all else, and parts of ones, it leaves.
+// document takes up a definition, or an object; all else, and parts of ones, it leaves.
 func (g *gathering) document(module string, text []byte) error {
 	if !bytes.Contains(text, []byte("kind: CustomResourceDefinition\n")) || !bytes.Contains(text, []byte("openAPIV3Schema")) {
-		return nil
+		return g.object(module, text)
 	}
 	var o map[string]any
 	if yaml.Unmarshal(text, &o) != nil || o["apiVersion"] != "apiextensions.k8s.io/v1" || o["kind"] != "CustomResourceDefinition" {
@@ -91,12 +134,24 @@ func (g *gathering) document(module string, text []byte) error {
 	}
 	g.seen[name] = true
 	delete(o, "status")
+	g.know(o["spec"].(map[string]any))
 	line, err := json.Marshal(map[string]any{"module": module, "definition": o})
 	g.lines = append(g.lines, line)
 	return err
 }
 
-func (g *gathering) write(path string) error {
+// know notes the kinds of a definition.
+func (g *gathering) know(spec map[string]any) {
+	names, _ := spec["names"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	for _, each := range versions {
+		if v, ok := each.(map[string]any); ok {
+			g.kinds[fmt.Sprintf("%v/%v %v", spec["group"], v["name"], names["kind"])] = true
+		}
+	}
+}
+
+func write(path string, lines [][]byte) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -105,7 +160,7 @@ func (g *gathering) write(path string) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range g.lines {
+	for _, line := range lines {
 		if _, err := z.Write(append(line, '\n')); err != nil {
 			return err
 		}
