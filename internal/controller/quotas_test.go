@@ -220,12 +220,12 @@ func TestQuotaIsLate(t *testing.T) {
 				w.settle()
 			}
 			began, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-			w.Following = map[string]registry.Follow{"secrets": func(o runtime.Object) bool {
+			w.Following = map[string]registry.Follow{"secrets": func(o, _ runtime.Object) (runtime.Object, func()) {
 				if o.(metav1.Object).GetName() == "slow" {
 					close(began)
 					<-goOn
 				}
-				return false
+				return nil, nil
 			}}
 			go func() { ended <- w.try("secrets", "n", `{"metadata":{"name":"slow"}}`) }()
 			<-began

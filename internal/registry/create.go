@@ -174,9 +174,11 @@ func (r *Registry) end(w *write) {
 		defer r.writes.leave(w.era)
 		w.era = nil
 	}
-	if w.release != nil {
-		w.release()
-		w.release = nil
+	for _, release := range []*func(){&w.release, &w.follows} {
+		if *release != nil {
+			(*release)()
+			*release = nil
+		}
 	}
 	for _, f := range w.ends {
 		f(w.isStored)
@@ -197,7 +199,7 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 			return nil, err
 		}
 		c := store.Write{Collection: t.Type.Collection, Key: t.key(), Value: e.Bytes, RevisionAt: e.RevisionAt}
-		if c.Then, err = r.follow(t, e, object); err != nil {
+		if c.Then, err = r.follow(w, e, object, nil); err != nil {
 			return nil, err
 		}
 		made, err := r.commit(ctx, w, c)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
@@ -288,34 +287,11 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	}
 	c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}
 	if w.Subresource == "" {
-		if c.Then, err = r.follow(w.Target, e, next); err != nil {
+		if c.Then, err = r.follow(w, e, next, old); err != nil {
 			return nil, err
 		}
 	}
 	return r.commit(ctx, w, c)
-}
-
-// serverManager is the field manager of what the server itself writes.
-const serverManager = "kube-apiserver"
-
-// follow makes the version that follows an object that is about to be stored, nil when
-// there is none.
-func (r *Registry) follow(t Target, e wire.Encoded, object runtime.Object) (*store.Version, error) {
-	follow := r.Following[t.Type.Collection]
-	if follow == nil {
-		return nil, nil
-	}
-	next := object.DeepCopyObject()
-	if !follow(next) {
-		return nil, nil
-	}
-	t.Subresource = "status"
-	w := &write{Target: t, options: &WriteOptions{FieldManager: serverManager}}
-	then, _, err := r.encode(w, &existing{&store.Object{Key: t.key(), Value: e.Bytes, RevisionAt: int32(e.RevisionAt)}, object}, next)
-	if err != nil {
-		return nil, err
-	}
-	return &store.Version{Value: then.Bytes, RevisionAt: then.RevisionAt}, nil
 }
 
 // takeUID takes the UID that was sent to a subresource: it is refused when it is another one.

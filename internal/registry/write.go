@@ -67,6 +67,8 @@ type write struct {
 	asSent []byte
 	// release ends the reservation of what the object got; nil: there is none.
 	release func()
+	// follows ends what was reserved for the version that follows; nil: nothing was.
+	follows func()
 	// era is what the write is counted in from its admission to its end; nil: in none.
 	era *era
 	// ends are told when the write has ended, and whether it is stored.
