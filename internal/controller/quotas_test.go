@@ -45,7 +45,7 @@ func (w *world) status(key string) string {
 	if o == nil {
 		return "gone"
 	}
-	if err := json.Unmarshal(o.Value, &q); err != nil {
+	if err := json.Unmarshal(o.Bytes(), &q); err != nil {
 		w.Fatal(err)
 	}
 	b, err := json.Marshal(q.Status)

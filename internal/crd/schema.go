@@ -62,7 +62,7 @@ func (v *version) schema() (*compiled, error) {
 }
 
 // schemaText is the schema as it is stored.
-func (v *version) schemaText() []byte { return v.of.stored.Value[v.Schema.from:v.Schema.to] }
+func (v *version) schemaText() []byte { return v.of.stored.Bytes()[v.Schema.from:v.Schema.to] }
 
 // bytes are those of the schema in the definition.
 func (v *version) bytes() int64 { return v.Schema.to - v.Schema.from }

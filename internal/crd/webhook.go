@@ -115,7 +115,7 @@ func serviceAddress(s *store.Store, key string, port int32) (string, error) {
 		return "", fmt.Errorf("service %q not found", key)
 	}
 	var service corev1.Service
-	if err := json.Unmarshal(o.Value, &service); err != nil {
+	if err := json.Unmarshal(o.Bytes(), &service); err != nil {
 		return "", err
 	}
 	host := service.Spec.ClusterIP

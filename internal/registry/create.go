@@ -239,7 +239,7 @@ func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError
 
 // isDeleted tells whether the deletion of an object has begun.
 func isDeleted(o *store.Object) bool {
-	return at(o.Value, []string{"metadata", "deletionTimestamp"}) != ""
+	return at(o.Bytes(), []string{"metadata", "deletionTimestamp"}) != ""
 }
 
 // checkNamespace requires that the namespace of a new object is there and stays:

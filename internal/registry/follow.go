@@ -41,7 +41,7 @@ func (r *Registry) follow(w *write, e wire.Encoded, object, old runtime.Object) 
 		return nil, err
 	}
 	plain = withManaged(plain, managedFields(e.Bytes))
-	made, same, err := r.encode(by, &existing{&store.Object{Key: to.key(), Value: plain.Bytes, RevisionAt: int32(plain.RevisionAt)}, before}, then)
+	made, same, err := r.encode(by, &existing{&store.Object{Key: to.key(), Held: plain.Bytes, RevisionAt: int32(plain.RevisionAt)}, before}, then)
 	if err != nil || same {
 		return nil, err
 	}

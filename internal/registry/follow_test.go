@@ -84,7 +84,7 @@ func lastOf(t *testing.T, bodies []string, edit func(s *server, at registry.Targ
 			t.Errorf("released %d times after %d writes", released, i+1)
 		}
 	}
-	return uidIn.ReplaceAllString(revisionIn.ReplaceAllString(string(stored().Value), ""), "")
+	return uidIn.ReplaceAllString(revisionIn.ReplaceAllString(string(stored().Bytes()), ""), "")
 }
 
 // definitionOf is a definition with more in its metadata, a schema, and more members.

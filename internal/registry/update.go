@@ -88,7 +88,7 @@ func (r *Registry) existing(w *write, current *store.Object) (runtime.Object, er
 	if r.asks(w.Target, "update") {
 		return w.read(current)
 	}
-	return w.readValue(current.Key, withoutManaged(current.Value, w.managedOf(current)))
+	return w.readValue(current.Key, withoutManaged(current.Bytes(), w.managedOf(current)))
 }
 
 // change is what a request makes of an object.
@@ -174,7 +174,7 @@ func otherUID(t Target, sent, have string) error {
 
 // check compares the lock with the object.
 func (l lock) check(t Target, current *store.Object) error {
-	if have := at(current.Value, []string{"metadata", "uid"}); l.uid != "" && l.uid != have {
+	if have := at(current.Bytes(), []string{"metadata", "uid"}); l.uid != "" && l.uid != have {
 		return otherUID(t, l.uid, have)
 	}
 	return l.checkVersion(t, current)
