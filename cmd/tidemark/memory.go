@@ -12,17 +12,20 @@ import (
 // store of a gigabyte would take two. But most of a large heap is the bytes of
 // objects, which the collector does not look into, so that collecting more often
 // costs little. What is kept free of it is spareHeap, or leastGrowth percent where
-// that is more.
+// that is more. A small heap may grow threefold, as it is collected so often otherwise,
+// and gives that back when it is quiet; but not that of a server with next to nothing.
 const (
 	spareHeap   = 64 << 20 // bytes
 	leastGrowth = 25       // percent
-	mostGrowth  = 100
+	mostGrowth  = 200
+	leastLive   = 8 << 20 // bytes; below it: firstGrowth
+	firstGrowth = 100
 )
 
 // growth is the percentage for a live heap of so many bytes.
 func growth(live uint64) int {
-	if live == 0 {
-		return mostGrowth
+	if live < leastLive {
+		return firstGrowth
 	}
 	return int(min(max(spareHeap*100/live, leastGrowth), mostGrowth))
 }
@@ -33,7 +36,7 @@ func boundGarbage() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	afterCollection(&tuner{percent: mostGrowth})
+	afterCollection(&tuner{percent: firstGrowth})
 }
 
 type tuner struct {
@@ -78,7 +81,7 @@ func readBytes(names ...string) []uint64 {
 // for so long, if that much is to gain.
 const (
 	quiet     = 10 * time.Second
-	leastTrim = 16 << 20 // bytes
+	leastTrim = 8 << 20 // bytes
 )
 
 // trim gives back what is not needed any more. It is called once after the last run of

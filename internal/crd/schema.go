@@ -104,8 +104,10 @@ func (v *version) compile() (*compiled, error) {
 	if err := structuraldefaulting.PruneDefaults(c.structural); err != nil {
 		return nil, err
 	}
-	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
-	narrow(c.rules)
+	if hasRules(c.structural) {
+		c.rules = cel.NewValidator(rulesOf(c.structural), true, celconfig.PerCallLimit)
+		narrow(c.rules)
+	}
 	return c, nil
 }
 
