@@ -50,7 +50,7 @@ func (s *shape) lookAhead(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.
 				}
 				return
 			}
-			window, size = append(window, o), size+len(o.Value)
+			window, size = append(window, o), size+o.Len()
 			if (len(window) == aheadObjects || size >= aheadBytes) && !show() {
 				return
 			}
@@ -88,7 +88,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	}
 	values := make([][]byte, len(objects))
 	for i, next := range objects {
-		values[i] = next.Value
+		values[i] = next.Bytes()
 	}
 	made, err := wire.AsAll(s.typ, values)
 	if err != nil {

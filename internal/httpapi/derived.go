@@ -146,7 +146,7 @@ func (d *derived) kept(t *resource.Type, o *store.Object, what derivation) (form
 // offer keeps what was made of one of many objects, if there is room.
 func (d *derived) offer(t *resource.Type, o *store.Object, what derivation, f form) {
 	s := d.shard(o)
-	if k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(len(o.Value))); k != nil {
+	if k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(o.Len())); k != nil {
 		k.once.Do(func() {
 			defer d.settle(s, k)
 			k.form = f
