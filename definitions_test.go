@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
@@ -237,4 +240,46 @@ func TestDefinitionStatus(t *testing.T) {
 		{"MERGE " + things + "/a/status", `{"status":{"phase":"Old"}}`, 200, values{"status": `{"n":7,"phase":"Old"}`}},
 		{"MERGE " + things + "/a/status", `{"status":null}`, 200, values{"status": `{"n":7,"phase":"New"}`}},
 	})
+}
+
+// TestDefinitionsAtOnce: of definitions that want one kind at the same time one gets it,
+// and each of the others when the one before is gone.
+func TestDefinitionsAtOnce(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	lines := watch(t, c, definitions+"?watch=true")
+	const n = 6
+	var posts sync.WaitGroup
+	for i := range n {
+		plural := fmt.Sprint("others", i)
+		posts.Go(func() {
+			body := strings.NewReplacer("things.example.com", plural+".example.com", `"plural":"things"`, fmt.Sprintf(`"plural":%q`, plural)).Replace(definition(`"n":{"type":"integer"}`))
+			run(t, c, []step{{"POST " + definitions, body, 201, nil}})
+		})
+	}
+	defer posts.Wait()
+	served, gone := "", 0
+	for gone < n && lines.Scan() {
+		var event struct {
+			Type   string
+			Object apiextensionsv1.CustomResourceDefinition
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		d := &event.Object
+		switch {
+		case event.Type == "DELETED":
+			gone++
+			served = ""
+		case d.Name == served || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established):
+		case served != "":
+			t.Fatalf("%s has the kind while %s has it", d.Name, served)
+		default:
+			served = d.Name
+			run(t, c, []step{{"DELETE " + definitions + "/" + served, "", 200, nil}})
+		}
+	}
+	if gone != n {
+		t.Errorf("%d were served, want %d", gone, n)
+	}
 }

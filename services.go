@@ -22,7 +22,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
-	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -57,7 +56,7 @@ func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Regi
 	if r.addresses, err = addresses.New(c); err != nil {
 		return err
 	}
-	verbs.Reserve = map[string]registry.Reserve{"services": r.addresses.Reserve, crd.Collection: r.naming.Reserve}
+	verbs.Reserve = map[string]registry.Reserve{"services": r.addresses.Reserve}
 	claims := defaultclass.Claims{Store: r.store, NoDefault: !r.plugins.On(admission.DefaultStorageClass), AnyGrows: !r.plugins.On(admission.ClaimResize)}
 	if !claims.NoDefault || !claims.AnyGrows {
 		verbs.Reserve["persistentvolumeclaims"] = claims.Reserve

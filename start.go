@@ -250,6 +250,7 @@ func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
 		MaxMemory: s.History.MaxMemoryBytes,
 		MaxDisk:   s.History.MaxDiskBytes,
 		OnFatal:   s.fail,
+		Packed:    map[string]bool{crd.Collection: true},
 	})
 }
 

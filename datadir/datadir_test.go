@@ -76,7 +76,7 @@ func TestOpen(t *testing.T) {
 	if got := mode(t, path); got != 0o700 {
 		t.Errorf("mode of the directory: got %o, want 700", got)
 	}
-	o := &store.Object{Key: "a", Value: []byte("1"), Created: 1, Modified: 1}
+	o := &store.Object{Key: "a", Held: []byte("1"), Created: 1, Modified: 1}
 	if err := log.Append(t.Context(), []store.Entry{{Collection: "c", Key: "a", Revision: 1, Object: o}}, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func TestSmallCIDRs(t *testing.T) {
 func (b *bed) given() (ips, ports []string) {
 	for o := range b.store.Any().Snapshot("services").Scan("", "") {
 		var s corev1.Service
-		if err := json.Unmarshal(o.Value, &s); err != nil {
+		if err := json.Unmarshal(o.Bytes(), &s); err != nil {
 			b.Fatal(err)
 		}
 		ips = append(ips, s.Spec.ClusterIP)

@@ -18,7 +18,7 @@ func (w *world) pod(key string) *corev1.Pod {
 		w.Fatalf("there is no Pod %s", key)
 	}
 	p := &corev1.Pod{}
-	if err := json.Unmarshal(o.Value, p); err != nil {
+	if err := json.Unmarshal(o.Bytes(), p); err != nil {
 		w.Fatal(err)
 	}
 	return p

@@ -59,7 +59,7 @@ func setPriority(s *store.State, a *registry.Admission) error {
 			return forbidden(a, p, "no PriorityClass with name %v was found", name)
 		}
 		class = &schedulingv1.PriorityClass{}
-		if err := json.Unmarshal(stored.Value, class); err != nil {
+		if err := json.Unmarshal(stored.Bytes(), class); err != nil {
 			return err
 		}
 	} else if global, err := globalDefault(s); err != nil {
@@ -87,11 +87,11 @@ func setPriority(s *store.State, a *registry.Admission) error {
 func globalDefault(s *store.State) (*schedulingv1.PriorityClass, error) {
 	var lowest *schedulingv1.PriorityClass
 	for o := range s.Snapshot(priorityClasses).Scan("", "") {
-		if !bytes.Contains(o.Value, isGlobal) {
+		if !bytes.Contains(o.Bytes(), isGlobal) {
 			continue
 		}
 		var c schedulingv1.PriorityClass
-		if err := json.Unmarshal(o.Value, &c); err != nil {
+		if err := json.Unmarshal(o.Bytes(), &c); err != nil {
 			return nil, err
 		}
 		if c.GlobalDefault && (lowest == nil || lowest.Value > c.Value) {
@@ -124,7 +124,7 @@ func setRuntime(s *store.State, a *registry.Admission) error {
 		if stored == nil {
 			return forbidden(a, p, "pod rejected: RuntimeClass %q not found", *name)
 		}
-		if err := json.Unmarshal(stored.Value, &class); err != nil {
+		if err := json.Unmarshal(stored.Bytes(), &class); err != nil {
 			return err
 		}
 	}

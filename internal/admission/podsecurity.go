@@ -66,7 +66,7 @@ func (p podSecurity) wants(t registry.Target, verb string) bool {
 
 func (p podSecurity) labelled(namespace string) bool {
 	o := p.store.Any().Get("namespaces", namespace)
-	return o != nil && bytes.Contains(o.Value, label)
+	return o != nil && bytes.Contains(o.Bytes(), label)
 }
 
 func (p podSecurity) admit(_ context.Context, a *registry.Admission) error {

@@ -27,7 +27,7 @@ func FromOpenAPI(kind schema.GroupVersionKind, shown *spec.Schema, hasStatus boo
 	for _, t := range made.Types {
 		eachNamed(t.Atom, func(name string) {
 			if strings.HasPrefix(name, "io.k8s.") {
-				parse(name, known)
+				embeddedTypes.add(name, known)
 			}
 		})
 	}

@@ -55,6 +55,27 @@ func (t *types) library(name string) typed.ParseableType {
 	return typed.ParseableType{Schema: &smd.Schema{Types: r.list}, TypeRef: smd.TypeRef{NamedType: &name}}
 }
 
+// add adds the type of that name, and what it reaches, to types of another schema.
+func (t *types) add(name string, to map[string]smd.TypeDef) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.smd == nil {
+		t.smd = map[string]smd.TypeDef{}
+	}
+	if parse(name, t.smd) {
+		t.copy(name, to)
+	}
+}
+
+// copy is add of a type that is parsed. The caller has the lock.
+func (t *types) copy(name string, to map[string]smd.TypeDef) {
+	if _, ok := to[name]; ok {
+		return
+	}
+	to[name] = t.smd[name]
+	eachNamed(to[name].Atom, func(name string) { t.copy(name, to) })
+}
+
 // parse reads a type and what it reaches; ok is false when there is none of that
 // name.
 func parse(name string, into map[string]smd.TypeDef) (ok bool) {

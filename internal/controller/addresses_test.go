@@ -49,7 +49,7 @@ func TestIPAddresses(t *testing.T) {
 	w := newNetwork(t)
 	w.make("services", "n", service("a", "10.0.0.5"))
 	var ip networkingv1.IPAddress
-	if err := json.Unmarshal(w.get(ipCollection, "10.0.0.5").Value, &ip); err != nil {
+	if err := json.Unmarshal(w.get(ipCollection, "10.0.0.5").Bytes(), &ip); err != nil {
 		t.Fatal(err)
 	}
 	want := networkingv1.ParentReference{Resource: "services", Namespace: "n", Name: "a"}
@@ -134,7 +134,7 @@ func TestSecondRange(t *testing.T) {
 		w.make(cidrCollection, "", `{"metadata":{"name":"three"},"spec":{"cidrs":["10.2.0.0/28"]}}`)
 		w.settle()
 		cidr := func() (c networkingv1.ServiceCIDR) {
-			if err := json.Unmarshal(w.get(cidrCollection, "two").Value, &c); err != nil {
+			if err := json.Unmarshal(w.get(cidrCollection, "two").Bytes(), &c); err != nil {
 				t.Fatal(err)
 			}
 			return c
@@ -202,7 +202,7 @@ func TestGeneratedNameTaken(t *testing.T) {
 		}
 	}
 	var ip networkingv1.IPAddress
-	if err := json.Unmarshal(w.get(ipCollection, "10.0.0.6").Value, &ip); err != nil {
+	if err := json.Unmarshal(w.get(ipCollection, "10.0.0.6").Bytes(), &ip); err != nil {
 		t.Fatal(err)
 	}
 	named := "n/" + ip.Spec.ParentRef.Name

@@ -38,7 +38,7 @@ func newAggregation(l *Loops, q *queue) loop {
 
 // isMade tells whether others make up a role's rules.
 func isMade(o *store.Object) bool {
-	return o != nil && bytes.Contains(o.Value, []byte(`"aggregationRule":{`))
+	return o != nil && bytes.Contains(o.Bytes(), []byte(`"aggregationRule":{`))
 }
 
 func (a *aggregation) begin(s *store.State) {
@@ -138,7 +138,7 @@ func union(s *store.State, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error
 // wanted, so that few have to be read.
 func mayMatch(o *store.Object, wanted *metav1.LabelSelector) bool {
 	for key, value := range wanted.MatchLabels {
-		if !bytes.Contains(o.Value, fmt.Appendf(nil, "%q:%q", key, value)) {
+		if !bytes.Contains(o.Bytes(), fmt.Appendf(nil, "%q:%q", key, value)) {
 			return false
 		}
 	}

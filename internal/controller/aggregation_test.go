@@ -34,7 +34,7 @@ func (w *world) verbs(name string) (verbs []string) {
 	w.Helper()
 	w.settle()
 	var r rbacv1.ClusterRole
-	if err := json.Unmarshal(w.get(clusterRoles, name).Value, &r); err != nil {
+	if err := json.Unmarshal(w.get(clusterRoles, name).Bytes(), &r); err != nil {
 		w.Fatal(err)
 	}
 	for _, rule := range r.Rules {

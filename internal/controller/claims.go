@@ -29,12 +29,12 @@ func freedClaims(c *store.CollectionChange) iter.Seq[string] {
 			return
 		}
 		namespace, _, _ := strings.Cut(c.Key(), "/")
-		for name := range named(c.Before.Value, claimMember) {
+		for name := range named(c.Before.Bytes(), claimMember) {
 			if !yield(namespace + "/" + name) {
 				return
 			}
 		}
-		if !bytes.Contains(c.Before.Value, []byte(`"ephemeral":{`)) {
+		if !bytes.Contains(c.Before.Bytes(), []byte(`"ephemeral":{`)) {
 			return
 		}
 		pod, err := registry.Decode[corev1.Pod](c.Before)
@@ -165,7 +165,7 @@ func (u *claimUsers) take(before, after *store.Object) {
 		if of == nil {
 			return
 		}
-		for claim := range named(pod.Value, claimMember) {
+		for claim := range named(pod.Bytes(), claimMember) {
 			do(of, claim)
 		}
 	}

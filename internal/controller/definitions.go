@@ -51,6 +51,9 @@ func (d *definitions) observe(c *store.CollectionChange) {
 		d.queue.add(definitionItem(c.Key()))
 	}
 	if c.Before == nil { // it takes names, and frees none
+		if d.l.c.Definitions.Waits(c.Key()) { // for one that went meanwhile, perhaps
+			d.queue.add(definitionItem(c.Key()))
+		}
 		return
 	}
 	_, group, _ := strings.Cut(c.Key(), ".")

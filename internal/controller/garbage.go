@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -55,7 +56,7 @@ type garbage struct {
 	nowhere newest
 	// unknown are dependents that name a kind that is not served by that catalog.
 	unknown map[object]struct{}
-	seen    *kinds
+	seen    *resource.Catalog
 }
 
 func newGarbage(l *Loops, q *queue) loop {
@@ -81,7 +82,7 @@ func (g *garbage) begin(s *store.State) {
 	g.mu.Lock()
 	clear(g.waiting)
 	clear(g.unknown)
-	g.indexed, g.seen = 0, g.l.served()
+	g.indexed, g.seen = 0, g.l.c.Catalog()
 	g.mu.Unlock()
 	for collection := range s.Collections() {
 		if collection == eventCollection {
@@ -158,8 +159,8 @@ func (g *garbage) allThere(s *store.State, o object, references []metav1.OwnerRe
 
 // observe keeps the index, and finds out whom a change concerns.
 func (g *garbage) observe(c *store.CollectionChange) {
-	if k := g.l.served(); k != g.seen {
-		g.newKinds(k)
+	if now := g.l.c.Catalog(); now != g.seen {
+		g.newKinds(now)
 	}
 	defer g.reached(c.Revision)
 	if c.Collection == eventCollection {
@@ -174,10 +175,10 @@ func (g *garbage) observe(c *store.CollectionChange) {
 }
 
 // newKinds looks again at what named a kind that was not served.
-func (g *garbage) newKinds(k *kinds) {
+func (g *garbage) newKinds(now *resource.Catalog) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.seen = k
+	g.seen = now
 	for o := range g.unknown {
 		g.queue.add(item{object: o})
 	}

@@ -261,11 +261,11 @@ func TestOtherNamespaces(t *testing.T) {
 	var got []told
 	for o := range w.store.Any().Snapshot("events").Scan("", "") {
 		var e corev1.Event
-		if err := json.Unmarshal(o.Value, &e); err != nil {
+		if err := json.Unmarshal(o.Bytes(), &e); err != nil {
 			t.Fatal(err)
 		}
 		if e.Reason != "OwnerRefInvalidNamespace" || e.Type != "Warning" || e.Source.Component != "garbage-collector-controller" {
-			t.Errorf("the event is %s", o.Value)
+			t.Errorf("the event is %s", o.Bytes())
 		}
 		got = append(got, told{e.Namespace, e.InvolvedObject, e.Message})
 	}
@@ -434,7 +434,7 @@ func BenchmarkFollow(b *testing.B) {
 			w.make("pods", "n", fmt.Sprintf(`{"metadata":{"name":"p","ownerReferences":[%s]},"spec":{"containers":[{"name":"c","image":"i"}]}}`, reference("ConfigMap", "owner", owner)))
 			w.settle()
 			value := w.get("pods", "n/p")
-			text := string(value.Value[:value.RevisionAt]) + string(value.Value[int(value.RevisionAt)+len(fmt.Sprint(value.Modified)):])
+			text := string(value.Bytes()[:value.RevisionAt]) + string(value.Bytes()[int(value.RevisionAt)+len(fmt.Sprint(value.Modified)):])
 			last := value.Modified
 			for b.Loop() {
 				o, err := w.store.Commit(b.Context(), store.Write{Collection: "pods", Key: "n/p", Value: []byte(text), RevisionAt: int(value.RevisionAt), If: last})

@@ -39,7 +39,7 @@ func TestPerNamespace(t *testing.T) {
 	w.settle()
 	certificates := func(namespace string) *corev1.ConfigMap {
 		var m corev1.ConfigMap
-		if err := json.Unmarshal(w.get("configmaps", namespace+"/kube-root-ca.crt").Value, &m); err != nil {
+		if err := json.Unmarshal(w.get("configmaps", namespace+"/kube-root-ca.crt").Bytes(), &m); err != nil {
 			t.Fatal(err)
 		}
 		return &m
@@ -223,11 +223,11 @@ func (w *world) answer(collection, key string, status certificatesv1.Certificate
 	if err != nil {
 		w.Fatal(err)
 	}
-	i := bytes.Index(o.Value, []byte(`"status":{}`))
+	i := bytes.Index(o.Bytes(), []byte(`"status":{}`))
 	if i < 0 {
-		w.Fatalf("no empty status in %s", o.Value)
+		w.Fatalf("no empty status in %s", o.Bytes())
 	}
-	value := string(o.Value[:o.RevisionAt]) + string(o.Value[int(o.RevisionAt)+len(fmt.Sprint(o.Modified)):i]) + `"status":` + string(text) + "}"
+	value := string(o.Bytes()[:o.RevisionAt]) + string(o.Bytes()[int(o.RevisionAt)+len(fmt.Sprint(o.Modified)):i]) + `"status":` + string(text) + "}"
 	if _, err := w.store.Commit(w.Context(), store.Write{Collection: collection, Key: key, Value: []byte(value), RevisionAt: int(o.RevisionAt), If: o.Modified}); err != nil {
 		w.Fatal(err)
 	}

@@ -165,7 +165,7 @@ func TestNamespaceOtherFinalizers(t *testing.T) {
 func (w *world) stray(namespace, name string) {
 	w.Helper()
 	o := w.get("configmaps", "n/kube-root-ca.crt")
-	value := strings.Replace(string(o.Value), fmt.Sprintf(`"resourceVersion":"%d"`, o.Modified), `"resourceVersion":""`, 1)
+	value := strings.Replace(string(o.Bytes()), fmt.Sprintf(`"resourceVersion":"%d"`, o.Modified), `"resourceVersion":""`, 1)
 	w.commit(store.Write{Collection: "configmaps", Key: namespace + "/" + name, Value: []byte(value), RevisionAt: int(o.RevisionAt)})
 }
 

@@ -153,7 +153,7 @@ func newClasses(l *Loops, q *queue) loop {
 			if c.Collection != claimCollection && c.Collection != volumeCollection {
 				return func(func(string) bool) {}
 			}
-			return named(c.Before.Value, classMember)
+			return named(c.Before.Bytes(), classMember)
 		},
 		idle: func() {},
 	}
@@ -180,7 +180,7 @@ func named(value []byte, member string) iter.Seq[string] {
 func classUsed(s *store.State, o *store.Object) (bool, error) {
 	is := func(name *string) bool { return name != nil && *name == o.Key }
 	for stored := range s.Snapshot(claimCollection).Scan("", "") {
-		if !bytes.Contains(stored.Value, []byte(o.Key)) {
+		if !bytes.Contains(stored.Bytes(), []byte(o.Key)) {
 			continue
 		}
 		c, err := registry.Decode[corev1.PersistentVolumeClaim](stored)
@@ -193,7 +193,7 @@ func classUsed(s *store.State, o *store.Object) (bool, error) {
 		}
 	}
 	for stored := range s.Snapshot(volumeCollection).Scan("", "") {
-		if !bytes.Contains(stored.Value, []byte(o.Key)) {
+		if !bytes.Contains(stored.Bytes(), []byte(o.Key)) {
 			continue
 		}
 		v, err := registry.Decode[corev1.PersistentVolume](stored)

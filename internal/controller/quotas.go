@@ -105,7 +105,7 @@ func (r *quotas) observeQuota(c *store.CollectionChange) {
 
 // differ tells whether a member of an object has changed.
 func differ(c *store.CollectionChange, path ...string) bool {
-	return !bytes.Equal(registry.Member(c.Before.Value, path...), registry.Member(c.After.Value, path...))
+	return !bytes.Equal(registry.Member(c.Before.Bytes(), path...), registry.Member(c.After.Bytes(), path...))
 }
 
 // mayUseLess tells from a change whether less is used after it, as far as bytes tell.

@@ -45,7 +45,7 @@ func (w *world) status(key string) string {
 	if o == nil {
 		return "gone"
 	}
-	if err := json.Unmarshal(o.Value, &q); err != nil {
+	if err := json.Unmarshal(o.Bytes(), &q); err != nil {
 		w.Fatal(err)
 	}
 	b, err := json.Marshal(q.Status)
@@ -220,12 +220,12 @@ func TestQuotaIsLate(t *testing.T) {
 				w.settle()
 			}
 			began, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-			w.Following = map[string]registry.Follow{"secrets": func(o runtime.Object) bool {
+			w.Following = map[string]registry.Follow{"secrets": func(o, _ runtime.Object) (runtime.Object, func()) {
 				if o.(metav1.Object).GetName() == "slow" {
 					close(began)
 					<-goOn
 				}
-				return false
+				return nil, nil
 			}}
 			go func() { ended <- w.try("secrets", "n", `{"metadata":{"name":"slow"}}`) }()
 			<-began

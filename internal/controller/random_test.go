@@ -203,10 +203,10 @@ func (w *crowd) checkLeft() {
 		}
 		_, key, _ := strings.Cut(name, " ")
 		if len(owners) > 0 && !slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return there(state, key, r, false) }) {
-			w.Errorf("%s is left, and none of its owners: %s", name, o.Value)
+			w.Errorf("%s is left, and none of its owners: %s", name, o.Bytes())
 		}
 		if m.Deleting {
-			w.Errorf("%s does not go: %s", name, o.Value)
+			w.Errorf("%s does not go: %s", name, o.Bytes())
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (w *crowd) checkHistory(changes []store.CollectionChange) {
 				w.Fatal(err)
 			}
 			if len(owners) == 0 || slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return there(state, c.Key(), r, true) }) {
-				w.Errorf("at %d %s was deleted, and an owner is there: %s", c.Revision, name, c.Before.Value)
+				w.Errorf("at %d %s was deleted, and an owner is there: %s", c.Revision, name, c.Before.Bytes())
 			}
 		}
 		if c.After != nil {

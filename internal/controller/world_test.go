@@ -205,7 +205,7 @@ func (w *world) want(collection, key string, there bool) {
 	case there && o == nil:
 		w.Errorf("%s %s is gone", collection, key)
 	case !there && o != nil:
-		w.Errorf("%s %s is still there: %s", collection, key, o.Value)
+		w.Errorf("%s %s is still there: %s", collection, key, o.Bytes())
 	}
 }
 
@@ -238,7 +238,7 @@ func (w *world) namespace(name string) *corev1.Namespace {
 	if o == nil {
 		w.Fatalf("the namespace %s is gone", name)
 	}
-	if err := json.Unmarshal(o.Value, &n); err != nil {
+	if err := json.Unmarshal(o.Bytes(), &n); err != nil {
 		w.Fatal(err)
 	}
 	return &n

@@ -90,7 +90,7 @@ func read(o *store.Object, s *Set) (*definition, error) {
 		d.hooked.Store(true)
 		return newWebhook(d.head.Spec.Conversion.Webhook, s.store)
 	})
-	if err := fastjson.Unmarshal(o.Value, &d.head, jsontext.AllowDuplicateNames(true)); err != nil {
+	if err := fastjson.Unmarshal(o.Bytes(), &d.head, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("the definition %s: %w", o.Key, err)
 	}
 	for i := range d.head.Spec.Versions {

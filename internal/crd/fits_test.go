@@ -3,6 +3,7 @@ package crd
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -10,6 +11,7 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -190,7 +192,7 @@ func TestNarrow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, narrowed := cel.NewValidator(s, false, celconfig.PerCallLimit), cel.NewValidator(s, false, celconfig.PerCallLimit)
+		whole, narrowed := cel.NewValidator(s, false, celconfig.PerCallLimit), cel.NewValidator(rulesOf(s), false, celconfig.PerCallLimit)
 		narrow(narrowed)
 		if got := len(narrowed.Schema.Properties); got != left {
 			t.Errorf("%s: %d properties are left, want %d", rule, got, left)
@@ -203,4 +205,62 @@ func TestNarrow(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNarrowBelow: the same of rules at several depths, of which one looks at what the
+// others do not name.
+func TestNarrowBelow(t *testing.T) {
+	text := props{Type: "string"}
+	leaf := func(rules ...string) props {
+		p := props{Type: "object", Properties: map[string]props{"k": text, "x": text, "y": text, "d-e": text}}
+		for _, r := range rules {
+			p.XValidations = append(p.XValidations, apiextensionsv1.ValidationRule{Rule: r, MessageExpression: "'have ' + self.k"})
+		}
+		return p
+	}
+	list, keyed := "map", leaf("self.x == oldSelf.x")
+	keyed.Required = []string{"k"}
+	named := leaf("self.y == '1'")
+	all := []string{"self.one.x == '1'", "!has(self.two) || self.two == oldSelf.two", "self.list.all(e, e.x != e.y)", "has(self.map.a) && self.map.a.x == '1'",
+		"self.?one.?d__dash__e.orValue('') == 'e'", "size(self.one.x) == 1 && self.one.y.startsWith('2')", "'self.one' == self.one.k", "self.one . x == '1'"}
+	v := func(x string) map[string]any {
+		one := map[string]any{"k": "a", "x": x, "y": "2", "d-e": "e"}
+		return map[string]any{"one": one, "two": one, "list": []any{one}, "map": map[string]any{"a": one}, "more": map[string]any{"deep": one}}
+	}
+	r := testrand.New(t)
+	for range 300 {
+		p := props{Type: "object", Properties: map[string]props{
+			"one": leaf(), "two": leaf("self.x == '1'"), "more": {Type: "object", Properties: map[string]props{"deep": named, "other": leaf()}},
+			"list": {Type: "array", XListType: &list, XListMapKeys: []string{"k"}, Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &keyed}},
+			"map":  {Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: &named}},
+		}}
+		for _, rule := range all {
+			if r.IntN(3) == 0 {
+				p.XValidations = append(p.XValidations, apiextensionsv1.ValidationRule{Rule: rule})
+			}
+		}
+		s, err := structuralschema.NewStructural(internalProps(t, &p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, narrowed := cel.NewValidator(s, false, celconfig.PerCallLimit), cel.NewValidator(rulesOf(s), false, celconfig.PerCallLimit)
+		narrow(narrowed)
+		for _, old := range []any{nil, v("1"), v("2")} {
+			for _, x := range []string{"1", "2"} {
+				want, cost := whole.Validate(t.Context(), nil, s, v(x), old, celconfig.RuntimeCELCostBudget)
+				got, same := narrowed.Validate(t.Context(), nil, s, v(x), old, celconfig.RuntimeCELCostBudget)
+				if a, b := sortedErrors(got), sortedErrors(want); !slices.Equal(a, b) || cost != same {
+					t.Fatalf("%v of %v:\n%q, budget %d, want\n%q, %d", p.XValidations, old, a, same, b, cost)
+				}
+			}
+		}
+	}
+}
+
+func sortedErrors(errs field.ErrorList) (all []string) {
+	for _, e := range errs {
+		all = append(all, e.Error())
+	}
+	slices.Sort(all)
+	return all
 }

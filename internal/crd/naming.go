@@ -13,13 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Naming decides which names definitions get. Its methods are safe for concurrent use.
+// Naming decides which names definitions get, so that no two have the same. Its methods
+// are safe for concurrent use.
+//
+// A new definition that gets all the names it wants, as nearly always, holds up nobody:
+// until its write has ended, whoever else wants names sees what it took. All other
+// writes that may change names wait for each other, and for those.
 type Naming struct {
 	set *Set
 	now func() time.Time
-	// mu is held by each write of a definition, from before its names are looked at
-	// until it is stored or not: no two get the same ones.
-	mu sync.Mutex
+	// mu is held from before names are looked at until the write has ended: shared by
+	// the new definitions that got all they wanted, by one of the others alone.
+	mu sync.RWMutex
+
+	taking sync.Mutex // held while a new definition looks at names; after mu
+	// taken are the names of those that are about to be stored. Guarded by taking.
+	taken map[*apiextensionsv1.CustomResourceDefinition]bool
 }
 
 // NewNaming makes one for the definitions of a set. Now is the wall clock; nil:
@@ -28,22 +37,54 @@ func NewNaming(s *Set, now func() time.Time) *Naming {
 	if now == nil {
 		now = time.Now
 	}
-	return &Naming{set: s, now: now}
+	return &Naming{set: s, now: now, taken: map[*apiextensionsv1.CustomResourceDefinition]bool{}}
 }
 
-// Reserve has the writes of definitions wait for each other: registry.Reserve.
-func (n *Naming) Reserve(_, _ runtime.Object, _ bool) (release func(), err error) {
-	n.mu.Lock()
-	return n.mu.Unlock, nil
-}
-
-// Follow says in the status of a definition, which is about to be stored, what is to be
-// said of its names: registry.Follow.
-func (n *Naming) Follow(o runtime.Object) (changed bool) {
+// Follow says in a copy of a definition, which is about to be stored, what is to be said
+// of its names: registry.Follow.
+func (n *Naming) Follow(o, old runtime.Object) (then runtime.Object, release func()) {
 	d := o.(*apiextensionsv1.CustomResourceDefinition)
-	before := d.Status.DeepCopy()
-	n.setStatus(d)
-	return !reflect.DeepEqual(before, &d.Status)
+	if old == nil {
+		if then, release := n.take(d); release != nil {
+			return then, release
+		}
+	}
+	n.mu.Lock()
+	if next := n.named(d, nil); next != nil {
+		return next, n.mu.Unlock
+	}
+	return nil, n.mu.Unlock
+}
+
+// take gives a new definition its names, if those are all that it wants.
+func (n *Naming) take(d *apiextensionsv1.CustomResourceDefinition) (then *apiextensionsv1.CustomResourceDefinition, release func()) {
+	n.mu.RLock()
+	n.taking.Lock()
+	defer n.taking.Unlock()
+	then = n.named(d, n.taken)
+	if then == nil || !apihelpers.IsCRDConditionTrue(then, apiextensionsv1.NamesAccepted) {
+		n.mu.RUnlock()
+		return nil, nil
+	}
+	n.taken[then] = true
+	return then, func() {
+		n.taking.Lock()
+		delete(n.taken, then)
+		n.taking.Unlock()
+		n.mu.RUnlock()
+	}
+}
+
+// named is a definition without its versions, whose status says what is to be said of
+// its names; nil where it does already. Beside those that are stored, others have names.
+func (n *Naming) named(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) *apiextensionsv1.CustomResourceDefinition {
+	next := *d
+	next.Spec.Versions = nil
+	d.Status.DeepCopyInto(&next.Status)
+	if n.setStatus(&next, others); reflect.DeepEqual(&d.Status, &next.Status) {
+		return nil
+	}
+	return &next
 }
 
 // Recheck has an edit of the status of a definition that is stored already, in which
@@ -51,12 +92,19 @@ func (n *Naming) Follow(o runtime.Object) (changed bool) {
 func (n *Naming) Recheck(edit func(name func(*apiextensionsv1.CustomResourceDefinition) bool) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return edit(func(d *apiextensionsv1.CustomResourceDefinition) bool { return n.Follow(d) })
+	return edit(func(d *apiextensionsv1.CustomResourceDefinition) bool {
+		next := n.named(d, nil)
+		if next == nil {
+			return false
+		}
+		d.Status = next.Status
+		return true
+	})
 }
 
-func (n *Naming) setStatus(d *apiextensionsv1.CustomResourceDefinition) {
+func (n *Naming) setStatus(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) {
 	n.setApproval(d)
-	names, accepted := n.accept(d)
+	names, accepted := n.accept(d, others)
 	established := apihelpers.FindCRDCondition(d, apiextensionsv1.Established)
 	d.Status.AcceptedNames = names
 	n.condition(d, accepted)
@@ -101,8 +149,8 @@ func (n *Naming) setApproval(d *apiextensionsv1.CustomResourceDefinition) {
 }
 
 // accept gives a definition the names that no other one of its group has.
-func (n *Naming) accept(d *apiextensionsv1.CustomResourceDefinition) (apiextensionsv1.CustomResourceDefinitionNames, apiextensionsv1.CustomResourceDefinitionCondition) {
-	resources, kinds := n.taken(d)
+func (n *Naming) accept(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) (apiextensionsv1.CustomResourceDefinitionNames, apiextensionsv1.CustomResourceDefinitionCondition) {
+	resources, kinds := n.inGroup(d, others)
 	wanted, names := &d.Spec.Names, *d.Status.AcceptedNames.DeepCopy()
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue,
 		Reason: "NoConflicts", Message: "no conflicts found"}
@@ -145,19 +193,25 @@ func shortNamesInUse(wanted, has []string, taken map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// taken are the names that the other definitions of the group have.
-func (n *Naming) taken(d *apiextensionsv1.CustomResourceDefinition) (resources, kinds map[string]bool) {
+// inGroup are the names that the other definitions of the group have.
+func (n *Naming) inGroup(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) (resources, kinds map[string]bool) {
 	n.set.Catalog()
 	resources, kinds = map[string]bool{}, map[string]bool{}
-	for key, e := range n.set.served.Load().byKey {
-		if key == d.Name || e.head.Spec.Group != d.Spec.Group {
-			continue
-		}
-		names := &e.head.Status.AcceptedNames
+	have := func(names *apiextensionsv1.CustomResourceDefinitionNames) {
 		for _, name := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
 			resources[name] = name != ""
 		}
 		kinds[names.Kind], kinds[names.ListKind] = names.Kind != "", names.ListKind != ""
+	}
+	for key, e := range n.set.served.Load().byGroup[d.Spec.Group] {
+		if key != d.Name {
+			have(&e.head.Status.AcceptedNames)
+		}
+	}
+	for other := range others {
+		if other.Spec.Group == d.Spec.Group && other.Name != d.Name {
+			have(&other.Status.AcceptedNames)
+		}
 	}
 	return resources, kinds
 }

@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -25,6 +26,8 @@ type version struct {
 	mu       sync.Mutex // held to compile
 	compiled atomic.Pointer[compiled]
 	used     atomic.Bool // since the hand passed by: see schemas
+	// compiledCost is what the compiled schema counts for. Guarded by the mu of schemas.
+	compiledCost int64
 }
 
 // compiled is what a version's schema says of its objects. It is safe for concurrent
@@ -63,7 +66,7 @@ func (v *version) schema() (*compiled, error) {
 }
 
 // schemaText is the schema as it is stored.
-func (v *version) schemaText() []byte { return v.of.stored.Value[v.Schema.from:v.Schema.to] }
+func (v *version) schemaText() []byte { return v.of.stored.Bytes()[v.Schema.from:v.Schema.to] }
 
 // bytes are those of the schema in the definition.
 func (v *version) bytes() int64 { return v.Schema.to - v.Schema.from }
@@ -105,8 +108,10 @@ func (v *version) compile() (*compiled, error) {
 	if err := structuraldefaulting.PruneDefaults(c.structural); err != nil {
 		return nil, err
 	}
-	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
-	narrow(c.rules)
+	if hasRules(c.structural) {
+		c.rules = cel.NewValidator(rulesOf(c.structural), true, celconfig.PerCallLimit)
+		narrow(c.rules)
+	}
 	c.compares = comparesMetadata(c.structural)
 	return c, nil
 }
@@ -114,18 +119,33 @@ func (v *version) compile() (*compiled, error) {
 // hasStatus tells whether the status is a subresource.
 func (v *version) hasStatus() bool { return v.Subresources != nil && v.Subresources.Status != nil }
 
-// schemas bounds what compiled schemas cost, by the bytes that they were made of: a
-// compiled one is some ten times as large. The oldest that was not used since it was
+// schemas bounds what compiled schemas cost. The oldest that was not used since it was
 // last looked at goes first (a clock).
 type schemas struct {
-	mu    sync.Mutex
-	bytes int64
-	ring  []*version
-	hand  int
+	mu   sync.Mutex
+	cost int64
+	ring []*version
+	hand int
 }
 
-// maxSchemaBytes is how many bytes of schemas are compiled at most.
-const maxSchemaBytes = 8 << 20
+// maxCompiled is how many bytes compiled schemas may have, as far as that is known: see
+// cost.
+const maxCompiled = 64 << 20
+
+// What was measured of compiled schemas: they are ten times as large as their text, and
+// each rule has an environment and a program of its own.
+const (
+	compiledTimes = 10
+	compiledRule  = 100 << 10 // bytes
+)
+
+// cost is about how many bytes the compiled schema of a version has.
+func (v *version) cost() int64 {
+	text := v.schemaText()
+	return int64(compiledTimes*len(text) + compiledRule*bytes.Count(text, ruleMember))
+}
+
+var ruleMember = []byte(`"rule":`)
 
 func (s *schemas) add(v *version) {
 	s.mu.Lock()
@@ -133,9 +153,10 @@ func (s *schemas) add(v *version) {
 	if v.of.gone { // a request that began before compiled it
 		return
 	}
+	v.compiledCost = v.cost()
 	s.ring = append(s.ring, v)
-	s.bytes += v.bytes()
-	for s.bytes > maxSchemaBytes && len(s.ring) > 1 {
+	s.cost += v.compiledCost
+	for s.cost > maxCompiled && len(s.ring) > 1 {
 		s.hand %= len(s.ring)
 		old := s.ring[s.hand]
 		if old == v || old.used.Swap(false) {
@@ -149,7 +170,7 @@ func (s *schemas) add(v *version) {
 func (s *schemas) drop(i int) {
 	old := s.ring[i]
 	old.compiled.Store(nil)
-	s.bytes -= old.bytes()
+	s.cost -= old.compiledCost
 	s.ring = append(s.ring[:i], s.ring[i+1:]...)
 }
 

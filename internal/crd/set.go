@@ -34,7 +34,18 @@ type Set struct {
 type served struct {
 	snapshot store.Snapshot
 	catalog  *resource.Catalog
-	byKey    map[string]*entry
+	// byGroup are the definitions by their groups and keys. States share those of the
+	// groups that did not change between them.
+	byGroup map[string]map[string]*entry
+}
+
+// entry is what is known of a definition, nil when there is none.
+func (s *served) entry(key string) *entry { return s.byGroup[groupOf(key)][key] }
+
+// groupOf is the group of a definition: its name ends with it.
+func groupOf(key string) string {
+	_, group, _ := strings.Cut(key, ".")
+	return group
 }
 
 // entry is what a definition adds to the catalog.
@@ -51,7 +62,7 @@ type entry struct {
 func NewSet(s *store.Store, builtin *resource.Catalog, log *slog.Logger) *Set {
 	set := &Set{store: s, builtin: builtin, log: log}
 	set.ctx, set.end = context.WithCancel(context.Background())
-	set.served.Store(&served{catalog: builtin, byKey: map[string]*entry{}})
+	set.served.Store(&served{catalog: builtin})
 	return set
 }
 
@@ -76,37 +87,30 @@ func (s *Set) Catalog() *resource.Catalog {
 	return now.catalog
 }
 
-// follow makes the catalog of a state from that of another.
+// follow makes the catalog of a state from that of another. What it costs grows with
+// what changed, and with the number of groups.
 func (s *Set) follow(from *served, snapshot store.Snapshot) *served {
-	next := &served{snapshot: snapshot, byKey: make(map[string]*entry, len(from.byKey)+1)}
-	changed := map[string]bool{} // groups
-	for o := range snapshot.Scan("", "") {
-		old := from.byKey[o.Key]
-		if old != nil && old.newest == o {
-			next.byKey[o.Key] = old
-			continue
+	next := &served{snapshot: snapshot, byGroup: maps.Clone(from.byGroup)}
+	if next.byGroup == nil {
+		next.byGroup = map[string]map[string]*entry{}
+	}
+	touched, changed := map[string]bool{}, map[string]bool{} // groups
+	for before, after := range snapshot.Since(from.snapshot) {
+		key := keyOf(before, after)
+		group := groupOf(key)
+		if !touched[group] {
+			touched[group] = true
+			if next.byGroup[group] = maps.Clone(from.byGroup[group]); next.byGroup[group] == nil {
+				next.byGroup[group] = map[string]*entry{}
+			}
 		}
-		e := s.enter(o, old)
-		if e == nil {
-			continue
-		}
-		next.byKey[o.Key] = e
-		if len(e.types) > 0 && (old == nil || old.definition != e.definition) {
-			changed[e.head.Spec.Group] = true
+		if s.take(next.byGroup[group], key, after) {
+			changed[group] = true
 		}
 	}
-	for key, old := range from.byKey {
-		switch now := next.byKey[key]; {
-		case now == nil:
-		case now.definition == old.definition:
-			continue
-		case now.outdated != old.outdated:
-			old.outdated.Store(true)
-		}
-		s.schemas.forget(old.definition)
-		old.close()
-		if len(old.types) > 0 {
-			changed[old.head.Spec.Group] = true
+	for group := range touched {
+		if len(next.byGroup[group]) == 0 {
+			delete(next.byGroup, group)
 		}
 	}
 	next.catalog = from.catalog
@@ -114,6 +118,35 @@ func (s *Set) follow(from *served, snapshot store.Snapshot) *served {
 		next.catalog = from.catalog.With(s.groups(next, changed))
 	}
 	return next
+}
+
+func keyOf(before, after *store.Object) string {
+	if after == nil {
+		return before.Key
+	}
+	return after.Key
+}
+
+// take puts what a definition is now, nil for one that is gone, among those of its
+// group. It tells whether something else is served then.
+func (s *Set) take(group map[string]*entry, key string, o *store.Object) (changed bool) {
+	old := group[key]
+	delete(group, key)
+	var e *entry
+	if o != nil {
+		if e = s.enter(o, old); e != nil {
+			group[key] = e
+		}
+	}
+	if old != nil && (e == nil || e.definition != old.definition) {
+		if e != nil && e.outdated != old.outdated {
+			old.outdated.Store(true)
+		}
+		s.schemas.forget(old.definition)
+		old.close()
+		changed = len(old.types) > 0
+	}
+	return changed || e != nil && len(e.types) > 0 && (old == nil || old.definition != e.definition)
 }
 
 // enter reads a definition, of which old is what was known before, nil for none. What
@@ -171,7 +204,7 @@ func (d *definition) sameStorage(o *definition) bool {
 // it is served; nil when there is no such definition.
 func (s *Set) Own(key string) *resource.Type {
 	s.Catalog()
-	if e := s.served.Load().byKey[key]; e != nil {
+	if e := s.served.Load().entry(key); e != nil {
 		return e.own
 	}
 	return nil
@@ -181,22 +214,19 @@ func (s *Set) Own(key string) *resource.Type {
 func (s *Set) groups(next *served, changed map[string]bool) []resource.Group {
 	byGroup := map[string]map[string][]*resource.Type{}
 	for name := range changed {
-		byGroup[name] = map[string][]*resource.Type{}
+		versions := map[string][]*resource.Type{}
 		if g := s.builtin.Group(name); g != nil {
 			for _, v := range g.Versions {
-				byGroup[name][v.Name] = slices.Clone(v.Types)
+				versions[v.Name] = slices.Clone(v.Types)
 			}
 		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(next.byKey)) {
-		e := next.byKey[key]
-		versions := byGroup[e.head.Spec.Group]
-		if versions == nil {
-			continue
+		group := next.byGroup[name]
+		for _, key := range slices.Sorted(maps.Keys(group)) {
+			for _, t := range group[key].types {
+				versions[t.Version] = append(versions[t.Version], t)
+			}
 		}
-		for _, t := range e.types {
-			versions[t.Version] = append(versions[t.Version], t)
-		}
+		byGroup[name] = versions
 	}
 	var all []resource.Group
 	for _, name := range slices.Sorted(maps.Keys(byGroup)) {
@@ -211,13 +241,20 @@ func (s *Set) groups(next *served, changed map[string]bool) []resource.Group {
 	return all
 }
 
+// Waits tells whether the names of a definition are not all accepted.
+func (s *Set) Waits(key string) bool {
+	s.Catalog()
+	e := s.served.Load().entry(key)
+	return e != nil && !e.namesAccepted()
+}
+
 // Waiting yields the keys of the definitions of a group whose names are not all
 // accepted.
 func (s *Set) Waiting(group string) []string {
 	s.Catalog()
 	var all []string
-	for key, e := range s.served.Load().byKey {
-		if strings.HasSuffix(key, "."+group) && !e.namesAccepted() {
+	for key, e := range s.served.Load().byGroup[group] {
+		if !e.namesAccepted() {
 			all = append(all, key)
 		}
 	}

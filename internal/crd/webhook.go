@@ -117,7 +117,7 @@ func serviceAddress(s *store.Store, key string, port int32) (string, error) {
 		return "", fmt.Errorf("service %q not found", key[strings.LastIndexByte(key, '/')+1:])
 	}
 	var service corev1.Service
-	if err := json.Unmarshal(o.Value, &service); err != nil {
+	if err := json.Unmarshal(o.Bytes(), &service); err != nil {
 		return "", err
 	}
 	host := service.Spec.ClusterIP

@@ -85,7 +85,7 @@ func mayGrow(s *store.Store, c, old *corev1.PersistentVolumeClaim) error {
 	if name == "" || name != classOf(old) || o == nil {
 		return refuse(unable)
 	}
-	read, err := wire.Unmarshal(o.Value, func() runtime.Object { return new(storagev1.StorageClass) })
+	read, err := wire.Unmarshal(o.Bytes(), func() runtime.Object { return new(storagev1.StorageClass) })
 	if err != nil {
 		return fmt.Errorf("reading the StorageClass %s: %w", o.Key, err)
 	}
@@ -111,10 +111,10 @@ func classOf(c *corev1.PersistentVolumeClaim) string {
 func find(s *store.Store, collection string, annotations ...string) (string, error) {
 	var found *metav1.PartialObjectMetadata
 	for o := range s.Any().Snapshot(collection).Scan("", "") { // sorted by name
-		if !bytes.Contains(o.Value, marker) {
+		if !bytes.Contains(o.Bytes(), marker) {
 			continue
 		}
-		read, err := wire.Unmarshal(o.Value, func() runtime.Object { return new(metav1.PartialObjectMetadata) })
+		read, err := wire.Unmarshal(o.Bytes(), func() runtime.Object { return new(metav1.PartialObjectMetadata) })
 		if err != nil {
 			return "", fmt.Errorf("reading %s %s: %w", collection, o.Key, err)
 		}

@@ -50,7 +50,7 @@ func (s *shape) lookAhead(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.
 				}
 				return
 			}
-			window, size = append(window, o), size+len(o.Value)
+			window, size = append(window, o), size+o.Len()
 			if (len(window) == aheadObjects || size >= aheadBytes) && !show() {
 				return
 			}
@@ -75,8 +75,8 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	if f, ok := s.derived.kept(s.typ, o, converted); ok {
 		return f.raw, nil
 	}
-	if s.typ.Settled != nil && s.typ.Settled(o.Value) {
-		return o.Value, nil
+	if s.typ.Settled != nil && s.typ.Settled(o.Bytes()) {
+		return o.Bytes(), nil
 	}
 	if raw := s.ahead.made[o.Modified]; raw != nil {
 		return raw, nil
@@ -91,7 +91,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	}
 	values := make([][]byte, len(objects))
 	for i, next := range objects {
-		values[i] = next.Value
+		values[i] = next.Bytes()
 	}
 	made, err := wire.AsAll(s.typ, values)
 	if err != nil {

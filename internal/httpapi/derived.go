@@ -104,7 +104,7 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 		t = t.Stored // the row of each version is the same
 	}
 	if o.Created == 0 || t.ID == 0 {
-		return derive(t, o.Value, what)
+		return derive(t, o.Bytes(), what)
 	}
 	key, slot := derivedKey{t.ID, o.Modified, what}, &d.latest[uint64(o.Modified)%latestForms]
 	if k := slot.Load(); k != nil && k.key == key {
@@ -113,7 +113,7 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 	s := d.shard(o)
 	k := s.find(key)
 	f, err := d.finished(s, k, t, o)
-	if err == nil && len(o.Value) <= mostLatest {
+	if err == nil && o.Len() <= mostLatest {
 		slot.Store(k)
 	}
 	return f, err
@@ -123,7 +123,7 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 // no room for them, and they are better made where they are needed.
 func (d *derived) ofListed(t *resource.Type, o *store.Object, what derivation) (raw []byte, ok bool, err error) {
 	s := d.shard(o)
-	k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(len(o.Value)))
+	k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(o.Len()))
 	if k == nil {
 		return nil, false, nil
 	}
@@ -146,7 +146,7 @@ func (d *derived) kept(t *resource.Type, o *store.Object, what derivation) (form
 // offer keeps what was made of one of many objects, if there is room.
 func (d *derived) offer(t *resource.Type, o *store.Object, what derivation, f form) {
 	s := d.shard(o)
-	if k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(len(o.Value))); k != nil {
+	if k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(o.Len())); k != nil {
 		k.once.Do(func() {
 			defer d.settle(s, k)
 			k.form = f
@@ -164,7 +164,7 @@ func (d *derived) finished(s *derivedShard, k *keptForm, t *resource.Type, o *st
 		k.once.Do(func() {
 			defer d.settle(s, k)
 			k.err = errUnfinished
-			k.form, k.err = derive(t, o.Value, k.key.what)
+			k.form, k.err = derive(t, o.Bytes(), k.key.what)
 		})
 	}
 	return k.form, k.err

@@ -12,7 +12,7 @@ import (
 // derivedObject is a stored ConfigMap of about a kilobyte.
 func derivedObject(i int) *store.Object {
 	value := fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c%d","resourceVersion":"%d"},"data":{"a":"%01000d"}}`, i, i, i)
-	return &store.Object{Key: fmt.Sprint("c", i), Value: []byte(value), Created: 1, Modified: store.Revision(i)}
+	return &store.Object{Key: fmt.Sprint("c", i), Held: []byte(value), Created: 1, Modified: store.Revision(i)}
 }
 
 // TestDerivedLargeList: of a list that is larger than the budget, and that is read

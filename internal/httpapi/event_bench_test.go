@@ -40,12 +40,12 @@ func BenchmarkEvents(b *testing.B) {
 		for _, again := range []bool{false, true} {
 			b.Run(f.name+map[bool]string{false: "/first", true: "/again"}[again], func(b *testing.B) {
 				s := &shape{derived: newDerived(func() int64 { return 32 << 20 }, func(int64) {}), typ: typ, out: f.out, binary: f.out.Binary(), headLen: len(wire.Head(typ)), include: metav1.IncludeMetadata, now: time.Now()}
-				event := registry.Event{Type: registry.Modified, Object: &store.Object{Key: "default/web-0", Value: e.Bytes, Created: 1, Modified: 1}}
+				event := registry.Event{Type: registry.Modified, Object: &store.Object{Key: "default/web-0", Held: e.Bytes, Created: 1, Modified: 1}}
 				var buf []byte
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					if !again {
-						event.Object = &store.Object{Key: "default/web-0", Value: e.Bytes, Created: 1, Modified: store.Revision(i + 2)}
+						event.Object = &store.Object{Key: "default/web-0", Held: e.Bytes, Created: 1, Modified: store.Revision(i + 2)}
 					}
 					var err error
 					if buf, err = s.event(buf[:0], &event); err != nil {

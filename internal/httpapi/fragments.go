@@ -168,7 +168,7 @@ func (r *run) add(o *store.Object) bool {
 	key := maphash.String(runSeed, o.Key)
 	r.objects = append(r.objects, o)
 	r.hash = (r.hash^key^uint64(o.Modified))*0x9e3779b97f4a7c15 + key
-	r.bytes += len(o.Value)
+	r.bytes += o.Len()
 	n := len(r.objects)
 	return n >= minRun && key%runEvery == 0 || n == maxRun || r.bytes >= maxRunBytes
 }

@@ -160,7 +160,7 @@ func (s *shape) sort(l *registry.List) error {
 		if len(all) == mostSorted {
 			return nil
 		}
-		object, err := wire.Unmarshal(o.Value, create)
+		object, err := wire.Unmarshal(o.Bytes(), create)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 // about once. It is valid until the next call.
 func (s *shape) value(o *store.Object) ([]byte, error) {
 	if s.typ.Stored == nil {
-		return o.Value, nil
+		return o.Bytes(), nil
 	}
 	if s.typ.OwnSteps && s.wanted != nil { // somebody else may be asked
 		if err := s.wanted(); err != nil {
@@ -222,7 +222,7 @@ func (s *shape) value(o *store.Object) ([]byte, error) {
 	if ok || err != nil {
 		return raw, err
 	}
-	return wire.As(s.typ, o.Value)
+	return wire.As(s.typ, o.Bytes())
 }
 
 // partial appends the metadata of an object as an object.
@@ -245,10 +245,11 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 	}
 	begin := len(wire.Head(s.typ)) + len(`"metadata":`)
 	if end := o.Mark(); end > 0 {
-		return o.Value[begin:end], nil
+		return o.Bytes()[begin:end], nil
 	}
-	meta, err := wire.MetadataOf(o.Value)
-	if err == nil && begin < len(o.Value) && &meta[0] == &o.Value[begin] {
+	value := o.Bytes()
+	meta, err := wire.MetadataOf(value)
+	if err == nil && begin < len(value) && &meta[0] == &value[begin] {
 		o.SetMark(begin + len(meta))
 	}
 	return meta, err
@@ -266,7 +267,7 @@ func (s *shape) raw(o *store.Object) ([]byte, error) {
 	if ok || err != nil {
 		return raw, err
 	}
-	s.room, err = appendRaw(s.room[:0], s.typ, o.Value, what)
+	s.room, err = appendRaw(s.room[:0], s.typ, o.Bytes(), what)
 	return s.room, err
 }
 
@@ -328,7 +329,7 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 		if stored.Stored != nil {
 			stored = stored.Stored
 		}
-		o = &store.Object{Value: wire.AppendBookmark(nil, stored, uint64(e.Revision), e.InitialEventsEnd), Modified: e.Revision}
+		o = &store.Object{Held: wire.AppendBookmark(nil, stored, uint64(e.Revision), e.InitialEventsEnd), Modified: e.Revision}
 		if e.InitialEventsEnd && s.include == metav1.IncludeNone {
 			// Where the initial events end stands in the object: it cannot be left out.
 			s.include = metav1.IncludeMetadata

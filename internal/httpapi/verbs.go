@@ -237,7 +237,7 @@ func (q *request) act(t registry.Target, out wire.Output) error {
 	if a.Status != nil {
 		return q.json(http.StatusCreated, encodeStatus(a.Status), out)
 	}
-	return q.show(http.StatusCreated, t.Exchanged(), &store.Object{Value: a.Value}, out)
+	return q.show(http.StatusCreated, t.Exchanged(), &store.Object{Held: a.Value}, out)
 }
 
 func (q *request) delete(t registry.Target, out wire.Output) error {
@@ -285,7 +285,7 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 		if err != nil {
 			return err
 		}
-		return q.show(code, typ, &store.Object{Value: value, Modified: o.Stored.Modified}, out)
+		return q.show(code, typ, &store.Object{Held: value, Modified: o.Stored.Modified}, out)
 	}
 	return q.show(code, t.Type, o.Stored, out)
 }
@@ -294,7 +294,7 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
 	if out.Form == wire.Whole && out.Binary() == nil { // as nearly always
 		if t.Stored == nil {
-			return q.json(code, o.Value, out)
+			return q.json(code, o.Bytes(), out)
 		}
 		f, err := q.h.derived.of(t, o, converted)
 		if err != nil {

@@ -179,7 +179,7 @@ func (q *request) sendEvents(events []registry.Event) error {
 	for i := range events {
 		size += eventBytes
 		if o := events[i].Object; o != nil {
-			size += len(o.Value)
+			size += o.Len()
 		}
 	}
 	room := q.h.buffer(size)
@@ -229,7 +229,7 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 		s := encodeStatus(e.Status)
 		return wire.AppendEvent(to, string(e.Type), s[:len(s)-1]), nil
 	}
-	value := e.Object.Value
+	value := e.Object.Bytes()
 	if q.typ.Stored != nil {
 		f, err := q.h.derived.of(q.typ, e.Object, converted)
 		if err != nil {

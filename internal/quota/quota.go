@@ -99,7 +99,7 @@ func Used(s *store.State, q *corev1.ResourceQuota, now time.Time) (used corev1.R
 			continue
 		}
 		for o := range s.Snapshot(collection).Scan(q.Namespace+"/", "") {
-			made, err := wire.Unmarshal(o.Value, k.new)
+			made, err := wire.Unmarshal(o.Bytes(), k.new)
 			if err != nil {
 				return nil, next, err
 			}

@@ -118,7 +118,7 @@ func (b *bank) count(name string) time.Time {
 func (b *bank) used(name, want string) {
 	b.Helper()
 	var q corev1.ResourceQuota
-	if err := json.Unmarshal(b.Store.Any().Get("resourcequotas", "n/"+name).Value, &q); err != nil {
+	if err := json.Unmarshal(b.Store.Any().Get("resourcequotas", "n/"+name).Bytes(), &q); err != nil {
 		b.Fatal(err)
 	}
 	if got, err := json.Marshal(q.Status.Used); err != nil || string(got) != "{"+want+"}" {

@@ -91,7 +91,7 @@ func (r *Registry) Identity(t Target) (i Identity, ok bool) {
 	if o == nil {
 		return i, false
 	}
-	meta := member(o.Value, "metadata")
+	meta := member(o.Bytes(), "metadata")
 	i.UID = text(member(meta, "uid"))
 	if deleted := text(member(meta, "deletionTimestamp")); deleted != "" {
 		i.Deleted, _ = time.Parse(time.RFC3339, deleted)

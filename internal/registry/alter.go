@@ -84,7 +84,7 @@ func (r *Registry) All(ctx context.Context, t Target) iter.Seq2[runtime.Object, 
 }
 
 // read decodes a stored object; nobody else has the result.
-func (t Target) read(o *store.Object) (runtime.Object, error) { return t.readValue(o.Key, o.Value) }
+func (t Target) read(o *store.Object) (runtime.Object, error) { return t.readValue(o.Key, o.Bytes()) }
 
 // encode makes the bytes that are stored of an object in the version of a write's
 // steps.

@@ -52,7 +52,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 				return nil, err
 			}
 			if !changed && r.asks(w.Target, "update") {
-				w.applied, w.isApplied = managedFields(v.stored.Value), true
+				w.applied, w.isApplied = managedFields(v.stored.Bytes()), true
 				return v.object.DeepCopyObject(), nil // the chain sees it all the same
 			}
 			if !changed {

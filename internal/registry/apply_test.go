@@ -60,8 +60,8 @@ func TestApply(t *testing.T) {
 		t.Errorf("forced: %v, %s", err, owners(meta(t, forced.Stored)))
 	}
 	less, err := s.applyAs("m1", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n", false)
-	if err != nil || strings.Contains(string(less.Stored.Value), `"y"`) || !strings.Contains(string(less.Stored.Value), `"x":"2"`) {
-		t.Errorf("no longer applied: %v, %s", err, less.Stored.Value)
+	if err != nil || strings.Contains(string(less.Stored.Bytes()), `"y"`) || !strings.Contains(string(less.Stored.Bytes()), `"x":"2"`) {
+		t.Errorf("no longer applied: %v, %s", err, less.Stored.Bytes())
 	}
 	rows := []struct {
 		name, manager, config string
@@ -92,7 +92,7 @@ func TestApply(t *testing.T) {
 		}
 	}
 	twice, err := s.applyAs("m2", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"1\"\n  x: \"3\"\n", false)
-	if err != nil || len(twice.Warnings) != 1 || twice.Warnings[0] != `line 7: key "x" already set in map` || !strings.Contains(string(twice.Stored.Value), `"x":"3"`) {
+	if err != nil || len(twice.Warnings) != 1 || twice.Warnings[0] != `line 7: key "x" already set in map` || !strings.Contains(string(twice.Stored.Bytes()), `"x":"3"`) {
 		t.Errorf("a key twice: %v, %q", err, twice.Warnings)
 	}
 }
@@ -150,7 +150,7 @@ func TestManagedFields(t *testing.T) {
 		got := owners(meta(t, o.Stored))
 		switch {
 		case step.want == "same" && o.Stored != before:
-			t.Errorf("%s: it wrote %s", step.name, o.Stored.Value)
+			t.Errorf("%s: it wrote %s", step.name, o.Stored.Bytes())
 		case step.want == "" && got != "", step.want != "same" && !strings.Contains(got, step.want):
 			t.Errorf("%s: %s\nwant %s", step.name, got, step.want)
 		}
@@ -254,7 +254,7 @@ func TestAdmission(t *testing.T) {
 	}
 	s.create("pods", "default", `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	_, err := s.Patch(ctx, s.target("pods", "default", "a"), merge(`{"metadata":{"labels":{"bad":"x"}}}`), registry.WriteOptions{})
-	if err == nil || strings.Contains(string(s.Store.Any().Get("pods", "default/a").Value), `"bad"`) {
+	if err == nil || strings.Contains(string(s.Store.Any().Get("pods", "default/a").Bytes()), `"bad"`) {
 		t.Errorf("what was refused: %v", err)
 	}
 	if _, err := s.Patch(ctx, status, merge(`{"status":{"podIP":"1.1.1.1"}}`), dry); err != nil {
@@ -339,6 +339,6 @@ func TestApplyOfDefaults(t *testing.T) {
 	first := apply()
 	now = now.Add(time.Minute)
 	if again := apply(); again.Stored != first.Stored {
-		t.Errorf("an apply of what is there made %s\nof %s", again.Stored.Value, first.Stored.Value)
+		t.Errorf("an apply of what is there made %s\nof %s", again.Stored.Bytes(), first.Stored.Bytes())
 	}
 }

@@ -178,9 +178,11 @@ func (r *Registry) end(w *write) {
 		defer r.writes.leave(w.era)
 		w.era = nil
 	}
-	if w.release != nil {
-		w.release()
-		w.release = nil
+	for _, release := range []*func(){&w.release, &w.follows} {
+		if *release != nil {
+			(*release)()
+			*release = nil
+		}
 	}
 	for _, f := range w.ends {
 		f(w.isStored)
@@ -201,7 +203,7 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 			return nil, err
 		}
 		c := store.Write{Collection: t.Type.Collection, Key: t.key(), Value: e.Bytes, RevisionAt: e.RevisionAt}
-		if c.Then, err = r.follow(t, e, object); err != nil {
+		if c.Then, err = r.follow(w, e, object, nil); err != nil {
 			return nil, err
 		}
 		made, err := r.commit(ctx, w, c)
@@ -241,7 +243,7 @@ func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError
 
 // isDeleted tells whether the deletion of an object has begun.
 func isDeleted(o *store.Object) bool {
-	return at(o.Value, []string{"metadata", "deletionTimestamp"}) != ""
+	return at(o.Bytes(), []string{"metadata", "deletionTimestamp"}) != ""
 }
 
 // checkNamespace requires that the namespace of a new object is there and stays:

@@ -132,7 +132,7 @@ func deleted(t Target, gone *store.Object) Object {
 		Status: metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{
 			Name: t.Name, Group: t.Type.Group, Kind: t.Type.Resource,
-			UID: types.UID(at(gone.Value, []string{"metadata", "uid"})),
+			UID: types.UID(at(gone.Bytes(), []string{"metadata", "uid"})),
 		},
 	}}
 }
@@ -158,7 +158,7 @@ func checkPreconditions(t Target, current *store.Object, p *metav1.Preconditions
 		resource := schema.GroupResource{Group: t.Type.Group, Resource: t.Type.Kind}
 		return apierrors.NewConflict(resource, t.Name, fmt.Errorf(format, args...))
 	}
-	uid := at(current.Value, []string{"metadata", "uid"})
+	uid := at(current.Bytes(), []string{"metadata", "uid"})
 	version := strconv.FormatUint(uint64(current.Modified), 10)
 	if t.Type.GroupResource() == schemaNamespaces || t.Type.Collection == definitionsCollection {
 		return checkOwnPreconditions(t, p, uid, version)
@@ -197,7 +197,7 @@ func goesAtOnce(t *resource.Type, current *store.Object, o *metav1.DeleteOptions
 	if graceful(t) || t.Held != nil {
 		return false
 	}
-	if list := member(member(current.Value, "metadata"), "finalizers"); len(list) > 2 {
+	if list := member(member(current.Bytes(), "metadata"), "finalizers"); len(list) > 2 {
 		return false
 	}
 	return len(collectorFinalizers(t, nil, o)) == 0

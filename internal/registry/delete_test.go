@@ -123,8 +123,8 @@ func TestLastFinalizer(t *testing.T) {
 	}
 	last := s.update("configmaps", "default", "a", `{"metadata":{"name":"a"},"data":{"last":"words"}}`)
 	for _, o := range []*store.Object{dry.Stored, last} {
-		if m := meta(t, o); m.ResourceVersion != fmt.Sprint(one.Modified) || !strings.Contains(string(o.Value), "words") || m.Finalizers != nil {
-			t.Errorf("the answer is %s", o.Value)
+		if m := meta(t, o); m.ResourceVersion != fmt.Sprint(one.Modified) || !strings.Contains(string(o.Bytes()), "words") || m.Finalizers != nil {
+			t.Errorf("the answer is %s", o.Bytes())
 		}
 	}
 	if s.Store.Any().Get("configmaps", "default/a") != nil {
@@ -139,8 +139,8 @@ func TestNamespacePhases(t *testing.T) {
 	s.create("namespaces", "", `{"metadata":{"name":"n"}}`)
 	for range 2 {
 		o := s.delete("namespaces", "", "n").Stored
-		if m := meta(t, o); m.DeletionTimestamp == nil || m.DeletionGracePeriodSeconds != nil || !strings.Contains(string(o.Value), `"phase":"Terminating"`) {
-			t.Errorf("deleted to %s", o.Value)
+		if m := meta(t, o); m.DeletionTimestamp == nil || m.DeletionGracePeriodSeconds != nil || !strings.Contains(string(o.Bytes()), `"phase":"Terminating"`) {
+			t.Errorf("deleted to %s", o.Bytes())
 		}
 	}
 	_, err := s.Create(ctx, s.target("configmaps", "n", ""), body(`{"metadata":{"name":"a"}}`), registry.WriteOptions{})
@@ -163,7 +163,7 @@ func TestPodRemoval(t *testing.T) {
 	pod := s.create("pods", "default", fmt.Sprintf(somePod, "", 30))
 	gone := s.delete("pods", "default", "p").Stored
 	if m := meta(t, gone); gone.Modified != pod.Modified+2 || m.DeletionTimestamp == nil || m.Generation != 2 {
-		t.Errorf("revision %d after %d, as %s", gone.Modified, pod.Modified, gone.Value)
+		t.Errorf("revision %d after %d, as %s", gone.Modified, pod.Modified, gone.Bytes())
 	}
 }
 

@@ -81,7 +81,7 @@ func (l *List) page(v *store.View, s *selector, p plan) error {
 			break
 		}
 		items = append(items, o)
-		size += len(o.Value)
+		size += o.Len()
 	}
 	l.Items = func(yield func(*store.Object, error) bool) {
 		for _, o := range items {

@@ -31,11 +31,12 @@ func MetadataOf(o *store.Object) (m Metadata) {
 	if o == nil {
 		return m
 	}
-	eachMemberAt(o.Value, 0, func(key []byte, at int) bool {
+	value := o.Bytes()
+	eachMemberAt(value, 0, func(key []byte, at int) bool {
 		if string(key) != "metadata" {
 			return true
 		}
-		eachMemberAt(o.Value, at, m.take(o.Value))
+		eachMemberAt(value, at, m.take(value))
 		return false
 	})
 	return m
@@ -147,7 +148,7 @@ func Decode[T any, P interface {
 	*T
 	runtime.Object
 }](o *store.Object) (P, error) {
-	made, err := wire.Unmarshal(o.Value, func() runtime.Object { return P(new(T)) })
+	made, err := wire.Unmarshal(o.Bytes(), func() runtime.Object { return P(new(T)) })
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", o.Key, err)
 	}

@@ -30,7 +30,7 @@ func TestMetadata(t *testing.T) {
 		{"empty", `{"metadata":{"uid":"","ownerReferences":[],"finalizers":null,"deletionTimestamp":null}}`, "", false, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := registry.MetadataOf(&store.Object{Value: []byte(c.value)})
+			m := registry.MetadataOf(&store.Object{Held: []byte(c.value)})
 			owners, err := m.Owners()
 			if err != nil {
 				t.Error(err)
@@ -51,7 +51,7 @@ func TestMetadata(t *testing.T) {
 		`{"deletionTimestamp":"t","deletionGracePeriodSeconds":30}`:                     false,
 		`{"deletionTimestamp":"t","deletionGracePeriodSeconds":0,"finalizers":["a.b"]}`: false,
 	} {
-		if m := registry.MetadataOf(&store.Object{Value: []byte(`{"metadata":` + value + `}`)}); m.HalfGone() != want {
+		if m := registry.MetadataOf(&store.Object{Held: []byte(`{"metadata":` + value + `}`)}); m.HalfGone() != want {
 			t.Errorf("half gone: %t of %s", !want, value)
 		}
 	}
@@ -67,7 +67,7 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"uid":"u"`))
 	f.Add([]byte(`{"metadata":{"finalizers":["a]\"`))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		registry.MetadataOf(&store.Object{Value: value}) // whatever it finds
+		registry.MetadataOf(&store.Object{Held: value}) // whatever it finds
 		var object map[string]any
 		if json.Unmarshal(value, &object) != nil {
 			return
@@ -76,7 +76,7 @@ func FuzzMetadata(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m := registry.MetadataOf(&store.Object{Value: again})
+		m := registry.MetadataOf(&store.Object{Held: again})
 		metadata, _ := object["metadata"].(map[string]any)
 		if uid, ok := metadata["uid"].(string); ok && uid != "" {
 			var got string
@@ -96,9 +96,9 @@ func FuzzMetadata(f *testing.F) {
 // BenchmarkMetadata is what the loops pay for each version of a pod.
 func BenchmarkMetadata(b *testing.B) {
 	fields := strings.Repeat(`"f:x":{".":{},"f:name":{},"f:resources":{}},`, 60)
-	o := &store.Object{Value: []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"1","labels":{"a":"b"},` +
+	o := &store.Object{Held: []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"1","labels":{"a":"b"},` +
 		owned + `,"managedFields":[{"manager":"x","fieldsV1":{` + fields[:len(fields)-1] + `}}]},"spec":{}}`)}
-	b.SetBytes(int64(len(o.Value)))
+	b.SetBytes(int64(len(o.Bytes())))
 	b.ReportAllocs()
 	for b.Loop() {
 		if registry.MetadataOf(o).OwnerReferences == nil {

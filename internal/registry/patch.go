@@ -148,7 +148,7 @@ func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
 	if err != nil {
 		return err
 	}
-	have := at(current.Value, []string{"metadata", "uid"})
+	have := at(current.Bytes(), []string{"metadata", "uid"})
 	if s := w.subresource(); s != nil && s.Exchange != nil && l.uid != "" && l.uid != have {
 		shown := schema.GroupResource{Group: w.Type.Group, Resource: w.Type.Resource + "/" + s.Name}
 		return apierrors.NewConflict(shown, w.Name, otherThan("UID", l.uid, have))

@@ -62,7 +62,7 @@ func TestPatch(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !strings.Contains(string(o.Stored.Value), row.want) || strings.Join(o.Warnings, ", ") != row.warning {
+		if err != nil || !strings.Contains(string(o.Stored.Bytes()), row.want) || strings.Join(o.Warnings, ", ") != row.warning {
 			t.Errorf("%s: %v, %q, %+v", row.name, err, o.Warnings, o.Stored)
 		}
 		if after := s.Store.Any().Get("configmaps", "default/a").Modified; (len(row.options.DryRun) > 0 || row.patch == "{}") && after != before {
@@ -91,7 +91,7 @@ func TestPatchesAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := strings.Count(string(s.Store.Any().Get("configmaps", "default/a").Value), `":"x"`); got != patchers*patches {
+	if got := strings.Count(string(s.Store.Any().Get("configmaps", "default/a").Bytes()), `":"x"`); got != patchers*patches {
 		t.Errorf("%d of %d patches are there", got, patchers*patches)
 	}
 }
@@ -102,6 +102,6 @@ func TestOwnersTwice(t *testing.T) {
 	owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"u1"}`
 	o, err := s.Create(context.Background(), s.target("configmaps", "default", ""), body(`{"metadata":{"name":"a","ownerReferences":[`+owner+`,`+owner+`]}}`), registry.WriteOptions{})
 	if err != nil || len(meta(t, o.Stored).OwnerReferences) != 1 || len(o.Warnings) != 1 || !strings.HasSuffix(o.Warnings[0], "duplicate UID(s) observed: u1") {
-		t.Errorf("%v, %q, %s", err, o.Warnings, o.Stored.Value)
+		t.Errorf("%v, %q, %s", err, o.Warnings, o.Stored.Bytes())
 	}
 }

@@ -206,8 +206,8 @@ func TestWatchSelector(t *testing.T) {
 		t.Errorf("the events are %v %v %v", events[0].Type, events[1].Type, events[2].Type)
 	}
 	gone := events[2].Object
-	if gone.Modified != left.Modified || meta(t, gone).ResourceVersion != version(left.Modified) || !strings.Contains(string(gone.Value), `"v":"3"`) {
-		t.Errorf("what left the selector is %s, at %d", gone.Value, gone.Modified)
+	if gone.Modified != left.Modified || meta(t, gone).ResourceVersion != version(left.Modified) || !strings.Contains(string(gone.Bytes()), `"v":"3"`) {
+		t.Errorf("what left the selector is %s, at %d", gone.Bytes(), gone.Modified)
 	}
 }
 

@@ -41,8 +41,8 @@ type Registry struct {
 	// are validated: addresses that no two have, the class that is the default. Nil: there
 	// is nothing of that sort.
 	Reserve map[string]Reserve
-	// Following completes the status of objects of a collection that are about to be
-	// stored, as a version that follows in the same step. Nil: nothing follows.
+	// Following makes the version that follows an object of a collection in the step that
+	// stores it. Nil: nothing follows.
 	Following map[string]Follow
 	// Actions answer creates that store nothing under the name they are sent to; nil:
 	// there are none.
@@ -62,9 +62,12 @@ type Registry struct {
 // is nothing to let go of. It is safe for concurrent use.
 type Reserve func(next, old runtime.Object, dryRun bool) (release func(), err error)
 
-// Follow says in the status of an object what the server has to say of it, and tells
-// whether it changed something. It is safe for concurrent use.
-type Follow func(o runtime.Object) (changed bool)
+// Follow makes the version that follows an object about to be stored, of which old is
+// what is stored, nil for a new one. Then has another status, and may lack what is
+// neither metadata nor status; nil: nothing follows. Release is called when the write has
+// ended, whether the object is stored then or not; nil: there is nothing to let go of. It
+// is safe for concurrent use.
+type Follow func(o, old runtime.Object) (then runtime.Object, release func())
 
 // Target is what a request is about.
 type Target struct {

@@ -190,8 +190,8 @@ func attributesOf(t *resource.Type, o *store.Object) *attributes {
 	if a, ok := o.Memo().(*attributes); ok && a.typ == t {
 		return a
 	}
-	a := &attributes{typ: t}
-	eachMember(member(member(o.Value, "metadata"), "labels"), func(key, value []byte) bool {
+	a, object := &attributes{typ: t}, o.Bytes()
+	eachMember(member(member(object, "metadata"), "labels"), func(key, value []byte) bool {
 		if a.labels == nil {
 			a.labels = labels.Set{}
 		}
@@ -201,7 +201,7 @@ func attributesOf(t *resource.Type, o *store.Object) *attributes {
 	if len(t.Fields) > 0 {
 		a.values = make([]string, len(t.Fields))
 		for i := range t.Fields {
-			a.values[i] = fieldValue(&t.Fields[i], o.Value)
+			a.values[i] = fieldValue(&t.Fields[i], object)
 		}
 	}
 	o.SetMemo(a)

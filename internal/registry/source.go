@@ -75,5 +75,5 @@ func (r *Registry) listSource(ctx context.Context, t Target, o *metainternal.Lis
 func madeOf(t Target, name string, object runtime.Object) (*store.Object, error) {
 	object.GetObjectKind().SetGroupVersionKind(t.Type.GroupVersionKind())
 	value, err := json.Marshal(object)
-	return &store.Object{Key: name, Value: value}, err
+	return &store.Object{Key: name, Held: value}, err
 }

@@ -79,7 +79,7 @@ func (r *Registry) track(w *write, before *existing, next runtime.Object, start,
 	}
 	var old []byte
 	if before != nil {
-		if old, err = wire.As(w.Type, before.stored.Value); err != nil {
+		if old, err = wire.As(w.Type, before.stored.Bytes()); err != nil {
 			return nil, err
 		}
 	}
@@ -239,7 +239,7 @@ func managedFields(value []byte) []byte { return find(value, "metadata", "manage
 // managedOf are those of a stored object, which is asked for several times.
 func (w *write) managedOf(o *store.Object) []byte {
 	if w.looked != o {
-		w.looked, w.live = o, managedFields(o.Value)
+		w.looked, w.live = o, managedFields(o.Bytes())
 	}
 	return w.live
 }
@@ -272,13 +272,13 @@ func unchanged(current *store.Object, e wire.Encoded, managed []byte) bool {
 	if len(managed) > 0 {
 		size += len(managedMember) + len(managed)
 	}
-	if len(current.Value) != size || int(current.RevisionAt) != e.RevisionAt {
+	if current.Len() != size || int(current.RevisionAt) != e.RevisionAt {
 		return false
 	}
 	if len(managed) > 0 {
 		end = managedAt(e)
 	}
-	at, have := e.RevisionAt, current.Value
+	at, have := e.RevisionAt, current.Bytes()
 	if !bytes.Equal(have[:at], e.Bytes[:at]) || !bytes.Equal(have[at+digits:end+digits], e.Bytes[at:end]) {
 		return false
 	}

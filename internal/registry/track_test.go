@@ -47,20 +47,20 @@ func TestManagedFieldsOfBody(t *testing.T) {
 			if row.race {
 				s.Admission = append(s.Admission, registry.Step{Admit: func(ctx context.Context, a *registry.Admission) error {
 					s.Admission = nil
-					text := strings.Replace(string(made.Stored.Value), `"data":{`, `"data":{"other":"1",`, 1)
+					text := strings.Replace(string(made.Stored.Bytes()), `"data":{`, `"data":{"other":"1",`, 1)
 					_, err := s.Update(ctx, s.target("configmaps", "default", "a"), body(text), as("c"))
 					return err
 				}})
 			}
-			text := strings.Replace(row.body(string(made.Stored.Value)), `"v":"1"`, `"v":"2"`, 1)
+			text := strings.Replace(row.body(string(made.Stored.Bytes())), `"v":"1"`, `"v":"2"`, 1)
 			after, err := s.Update(ctx, s.target("configmaps", "default", "a"), body(other(text)), as("b"))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if managed := strings.Join(managedIn.FindStringSubmatch(string(after.Stored.Value)), ""); !strings.Contains(managed, row.want) || row.want == "" && managed != "" {
+			if managed := strings.Join(managedIn.FindStringSubmatch(string(after.Stored.Bytes())), ""); !strings.Contains(managed, row.want) || row.want == "" && managed != "" {
 				t.Errorf("%s: the managed fields are %s", name, managed)
 			}
-			results = append(results, uidIn.ReplaceAllString(revisionIn.ReplaceAllString(string(after.Stored.Value), ""), ""))
+			results = append(results, uidIn.ReplaceAllString(revisionIn.ReplaceAllString(string(after.Stored.Bytes()), ""), ""))
 		}
 		if results[0] != results[1] {
 			t.Errorf("%s:\n%s\nand when all of the body is read\n%s", name, results[0], results[1])

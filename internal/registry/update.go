@@ -13,7 +13,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
@@ -89,7 +88,7 @@ func (r *Registry) existing(w *write, current *store.Object) (runtime.Object, er
 	if r.asks(w.Target, "update") {
 		return w.read(current)
 	}
-	return w.readValue(current.Key, withoutManaged(current.Value, w.managedOf(current)))
+	return w.readValue(current.Key, withoutManaged(current.Bytes(), w.managedOf(current)))
 }
 
 // change is what a request makes of an object.
@@ -175,7 +174,7 @@ func otherUID(t Target, sent, have string) error {
 
 // check compares the lock with the object.
 func (l lock) check(t Target, current *store.Object) error {
-	if have := at(current.Value, []string{"metadata", "uid"}); l.uid != "" && l.uid != have {
+	if have := at(current.Bytes(), []string{"metadata", "uid"}); l.uid != "" && l.uid != have {
 		return otherUID(t, l.uid, have)
 	}
 	return l.checkVersion(t, current)
@@ -294,34 +293,11 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	}
 	c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}
 	if w.Subresource == "" {
-		if c.Then, err = r.follow(w.Target, e, next); err != nil {
+		if c.Then, err = r.follow(w, e, next, old); err != nil {
 			return nil, err
 		}
 	}
 	return r.commit(ctx, w, c)
-}
-
-// serverManager is the field manager of what the server itself writes.
-const serverManager = "kube-apiserver"
-
-// follow makes the version that follows an object that is about to be stored, nil when
-// there is none.
-func (r *Registry) follow(t Target, e wire.Encoded, object runtime.Object) (*store.Version, error) {
-	follow := r.Following[t.Type.Collection]
-	if follow == nil {
-		return nil, nil
-	}
-	next := object.DeepCopyObject()
-	if !follow(next) {
-		return nil, nil
-	}
-	t.Subresource = "status"
-	w := &write{Target: t, options: &WriteOptions{FieldManager: serverManager}}
-	then, _, err := r.encode(w, &existing{&store.Object{Key: t.key(), Value: e.Bytes, RevisionAt: int32(e.RevisionAt)}, object}, next)
-	if err != nil {
-		return nil, err
-	}
-	return &store.Version{Value: then.Bytes, RevisionAt: then.RevisionAt}, nil
 }
 
 // takeUID takes the UID that was sent to a subresource: it is refused when it is another one.

@@ -76,7 +76,7 @@ func TestWithoutManaged(t *testing.T) {
 }
 
 func object(key, value string) *store.Object {
-	return &store.Object{Key: key, Value: []byte(value), Modified: 1}
+	return &store.Object{Key: key, Held: []byte(value), Modified: 1}
 }
 
 func typeOf(t testing.TB, group, plural string) *resource.Type {

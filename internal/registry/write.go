@@ -67,6 +67,8 @@ type write struct {
 	asSent []byte
 	// release ends the reservation of what the object got; nil: there is none.
 	release func()
+	// follows ends what was reserved for the version that follows; nil: nothing was.
+	follows func()
 	// era is what the write is counted in from its admission to its end; nil: in none.
 	era *era
 	// ends are told when the write has ended, and whether it is stored.
@@ -183,7 +185,7 @@ func (w *write) dedupOwners(meta metav1.Object) {
 // whoever reads it can write it back: an apply adds to what is there. One that was
 // larger before may become smaller.
 func checkSize(e wire.Encoded, current *store.Object) error {
-	if len(e.Bytes) <= patch.MaxBytes || current != nil && len(e.Bytes) < len(current.Value) || patch.Size(e.Bytes) <= patch.MaxBytes {
+	if len(e.Bytes) <= patch.MaxBytes || current != nil && len(e.Bytes) < current.Len() || patch.Size(e.Bytes) <= patch.MaxBytes {
 		return nil
 	}
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object would have more than %d bytes", patch.MaxBytes))
@@ -219,7 +221,7 @@ func asOf(key string, e wire.Encoded, at store.Revision) *store.Object {
 	value = append(value, e.Bytes[:e.RevisionAt]...)
 	value = strconv.AppendUint(value, uint64(at), 10)
 	value = append(value, e.Bytes[e.RevisionAt:]...)
-	return &store.Object{Key: key, Value: value, Modified: at, RevisionAt: int32(e.RevisionAt)}
+	return &store.Object{Key: key, Held: value, Modified: at, RevisionAt: int32(e.RevisionAt)}
 }
 
 // unversioned is an object that a dry-run did not create: it has no resource
@@ -229,7 +231,7 @@ func unversioned(c store.Write) *store.Object {
 	value := make([]byte, 0, len(c.Value))
 	value = append(value, c.Value[:c.RevisionAt-len(before)]...)
 	value = append(value, c.Value[c.RevisionAt+len(behind):]...)
-	return &store.Object{Key: c.Key, Value: value}
+	return &store.Object{Key: c.Key, Held: value}
 }
 
 // conflicts tells whether somebody else was faster.
@@ -258,7 +260,7 @@ func (t Target) Show(o *store.Object) ([]byte, error) {
 		}
 		return wire.View(s, stored)
 	}
-	return wire.As(t.Type, o.Value)
+	return wire.As(t.Type, o.Bytes())
 }
 
 // Exchanged is the type of what is read and written at the target: that of the

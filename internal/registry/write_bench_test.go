@@ -52,7 +52,7 @@ func BenchmarkWrite(b *testing.B) {
 		return err
 	})
 	run("update-pod", registry.WriteOptions{FieldManager: "bench"}, func(s *server, i int, o registry.WriteOptions) error {
-		was := s.Store.Any().Get("pods", "default/there").Value
+		was := s.Store.Any().Get("pods", "default/there").Bytes()
 		from := strings.Index(string(was), `"checksum/config":"`) + len(`"checksum/config":"`)
 		text := fmt.Sprintf("%s%04d%s", was[:from], (i+1)%10000, was[from+4:])
 		_, err := s.Update(ctx, s.target("pods", "default", "there"), body(text), o)

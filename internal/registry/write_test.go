@@ -20,8 +20,8 @@ import (
 func meta(t testing.TB, o *store.Object) metav1.ObjectMeta {
 	t.Helper()
 	var v struct{ Metadata metav1.ObjectMeta }
-	if err := json.Unmarshal(o.Value, &v); err != nil {
-		t.Fatalf("%s: %v", o.Value, err)
+	if err := json.Unmarshal(o.Bytes(), &v); err != nil {
+		t.Fatalf("%s: %v", o.Bytes(), err)
 	}
 	return v.Metadata
 }
@@ -85,11 +85,11 @@ func TestCreateFills(t *testing.T) {
 	s := newServer(t, store.Options{})
 	o := s.create("configmaps", "default", `{"metadata":{"name":"a","uid":"mine","creationTimestamp":"2001-01-01T00:00:00Z","deletionTimestamp":"2001-01-01T00:00:00Z","selfLink":"x","managedFields":[{"manager":"m"}]},"data":{"k":"<&>"}}`)
 	m := meta(t, o)
-	if m.UID == "mine" || len(m.UID) != 36 || m.CreationTimestamp.Year() < 2020 || m.DeletionTimestamp != nil || len(m.ManagedFields) != 1 || m.ManagedFields[0].Manager != "unknown" || m.Namespace != "default" || strings.Contains(string(o.Value), "selfLink") {
+	if m.UID == "mine" || len(m.UID) != 36 || m.CreationTimestamp.Year() < 2020 || m.DeletionTimestamp != nil || len(m.ManagedFields) != 1 || m.ManagedFields[0].Manager != "unknown" || m.Namespace != "default" || strings.Contains(string(o.Bytes()), "selfLink") {
 		t.Errorf("created with %+v", m)
 	}
-	if want := fmt.Sprint(o.Modified); m.ResourceVersion != want || string(o.Value[o.RevisionAt:int(o.RevisionAt)+len(want)]) != want {
-		t.Errorf("version %q, want %q in %s", m.ResourceVersion, want, o.Value)
+	if want := fmt.Sprint(o.Modified); m.ResourceVersion != want || string(o.Bytes()[o.RevisionAt:int(o.RevisionAt)+len(want)]) != want {
+		t.Errorf("version %q, want %q in %s", m.ResourceVersion, want, o.Bytes())
 	}
 	g := meta(t, s.create("configmaps", "default", `{"metadata":{"generateName":"gen-"}}`))
 	if !strings.HasPrefix(g.Name, "gen-") || len(g.Name) != 9 {
@@ -100,8 +100,8 @@ func TestCreateFills(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	s := newServer(t, store.Options{})
 	o, err := s.Create(context.Background(), s.target("configmaps", "default", ""), body(`{"metadata":{"name":"a"},"x":1}`), registry.WriteOptions{FieldValidation: "Warn", DryRun: []string{""}})
-	if err != nil || len(o.Warnings) != 1 || o.Warnings[0] != `unknown field "x"` || strings.Contains(string(o.Stored.Value), `"x"`) {
-		t.Errorf("%v, %q, %s", err, o.Warnings, o.Stored.Value)
+	if err != nil || len(o.Warnings) != 1 || o.Warnings[0] != `unknown field "x"` || strings.Contains(string(o.Stored.Bytes()), `"x"`) {
+		t.Errorf("%v, %q, %s", err, o.Warnings, o.Stored.Bytes())
 	}
 }
 
@@ -159,7 +159,7 @@ func TestStatusApart(t *testing.T) {
 			Spec   struct{ Replicas int }
 			Status struct{ ReadyReplicas int }
 		}
-		json.Unmarshal(o.Stored.Value, &v)
+		json.Unmarshal(o.Stored.Bytes(), &v)
 		if m := meta(t, o.Stored); m.Generation != generation || v.Spec.Replicas != replicas || v.Status.ReadyReplicas != ready {
 			t.Errorf("generation %d, %d replicas, %d ready; want %d, %d, %d", m.Generation, v.Spec.Replicas, v.Status.ReadyReplicas, generation, replicas, ready)
 		}
@@ -271,8 +271,8 @@ func TestOtherVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(made.Stored.Value), `{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v2",`) || !strings.Contains(string(made.Stored.Value), `"averageUtilization":50`) {
-		t.Errorf("stored as %s", made.Stored.Value)
+	if !strings.HasPrefix(string(made.Stored.Bytes()), `{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v2",`) || !strings.Contains(string(made.Stored.Bytes()), `"averageUtilization":50`) {
+		t.Errorf("stored as %s", made.Stored.Bytes())
 	}
 	v2 := registry.Target{Type: kind(t, "autoscaling", "v2", "horizontalpodautoscalers"), Namespace: "default", Name: "h"}
 	if o, err := s.Get(ctx, v2, ""); err != nil || o.Stored != made.Stored {
@@ -285,7 +285,7 @@ func TestSecretData(t *testing.T) {
 	s := newServer(t, store.Options{})
 	o := s.create("secrets", "default", `{"metadata":{"name":"s"},"data":{"a":"MQ==","b":"Mg=="},"stringData":{"b":"3"}}`)
 	var got corev1.Secret
-	if err := json.Unmarshal(o.Value, &got); err != nil || string(got.Data["a"]) != "1" || string(got.Data["b"]) != "3" || got.StringData != nil || got.Type != "Opaque" {
-		t.Errorf("%v: %s", err, o.Value)
+	if err := json.Unmarshal(o.Bytes(), &got); err != nil || string(got.Data["a"]) != "1" || string(got.Data["b"]) != "3" || got.StringData != nil || got.Type != "Opaque" {
+		t.Errorf("%v: %s", err, o.Bytes())
 	}
 }

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"sync/atomic"
 )
@@ -10,13 +11,20 @@ import (
 // safe for concurrent use.
 type Catalog struct {
 	groups []Group
-	byPath map[path]*Type
+	byName map[string]*indexed
+}
+
+// indexed is a group with its types. Catalogs that follow each other share those of the
+// groups that did not change.
+type indexed struct {
+	group Group
+	types map[path]*Type
 }
 
 // lastID is the ID that was given last.
 var lastID atomic.Uint64
 
-type path struct{ group, version, resource string }
+type path struct{ version, resource string }
 
 // Group is an API group with its versions, the preferred one first.
 type Group struct {
@@ -33,33 +41,50 @@ type Version struct {
 // NewCatalog makes a catalog of groups, in the order in which discovery names
 // them; the core group, whose name is empty, comes first.
 func NewCatalog(groups []Group) *Catalog {
-	c := &Catalog{groups: groups, byPath: map[path]*Type{}}
-	for t := range c.Types() {
-		if t.ID == 0 {
-			t.ID = lastID.Add(1)
-		}
-		c.byPath[path{t.Group, t.Version, t.Resource}] = t
+	c := &Catalog{groups: groups, byName: make(map[string]*indexed, len(groups))}
+	for _, g := range groups {
+		c.byName[g.Name] = index(g)
 	}
 	return c
+}
+
+// index gives the types of a group that is new their IDs.
+func index(g Group) *indexed {
+	i := &indexed{group: g, types: map[path]*Type{}}
+	for _, v := range g.Versions {
+		for _, t := range v.Types {
+			if t.ID == 0 {
+				t.ID = lastID.Add(1)
+			}
+			i.types[path{t.Version, t.Resource}] = t
+		}
+	}
+	return i
 }
 
 // With returns a catalog with groups in the place of those of their names, or behind
 // the others; one without versions is taken away.
 func (c *Catalog) With(changed []Group) *Catalog {
-	groups := slices.Clone(c.groups)
+	next := &Catalog{groups: slices.Clone(c.groups), byName: maps.Clone(c.byName)}
 	for _, g := range changed {
-		i := slices.IndexFunc(groups, func(old Group) bool { return old.Name == g.Name })
-		switch {
-		case len(g.Versions) == 0 && i >= 0:
-			groups = slices.Delete(groups, i, i+1)
-		case len(g.Versions) == 0:
-		case i >= 0:
-			groups[i] = g
-		default:
-			groups = append(groups, g)
+		i := -1
+		if next.byName[g.Name] != nil {
+			i = slices.IndexFunc(next.groups, func(old Group) bool { return old.Name == g.Name })
+		}
+		if len(g.Versions) == 0 {
+			if i >= 0 {
+				next.groups = slices.Delete(next.groups, i, i+1)
+				delete(next.byName, g.Name)
+			}
+			continue
+		}
+		if next.byName[g.Name] = index(g); i >= 0 {
+			next.groups[i] = g
+		} else {
+			next.groups = append(next.groups, g)
 		}
 	}
-	return NewCatalog(groups)
+	return next
 }
 
 // Groups returns what discovery shows. The caller must not change it.
@@ -113,15 +138,16 @@ func (c *Catalog) Lists(group, version string) *Version {
 
 // Lookup returns the type, nil when it is not served.
 func (c *Catalog) Lookup(group, version, resource string) *Type {
-	return c.byPath[path{group, version, resource}]
+	if i := c.byName[group]; i != nil {
+		return i.types[path{version, resource}]
+	}
+	return nil
 }
 
 // Group returns the group, nil when it is not served.
 func (c *Catalog) Group(name string) *Group {
-	for i := range c.groups {
-		if c.groups[i].Name == name {
-			return &c.groups[i]
-		}
+	if i := c.byName[name]; i != nil {
+		return &i.group
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (w *wanted) body() []byte {
 // writes it. False may also be said of an object that has more, which is then looked
 // at closely.
 func (w *wanted) same(stored *store.Object) bool {
-	return bytes.Contains(stored.Value, w.labels) && bytes.Contains(stored.Value, w.own)
+	return bytes.Contains(stored.Bytes(), w.labels) && bytes.Contains(stored.Bytes(), w.own)
 }
 
 // width is how many objects are made at a time: a durable log syncs once for all of

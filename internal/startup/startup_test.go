@@ -77,7 +77,7 @@ func read[T any](w *world, kind, place string) *T {
 		w.Fatal(err)
 	}
 	made := new(T)
-	if err := json.Unmarshal(o.Stored.Value, made); err != nil {
+	if err := json.Unmarshal(o.Stored.Bytes(), made); err != nil {
 		w.Fatal(err)
 	}
 	return made
@@ -111,7 +111,7 @@ func TestRecorded(t *testing.T) {
 	var got strings.Builder
 	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "PriorityLevelConfiguration", "FlowSchema", "PriorityClass", "APIService"} {
 		for o := range w.Registry.Store.Any().Snapshot(w.target(kind, "").Type.Collection).Scan("", "") {
-			describe(&got, kind, o.Value)
+			describe(&got, kind, o.Bytes())
 		}
 	}
 	_, want, _ := strings.Cut(string(record), "\n\n")

@@ -66,7 +66,7 @@ const (
 
 // versionBytes is what a version costs that only history holds.
 func versionBytes(o *Object) int64 {
-	n := int64(len(o.Value))
+	n := int64(len(o.Held))
 	return n + n/16 + objectOverhead
 }
 

@@ -94,7 +94,7 @@ func (n *node) check(depth int, each func(*Object) error) error {
 
 func (o *Object) check() error {
 	at := fmt.Appendf(nil, "%d", o.Modified)
-	if o.RevisionAt < 0 || int(o.RevisionAt) > len(o.Value) || !bytes.HasPrefix(o.Value[o.RevisionAt:], at) {
+	if value := o.Bytes(); o.RevisionAt < 0 || int(o.RevisionAt) > len(value) || !bytes.HasPrefix(value[o.RevisionAt:], at) {
 		return fmt.Errorf("%q does not hold its revision %d at %d", o.Key, o.Modified, o.RevisionAt)
 	}
 	if o.Created == 0 || o.Created > o.Modified {
@@ -144,7 +144,7 @@ func (n *node) all() []*Object {
 
 func (o *Object) same(p *Object) error {
 	if o.Key != p.Key || o.Modified != p.Modified || o.Created != p.Created ||
-		o.RevisionAt != p.RevisionAt || !bytes.Equal(o.Value, p.Value) {
+		o.RevisionAt != p.RevisionAt || !bytes.Equal(o.Bytes(), p.Bytes()) {
 		return fmt.Errorf("%q (created %d, modified %d) is not %q (created %d, modified %d)",
 			o.Key, o.Created, o.Modified, p.Key, p.Created, p.Modified)
 	}

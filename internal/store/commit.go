@@ -118,6 +118,7 @@ type draft struct {
 	value  []byte
 	at     int
 	digits int
+	packed []byte // nil: it is not packed
 }
 
 func newDraft(value []byte, at int, next Revision) draft {
@@ -126,6 +127,16 @@ func newDraft(value []byte, at int, next Revision) draft {
 	copy(d.value, value[:at])
 	copy(d.value[at+d.digits:], value[at:])
 	return d
+}
+
+// object is the version with the revision.
+func (d *draft) object(r Revision) *Object {
+	o := &Object{Modified: r, RevisionAt: int32(d.at), Held: d.splice(r)}
+	if d.packed != nil {
+		fresh.add(o, o.Held)
+		o.setPacked(d.packed)
+	}
+	return o
 }
 
 // splice puts the revision in.
@@ -153,9 +164,15 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 	var d, then draft
 	if w.Value != nil {
 		d = newDraft(w.Value, w.RevisionAt, s.Any().revision+1)
+		if s.o.packs(w.Collection, len(w.Value)) {
+			d.packed = pack(w.Value)
+		}
 	}
 	if w.Then != nil {
 		then = newDraft(w.Then.Value, w.Then.RevisionAt, s.Any().revision+2)
+		if s.o.packs(w.Collection, len(w.Then.Value)) {
+			then.packed = pack(w.Then.Value)
+		}
 	}
 	for {
 		s.mu.Lock()
@@ -225,7 +242,7 @@ func (s *Store) propose(w *Write, d *draft, more int) (*group, *proposal, error)
 	before := c.tip.get(w.Key)
 	size := len(d.value) + more
 	if before != nil {
-		size += len(before.Value)
+		size += before.Len()
 	}
 	if g := s.open; g != nil && (len(g.proposals) >= maxGroupWrites || g.bytes+size > maxGroupBytes) {
 		return g, nil, nil
@@ -239,7 +256,8 @@ func (s *Store) propose(w *Write, d *draft, more int) (*group, *proposal, error)
 	s.last++
 	p := &proposal{collection: c, key: w.Key, condition: w.If}
 	if w.Value != nil {
-		p.object = &Object{Modified: s.last, Created: s.last, RevisionAt: int32(d.at), Value: d.splice(s.last)}
+		p.object = d.object(s.last)
+		p.object.Created = s.last
 		if before != nil {
 			p.object.Created, p.object.Key = before.Created, before.Key
 		} else {
@@ -269,10 +287,11 @@ func (s *Store) follows(g *group, first *proposal, d *draft) {
 	s.last++
 	before := first.object
 	p := &proposal{collection: first.collection, key: first.key, condition: before.Modified}
-	p.object = &Object{Key: before.Key, Created: before.Created, Modified: s.last, RevisionAt: int32(d.at), Value: d.splice(s.last)}
+	p.object = d.object(s.last)
+	p.object.Key, p.object.Created = before.Key, before.Created
 	p.change = &Change{Revision: s.last, Before: before, After: p.object}
 	g.proposals = append(g.proposals, p)
-	g.bytes += len(before.Value)
+	g.bytes += before.Len()
 	s.apply(p)
 }
 

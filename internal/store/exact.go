@@ -415,7 +415,7 @@ func (v *View) old(batch []*Object, prefix, after string) ([]*Object, error) {
 	size := 0
 	err := v.eachOld(prefix, after, func(o *Object) bool {
 		batch = append(batch, o)
-		size += len(o.Value)
+		size += len(o.Held)
 		return len(batch) < oldBatch && size < oldBytes
 	})
 	return batch, err

@@ -54,6 +54,10 @@ type Options struct {
 	// MaxDisk bounds Usage.HistoryBytes; zero means DefaultMaxDisk.
 	MaxDisk int64
 
+	// Packed are the collections whose large objects are held compressed: those that
+	// are seldom read. Object.Bytes unpacks them.
+	Packed map[string]bool
+
 	// Now is the clock; nil means time.Now. Only differences between two calls in
 	// one process count, by the monotonic reading where there is one.
 	Now func() time.Time
@@ -123,7 +127,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Now = time.Now
 	}
 	s := &Store{log: o.Log, o: o, done: make(chan struct{})}
-	var l loader
+	l := loader{o: &o}
 	b, err := o.Log.Replay(ctx, l.load)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("replay the log: %w", err), o.Log.Close())
@@ -145,6 +149,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 // loader collects what a log replays.
 type loader struct {
+	o     *Options
 	mu    sync.Mutex
 	parts map[string]*loaderPart
 }
@@ -165,6 +170,9 @@ func (l *loader) load(name string, o *Object) error {
 		l.parts[strings.Clone(name)] = p
 	}
 	l.mu.Unlock()
+	if l.o.packs(name, len(o.Held)) {
+		packLoaded(o)
+	}
 	p.mu.Lock()
 	p.objects = append(p.objects, o)
 	p.mu.Unlock()

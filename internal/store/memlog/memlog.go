@@ -49,7 +49,7 @@ const entryBytes = 80
 func historyBytes(e *store.Entry) int64 {
 	n := int64(entryBytes)
 	if e.Before != nil {
-		n += int64(len(e.Before.Value)) + int64(len(e.Key))
+		n += int64(len(e.Before.Held)) + int64(len(e.Key))
 	}
 	return n
 }

@@ -31,7 +31,7 @@ func realistic(rng *rand.Rand, key string, created, r store.Revision) *store.Obj
 	}
 	fmt.Fprintf(&b, `{}]},"spec":{"nodeName":"node-%d","containers":[{"name":"c","image":"registry.example/app@sha256:%064x"}]},"status":{"podIP":"10.%d.%d.%d"}}`,
 		rng.IntN(1000), rng.Uint64(), rng.IntN(256), rng.IntN(256), rng.IntN(256))
-	return &store.Object{Key: key, Value: []byte(b.String()), Created: created, Modified: r, RevisionAt: int32(at)}
+	return &store.Object{Key: key, Held: []byte(b.String()), Created: created, Modified: r, RevisionAt: int32(at)}
 }
 
 // BenchmarkAppend updates objects of 2 KB, in groups, on the disk.
@@ -142,7 +142,7 @@ func BenchmarkStart(b *testing.B) {
 		var n, bytes atomic.Int64
 		bounds, err := log.Replay(b.Context(), func(_ string, o *store.Object) error {
 			objects[n.Add(1)-1] = o
-			bytes.Add(int64(len(o.Value)))
+			bytes.Add(int64(len(o.Bytes())))
 			return nil
 		})
 		if err != nil {

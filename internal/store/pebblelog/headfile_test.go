@@ -18,7 +18,7 @@ func TestHeadIsDurable(t *testing.T) {
 	}
 	var before *store.Object
 	for r := store.Revision(1); r < 5; r++ {
-		o := &store.Object{Key: "k", Value: []byte{'0' + byte(r)}, Created: 1, Modified: r}
+		o := &store.Object{Key: "k", Held: []byte{'0' + byte(r)}, Created: 1, Modified: r}
 		e := store.Entry{Collection: "c", Key: "k", Revision: r, Object: o, Before: before}
 		if err := l.Append(t.Context(), []store.Entry{e}, nil); err != nil {
 			t.Fatal(err)

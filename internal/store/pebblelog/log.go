@@ -272,10 +272,10 @@ func groupBytes(group []store.Entry) int {
 		e := &group[i]
 		n += 4*(len(e.Collection)+len(e.Key)) + 256
 		if e.Object != nil {
-			n += len(e.Object.Value)
+			n += e.Object.Len()
 		}
 		if e.Before != nil {
-			n += len(e.Before.Value)
+			n += e.Before.Len()
 		}
 	}
 	return n
@@ -315,7 +315,7 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry) err
 		h := header{place: place, kind: kindOf(e)}
 		if e.Before != nil {
 			h.before = e.Before.Modified
-			h.beforeBytes = uint32(1 + len(place) + 8 + replacedFixed + len(e.Before.Value))
+			h.beforeBytes = uint32(1 + len(place) + 8 + replacedFixed + e.Before.Len())
 			sum := l.hash.version(place, e.Before)
 			addReplaced(batch, e, l.hash.seal(sum, e.Revision))
 			next.sum -= sum
@@ -323,7 +323,7 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry) err
 		}
 		if e.Object != nil {
 			h.sum = l.hash.version(place, e.Object)
-			op := batch.SetDeferred(len(key), currentFixed+len(e.Object.Value))
+			op := batch.SetDeferred(len(key), currentFixed+e.Object.Len())
 			copy(op.Key, key)
 			putCurrent(op.Value, h.sum, e.Object)
 			if err := op.Finish(); err != nil {
@@ -349,7 +349,7 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry) err
 // addReplaced adds the version that an entry replaced or deleted.
 func addReplaced(batch *pebble.Batch, e *store.Entry, seal uint64) {
 	n := 1 + len(e.Collection) + 1 + len(e.Key) + 1 + 8
-	op := batch.SetDeferred(n, replacedFixed+len(e.Before.Value))
+	op := batch.SetDeferred(n, replacedFixed+e.Before.Len())
 	appendReplacedKey(op.Key[:0], e.Collection, e.Key, e.Before.Modified)
 	putReplaced(op.Value, seal, e.Revision, e.Before)
 	_ = op.Finish() // fails for indexed batches alone
@@ -383,8 +383,8 @@ func checkEntry(e *store.Entry, last store.Revision) error {
 		if o == nil {
 			continue
 		}
-		if o.RevisionAt < 0 || int(o.RevisionAt) > len(o.Value) || len(o.Value) > math.MaxInt32 {
-			return fmt.Errorf("revision %d of %s %s: %d bytes, with the revision at %d", e.Revision, e.Collection, e.Key, len(o.Value), o.RevisionAt)
+		if o.RevisionAt < 0 || int(o.RevisionAt) > o.Len() || o.Len() > math.MaxInt32 {
+			return fmt.Errorf("revision %d of %s %s: %d bytes, with the revision at %d", e.Revision, e.Collection, e.Key, o.Len(), o.RevisionAt)
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func object(key string, r store.Revision, before *store.Object, padding int) *st
 	}
 	head := fmt.Sprintf(`{"name":%q,"resourceVersion":"`, key)
 	o.RevisionAt = int32(len(head))
-	o.Value = []byte(head + strconv.FormatUint(uint64(r), 10) + `","data":"` + strings.Repeat("x", padding) + `"}`)
+	o.Held = []byte(head + strconv.FormatUint(uint64(r), 10) + `","data":"` + strings.Repeat("x", padding) + `"}`)
 	return o
 }
 
@@ -129,7 +129,7 @@ func same(a, b *store.Object) bool {
 		return a == b
 	}
 	return a.Key == b.Key && a.Created == b.Created && a.Modified == b.Modified &&
-		a.RevisionAt == b.RevisionAt && bytes.Equal(a.Value, b.Value)
+		a.RevisionAt == b.RevisionAt && bytes.Equal(a.Bytes(), b.Bytes())
 }
 
 func sameEntry(a, b store.Entry) bool {

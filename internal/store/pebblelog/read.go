@@ -195,7 +195,7 @@ func keep(o *store.Object, place []byte) *store.Object {
 	_, key, _, _ := cutPlace(place)
 	return &store.Object{
 		Key:        string(key),
-		Value:      bytes.Clone(o.Value),
+		Held:       bytes.Clone(o.Bytes()),
 		Created:    o.Created,
 		Modified:   o.Modified,
 		RevisionAt: o.RevisionAt,

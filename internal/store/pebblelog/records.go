@@ -43,7 +43,7 @@ func (h *hasher) version(place []byte, o *store.Object) uint64 {
 	b = be.AppendUint64(b, uint64(o.Created))
 	b = be.AppendUint64(b, uint64(o.Modified))
 	b = be.AppendUint32(b, uint32(o.RevisionAt))
-	b = be.AppendUint64(b, xxhash.Sum64(o.Value))
+	b = be.AppendUint64(b, xxhash.Sum64(o.Bytes()))
 	h.buf = b
 	return xxhash.Sum64(b)
 }
@@ -74,7 +74,7 @@ func putCurrent(b []byte, sum uint64, o *store.Object) {
 	be.PutUint64(b[8:], uint64(o.Created))
 	be.PutUint64(b[16:], uint64(o.Modified))
 	be.PutUint32(b[24:], uint32(o.RevisionAt))
-	copy(b[currentFixed:], o.Value)
+	copy(b[currentFixed:], o.Bytes())
 }
 
 // currentModified reads the revision of a current version without looking at the
@@ -96,7 +96,7 @@ func readCurrent(h *hasher, place, b []byte, o *store.Object) (sum uint64, err e
 	o.Created = store.Revision(be.Uint64(b[8:]))
 	o.Modified = store.Revision(be.Uint64(b[16:]))
 	o.RevisionAt = int32(be.Uint32(b[24:]))
-	o.Value = b[currentFixed:]
+	o.Held = b[currentFixed:]
 	if h.version(place, o) != sum {
 		return 0, errChecksum
 	}
@@ -111,7 +111,7 @@ func putReplaced(b []byte, seal uint64, until store.Revision, o *store.Object) {
 	be.PutUint64(b[8:], uint64(until))
 	be.PutUint64(b[16:], uint64(o.Created))
 	be.PutUint32(b[24:], uint32(o.RevisionAt))
-	copy(b[replacedFixed:], o.Value)
+	copy(b[replacedFixed:], o.Bytes())
 }
 
 // replacedUntil reads until without looking at the rest.
@@ -131,7 +131,7 @@ func readReplaced(h *hasher, place []byte, modified store.Revision, b []byte, o 
 	o.Created = store.Revision(be.Uint64(b[16:]))
 	o.Modified = modified
 	o.RevisionAt = int32(be.Uint32(b[24:]))
-	o.Value = b[replacedFixed:]
+	o.Held = b[replacedFixed:]
 	if h.seal(h.version(place, o), until) != be.Uint64(b) {
 		return 0, errChecksum
 	}
@@ -139,8 +139,8 @@ func readReplaced(h *hasher, place []byte, modified store.Revision, b []byte, o 
 }
 
 func checkRevisionAt(o *store.Object) error {
-	if o.RevisionAt < 0 || int(o.RevisionAt) > len(o.Value) {
-		return fmt.Errorf("the revision is at %d, beyond the %d bytes of the value", o.RevisionAt, len(o.Value))
+	if o.RevisionAt < 0 || int(o.RevisionAt) > o.Len() {
+		return fmt.Errorf("the revision is at %d, beyond the %d bytes of the value", o.RevisionAt, o.Len())
 	}
 	return nil
 }

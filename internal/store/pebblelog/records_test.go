@@ -83,7 +83,7 @@ func FuzzVersions(f *testing.F) {
 		}
 		var h hasher
 		place := appendPlace(nil, "pods", "ns/a")
-		o := &store.Object{Value: value, Created: store.Revision(created), Modified: store.Revision(modified), RevisionAt: int32(at)}
+		o := &store.Object{Held: value, Created: store.Revision(created), Modified: store.Revision(modified), RevisionAt: int32(at)}
 		sum := h.version(place, o)
 
 		b := make([]byte, currentFixed+len(value))
@@ -111,7 +111,7 @@ func FuzzVersions(f *testing.F) {
 }
 
 func equal(a, b *store.Object) bool {
-	return bytes.Equal(a.Value, b.Value) && a.Created == b.Created && a.Modified == b.Modified && a.RevisionAt == b.RevisionAt
+	return bytes.Equal(a.Bytes(), b.Bytes()) && a.Created == b.Created && a.Modified == b.Modified && a.RevisionAt == b.RevisionAt
 }
 
 // FuzzDecoders: no decoder panics, or takes what its encoder would not write.

@@ -216,7 +216,7 @@ func (l *Log) loadRange(ctx context.Context, lower, upper []byte, load func(stri
 		if err != nil {
 			return objects, sum, l.damaged(fmt.Sprintf("the current version of %s %s", collection, k), err)
 		}
-		o.Value = bytes.Clone(o.Value)
+		o.Held = bytes.Clone(o.Bytes())
 		if err := load(collection, o); err != nil {
 			return objects, sum, err
 		}

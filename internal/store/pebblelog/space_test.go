@@ -113,7 +113,7 @@ func TestNoSpace(t *testing.T) {
 	}
 	// A deletion writes what it deletes: one that is too large for what is left.
 	big := object("~", m.head()+1, nil, 0)
-	big.Value = append(big.Value, make([]byte, 3*mib)...)
+	big.Held = append(big.Bytes(), make([]byte, 3*mib)...)
 	small := object("small", m.head()+2, nil, 0)
 	put := []store.Entry{
 		{Collection: "pods", Key: "~", Revision: m.head() + 1, Object: big},
@@ -263,7 +263,7 @@ func fill(t *testing.T, log store.Log, m *model) {
 		o.Key = "ns/" + strings.Repeat("k", i%50) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
 		padding := make([]byte, 100<<10)
 		_, _ = noise.Read(padding)
-		o.Value = append(o.Value, padding...)
+		o.Held = append(o.Bytes(), padding...)
 		g := []store.Entry{{Collection: "pods", Key: o.Key, Revision: r, Object: o}}
 		err := log.Append(t.Context(), g, nil)
 		if errors.Is(err, store.ErrNoSpace) {

@@ -15,7 +15,7 @@ import (
 // logObject is a version as the store hands it to a log.
 func logObject(key, text string, created, modified store.Revision) *store.Object {
 	head := fmt.Sprintf(`{"text":%q,"rv":"`, text)
-	return &store.Object{Key: key, Value: []byte(value(text, modified)), Created: created, Modified: modified, RevisionAt: int32(len(head))}
+	return &store.Object{Key: key, Held: []byte(value(text, modified)), Created: created, Modified: modified, RevisionAt: int32(len(head))}
 }
 
 // replayed opens a log and returns what it replays, in order of collection and
@@ -69,7 +69,7 @@ func entryText(e store.Entry) string {
 		if o == nil {
 			s += " -"
 		} else {
-			s += fmt.Sprintf(" %d/%d/%d/%s", o.Created, o.Modified, o.RevisionAt, o.Value)
+			s += fmt.Sprintf(" %d/%d/%d/%s", o.Created, o.Modified, o.RevisionAt, o.Bytes())
 		}
 	}
 	return s

@@ -105,7 +105,7 @@ func testModel(t *testing.T, medium Medium) {
 	for _, memory := range []int64{0, 100 << 10, 1} {
 		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
 			r := run{TB: t, chance: testrand.New(t), open: medium(t), counts: map[string]int{}}
-			r.options = store.Options{MaxMemory: memory}
+			r.options = store.Options{MaxMemory: memory, Packed: map[string]bool{"configmaps": true}}
 			r.restart()
 			r.model.start = r.store.Any().Revision()
 			operations := []struct {
@@ -235,7 +235,7 @@ func (r *run) done(w store.Write, before, result *store.Object) []modelChange {
 	r.counts["then"]++
 	at := result.Modified + 1
 	follows := &store.Object{Key: w.Key, Created: result.Created, Modified: at, RevisionAt: int32(w.Then.RevisionAt),
-		Value: fmt.Append(nil, string(w.Then.Value[:w.Then.RevisionAt]), uint64(at), string(w.Then.Value[w.Then.RevisionAt:]))}
+		Held: fmt.Append(nil, string(w.Then.Value[:w.Then.RevisionAt]), uint64(at), string(w.Then.Value[w.Then.RevisionAt:]))}
 	return append(all, modelChange{w.Collection, w.Key, at, result, follows})
 }
 
@@ -243,8 +243,8 @@ func (r *run) made(w store.Write, before, result *store.Object) modelChange {
 	ch := modelChange{w.Collection, w.Key, result.Modified, before, result}
 	if w.Value == nil {
 		ch.after = nil
-	} else if want := string(w.Value[:w.RevisionAt]) + fmt.Sprint(result.Modified) + string(w.Value[w.RevisionAt:]); string(result.Value) != want {
-		r.Errorf("committed %s, got %s", want, result.Value)
+	} else if want := string(w.Value[:w.RevisionAt]) + fmt.Sprint(result.Modified) + string(w.Value[w.RevisionAt:]); string(result.Bytes()) != want {
+		r.Errorf("committed %s, got %s", want, result.Bytes())
 	}
 	return ch
 }
@@ -433,5 +433,5 @@ func sameVersion(a, b *store.Object) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Key == b.Key && a.Created == b.Created && a.Modified == b.Modified && string(a.Value) == string(b.Value)
+	return a.Key == b.Key && a.Created == b.Created && a.Modified == b.Modified && string(a.Bytes()) == string(b.Bytes())
 }

@@ -17,7 +17,7 @@ func testConditions(t *testing.T, medium Medium) {
 	mustCommit(t, s, put("pods", "ns/before", "", 0)) // so that there are old revisions
 	start := s.Any().Revision()
 	a := mustCommit(t, s, put("pods", "ns/a", "one", 0))
-	if a.Modified != start+1 || a.Created != start+1 || string(a.Value) != value("one", start+1) {
+	if a.Modified != start+1 || a.Created != start+1 || string(a.Bytes()) != value("one", start+1) {
 		t.Errorf("created %s", text([]*store.Object{a}))
 	}
 	for _, c := range []struct {
@@ -41,15 +41,15 @@ func testConditions(t *testing.T, medium Medium) {
 		t.Errorf("refused writes moved the revision to %d", now)
 	}
 	b := mustCommit(t, s, put("pods", "ns/a", "two", a.Modified))
-	if b.Created != a.Created || b.Modified != a.Modified+1 || string(b.Value) != value("two", b.Modified) {
+	if b.Created != a.Created || b.Modified != a.Modified+1 || string(b.Bytes()) != value("two", b.Modified) {
 		t.Errorf("updated %s", text([]*store.Object{b}))
 	}
 	gone := mustCommit(t, s, del("pods", "ns/a", b.Modified))
-	if gone.Modified != b.Modified+1 || gone.Created != a.Created || string(gone.Value) != value("two", gone.Modified) {
+	if gone.Modified != b.Modified+1 || gone.Created != a.Created || string(gone.Bytes()) != value("two", gone.Modified) {
 		t.Errorf("deleted %s", text([]*store.Object{gone}))
 	}
 	if o := s.Any().Get("pods", "ns/a"); o != nil {
-		t.Errorf("there after its deletion: %s", o.Value)
+		t.Errorf("there after its deletion: %s", o.Bytes())
 	}
 	again := mustCommit(t, s, put("pods", "ns/a", "three", 0))
 	if again.Created != gone.Modified+1 {
@@ -92,7 +92,7 @@ func testGroups(t *testing.T, medium Medium) {
 				}
 				last = o.Modified
 				mu.Lock()
-				seen[o.Modified] = string(o.Value)
+				seen[o.Modified] = string(o.Bytes())
 				mu.Unlock()
 				// A contender at the same key, with what may be pending.
 				if _, err := s.Commit(t.Context(), put("pods", key, "x", 0)); !errors.Is(err, store.ErrExists) {
@@ -107,8 +107,8 @@ func testGroups(t *testing.T, medium Medium) {
 	}
 	last := start
 	for _, ch := range drain(t, cursor, make([]*store.Change, 7)) {
-		if ch.Revision != last+1 || string(ch.After.Value) != seen[ch.Revision] {
-			t.Errorf("after %d comes %d: %s, want %s", last, ch.Revision, ch.After.Value, seen[ch.Revision])
+		if ch.Revision != last+1 || string(ch.After.Bytes()) != seen[ch.Revision] {
+			t.Errorf("after %d comes %d: %s, want %s", last, ch.Revision, ch.After.Bytes(), seen[ch.Revision])
 		}
 		last = ch.Revision
 	}
@@ -266,7 +266,7 @@ func testChange(t *testing.T, s *store.Store, start store.Revision) {
 		t.Fatalf("a creation and a deletion: %+v", got)
 	}
 	gone := got[1].Gone()
-	if gone == nil || gone != got[1].Gone() || string(gone.Value) != value("1", start+4) || gone.Modified != start+4 {
+	if gone == nil || gone != got[1].Gone() || string(gone.Bytes()) != value("1", start+4) || gone.Modified != start+4 {
 		t.Errorf("the deletion reports %+v", gone)
 	}
 	if got[0].Gone() != nil {
@@ -321,8 +321,8 @@ func testRestart(t *testing.T, medium Medium) {
 		if i == n-2 {
 			want = "after"
 		}
-		if string(ch.After.Value) != value(want, ch.Revision) || ch.Before == nil {
-			t.Errorf("change %d: %s", i, ch.After.Value)
+		if string(ch.After.Bytes()) != value(want, ch.Revision) || ch.Before == nil {
+			t.Errorf("change %d: %s", i, ch.After.Bytes())
 		}
 	}
 	if c.Revision() != after.Modified {

@@ -116,7 +116,7 @@ func collect(seq iter.Seq2[*store.Object, error]) ([]*store.Object, error) {
 func text(objects []*store.Object) string {
 	var b strings.Builder
 	for _, o := range objects {
-		fmt.Fprintf(&b, "%s@%d(%d) %s\n", o.Key, o.Modified, o.Created, o.Value)
+		fmt.Fprintf(&b, "%s@%d(%d) %s\n", o.Key, o.Modified, o.Created, o.Bytes())
 	}
 	return b.String()
 }

@@ -1,0 +1,129 @@
+package crd
+
+import (
+	"regexp"
+	"strings"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// needed is what rules name of a value: the whole, or members of it, by their names in
+// CEL.
+type needed struct {
+	all bool
+	of  map[string]*needed
+}
+
+// add notes a path that a rule names.
+func (n *needed) add(path []string) {
+	for _, name := range path {
+		if n.of == nil {
+			n.of = map[string]*needed{}
+		}
+		if n.of[name] == nil {
+			n.of[name] = &needed{}
+		}
+		n = n.of[name]
+	}
+	n.all = true
+}
+
+// addRules notes what the rules of a schema name.
+func (n *needed) addRules(s *structuralschema.Structural) {
+	for _, r := range s.XValidations {
+		if r.OptionalOldSelf != nil {
+			n.all = true
+		}
+		for _, text := range []string{r.Rule, r.MessageExpression} {
+			for _, at := range paths.FindAllStringSubmatchIndex(text, -1) {
+				n.add(pathOf(text[at[2]:at[3]], text[at[3]:]))
+			}
+		}
+	}
+}
+
+// paths are those that begin at the value that a rule is about.
+var paths = regexp.MustCompile(`\b(?:self|oldSelf)\b((?:\.\??[A-Za-z_][A-Za-z0-9_]*)*)`)
+
+// pathOf takes a path apart; what is called is no member.
+func pathOf(path, behind string) []string {
+	if path == "" {
+		return nil
+	}
+	names := strings.Split(path[1:], ".")
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], "?")
+	}
+	if strings.HasPrefix(strings.TrimLeft(behind, " \t\r\n"), "(") {
+		names = names[:len(names)-1]
+	}
+	return names
+}
+
+// forRules is a schema without what no rule looks at. To compile a rule takes as long as
+// there are members, named or not: here no more than the named ones are left.
+func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Structural {
+	n.addRules(s)
+	switch {
+	case n.all, s.XEmbeddedResource, len(s.Properties) == 0 && len(n.of) > 0:
+		return s
+	case s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0: // it may have rules
+		return s
+	}
+	left := *s
+	if s.Properties != nil {
+		left.Properties = map[string]structuralschema.Structural{}
+	}
+	for name, p := range s.Properties {
+		escaped, _ := apiservercel.Escape(name)
+		of := n.of[escaped]
+		if of == nil && !hasRules(&p) {
+			continue
+		}
+		if of == nil {
+			of = &needed{}
+		}
+		left.Properties[name] = *forRules(&p, of)
+	}
+	if s.Items != nil && hasRules(s.Items) {
+		of := &needed{}
+		for _, key := range s.XListMapKeys {
+			if escaped, ok := apiservercel.Escape(key); ok {
+				of.add([]string{escaped})
+			}
+		}
+		left.Items = forRules(s.Items, of)
+	}
+	if more := s.AdditionalProperties; more != nil && more.Structural != nil && hasRules(more.Structural) {
+		of := *more
+		of.Structural = forRules(more.Structural, &needed{})
+		left.AdditionalProperties = &of
+	}
+	return &left
+}
+
+// hasRules tells whether there are rules in a schema.
+func hasRules(s *structuralschema.Structural) bool {
+	if len(s.XValidations) > 0 || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0 {
+		return true
+	}
+	for _, p := range s.Properties {
+		if hasRules(&p) {
+			return true
+		}
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil && hasRules(s.AdditionalProperties.Structural) {
+		return true
+	}
+	return s.Items != nil && hasRules(s.Items)
+}
+
+// rulesOf is what of a kind's schema the rules are compiled with.
+func rulesOf(s *structuralschema.Structural) *structuralschema.Structural {
+	n := &needed{}
+	for _, name := range []string{"apiVersion", "kind", "metadata"} { // every object has them
+		n.add([]string{name})
+	}
+	return forRules(s, n)
+}

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// # Packed objects
+//
+// Of some collections the objects are large, many, and seldom looked at: definitions of
+// custom resources. Those are held compressed, without the digits of their revision. What
+// was written last is held as it is beside that, since its writer and those who follow
+// the changes look at it at once.
+
+// leastPacked is from how many bytes on it pays to pack an object.
+const leastPacked = 4 << 10
+
+// isPacked is the bit of Object.mark that says so. It is set before anybody else has the
+// object; places are smaller.
+const isPacked = 1 << 31
+
+// packs tells whether an object of a collection is packed.
+func (o *Options) packs(collection string, size int) bool {
+	return size >= leastPacked && o.Packed[collection]
+}
+
+// lengthBytes of what is held of a packed object tell the length of what was compressed.
+const lengthBytes = 4
+
+// packers are made when they are first needed, which on many servers is never.
+var (
+	packer   = sync.OnceValue(newPacker)
+	unpacker = sync.OnceValue(newUnpacker)
+)
+
+func newPacker() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(packWindow), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+	if err != nil { // the options are constants
+		panic(err)
+	}
+	return e
+}
+
+func newUnpacker() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderLowmem(true))
+	if err != nil { // the options are constants
+		panic(err)
+	}
+	return d
+}
+
+// packWindow is how far back repetitions are found, in bytes.
+const packWindow = 128 << 10
+
+// pack compresses bytes, which are without the digits.
+func pack(value []byte) []byte {
+	room := binary.BigEndian.AppendUint32(make([]byte, 0, len(value)/4), uint32(len(value)))
+	room = packer().EncodeAll(value, room)
+	return append(make([]byte, 0, len(room)), room...)
+}
+
+// packLoaded packs an object that a log replays.
+func packLoaded(o *Object) {
+	at, n := int(o.RevisionAt), digits(o.Modified)
+	value := make([]byte, 0, len(o.Held)-n)
+	o.setPacked(pack(append(append(value, o.Held[:at]...), o.Held[at+n:]...)))
+}
+
+func (o *Object) setPacked(data []byte) {
+	o.Held = data
+	o.mark.Store(isPacked)
+}
+
+// unpack makes the bytes of a packed object. It panics when the memory was damaged.
+func (o *Object) unpack() []byte {
+	if value := fresh.get(o); value != nil {
+		return value
+	}
+	n, at := digits(o.Modified), int(o.RevisionAt)
+	out := make([]byte, o.unpackedLen())
+	value, err := unpacker().DecodeAll(o.Held[lengthBytes:], out[n:n])
+	if err != nil || len(value) != len(out)-n {
+		panic(fmt.Sprintf("store: a packed object is damaged: %d bytes of %d: %v", len(value), len(out)-n, err))
+	}
+	copy(out, value[:at])
+	strconv.AppendUint(out[at:at], uint64(o.Modified), 10)
+	return out
+}
+
+func (o *Object) unpackedLen() int {
+	return int(binary.BigEndian.Uint32(o.Held)) + digits(o.Modified)
+}
+
+// fresh are the bytes of the objects that were packed last, of all stores.
+var fresh freshBytes
+
+// freshBytes is a ring. It is safe for concurrent use.
+type freshBytes struct {
+	next atomic.Uint64
+	ring [16]atomic.Pointer[freshObject]
+}
+
+type freshObject struct {
+	object *Object
+	bytes  []byte
+}
+
+func (f *freshBytes) add(o *Object, bytes []byte) {
+	f.ring[f.next.Add(1)%uint64(len(f.ring))].Store(&freshObject{o, bytes})
+}
+
+func (f *freshBytes) get(o *Object) []byte {
+	for i := range f.ring {
+		if e := f.ring[i].Load(); e != nil && e.object == o {
+			return e.bytes
+		}
+	}
+	return nil
+}

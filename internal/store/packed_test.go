@@ -1,0 +1,62 @@
+package store_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+)
+
+// TestPacked: large objects of a packed collection are read as they were written, by
+// whoever reads them when, and held in less.
+func TestPacked(t *testing.T) {
+	log := &memlog.Log{Start: 90} // the digits of revisions grow
+	options := store.Options{Log: durable{log}, Packed: map[string]bool{"definitions": true}}
+	s := storetest.Open(t, options)
+	text := func(i int) (before, behind string) {
+		return fmt.Sprintf(`{"name":"n%02d","version":"`, i), `","text":"` + strings.Repeat("some words that repeat ", 400) + `"}`
+	}
+	var all sync.WaitGroup
+	for i := range 60 {
+		all.Go(func() {
+			before, behind := text(i)
+			then := &store.Version{Value: []byte(before + behind + "\n"), RevisionAt: len(before)}
+			made, err := s.Commit(t.Context(), store.Write{Collection: "definitions", Key: fmt.Sprint(i), Value: []byte(before + behind), RevisionAt: len(before), Then: then})
+			if err != nil {
+				t.Error(err)
+			} else if want := fmt.Sprint(before, made.Modified, behind); string(made.Bytes()) != want {
+				t.Errorf("wrote %.60s, got %.60s", want, made.Bytes())
+			}
+		})
+	}
+	all.Wait()
+	check := func() {
+		t.Helper()
+		for i := range 60 {
+			before, behind := text(i)
+			o := s.Any().Get("definitions", fmt.Sprint(i))
+			want := fmt.Sprint(before, o.Modified, behind, "\n")
+			if got := o.Bytes(); string(got) != want || o.Len() != len(want) || cap(got) != len(got) {
+				t.Errorf("%d bytes of %d: %.60s, want %.60s", o.Len(), len(want), got, want)
+			}
+			o.SetMark(len(before))
+			if o.Mark() != len(before) || !bytes.HasPrefix(o.Bytes()[o.Mark():], fmt.Append(nil, o.Modified)) {
+				t.Errorf("the mark is at %d, want %d", o.Mark(), len(before))
+			}
+			if len(o.Held) > len(want)/10 {
+				t.Errorf("%d bytes are held as %d", len(want), len(o.Held))
+			}
+		}
+	}
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = storetest.Open(t, options)
+	check()
+}
