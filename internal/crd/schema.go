@@ -28,6 +28,7 @@ type version struct {
 	used     atomic.Bool // since the hand passed by: see schemas
 	// compiledCost is what the compiled schema counts for. Guarded by the mu of schemas.
 	compiledCost int64
+	again        bool // it was compiled before; guarded by it too
 }
 
 // compiled is what a version's schema says of its objects. It is safe for concurrent
@@ -119,18 +120,28 @@ func (v *version) compile() (*compiled, error) {
 // hasStatus tells whether the status is a subresource.
 func (v *version) hasStatus() bool { return v.Subresources != nil && v.Subresources.Status != nil }
 
-// schemas bounds what compiled schemas cost. The oldest that was not used since it was
-// last looked at goes first (a clock).
+// schemas bounds what compiled schemas cost: little of those that were compiled once,
+// for the first object of each of many kinds perhaps, and more of those that were needed
+// again. All of it is pointers, which each run of the garbage collector follows: 60 MB of
+// schemas tripled what a definition with its first object costs.
 type schemas struct {
-	mu   sync.Mutex
+	mu          sync.Mutex
+	once, again compiledSchemas
+}
+
+// How many bytes compiled schemas may have, as far as that is known: see cost.
+const (
+	maxCompiledOnce  = 8 << 20
+	maxCompiledAgain = 56 << 20
+)
+
+// compiledSchemas are some of them. The oldest that was not used since it was last looked
+// at goes first (a clock).
+type compiledSchemas struct {
 	cost int64
 	ring []*version
 	hand int
 }
-
-// maxCompiled is how many bytes compiled schemas may have, as far as that is known: see
-// cost.
-const maxCompiled = 64 << 20
 
 // What was measured of compiled schemas: they are ten times as large as their text, and
 // each rule has an environment and a program of its own.
@@ -154,9 +165,18 @@ func (s *schemas) add(v *version) {
 		return
 	}
 	v.compiledCost = v.cost()
+	if v.again {
+		s.again.add(v, maxCompiledAgain)
+		return
+	}
+	v.again = true
+	s.once.add(v, maxCompiledOnce)
+}
+
+func (s *compiledSchemas) add(v *version, most int64) {
 	s.ring = append(s.ring, v)
 	s.cost += v.compiledCost
-	for s.cost > maxCompiled && len(s.ring) > 1 {
+	for s.cost > most && len(s.ring) > 1 {
 		s.hand %= len(s.ring)
 		old := s.ring[s.hand]
 		if old == v || old.used.Swap(false) {
@@ -167,7 +187,7 @@ func (s *schemas) add(v *version) {
 	}
 }
 
-func (s *schemas) drop(i int) {
+func (s *compiledSchemas) drop(i int) {
 	old := s.ring[i]
 	old.compiled.Store(nil)
 	s.cost -= old.compiledCost
@@ -179,11 +199,13 @@ func (s *schemas) forget(d *definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.gone = true
-	for i := 0; i < len(s.ring); {
-		if s.ring[i].of == d {
-			s.drop(i)
-			continue
+	for _, some := range []*compiledSchemas{&s.once, &s.again} {
+		for i := 0; i < len(some.ring); {
+			if some.ring[i].of == d {
+				some.drop(i)
+				continue
+			}
+			i++
 		}
-		i++
 	}
 }
