@@ -8,8 +8,8 @@
 // discovery and the verbs need it. Of its schemas only the place in the stored bytes is
 // noted; a version's schema is compiled (pruning, defaults, validation, CEL) when an
 // object of it is first written, its rules with what they name of it alone, and let go
-// again when many others were used since, sooner if it was needed once. No definition has a goroutine, a timer or a
-// cache of its own.
+// again when many others were used since, sooner if it was needed once. No definition
+// has a goroutine, a timer or a cache of its own.
 //
 // # When it takes effect
 //
