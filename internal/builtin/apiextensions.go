@@ -15,6 +15,7 @@ func apiextensionsGroup() resource.Group {
 			Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition", New: object[apiextensionsv1.CustomResourceDefinition],
 			ShortNames: []string{"crd", "crds"}, Categories: inAPIExtensions,
 			Generation:     true,
+			AnyFinalizer:   true,
 			Subresources:   []resource.Subresource{statusWith(updates(apiextensions.ValidateStatus))},
 			Default:        defaults(apiextensions.Default),
 			NewStatus:      defaults(apiextensions.NewStatus),

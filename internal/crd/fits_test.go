@@ -222,7 +222,7 @@ func TestNarrowBelow(t *testing.T) {
 	keyed.Required = []string{"k"}
 	named := leaf("self.y == '1'")
 	all := []string{"self.one.x == '1'", "!has(self.two) || self.two == oldSelf.two", "self.list.all(e, e.x != e.y)", "has(self.map.a) && self.map.a.x == '1'",
-		"self.?one.?d__dash__e.orValue('') == 'e'", "size(self.one.x) == 1 && self.one.y.startsWith('2')", "'self.one' == self.one.k", "self.one . x == '1'"}
+		"self.?one.?d__dash__e.orValue('') == 'e'", "size(self.one.x) == 1 && self.one.y.startsWith('2')", "'self.one' == self.one.k", "self.one . x == '1'", "self.?one.value // is it?\n().y == '1'"}
 	v := func(x string) map[string]any {
 		one := map[string]any{"k": "a", "x": x, "y": "2", "d-e": "e"}
 		return map[string]any{"one": one, "two": one, "list": []any{one}, "map": map[string]any{"a": one}, "more": map[string]any{"deep": one}}
@@ -236,7 +236,7 @@ func TestNarrowBelow(t *testing.T) {
 		}}
 		for _, rule := range all {
 			if r.IntN(3) == 0 {
-				p.XValidations = append(p.XValidations, apiextensionsv1.ValidationRule{Rule: rule})
+				p.XValidations = append(p.XValidations, apiextensionsv1.ValidationRule{Rule: rule, FieldPath: []string{"", ".two.y"}[r.IntN(2)]})
 			}
 		}
 		s, err := structuralschema.NewStructural(internalProps(t, &p))

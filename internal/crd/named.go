@@ -32,7 +32,9 @@ func (n *needed) add(path []string) {
 // addRules notes what the rules of a schema name.
 func (n *needed) addRules(s *structuralschema.Structural) {
 	for _, r := range s.XValidations {
-		if r.OptionalOldSelf != nil {
+		// A field path leads to a member that the rule need not name; a comment may stand
+		// between a name and what tells that it is called.
+		if r.OptionalOldSelf != nil || r.FieldPath != "" || strings.Contains(r.Rule+r.MessageExpression, "//") {
 			n.all = true
 		}
 		for _, text := range []string{r.Rule, r.MessageExpression} {

@@ -2,6 +2,7 @@ package crd
 
 import (
 	"slices"
+	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	openapiv2 "k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2"
@@ -9,8 +10,11 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// objectMeta is the type of metadata among the schemas of OpenAPI.
-const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+// objectMeta is the type of metadata among the schemas of OpenAPI, as version 3 names it.
+const objectMeta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+// selectableFields tells clients by which fields they can select.
+const selectableFields = "x-kubernetes-selectable-fields"
 
 // What clients are told of an object within an object.
 const (
@@ -41,8 +45,15 @@ func (v *version) openAPI(number int) (*spec.Schema, error) {
 		s = openapiv2.ToStructuralOpenAPIV2(s)
 	}
 	shown := s.ToKubeOpenAPI()
-	addIdentity(shown, number, typeTexts["apiVersion"], typeTexts["kind"])
+	addIdentity(shown, typeTexts["apiVersion"], typeTexts["kind"])
 	addEmbedded(shown, number)
+	if fields := v.SelectableFields; len(fields) > 0 {
+		list := make([]any, len(fields))
+		for i, f := range fields {
+			list[i] = map[string]any{"fieldPath": strings.TrimPrefix(f.JSONPath, ".")}
+		}
+		shown.AddExtension(selectableFields, list)
+	}
 	return shown, nil
 }
 
@@ -64,15 +75,11 @@ func (v *version) structural() (*structuralschema.Structural, error) {
 }
 
 // addIdentity adds what every object has.
-func addIdentity(s *spec.Schema, number int, apiVersion, kind string) {
-	ref := "#/components/schemas/" + objectMeta
-	if number == 2 {
-		ref = "#/definitions/" + objectMeta
-	}
+func addIdentity(s *spec.Schema, apiVersion, kind string) {
 	text := func(description string) spec.Schema { return *spec.StringProperty().WithDescription(description) }
 	s.SetProperty("apiVersion", text(apiVersion))
 	s.SetProperty("kind", text(kind))
-	s.SetProperty("metadata", *spec.RefSchema(ref).WithDescription(partialTexts["metadata"]))
+	s.SetProperty("metadata", *spec.RefSchema(objectMeta).WithDescription(partialTexts["metadata"]))
 }
 
 // addEmbedded adds the same to the objects that stand within objects.
@@ -96,7 +103,7 @@ func addEmbedded(s *spec.Schema, number int) {
 	if embedded, ok := s.Extensions.GetBool("x-kubernetes-embedded-resource"); !ok || !embedded {
 		return
 	}
-	addIdentity(s, number, embeddedVersionText, embeddedKindText)
+	addIdentity(s, embeddedVersionText, embeddedKindText)
 	for _, name := range []string{"kind", "apiVersion"} {
 		if !slices.Contains(s.Required, name) {
 			s.Required = append(s.Required, name)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -191,7 +192,7 @@ func (s *compiledSchemas) drop(i int) {
 	old := s.ring[i]
 	old.compiled.Store(nil)
 	s.cost -= old.compiledCost
-	s.ring = append(s.ring[:i], s.ring[i+1:]...)
+	s.ring = slices.Delete(s.ring, i, i+1)
 }
 
 // forget drops the schemas of a definition that is replaced or gone.

@@ -57,7 +57,7 @@ func resourceDiscovery(t *resource.Type) apidiscovery.APIResourceDiscovery {
 		ResponseKind:     responseKind(t, t.GroupVersionKind()),
 		Scope:            apidiscovery.ScopeCluster,
 		SingularResource: t.Singular,
-		Verbs:            t.Verbs,
+		Verbs:            t.Discovered(),
 		ShortNames:       t.ShortNames,
 		Categories:       t.Categories,
 	}

@@ -82,7 +82,7 @@ func resourceList(group string, v *resource.Version) Document {
 			SingularName:       t.Singular,
 			Namespaced:         t.Namespaced,
 			Kind:               t.Kind,
-			Verbs:              t.Verbs,
+			Verbs:              t.Discovered(),
 			ShortNames:         t.ShortNames,
 			Categories:         t.Categories,
 			StorageVersionHash: storageVersionHash(t),

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -18,6 +19,10 @@ const (
 	// times as large in memory, until it is written.
 	aheadObjects = 500
 	aheadBytes   = 512 << 10
+	// aheadFirst is how many objects are asked for first: who is slow with each is not
+	// asked for so many that no time is enough. One question may take about aheadTime.
+	aheadFirst = 32
+	aheadTime  = time.Second
 )
 
 // ahead is how far a list has looked.
@@ -26,6 +31,29 @@ type ahead struct {
 	objects []*store.Object
 	// made is what the last question made of those that were not kept, by revision.
 	made map[store.Revision][]byte
+	// most is how many to ask for next; zero: aheadFirst.
+	most int
+}
+
+// room is how many objects to ask for next.
+func (a *ahead) room() int {
+	if a.most == 0 {
+		return aheadFirst
+	}
+	return a.most
+}
+
+// took notes how long a question of some objects took: the next one may be twice as
+// large, or is as much smaller as it was too long.
+func (a *ahead) took(objects int, d time.Duration) {
+	n := a.room()
+	switch {
+	case d > aheadTime/2:
+		n = int(float64(objects) * float64(aheadTime) / float64(d))
+	case objects >= n:
+		n *= 2
+	}
+	a.most = max(1, min(n, aheadObjects))
 }
 
 // lookAhead yields the same, with those that follow at hand.
@@ -51,7 +79,7 @@ func (s *shape) lookAhead(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.
 				return
 			}
 			window, size = append(window, o), size+o.Len()
-			if (len(window) == aheadObjects || size >= aheadBytes) && !show() {
+			if (len(window) >= s.ahead.room() || size >= aheadBytes) && !show() {
 				return
 			}
 		}
@@ -93,10 +121,12 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	for i, next := range objects {
 		values[i] = next.Bytes()
 	}
+	begin := time.Now()
 	made, err := wire.AsAll(s.typ, values)
 	if err != nil {
 		return nil, err
 	}
+	s.ahead.took(len(objects), time.Since(begin))
 	s.ahead.made = make(map[store.Revision][]byte, len(made))
 	for i, next := range objects {
 		s.ahead.made[next.Modified] = made[i]

@@ -215,10 +215,17 @@ func addCustom(all map[string]tree, types []*resource.Type, number int) error {
 			return err
 		}
 		all[modelOf(t)] = model
-		all[listModelOf(t)] = customList(t)
+		list := customList(t)
+		if fields, ok := model[selectableFields]; ok {
+			list[selectableFields] = fields
+		}
+		all[listModelOf(t)] = list
 	}
 	return nil
 }
+
+// selectableFields are those that objects can be selected by.
+const selectableFields = "x-kubernetes-selectable-fields"
 
 // customList is the model of a type's lists.
 func customList(t *resource.Type) tree {

@@ -49,6 +49,9 @@ func (r *Registry) follow(w *write, e wire.Encoded, object, old runtime.Object) 
 	lean := wire.Encoded{Bytes: withoutManaged(next.Bytes, managedFields(next.Bytes)), RevisionAt: e.RevisionAt}
 	if next = withManaged(lean, managedFields(made.Bytes)); checkSize(next, nil) != nil {
 		next = lean // of an object so large nobody knows who owns what: row C19
+		if err := checkSize(next, nil); err != nil {
+			return nil, err
+		}
 	}
 	return &store.Version{Value: next.Bytes, RevisionAt: next.RevisionAt}, nil
 }

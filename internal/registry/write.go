@@ -195,6 +195,9 @@ func checkSize(e wire.Encoded, current *store.Object) error {
 // the answer would be.
 func (r *Registry) commit(ctx context.Context, w *write, c store.Write) (*store.Object, error) {
 	if !w.dryRun {
+		if w.follows != nil { // what it holds is let go when it is known how the write ended
+			ctx = context.WithoutCancel(ctx)
+		}
 		made, err := r.Store.Commit(ctx, c)
 		w.isStored = err == nil
 		return made, err

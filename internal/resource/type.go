@@ -7,6 +7,7 @@ package resource
 
 import (
 	"net/url"
+	"slices"
 	"sync/atomic"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -317,6 +318,15 @@ func (t *Type) Allows(verb string) bool {
 		}
 	}
 	return false
+}
+
+// Discovered are the verbs that discovery lists: those of a type of which nothing new
+// can be made do not write.
+func (t *Type) Discovered() []string {
+	if t.Closed == "" {
+		return t.Verbs
+	}
+	return slices.DeleteFunc(slices.Clone(t.Verbs), func(verb string) bool { return verb == "create" || verb == "update" || verb == "patch" })
 }
 
 // Subresource returns the subresource of that name, nil when there is none.

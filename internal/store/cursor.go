@@ -250,7 +250,11 @@ func (c *recent) wakeAll() {
 
 // Wake has the cursors of a collection look again, though nothing changed in it: those
 // who wait find out what else concerns them.
-func (s *Store) Wake(collection string) { s.collection(collection).wakeAll() }
+func (s *Store) Wake(collection string) {
+	if c := (*s.names.Load())[collection]; c != nil {
+		c.wakeAll()
+	}
+}
 
 // Wake has Wait return, the one under way or else the next one: the reader waits for
 // something else, too. It is safe for concurrent use, also after Close.

@@ -96,6 +96,9 @@ func (o *Object) unpackedLen() int {
 	return int(binary.BigEndian.Uint32(o.Held)) + digits(o.Modified)
 }
 
+// mostFresh is how large an object may be to be among them.
+const mostFresh = 256 << 10
+
 // fresh are the bytes of the objects that were packed last, of all stores.
 var fresh freshBytes
 
@@ -111,6 +114,9 @@ type freshObject struct {
 }
 
 func (f *freshBytes) add(o *Object, bytes []byte) {
+	if len(bytes) > mostFresh {
+		return
+	}
 	f.ring[f.next.Add(1)%uint64(len(f.ring))].Store(&freshObject{o, bytes})
 }
 

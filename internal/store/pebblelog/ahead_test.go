@@ -48,7 +48,7 @@ func TestAhead(t *testing.T) {
 			b := readFile(t, mem, lastWAL(files(t, mem)))
 			sizes[len(b)] = true
 			used = len(bytes.TrimRight(b, "\x00"))
-			if ahead := len(b) - used; room && (ahead == 0 || ahead > used+64<<10) || !room && ahead > 0 {
+			if ahead := len(b) - used; room && (ahead == 0 || ahead > used+64<<10) || !room && ahead > 100 { // what was written may end in zeros
 				t.Fatalf("%d bytes behind %d that were written", ahead, used)
 			}
 		}
