@@ -26,7 +26,9 @@ type server struct {
 
 func newServer(t testing.TB, o store.Options) *server {
 	t.Helper()
-	o.Log = memlog.New()
+	if o.Log == nil {
+		o.Log = memlog.New()
+	}
 	s, err := store.Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -450,6 +450,14 @@ func TestWake(t *testing.T) {
 	})
 }
 
+// TestWakeOfNothing: to wake those who wait for a collection makes none.
+func TestWakeOfNothing(t *testing.T) {
+	s := storetest.Open(t, store.Options{Log: memlog.New()})
+	if n := testing.AllocsPerRun(100, func() { s.Wake("nobody waits for it") }); n > 0 {
+		t.Errorf("it took %v allocations", n)
+	}
+}
+
 // TestGathering: a change that many wait for comes up to two milliseconds behind the one
 // before, and at once when there was none, or few wait.
 func TestGathering(t *testing.T) {
