@@ -73,7 +73,8 @@ type keptForm struct {
 	used  bool // made or found since it was last looked at for removal; guarded by the shard's mu
 	ready atomic.Bool
 	once  sync.Once
-	bytes int64 // counted in the shard, guarded by its mu
+	begun atomic.Bool // somebody makes it, or did
+	bytes int64       // counted in the shard, guarded by its mu
 	form  form
 	err   error
 }
@@ -143,10 +144,11 @@ func (d *derived) kept(t *resource.Type, o *store.Object, what derivation) (form
 	return k.form, true
 }
 
-// offer keeps what was made of one of many objects, if there is room.
+// offer keeps what was made of one of many objects, if there is room and nobody else is
+// making it, which may take long.
 func (d *derived) offer(t *resource.Type, o *store.Object, what derivation, f form) {
 	s := d.shard(o)
-	if k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(o.Len())); k != nil {
+	if k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(o.Len())); k != nil && !k.begun.Swap(true) {
 		k.once.Do(func() {
 			defer d.settle(s, k)
 			k.form = f
@@ -161,6 +163,7 @@ func (d *derived) shard(o *store.Object) *derivedShard {
 // finished makes what is not made yet.
 func (d *derived) finished(s *derivedShard, k *keptForm, t *resource.Type, o *store.Object) (form, error) {
 	if !k.ready.Load() {
+		k.begun.Store(true)
 		k.once.Do(func() {
 			defer d.settle(s, k)
 			k.err = errUnfinished
