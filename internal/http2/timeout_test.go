@@ -184,7 +184,9 @@ func TestWriteTimeout(t *testing.T) {
 		defer func() { p.c.Close(); <-done }()
 		p.hello(t)
 		p.ask(1, true, "GET", "/slow")
+		granted := make(chan struct{})
 		go func() {
+			defer close(granted)
 			for range 2 {
 				time.Sleep(40 * time.Second)
 				p.WriteWindowUpdate(1, 50_000)
@@ -205,6 +207,7 @@ func TestWriteTimeout(t *testing.T) {
 				t.Errorf("write %d took %v, want %v", i, got, want)
 			}
 		}
+		<-granted
 		p.ask(3, true, "GET", "/quick")
 		p.until("an answer", ended(3))
 	})

@@ -148,6 +148,9 @@ func TestFlipAfterCleanStop(t *testing.T) {
 			if i < used && !last && used > 200 && rng.IntN(used) > 200 || i >= used && rng.IntN(len(b)-used) > 50 {
 				continue // a sample of the other files, and of what nothing was written to
 			}
+			if testing.Short() && rng.IntN(8) > 0 {
+				continue
+			}
 			if i < used {
 				flips++
 			}
@@ -178,7 +181,11 @@ func TestFlipAfterPowerCut(t *testing.T) {
 	used := len(bytes.TrimRight(b, "\x00"))
 	outcome := map[*model]int{}
 	flips := 0
-	for i := rng.IntN(5); i < used; i += 1 + rng.IntN(5) {
+	step := 5
+	if testing.Short() {
+		step = 40
+	}
+	for i := rng.IntN(5); i < used; i += 1 + rng.IntN(step) {
 		flips++
 		c := slices.Clone(b)
 		c[i] ^= 1 << rng.IntN(8)
