@@ -137,7 +137,7 @@ func (o *Objects) create(ctx context.Context, ip, namespace, name string) error 
 	if err != nil {
 		return err
 	}
-	_, err = o.Registry.Create(ctx, registry.Target{Type: o.Type}, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{FieldManager: "kube-apiserver"})
+	_, err = o.Registry.Create(ctx, registry.Target{Type: o.Type}, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{FieldManager: registry.ServerManager})
 	return err
 }
 

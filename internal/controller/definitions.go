@@ -133,9 +133,6 @@ func (d *definitions) recheck(ctx context.Context, o object, c *apiextensionsv1.
 	})
 }
 
-// serverManager is the field manager of what kube-apiserver itself does.
-const serverManager = "kube-apiserver"
-
 // edit changes a definition; it is no error when it is not there.
 func (d *definitions) edit(ctx context.Context, o object, subresource string, change func(*apiextensionsv1.CustomResourceDefinition) error) error {
 	t, ok := d.l.served().target(o)
@@ -143,7 +140,7 @@ func (d *definitions) edit(ctx context.Context, o object, subresource string, ch
 		return nil
 	}
 	t.Subresource = subresource
-	_, err := d.l.c.Registry.Edit(ctx, t, serverManager, func(o metav1.Object) error { return change(o.(*apiextensionsv1.CustomResourceDefinition)) })
+	_, err := d.l.c.Registry.Edit(ctx, t, registry.ServerManager, func(o metav1.Object) error { return change(o.(*apiextensionsv1.CustomResourceDefinition)) })
 	if apierrors.IsNotFound(err) || errors.Is(err, errLeave) {
 		return nil
 	}

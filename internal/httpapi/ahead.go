@@ -103,8 +103,8 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	if f, ok := s.derived.kept(s.typ, o, converted); ok {
 		return f.raw, nil
 	}
-	if s.typ.Settled != nil && s.typ.Settled(o.Bytes()) {
-		return o.Bytes(), nil
+	if value := o.Bytes(); s.typ.Settled != nil && s.typ.Settled(value) {
+		return value, nil
 	}
 	if raw := s.ahead.made[o.Modified]; raw != nil {
 		return raw, nil

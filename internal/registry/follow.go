@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// serverManager is the field manager of what the server itself writes.
-const serverManager = "kube-apiserver"
+// ServerManager is the field manager of what the server itself writes.
+const ServerManager = "kube-apiserver"
 
 // follow makes the version that follows an object that is about to be stored as e, nil
 // when there is none. Old is the object before it, nil for a new one.
@@ -33,7 +33,7 @@ func (r *Registry) follow(w *write, e wire.Encoded, object, old runtime.Object) 
 	}
 	to := w.Target
 	to.Name, to.Subresource = object.(metav1.Object).GetName(), "status"
-	by := &write{Target: to, options: &WriteOptions{FieldManager: serverManager}}
+	by := &write{Target: to, options: &WriteOptions{FieldManager: ServerManager}}
 	before := then.DeepCopyObject()
 	by.stored().Reach().CopyStatus(before, object)
 	plain, err := by.encode(before)

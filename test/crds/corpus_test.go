@@ -84,7 +84,16 @@ func (d *definition) collection(v version, namespace string) string {
 // corpus are the definitions of others.
 func corpus(t *testing.T) (all []*definition) {
 	t.Helper()
-	f, err := os.Open("testdata/definitions.jsonl.gz")
+	for _, line := range gathered[struct{ Definition tree }](t, "definitions") {
+		all = append(all, parse(t, line.Definition))
+	}
+	return all
+}
+
+// gathered are the lines of a file that gather has made.
+func gathered[T any](t *testing.T, name string) (all []T) {
+	t.Helper()
+	f, err := os.Open("testdata/" + name + ".jsonl.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,14 +105,14 @@ func corpus(t *testing.T) (all []*definition) {
 	lines := bufio.NewScanner(z)
 	lines.Buffer(nil, 8<<20)
 	for lines.Scan() {
-		var line struct{ Definition tree }
+		var line T
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, parse(t, line.Definition))
+		all = append(all, line)
 	}
 	if lines.Err() != nil || len(all) == 0 {
-		t.Fatalf("%d definitions: %v", len(all), lines.Err())
+		t.Fatalf("%d %s: %v", len(all), name, lines.Err())
 	}
 	return all
 }

@@ -1,8 +1,6 @@
 package crds
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -21,30 +19,9 @@ type sample struct {
 }
 
 // samples are the objects that the projects of the corpus have as samples.
-func samples(t *testing.T) (all []sample) {
+func samples(t *testing.T) []sample {
 	t.Helper()
-	f, err := os.Open("testdata/samples.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 8<<20)
-	for lines.Scan() {
-		var s sample
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, s)
-	}
-	if lines.Err() != nil || len(all) == 0 {
-		t.Fatalf("%d samples: %v", len(all), lines.Err())
-	}
-	return all
+	return gathered[sample](t, "samples")
 }
 
 // refusals are the samples that kube-apiserver refuses, as some are there to show, by
