@@ -16,9 +16,17 @@ const rootName = "root"
 // FromOpenAPI makes the schema of a custom resource from that of OpenAPI, in version 3.
 // What it refers to by name is a type of meta/v1. See Custom for hasStatus.
 func FromOpenAPI(kind schema.GroupVersionKind, shown *spec.Schema, hasStatus bool) (*Schema, error) {
-	made, err := schemaconv.ToSchemaFromOpenAPI(map[string]*spec.Schema{rootName: shown}, false)
+	typ, err := parseOpenAPI(shown)
 	if err != nil {
 		return nil, err
+	}
+	return Custom(kind, typ, hasStatus), nil
+}
+
+func parseOpenAPI(shown *spec.Schema) (typed.ParseableType, error) {
+	made, err := schemaconv.ToSchemaFromOpenAPI(map[string]*spec.Schema{rootName: shown}, false)
+	if err != nil {
+		return typed.ParseableType{}, err
 	}
 	known := map[string]smd.TypeDef{}
 	for _, t := range made.Types {
@@ -34,5 +42,5 @@ func FromOpenAPI(kind schema.GroupVersionKind, shown *spec.Schema, hasStatus boo
 	r := reacher{types: known, seen: map[string]bool{}}
 	r.named(rootName)
 	root := rootName
-	return Custom(kind, typed.ParseableType{Schema: &smd.Schema{Types: r.list}, TypeRef: smd.TypeRef{NamedType: &root}}, hasStatus), nil
+	return typed.ParseableType{Schema: &smd.Schema{Types: r.list}, TypeRef: smd.TypeRef{NamedType: &root}}, nil
 }

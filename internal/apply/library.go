@@ -224,7 +224,7 @@ func (c converter) Convert(v *typed.TypedValue, version fieldpath.APIVersion) (*
 	if err != nil {
 		return v, err
 	}
-	object, err = c.s.Versions.Convert(object, from.apiVersion(), string(version))
+	object, err = c.s.versions.Convert(object, from.apiVersion(), string(version))
 	if err != nil {
 		return v, fmt.Errorf("as %s: %w", version, err)
 	}
@@ -251,10 +251,10 @@ func (c converter) version(v *typed.TypedValue) (*Schema, error) {
 }
 
 func (s *Schema) other(apiVersion string) *Schema {
-	if s.Versions.Schema == nil || s.Versions.Convert == nil {
+	if s.versions.Schema == nil || s.versions.Convert == nil {
 		return nil
 	}
-	return s.Versions.Schema(apiVersion)
+	return s.versions.Schema(apiVersion)
 }
 
 // applyByLibrary merges the patch into the live tree. No tree comes back when that

@@ -14,11 +14,9 @@ import (
 )
 
 // Schema is what managed fields need to know of one kind at one version. It is
-// safe for concurrent use. Its exported fields must be set before that.
+// safe for concurrent use.
 type Schema struct {
-	// Versions tells of the other versions of the kind, in which managers may own
-	// fields. What is owned in a version that is not known is lost with the next write.
-	Versions Versions
+	versions Versions
 
 	kind   schema.GroupVersionKind
 	empty  []byte // JSON of the object that a create is compared with
@@ -28,7 +26,16 @@ type Schema struct {
 	typ   func() typed.ParseableType
 }
 
-// Versions are the other versions of one kind. The zero value: there are none.
+// With is the schema of a kind that has other versions.
+func (s *Schema) With(others Versions) *Schema {
+	with := *s
+	with.versions = others
+	return &with
+}
+
+// Versions are the other versions of one kind, in which managers may own fields. What is
+// owned in a version that is not known is lost with the next write. The zero value: there
+// are none.
 type Versions struct {
 	// Schema answers with the schema of the kind at apiVersion, or nil when it is not
 	// served (any more).
@@ -55,19 +62,15 @@ func Builtin(kind schema.GroupVersionKind, empty runtime.Object) (*Schema, error
 	s := &Schema{kind: kind, empty: zero, resets: resetsOf(kind.GroupKind())}
 	n, ok := reflect.Zero(reflect.TypeOf(empty).Elem()).Interface().(modelNamer)
 	if !ok {
-		s.use(deduced())
+		d := deduced()
+		s.typ = func() typed.ParseableType { return d }
+		s.shape = sync.OnceValue(func() *shape { return newShape(d.Schema, d.TypeRef) })
 		return s, nil
 	}
 	name := n.OpenAPIModelName()
 	s.shape = sync.OnceValue(func() *shape { return embeddedTypes.shape(name) })
 	s.typ = sync.OnceValue(func() typed.ParseableType { return embeddedTypes.library(name) })
 	return s, nil
-}
-
-// use makes the schema one of a type that is at hand.
-func (s *Schema) use(typ typed.ParseableType) {
-	s.typ = func() typed.ParseableType { return typ }
-	s.shape = sync.OnceValue(func() *shape { return newShape(typ.Schema, typ.TypeRef) })
 }
 
 // Custom makes the schema of a custom resource. The zero ParseableType means that
@@ -77,12 +80,15 @@ func Custom(kind schema.GroupVersionKind, typ typed.ParseableType, hasStatus boo
 	if typ.Schema == nil {
 		typ = deduced()
 	}
+	return newCustom(kind, func() *shape { return newShape(typ.Schema, typ.TypeRef) }, func() typed.ParseableType { return typ }, hasStatus)
+}
+
+func newCustom(kind schema.GroupVersionKind, shape func() *shape, typ func() typed.ParseableType, hasStatus bool) *Schema {
 	empty, err := json.Marshal(metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind})
 	if err != nil {
 		empty = []byte("{}") // cannot be: these are strings
 	}
-	s := &Schema{kind: kind, empty: empty}
-	s.use(typ)
+	s := &Schema{kind: kind, empty: empty, shape: sync.OnceValue(shape), typ: sync.OnceValue(typ)}
 	if hasStatus {
 		s.resets = customResets
 	}

@@ -13,9 +13,9 @@ import (
 // round: they are removed after it.
 const definitionsOfRound = 200
 
-// oneByOne repeats an operation on a new definition for the duration, and removes
-// the definitions of the role.
-func (b *bed) oneByOne(ctx context.Context, role string, do func(ctx context.Context, d definition) error) (f Figures, err error) {
+// oneByOne repeats an operation on a new definition of the size for the duration, and
+// removes the definitions of the role.
+func (b *bed) oneByOne(ctx context.Context, role string, size int, do func(ctx context.Context, d definition) error) (f Figures, err error) {
 	b.roles[role] = true
 	defer func() { err = errors.Join(err, b.undefine(ctx, role)) }()
 	limit := min(definitionsOfRound, b.options.MaxOps)
@@ -24,7 +24,7 @@ func (b *bed) oneByOne(ctx context.Context, role string, do func(ctx context.Con
 		var ops int64
 		begin := time.Now()
 		for ops < limit && (ops == 0 || time.Since(begin) < b.options.Duration) {
-			d := providerDefinition(role, b.serial.Add(1))
+			d := providerDefinition(role, b.serial.Add(1), size)
 			d.group = fmt.Sprintf("%s%d", role, b.serial.Add(1)) // of its own
 			sent := time.Now()
 			if err := do(ctx, d); err != nil {
@@ -37,11 +37,17 @@ func (b *bed) oneByOne(ctx context.Context, role string, do func(ctx context.Con
 	})
 }
 
+// firstObjectVariants are definitions of two sizes.
+var firstObjectVariants = []variant{
+	{name: "small", round: func(ctx context.Context, b *bed) ([]row, error) { return firstObjectRound(ctx, b, smallProvider) }},
+	{name: "large", round: func(ctx context.Context, b *bed) ([]row, error) { return firstObjectRound(ctx, b, largeProvider) }},
+}
+
 // firstObjectRound makes definitions, and an object of each, as soon as that goes.
-func firstObjectRound(ctx context.Context, b *bed) ([]row, error) {
+func firstObjectRound(ctx context.Context, b *bed, size int) ([]row, error) {
 	c := newClient(b.conns[0], 0, b.json)
 	var tries, definitions int
-	f, err := b.oneByOne(ctx, "first", func(ctx context.Context, d definition) error {
+	f, err := b.oneByOne(ctx, "first", size, func(ctx context.Context, d definition) error {
 		if err := b.store(ctx, c, d); err != nil {
 			return err
 		}
@@ -82,7 +88,7 @@ func applyDefinitionsRound(ctx context.Context, b *bed) (rows []row, err error) 
 	}
 	all := make([]definition, b.options.Definitions)
 	for i := range all {
-		all[i] = providerDefinition(role, b.serial.Add(1))
+		all[i] = providerDefinition(role, b.serial.Add(1), largeProvider)
 	}
 	var written Figures
 	served, err := b.measured(func() (Figures, error) {
@@ -178,7 +184,7 @@ func indexRound(ctx context.Context, b *bed, path string, name func(d definition
 	}
 	writer, reader := newClient(b.conns[0], 0, b.json), newClient(b.conns[0], 0, b.target.header(acceptAggregated, "identity"))
 	var reads, definitions int
-	f, err := b.oneByOne(ctx, "index", func(ctx context.Context, d definition) error {
+	f, err := b.oneByOne(ctx, "index", largeProvider, func(ctx context.Context, d definition) error {
 		if err := b.store(ctx, writer, d); err != nil {
 			return err
 		}
@@ -210,7 +216,7 @@ func (b *bed) beside(ctx context.Context) error {
 	b.roles[role] = true
 	all := make([]definition, b.options.Definitions)
 	for i := range all {
-		all[i] = providerDefinition(role, b.serial.Add(1))
+		all[i] = providerDefinition(role, b.serial.Add(1), largeProvider)
 	}
 	err := b.each(ctx, len(all), func(c *client, i int) error { return b.store(ctx, c, all[i]) })
 	if err != nil {

@@ -20,6 +20,8 @@ type definition struct {
 	namespaced bool
 	// schema of objects, and members of the version besides it.
 	schema, more string
+	// properties of each part of a providerDefinition.
+	properties int
 }
 
 // resource is what collection takes.

@@ -43,12 +43,13 @@ func (b *bed) gadget(name string, number int64) []byte {
 		gadgetDefinition.group, b.domain(), name, number%slots, mark, fields(30, number))
 }
 
-// providerDefinition is as generators make them from the interfaces of clouds: some
-// 40 KB, of which most is text for people. Twenty are of one group.
-func providerDefinition(role string, number uint64) definition {
-	parameters := `{"type":"object","properties":{` + properties(providerProperties) + `}}`
+// providerDefinition is as generators make them from the interfaces of clouds: most of
+// it is text for people. Twenty are of one group.
+func providerDefinition(role string, number uint64, size int) definition {
+	parameters := `{"type":"object","properties":{` + properties(size) + `}}`
 	return definition{
-		group: fmt.Sprintf("service%d", number/20), plural: fmt.Sprintf("things%d", number), kind: fmt.Sprintf("Thing%d", number), role: role,
+		properties: size,
+		group:      fmt.Sprintf("service%d", number/20), plural: fmt.Sprintf("things%d", number), kind: fmt.Sprintf("Thing%d", number), role: role,
 		schema: `{"type":"object","description":"A thing that a provider keeps as it is described here.","required":["spec"],"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},"metadata":{"type":"object"},` +
 			`"spec":{"type":"object","required":["forProvider"],` +
 			`"x-kubernetes-validations":[{"rule":"!('*' in self.managementPolicies || 'Create' in self.managementPolicies) || has(self.forProvider.field000) || (has(self.initProvider) && has(self.initProvider.field000))","message":"spec.forProvider.field000 is a required parameter"}],` +
@@ -63,13 +64,16 @@ func providerDefinition(role string, number uint64) definition {
 	}
 }
 
-// providerProperties are those of each of the three parts.
-const providerProperties = 80
+// How many properties each of the three parts of a providerDefinition has.
+const (
+	smallProvider = 4  // 3.6 KB
+	largeProvider = 80 // 40 KB
+)
 
 // thing is an object of a providerDefinition.
 func (b *bed) thing(d definition, name string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"%s.%s/v1","kind":%q,"metadata":{"name":%q,"annotations":{"bench.tidemark.dev/mark":"%s"}},"spec":{"forProvider":{%s}}}`,
-		d.group, b.domain(), d.kind, name, mark, fields(20, 1))
+		d.group, b.domain(), d.kind, name, mark, fields(min(20, d.properties), 1))
 }
 
 // properties are members of a schema, six kinds of them by turns.

@@ -14,8 +14,9 @@ import (
 // fits tells whether a value is right for sure, which most are. The library, which says
 // what is wrong, is asked about the others: it goes through all members that an object
 // could have, where this goes through those that it has. What is not understood here
-// does not fit.
-func (c *compiled) fits(s *structuralschema.Structural, v any) bool {
+// does not fit. By value: the address of what a map has would be that of a copy on the
+// heap.
+func (c *compiled) fits(s structuralschema.Structural, v any) bool {
 	limits := s.ValueValidation
 	if s.XIntOrString {
 		return fitsMixed(limits, v)
@@ -68,7 +69,7 @@ func within(n int, least, most *int64) bool {
 	return (least == nil || int64(n) >= *least) && (most == nil || int64(n) <= *most)
 }
 
-func (c *compiled) fitsObject(s *structuralschema.Structural, limits *structuralschema.ValueValidation, v map[string]any) bool {
+func (c *compiled) fitsObject(s structuralschema.Structural, limits *structuralschema.ValueValidation, v map[string]any) bool {
 	if len(limits.Enum) > 0 || limits.Format != "" || !within(len(v), limits.MinProperties, limits.MaxProperties) {
 		return false
 	}
@@ -81,12 +82,12 @@ func (c *compiled) fitsObject(s *structuralschema.Structural, limits *structural
 		p, ok := s.Properties[name]
 		switch {
 		case ok:
-			if !c.fits(&p, member) {
+			if !c.fits(p, member) {
 				return false
 			}
 		case s.AdditionalProperties == nil:
 		case s.AdditionalProperties.Structural != nil:
-			if !c.fits(s.AdditionalProperties.Structural, member) {
+			if !c.fits(*s.AdditionalProperties.Structural, member) {
 				return false
 			}
 		case !s.AdditionalProperties.Bool:
@@ -96,7 +97,7 @@ func (c *compiled) fitsObject(s *structuralschema.Structural, limits *structural
 	return true
 }
 
-func (c *compiled) fitsList(s *structuralschema.Structural, limits *structuralschema.ValueValidation, v []any) bool {
+func (c *compiled) fitsList(s structuralschema.Structural, limits *structuralschema.ValueValidation, v []any) bool {
 	if len(limits.Enum) > 0 || limits.Format != "" || !within(len(v), limits.MinItems, limits.MaxItems) {
 		return false
 	}
@@ -104,7 +105,7 @@ func (c *compiled) fitsList(s *structuralschema.Structural, limits *structuralsc
 		return len(v) == 0
 	}
 	for _, item := range v {
-		if !c.fits(s.Items, item) {
+		if !c.fits(*s.Items, item) {
 			return false
 		}
 	}

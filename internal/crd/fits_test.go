@@ -151,7 +151,7 @@ func TestFitsLikeLibrary(t *testing.T) {
 			if len(errs) == 0 {
 				right++
 			}
-			if !c.fits(s, v) {
+			if !c.fits(*s, v) {
 				continue
 			}
 			if fit++; len(errs) > 0 {

@@ -77,18 +77,19 @@ func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Struc
 	if s.Properties != nil {
 		left.Properties = map[string]structuralschema.Structural{}
 	}
-	for name, p := range s.Properties {
+	for name := range s.Properties {
 		escaped, _ := apiservercel.Escape(name)
 		of := n.of[escaped]
-		if of == nil && !hasRules(&p) {
+		if of == nil && inside(s.Properties[name])&aRule == 0 {
 			continue
 		}
 		if of == nil {
 			of = &needed{}
 		}
+		p := s.Properties[name]
 		left.Properties[name] = *forRules(&p, of)
 	}
-	if s.Items != nil && hasRules(s.Items) {
+	if s.Items != nil && inside(*s.Items)&aRule != 0 {
 		of := &needed{}
 		for _, key := range s.XListMapKeys {
 			if escaped, ok := apiservercel.Escape(key); ok {
@@ -97,7 +98,7 @@ func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Struc
 		}
 		left.Items = forRules(s.Items, of)
 	}
-	if more := s.AdditionalProperties; more != nil && more.Structural != nil && hasRules(more.Structural) {
+	if more := s.AdditionalProperties; more != nil && more.Structural != nil && inside(*more.Structural)&aRule != 0 {
 		of := *more
 		of.Structural = forRules(more.Structural, &needed{})
 		left.AdditionalProperties = &of
@@ -105,20 +106,38 @@ func forRules(s *structuralschema.Structural, n *needed) *structuralschema.Struc
 	return &left
 }
 
-// hasRules tells whether there are rules in a schema.
-func hasRules(s *structuralschema.Structural) bool {
-	if len(s.XValidations) > 0 || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0 {
-		return true
+// contents are what may stand in a schema, or anywhere below.
+type contents uint8
+
+const (
+	aRule contents = 1 << iota
+	anIntOrString
+	anEmbedded // object
+)
+
+// inside tells what stands in a schema, or anywhere below. By value: the address of what
+// a map has would be that of a copy on the heap.
+func inside(s structuralschema.Structural) contents {
+	var c contents
+	if len(s.XValidations) > 0 || s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0 { // which may have rules
+		c |= aRule
+	}
+	if s.XIntOrString {
+		c |= anIntOrString
+	}
+	if s.XEmbeddedResource {
+		c |= anEmbedded
 	}
 	for _, p := range s.Properties {
-		if hasRules(&p) {
-			return true
-		}
+		c |= inside(p)
 	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil && hasRules(s.AdditionalProperties.Structural) {
-		return true
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil {
+		c |= inside(*s.AdditionalProperties.Structural)
 	}
-	return s.Items != nil && hasRules(s.Items)
+	if s.Items != nil {
+		c |= inside(*s.Items)
+	}
+	return c
 }
 
 // rulesOf is what of a kind's schema the rules are compiled with.

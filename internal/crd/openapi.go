@@ -34,10 +34,13 @@ func (v *version) openAPI(number int) (*spec.Schema, error) {
 		return nil, err
 	}
 	object := &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}
-	if s == nil || len(structuralschema.ValidateStructural(nil, s)) > 0 {
+	if s == nil {
 		return object, nil
 	}
-	s = s.Unfold()
+	has := inside(*s)
+	if has&anIntOrString != 0 {
+		s = s.DeepCopy().Unfold()
+	}
 	if number == 2 {
 		if s.XPreserveUnknownFields {
 			return object, nil // kubectl would refuse members that it does not find here
@@ -46,7 +49,9 @@ func (v *version) openAPI(number int) (*spec.Schema, error) {
 	}
 	shown := s.ToKubeOpenAPI()
 	addIdentity(shown, typeTexts["apiVersion"], typeTexts["kind"])
-	addEmbedded(shown, number)
+	if has&anEmbedded != 0 {
+		addEmbedded(shown, number)
+	}
 	if fields := v.SelectableFields; len(fields) > 0 {
 		list := make([]any, len(fields))
 		for i, f := range fields {
@@ -58,20 +63,29 @@ func (v *version) openAPI(number int) (*spec.Schema, error) {
 }
 
 // structural is the schema of a version, nil where there is none or it is none of that
-// form. It is the caller's own.
+// form. It is not the caller's to change.
 func (v *version) structural() (*structuralschema.Structural, error) {
-	if c := v.compiled.Load(); c != nil { // a first write asks for it right after
-		return c.structural.DeepCopy(), nil
+	if c := v.compiled.Load(); c != nil {
+		return c.valid(), nil
 	}
 	props, err := v.props()
 	if err != nil || props == nil {
 		return nil, err
 	}
 	s, err := structuralschema.NewStructural(props)
-	if err != nil {
+	if err != nil || len(structuralschema.ValidateStructural(nil, s)) > 0 {
 		return nil, nil
 	}
 	return s, nil
+}
+
+// managed is structural of a version that is written to: compiled, as it will be needed.
+func (v *version) managed() (*structuralschema.Structural, error) {
+	c, err := v.schema()
+	if err != nil {
+		return nil, err
+	}
+	return c.valid(), nil
 }
 
 // addIdentity adds what every object has.
@@ -106,7 +120,7 @@ func addEmbedded(s *spec.Schema, number int) {
 	addIdentity(s, embeddedVersionText, embeddedKindText)
 	for _, name := range []string{"kind", "apiVersion"} {
 		if !slices.Contains(s.Required, name) {
-			s.Required = append(s.Required, name)
+			s.Required = append(slices.Clip(s.Required), name) // it is the structural schema's
 		}
 	}
 }

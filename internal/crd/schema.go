@@ -37,6 +37,7 @@ type version struct {
 type compiled struct {
 	// structural is nil where there is no schema: then everything is kept.
 	structural *structuralschema.Structural
+	valid      func() *structuralschema.Structural // nil where structural is not of that form
 	validator  apivalidation.SchemaValidator
 	status     apivalidation.SchemaValidator // nil: anything
 	rules      *cel.Validator                // nil: there are none
@@ -94,7 +95,7 @@ func (v *version) compile() (*compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &compiled{}
+	c := &compiled{valid: func() *structuralschema.Structural { return nil }}
 	if c.validator, _, err = apivalidation.NewSchemaValidator(props); err != nil || props == nil {
 		return c, err
 	}
@@ -106,11 +107,18 @@ func (v *version) compile() (*compiled, error) {
 	if c.structural, err = structuralschema.NewStructural(props); err != nil {
 		return nil, err
 	}
-	c.structural = c.structural.DeepCopy() // it shares its defaults with the schema
+	// The schema's defaults are pruned with it: they are the same, and the validators,
+	// which have them too, do without.
 	if err := structuraldefaulting.PruneDefaults(c.structural); err != nil {
 		return nil, err
 	}
-	if hasRules(c.structural) {
+	c.valid = sync.OnceValue(func() *structuralschema.Structural {
+		if len(structuralschema.ValidateStructural(nil, c.structural)) > 0 {
+			return nil
+		}
+		return c.structural
+	})
+	if inside(*c.structural)&aRule != 0 {
 		c.rules = cel.NewValidator(rulesOf(c.structural), true, celconfig.PerCallLimit)
 		narrow(c.rules)
 	}
@@ -163,6 +171,7 @@ func (s *schemas) add(v *version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v.of.gone { // a request that began before compiled it
+		v.compiled.Store(nil)
 		return
 	}
 	v.compiledCost = v.cost()

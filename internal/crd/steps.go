@@ -125,7 +125,7 @@ func (v *version) validate(o *Object) field.ErrorList {
 		delete(all, "status")
 	}
 	var errs field.ErrorList
-	if s.structural == nil || !s.fits(s.structural, all) {
+	if s.structural == nil || !s.fits(*s.structural, all) {
 		errs = apivalidation.ValidateCustomResource(nil, all, s.validator)
 	}
 	errs = append(errs, v.checkScale(all, true)...)
@@ -175,7 +175,7 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 	var errs field.ErrorList
 	if status {
 		errs = s.validateStatus(all, before, same)
-	} else if s.structural == nil || !s.fits(s.structural, all) {
+	} else if s.structural == nil || !s.fits(*s.structural, all) {
 		errs = apivalidation.ValidateCustomResourceUpdate(nil, all, before, s.validator, apivalidation.WithRatcheting(same))
 	}
 	errs = append(errs, v.checkScale(o.Members, !status)...)
@@ -201,7 +201,7 @@ func (c *compiled) validateStatus(all, before map[string]any, same *common.Corre
 	}
 	var options []apivalidation.ValidationOption
 	if c.structural != nil {
-		if p, ok := c.structural.Properties["status"]; ok && c.fits(&p, status) {
+		if p, ok := c.structural.Properties["status"]; ok && c.fits(p, status) {
 			return nil
 		}
 		options = append(options, apivalidation.WithRatcheting(same.Key("status")))

@@ -97,6 +97,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		Tolerated:    tolerated,
 		Fields:       v.fields(),
 		OpenAPI:      v.openAPI,
+		Structural:   v.managed,
 		Stamp:        fmt.Sprintf("%s/%d", d.head.Metadata.UID, d.head.Metadata.Generation),
 		NoStrategic:  true, AnyFinalizer: true,
 		Explicit:    true,

@@ -25,7 +25,7 @@ type shape struct {
 	typ     *resource.Type
 	out     wire.Output
 	binary  *wire.Binary // nil: the answer is text
-	headLen int          // bytes of a stored object that an item goes without
+	headLen int          // bytes of a stored object before its metadata
 
 	wanted func() error // tells that nobody waits for the answer any more; nil: not known
 	listed bool         // the objects are those of a list
@@ -41,7 +41,7 @@ type shape struct {
 
 // newShape finds out how objects of a type are shown; row C2.
 func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
-	s := &shape{derived: q.h.derived, typ: t, out: out, binary: out.Binary(), headLen: itemHead(t), columns: true, wanted: q.wanted}
+	s := &shape{derived: q.h.derived, typ: t, out: out, binary: out.Binary(), headLen: len(wire.Head(t)), columns: true, wanted: q.wanted}
 	if out.Form != wire.Table {
 		return s, nil
 	}
@@ -65,12 +65,12 @@ func notShown(message string) error {
 	return refusal(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message, nil)
 }
 
-// itemHead is how many bytes of an object the items of lists go without.
-func itemHead(t *resource.Type) int {
-	if t.Explicit {
+// itemHead is how many bytes of a stored object an item goes without.
+func (s *shape) itemHead() int {
+	if s.typ.Explicit {
 		return len("{")
 	}
-	return len(wire.Head(t))
+	return s.headLen
 }
 
 // goName is a type as error messages name it.
@@ -197,7 +197,7 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 	if err != nil {
 		return to, err
 	}
-	return wire.AppendItem(to, value, s.headLen), nil
+	return wire.AppendItem(to, value, s.itemHead()), nil
 }
 
 // value is an object as JSON of the type's version. What it is converted to is made
@@ -243,7 +243,7 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 		}
 		return wire.MetadataOf(value)
 	}
-	begin := len(wire.Head(s.typ)) + len(`"metadata":`)
+	begin := s.headLen + len(`"metadata":`)
 	if end := o.Mark(); end > 0 {
 		return o.Bytes()[begin:end], nil
 	}

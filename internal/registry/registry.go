@@ -51,7 +51,7 @@ type Registry struct {
 	// none.
 	Sources map[schema.GroupResource]Source
 
-	schemas   sync.Map // *resource.Type, or weak.Pointer of one that may go: *apply.Schema
+	schemas   sync.Map // *resource.Type, or weak.Pointer of a structural schema: *apply.Schema
 	unchanged apply.Unchanged
 	writes    writes
 }

@@ -9,11 +9,13 @@ import (
 	"strconv"
 	"weak"
 
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -148,41 +150,66 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 	return start, nil
 }
 
-// schema is what managed fields need to know of a type; it is made when it is
-// first asked for, and goes with the type.
+// schema is what managed fields need to know of a type; it is made when it is first asked
+// for. That of a Go type stays; that of a structural schema goes with it.
 func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
-	var key any = t
-	if t.OpenAPI != nil { // the others stay as long as the program
-		key = weak.Make(t)
-	}
-	if s, ok := r.schemas.Load(key); ok {
-		return s.(*apply.Schema), nil
-	}
-	s, err := newSchema(t)
+	s, err := r.ownSchema(t)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s: %w", t.GroupVersionKind(), err)
 	}
 	if len(t.Versions) > 1 {
-		s.Versions = r.schemaVersions(weak.Make(t))
+		s = s.With(r.schemaVersions(t))
+	}
+	return s, nil
+}
+
+// ownSchema is schema without the other versions.
+func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
+	var key any = t
+	var from *structuralschema.Structural
+	if t.Structural != nil {
+		var err error
+		if from, err = t.Structural(); err != nil {
+			return nil, err
+		}
+		key = weak.Make(from)
+	}
+	if s, ok := r.schemas.Load(key); ok {
+		return s.(*apply.Schema), nil
+	}
+	s, err := newSchema(t, from)
+	if err != nil || t.Structural != nil && from == nil { // a type that nothing is known of takes no time
+		return s, err
 	}
 	kept, loaded := r.schemas.LoadOrStore(key, s)
-	if !loaded && t.OpenAPI != nil {
-		goruntime.AddCleanup(t, func(key any) { r.schemas.Delete(key) }, key)
+	if !loaded && from != nil {
+		goruntime.AddCleanup(from, func(key any) { r.schemas.Delete(key) }, key)
 	}
 	return kept.(*apply.Schema), nil
 }
 
-// schemaVersions are the other versions of a type, which they must not keep.
-func (r *Registry) schemaVersions(of weak.Pointer[resource.Type]) apply.Versions {
-	at := func(apiVersion string) *resource.Type {
-		if t := of.Value(); t != nil {
-			return t.At(apiVersion)
-		}
-		return nil
+func newSchema(t *resource.Type, from *structuralschema.Structural) (*apply.Schema, error) {
+	if t.Structural == nil {
+		return apply.Builtin(t.GroupVersionKind(), t.New())
 	}
+	openAPI := t.OpenAPI
+	shown := func() (*spec.Schema, error) { return openAPI(3) }
+	hasStatus := t.Subresource("status") != nil
+	if from != nil {
+		return apply.FromStructural(t.GroupVersionKind(), from, shown, hasStatus), nil
+	}
+	object, err := shown()
+	if err != nil {
+		return nil, err
+	}
+	return apply.FromOpenAPI(t.GroupVersionKind(), object, hasStatus)
+}
+
+// schemaVersions are the other versions of a type.
+func (r *Registry) schemaVersions(t *resource.Type) apply.Versions {
 	return apply.Versions{
 		Schema: func(apiVersion string) *apply.Schema {
-			other := at(apiVersion)
+			other := t.At(apiVersion)
 			if other == nil {
 				return nil
 			}
@@ -193,24 +220,13 @@ func (r *Registry) schemaVersions(of weak.Pointer[resource.Type]) apply.Versions
 			return s
 		},
 		Convert: func(object []byte, from, to string) ([]byte, error) {
-			a, b := at(from), at(to)
+			a, b := t.At(from), t.At(to)
 			if a == nil || b == nil {
 				return nil, fmt.Errorf("no version %s or %s is served any more", from, to)
 			}
 			return convert(a, b, object)
 		},
 	}
-}
-
-func newSchema(t *resource.Type) (*apply.Schema, error) {
-	if t.OpenAPI == nil {
-		return apply.Builtin(t.GroupVersionKind(), t.New())
-	}
-	shown, err := t.OpenAPI(3)
-	if err != nil {
-		return nil, err
-	}
-	return apply.FromOpenAPI(t.GroupVersionKind(), shown, t.Subresource("status") != nil)
 }
 
 // convert makes the JSON of an object into that of another version.

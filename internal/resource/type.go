@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -85,10 +86,13 @@ type Type struct {
 	Decode func(body []byte) (o runtime.Object, complaints []string, err error)
 	// Parts reach into objects; nil: those of Go structs.
 	Parts *Parts
-	// OpenAPI makes the schema of the kind that clients are shown, and that managed
-	// fields follow, in version 2 or 3, in which the metadata refers to that of all
-	// objects. Nil: it is that of the Go type.
+	// OpenAPI makes the schema of the kind that clients are shown, in version 2 or 3, in
+	// which the metadata refers to that of all objects. Nil: it is that of the Go type.
 	OpenAPI func(version int) (*spec.Schema, error)
+	// Structural is what OpenAPI is made of, for managed fields to follow; nil where there
+	// is no such schema. It is not the caller's to change, and may be another one when it is
+	// asked for again. Not set: the Go type says it.
+	Structural func() (*structuralschema.Structural, error)
 	// Stamp changes with what OpenAPI makes; empty: it never does.
 	Stamp string
 	// Explicit: what is served is no part of the server, and everything says in full what

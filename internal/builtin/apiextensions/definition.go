@@ -5,6 +5,7 @@ package apiextensions
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -98,8 +99,13 @@ func own(errs field.ErrorList) field.ErrorList {
 	})
 }
 
-// ValidateUpdate checks an update; what was wrong before may stay.
+// ValidateUpdate checks an update; what was wrong before may stay. Of a specification
+// that stays as it is, what is dear to check is known to be right: finalizers, labels and
+// annotations change far more often.
 func ValidateUpdate(d, old *Definition) field.ErrorList {
+	if reflect.DeepEqual(d.Spec, old.Spec) {
+		d, old = withoutSchemas(d), withoutSchemas(old)
+	}
 	made, err := internal(d)
 	if err != nil {
 		return failed(err)
@@ -111,8 +117,22 @@ func ValidateUpdate(d, old *Definition) field.ErrorList {
 	return crdvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), made, was)
 }
 
+// withoutSchemas is a definition whose versions take any object, and show and select by
+// nothing of it. It shares its other parts.
+func withoutSchemas(d *Definition) *Definition {
+	bare := *d
+	bare.Spec.Versions = slices.Clone(d.Spec.Versions)
+	for i := range bare.Spec.Versions {
+		v := &bare.Spec.Versions[i]
+		v.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}
+		v.AdditionalPrinterColumns, v.SelectableFields = nil, nil
+	}
+	return &bare
+}
+
 // ValidateStatus checks an update of the status.
 func ValidateStatus(d, old *Definition) field.ErrorList {
+	d, old = withoutSchemas(d), withoutSchemas(old) // of no matter for the status
 	made, err := internal(d)
 	if err != nil {
 		return failed(err)
@@ -145,7 +165,7 @@ func unknownFormats(d *Definition) []string {
 	var all []string
 	for i := range d.Spec.Versions {
 		if s := d.Spec.Versions[i].Schema; s != nil && s.OpenAPIV3Schema != nil {
-			eachFormat(s.OpenAPIV3Schema, func(kind, format string) {
+			eachFormat(*s.OpenAPIV3Schema, func(kind, format string) {
 				one := &spec.Schema{SchemaProps: spec.SchemaProps{Format: format, Type: []string{kind}}}
 				all = append(all, apivalidation.GetUnrecognizedFormats(one, environment.DefaultCompatibilityVersion())...)
 			})
@@ -154,32 +174,33 @@ func unknownFormats(d *Definition) []string {
 	return all
 }
 
-// eachFormat calls f for each format in a schema.
-func eachFormat(s *apiextensionsv1.JSONSchemaProps, f func(kind, format string)) {
-	if s == nil {
-		return
-	}
+// eachFormat calls f for each format in a schema. By value: the address of what a map
+// has would be that of a copy on the heap.
+func eachFormat(s apiextensionsv1.JSONSchemaProps, f func(kind, format string)) {
 	if s.Format != "" {
 		f(s.Type, s.Format)
 	}
 	for _, list := range [][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.OneOf, s.AnyOf} {
 		for i := range list {
-			eachFormat(&list[i], f)
+			eachFormat(list[i], f)
 		}
 	}
-	eachFormat(s.Not, f)
+	if s.Not != nil {
+		eachFormat(*s.Not, f)
+	}
 	if s.Items != nil {
-		eachFormat(s.Items.Schema, f)
+		if s.Items.Schema != nil {
+			eachFormat(*s.Items.Schema, f)
+		}
 		for i := range s.Items.JSONSchemas {
-			eachFormat(&s.Items.JSONSchemas[i], f)
+			eachFormat(s.Items.JSONSchemas[i], f)
 		}
 	}
-	if s.AdditionalProperties != nil {
-		eachFormat(s.AdditionalProperties.Schema, f)
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		eachFormat(*s.AdditionalProperties.Schema, f)
 	}
 	for _, name := range names(s.Properties) {
-		p := s.Properties[name]
-		eachFormat(&p, f)
+		eachFormat(s.Properties[name], f)
 	}
 }
 
