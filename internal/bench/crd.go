@@ -13,9 +13,9 @@ import (
 // round: they are removed after it.
 const definitionsOfRound = 200
 
-// oneByOne repeats an operation on a new definition of the size for the duration, and
-// removes the definitions of the role.
-func (b *bed) oneByOne(ctx context.Context, role string, size int, do func(ctx context.Context, d definition) error) (f Figures, err error) {
+// oneByOne repeats an operation on a new definition for the duration, and removes the
+// definitions of the role.
+func (b *bed) oneByOne(ctx context.Context, role string, p provider, do func(ctx context.Context, d definition) error) (f Figures, err error) {
 	b.roles[role] = true
 	defer func() { err = errors.Join(err, b.undefine(ctx, role)) }()
 	limit := min(definitionsOfRound, b.options.MaxOps)
@@ -24,7 +24,7 @@ func (b *bed) oneByOne(ctx context.Context, role string, size int, do func(ctx c
 		var ops int64
 		begin := time.Now()
 		for ops < limit && (ops == 0 || time.Since(begin) < b.options.Duration) {
-			d := providerDefinition(role, b.serial.Add(1), size)
+			d := providerDefinition(role, b.serial.Add(1), p)
 			d.group = fmt.Sprintf("%s%d", role, b.serial.Add(1)) // of its own
 			sent := time.Now()
 			if err := do(ctx, d); err != nil {
@@ -37,17 +37,18 @@ func (b *bed) oneByOne(ctx context.Context, role string, size int, do func(ctx c
 	})
 }
 
-// firstObjectVariants are definitions of two sizes.
+// firstObjectVariants are definitions of two sizes, small ones without a rule too.
 var firstObjectVariants = []variant{
 	{name: "small", round: func(ctx context.Context, b *bed) ([]row, error) { return firstObjectRound(ctx, b, smallProvider) }},
+	{name: "small-rule", round: func(ctx context.Context, b *bed) ([]row, error) { return firstObjectRound(ctx, b, ruledProvider) }},
 	{name: "large", round: func(ctx context.Context, b *bed) ([]row, error) { return firstObjectRound(ctx, b, largeProvider) }},
 }
 
 // firstObjectRound makes definitions, and an object of each, as soon as that goes.
-func firstObjectRound(ctx context.Context, b *bed, size int) ([]row, error) {
+func firstObjectRound(ctx context.Context, b *bed, p provider) ([]row, error) {
 	c := newClient(b.conns[0], 0, b.json)
 	var tries, definitions int
-	f, err := b.oneByOne(ctx, "first", size, func(ctx context.Context, d definition) error {
+	f, err := b.oneByOne(ctx, "first", p, func(ctx context.Context, d definition) error {
 		if err := b.store(ctx, c, d); err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ var scenarios = []scenario{
 	{"overwrite", "closed, 16 clients", "update of all pods, ten times each: what memory is like then", "update", single(overwriteRound)},
 	{"delete-collection", "one at a time", "deletion of a collection: all pods, and 10,000 ConfigMaps; the latency is that of the whole", "object", deleteCollectionVariants},
 	{"delete-namespace", "one at a time", "deletion of a namespace with 10,000 ConfigMaps, until it is gone", "object", single(deleteNamespaceRound)},
-	{"crd-first-object", "one at a time", "definition of 4 KB and of 40 KB, from the start of its creation until its first object is stored; it is tried every 10 ms", "definition", firstObjectVariants},
+	{"crd-first-object", "one at a time", "definition of 4 KB, the same with a rule, and one of 40 KB with a rule, from the start of its creation until its first object is stored; it is tried every 10 ms", "definition", firstObjectVariants},
 	{"crd-apply", "closed, 8 clients", "--definitions of 40 KB, applied: until they are written, until all are served; memory for each of them", "definition", single(applyDefinitionsRound)},
 	{"crd-index", "one at a time", "one more definition of 40 KB beside --definitions, in a group of its own, until the aggregated discovery and the index of OpenAPI v3 have it; asked every 10 ms", "definition", indexVariants},
 	{"custom-get", "closed, or open with --rate", "GET of a ConfigMap, and of a custom object with the same data", "get", customVariants(getAlike)},

@@ -45,14 +45,16 @@ func (b *bed) gadget(name string, number int64) []byte {
 
 // providerDefinition is as generators make them from the interfaces of clouds: most of
 // it is text for people. Twenty are of one group.
-func providerDefinition(role string, number uint64, size int) definition {
-	parameters := `{"type":"object","properties":{` + properties(size) + `}}`
+func providerDefinition(role string, number uint64, p provider) definition {
+	parameters, rules := `{"type":"object","properties":{`+properties(p.properties)+`}}`, ""
+	if p.rule {
+		rules = `"x-kubernetes-validations":[{"rule":"!('*' in self.managementPolicies || 'Create' in self.managementPolicies) || has(self.forProvider.field000) || (has(self.initProvider) && has(self.initProvider.field000))","message":"spec.forProvider.field000 is a required parameter"}],`
+	}
 	return definition{
-		properties: size,
+		properties: p.properties,
 		group:      fmt.Sprintf("service%d", number/20), plural: fmt.Sprintf("things%d", number), kind: fmt.Sprintf("Thing%d", number), role: role,
 		schema: `{"type":"object","description":"A thing that a provider keeps as it is described here.","required":["spec"],"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},"metadata":{"type":"object"},` +
-			`"spec":{"type":"object","required":["forProvider"],` +
-			`"x-kubernetes-validations":[{"rule":"!('*' in self.managementPolicies || 'Create' in self.managementPolicies) || has(self.forProvider.field000) || (has(self.initProvider) && has(self.initProvider.field000))","message":"spec.forProvider.field000 is a required parameter"}],` +
+			`"spec":{"type":"object","required":["forProvider"],` + rules +
 			`"properties":{"forProvider":` + parameters + `,"initProvider":` + parameters + `,` +
 			`"deletionPolicy":{"type":"string","default":"Delete","enum":["Orphan","Delete"]},` +
 			`"managementPolicies":{"type":"array","default":["*"],"items":{"type":"string","enum":["Observe","Create","Update","Delete","LateInitialize","*"]}},` +
@@ -64,10 +66,16 @@ func providerDefinition(role string, number uint64, size int) definition {
 	}
 }
 
-// How many properties each of the three parts of a providerDefinition has.
-const (
-	smallProvider = 4  // 3.6 KB
-	largeProvider = 80 // 40 KB
+// provider is how a providerDefinition is made.
+type provider struct {
+	properties int // of each of its three parts
+	rule       bool
+}
+
+var (
+	smallProvider = provider{properties: 4} // 4 KB
+	ruledProvider = provider{properties: 4, rule: true}
+	largeProvider = provider{properties: 80, rule: true} // 40 KB
 )
 
 // thing is an object of a providerDefinition.
