@@ -220,7 +220,9 @@ func (q *request) sendEvents(events []registry.Event) error {
 func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	switch {
 	case q.shape != nil:
-		q.shape.now = q.h.c.Now()
+		if q.shape.out.Form == wire.Table { // which tells ages
+			q.shape.now = q.h.c.Now()
+		}
 		return q.shape.event(to, e)
 	case e.Type == registry.Bookmark:
 		to = wire.AppendBookmark(wire.BeginEvent(to, string(e.Type)), q.typ, uint64(e.Revision), e.InitialEventsEnd)
