@@ -218,7 +218,7 @@ func TestVersions(t *testing.T) {
 			return []byte(strings.ReplaceAll(text, `"colour"`, `"color"`)), nil
 		},
 	}
-	v1, v2 = v1.With(versions), v2.With(versions)
+	v1, v2 = v1.With(versions, nil), v2.With(versions, nil)
 	object := func(version, spec string) []byte {
 		return []byte(`{"apiVersion":"example.com/` + version + `","kind":"Thing","metadata":{"name":"x","uid":"u"},"spec":` + spec + `}`)
 	}

@@ -184,7 +184,11 @@ func (s *Schema) updater(subresource string, entries []*entry) *merge.Updater {
 
 // typed holds a tree against the schema.
 func (s *Schema) typed(tree any, o ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	return s.typ().FromUnstructured(tree, o...)
+	typ, err := s.typ()
+	if err != nil {
+		return nil, err
+	}
+	return typ.FromUnstructured(tree, o...)
 }
 
 // tree reads JSON as the library wants it, without managed fields.
@@ -237,7 +241,11 @@ func (c converter) Convert(v *typed.TypedValue, version fieldpath.APIVersion) (*
 
 // version tells which schema a value has.
 func (c converter) version(v *typed.TypedValue) (*Schema, error) {
-	if v.Schema() == c.s.typ().Schema {
+	own, err := c.s.typ()
+	if err != nil {
+		return nil, err
+	}
+	if v.Schema() == own.Schema {
 		return c.s, nil
 	}
 	if m, ok := v.AsValue().Unstructured().(map[string]any); ok {

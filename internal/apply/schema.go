@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
@@ -23,13 +24,19 @@ type Schema struct {
 	resets map[string]*filter
 	// shape is for the straight way, typ for the library's: made when first asked for.
 	shape func() *shape
-	typ   func() typed.ParseableType
+	typ   func() (typed.ParseableType, error)
+	// shown is where typ is kept of a structural schema, which With says how to make.
+	shown *library
 }
 
-// With is the schema of a kind that has other versions.
-func (s *Schema) With(others Versions) *Schema {
+// With is the schema of a kind that has other versions, and of a structural schema that
+// is shown as the function tells; nil where it is none.
+func (s *Schema) With(others Versions, shown func() (*spec.Schema, error)) *Schema {
 	with := *s
 	with.versions = others
+	if s.shown != nil && shown != nil {
+		with.typ = func() (typed.ParseableType, error) { return s.shown.of(shown) }
+	}
 	return &with
 }
 
@@ -63,13 +70,13 @@ func Builtin(kind schema.GroupVersionKind, empty runtime.Object) (*Schema, error
 	n, ok := reflect.Zero(reflect.TypeOf(empty).Elem()).Interface().(modelNamer)
 	if !ok {
 		d := deduced()
-		s.typ = func() typed.ParseableType { return d }
+		s.typ = func() (typed.ParseableType, error) { return d, nil }
 		s.shape = sync.OnceValue(func() *shape { return newShape(d.Schema, d.TypeRef) })
 		return s, nil
 	}
 	name := n.OpenAPIModelName()
 	s.shape = sync.OnceValue(func() *shape { return embeddedTypes.shape(name) })
-	s.typ = sync.OnceValue(func() typed.ParseableType { return embeddedTypes.library(name) })
+	s.typ = sync.OnceValues(func() (typed.ParseableType, error) { return embeddedTypes.library(name), nil })
 	return s, nil
 }
 
@@ -80,15 +87,15 @@ func Custom(kind schema.GroupVersionKind, typ typed.ParseableType, hasStatus boo
 	if typ.Schema == nil {
 		typ = deduced()
 	}
-	return newCustom(kind, func() *shape { return newShape(typ.Schema, typ.TypeRef) }, func() typed.ParseableType { return typ }, hasStatus)
+	return newCustom(kind, func() *shape { return newShape(typ.Schema, typ.TypeRef) }, func() (typed.ParseableType, error) { return typ, nil }, hasStatus)
 }
 
-func newCustom(kind schema.GroupVersionKind, shape func() *shape, typ func() typed.ParseableType, hasStatus bool) *Schema {
+func newCustom(kind schema.GroupVersionKind, shape func() *shape, typ func() (typed.ParseableType, error), hasStatus bool) *Schema {
 	empty, err := json.Marshal(metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind})
 	if err != nil {
 		empty = []byte("{}") // cannot be: these are strings
 	}
-	s := &Schema{kind: kind, empty: empty, shape: sync.OnceValue(shape), typ: sync.OnceValue(typ)}
+	s := &Schema{kind: kind, empty: empty, shape: sync.OnceValue(shape), typ: typ}
 	if hasStatus {
 		s.resets = customResets
 	}

@@ -118,9 +118,15 @@ func (r *shaper) fill(s *shape, a smd.Atom) *shape {
 	return s
 }
 
+// Types of what a schema says nothing of, as the library names them.
+const (
+	untypedName = "__untyped_atomic_"
+	deducedName = "__untyped_deduced_"
+)
+
 func deducedRef(t smd.TypeRef) bool {
 	if t.NamedType != nil {
-		return *t.NamedType == "__untyped_deduced_"
+		return *t.NamedType == deducedName
 	}
 	return t.Inlined.Scalar != nil && *t.Inlined.Scalar == smd.Untyped
 }

@@ -2,8 +2,10 @@ package apply
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,45 +17,64 @@ import (
 // objectMeta is the type of the metadata of every object among the embedded schemas.
 const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-// FromStructural is FromOpenAPI of the schema that a structural one is shown as, which it
-// asks for only when the library's way has to be gone. It keeps nothing of the structural
-// schema.
-func FromStructural(kind schema.GroupVersionKind, s *structuralschema.Structural, shown func() (*spec.Schema, error), hasStatus bool) *Schema {
-	r := structuralShaper{meta: embeddedTypes.shape(objectMeta)}
-	d := deduced()
-	r.deduced = newShape(d.Schema, d.TypeRef)
-	untyped := "__untyped_atomic_"
-	r.untyped = newShape(d.Schema, smd.TypeRef{NamedType: &untyped})
-	root := r.of(s, false, true)
-	return newCustom(kind, func() *shape { return root }, func() typed.ParseableType {
-		o, err := shown()
-		if err != nil {
-			return d
-		}
-		t, err := parseOpenAPI(o)
-		if err != nil {
-			return d
-		}
-		return t
+// FromStructural is FromOpenAPI of what a structural schema is shown as, which With has
+// to tell. It keeps nothing of the structural schema.
+func FromStructural(kind schema.GroupVersionKind, s *structuralschema.Structural, hasStatus bool) *Schema {
+	d, untyped := deduced(), untypedName
+	r := structuralShaper{
+		meta:    embeddedTypes.shape(objectMeta),
+		deduced: newShape(d.Schema, d.TypeRef),
+		untyped: newShape(d.Schema, smd.TypeRef{NamedType: &untyped}),
+	}
+	object := *s
+	object.XEmbeddedResource = true // the root is an object, too
+	root := r.of(object, false)
+	made := newCustom(kind, func() *shape { return root }, func() (typed.ParseableType, error) {
+		return typed.ParseableType{}, errors.New("nothing tells what the structural schema is shown as")
 	}, hasStatus)
+	made.shown = new(library)
+	return made
 }
 
-// structuralShaper makes the shapes of a structural schema: the same as a shaper does of
-// the types that the library makes of the schema that it is shown as. Of a schema with
-// hundreds of properties that takes a fiftieth of the time, and of the memory.
+// library keeps what the library's way needs of a structural schema, which few writes
+// take.
+type library struct {
+	mu  sync.Mutex
+	typ typed.ParseableType // of the zero value nothing is made yet
+}
+
+func (l *library) of(shown func() (*spec.Schema, error)) (typed.ParseableType, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.typ.Schema != nil {
+		return l.typ, nil
+	}
+	s, err := shown()
+	if err != nil {
+		return l.typ, err
+	}
+	typ, err := parseOpenAPI(s)
+	if err == nil {
+		l.typ = typ
+	}
+	return typ, err
+}
+
+// structuralShaper makes the shapes of a structural schema: the same as a shaper makes of
+// the types that the library makes of the schema that it is shown as, of which there are
+// a map entry, a type and a copy of the property for each property.
 type structuralShaper struct {
 	meta, deduced, untyped *shape
 }
 
-// of is the shape of a schema; with keep, what it does not know is kept. An object has
-// the members that each one has.
-func (r *structuralShaper) of(s *structuralschema.Structural, keep, object bool) *shape {
+// of is the shape of a schema; with keep, what it does not know is kept.
+func (r *structuralShaper) of(s structuralschema.Structural, keep bool) *shape {
 	keep = keep || s.XPreserveUnknownFields
 	switch s.Type {
 	case "":
-		return &shape{scalar: smd.Untyped, list: r.list(s, keep), dict: r.dict(s, keep, object)}
+		return &shape{scalar: smd.Untyped, list: r.list(s, keep), dict: r.dict(s, keep)}
 	case "object":
-		return &shape{dict: r.dict(s, keep, object)}
+		return &shape{dict: r.dict(s, keep)}
 	case "array":
 		return &shape{list: r.list(s, keep)}
 	case "integer", "number":
@@ -68,40 +89,47 @@ func (r *structuralShaper) of(s *structuralschema.Structural, keep, object bool)
 	return scalarShape(smd.Untyped)
 }
 
-func (r *structuralShaper) dict(s *structuralschema.Structural, keep, object bool) *dictShape {
+func (r *structuralShaper) dict(s structuralschema.Structural, keep bool) *dictShape {
 	d := &dictShape{atomic: s.XMapType != nil && *s.XMapType == "atomic", fields: make(map[string]*shape, len(s.Properties))}
 	for name, p := range s.Properties {
-		d.fields[name] = r.of(&p, keep, p.XEmbeddedResource)
+		d.fields[name] = r.of(p, keep)
 	}
-	if object {
+	if s.XEmbeddedResource {
 		d.fields["apiVersion"], d.fields["kind"], d.fields["metadata"] = scalarShape(smd.String), scalarShape(smd.String), r.meta
 	}
 	switch more := s.AdditionalProperties; {
 	case more != nil && more.Structural != nil:
-		d.others = r.of(more.Structural, keep, more.Structural.XEmbeddedResource)
+		d.others = r.of(*more.Structural, keep)
 	case more != nil && more.Bool, more == nil && (keep || len(d.fields) == 0):
 		d.others = r.deduced
 	}
+	// As a shaper has it, for which what may be anything, and what it deduces, are one.
 	d.deduced = len(d.fields) == 0 && d.others != nil && d.others.scalar == smd.Untyped
 	return d
 }
 
-func (r *structuralShaper) list(s *structuralschema.Structural, keep bool) *listShape {
+func (r *structuralShaper) list(s structuralschema.Structural, keep bool) *listShape {
 	l := &listShape{atomic: s.XListType == nil || *s.XListType == "atomic", each: r.untyped}
 	if s.Items == nil {
 		return l
 	}
-	l.each = r.of(s.Items, keep, s.Items.XEmbeddedResource)
+	l.each = r.of(*s.Items, keep)
 	if s.XListType == nil || *s.XListType != "map" {
 		return l
 	}
 	for _, name := range s.XListMapKeys {
 		k := keyName{name: name}
-		if byDefault := s.Items.Properties[name].Default.Object; byDefault != nil {
+		if byDefault := s.Items.Properties[name].Default.Object; byDefault != nil && !(s.Items.XEmbeddedResource && ofEveryObject(name)) {
 			k.standsIn, _ = json.Marshal(byDefault) // a scalar of a document
 		}
 		l.keys = append(l.keys, k)
 	}
 	slices.SortFunc(l.keys, func(a, b keyName) int { return strings.Compare(a.name, b.name) })
 	return l
+}
+
+// ofEveryObject tells whether each object has the member, and is shown to have it without
+// what a schema says of it.
+func ofEveryObject(name string) bool {
+	return name == "apiVersion" || name == "kind" || name == "metadata"
 }

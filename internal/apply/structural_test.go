@@ -14,7 +14,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // TestFromStructural: a structural schema leads to the same as the one that it is shown
@@ -40,7 +39,7 @@ func TestFromStructural(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := apply.FromStructural(typ.GroupVersionKind(), from, func() (*spec.Schema, error) { return shown, nil }, false)
+		got := apply.FromStructural(typ.GroupVersionKind(), from, false)
 		want, err := apply.FromOpenAPI(typ.GroupVersionKind(), shown, false)
 		if err != nil {
 			t.Fatalf("%v of %s", err, text)
@@ -131,13 +130,17 @@ func objectOf(r *rand.Rand, s map[string]any, depth int) {
 }
 
 func listOf(r *rand.Rand, s map[string]any, depth int) {
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		s["items"] = schemaOf(r, "", depth-1)
 	case 1:
 		s["items"], s["x-kubernetes-list-type"] = schemaOf(r, "", depth-1), "atomic"
 	case 2:
 		s["items"], s["x-kubernetes-list-type"] = map[string]any{"type": "string"}, "set"
+	case 3:
+		item := map[string]any{"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+			"properties": map[string]any{"kind": map[string]any{"type": "string", "default": "Pod"}, "other": map[string]any{"type": "string", "default": "a"}}}
+		s["items"], s["x-kubernetes-list-type"], s["x-kubernetes-list-map-keys"] = item, "map", []string{"kind", "other"}[:1+r.IntN(2)]
 	default:
 		members := map[string]any{"name": map[string]any{"type": "string"}, "port": map[string]any{"type": "integer"}, "more": schemaOf(r, "", depth-1)}
 		if r.IntN(2) == 0 {

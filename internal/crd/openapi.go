@@ -62,8 +62,8 @@ func (v *version) openAPI(number int) (*spec.Schema, error) {
 	return shown, nil
 }
 
-// structural is the schema of a version, nil where there is none or it is none of that
-// form. It is not the caller's to change.
+// structural is the schema of a version, nil where there is none or it breaks the rules of
+// structural schemas. It is not the caller's to change.
 func (v *version) structural() (*structuralschema.Structural, error) {
 	if c := v.compiled.Load(); c != nil {
 		return c.valid(), nil
@@ -80,6 +80,7 @@ func (v *version) structural() (*structuralschema.Structural, error) {
 }
 
 // managed is structural of a version that is written to: compiled, as it will be needed.
+// It fails where compiling does.
 func (v *version) managed() (*structuralschema.Structural, error) {
 	c, err := v.schema()
 	if err != nil {

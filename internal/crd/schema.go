@@ -37,7 +37,7 @@ type version struct {
 type compiled struct {
 	// structural is nil where there is no schema: then everything is kept.
 	structural *structuralschema.Structural
-	valid      func() *structuralschema.Structural // nil where structural is not of that form
+	valid      func() *structuralschema.Structural // nil where structural breaks the rules of such schemas
 	validator  apivalidation.SchemaValidator
 	status     apivalidation.SchemaValidator // nil: anything
 	rules      *cel.Validator                // nil: there are none
@@ -171,7 +171,6 @@ func (s *schemas) add(v *version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v.of.gone { // a request that began before compiled it
-		v.compiled.Store(nil)
 		return
 	}
 	v.compiledCost = v.cost()

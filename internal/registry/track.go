@@ -151,58 +151,58 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 }
 
 // schema is what managed fields need to know of a type; it is made when it is first asked
-// for. That of a Go type stays; that of a structural schema goes with it.
+// for. That of a Go type stays; that of a structural schema goes with it, of which, and
+// of the type, it therefore holds nothing.
 func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
 	s, err := r.ownSchema(t)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s: %w", t.GroupVersionKind(), err)
 	}
+	var others apply.Versions
 	if len(t.Versions) > 1 {
-		s = s.With(r.schemaVersions(t))
+		others = r.schemaVersions(t)
 	}
-	return s, nil
+	if t.OpenAPI != nil {
+		return s.With(others, func() (*spec.Schema, error) { return t.OpenAPI(3) }), nil
+	}
+	return s.With(others, nil), nil
 }
 
 // ownSchema is schema without the other versions.
 func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
-	var key any = t
-	var from *structuralschema.Structural
-	if t.Structural != nil {
-		var err error
-		if from, err = t.Structural(); err != nil {
-			return nil, err
-		}
-		key = weak.Make(from)
-	}
-	if s, ok := r.schemas.Load(key); ok {
-		return s.(*apply.Schema), nil
-	}
-	s, err := newSchema(t, from)
-	if err != nil || t.Structural != nil && from == nil { // a type that nothing is known of takes no time
-		return s, err
-	}
-	kept, loaded := r.schemas.LoadOrStore(key, s)
-	if !loaded && from != nil {
-		goruntime.AddCleanup(from, func(key any) { r.schemas.Delete(key) }, key)
-	}
-	return kept.(*apply.Schema), nil
-}
-
-func newSchema(t *resource.Type, from *structuralschema.Structural) (*apply.Schema, error) {
 	if t.Structural == nil {
-		return apply.Builtin(t.GroupVersionKind(), t.New())
+		return r.keptSchema(t, func() (*apply.Schema, error) { return apply.Builtin(t.GroupVersionKind(), t.New()) })
 	}
-	openAPI := t.OpenAPI
-	shown := func() (*spec.Schema, error) { return openAPI(3) }
 	hasStatus := t.Subresource("status") != nil
-	if from != nil {
-		return apply.FromStructural(t.GroupVersionKind(), from, shown, hasStatus), nil
-	}
-	object, err := shown()
+	from, err := t.Structural()
 	if err != nil {
 		return nil, err
 	}
-	return apply.FromOpenAPI(t.GroupVersionKind(), object, hasStatus)
+	if from == nil { // nothing is known of it
+		shown, err := t.OpenAPI(3)
+		if err != nil {
+			return nil, err
+		}
+		return apply.FromOpenAPI(t.GroupVersionKind(), shown, hasStatus)
+	}
+	key := weak.Make(from)
+	return r.keptSchema(key, func() (*apply.Schema, error) {
+		goruntime.AddCleanup(from, func(key weak.Pointer[structuralschema.Structural]) { r.schemas.Delete(key) }, key)
+		return apply.FromStructural(t.GroupVersionKind(), from, hasStatus), nil
+	})
+}
+
+// keptSchema returns what is kept by the key, and makes it the first time.
+func (r *Registry) keptSchema(key any, make func() (*apply.Schema, error)) (*apply.Schema, error) {
+	if s, ok := r.schemas.Load(key); ok {
+		return s.(*apply.Schema), nil
+	}
+	s, err := make()
+	if err != nil {
+		return nil, err
+	}
+	kept, _ := r.schemas.LoadOrStore(key, s)
+	return kept.(*apply.Schema), nil
 }
 
 // schemaVersions are the other versions of a type.

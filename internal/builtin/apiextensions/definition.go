@@ -99,9 +99,9 @@ func own(errs field.ErrorList) field.ErrorList {
 	})
 }
 
-// ValidateUpdate checks an update; what was wrong before may stay. Of a specification
-// that stays as it is, what is dear to check is known to be right: finalizers, labels and
-// annotations change far more often.
+// ValidateUpdate checks an update; what was wrong before may stay. Finalizers, labels and
+// annotations change far more often than a specification: of one that stays as it is, the
+// schemas are not checked again, which takes long. They were when it was stored.
 func ValidateUpdate(d, old *Definition) field.ErrorList {
 	if reflect.DeepEqual(d.Spec, old.Spec) {
 		d, old = withoutSchemas(d), withoutSchemas(old)
@@ -117,22 +117,24 @@ func ValidateUpdate(d, old *Definition) field.ErrorList {
 	return crdvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), made, was)
 }
 
-// withoutSchemas is a definition whose versions take any object, and show and select by
-// nothing of it. It shares its other parts.
+// withoutSchemas is a definition whose versions take any object, and select by nothing of
+// it. It shares its other parts.
 func withoutSchemas(d *Definition) *Definition {
 	bare := *d
 	bare.Spec.Versions = slices.Clone(d.Spec.Versions)
 	for i := range bare.Spec.Versions {
 		v := &bare.Spec.Versions[i]
-		v.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}
-		v.AdditionalPrinterColumns, v.SelectableFields = nil, nil
+		if v.Schema != nil && v.Schema.OpenAPIV3Schema != nil {
+			v.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}
+		}
+		v.SelectableFields = nil
 	}
 	return &bare
 }
 
 // ValidateStatus checks an update of the status.
 func ValidateStatus(d, old *Definition) field.ErrorList {
-	d, old = withoutSchemas(d), withoutSchemas(old) // of no matter for the status
+	d, old = withoutSchemas(d), withoutSchemas(old) // the status does not depend on them
 	made, err := internal(d)
 	if err != nil {
 		return failed(err)
