@@ -80,3 +80,46 @@ func TestTerminatingDefinition(t *testing.T) {
 	})
 	waitGone(t, c)
 }
+
+// TestDefinitionOutlivesObjects: a definition with a finalizer of somebody else's says that
+// its objects are gone; its deletion counts no generation.
+func TestDefinitionOutlivesObjects(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
+		{"MERGE " + definitions + "/things.example.com", `{"metadata":{"finalizers":["example.com/f"]}}`, 200, nil},
+	})
+	lines := watch(t, c, definitions+"?watch=true&fieldSelector=metadata.name=things.example.com")
+	run(t, c, []step{{"DELETE " + definitions + "/things.example.com", "", 200, nil}})
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), `"removed all instances"`) {
+			break
+		}
+	}
+	run(t, c, []step{
+		{"GET " + definitions + "/things.example.com", "", 200, values{
+			"metadata.generation": "1", "metadata.finalizers": `["example.com/f"]`,
+			"status.conditions.2.type": `"Terminating"`, "status.conditions.2.status": `"False"`, "status.conditions.2.reason": `"InstanceDeletionCompleted"`,
+		}},
+		{"MERGE " + definitions + "/things.example.com", `{"metadata":{"finalizers":null}}`, 200, nil},
+	})
+	waitGone(t, c)
+}
+
+// TestManagersOfUnservedVersion: who owns a field in a version that is not served any more
+// owns it still.
+func TestManagersOfUnservedVersion(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	const v2 = "/apis/example.com/v2/namespaces/default/things/a"
+	applied := func(version, value string) string {
+		return `{"apiVersion":"example.com/` + version + `","kind":"Thing","metadata":{"name":"a"},"spec":{"common":"` + value + `"}}`
+	}
+	run(t, c, []step{
+		{"POST " + definitions, storedIn("v1", true, ""), 201, nil},
+		{"APPLY " + v2 + "?fieldManager=one", applied("v2", "x"), 201, nil},
+		{"MERGE " + definitions + "/things.example.com", strings.Replace(storedIn("v1", true, ""), `"name":"v2","served":true`, `"name":"v2","served":false`, 1), 200, nil},
+		{"GET " + v2, "", 404, nil},
+		{"APPLY " + things + "/a?fieldManager=two", applied("v1", "w"), 409, `Apply failed with 1 conflict: conflict with "one": .spec.common`},
+		{"APPLY " + things + "/a?fieldManager=two&force=true", applied("v1", "w"), 200, values{"metadata.managedFields.0.manager": `"two"`}},
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -97,25 +96,34 @@ func (d *definitions) sync(ctx context.Context, i item) error {
 // say tells in the conditions how far the deletion is.
 func (d *definitions) say(ctx context.Context, o object, reason, message string) error {
 	return d.edit(ctx, o, "status", func(c *apiextensionsv1.CustomResourceDefinition) error {
-		next := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: reason, Message: message}
-		if old := apihelpers.FindCRDCondition(c, next.Type); old != nil && apihelpers.IsCRDConditionEquivalent(old, &next) {
+		if !d.terminating(c, apiextensionsv1.ConditionTrue, reason, message) {
 			return errLeave
 		}
-		next.LastTransitionTime = metav1.NewTime(d.l.now().UTC().Truncate(time.Second))
-		apihelpers.SetCRDCondition(c, next)
 		return nil
 	})
 }
 
-// finalize lets a definition go.
+// finalize lets a definition go. It stays when it has another finalizer.
 func (d *definitions) finalize(ctx context.Context, o object) error {
-	return d.edit(ctx, o, "", func(c *apiextensionsv1.CustomResourceDefinition) error {
+	return d.edit(ctx, o, "status", func(c *apiextensionsv1.CustomResourceDefinition) error {
 		if c.DeletionTimestamp == nil || !apihelpers.CRDHasFinalizer(c, apiextensionsv1.CustomResourceCleanupFinalizer) {
 			return errLeave
 		}
-		c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer })
+		apihelpers.CRDRemoveFinalizer(c, apiextensionsv1.CustomResourceCleanupFinalizer)
+		d.terminating(c, apiextensionsv1.ConditionFalse, "InstanceDeletionCompleted", "removed all instances")
 		return nil
 	})
+}
+
+// terminating sets the condition; it tells whether that is another one.
+func (d *definitions) terminating(c *apiextensionsv1.CustomResourceDefinition, status apiextensionsv1.ConditionStatus, reason, message string) bool {
+	next := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: status, Reason: reason, Message: message}
+	if old := apihelpers.FindCRDCondition(c, next.Type); old != nil && apihelpers.IsCRDConditionEquivalent(old, &next) {
+		return false
+	}
+	next.LastTransitionTime = metav1.NewTime(d.l.now().UTC().Truncate(time.Second))
+	apihelpers.SetCRDCondition(c, next)
+	return true
 }
 
 // recheck gives a definition the names that became free, and says so.

@@ -45,11 +45,10 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 		return nil, nil
 	}
 	raw := d.newType(stored) // as it is stored
+	all := make([]*resource.Type, 0, len(d.versions))
 	for _, v := range d.versions {
-		if !v.Served && v != stored {
-			continue
-		}
 		t := d.newType(v)
+		all = append(all, t)
 		if v != stored || !fresh {
 			t.Stored, t.OwnSteps = raw, true
 			t.FromStored = v.from
@@ -67,9 +66,9 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 			own = t
 		}
 	}
-	if len(served) > 1 {
-		for _, t := range served {
-			t.Versions = served
+	if len(all) > 1 {
+		for _, t := range all {
+			t.Versions = all
 		}
 	}
 	return served, own

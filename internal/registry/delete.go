@@ -244,7 +244,7 @@ func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now 
 	if t.PrepareDelete != nil {
 		t.PrepareDelete(object)
 	}
-	if first && meta.GetGeneration() > 0 {
+	if first && t.Held == nil && meta.GetGeneration() > 0 {
 		meta.SetGeneration(meta.GetGeneration() + 1)
 	}
 	if held || grace > 0 {

@@ -59,8 +59,9 @@ type Type struct {
 	// FromStoredAll is FromStored of several objects, in their order, where that costs
 	// less than one after the other: somebody else is asked. Nil: it does not.
 	FromStoredAll func([]runtime.Object) ([]runtime.Object, error)
-	// Versions are the types of all versions that serve the same objects, this one
-	// among them; nil: there is no other.
+	// Versions are the types of all versions of the same objects, this one among them, and
+	// those that are not served (any more): who owns what may be told in each of them.
+	// Nil: there is no other.
 	Versions []*Type
 
 	// Fields can be selected by, beside metadata.name and metadata.namespace. The
@@ -293,8 +294,7 @@ func (t *Type) GroupVersionKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: t.Group, Version: t.Version, Kind: t.Kind}
 }
 
-// At returns the version of the type that apiVersion names, nil when it is not
-// served.
+// At returns the version of the type that apiVersion names, nil when there is none.
 func (t *Type) At(apiVersion string) *Type {
 	for _, v := range t.Versions {
 		if v.GroupVersion().String() == apiVersion {
