@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
@@ -39,6 +40,7 @@ func TestFromStructural(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		before := from.DeepCopy()
 		got := apply.FromStructural(typ.GroupVersionKind(), from, false)
 		want, err := apply.FromOpenAPI(typ.GroupVersionKind(), shown, false)
 		if err != nil {
@@ -46,6 +48,12 @@ func TestFromStructural(t *testing.T) {
 		}
 		if !apply.SameShape(got, want) {
 			t.Fatalf("the shape is another one: %s", text)
+		}
+		if _, err := typ.OpenAPI(2); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(from, before) {
+			t.Fatalf("the structural schema was changed: %s", text)
 		}
 	}
 }

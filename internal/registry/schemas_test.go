@@ -1,0 +1,42 @@
+package registry
+
+import (
+	"runtime"
+	"testing"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// TestSchemasGo: what managed fields need of a structural schema goes with it, also when
+// the type that it was asked of stays, and is shown by something that leads to it.
+func TestSchemasGo(t *testing.T) {
+	r := &Registry{}
+	var latest *structuralschema.Structural
+	typ := &resource.Type{Version: "v1", Kind: "Thing", Resource: "things",
+		Structural: func() (*structuralschema.Structural, error) { return latest, nil },
+		OpenAPI:    func(int) (*spec.Schema, error) { return latest.ToKubeOpenAPI(), nil },
+	}
+	for range 50 {
+		latest = &structuralschema.Structural{Generic: structuralschema.Generic{Type: "object"}}
+		if _, err := r.schema(typ); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() (n int) {
+		r.schemas.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	for range 1000 { // cleanups run beside the collector
+		if runtime.GC(); kept() == 1 {
+			break
+		}
+		runtime.Gosched()
+	}
+	if n := kept(); n != 1 {
+		t.Errorf("%d are kept, want that of the latest", n)
+	}
+	runtime.KeepAlive(latest)
+}
