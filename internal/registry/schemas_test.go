@@ -11,7 +11,7 @@ import (
 )
 
 // TestSchemasGo: what managed fields need of a structural schema goes with it, also when
-// the type that it was asked of stays, and is shown by something that leads to it.
+// the type that it was asked of stays.
 func TestSchemasGo(t *testing.T) {
 	r := &Registry{}
 	var latest *structuralschema.Structural
