@@ -158,20 +158,26 @@ func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s: %w", t.GroupVersionKind(), err)
 	}
+	if t.Structural == nil {
+		return s, nil
+	}
 	var others apply.Versions
 	if len(t.Versions) > 1 {
 		others = r.schemaVersions(t)
 	}
-	if t.OpenAPI != nil {
-		return s.With(others, func() (*spec.Schema, error) { return t.OpenAPI(3) }), nil
-	}
-	return s.With(others, nil), nil
+	return s.With(others, func() (*spec.Schema, error) { return t.OpenAPI(3) }), nil
 }
 
-// ownSchema is schema without the other versions.
+// ownSchema is schema, of a custom kind without what belongs to the type.
 func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
 	if t.Structural == nil {
-		return r.keptSchema(t, func() (*apply.Schema, error) { return apply.Builtin(t.GroupVersionKind(), t.New()) })
+		return r.keptSchema(t, func() (*apply.Schema, error) {
+			s, err := apply.Builtin(t.GroupVersionKind(), t.New())
+			if err != nil || len(t.Versions) < 2 {
+				return s, err
+			}
+			return s.With(r.schemaVersions(t), nil), nil
+		})
 	}
 	hasStatus := t.Subresource("status") != nil
 	from, err := t.Structural()
@@ -192,12 +198,12 @@ func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
 	})
 }
 
-// keptSchema returns what is kept by the key, and makes it the first time.
-func (r *Registry) keptSchema(key any, make func() (*apply.Schema, error)) (*apply.Schema, error) {
+// keptSchema returns what is kept by the key, and builds it the first time.
+func (r *Registry) keptSchema(key any, build func() (*apply.Schema, error)) (*apply.Schema, error) {
 	if s, ok := r.schemas.Load(key); ok {
 		return s.(*apply.Schema), nil
 	}
-	s, err := make()
+	s, err := build()
 	if err != nil {
 		return nil, err
 	}
