@@ -96,6 +96,28 @@ func (w *response) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Connection is what the answers of one connection have in common.
+func (w *response) Connection() any { return w.c }
+
+// TryWrite is Write for those who must not wait for the client: it appends all of p, or
+// declines. Full tells that it is time for a Flush. The answer has begun.
+func (w *response) TryWrite(p []byte) (ok, full bool) {
+	s := (*stream)(w)
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := int64(len(p))
+	if !s.begun || s.err != nil || s.length >= 0 || s.head || !bodyAllowed(s.status) ||
+		len(c.queue) > 0 || n > min(turnBytes, int64(c.space()), s.window) {
+		return false, false
+	}
+	c.window -= n
+	s.window -= n
+	s.written += n
+	c.data(s.id, p)
+	return true, len(c.out) >= sendBytes/2
+}
+
 // append appends some of the body, as the client takes it. The lock is held.
 func (s *stream) append(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/http2"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -56,6 +57,7 @@ type server struct {
 // wiring is how a test's server differs from the usual.
 type wiring struct {
 	http1  bool
+	http2  *http2.Server // nil: net/http's
 	config func(*httpapi.Config)
 }
 
@@ -96,6 +98,10 @@ func start(t testing.TB, w wiring) *server {
 		h.ServeHTTP(w, r)
 	}))
 	ts.EnableHTTP2 = !w.http1
+	if w.http2 != nil {
+		ts.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": w.http2.Serve}
+		ts.Config.RegisterOnShutdown(w.http2.Shutdown)
+	}
 	ts.StartTLS()
 	t.Cleanup(func() {
 		h.Drain()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -20,6 +21,9 @@ const watchBatch = 256
 
 // eventBytes is about what an event has around its object, or a bookmark.
 const eventBytes = 200
+
+// deliverBytes is about how much a watch that waits has delivered by another one.
+const deliverBytes = 64 << 10
 
 // openWatch starts a watch: rows W1 and W7. What follows is pull's, which is called
 // from as high up as can be: of the many watches that wait at once, each holds the
@@ -56,7 +60,11 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		return q.watchWebSocket()
 	}
 	q.header()["Content-Type"] = contentType
-	q.to = newHTTPStream(q)
+	to := newHTTPStream(q)
+	q.to = to
+	if to.shared != nil && (q.shape == nil || q.shape.out.Form != wire.PartialList) {
+		q.watch.Share(to.shared.Connection(), to, q.events[:0])
+	}
 	q.writeHeader(http.StatusOK)
 	q.letGo()
 	return nil
@@ -173,16 +181,20 @@ func (q *request) endStream(err error) error {
 	return q.sendEvents(event)
 }
 
-// sendEvents writes events in pieces of about WriteBatchBytes.
-func (q *request) sendEvents(events []registry.Event) error {
-	size := 0
+// sizeOf is about how many bytes events are.
+func sizeOf(events []registry.Event) (size int) {
 	for i := range events {
 		size += eventBytes
 		if o := events[i].Object; o != nil {
 			size += o.Len()
 		}
 	}
-	room := q.h.buffer(size)
+	return size
+}
+
+// sendEvents writes events in pieces of about WriteBatchBytes.
+func (q *request) sendEvents(events []registry.Event) error {
+	room := q.h.buffer(sizeOf(events))
 	buf := (*room)[:0]
 	var ends []int
 	if _, framed := q.to.(*socketStream); framed {
@@ -246,22 +258,28 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 // is given up by the answer itself if it can (HTTP/2), otherwise by the request's
 // watchdog.
 type httpStream struct {
-	q       *request
-	c       *http.ResponseController
-	patient bool // the answer can
+	q      *request
+	c      *http.ResponseController
+	shared sharedResponse // nil: the answer cannot
+}
+
+// sharedResponse is an answer that knows of the others of its connection.
+type sharedResponse interface {
+	SetWriteTimeout(d time.Duration)
+	Connection() any
+	TryWrite(p []byte) (ok, full bool)
 }
 
 func newHTTPStream(q *request) *httpStream {
 	s := &httpStream{q: q, c: http.NewResponseController(q.w)}
-	w, patient := q.w.(interface{ SetWriteTimeout(d time.Duration) })
-	if s.patient = patient; patient {
-		w.SetWriteTimeout(q.h.c.Limits.WriteTimeout)
+	if s.shared, _ = q.w.(sharedResponse); s.shared != nil {
+		s.shared.SetWriteTimeout(q.h.c.Limits.WriteTimeout)
 	}
 	return s
 }
 
 func (s *httpStream) send(events []byte, _ []int) error {
-	if !s.patient {
+	if s.shared == nil {
 		return s.q.write(events)
 	}
 	n, err := s.q.w.Write(events)
@@ -270,7 +288,7 @@ func (s *httpStream) send(events []byte, _ []int) error {
 }
 
 func (s *httpStream) flush() error {
-	if !s.patient {
+	if s.shared == nil {
 		s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
 		defer s.q.dog.release()
 	}
@@ -280,6 +298,49 @@ func (s *httpStream) flush() error {
 	}
 	return err
 }
+
+// Deliver implements registry.Outlet. What goes wrong here goes wrong once more in the
+// request's own goroutine, where it is dealt with.
+func (s *httpStream) Deliver(events []registry.Event) (d store.Delivery) {
+	defer func() {
+		if recover() != nil {
+			d = store.Declined
+		}
+	}()
+	q := s.q
+	size := sizeOf(events)
+	if size > deliverBytes || !q.shows(events) {
+		return store.Declined
+	}
+	room := q.h.buffer(size)
+	buf := (*room)[:0]
+	var ends [len(q.events)]int
+	for i := range events {
+		var err error
+		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
+			return store.Declined
+		}
+		ends[i] = len(buf)
+	}
+	ok, full := s.shared.TryWrite(buf)
+	q.h.giveBack(room, buf)
+	if !ok {
+		return store.Declined
+	}
+	from := 0
+	for _, end := range ends[:len(events)] {
+		q.route.sent(end - from)
+		from = end
+	}
+	q.bytes += int64(from)
+	if full {
+		return store.Full
+	}
+	return store.Delivered
+}
+
+// Flush implements registry.Outlet. Who is gone finds out by itself.
+func (s *httpStream) Flush() { _ = s.flush() }
 
 // isWebSocket tells whether the client wants to upgrade its connection.
 func isWebSocket(r *http.Request) bool {

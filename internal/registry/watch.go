@@ -87,6 +87,22 @@ type Watch struct {
 	last     store.Revision // told by the last bookmark or event
 	changes  []*store.Change
 	ended    bool
+
+	// Of a watch that shares where its events go.
+	outlet Outlet
+	with   any
+	spare  []Event // room for what is delivered
+	left   []Event // of it, what the outlet declined, for Next
+}
+
+// Outlet is where a watch's events go that another watch has found, which shares the
+// connection. The goroutine that uses the watch waits in Next meanwhile.
+type Outlet interface {
+	// Deliver sends events that are valid until it returns, all of them or, if it
+	// declines, none: then Next returns them. It does not wait for the client.
+	Deliver(events []Event) store.Delivery
+	// Flush has what was delivered to the watches of the connection leave.
+	Flush()
 }
 
 // start is where a watch begins.
@@ -121,6 +137,48 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	}
 	return w, nil
 }
+
+// Share has the watch's events be delivered together with those of the others that are
+// shared with the same connection, if they come while all of them wait: see
+// store.Reader. It is called once, before Next; spare is room for events.
+func (w *Watch) Share(connection any, to Outlet, spare []Event) {
+	w.outlet, w.with, w.spare = to, connection, spare[:0]
+	if w.cursor != nil {
+		w.cursor.Share(w.with, w)
+	}
+}
+
+// Deliver implements store.Reader.
+func (w *Watch) Deliver() store.Delivery {
+	result := store.Delivered
+	for {
+		if w.rang.Load() || w.ctx.Err() != nil {
+			return store.Declined
+		}
+		n, ok := w.cursor.TryRecent(w.room(w.spare))
+		switch {
+		case !ok, n == 0 && w.Over != nil && w.Over():
+			return store.Declined
+		case n == 0:
+			return result
+		}
+		events := w.take(w.spare, n)
+		if len(events) == 0 {
+			continue
+		}
+		switch w.outlet.Deliver(events) {
+		case store.Declined:
+			w.left = events
+			return store.Declined
+		case store.Full:
+			result = store.Full
+		}
+		clear(events)
+	}
+}
+
+// Flush implements store.Reader.
+func (w *Watch) Flush() { w.outlet.Flush() }
 
 // planWatch finds out where a watch begins: rows W3, W4, W9, W11.
 func planWatch(o *metainternal.ListOptions) (start, error) {
@@ -166,6 +224,9 @@ func (w *Watch) begin() error {
 		return err
 	}
 	w.cursor, w.last = cursor, from
+	if w.outlet != nil {
+		cursor.Share(w.with, w)
+	}
 	w.unbind = context.AfterFunc(w.ctx, cursor.Wake)
 	w.timer = time.AfterFunc(w.due().Sub(w.r.now()), func() {
 		w.rang.Store(true)
@@ -205,6 +266,11 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 		return w.fail(buf, w.failed)
 	}
 	for {
+		if n := min(len(w.left), cap(buf)-len(buf)); n > 0 {
+			buf = append(buf, w.left[:n]...)
+			w.left = w.left[n:]
+			return buf, nil
+		}
 		if w.ctx.Err() != nil {
 			return buf, w.finish()
 		}
@@ -223,12 +289,9 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 		if err != nil {
 			return w.fail(buf, err)
 		}
-		for _, c := range w.changes[:n] {
-			buf = w.selector.appendEvent(buf, c)
-		}
+		buf = w.take(buf, n)
 		switch {
 		case len(buf) > 0:
-			w.last = max(w.last, w.changes[n-1].Revision)
 			return buf, nil
 		case n == 0 && w.Over != nil && w.Over():
 			return buf, w.finish()
@@ -240,6 +303,17 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 			w.cursor.Wait()
 		}
 	}
+}
+
+// take appends the events of the first n changes.
+func (w *Watch) take(buf []Event, n int) []Event {
+	for _, c := range w.changes[:n] {
+		buf = w.selector.appendEvent(buf, c)
+	}
+	if len(buf) > 0 {
+		w.last = max(w.last, w.changes[n-1].Revision)
+	}
+	return buf
 }
 
 // room is a place for as many changes as buf has room for events.

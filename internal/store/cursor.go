@@ -39,6 +39,21 @@ import (
 // is woken, not to send what they read: a slow client holds nobody up. Rounds of many
 // keep a distance of up to two milliseconds, too; the first change after a quiet moment
 // waits for nothing, nor does any where few wait.
+//
+// # Bundles
+//
+// Readers that write to the same place, the watches of one connection, may share it: a
+// round then wakes one of those of a bundle that wait, and that one, its leader, delivers
+// to the others what they select while they sleep on, and flushes once for all of them.
+// To wake a goroutine, and to have it wait again, costs as much as all else that an event
+// does to a watch. A reader that the leader cannot serve (there is no room for what it
+// selects, it ends, it has to read the log) is woken, and goes on by itself:
+//
+//	round       waiting -> called: the leader is woken, the others are lent to it
+//	leader      Deliver for itself and each that is lent: waiting again, or shaken
+//	            the round is over for all of them; Flush
+//
+// A leader whose place is full leaves the rest to the next one, and flushes.
 
 // topic is a set of keys that cursors select. A topic without cursors is
 // forgotten.
@@ -58,9 +73,16 @@ type topic struct {
 	again   atomic.Bool // there is something to wake for since the round began
 
 	mu       sync.Mutex
-	cursors  []*Cursor
-	earliest time.Time   // for the next round; zero: at once
-	pause    *time.Timer // until then; nil: there was none yet
+	cursors  []*Cursor       // those of no bundle
+	bundles  map[any]*bundle // nil until there is one
+	earliest time.Time       // for the next round; zero: at once
+	pause    *time.Timer     // until then; nil: there was none yet
+}
+
+// bundle is the cursors of a topic that one of them may be read for.
+type bundle struct {
+	members []*Cursor
+	lent    []*Cursor // those of the round that its leader has not served yet
 }
 
 // Changes that many wait for are worth gathering: a round that wakes gatherFrom cursors
@@ -142,8 +164,24 @@ func (t *topic) round() {
 	for _, c := range t.cursors {
 		if c.state.CompareAndSwap(waiting, called) {
 			woken++
-			t.running.Add(1)
-			c.ready <- struct{}{}
+			t.call(c)
+		}
+	}
+	for _, b := range t.bundles {
+		var leader *Cursor
+		for _, c := range b.members {
+			switch {
+			case !c.state.CompareAndSwap(waiting, called):
+				continue
+			case leader == nil:
+				leader = c
+			default:
+				b.lent = append(b.lent, c)
+			}
+			woken++
+		}
+		if leader != nil {
+			t.call(leader)
 		}
 	}
 	t.earliest = time.Time{}
@@ -152,6 +190,30 @@ func (t *topic) round() {
 	}
 	t.running.Add(-1)
 }
+
+// call wakes one that a round has called, and will run.
+func (t *topic) call(c *Cursor) {
+	t.running.Add(1)
+	c.ready <- struct{}{}
+}
+
+// Reader is who reads a cursor that shares where its changes go.
+type Reader interface {
+	// Deliver reads the cursor with TryRecent, on behalf of the goroutine that waits for
+	// it, and passes on what there is. It does not wait.
+	Deliver() Delivery
+	// Flush has what was delivered to the readers of a bundle leave. It may wait.
+	Flush()
+}
+
+// Delivery is what became of a Deliver.
+type Delivery int
+
+const (
+	Delivered Delivery = iota // nothing is left
+	Full                      // nothing is left, and it is time for Flush
+	Declined                  // the goroutine that waits has to look
+)
 
 // Cursor is a place in the shared history. It holds no queue and no copy: a
 // reader that lags costs nobody anything, until what it has not read falls out
@@ -164,14 +226,17 @@ type Cursor struct {
 	nudged     atomic.Bool   // by Wake
 	ready      chan struct{} // gets a value when the state is no longer waiting
 	position   Revision      // all that it selects up to here was read
-	place      int           // in topic.cursors
+	place      int           // in topic.cursors, or among the members of its bundle
+	reader     Reader        // nil: it is of no bundle
+	bundle     *bundle
+	with       any // the bundle's name
 }
 
 // The state of a cursor.
 const (
 	awake   int32 = iota // it looks for itself before it waits
 	waiting              // until a round, or Wake
-	called               // by a round, of which it is
+	called               // by a round, of which it is; its leader may be reading it
 	shaken               // by Wake
 )
 
@@ -214,8 +279,36 @@ func (c *recent) join(cursor *Cursor, prefix string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	cursor.topic, cursor.place = t, len(t.cursors)
-	t.cursors = append(t.cursors, cursor)
+	cursor.topic = t
+	t.add(cursor)
+}
+
+// members are the cursors that the cursor is among. The lock is held.
+func (t *topic) members(c *Cursor) *[]*Cursor {
+	if c.bundle != nil {
+		return &c.bundle.members
+	}
+	return &t.cursors
+}
+
+// add has rounds call the cursor. The lock is held.
+func (t *topic) add(c *Cursor) {
+	all := t.members(c)
+	c.place = len(*all)
+	*all = append(*all, c)
+}
+
+// remove has them call it no more. The lock is held.
+func (t *topic) remove(c *Cursor) {
+	all := t.members(c)
+	end := len(*all) - 1
+	moved := (*all)[end]
+	(*all)[c.place], moved.place = moved, c.place
+	(*all)[end] = nil
+	*all = (*all)[:end]
+	if c.bundle != nil && end == 0 {
+		delete(t.bundles, c.with)
+	}
 }
 
 // leave takes the cursor out of its topic.
@@ -225,12 +318,8 @@ func (c *recent) leave(cursor *Cursor) {
 	t := cursor.topic
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	end := len(t.cursors) - 1
-	moved := t.cursors[end]
-	t.cursors[cursor.place], moved.place = moved, cursor.place
-	t.cursors[end] = nil
-	t.cursors = t.cursors[:end]
-	if end == 0 {
+	t.remove(cursor)
+	if len(t.cursors)+len(t.bundles) == 0 {
 		delete(c.topics, t.prefix)
 	}
 }
@@ -243,6 +332,11 @@ func (c *recent) wakeAll() {
 		t.mu.Lock()
 		for _, cursor := range t.cursors {
 			cursor.Wake()
+		}
+		for _, b := range t.bundles {
+			for _, cursor := range b.members {
+				cursor.Wake()
+			}
 		}
 		t.mu.Unlock()
 	}
@@ -265,28 +359,97 @@ func (c *Cursor) Wake() {
 	}
 }
 
+// Share has the cursors of a topic that are shared with the same thing be read for each
+// other: see Bundles. It is called once, before the first Wait.
+func (c *Cursor) Share(with any, r Reader) {
+	t := c.topic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.bundles[with]
+	if b == nil {
+		if t.bundles == nil {
+			t.bundles = map[any]*bundle{}
+		}
+		b = &bundle{}
+		t.bundles[with] = b
+	}
+	t.remove(c)
+	c.bundle, c.with, c.reader = b, with, r
+	t.add(c)
+}
+
 // Wait waits until there may be something for TryNext, or for Wake. It may return for
-// nothing.
+// nothing. Meanwhile others may read the cursor for its Reader, if it has one.
 func (c *Cursor) Wait() {
-	c.state.Store(waiting)
-	if c.Ready() && c.state.CompareAndSwap(waiting, awake) {
+	for {
+		position := c.position // from now on others may read on
+		c.state.Store(waiting)
+		if c.readyAt(position) && c.state.CompareAndSwap(waiting, awake) {
+			c.nudged.Store(false)
+			return
+		}
+		<-c.ready
 		c.nudged.Store(false)
+		switch {
+		case c.state.Swap(awake) != called:
+			return
+		case c.bundle == nil:
+			c.topic.ran()
+			return
+		case !c.lead():
+			return
+		}
+	}
+}
+
+// lead does a leader's part in a round, and tells whether it has nothing else to do.
+func (c *Cursor) lead() (done bool) {
+	b := c.bundle
+	d := c.reader.Deliver()
+	done = d != Declined
+	for d != Full && len(b.lent) > 0 {
+		other := b.take()
+		d = other.reader.Deliver()
+		other.served(d)
+	}
+	if len(b.lent) > 0 {
+		c.topic.call(b.take())
+	}
+	c.topic.ran()
+	c.reader.Flush()
+	return done
+}
+
+// take takes one of those that are lent.
+func (b *bundle) take() *Cursor {
+	end := len(b.lent) - 1
+	c := b.lent[end]
+	b.lent[end] = nil
+	b.lent = b.lent[:end]
+	return c
+}
+
+// served has a cursor that was lent wait again, or wakes it.
+func (c *Cursor) served(d Delivery) {
+	if d == Declined {
+		c.state.Store(shaken)
+		c.ready <- struct{}{}
 		return
 	}
-	<-c.ready
-	c.nudged.Store(false)
-	if c.state.Swap(awake) == called {
-		c.topic.ran()
+	c.state.Store(waiting)
+	if c.nudged.Load() && c.state.CompareAndSwap(waiting, shaken) { // it was not waiting when it was
+		c.ready <- struct{}{}
 	}
 }
 
 // Ready tells whether Wait would return at once.
 func (c *Cursor) Ready() bool {
-	if c.nudged.Load() || c.topic == nil {
-		return true
-	}
-	_, pending := c.pending()
-	return pending
+	return c.topic == nil || c.readyAt(c.position)
+}
+
+// readyAt is Ready for a cursor that has read up to a revision.
+func (c *Cursor) readyAt(position Revision) bool {
+	return c.nudged.Load() || c.store.Any().revision > position && Revision(c.topic.last.Load()) > position
 }
 
 // Next fills buf with the changes that follow, at least one, and waits for them
@@ -310,29 +473,34 @@ func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
 // TryNext is Next without waiting: zero when there is nothing. The context bounds
 // what is read back from the log.
 func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
-	if c.topic == nil || c.store.closed.Load() {
-		return 0, ErrClosed
+	for {
+		if c.topic == nil || c.store.closed.Load() {
+			return 0, ErrClosed
+		}
+		if n, ok := c.TryRecent(buf); ok {
+			return n, nil
+		}
+		n, more, err := c.readBack(ctx, buf)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		if more {
+			c.Wake() // there is more to look at, after others had their turn
+			return 0, nil
+		}
 	}
+}
+
+// TryRecent is TryNext for what is in memory. When it is not ok, TryNext has to look.
+func (c *Cursor) TryRecent(buf []*Change) (n int, ok bool) {
 	for {
 		upTo, pending := c.pending()
 		if !pending || len(buf) == 0 {
-			return 0, nil
+			return 0, true
 		}
 		n, found := c.collection.read(c, upTo, buf)
-		if !found {
-			var more bool
-			var err error
-			n, more, err = c.readBack(ctx, buf)
-			if n == 0 && err == nil && more {
-				c.Wake() // there is more to look at, after others had their turn
-				return 0, nil
-			}
-			if err != nil {
-				return n, err
-			}
-		}
-		if n > 0 {
-			return n, nil
+		if n > 0 || !found {
+			return n, found
 		}
 	}
 }

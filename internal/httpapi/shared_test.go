@@ -1,0 +1,124 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/http2"
+)
+
+// formReader reads a watch in some form.
+type formReader struct {
+	form int
+	body io.ReadCloser
+	got  bytes.Buffer
+}
+
+// until reads up to some text, and a little more.
+func (r *formReader) until(t *testing.T, text []byte) {
+	buf := make([]byte, 2000)
+	for seen := 0; !bytes.Contains(r.got.Bytes()[max(0, seen-len(text)):], text); {
+		seen = r.got.Len()
+		n, err := r.body.Read(buf)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		r.got.Write(buf[:n])
+	}
+}
+
+// ages are what Tables tell.
+var ages = regexp.MustCompile(`"\d+s"`)
+
+// TestWatchesOfOneConnection: watches whose events leave together get all of them, in
+// order, in their own form, whatever the others of the connection do: some do not read,
+// one ends, some events are large.
+func TestWatchesOfOneConnection(t *testing.T) {
+	s := start(t, wiring{http2: &http2.Server{
+		MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}})
+	s.client = &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs},
+		ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
+	}}
+	t.Cleanup(s.client.CloseIdleConnections)
+	forms := []string{
+		"application/json",
+		"application/vnd.kubernetes.protobuf;stream=watch",
+		"application/json;as=Table;g=meta.k8s.io;v=v1",
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+	}
+	const watches, writers, writes = 40, 3, 30
+	last := []byte("the-last-one")
+	all := make([]*formReader, watches)
+	for i := range all {
+		resp := s.open(t, t.Context(), "GET", maps+"?watch=1", nil, "Accept: "+forms[i%len(forms)])
+		if resp.StatusCode != 200 {
+			t.Fatal(resp.StatusCode)
+		}
+		all[i] = &formReader{form: i % len(forms), body: resp.Body}
+		defer resp.Body.Close()
+	}
+	ends := s.open(t, t.Context(), "GET", maps+"?watch=1&labelSelector=a", nil)
+	slow, quick := all[:3], all[3:]
+
+	var reading, writing sync.WaitGroup
+	for _, r := range quick {
+		reading.Go(func() { r.until(t, last) })
+	}
+	for w := range writers {
+		writing.Go(func() {
+			for i := range writes {
+				size := 10
+				switch {
+				case w == 0 && i%10 == 5:
+					size = 100 << 10
+				case w == 1:
+					size = 3 << 10
+				}
+				s.create(t, "default", fmt.Sprintf("m-%d-%d", w, i), size)
+				if w == 2 && i == writes/2 {
+					ends.Body.Close()
+				}
+			}
+		})
+	}
+	writing.Wait()
+	s.create(t, "default", string(last), 1)
+	reading.Wait()
+	for _, r := range slow {
+		reading.Go(func() { r.until(t, last) })
+	}
+	reading.Wait()
+	s.handler.Drain()
+	for _, r := range all {
+		if _, err := io.Copy(&r.got, r.body); err != nil {
+			t.Errorf("the end: %v", err)
+		}
+	}
+	for i, r := range all {
+		first := all[len(all)-len(forms)+r.form]
+		if !bytes.Equal(ages.ReplaceAll(r.got.Bytes(), nil), ages.ReplaceAll(first.got.Bytes(), nil)) {
+			t.Errorf("watch %d, as %s: %d bytes, another one got %d", i, forms[r.form], r.got.Len(), first.got.Len())
+		}
+	}
+	if n := strings.Count(all[0].got.String(), `{"type":"ADDED"`); n != writers*writes+1 {
+		t.Errorf("%d events, want %d", n, writers*writes+1)
+	}
+	metric := fmt.Sprintf(`apiserver_watch_events_total{group="",resource="configmaps",version="v1"} %d`, watches*(writers*writes+1))
+	if a := s.do(t, "GET", "/metrics", ""); !strings.Contains(a.body, metric) {
+		t.Errorf("no %s in the metrics", metric)
+	}
+}

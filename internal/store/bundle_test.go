@@ -1,0 +1,310 @@
+package store_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+)
+
+// sharing is what happens to readers that share where they write.
+type sharing struct {
+	unflushed, flushes atomic.Int32
+	flushing           func() // nil: Flush takes no time
+}
+
+// sharer is a reader of a bundle. Nobody but one goroutine at a time reads its fields.
+type sharer struct {
+	*store.Cursor
+	*sharing
+	before func() store.Delivery // nil: all is delivered
+	got    int                   // changes that were delivered for it
+	back   bool                  // its goroutine came back from Wait
+}
+
+// share adds a cursor to the bundle of the sharing.
+func (s *sharing) share(t testing.TB, from *store.Store, prefix string, after store.Revision) *sharer {
+	t.Helper()
+	c, err := from.Watch("pods", prefix, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &sharer{Cursor: c, sharing: s}
+	c.Share(s, r)
+	return r
+}
+
+// Deliver implements store.Reader.
+func (r *sharer) Deliver() store.Delivery {
+	d := store.Delivered
+	if r.before != nil {
+		d = r.before()
+	}
+	if d == store.Declined {
+		return d
+	}
+	n, ok := r.TryRecent(make([]*store.Change, 8))
+	if !ok {
+		return store.Declined
+	}
+	r.got += n
+	r.unflushed.Add(int32(n))
+	return d
+}
+
+// Flush implements store.Reader.
+func (r *sharer) Flush() {
+	if r.flushing != nil {
+		r.flushing()
+	}
+	r.unflushed.Store(0)
+	r.flushes.Add(1)
+}
+
+// commit writes an object, and waits until everybody has done what follows.
+func commit(t *testing.T, s *store.Store, key string) {
+	t.Helper()
+	if _, err := s.Commit(t.Context(), write(key, 0)); err != nil {
+		t.Error(err)
+	}
+	synctest.Wait()
+}
+
+// TestBundle: of readers that share where they write, one is woken, delivers to all,
+// and flushes once.
+func TestBundle(t *testing.T) {
+	const n = 5
+	rows := []struct {
+		name    string
+		set     func(all []*sharer)
+		flushes int32
+		got     [n]int // delivered by a leader
+		back    [n]bool
+	}{
+		{"all is delivered", func([]*sharer) {}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{}},
+		{"the leader has to look itself", func(all []*sharer) {
+			all[0].before = func() store.Delivery { return store.Declined }
+		}, 1, [n]int{0, 1, 1, 1, 1}, [n]bool{0: true}},
+		{"another one has to", func(all []*sharer) {
+			all[2].before = func() store.Delivery { return store.Declined }
+		}, 1, [n]int{1, 1, 0, 1, 1}, [n]bool{2: true}},
+		{"the place is full twice", func(all []*sharer) { // the leader of what is left delivers to itself first
+			all[0].before = func() store.Delivery { return store.Full }
+			all[3].before = func() store.Delivery { return store.Full }
+		}, 3, [n]int{1, 1, 1, 1, 1}, [n]bool{}},
+		{"the place is full in the end", func(all []*sharer) {
+			all[1].before = func() store.Delivery { return store.Full }
+		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{}},
+		{"the leader is woken", func(all []*sharer) {
+			all[0].before = func() store.Delivery { all[0].Wake(); return store.Delivered }
+		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{0: true}},
+		{"one is woken while it is served", func(all []*sharer) {
+			all[2].before = func() store.Delivery { all[2].Wake(); return store.Delivered }
+		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{2: true}},
+		{"one is woken before its turn", func(all []*sharer) {
+			all[0].before = func() store.Delivery { all[2].Wake(); return store.Delivered }
+		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{2: true}},
+		{"one is woken after its turn", func(all []*sharer) {
+			all[1].before = func() store.Delivery { all[4].Wake(); return store.Delivered }
+		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{4: true}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := storetest.Open(t, store.Options{Log: memlog.New()})
+				place := &sharing{}
+				all := make([]*sharer, n)
+				for i := range all {
+					r := place.share(t, s, "", s.Any().Revision())
+					all[i] = r
+					go func() { r.Wait(); r.back = true }()
+				}
+				row.set(all)
+				synctest.Wait()
+				commit(t, s, "ns/a")
+				if f, u := place.flushes.Load(), place.unflushed.Load(); f != row.flushes || u != 0 {
+					t.Errorf("flushed %d times, with %d not flushed in the end; want %d", f, u, row.flushes)
+				}
+				for i, r := range all {
+					if r.got != row.got[i] || r.back != row.back[i] {
+						t.Errorf("reader %d: %d changes were delivered, its goroutine is back: %v; want %d, %v", i, r.got, r.back, row.got[i], row.back[i])
+					}
+					r.Wake()
+				}
+				synctest.Wait()
+				for i, r := range all {
+					if !r.back {
+						t.Errorf("reader %d still waits", i)
+					}
+					r.Close()
+				}
+			})
+		})
+	}
+}
+
+// TestSlowFlush: a leader that waits for its client holds up nobody, neither the other
+// readers of its bundle nor those of others.
+func TestSlowFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storetest.Open(t, store.Options{Log: memlog.New()})
+		release := make(chan struct{})
+		slow, quick := &sharing{flushing: func() { <-release }}, &sharing{}
+		var all []*sharer
+		for i := range 6 {
+			r := []*sharing{slow, quick}[i%2].share(t, s, "", s.Any().Revision())
+			all = append(all, r)
+			go func() { r.Wait(); r.back = true }()
+		}
+		synctest.Wait()
+		for i := range 3 { // in the end all of the slow bundle are leaders that flush
+			commit(t, s, fmt.Sprintf("ns/%d", i))
+			got := 0
+			for _, r := range all {
+				got += r.got
+			}
+			if want := []int{6, 6 + 5, 6 + 5 + 4}[i]; got != want {
+				t.Errorf("after %d writes %d changes were delivered, want %d", i+1, got, want)
+			}
+		}
+		close(release)
+		synctest.Wait()
+		for i, r := range all {
+			// Who has flushed finds by itself what came meanwhile.
+			if behind := r.got < 3; behind != r.back {
+				t.Errorf("reader %d: %d changes, back: %v", i, r.got, r.back)
+			}
+			r.Wake()
+		}
+		synctest.Wait()
+		for _, r := range all {
+			r.Close()
+		}
+	})
+}
+
+// TestBundles: cursors of several bundles and topics miss nothing while writers write,
+// some of them are woken for nothing, have to look themselves, or come and go.
+func TestBundles(t *testing.T) {
+	rng := testrand.New(t)
+	const readers, writers, writes, turns = 24, 3, 400, 3
+	s := storetest.Open(t, store.Options{Log: memlog.New()})
+	places := []*sharing{{}, {}, {}}
+	var reading, writing sync.WaitGroup
+	for i := range readers {
+		seed := rng.Uint64()
+		place, prefix := places[i%len(places)], []string{"", "ns/"}[i%2]
+		start := s.Any().Revision()
+		reading.Go(func() {
+			at := start
+			for turn := range turns {
+				end := start + store.Revision(writers*writes*(turn+1)/turns)
+				at = readShared(t, s, place, prefix, at, end, seed+uint64(turn))
+			}
+		})
+	}
+	storetest.Within(t, "every change at every cursor", func() {
+		for w := range writers {
+			writing.Go(func() {
+				for i := range writes {
+					if _, err := s.Commit(t.Context(), write(fmt.Sprintf("ns/%d-%d", w, i), 0)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		writing.Wait()
+		reading.Wait()
+	})
+}
+
+// collector reads a shared cursor, whoever's goroutine it is.
+type collector struct {
+	*store.Cursor
+	t     *testing.T
+	at    store.Revision
+	end   store.Revision  // then its goroutine has to know
+	left  []*store.Change // read for it, and left to its own goroutine
+	busy  atomic.Bool
+	place *sharing
+	pace  uint64
+}
+
+// take checks that changes come in order, each once.
+func (c *collector) take(changes []*store.Change) {
+	for _, change := range changes {
+		if c.at++; change.Revision != c.at {
+			c.t.Errorf("revision %d, want %d", change.Revision, c.at)
+		}
+	}
+}
+
+// Deliver implements store.Reader.
+func (c *collector) Deliver() store.Delivery {
+	if c.busy.Swap(true) {
+		c.t.Error("two goroutines read a cursor")
+	}
+	defer c.busy.Store(false)
+	c.pace = c.pace*6364136223846793005 + 1442695040888963407
+	buf := make([]*store.Change, 1+c.pace>>60)
+	for {
+		n, ok := c.TryRecent(buf)
+		if !ok {
+			return store.Declined
+		}
+		if n == 0 {
+			break
+		}
+		if c.pace>>32%8 == 0 {
+			c.left = buf[:n]
+			return store.Declined
+		}
+		c.take(buf[:n])
+		c.place.unflushed.Add(1)
+	}
+	if c.at >= c.end {
+		return store.Declined
+	}
+	switch c.pace >> 32 % 8 {
+	case 1:
+		return store.Full
+	case 2:
+		c.Wake()
+	}
+	return store.Delivered
+}
+
+// Flush implements store.Reader.
+func (c *collector) Flush() { c.place.flushes.Add(1) }
+
+// readShared has a cursor read up to a revision.
+func readShared(t *testing.T, s *store.Store, place *sharing, prefix string, at, end store.Revision, seed uint64) store.Revision {
+	cursor, err := s.Watch("pods", prefix, at)
+	if err != nil {
+		t.Error(err)
+		return end
+	}
+	defer cursor.Close()
+	c := &collector{Cursor: cursor, t: t, at: at, end: end, place: place, pace: seed}
+	cursor.Share(place, c)
+	buf := make([]*store.Change, 3)
+	for c.at < end {
+		c.take(c.left)
+		c.left = nil
+		n, err := c.TryNext(t.Context(), buf)
+		if err != nil {
+			t.Error(err)
+			return end
+		}
+		if c.take(buf[:n]); n == 0 && c.at < end {
+			c.Wait()
+		}
+	}
+	return c.at
+}
