@@ -1,6 +1,7 @@
 package tidemark_test
 
 import (
+	"bufio"
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -252,4 +254,41 @@ func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
 		t.Errorf("%s, %s: %d objects are of the other version", accept, encoding, old)
 	}
 	return strings.Count(string(text), "name: t") + strings.Count(string(text), `"name":"t`)
+}
+
+// TestSlowConversion: a watch whose events wait for a webhook holds up no other watch of
+// the same objects, on the same connection or elsewhere.
+func TestSlowConversion(t *testing.T) {
+	hook := &converter{}
+	webhook := httptest.NewTLSServer(hook)
+	defer webhook.Close()
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	const things2 = "/apis/example.com/v2/namespaces/default/things"
+	run(t, c, []step{{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil}})
+	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	wait := func(map[string]any) { <-release }
+	hook.spoil.Store(&wait)
+	slow, quick := watch(t, c, things2+"?watch=true"), watch(t, c, things+"?watch=true")
+	before := watch(t, c, things2+"?watch=true")
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		run(t, c, []step{{"POST " + things, thing(name, `{"n":1}`), 201, nil}})
+		if !quick.Scan() || !strings.Contains(quick.Text(), `"name":"`+name+`"`) {
+			t.Fatalf("while others wait for the webhook: %v, %s; want %s", quick.Err(), quick.Text(), name)
+		}
+	}
+	if asked := hook.asked.Load(); asked > 1 { // it was waited for until it took too long
+		t.Errorf("the webhook was asked %d times before it answered", asked)
+	}
+	free()
+	for _, lines := range []*bufio.Scanner{slow, before} {
+		for _, name := range names {
+			if !lines.Scan() || !strings.Contains(lines.Text(), `"name":"`+name+`"`) || !strings.Contains(lines.Text(), `"count":1`) {
+				t.Fatalf("when the webhook has answered: %v, %s; want %s", lines.Err(), lines.Text(), name)
+			}
+		}
+	}
 }

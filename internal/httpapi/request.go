@@ -62,7 +62,7 @@ type request struct {
 	// Room that would be allocated for each request otherwise: values of headers,
 	// events of a watch that is mostly idle.
 	auditID, length [1]string
-	events          [4]registry.Event
+	events          [spareEvents]registry.Event
 }
 
 func (q *request) begin(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +77,7 @@ func (q *request) forget() {
 	q.ctx, q.to, q.shape = nil, nil, nil
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
-	q.events = [4]registry.Event{}
+	q.events = [spareEvents]registry.Event{}
 }
 
 // free gives back what the request holds of the limits.

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"fmt"
@@ -15,6 +16,41 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/http2"
 )
+
+// startShared starts a server with HTTP/2 of our own, and a client with one connection,
+// which takes so many bytes of each answer ahead.
+func startShared(t *testing.T, ahead int) *server {
+	s := start(t, wiring{http2: &http2.Server{
+		MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}})
+	s.client = &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs},
+		ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: ahead},
+	}}
+	t.Cleanup(s.client.CloseIdleConnections)
+	return s
+}
+
+// TestFirstOfATable: an event that has to wait for the client is the same as one that has
+// not: the first one tells the columns, whoever wrote it.
+func TestFirstOfATable(t *testing.T) {
+	s := startShared(t, 100)
+	resp := s.open(t, t.Context(), "GET", maps+"?watch=1", nil, "Accept: application/json;as=Table;g=meta.k8s.io;v=v1")
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		s.create(t, "default", fmt.Sprintf("m-%d", i), 10)
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told, want := strings.Contains(line, `"columnDefinitions":[{`), i == 0; told != want {
+			t.Errorf("event %d: columns: %v, want %v: %s", i, told, want, line)
+		}
+	}
+}
 
 // formReader reads a watch in some form.
 type formReader struct {
@@ -44,16 +80,7 @@ var ages = regexp.MustCompile(`"\d+s"`)
 // order, in their own form, whatever the others of the connection do: some do not read,
 // one ends, some events are large.
 func TestWatchesOfOneConnection(t *testing.T) {
-	s := start(t, wiring{http2: &http2.Server{
-		MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}})
-	s.client = &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs},
-		ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
-		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
-	}}
-	t.Cleanup(s.client.CloseIdleConnections)
+	s := startShared(t, 64<<10)
 	forms := []string{
 		"application/json",
 		"application/vnd.kubernetes.protobuf;stream=watch",

@@ -19,6 +19,9 @@ import (
 // idle watch keeps room for a few.
 const watchBatch = 256
 
+// spareEvents is that few.
+const spareEvents = 4
+
 // eventBytes is about what an event has around its object, or a bookmark.
 const eventBytes = 200
 
@@ -62,8 +65,8 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	q.header()["Content-Type"] = contentType
 	to := newHTTPStream(q)
 	q.to = to
-	if to.shared != nil && (q.shape == nil || q.shape.out.Form != wire.PartialList) {
-		q.watch.Share(to.shared.Connection(), to, q.events[:0])
+	if to.shared != nil && q.quick() {
+		q.watch.Share(to, q.events[:0])
 	}
 	q.writeHeader(http.StatusOK)
 	q.letGo()
@@ -299,32 +302,43 @@ func (s *httpStream) flush() error {
 	return err
 }
 
-// Deliver implements registry.Outlet. What goes wrong here goes wrong once more in the
-// request's own goroutine, where it is dealt with.
-func (s *httpStream) Deliver(events []registry.Event) (d store.Delivery) {
-	defer func() {
-		if recover() != nil {
-			d = store.Declined
-		}
-	}()
+// quick tells whether events of the watch can be made without waiting for somebody else,
+// so that another watch may.
+func (q *request) quick() bool {
+	return q.typ.FromStoredAll == nil && (q.shape == nil || q.shape.out.Form != wire.PartialList)
+}
+
+// Connection implements registry.Outlet.
+func (s *httpStream) Connection() any { return s.shared.Connection() }
+
+// Deliver implements registry.Outlet. What is declined is made once more, by the
+// request's own goroutine.
+func (s *httpStream) Deliver(events []registry.Event) store.Delivery {
 	q := s.q
 	size := sizeOf(events)
 	if size > deliverBytes || !q.shows(events) {
 		return store.Declined
 	}
+	columns := q.shape != nil && q.shape.columns
 	room := q.h.buffer(size)
 	buf := (*room)[:0]
-	var ends [len(q.events)]int
+	var ends [spareEvents]int
+	var err error
 	for i := range events {
-		var err error
 		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
-			return store.Declined
+			break
 		}
 		ends[i] = len(buf)
 	}
-	ok, full := s.shared.TryWrite(buf)
+	ok, full := false, false
+	if err == nil {
+		ok, full = s.shared.TryWrite(buf)
+	}
 	q.h.giveBack(room, buf)
 	if !ok {
+		if q.shape != nil {
+			q.shape.columns = columns // nobody was told
+		}
 		return store.Declined
 	}
 	from := 0

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -90,14 +91,16 @@ type Watch struct {
 
 	// Of a watch that shares where its events go.
 	outlet Outlet
-	with   any
 	spare  []Event // room for what is delivered
 	left   []Event // of it, what the outlet declined, for Next
+	broken error   // what Deliver panicked with, for Next
 }
 
 // Outlet is where a watch's events go that another watch has found, which shares the
 // connection. The goroutine that uses the watch waits in Next meanwhile.
 type Outlet interface {
+	// Connection is the same for all that share it.
+	Connection() any
 	// Deliver sends events that are valid until it returns, all of them or, if it
 	// declines, none: then Next returns them. It does not wait for the client.
 	Deliver(events []Event) store.Delivery
@@ -138,19 +141,24 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	return w, nil
 }
 
-// Share has the watch's events be delivered together with those of the others that are
-// shared with the same connection, if they come while all of them wait: see
-// store.Reader. It is called once, before Next; spare is room for events.
-func (w *Watch) Share(connection any, to Outlet, spare []Event) {
-	w.outlet, w.with, w.spare = to, connection, spare[:0]
+// Share has the watch's events be delivered together with those of the others of its
+// connection, if they come while all of them wait: see store.Reader. It is called once,
+// before Next; spare is room for events.
+func (w *Watch) Share(to Outlet, spare []Event) {
+	w.outlet, w.spare = to, spare[:0]
 	if w.cursor != nil {
-		w.cursor.Share(w.with, w)
+		w.cursor.Share(to.Connection(), w)
 	}
 }
 
-// Deliver implements store.Reader.
-func (w *Watch) Deliver() store.Delivery {
-	result := store.Delivered
+// Deliver implements store.Reader. A panic is the watch's own, not that of whoever found
+// the events: Next goes on with it.
+func (w *Watch) Deliver() (result store.Delivery) {
+	defer func() {
+		if v := recover(); v != nil {
+			w.broken, result = fmt.Errorf("%v, delivering events\n%s", v, debug.Stack()), store.Declined
+		}
+	}()
 	for {
 		if w.rang.Load() || w.ctx.Err() != nil {
 			return store.Declined
@@ -225,7 +233,7 @@ func (w *Watch) begin() error {
 	}
 	w.cursor, w.last = cursor, from
 	if w.outlet != nil {
-		cursor.Share(w.with, w)
+		cursor.Share(w.outlet.Connection(), w)
 	}
 	w.unbind = context.AfterFunc(w.ctx, cursor.Wake)
 	w.timer = time.AfterFunc(w.due().Sub(w.r.now()), func() {
@@ -266,6 +274,9 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 		return w.fail(buf, w.failed)
 	}
 	for {
+		if w.broken != nil {
+			panic(w.broken)
+		}
 		if n := min(len(w.left), cap(buf)-len(buf)); n > 0 {
 			buf = append(buf, w.left[:n]...)
 			w.left = w.left[n:]

@@ -81,6 +81,7 @@ type topic struct {
 
 // bundle is the cursors of a topic that one of them may be read for.
 type bundle struct {
+	with    any // its name
 	members []*Cursor
 	lent    []*Cursor // those of the round that its leader has not served yet
 }
@@ -200,7 +201,8 @@ func (t *topic) call(c *Cursor) {
 // Reader is who reads a cursor that shares where its changes go.
 type Reader interface {
 	// Deliver reads the cursor with TryRecent, on behalf of the goroutine that waits for
-	// it, and passes on what there is. It does not wait.
+	// it, and passes on what there is. It does not wait, and does not panic: all readers
+	// of the topic depend on it.
 	Deliver() Delivery
 	// Flush has what was delivered to the readers of a bundle leave. It may wait.
 	Flush()
@@ -229,7 +231,6 @@ type Cursor struct {
 	place      int           // in topic.cursors, or among the members of its bundle
 	reader     Reader        // nil: it is of no bundle
 	bundle     *bundle
-	with       any // the bundle's name
 }
 
 // The state of a cursor.
@@ -307,7 +308,7 @@ func (t *topic) remove(c *Cursor) {
 	(*all)[end] = nil
 	*all = (*all)[:end]
 	if c.bundle != nil && end == 0 {
-		delete(t.bundles, c.with)
+		delete(t.bundles, c.bundle.with)
 	}
 }
 
@@ -370,11 +371,11 @@ func (c *Cursor) Share(with any, r Reader) {
 		if t.bundles == nil {
 			t.bundles = map[any]*bundle{}
 		}
-		b = &bundle{}
+		b = &bundle{with: with}
 		t.bundles[with] = b
 	}
 	t.remove(c)
-	c.bundle, c.with, c.reader = b, with, r
+	c.bundle, c.reader = b, r
 	t.add(c)
 }
 
