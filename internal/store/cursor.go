@@ -73,17 +73,19 @@ type topic struct {
 	again   atomic.Bool // there is something to wake for since the round began
 
 	mu       sync.Mutex
-	cursors  []*Cursor       // those of no bundle
+	cursors  []*Cursor
 	bundles  map[any]*bundle // nil until there is one
+	leaders  []*Cursor       // of the round that is beginning
 	earliest time.Time       // for the next round; zero: at once
 	pause    *time.Timer     // until then; nil: there was none yet
 }
 
 // bundle is the cursors of a topic that one of them may be read for.
 type bundle struct {
-	with    any // its name
-	members []*Cursor
-	lent    []*Cursor // those of the round that its leader has not served yet
+	with   any // its name
+	size   int
+	leader *Cursor   // of the round that is beginning
+	lent   []*Cursor // those of the round that its leader has not served yet
 }
 
 // Changes that many wait for are worth gathering: a round that wakes gatherFrom cursors
@@ -163,28 +165,26 @@ func (t *topic) round() {
 	t.again.Store(false)
 	woken := 0
 	for _, c := range t.cursors {
-		if c.state.CompareAndSwap(waiting, called) {
-			woken++
+		if !c.state.CompareAndSwap(waiting, called) {
+			continue
+		}
+		woken++
+		switch b := c.bundle; {
+		case b == nil:
 			t.call(c)
+		case b.leader == nil:
+			b.leader = c
+			t.leaders = append(t.leaders, c)
+		default:
+			b.lent = append(b.lent, c)
 		}
 	}
-	for _, b := range t.bundles {
-		var leader *Cursor
-		for _, c := range b.members {
-			switch {
-			case !c.state.CompareAndSwap(waiting, called):
-				continue
-			case leader == nil:
-				leader = c
-			default:
-				b.lent = append(b.lent, c)
-			}
-			woken++
-		}
-		if leader != nil {
-			t.call(leader)
-		}
+	for _, c := range t.leaders {
+		c.bundle.leader = nil
+		t.call(c)
 	}
+	clear(t.leaders)
+	t.leaders = t.leaders[:0]
 	t.earliest = time.Time{}
 	if woken >= gatherFrom {
 		t.earliest = time.Now().Add(min(gatherMost, time.Duration(woken)*gatherEach))
@@ -228,7 +228,7 @@ type Cursor struct {
 	nudged     atomic.Bool   // by Wake
 	ready      chan struct{} // gets a value when the state is no longer waiting
 	position   Revision      // all that it selects up to here was read
-	place      int           // in topic.cursors, or among the members of its bundle
+	place      int           // in topic.cursors
 	reader     Reader        // nil: it is of no bundle
 	bundle     *bundle
 }
@@ -280,36 +280,8 @@ func (c *recent) join(cursor *Cursor, prefix string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	cursor.topic = t
-	t.add(cursor)
-}
-
-// members are the cursors that the cursor is among. The lock is held.
-func (t *topic) members(c *Cursor) *[]*Cursor {
-	if c.bundle != nil {
-		return &c.bundle.members
-	}
-	return &t.cursors
-}
-
-// add has rounds call the cursor. The lock is held.
-func (t *topic) add(c *Cursor) {
-	all := t.members(c)
-	c.place = len(*all)
-	*all = append(*all, c)
-}
-
-// remove has them call it no more. The lock is held.
-func (t *topic) remove(c *Cursor) {
-	all := t.members(c)
-	end := len(*all) - 1
-	moved := (*all)[end]
-	(*all)[c.place], moved.place = moved, c.place
-	(*all)[end] = nil
-	*all = (*all)[:end]
-	if c.bundle != nil && end == 0 {
-		delete(t.bundles, c.bundle.with)
-	}
+	cursor.topic, cursor.place = t, len(t.cursors)
+	t.cursors = append(t.cursors, cursor)
 }
 
 // leave takes the cursor out of its topic.
@@ -319,9 +291,18 @@ func (c *recent) leave(cursor *Cursor) {
 	t := cursor.topic
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.remove(cursor)
-	if len(t.cursors)+len(t.bundles) == 0 {
+	end := len(t.cursors) - 1
+	moved := t.cursors[end]
+	t.cursors[cursor.place], moved.place = moved, cursor.place
+	t.cursors[end] = nil
+	t.cursors = t.cursors[:end]
+	if end == 0 {
 		delete(c.topics, t.prefix)
+	}
+	if b := cursor.bundle; b != nil {
+		if b.size--; b.size == 0 {
+			delete(t.bundles, b.with)
+		}
 	}
 }
 
@@ -333,11 +314,6 @@ func (c *recent) wakeAll() {
 		t.mu.Lock()
 		for _, cursor := range t.cursors {
 			cursor.Wake()
-		}
-		for _, b := range t.bundles {
-			for _, cursor := range b.members {
-				cursor.Wake()
-			}
 		}
 		t.mu.Unlock()
 	}
@@ -374,9 +350,8 @@ func (c *Cursor) Share(with any, r Reader) {
 		b = &bundle{with: with}
 		t.bundles[with] = b
 	}
-	t.remove(c)
+	b.size++
 	c.bundle, c.reader = b, r
-	t.add(c)
 }
 
 // Wait waits until there may be something for TryNext, or for Wake. It may return for
