@@ -19,6 +19,10 @@
 // net/http hands each frame to the connection's goroutine, and that one to another
 // that writes, in TLS records of 4 KiB.
 //
+// A handler that waits for events need not even be woken: one of its connection's may
+// write for all of them (TryWrite, which takes what has to wait for no client, all of it
+// or nothing), and flush once.
+//
 // # How bytes come
 //
 // One goroutine reads a connection; each request's handler has one of its own. The

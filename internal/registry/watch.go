@@ -55,7 +55,8 @@ const (
 	maxChanges = 64
 )
 
-// Watch is a running watch, used by one goroutine. It has no goroutine and no
+// Watch is a running watch, used by one goroutine; while that waits in Next, the watch of
+// another may deliver its events, if it was shared. It has no goroutine and no
 // queue of its own: Next pulls from the store's shared history. It waits for one thing
 // only, that its cursor is woken: by a change, by its timer, by the end of its context.
 // Many wake at once, and a select of three, or a look at the clock, is a good part of
@@ -324,6 +325,7 @@ func (w *Watch) take(buf []Event, n int) []Event {
 	if len(buf) > 0 {
 		w.last = max(w.last, w.changes[n-1].Revision)
 	}
+	clear(w.changes[:n]) // a watch that waits keeps no old object
 	return buf
 }
 
