@@ -99,6 +99,7 @@ func (f *benchFlags) register(c *cobra.Command) {
 	flags.IntVar(&o.Objects, "objects", o.Objects, "number of pods that are read and listed")
 	flags.IntVar(&o.Definitions, "definitions", o.Definitions, "number of definitions of custom resources that are applied, or that one more is made beside")
 	flags.IntVar(&o.Watchers, "watchers", 0, "at most so many watchers (default: as the scenario's name says)")
+	flags.IntVar(&o.WatchesPerConnection, "watches-per-connection", o.WatchesPerConnection, "watches that share an HTTP/2 connection; 1 is a client for each, as kubelets are")
 	flags.IntVar(&o.Clients, "clients", 0, "number of clients that send requests (default: as the scenario says)")
 	flags.IntVar(&o.Connections, "connections", o.Connections, "HTTP/2 connections that the clients share")
 	flags.Float64Var(&o.Rate, "rate", 0, "requests a second, for an open loop (default: a closed loop)")

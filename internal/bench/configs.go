@@ -79,7 +79,7 @@ func (g configs) watch(ctx context.Context, n int, as eventForm) (*fanout, error
 		return nil, err
 	}
 	u := g.url(fmt.Sprintf("watch=1&resourceVersion=%d%s", rv, as.query))
-	return g.bed.watch(ctx, as, n, streamsPerConnection, func(int) *url.URL { return u })
+	return g.bed.watch(ctx, as, n, g.bed.options.WatchesPerConnection, func(int) *url.URL { return u })
 }
 
 // writers update objects for watchers. In a closed loop a write waits until all but a

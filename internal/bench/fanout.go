@@ -41,9 +41,6 @@ type watcher struct {
 	revision uint64
 }
 
-// streamsPerConnection stays below the 100 streams that kube-apiserver allows.
-const streamsPerConnection = 90
-
 // openers is how many watches are opened at once.
 const openers = 32
 

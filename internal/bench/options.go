@@ -23,6 +23,10 @@ type Options struct {
 	// Watchers caps the watchers of every scenario, up to 20,000; zero: as many as
 	// the scenario's name says.
 	Watchers int `json:"watchers,omitempty"`
+	// WatchesPerConnection is how many watches of events share an HTTP/2 connection, 1 to
+	// 90, which is below the 100 streams that kube-apiserver allows; 1 is a client for
+	// each, as kubelets are. The scenario idle-watch has numbers of its own.
+	WatchesPerConnection int `json:"watchesPerConnection,omitempty"`
 	// Clients replaces the number of clients of the scenarios with requests, up to
 	// 1,024; zero: as each scenario says.
 	Clients int `json:"clients,omitempty"`
@@ -52,6 +56,7 @@ const (
 	maxObjects     = 1_000_000
 	maxWatchers    = 20_000
 	maxClients     = 1024
+	maxStreams     = 90
 	maxConnections = 256
 	maxDefinitions = 5000
 	maxRate        = 1e6
@@ -62,7 +67,7 @@ const (
 
 // Defaults are the options that zero values stand for.
 func Defaults() Options {
-	return Options{Rounds: 3, Duration: 3 * time.Second, Objects: 1000, Definitions: 100, Connections: 4, MaxOps: 200_000, Seed: 1}
+	return Options{Rounds: 3, Duration: 3 * time.Second, Objects: 1000, Definitions: 100, Connections: 4, WatchesPerConnection: maxStreams, MaxOps: 200_000, Seed: 1}
 }
 
 // withDefaults fills in what was left zero.
@@ -77,6 +82,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.Objects, d.Objects)
 	fill(&o.Definitions, d.Definitions)
 	fill(&o.Connections, d.Connections)
+	fill(&o.WatchesPerConnection, d.WatchesPerConnection)
 	if o.Duration == 0 {
 		o.Duration = d.Duration
 	}
@@ -102,6 +108,7 @@ func (o Options) Check() error {
 	within("rounds", int64(o.Rounds), 1, maxRounds)
 	within("objects", int64(o.Objects), 1, maxObjects)
 	within("watchers", int64(o.Watchers), 0, maxWatchers)
+	within("watches-per-connection", int64(o.WatchesPerConnection), 1, maxStreams)
 	within("clients", int64(o.Clients), 0, maxClients)
 	within("definitions", int64(o.Definitions), 1, maxDefinitions)
 	within("connections", int64(o.Connections), 1, maxConnections)

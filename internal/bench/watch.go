@@ -109,7 +109,7 @@ func unrelatedRound(ctx context.Context, b *bed, n int) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := b.watch(ctx, jsonEvents, n, streamsPerConnection, func(i int) *url.URL {
+	f, err := b.watch(ctx, jsonEvents, n, b.options.WatchesPerConnection, func(i int) *url.URL {
 		query := fmt.Sprintf("watch=1&resourceVersion=%d", rv)
 		if i%2 == 0 {
 			return b.collection(other, configMapsOf, query)
