@@ -38,7 +38,9 @@ import (
 // each, and waking costs a writer nothing. A round lasts as long as it takes to run who
 // is woken, not to send what they read: a slow client holds nobody up. Rounds of many
 // keep a distance of up to two milliseconds, too; the first change after a quiet moment
-// waits for nothing, nor does any where few wait.
+// waits for nothing, nor does any where few wait. A cursor that was not called, because
+// its reader was at work, looks for itself when that comes back, unless a round is to come
+// anyway: then it takes what the others take, in one go.
 //
 // # Bundles
 //
@@ -360,7 +362,8 @@ func (c *Cursor) Wait() {
 	for {
 		position := c.position // from now on others may read on
 		c.state.Store(waiting)
-		if c.readyAt(position) && c.state.CompareAndSwap(waiting, awake) {
+		// What a round is to come for can wait for it: that finds the cursor waiting.
+		if (c.nudged.Load() || c.behind(position) && !c.topic.again.Load()) && c.state.CompareAndSwap(waiting, awake) {
 			c.nudged.Store(false)
 			return
 		}
@@ -418,14 +421,16 @@ func (c *Cursor) served(d Delivery) {
 	}
 }
 
-// Ready tells whether Wait would return at once.
+// Ready tells whether there may be something for TryNext: Wait would return at once, or
+// with the next round.
 func (c *Cursor) Ready() bool {
-	return c.topic == nil || c.readyAt(c.position)
+	return c.topic == nil || c.nudged.Load() || c.behind(c.position)
 }
 
-// readyAt is Ready for a cursor that has read up to a revision.
-func (c *Cursor) readyAt(position Revision) bool {
-	return c.nudged.Load() || c.store.Any().revision > position && Revision(c.topic.last.Load()) > position
+// behind tells whether something may be left to read for a cursor that has read up to a
+// revision.
+func (c *Cursor) behind(position Revision) bool {
+	return c.store.Any().revision > position && Revision(c.topic.last.Load()) > position
 }
 
 // Next fills buf with the changes that follow, at least one, and waits for them

@@ -501,3 +501,57 @@ func TestGathering(t *testing.T) {
 		})
 	}
 }
+
+// TestRoundToCome: of many readers, one that comes back for more while the next round is
+// due waits for it, and gets what came meanwhile at once; of few, it goes on by itself.
+func TestRoundToCome(t *testing.T) {
+	for n, gathered := range map[int]bool{4: false, 40: true} {
+		t.Run(fmt.Sprint(n, " readers"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := storetest.Open(t, store.Options{Log: memlog.New()})
+				cursors := make([]*store.Cursor, n)
+				for i := range cursors {
+					c, err := s.Watch("pods", "", s.Any().Revision())
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					cursors[i] = c
+				}
+				var waiting sync.WaitGroup
+				for _, c := range cursors {
+					waiting.Go(c.Wait)
+				}
+				commit := func(key string) {
+					if _, err := s.Commit(t.Context(), write(key, 0)); err != nil {
+						t.Error(err)
+					}
+				}
+				c, buf := cursors[0], make([]*store.Change, 4)
+				read := func() int {
+					n, err := c.TryNext(t.Context(), buf)
+					if err != nil {
+						t.Error(err)
+					}
+					return n
+				}
+				synctest.Wait()
+				commit("ns/a")
+				waiting.Wait()
+				if got := read(); got != 1 {
+					t.Errorf("%d changes, want 1", got)
+				}
+				commit("ns/b")
+				begin := time.Now()
+				var waited time.Duration
+				waiting.Go(func() { c.Wait(); waited = time.Since(begin) })
+				synctest.Wait()
+				commit("ns/c")
+				waiting.Wait()
+				if got := read(); got != 2 || gathered != (waited > 0) {
+					t.Errorf("%d changes after %v", got, waited)
+				}
+			})
+		})
+	}
+}
