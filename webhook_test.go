@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -273,15 +274,15 @@ func TestSlowConversion(t *testing.T) {
 	hook.spoil.Store(&wait)
 	slow, quick := watch(t, c, things2+"?watch=true"), watch(t, c, things+"?watch=true")
 	before := watch(t, c, things2+"?watch=true")
-	names := []string{"a", "b", "c"}
+	names, begin := []string{"a", "b", "c"}, time.Now()
 	for _, name := range names {
 		run(t, c, []step{{"POST " + things, thing(name, `{"n":1}`), 201, nil}})
 		if !quick.Scan() || !strings.Contains(quick.Text(), `"name":"`+name+`"`) {
 			t.Fatalf("while others wait for the webhook: %v, %s; want %s", quick.Err(), quick.Text(), name)
 		}
 	}
-	if asked := hook.asked.Load(); asked > 1 { // it was waited for until it took too long
-		t.Errorf("the webhook was asked %d times before it answered", asked)
+	if waited := time.Since(begin); waited > 20*time.Second { // a webhook may take 30
+		t.Errorf("it took %v: they waited for the webhook as well", waited)
 	}
 	free()
 	for _, lines := range []*bufio.Scanner{slow, before} {

@@ -58,6 +58,7 @@ type server struct {
 type wiring struct {
 	http1  bool
 	http2  *http2.Server // nil: net/http's
+	wrap   func(http.ResponseWriter) http.ResponseWriter
 	config func(*httpapi.Config)
 }
 
@@ -93,8 +94,12 @@ func start(t testing.TB, w wiring) *server {
 	}
 	h := httpapi.New(c)
 	ended := make(chan string, 1000)
+	wrap := w.wrap
 	ts := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { ended <- r.Method + " " + r.URL.Path }()
+		if wrap != nil {
+			w = wrap(w)
+		}
 		h.ServeHTTP(w, r)
 	}))
 	ts.EnableHTTP2 = !w.http1

@@ -19,7 +19,7 @@ import (
 )
 
 // shape is how the objects of one answer are shown: rows C1 to C11. It belongs to
-// one request.
+// one request, whoever delivers its events.
 type shape struct {
 	derived *derived
 	typ     *resource.Type

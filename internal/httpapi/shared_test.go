@@ -9,34 +9,66 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/http2"
 )
 
+// shared is an answer of our own HTTP/2.
+type shared interface {
+	http.ResponseWriter
+	SetWriteTimeout(d time.Duration)
+	Connection() any
+	FlushError() error
+	TryWrite(p []byte) (ok, full bool)
+}
+
+// spy counts what is delivered by one watch for another, or for itself, and what is not.
+type spy struct {
+	shared
+	delivered, declined *atomic.Int64
+}
+
+// TryWrite implements shared.
+func (s spy) TryWrite(p []byte) (ok, full bool) {
+	if ok, full = s.shared.TryWrite(p); ok {
+		s.delivered.Add(1)
+	} else {
+		s.declined.Add(1)
+	}
+	return ok, full
+}
+
 // startShared starts a server with HTTP/2 of our own, and a client with one connection,
-// which takes so many bytes of each answer ahead.
-func startShared(t *testing.T, ahead int) *server {
-	s := start(t, wiring{http2: &http2.Server{
-		MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	}})
+// which takes so many bytes of each answer ahead. It returns how often something was
+// delivered, and declined.
+func startShared(t *testing.T, ahead int) (s *server, delivered, declined *atomic.Int64) {
+	delivered, declined = new(atomic.Int64), new(atomic.Int64)
+	s = start(t, wiring{
+		http2: &http2.Server{
+			MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
+			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		},
+		wrap: func(w http.ResponseWriter) http.ResponseWriter { return spy{w.(shared), delivered, declined} },
+	})
 	s.client = &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs},
 		ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: ahead},
 	}}
 	t.Cleanup(s.client.CloseIdleConnections)
-	return s
+	return s, delivered, declined
 }
 
 // TestFirstOfATable: an event that has to wait for the client is the same as one that has
 // not: the first one tells the columns, whoever wrote it.
 func TestFirstOfATable(t *testing.T) {
-	s := startShared(t, 100)
+	s, _, _ := startShared(t, 100)
 	resp := s.open(t, t.Context(), "GET", maps+"?watch=1", nil, "Accept: application/json;as=Table;g=meta.k8s.io;v=v1")
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
@@ -80,7 +112,7 @@ var ages = regexp.MustCompile(`"\d+s"`)
 // order, in their own form, whatever the others of the connection do: some do not read,
 // one ends, some events are large.
 func TestWatchesOfOneConnection(t *testing.T) {
-	s := startShared(t, 64<<10)
+	s, delivered, declined := startShared(t, 64<<10)
 	forms := []string{
 		"application/json",
 		"application/vnd.kubernetes.protobuf;stream=watch",
@@ -141,8 +173,20 @@ func TestWatchesOfOneConnection(t *testing.T) {
 			t.Errorf("watch %d, as %s: %d bytes, another one got %d", i, forms[r.form], r.got.Len(), first.got.Len())
 		}
 	}
-	if n := strings.Count(all[0].got.String(), `{"type":"ADDED"`); n != writers*writes+1 {
-		t.Errorf("%d events, want %d", n, writers*writes+1)
+	var before uint64
+	events := regexp.MustCompile(`{"type":"ADDED".*?"resourceVersion":"(\d+)"`).FindAllStringSubmatch(all[0].got.String(), -1)
+	for _, e := range events {
+		v, err := strconv.ParseUint(e[1], 10, 64)
+		if err != nil || v <= before {
+			t.Errorf("version %s after %d, %v", e[1], before, err)
+		}
+		before = v
+	}
+	if len(events) != writers*writes+1 {
+		t.Errorf("%d events, want %d", len(events), writers*writes+1)
+	}
+	if d := delivered.Load(); d < watches {
+		t.Errorf("%d deliveries, %d declined: watches do not deliver to each other", d, declined.Load())
 	}
 	metric := fmt.Sprintf(`apiserver_watch_events_total{group="",resource="configmaps",version="v1"} %d`, watches*(writers*writes+1))
 	if a := s.do(t, "GET", "/metrics", ""); !strings.Contains(a.body, metric) {

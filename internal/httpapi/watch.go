@@ -25,7 +25,8 @@ const spareEvents = 4
 // eventBytes is about what an event has around its object, or a bookmark.
 const eventBytes = 200
 
-// deliverBytes is about how much a watch that waits has delivered by another one.
+// deliverBytes is about how much of one watch another one delivers: the connection takes no
+// more at a time, and the others wait meanwhile.
 const deliverBytes = 64 << 10
 
 // openWatch starts a watch: rows W1 and W7. What follows is pull's, which is called

@@ -17,6 +17,7 @@ import (
 type outlet struct {
 	connection string
 	deliver    func() store.Delivery
+	spare      []registry.Event
 	took       []string // by the outlet
 	next       []string // by Next, and how it ended
 }
@@ -83,7 +84,8 @@ func TestWatchShare(t *testing.T) {
 		for i := range 3 * len(rows) {
 			o := &outlet{connection: []string{"one", "another"}[i%2], deliver: rows[i%len(rows)].deliver}
 			w := s.watch(metainternal.ListOptions{ResourceVersion: version(s.Store.Any().Revision()), TimeoutSeconds: &lasts})
-			w.Share(o, make([]registry.Event, 2))
+			o.spare = make([]registry.Event, 2)
+			w.Share(o, o.spare)
 			outlets = append(outlets, o)
 			go o.follow(w)
 		}
@@ -102,6 +104,11 @@ func TestWatchShare(t *testing.T) {
 			row := rows[i%len(rows)]
 			if took, next := fmt.Sprint(o.took), fmt.Sprint(o.next); took != row.took || next != row.next {
 				t.Errorf("%s: the outlet took %s, Next returned %s; want %s, %s", row.name, took, next, row.took, row.next)
+			}
+			for _, e := range o.spare {
+				if row.name != "broken" && e.Object != nil {
+					t.Errorf("%s: a watch that waits keeps %s", row.name, e.Object.Key)
+				}
 			}
 		}
 	})

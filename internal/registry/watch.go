@@ -63,7 +63,8 @@ const (
 // what an event costs.
 type Watch struct {
 	// Over is asked when all that happened was told, before the watch waits, and again
-	// when the store wakes those who wait: true ends it. Nil: never.
+	// when the store wakes those who wait: true ends it. Nil: never. It does not wait:
+	// the watches of others may be asking.
 	Over func() bool
 
 	ctx        context.Context //nolint:containedctx // the watch's own: it ends with it
@@ -144,7 +145,8 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 
 // Share has the watch's events be delivered together with those of the others of its
 // connection, if they come while all of them wait: see store.Reader. It is called once,
-// before Next; spare is room for events.
+// before Next; spare is room for one event or more, and
+// may be the same as what Next is given.
 func (w *Watch) Share(to Outlet, spare []Event) {
 	w.outlet, w.spare = to, spare[:0]
 	if w.cursor != nil {
@@ -279,7 +281,11 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 			panic(w.broken)
 		}
 		if n := min(len(w.left), cap(buf)-len(buf)); n > 0 {
+			at := len(buf)
 			buf = append(buf, w.left[:n]...)
+			if &buf[at] != &w.left[0] {
+				clear(w.left[:n]) // a watch that waits keeps no old object
+			}
 			w.left = w.left[n:]
 			return buf, nil
 		}

@@ -26,6 +26,25 @@ type sharer struct {
 	before func() store.Delivery // nil: all is delivered
 	got    int                   // changes that were delivered for it
 	back   bool                  // its goroutine came back from Wait
+	want   bool                  // it has to
+}
+
+// declines has the reader look itself.
+func (r *sharer) declines(yes bool) store.Delivery {
+	if yes {
+		r.want = true
+		return store.Declined
+	}
+	return store.Delivered
+}
+
+// wakes wakes the reader.
+func (r *sharer) wakes(yes bool) store.Delivery {
+	if yes {
+		r.want = true
+		r.Wake()
+	}
+	return store.Delivered
 }
 
 // share adds a cursor to the bundle of the sharing.
@@ -80,39 +99,67 @@ func commit(t *testing.T, s *store.Store, key string) {
 // and flushes once.
 func TestBundle(t *testing.T) {
 	const n = 5
+	// The first whom something is delivered to is the one that was woken.
 	rows := []struct {
 		name    string
-		set     func(all []*sharer)
+		act     func(nth int, r *sharer, all []*sharer, s *store.Store) store.Delivery
 		flushes int32
-		got     [n]int // delivered by a leader
-		back    [n]bool
 	}{
-		{"all is delivered", func([]*sharer) {}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{}},
-		{"the leader has to look itself", func(all []*sharer) {
-			all[0].before = func() store.Delivery { return store.Declined }
-		}, 1, [n]int{0, 1, 1, 1, 1}, [n]bool{0: true}},
-		{"another one has to", func(all []*sharer) {
-			all[2].before = func() store.Delivery { return store.Declined }
-		}, 1, [n]int{1, 1, 0, 1, 1}, [n]bool{2: true}},
-		{"the place is full twice", func(all []*sharer) { // the leader of what is left delivers to itself first
-			all[0].before = func() store.Delivery { return store.Full }
-			all[3].before = func() store.Delivery { return store.Full }
-		}, 3, [n]int{1, 1, 1, 1, 1}, [n]bool{}},
-		{"the place is full in the end", func(all []*sharer) {
-			all[1].before = func() store.Delivery { return store.Full }
-		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{}},
-		{"the leader is woken", func(all []*sharer) {
-			all[0].before = func() store.Delivery { all[0].Wake(); return store.Delivered }
-		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{0: true}},
-		{"one is woken while it is served", func(all []*sharer) {
-			all[2].before = func() store.Delivery { all[2].Wake(); return store.Delivered }
-		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{2: true}},
-		{"one is woken before its turn", func(all []*sharer) {
-			all[0].before = func() store.Delivery { all[2].Wake(); return store.Delivered }
-		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{2: true}},
-		{"one is woken after its turn", func(all []*sharer) {
-			all[1].before = func() store.Delivery { all[4].Wake(); return store.Delivered }
-		}, 1, [n]int{1, 1, 1, 1, 1}, [n]bool{4: true}},
+		{"all is delivered", func(int, *sharer, []*sharer, *store.Store) store.Delivery { return store.Delivered }, 1},
+		{"the leader has to look itself", func(nth int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+			return r.declines(nth == 1)
+		}, 1},
+		{"another one has to", func(nth int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+			return r.declines(nth == 3)
+		}, 1},
+		{"all have to", func(_ int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery { return r.declines(true) }, 1},
+		{"the place is full twice", func(nth int, _ *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+			if nth == 1 || nth == 3 {
+				return store.Full
+			}
+			return store.Delivered
+		}, 3},
+		{"the place is full in the end", func(nth int, _ *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+			if nth == n {
+				return store.Full
+			}
+			return store.Delivered
+		}, 1},
+		{"the leader is woken", func(nth int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+			return r.wakes(nth == 1)
+		}, 1},
+		{"one is woken while it is served", func(nth int, r *sharer, _ []*sharer, _ *store.Store) store.Delivery {
+			return r.wakes(nth == 3)
+		}, 1},
+		{"all are woken first", func(nth int, _ *sharer, all []*sharer, _ *store.Store) store.Delivery {
+			for _, other := range all {
+				other.wakes(nth == 1)
+			}
+			return store.Delivered
+		}, 1},
+		{"all are woken last", func(nth int, _ *sharer, all []*sharer, _ *store.Store) store.Delivery {
+			for _, other := range all {
+				other.wakes(nth == n)
+			}
+			return store.Delivered
+		}, 1},
+		{"all are woken, and each is the next leader", func(nth int, _ *sharer, all []*sharer, _ *store.Store) store.Delivery {
+			for _, other := range all {
+				other.wakes(nth == 1)
+			}
+			return store.Full
+		}, n},
+		{"the store closes", func(nth int, _ *sharer, all []*sharer, s *store.Store) store.Delivery {
+			if nth == 1 {
+				for _, other := range all {
+					other.want = true
+				}
+				if err := s.Close(); err != nil {
+					panic(err)
+				}
+			}
+			return store.Full
+		}, n},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -120,22 +167,34 @@ func TestBundle(t *testing.T) {
 				s := storetest.Open(t, store.Options{Log: memlog.New()})
 				place := &sharing{}
 				all := make([]*sharer, n)
+				nth, declined := 0, 0
 				for i := range all {
 					r := place.share(t, s, "", s.Any().Revision())
+					r.before = func() store.Delivery {
+						nth++
+						d := row.act(nth, r, all, s)
+						if d == store.Declined {
+							declined++
+						}
+						return d
+					}
 					all[i] = r
 					go func() { r.Wait(); r.back = true }()
 				}
-				row.set(all)
 				synctest.Wait()
 				commit(t, s, "ns/a")
 				if f, u := place.flushes.Load(), place.unflushed.Load(); f != row.flushes || u != 0 {
 					t.Errorf("flushed %d times, with %d not flushed in the end; want %d", f, u, row.flushes)
 				}
+				got := 0
 				for i, r := range all {
-					if r.got != row.got[i] || r.back != row.back[i] {
-						t.Errorf("reader %d: %d changes were delivered, its goroutine is back: %v; want %d, %v", i, r.got, r.back, row.got[i], row.back[i])
+					if got += r.got; r.back != r.want {
+						t.Errorf("reader %d: its goroutine is back: %v, want %v", i, r.back, r.want)
 					}
 					r.Wake()
+				}
+				if got != n-declined {
+					t.Errorf("%d changes were delivered, and %d left; want %d", got, declined, n)
 				}
 				synctest.Wait()
 				for i, r := range all {
@@ -222,6 +281,11 @@ func TestBundles(t *testing.T) {
 		writing.Wait()
 		reading.Wait()
 	})
+	for i, place := range places {
+		if n := place.unflushed.Load(); n != 0 {
+			t.Errorf("place %d: %d deliveries were not flushed", i, n)
+		}
+	}
 }
 
 // collector reads a shared cursor, whoever's goroutine it is.
@@ -281,7 +345,7 @@ func (c *collector) Deliver() store.Delivery {
 }
 
 // Flush implements store.Reader.
-func (c *collector) Flush() { c.place.flushes.Add(1) }
+func (c *collector) Flush() { c.place.unflushed.Store(0) }
 
 // readShared has a cursor read up to a revision.
 func readShared(t *testing.T, s *store.Store, place *sharing, prefix string, at, end store.Revision, seed uint64) store.Revision {

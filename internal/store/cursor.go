@@ -36,7 +36,8 @@ import (
 // woken have not run yet wakes nobody: the last one to run begins the next round. So
 // under load each cursor runs once for several changes, where it would run once for
 // each, and waking costs a writer nothing. A round lasts as long as it takes to run who
-// is woken, not to send what they read: a slow client holds nobody up. Rounds of many
+// is woken (and, of a bundle, to deliver), not to send what they read: a slow client holds
+// nobody up. Rounds of many
 // keep a distance of up to two milliseconds, too; the first change after a quiet moment
 // waits for nothing, nor does any where few wait. A cursor that was not called, because
 // its reader was at work, looks for itself when that comes back, unless a round is to come
@@ -82,10 +83,11 @@ type topic struct {
 	pause    *time.Timer     // until then; nil: there was none yet
 }
 
-// bundle is the cursors of a topic that one of them may be read for.
+// bundle is the cursors of a topic that one of them may be read for. The topic's lock
+// guards it, and while a round is under way its leader alone has what is lent.
 type bundle struct {
-	with   any // its name
-	size   int
+	with   any       // its name
+	size   int       // its cursors
 	leader *Cursor   // of the round that is beginning
 	lent   []*Cursor // those of the round that its leader has not served yet
 }
@@ -221,7 +223,8 @@ const (
 
 // Cursor is a place in the shared history. It holds no queue and no copy: a
 // reader that lags costs nobody anything, until what it has not read falls out
-// of the history. One goroutine uses a cursor.
+// of the history. One goroutine uses a cursor; while that is in Wait, a leader may use it
+// through its Reader.
 type Cursor struct {
 	store      *Store
 	collection *collection
@@ -231,7 +234,7 @@ type Cursor struct {
 	ready      chan struct{} // gets a value when the state is no longer waiting
 	position   Revision      // all that it selects up to here was read
 	place      int           // in topic.cursors
-	reader     Reader        // nil: it is of no bundle
+	reader     Reader        // nil: it is of no bundle; set by Share, as the bundle is
 	bundle     *bundle
 }
 
@@ -368,14 +371,14 @@ func (c *Cursor) Wait() {
 			return
 		}
 		<-c.ready
-		c.nudged.Store(false)
+		nudged := c.nudged.Swap(false)
 		switch {
 		case c.state.Swap(awake) != called:
 			return
 		case c.bundle == nil:
 			c.topic.ran()
 			return
-		case !c.lead():
+		case !c.lead() || nudged: // one that was called to lead may have been nudged before
 			return
 		}
 	}
