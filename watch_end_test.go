@@ -70,3 +70,27 @@ func watchDeletion(t *testing.T, c *rest.Config) {
 		t.Errorf("an event of nothing: %s %v", none.Text(), none.Err())
 	}
 }
+
+// TestLeftSelectionOfAVersion: an object of a custom kind that leaves a selection is told as
+// it was to that watch alone, in the version that is not stored too.
+func TestLeftSelectionOfAVersion(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	const things2 = "/apis/example.com/v2/namespaces/default/things"
+	labelled := strings.Replace(thing("a", `{"n":1}`), `"name":"a"`, `"name":"a","labels":{"l":"on"}`, 1)
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`, ","+twoServed("true")), 201, nil},
+		{"POST " + things, labelled, 201, nil},
+	})
+	leaves, all := watch(t, c, things2+"?watch=true&labelSelector=l%3Don"), watch(t, c, things2+"?watch=true")
+	if !leaves.Scan() || !all.Scan() {
+		t.Fatal(leaves.Err(), all.Err())
+	}
+	run(t, c, []step{{"MERGE " + things + "/a", `{"metadata":{"labels":{"l":"off"}},"spec":{"n":2}}`, 200, nil}})
+	if !leaves.Scan() || !strings.Contains(leaves.Text(), `"DELETED"`) || !strings.Contains(leaves.Text(), `"n":1`) {
+		t.Errorf("the object that left: %s", leaves.Text())
+	}
+	if !all.Scan() || !strings.Contains(all.Text(), `"MODIFIED"`) || !strings.Contains(all.Text(), `"n":2`) {
+		t.Errorf("a watch of all: %s", all.Text())
+	}
+	run(t, c, []step{{"GET " + things2 + "/a", "", 200, values{"spec": `{"n":2}`, "metadata.labels.l": `"off"`}}})
+}

@@ -44,12 +44,17 @@ type derivedShard struct {
 	recent list.List // of *keptForm, the last used first
 }
 
-// derivedKey identifies what was made: no two versions of objects have the same
-// revision.
+// derivedKey identifies what was made. Two versions of objects have the same revision when
+// one of them is what the other one's change took away.
 type derivedKey struct {
 	typ      uint64 // its ID
 	revision store.Revision
+	gone     bool
 	what     derivation
+}
+
+func derivedKeyOf(t *resource.Type, o *store.Object, what derivation) derivedKey {
+	return derivedKey{t.ID, o.Modified, o.IsGone(), what}
 }
 
 // derivation is what can be made of an object: its raw form in a binary medium, of all
@@ -107,7 +112,7 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 	if o.Created == 0 || t.ID == 0 {
 		return derive(t, o.Bytes(), what)
 	}
-	key, slot := derivedKey{t.ID, o.Modified, what}, &d.latest[uint64(o.Modified)%latestForms]
+	key, slot := derivedKeyOf(t, o, what), &d.latest[uint64(o.Modified)%latestForms]
 	if k := slot.Load(); k != nil && k.key == key {
 		return k.form, k.err
 	}
@@ -124,7 +129,7 @@ func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, 
 // no room for them, and they are better made where they are needed.
 func (d *derived) ofListed(t *resource.Type, o *store.Object, what derivation) (raw []byte, ok bool, err error) {
 	s := d.shard(o)
-	k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(o.Len()))
+	k := s.findListed(derivedKeyOf(t, o, what), d.max()/derivedShards-derivedOverhead-int64(o.Len()))
 	if k == nil {
 		return nil, false, nil
 	}
@@ -137,7 +142,7 @@ func (d *derived) kept(t *resource.Type, o *store.Object, what derivation) (form
 	s := d.shard(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.found(derivedKey{t.ID, o.Modified, what})
+	k := s.found(derivedKeyOf(t, o, what))
 	if k == nil || !k.ready.Load() || k.err != nil {
 		return form{}, false
 	}
@@ -148,7 +153,7 @@ func (d *derived) kept(t *resource.Type, o *store.Object, what derivation) (form
 // making it, which may take long.
 func (d *derived) offer(t *resource.Type, o *store.Object, what derivation, f form) {
 	s := d.shard(o)
-	if k := s.findListed(derivedKey{t.ID, o.Modified, what}, d.max()/derivedShards-derivedOverhead-int64(o.Len())); k != nil && !k.begun.Swap(true) {
+	if k := s.findListed(derivedKeyOf(t, o, what), d.max()/derivedShards-derivedOverhead-int64(o.Len())); k != nil && !k.begun.Swap(true) {
 		k.once.Do(func() {
 			defer d.settle(s, k)
 			k.form = f

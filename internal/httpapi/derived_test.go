@@ -26,7 +26,7 @@ func TestDerivedLargeList(t *testing.T) {
 	message := derivation{medium: wire.Output{Media: wire.Protobuf}.Binary()}
 	found := func(o *store.Object) bool {
 		s := &d.shards[uint64(o.Modified)%derivedShards]
-		return s.forms[derivedKey{typ.ID, o.Modified, message}] != nil
+		return s.forms[derivedKeyOf(typ, o, message)] != nil
 	}
 	hits := 0
 	for round := range 4 {

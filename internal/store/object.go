@@ -19,13 +19,13 @@ type Object struct {
 	Held []byte
 
 	// Created is the revision that created the object, Modified the one that made
-	// this version.
+	// this version. No two objects of states have the same Modified; see IsGone.
 	Created, Modified Revision
 
 	// RevisionAt is the offset in the bytes of the digits of Modified.
 	RevisionAt int32
 
-	// mark is that of SetMark, and whether the object is packed.
+	// mark is that of SetMark, and whether the object is packed, and gone.
 	mark atomic.Uint32
 
 	digest atomic.Uint64
@@ -71,11 +71,20 @@ func (o *Object) Digest() uint64 { return o.digest.Load() }
 func (o *Object) SetDigest(bits uint64) { o.digest.Store(bits) }
 
 // Mark returns the place in the bytes that SetMark kept, zero before.
-func (o *Object) Mark() int { return int(o.mark.Load() &^ isPacked) }
+func (o *Object) Mark() int { return int(o.mark.Load() &^ (isPacked | isGone)) }
 
 // SetMark keeps a place in the bytes that a reader looked for, so that it is looked for
 // about once; of two that race, both have to keep the same. It costs no memory.
 func (o *Object) SetMark(at int) { o.mark.Or(uint32(at)) }
+
+// isGone is the bit of Object.mark that says so. It is set before anybody else has the
+// object.
+const isGone = 1 << 30
+
+// IsGone tells that the object is what Change.Gone made: the content before a change, with
+// the revision of the change. What the change left may have that revision too, so that
+// the two together identify what is made of an object.
+func (o *Object) IsGone() bool { return o.mark.Load()&isGone != 0 }
 
 // At returns the same content as of another revision: the state that a deletion
 // reports is the last one, with the revision of the deletion.
@@ -89,6 +98,7 @@ func (o *Object) At(r Revision) *Object {
 	n := &Object{Key: o.Key, Held: value, Created: o.Created, Modified: r, RevisionAt: o.RevisionAt}
 	n.memo.Store(o.memo.Load())
 	n.digest.Store(o.digest.Load())
+	n.mark.Store(isGone)
 	return n
 }
 

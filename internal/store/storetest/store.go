@@ -266,7 +266,7 @@ func testChange(t *testing.T, s *store.Store, start store.Revision) {
 		t.Fatalf("a creation and a deletion: %+v", got)
 	}
 	gone := got[1].Gone()
-	if gone == nil || gone != got[1].Gone() || string(gone.Bytes()) != value("1", start+4) || gone.Modified != start+4 {
+	if gone == nil || gone != got[1].Gone() || string(gone.Bytes()) != value("1", start+4) || gone.Modified != start+4 || !gone.IsGone() || got[0].After.IsGone() {
 		t.Errorf("the deletion reports %+v", gone)
 	}
 	if got[0].Gone() != nil {
