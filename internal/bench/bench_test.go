@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,6 +204,12 @@ func TestOpenLoop(t *testing.T) {
 	}
 }
 
+// writerFunc is a function that is written to.
+type writerFunc func(p []byte) (int, error)
+
+// Write implements io.Writer.
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 // TestInterrupt: when the context ends, what was made is removed, and what was
 // measured is reported.
 func TestInterrupt(t *testing.T) {
@@ -210,8 +217,14 @@ func TestInterrupt(t *testing.T) {
 	o := tiny("create-configmap", "get", "create-pod")
 	o.Duration, o.MaxOps = time.Minute, 10_000_000
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, cancel)
-	r, err := Run(ctx, o, []Server{s}, progress.Progress{})
+	var begun sync.Once
+	told := writerFunc(func(p []byte) (int, error) {
+		if strings.Contains(string(p), ", round 1 of") { // in the middle of it, on most machines
+			begun.Do(func() { time.AfterFunc(100*time.Millisecond, cancel) })
+		}
+		return len(p), nil
+	})
+	r, err := Run(ctx, o, []Server{s}, progress.Progress{W: told, Terminal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
