@@ -97,7 +97,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		Fields:       v.fields(),
 		OpenAPI:      v.openAPI,
 		Structural:   v.managed,
-		Stamp:        fmt.Sprintf("%s/%d", d.head.Metadata.UID, d.head.Metadata.Generation),
+		Stamp:        fmt.Sprintf("%s/%d/%s", d.head.Metadata.UID, d.head.Metadata.Generation, d.head.Status.AcceptedNames.ListKind),
 		NoStrategic:  true, AnyFinalizer: true,
 		Explicit:    true,
 		Outdated:    d.outdated,

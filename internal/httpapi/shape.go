@@ -25,7 +25,7 @@ type shape struct {
 	typ     *resource.Type
 	out     wire.Output
 	binary  *wire.Binary // nil: the answer is text
-	headLen int          // bytes of a stored object before its metadata
+	head    string       // of a stored object, before its metadata
 
 	wanted func() error // tells that nobody waits for the answer any more; nil: not known
 	listed bool         // the objects are those of a list
@@ -41,7 +41,7 @@ type shape struct {
 
 // newShape finds out how objects of a type are shown; row C2.
 func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
-	s := &shape{derived: q.h.derived, typ: t, out: out, binary: out.Binary(), headLen: len(wire.Head(t)), columns: true, wanted: q.wanted}
+	s := &shape{derived: q.h.derived, typ: t, out: out, binary: out.Binary(), head: wire.Head(t), columns: true, wanted: q.wanted}
 	if out.Form != wire.Table {
 		return s, nil
 	}
@@ -70,7 +70,7 @@ func (s *shape) itemHead() int {
 	if s.typ.Explicit {
 		return len("{")
 	}
-	return s.headLen
+	return len(s.head)
 }
 
 // goName is a type as error messages name it.
@@ -243,11 +243,11 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 		}
 		return wire.MetadataOf(value)
 	}
-	begin := s.headLen + len(`"metadata":`)
-	if end := o.Mark(); end > 0 {
-		return o.Bytes()[begin:end], nil
+	begin, value := len(s.head)+len(`"metadata":`), o.Bytes()
+	// The mark may be of a type with another head: a definition may be replaced.
+	if end := o.Mark(); end > begin && end <= len(value) && string(value[:len(s.head)]) == s.head {
+		return value[begin:end], nil
 	}
-	value := o.Bytes()
 	meta, err := wire.MetadataOf(value)
 	if err == nil && begin < len(value) && &meta[0] == &value[begin] {
 		o.SetMark(begin + len(meta))

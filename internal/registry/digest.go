@@ -56,6 +56,9 @@ func (a *attributes) digest() digest {
 // wanted is what an object's digest must have: the bits of all that the selector
 // wants to be equal to something. Zero: there is no such thing.
 func (s *selector) wanted() digest {
+	if shownFields(s.typ) {
+		return 0
+	}
 	var all digest
 	if s.labels != nil {
 		requirements, _ := s.labels.Requirements()

@@ -111,7 +111,11 @@ func selected(all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store
 	}
 	return func(yield func(*store.Object, error) bool) {
 		for o, err := range all {
-			if (err != nil || s.matches(o)) && !yield(o, err) {
+			picked := err != nil || s.matches(o)
+			if picked && err == nil {
+				err = s.failed
+			}
+			if picked && (!yield(o, err) || err != nil) {
 				return
 			}
 		}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // selector picks objects of a collection. What names and namespaces say is
@@ -24,7 +26,9 @@ type selector struct {
 
 	labels labels.Selector // nil: all
 	fields []requirement   // beyond what prefix and key say
+	values bool            // some of them are of fields of the type
 	digest digest          // what an object's digest must have; zero: nothing
+	failed error           // of an object whose fields cannot be looked at
 }
 
 // requirement is one term of a field selector.
@@ -67,6 +71,7 @@ func newSelector(t Target, o *metainternal.ListOptions) (*selector, error) {
 	}
 	s.narrow(t)
 	s.digest = s.wanted()
+	s.values = slices.ContainsFunc(s.fields, func(r requirement) bool { return r.field >= 0 })
 	return s, nil
 }
 
@@ -143,7 +148,8 @@ func (s *selector) watchPrefix() string {
 	return s.prefix
 }
 
-// matches tells whether an object is selected; nil is not.
+// matches tells whether an object is selected; nil is not. One that cannot be converted to
+// the type, whose fields are looked at, is: failed says why, and to show it fails too.
 func (s *selector) matches(o *store.Object) bool {
 	if o == nil || s.none || !s.digest.allows(digest(o.Digest())) { // first: it lies in the object
 		return false
@@ -154,7 +160,11 @@ func (s *selector) matches(o *store.Object) bool {
 	if s.labels == nil && len(s.fields) == 0 {
 		return true
 	}
-	a := attributesOf(s.typ, o)
+	a, err := attributesOf(s.typ, o, s.values)
+	if err != nil {
+		s.failed = err
+		return true
+	}
 	for _, r := range s.fields {
 		if (a.field(r.field, o.Key) == r.value) != r.equal {
 			return false
@@ -184,11 +194,17 @@ func (a *attributes) field(index int, key string) string {
 	return a.values[index]
 }
 
+// shownFields tells that the fields of a type are not those of the stored bytes: an object
+// of a custom kind is selected by what is shown of it, converted and with its defaults.
+func shownFields(t *resource.Type) bool { return t.OwnSteps && t.Stored != nil && len(t.Fields) > 0 }
+
 // attributesOf returns the attributes of an object, from its memo where they
-// are of the same type.
-func attributesOf(t *resource.Type, o *store.Object) *attributes {
-	if a, ok := o.Memo().(*attributes); ok && a.typ == t {
-		return a
+// are of the same type. Fields are left out where nobody wants them, and they would have
+// to be converted.
+func attributesOf(t *resource.Type, o *store.Object, fields bool) (*attributes, error) {
+	shown := shownFields(t)
+	if a, ok := o.Memo().(*attributes); ok && a.typ == t && (!fields || !shown || a.values != nil) {
+		return a, nil
 	}
 	a, object := &attributes{typ: t}, o.Bytes()
 	eachMember(member(member(object, "metadata"), "labels"), func(key, value []byte) bool {
@@ -198,15 +214,23 @@ func attributesOf(t *resource.Type, o *store.Object) *attributes {
 		a.labels[unquote(key)] = text(value)
 		return true
 	})
-	if len(t.Fields) > 0 {
+	if shown && fields {
+		var err error
+		if object, err = wire.As(t, object); err != nil {
+			return nil, err
+		}
+	}
+	if len(t.Fields) > 0 && (fields || !shown) {
 		a.values = make([]string, len(t.Fields))
 		for i := range t.Fields {
 			a.values[i] = fieldValue(&t.Fields[i], object)
 		}
 	}
 	o.SetMemo(a)
-	o.SetDigest(uint64(a.digest()))
-	return a
+	if !shown { // otherwise the digest would not know of the fields
+		o.SetDigest(uint64(a.digest()))
+	}
+	return a, nil
 }
 
 // fieldValue is the first of a field's paths that is there and not empty.

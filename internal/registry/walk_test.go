@@ -170,7 +170,10 @@ func TestFieldsOfAllKinds(t *testing.T) {
 	for _, g := range builtin.Catalog().Groups() {
 		for _, v := range g.Versions {
 			for _, typ := range v.Types {
-				a := attributesOf(typ, object("x", `{"metadata":{"name":"x"}}`))
+				a, err := attributesOf(typ, object("x", `{"metadata":{"name":"x"}}`), true)
+				if err != nil {
+					t.Fatal(err)
+				}
 				for i, f := range typ.Fields {
 					if a.values[i] != f.Default {
 						t.Errorf("%s %s of an empty object is %q, want %q", typ.Resource, f.Name, a.values[i], f.Default)

@@ -33,6 +33,9 @@ func TestMetadataCache(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		if !objects.WaitForCacheSync(ctx) {
+			t.Fatal("the cache does not start")
+		}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 		b.must(objects.List(b.ctx, list, client.MatchingLabels{"odd": "true"}))

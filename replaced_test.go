@@ -1,0 +1,118 @@
+package tidemark_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark"
+)
+
+// getAs reads a path in some form.
+func getAs(t *testing.T, c *rest.Config, path, accept string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
+	answer, err := client(t, c).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// TestReplacedKind: the past of a definition that another one has replaced, with a kind and
+// a version of other lengths, is still well-formed in every form.
+func TestReplacedKind(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`, ""), 201, nil},
+		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+		{"POST " + things, thing("b", `{"n":1}`), 201, nil},
+	})
+	var list struct{ Metadata struct{ ResourceVersion string } }
+	const partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	if err := json.Unmarshal([]byte(getAs(t, c, things, partial)), &list); err != nil {
+		t.Fatal(err)
+	}
+	run(t, c, []step{{"DELETE " + definitions + "/things.example.com", "", 200, nil}})
+	waitGone(t, c)
+	longer := strings.NewReplacer(`"kind":"Thing"`, `"kind":"Thingamajig"`, `"name":"v1"`, `"name":"v1beta1"`).Replace(definition(`"n":{"type":"integer"}`, ""))
+	run(t, c, []step{{"POST " + definitions, longer, 201, nil}})
+	path := strings.Replace(things, "/v1/", "/v1beta1/", 1) + "?resourceVersionMatch=Exact&resourceVersion=" + list.Metadata.ResourceVersion
+	for _, accept := range []string{partial, "application/json;as=Table;g=meta.k8s.io;v=v1", "application/json"} {
+		if body := getAs(t, c, path, accept); !json.Valid([]byte(body)) {
+			t.Errorf("%s: %s", accept, body)
+		}
+	}
+}
+
+// TestShownFields: objects of a custom kind are selected by what is shown of them, with
+// defaults that came later, and so are they deleted.
+func TestShownFields(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	later := strings.Replace(definition(`"n":{"type":"integer"},"d":{"type":"string","default":"keep"}`, ""), `"storage":true,`, `"storage":true,"selectableFields":[{"jsonPath":".spec.d"}],`, 1)
+	if !strings.Contains(later, "selectableFields") {
+		t.Fatal(later)
+	}
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`, ""), 201, nil},
+		{"POST " + things, thing("old", `{"n":1}`), 201, nil},
+		{"MERGE " + definitions + "/things.example.com", later, 200, nil},
+		{"POST " + things, thing("new", `{"n":1,"d":"other"}`), 201, nil},
+		{"GET " + things + "/old", "", 200, values{"spec": `{"d":"keep","n":1}`}},
+	})
+	names := func(selector string) (found []string) {
+		t.Helper()
+		var list struct {
+			Items []struct{ Metadata struct{ Name string } }
+		}
+		body := getAs(t, c, things+"?fieldSelector="+url.QueryEscape(selector), "application/json")
+		if err := json.Unmarshal([]byte(body), &list); err != nil {
+			t.Fatal(err, body)
+		}
+		for _, i := range list.Items {
+			found = append(found, i.Metadata.Name)
+		}
+		return found
+	}
+	for selector, want := range map[string]string{
+		"spec.d=keep": "[old]", "spec.d!=keep": "[new]", "spec.d=": "[]", "spec.d=other": "[new]", "spec.d!=": "[new old]", "metadata.name=old,spec.d=keep": "[old]",
+	} {
+		for range 2 {
+			if got := fmt.Sprint(names(selector)); got != want {
+				t.Errorf("%s selects %s, want %s", selector, got, want)
+			}
+		}
+	}
+	lines := watch(t, c, things+"?watch=true&fieldSelector=spec.d%3Dkeep")
+	if !lines.Scan() || !strings.Contains(lines.Text(), `"name":"old"`) || !strings.Contains(lines.Text(), `"d":"keep"`) {
+		t.Errorf("a watch: %v %s", lines.Err(), lines.Text())
+	}
+	run(t, c, []step{
+		{"MERGE " + things + "/old", `{"spec":{"d":"gone"}}`, 200, nil},
+		{"MERGE " + things + "/old", `{"spec":{"d":null}}`, 200, values{"spec": `{"d":"keep","n":1}`}},
+	})
+	for _, want := range []string{`{"type":"DELETED"`, `{"type":"ADDED"`} {
+		if !lines.Scan() || !strings.HasPrefix(lines.Text(), want) {
+			t.Errorf("a watch: %v %s, want %s", lines.Err(), lines.Text(), want)
+		}
+	}
+	run(t, c, []step{{"DELETE " + things + "?fieldSelector=spec.d!%3Dkeep", "", 200, nil}})
+	if got := fmt.Sprint(names("metadata.namespace=default")); got != "[old]" {
+		t.Errorf("a deletion of what is not keep left %s", got)
+	}
+}
