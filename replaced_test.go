@@ -43,7 +43,9 @@ func TestReplacedKind(t *testing.T) {
 		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
 		{"POST " + things, thing("b", `{"n":1}`), 201, nil},
 	})
-	var list struct{ Metadata struct{ ResourceVersion string } }
+	var list struct {
+		Metadata struct{ ResourceVersion string }
+	}
 	const partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	if err := json.Unmarshal([]byte(getAs(t, c, things, partial)), &list); err != nil {
 		t.Fatal(err)
@@ -115,4 +117,28 @@ func TestShownFields(t *testing.T) {
 	if got := fmt.Sprint(names("metadata.namespace=default")); got != "[old]" {
 		t.Errorf("a deletion of what is not keep left %s", got)
 	}
+}
+
+// TestListKindThatWaited: the OpenAPI document follows a list kind that is accepted when the
+// definition that had it is gone, with no write of its own.
+func TestListKindThatWaited(t *testing.T) {
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	other := strings.NewReplacer("things", "others", `"kind":"Thing"`, `"kind":"Other","listKind":"Shared"`, `"name":"v1"`, `"name":"v9"`).Replace(definition(`"n":{"type":"integer"}`))
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
+		{"POST " + definitions, other, 201, nil},
+		{"MERGE " + definitions + "/things.example.com", `{"spec":{"names":{"listKind":"Shared"}}}`, 200, values{"status.acceptedNames.listKind": `"ThingList"`}},
+	})
+	document := func(want, not string) {
+		t.Helper()
+		if body := getAs(t, c, "/openapi/v3/apis/example.com/v1", "application/json"); !strings.Contains(body, `"com.example.v1.`+want+`"`) || strings.Contains(body, `"com.example.v1.`+not+`"`) {
+			t.Errorf("the document does not have %s, or has %s", want, not)
+		}
+	}
+	document("ThingList", "Shared")
+	lines := watch(t, c, definitions+"?watch=true&fieldSelector=metadata.name%3Dthings.example.com")
+	run(t, c, []step{{"DELETE " + definitions + "/others.example.com", "", 200, nil}})
+	for lines.Scan() && !strings.Contains(lines.Text(), `"acceptedNames":{"plural":"things","singular":"thing","kind":"Thing","listKind":"Shared"}`) {
+	}
+	document("Shared", "ThingList")
 }
