@@ -29,10 +29,19 @@ func (digest) bits(name, value string) digest {
 	return 1<<(h%digestBits) | 1<<(h>>20%digestBits) | 1<<(h>>40%digestBits)
 }
 
+// digestOf has no bits but those of the type. The types of a built-in collection have IDs
+// that lie close together.
 func digestOf(t *resource.Type) digest {
-	h := maphash.Comparable(digestSeed, t)
-	return digestSet | digest(h%(1<<digestType))<<digestBits
+	if !digestsFields(t) {
+		return digestSet
+	}
+	return digestSet | digest(t.ID%(1<<digestType))<<digestBits
 }
+
+// digestsFields tells whether the fields of a type are in its objects' digests. Of custom
+// kinds they are not: their types come and go with each change of the definition, too many
+// for the bits, and what one of them knows is no matter of the next.
+func digestsFields(t *resource.Type) bool { return !t.Explicit }
 
 // allows tells whether an object with the digest may be selected: always when its
 // digest is not known, or is of another type.
@@ -47,8 +56,10 @@ func (a *attributes) digest() digest {
 	for name, value := range a.labels {
 		d |= d.bits(name, value)
 	}
-	for i, value := range a.values {
-		d |= d.bits("\x00"+a.typ.Fields[i].Name, value)
+	if digestsFields(a.typ) {
+		for i, value := range a.values {
+			d |= d.bits("\x00"+a.typ.Fields[i].Name, value)
+		}
 	}
 	return d
 }
@@ -56,9 +67,6 @@ func (a *attributes) digest() digest {
 // wanted is what an object's digest must have: the bits of all that the selector
 // wants to be equal to something. Zero: there is no such thing.
 func (s *selector) wanted() digest {
-	if shownFields(s.typ) {
-		return 0
-	}
 	var all digest
 	if s.labels != nil {
 		requirements, _ := s.labels.Requirements()
@@ -72,7 +80,7 @@ func (s *selector) wanted() digest {
 		}
 	}
 	for _, r := range s.fields {
-		if r.equal && r.field >= 0 {
+		if r.equal && r.field >= 0 && digestsFields(s.typ) {
 			all |= all.bits("\x00"+s.typ.Fields[r.field].Name, r.value)
 		}
 	}

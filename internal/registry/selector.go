@@ -227,9 +227,7 @@ func attributesOf(t *resource.Type, o *store.Object, fields bool) (*attributes, 
 		}
 	}
 	o.SetMemo(a)
-	if !shown { // otherwise the digest would not know of the fields
-		o.SetDigest(uint64(a.digest()))
-	}
+	o.SetDigest(uint64(a.digest()))
 	return a, nil
 }
 
