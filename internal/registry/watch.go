@@ -145,8 +145,8 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 
 // Share has the watch's events be delivered together with those of the others of its
 // connection, if they come while all of them wait: see store.Reader. It is called once,
-// before Next; spare is room for one event or more, and
-// may be the same as what Next is given.
+// before Next; spare is room for one event or more, and may be the same as what Next is
+// given.
 func (w *Watch) Share(to Outlet, spare []Event) {
 	w.outlet, w.spare = to, spare[:0]
 	if w.cursor != nil {
