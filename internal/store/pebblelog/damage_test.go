@@ -80,7 +80,8 @@ func with(t *testing.T, fs *vfs.MemFS, name string, b []byte) *vfs.MemFS {
 }
 
 // written returns a file system with a log, as a clean stop or a power cut leaves
-// it, and the model of the log before its last group and with it.
+// it, and the models of the log before its last group, before the one before that, and
+// with both.
 func written(t *testing.T, rng *rand.Rand, clean bool) (fs *vfs.MemFS, before [2]*model, all *model) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()

@@ -24,6 +24,10 @@ import (
 // a log, be it a bad chunk, zeros or a mark of the end, at offset X, a valid
 // chunk anywhere after it that promises more than X proves damage.
 //
+// Pebble tells of a sync before it notes it for the chunks to come: a chunk that is written
+// in between promises one group less. So damage to the last group may look like a torn
+// write, seldom that to the last but one, never to one before.
+//
 //	chunk: checksum 4 | length 2 | type 1 | log number 4 | synced offset 8 | payload
 //
 // in little-endian order; the checksum is a CRC-32C, rotated and shifted as
