@@ -3,36 +3,12 @@ package tidemark_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/tidemark-dev/tidemark"
 )
-
-// getAs reads a path in some form.
-func getAs(t *testing.T, c *rest.Config, path, accept string) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Accept", accept)
-	answer, err := client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
-}
 
 // TestReplacedKind: the past of a definition that another one has replaced, with a kind and
 // a version of other lengths, is still well-formed in every form.
@@ -47,7 +23,8 @@ func TestReplacedKind(t *testing.T) {
 		Metadata struct{ ResourceVersion string }
 	}
 	const partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-	if err := json.Unmarshal([]byte(getAs(t, c, things, partial)), &list); err != nil {
+	_, body := getAs(t, c, things, partial)
+	if err := json.Unmarshal([]byte(body), &list); err != nil {
 		t.Fatal(err)
 	}
 	run(t, c, []step{{"DELETE " + definitions + "/things.example.com", "", 200, nil}})
@@ -56,7 +33,7 @@ func TestReplacedKind(t *testing.T) {
 	run(t, c, []step{{"POST " + definitions, longer, 201, nil}})
 	path := strings.Replace(things, "/v1/", "/v1beta1/", 1) + "?resourceVersionMatch=Exact&resourceVersion=" + list.Metadata.ResourceVersion
 	for _, accept := range []string{partial, "application/json;as=Table;g=meta.k8s.io;v=v1", "application/json"} {
-		if body := getAs(t, c, path, accept); !json.Valid([]byte(body)) {
+		if _, body := getAs(t, c, path, accept); !json.Valid([]byte(body)) {
 			t.Errorf("%s: %s", accept, body)
 		}
 	}
@@ -82,7 +59,7 @@ func TestShownFields(t *testing.T) {
 		var list struct {
 			Items []struct{ Metadata struct{ Name string } }
 		}
-		body := getAs(t, c, things+"?fieldSelector="+url.QueryEscape(selector), "application/json")
+		_, body := getAs(t, c, things+"?fieldSelector="+url.QueryEscape(selector), "application/json")
 		if err := json.Unmarshal([]byte(body), &list); err != nil {
 			t.Fatal(err, body)
 		}
@@ -131,7 +108,7 @@ func TestListKindThatWaited(t *testing.T) {
 	})
 	document := func(want, not string) {
 		t.Helper()
-		if body := getAs(t, c, "/openapi/v3/apis/example.com/v1", "application/json"); !strings.Contains(body, `"com.example.v1.`+want+`"`) || strings.Contains(body, `"com.example.v1.`+not+`"`) {
+		if _, body := getAs(t, c, "/openapi/v3/apis/example.com/v1", "application/json"); !strings.Contains(body, `"com.example.v1.`+want+`"`) || strings.Contains(body, `"com.example.v1.`+not+`"`) {
 			t.Errorf("the document does not have %s, or has %s", want, not)
 		}
 	}

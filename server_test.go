@@ -75,7 +75,20 @@ func client(t *testing.T, c *rest.Config) *http.Client {
 // get sends a GET, and returns the code and the body.
 func get(t *testing.T, c *rest.Config, path string) (int, string) {
 	t.Helper()
-	resp, err := client(t, c).Get(c.Host + path)
+	return getAs(t, c, path, "")
+}
+
+// getAs is get for an answer in some form; empty: whatever comes.
+func getAs(t *testing.T, c *rest.Config, path, accept string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	resp, err := client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -285,23 +285,6 @@ func TestIssuerPages(t *testing.T) {
 func TestComponentStatuses(t *testing.T) {
 	s := start(t, &tidemark.Server{})
 	c := s.RESTConfig()
-	get := func(path, accept string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Accept", accept)
-		answer, err := client(t, c).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		b, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, strings.TrimSpace(string(b))
-	}
 	const etcd = `"metadata":{"name":"etcd-0"},"conditions":[{"type":"Healthy","status":"True","message":"ok"}]}`
 	for _, test := range []struct {
 		path, accept string
@@ -318,7 +301,8 @@ func TestComponentStatuses(t *testing.T) {
 		{"/etcd-1", "application/json", 404, `componentstatus \"etcd-1\" not found`},
 		{"?watch=1", "application/json", 405, `watch is not supported on resources of kind \"componentstatuses\"`},
 	} {
-		code, body := get("/api/v1/componentstatuses"+test.path, test.accept)
+		code, body := getAs(t, c, "/api/v1/componentstatuses"+test.path, test.accept)
+		body = strings.TrimSpace(body)
 		if code != test.code || !strings.Contains(body, test.contains) {
 			t.Errorf("%s as %s: %d %s, want %d and %s", test.path, test.accept, code, body, test.code, test.contains)
 		}

@@ -63,6 +63,13 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(answer)
 }
 
+// serveHook serves a webhook, and returns its server and who signs its certificate.
+func serveHook(t *testing.T, hook http.Handler) (webhook *httptest.Server, ca string) {
+	webhook = httptest.NewTLSServer(hook)
+	t.Cleanup(webhook.Close)
+	return webhook, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+}
+
 // twoVersions is a definition whose versions differ, with a webhook at a URL.
 func twoVersions(url, ca string) string {
 	version := func(name, property string, storage bool) string {
@@ -75,9 +82,7 @@ func twoVersions(url, ca string) string {
 
 func TestConversionByWebhook(t *testing.T) {
 	hook := &converter{}
-	webhook := httptest.NewTLSServer(hook)
-	defer webhook.Close()
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	webhook, ca := serveHook(t, hook)
 	dir := t.TempDir()
 	s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
 	c := s.RESTConfig()
@@ -149,9 +154,7 @@ func TestConversionByWebhook(t *testing.T) {
 // again, and watches tell bookmarks without it.
 func TestConversionIsKept(t *testing.T) {
 	hook := &converter{}
-	webhook := httptest.NewTLSServer(hook)
-	defer webhook.Close()
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	webhook, ca := serveHook(t, hook)
 	c := start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
 	run(t, c, []step{
@@ -182,9 +185,7 @@ func TestConversionIsKept(t *testing.T) {
 // the list is shown, and for each once, as long as there is room for what it answers.
 func TestConversionOfLists(t *testing.T) {
 	hook := &converter{}
-	webhook := httptest.NewTLSServer(hook)
-	defer webhook.Close()
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	webhook, ca := serveHook(t, hook)
 	const n, most = 120, 10
 	large := `"annotations":{"text":"` + strings.Repeat("some text, ", 1000) + `"},"name"`
 	for _, room := range []int64{0, 1} { // the default, and none
@@ -258,12 +259,10 @@ func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
 }
 
 // TestSlowConversion: a watch whose events wait for a webhook holds up no other watch of
-// the same objects, on the same connection or elsewhere.
+// the same objects.
 func TestSlowConversion(t *testing.T) {
 	hook := &converter{}
-	webhook := httptest.NewTLSServer(hook)
-	defer webhook.Close()
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	webhook, ca := serveHook(t, hook)
 	c := start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
 	run(t, c, []step{{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil}})

@@ -362,7 +362,7 @@ func (c *Cursor) Share(with any, r Reader) {
 // Wait waits until there may be something for TryNext, or for Wake. It may return for
 // nothing. Meanwhile others may read the cursor for its Reader, if it has one.
 func (c *Cursor) Wait() {
-	for {
+	for c.topic != nil {
 		position := c.position // from now on others may read on
 		c.state.Store(waiting)
 		// What a round is to come for can wait for it: that finds the cursor waiting.

@@ -447,6 +447,8 @@ func TestWake(t *testing.T) {
 	storetest.Within(t, "a wait", func() {
 		go c.Wake()
 		c.Wait()
+		c.Close()
+		c.Wait() // there is nothing to wait for
 	})
 }
 
