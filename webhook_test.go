@@ -3,6 +3,7 @@ package tidemark_test
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -291,4 +293,68 @@ func TestSlowConversion(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStalledConversion: requests that wait for a webhook that does not answer keep no
+// others out, and are given up when their clients leave.
+func TestStalledConversion(t *testing.T) {
+	hook := &converter{}
+	gone := make(chan struct{}, 1000)
+	webhook, ca := serveHook(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hook.spoil.Load() == nil {
+			hook.ServeHTTP(w, r)
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+		gone <- struct{}{}
+	}))
+	c := start(t, &tidemark.Server{}).RESTConfig()
+	const things2 = "/apis/example.com/v2/namespaces/default/things"
+	run(t, c, []step{
+		{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil},
+		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+		{"POST " + things, thing("b", `{"n":1}`), 201, nil},
+	})
+	stalls := func(map[string]any) {}
+	hook.spoil.Store(&stalls)
+	c.QPS = -1
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var waiting, sent sync.WaitGroup
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Done() }})
+	send := func(method, path, body string) {
+		sent.Add(1)
+		waiting.Go(func() {
+			r, _ := http.NewRequestWithContext(ctx, method, c.Host+path, strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			if resp, err := client.Do(r); err == nil {
+				resp.Body.Close()
+				t.Errorf("%s %s: %s", method, path, resp.Status)
+			}
+		})
+	}
+	second := strings.Replace(thing("x", `{"count":1}`), "/v1", "/v2", 1)
+	for i := range 450 { // more than there are seats
+		send("GET", things2+"/"+[]string{"a", "b"}[i%2], "")
+		if i%2 == 0 {
+			send("POST", things2, second)
+		}
+	}
+	sent.Wait()
+	for i := range 20 {
+		if code, body := get(t, c, "/api/v1/namespaces/default"); code != 200 {
+			t.Fatalf("a read beside them: %d %s", code, body)
+		}
+		run(t, c, []step{{"POST /api/v1/namespaces/default/configmaps", fmt.Sprintf(`{"metadata":{"name":"m-%d"}}`, i), 201, nil}})
+	}
+	leave()
+	waiting.Wait()
+	<-gone // of a call under way
+	hook.spoil.Store(nil)
+	run(t, c, []step{{"GET " + things2 + "/a", "", 200, nil}})
 }

@@ -25,7 +25,7 @@ func autoscalingGroup() resource.Group {
 		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv1.HorizontalPodAutoscaler],
 		MetadataOnce: true,
 		Namespaced:   true, ShortNames: []string{"hpa"}, Categories: inAll,
-		Stored: &v2[0], ToStored: storedAutoscaler, FromStored: autoscalerFromV2,
+		Stored: &v2[0], ToStored: alone(storedAutoscaler), FromStored: alone(autoscalerFromV2),
 		UnconditionalUpdate: true,
 		Subresources:        []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
 		Default:             defaults(autoscaling.DefaultOld),

@@ -1,6 +1,7 @@
 package builtin_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -42,7 +43,7 @@ func TestAutoscalerFacts(t *testing.T) {
 	}
 	x := lookup(t, "autoscaling", "v1", "horizontalpodautoscalers")
 	for _, f := range facts {
-		got, err := x.FromStored(f.V2)
+		got, err := x.FromStored(context.Background(), f.V2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +53,7 @@ func TestAutoscalerFacts(t *testing.T) {
 		if f.V1 == nil {
 			continue
 		}
-		got, err = x.ToStored(f.V1)
+		got, err = x.ToStored(context.Background(), f.V1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,18 +95,18 @@ func TestAutoscalerRoundTrip(t *testing.T) {
 	for i := range 2000 {
 		in := randomAutoscaler(r)
 		autoscaling.DefaultBehavior(in.Spec.Behavior) // which version 1 cannot leave open
-		v1, err := x.FromStored(in.DeepCopy())
+		v1, err := x.FromStored(context.Background(), in.DeepCopy())
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := x.ToStored(v1.DeepCopyObject())
+		out, err := x.ToStored(context.Background(), v1.DeepCopyObject())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !equality.Semantic.DeepEqual(out, in) {
 			t.Fatalf("%d (-got +want):\n%s", i, cmp.Diff(text(t, out), text(t, in)))
 		}
-		again, err := x.FromStored(out)
+		again, err := x.FromStored(context.Background(), out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,16 +127,16 @@ func TestEventRoundTrip(t *testing.T) {
 		core.TypeMeta, events.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
 		for _, c := range []struct {
 			in          runtime.Object
-			there, back func(runtime.Object) (runtime.Object, error)
+			there, back func(context.Context, runtime.Object) (runtime.Object, error)
 		}{
 			{core, x.FromStored, x.ToStored},
 			{events, x.ToStored, x.FromStored},
 		} {
-			other, err := c.there(c.in.DeepCopyObject())
+			other, err := c.there(t.Context(), c.in.DeepCopyObject())
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := c.back(other)
+			out, err := c.back(t.Context(), other)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,10 +153,10 @@ func TestConversionRefuses(t *testing.T) {
 		if x.Stored == nil {
 			continue
 		}
-		if o, err := x.ToStored(new(corev1.Pod)); err == nil {
+		if o, err := x.ToStored(context.Background(), new(corev1.Pod)); err == nil {
 			t.Errorf("%s: a Pod became %T", x.GroupVersionKind(), o)
 		}
-		if o, err := x.FromStored(new(corev1.Pod)); err == nil {
+		if o, err := x.FromStored(context.Background(), new(corev1.Pod)); err == nil {
 			t.Errorf("%s: a Pod became %T", x.GroupVersionKind(), o)
 		}
 	}

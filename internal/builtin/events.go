@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +18,7 @@ func eventsGroup(stored *resource.Type) resource.Group {
 			MetadataApart: true,
 			AnyFinalizer:  true,
 			Namespaced:    true, ShortNames: []string{"ev"},
-			Collection: stored.Collection, Stored: stored, ToStored: eventToCore, FromStored: eventFromCore,
+			Collection: stored.Collection, Stored: stored, ToStored: alone(eventToCore), FromStored: alone(eventFromCore),
 			CreateOnUpdate: true, UnconditionalUpdate: true,
 			Fields:         regardingFields,
 			FieldError:     notSupported,
@@ -59,6 +60,11 @@ var (
 
 // eventToCore and eventFromCore lose nothing: every field of one shape has its
 // place in the other.
+// alone is a conversion that waits for nothing else.
+func alone(convert func(runtime.Object) (runtime.Object, error)) func(context.Context, runtime.Object) (runtime.Object, error) {
+	return func(_ context.Context, o runtime.Object) (runtime.Object, error) { return convert(o) }
+}
+
 func eventToCore(o runtime.Object) (runtime.Object, error) {
 	in, ok := o.(*eventsv1.Event)
 	if !ok {

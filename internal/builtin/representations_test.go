@@ -2,6 +2,7 @@ package builtin_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,11 +162,11 @@ func everyMedium(t *testing.T, typ *resource.Type, o runtime.Object) {
 // checkRowOfSome: what the cells are said to be made of is all that they are made of.
 func checkRowOfSome(t *testing.T, typ *resource.Type, stored []byte) {
 	t.Helper()
-	whole, err := wire.Read(typ, stored)
+	whole, err := wire.Read(context.Background(), typ, stored)
 	if err != nil {
 		t.Fatal(err)
 	}
-	some, err := wire.ReadSome(typ, stored, typ.Columns.Reads)
+	some, err := wire.ReadSome(context.Background(), typ, stored, typ.Columns.Reads)
 	if err != nil {
 		t.Fatal(err)
 	}

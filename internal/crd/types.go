@@ -2,6 +2,7 @@ package crd
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -126,18 +127,18 @@ func (d *definition) newType(v *version) *resource.Type {
 }
 
 // from makes a stored object one of this version.
-func (v *version) from(o runtime.Object) (runtime.Object, error) {
+func (v *version) from(ctx context.Context, o runtime.Object) (runtime.Object, error) {
 	made, err := v.written(o)
 	if err != nil {
 		return nil, err
 	}
-	return v.convert(made)
+	return v.convert(ctx, made)
 }
 
 // fromAll is from of several objects, of which the webhook is asked at once. When it
 // does not make all of them it is asked for one after the other, as kube-apiserver does
 // it: the answer is about the object that something is wrong with.
-func (v *version) fromAll(all []runtime.Object) ([]runtime.Object, error) {
+func (v *version) fromAll(ctx context.Context, all []runtime.Object) ([]runtime.Object, error) {
 	to := v.of.head.Spec.Group + "/" + v.Name
 	var others []*Object
 	var at []int
@@ -150,9 +151,9 @@ func (v *version) fromAll(all []runtime.Object) ([]runtime.Object, error) {
 			others, at = append(others, made), append(at, i)
 		}
 	}
-	made, err := v.of.others(others, to)
+	made, err := v.of.others(ctx, others, to)
 	if err != nil && reached(err) {
-		return oneByOne(all, v.convert)
+		return v.oneByOne(ctx, all)
 	}
 	if err != nil {
 		return nil, err
@@ -166,9 +167,9 @@ func (v *version) fromAll(all []runtime.Object) ([]runtime.Object, error) {
 	return all, nil
 }
 
-func oneByOne(all []runtime.Object, convert func(runtime.Object) (runtime.Object, error)) (_ []runtime.Object, err error) {
+func (v *version) oneByOne(ctx context.Context, all []runtime.Object) (_ []runtime.Object, err error) {
 	for i, o := range all {
-		if all[i], err = convert(o); err != nil {
+		if all[i], err = v.convert(ctx, o); err != nil {
 			return nil, err
 		}
 	}
@@ -191,8 +192,8 @@ func (v *version) written(o runtime.Object) (*Object, error) {
 
 // take makes an object of another version one of this, the stored one, with its
 // defaults: what is stored in it is read as it is.
-func (v *version) take(o runtime.Object) (runtime.Object, error) {
-	made, err := v.convert(o)
+func (v *version) take(ctx context.Context, o runtime.Object) (runtime.Object, error) {
+	made, err := v.convert(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +202,7 @@ func (v *version) take(o runtime.Object) (runtime.Object, error) {
 }
 
 // convert makes an object of another version one of this.
-func (v *version) convert(o runtime.Object) (runtime.Object, error) {
+func (v *version) convert(ctx context.Context, o runtime.Object) (runtime.Object, error) {
 	made, ok := o.(*Object)
 	if !ok {
 		return nil, errNotCustom
@@ -210,7 +211,7 @@ func (v *version) convert(o runtime.Object) (runtime.Object, error) {
 	if made.APIVersion == to {
 		return made, nil
 	}
-	made, err := v.of.another(made, to)
+	made, err := v.of.another(ctx, made, to)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ import (
 
 	fastjson "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -39,6 +40,11 @@ import (
 const (
 	// webhookTimeout is how long a webhook may take.
 	webhookTimeout = 30 * time.Second
+	// webhookCalls is how many calls of one webhook may be under way; more wait for one of
+	// them. A webhook that hangs holds no more memory than they do.
+	webhookCalls = 32
+	// webhookBytes is about what a call holds in memory while the webhook is at work.
+	webhookBytes = 1 << 20
 	// maxAnswerBytes bounds what it may answer: an object may become larger.
 	maxAnswerBytes = 8 << 20
 )
@@ -48,6 +54,7 @@ type webhook struct {
 	url     string
 	version string // of the review: v1, v1beta1
 	client  *http.Client
+	calls   chan struct{} // a value for each call under way
 }
 
 // newWebhook makes one from what a definition says. Services are looked up in the store
@@ -56,7 +63,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 	if c == nil || c.ClientConfig == nil {
 		return nil, errors.New("the definition names no webhook")
 	}
-	w := &webhook{}
+	w := &webhook{calls: make(chan struct{}, webhookCalls)}
 	for _, version := range c.ConversionReviewVersions {
 		if version == "v1" || version == "v1beta1" {
 			w.version = version
@@ -196,8 +203,14 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 		Request:  &reviewRequest{UID: types.UID(uuid.New()), DesiredAPIVersion: to, Objects: all},
 	}
 	answer, err := w.post(ctx, asked)
-	if err == nil {
+	var full inflight.FullError
+	switch {
+	case err == nil:
 		err = answer.check(asked)
+	case errors.As(err, &full):
+		return nil, err
+	case ctx.Err() != nil: // the client left, or the time of its request is over
+		return nil, ctx.Err()
 	}
 	if err != nil {
 		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v failed: %w", kind, err))
@@ -268,34 +281,48 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 	if err != nil {
 		return nil, err
 	}
+	answer := &review{}
+	err = inflight.Wait(ctx, webhookBytes, func() error {
+		select {
+		case w.calls <- struct{}{}:
+			defer func() { <-w.calls }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return w.call(ctx, body, answer)
+	})
+	return answer, err
+}
+
+// call posts a request, and reads the answer.
+func (w *webhook) call(ctx context.Context, body []byte, answer *review) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, */*")
 	resp, err := w.client.Do(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case len(text) > maxAnswerBytes:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
+		return fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
 	case resp.StatusCode == http.StatusNotFound:
-		return nil, errors.New("the server could not find the requested resource")
+		return errors.New("the server could not find the requested resource")
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated:
 		const shown = 256
-		return nil, fmt.Errorf("an error on the server (%q) has prevented the request from succeeding", text[:min(shown, len(text))])
+		return fmt.Errorf("an error on the server (%q) has prevented the request from succeeding", text[:min(shown, len(text))])
 	}
-	answer := &review{}
 	if err := fastjson.Unmarshal(text, answer, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, fmt.Errorf("the answer cannot be read: %w", err)
+		return fmt.Errorf("the answer cannot be read: %w", err)
 	}
-	return answer, nil
+	return nil
 }
 
 // check tells whether the answer is one to what was asked.
@@ -355,27 +382,36 @@ func (d *definition) asks() bool {
 
 // another makes an object one of another version of the definition: by itself, or by
 // asking.
-func (d *definition) another(o *Object, to string) (*Object, error) {
+func (d *definition) another(ctx context.Context, o *Object, to string) (*Object, error) {
 	if !d.asks() {
 		o.APIVersion = to
 		return o, nil
 	}
-	made, err := d.others([]*Object{o}, to)
+	made, err := d.others(ctx, []*Object{o}, to)
 	if err != nil {
 		return nil, err
 	}
 	return made[0], nil
 }
 
+// errReplaced ends the calls of a webhook whose definition is another one by now.
+var errReplaced = errors.New("the definition was replaced while its conversion webhook was called")
+
 // others asks for objects, up to maxAsked at a time.
-func (d *definition) others(all []*Object, to string) ([]*Object, error) {
+func (d *definition) others(ctx context.Context, all []*Object, to string) ([]*Object, error) {
 	hook, err := d.hook()
 	if err != nil {
 		return nil, failedWebhook(err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)() // a definition that is replaced gives its webhook up
 	made := make([]*Object, 0, len(all))
 	for some := range slices.Chunk(all, maxAsked) {
-		converted, err := hook.convert(d.ctx, some, to)
+		converted, err := hook.convert(ctx, some, to)
+		if err != nil && d.ctx.Err() != nil {
+			err = failedWebhook(errReplaced)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -122,7 +122,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 		values[i] = next.Bytes()
 	}
 	begin := time.Now()
-	made, err := wire.AsAll(s.typ, values)
+	made, err := wire.AsAll(s.ctx, s.typ, values)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 // converts out of what he made of it.
 func (s *shape) made(o *store.Object, what derivation) (form, error) {
 	if !s.listed || s.typ.FromStoredAll == nil {
-		return s.derived.of(s.typ, o, what)
+		return s.derived.of(s.ctx, s.typ, o, what)
 	}
 	if f, ok := s.derived.kept(s.typ, o, what); ok {
 		return f, nil
@@ -150,7 +150,7 @@ func (s *shape) made(o *store.Object, what derivation) (form, error) {
 	}
 	plain := *s.typ
 	plain.Stored, plain.OwnSteps, plain.FromStoredAll = nil, false, nil
-	f, err := derive(&plain, value, what)
+	f, err := derive(s.ctx, &plain, value, what)
 	if err == nil {
 		s.derived.offer(s.typ, o, what, f)
 	}

@@ -3,9 +3,12 @@ package httpapi
 import (
 	"bytes"
 	"container/list"
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
+	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -78,8 +81,9 @@ type keptForm struct {
 	used  bool // made or found since it was last looked at for removal; guarded by the shard's mu
 	ready atomic.Bool
 	once  sync.Once
-	begun atomic.Bool // somebody makes it, or did
-	bytes int64       // counted in the shard, guarded by its mu
+	begun atomic.Bool   // somebody makes it, or did
+	made  chan struct{} // closed when it is ready, where others wait for a webhook's answer; guarded by mu
+	bytes int64         // counted in the shard, guarded by its mu
 	form  form
 	err   error
 }
@@ -105,35 +109,44 @@ func newDerived(max func() int64, charge func(int64)) *derived {
 
 // of returns what is made of an object, in the version of the type, and keeps it. An
 // object that is not stored (of a dry-run) has no version of its own.
-func (d *derived) of(t *resource.Type, o *store.Object, what derivation) (form, error) {
+func (d *derived) of(ctx context.Context, t *resource.Type, o *store.Object, what derivation) (form, error) {
 	if what == tableRow && t.Stored != nil && t.Columns == t.Stored.Columns {
 		t = t.Stored // the row of each version is the same
 	}
 	if o.Created == 0 || t.ID == 0 {
-		return derive(t, o.Bytes(), what)
+		return derive(ctx, t, o.Bytes(), what)
 	}
 	key, slot := derivedKeyOf(t, o, what), &d.latest[uint64(o.Modified)%latestForms]
 	if k := slot.Load(); k != nil && k.key == key {
 		return k.form, k.err
 	}
 	s := d.shard(o)
-	k := s.find(key)
-	f, err := d.finished(s, k, t, o)
-	if err == nil && o.Len() <= mostLatest {
-		slot.Store(k)
+	for {
+		k := s.find(key)
+		f, err := d.finished(ctx, s, k, t, o)
+		if err == errMakerLeft {
+			continue
+		}
+		if err == nil && o.Len() <= mostLatest {
+			slot.Store(k)
+		}
+		return f, err
 	}
-	return f, err
 }
+
+// errMakerLeft is the error of a request that waited for what another one made, which
+// ended before it was made.
+var errMakerLeft = errors.New("the request that converted the object has ended")
 
 // ofListed is of for bytes of one of many objects: there is nothing when the list has
 // no room for them, and they are better made where they are needed.
-func (d *derived) ofListed(t *resource.Type, o *store.Object, what derivation) (raw []byte, ok bool, err error) {
+func (d *derived) ofListed(ctx context.Context, t *resource.Type, o *store.Object, what derivation) (raw []byte, ok bool, err error) {
 	s := d.shard(o)
 	k := s.findListed(derivedKeyOf(t, o, what), d.max()/derivedShards-derivedOverhead-int64(o.Len()))
 	if k == nil {
 		return nil, false, nil
 	}
-	f, err := d.finished(s, k, t, o)
+	f, err := d.finished(ctx, s, k, t, o)
 	return f.raw, true, err
 }
 
@@ -166,14 +179,52 @@ func (d *derived) shard(o *store.Object) *derivedShard {
 }
 
 // finished makes what is not made yet.
-func (d *derived) finished(s *derivedShard, k *keptForm, t *resource.Type, o *store.Object) (form, error) {
+func (d *derived) finished(ctx context.Context, s *derivedShard, k *keptForm, t *resource.Type, o *store.Object) (form, error) {
+	if t.FromStoredAll != nil {
+		return d.asked(ctx, s, k, t, o)
+	}
 	if !k.ready.Load() {
 		k.begun.Store(true)
 		k.once.Do(func() {
 			defer d.settle(s, k)
 			k.err = errUnfinished
-			k.form, k.err = derive(t, o.Bytes(), k.key.what)
+			k.form, k.err = derive(ctx, t, o.Bytes(), k.key.what)
 		})
+	}
+	return k.form, k.err
+}
+
+// asked is finished where a webhook makes it: those who wait for its answer give their
+// seats back, and no longer wait than their own context allows.
+func (d *derived) asked(ctx context.Context, s *derivedShard, k *keptForm, t *resource.Type, o *store.Object) (form, error) {
+	s.mu.Lock()
+	if k.made == nil {
+		k.made = make(chan struct{})
+		if k.ready.Load() {
+			close(k.made)
+		}
+	}
+	first := !k.begun.Swap(true)
+	s.mu.Unlock()
+	if first {
+		defer d.settle(s, k)
+		k.err = errUnfinished
+		k.form, k.err = derive(ctx, t, o.Bytes(), k.key.what)
+		return k.form, k.err
+	}
+	err := inflight.Wait(ctx, 0, func() error {
+		select {
+		case <-k.made:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	switch {
+	case err != nil:
+		return form{}, err
+	case errors.Is(k.err, context.Canceled), errors.Is(k.err, context.DeadlineExceeded):
+		return form{}, errMakerLeft
 	}
 	return k.form, k.err
 }
@@ -229,6 +280,9 @@ func (d *derived) settle(s *derivedShard, k *keptForm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.ready.Store(true)
+	if k.made != nil {
+		close(k.made)
+	}
 	if s.forms[k.key] != k {
 		return // removed meanwhile
 	}
@@ -276,19 +330,19 @@ func (s *derivedShard) remove(k *keptForm) {
 }
 
 // derive makes something of a stored value.
-func derive(t *resource.Type, value []byte, what derivation) (form, error) {
+func derive(ctx context.Context, t *resource.Type, value []byte, what derivation) (form, error) {
 	if what == converted {
-		made, err := wire.As(t, value)
+		made, err := wire.As(ctx, t, value)
 		if err == nil && bytes.Equal(made, value) {
 			return form{raw: value, stored: true}, nil // as it mostly is, and costs nothing
 		}
 		return form{raw: made}, err
 	}
 	if what != tableRow {
-		raw, err := appendRaw(nil, t, value, what)
+		raw, err := appendRaw(ctx, nil, t, value, what)
 		return form{raw: raw}, err
 	}
-	o, err := wire.ReadSome(t, value, t.Columns.Reads)
+	o, err := wire.ReadSome(ctx, t, value, t.Columns.Reads)
 	if err != nil {
 		return form{}, err
 	}
@@ -299,9 +353,9 @@ func derive(t *resource.Type, value []byte, what derivation) (form, error) {
 }
 
 // appendRaw appends what is made of a stored value, which is not a row.
-func appendRaw(to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
+func appendRaw(ctx context.Context, to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
 	if what.partial || t.Decode != nil {
-		value, err := wire.As(t, value)
+		value, err := wire.As(ctx, t, value)
 		if err != nil {
 			return to, err
 		}

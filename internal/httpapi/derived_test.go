@@ -36,7 +36,7 @@ func TestDerivedLargeList(t *testing.T) {
 			if found(o) {
 				hits++
 			}
-			if raw, ok, err := d.ofListed(typ, o, message); err != nil || ok && len(raw) == 0 {
+			if raw, ok, err := d.ofListed(t.Context(), typ, o, message); err != nil || ok && len(raw) == 0 {
 				t.Fatal(err)
 			}
 			if charged > budget {
@@ -49,7 +49,7 @@ func TestDerivedLargeList(t *testing.T) {
 	}
 	for i := objects + 1; i <= objects+50; i++ {
 		o := derivedObject(i)
-		if _, err := d.of(typ, o, message); err != nil || !found(o) {
+		if _, err := d.of(t.Context(), typ, o, message); err != nil || !found(o) {
 			t.Errorf("%v, found: %v", err, found(o))
 		}
 	}

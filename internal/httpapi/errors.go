@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -58,6 +59,7 @@ func statusOf(err error) *metav1.Status {
 	var refused *wire.NotAcceptable
 	var known apierrors.APIStatus
 	var tooLarge *http.MaxBytesError
+	var full inflight.FullError
 	switch {
 	case errors.As(err, &known):
 		s := known.Status()
@@ -68,6 +70,8 @@ func statusOf(err error) *metav1.Status {
 			e.ErrStatus.Details = &metav1.StatusDetails{}
 		}
 		return &e.ErrStatus
+	case errors.As(err, &full):
+		return statusOf(errFull())
 	case errors.As(err, &tooLarge):
 		e := apierrors.NewRequestEntityTooLargeError("limit is " + strconv.FormatInt(tooLarge.Limit, 10))
 		e.ErrStatus.Details = nil
@@ -95,6 +99,7 @@ func encodeStatus(s *metav1.Status) []byte {
 // fail writes an error as a Status in the form that the client accepts; when it
 // accepts none, as indented JSON.
 func (q *request) fail(err error) {
+	q.failing = true
 	if q.wrote {
 		// Nothing can be taken back: the connection or stream has to break, so that the
 		// client does not take a part for the whole.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/discovery"
+	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -23,8 +24,8 @@ type Handler struct {
 	fragments *fragments
 	derived   *derived
 
-	// What is under way, against the limits.
-	reads, writes, watches limited
+	// gate bounds what is under way.
+	gate *inflight.Gate
 
 	// drained is done when watches have to end.
 	drained context.Context
@@ -67,21 +68,6 @@ func (h *Handler) giveBack(room *[]byte, b []byte) {
 	}
 }
 
-// limited is a number of requests under way, with its limit.
-type limited struct {
-	n     atomic.Int64
-	limit int64
-}
-
-// enter counts a request, unless that would pass the limit.
-func (l *limited) enter() bool {
-	if l.n.Add(1) > l.limit {
-		l.n.Add(-1)
-		return false
-	}
-	return true
-}
-
 // documents are what a catalog says of itself.
 type documents struct {
 	catalog *resource.Catalog
@@ -94,10 +80,7 @@ func New(c Config) *Handler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	h := &Handler{c: c}
-	h.reads.limit = int64(c.Limits.InFlight)
-	h.writes.limit = int64(c.Limits.MutatingInFlight)
-	h.watches.limit = int64(c.Limits.Watches)
+	h := &Handler{c: c, gate: newGate(&c.Limits)}
 	h.drained, h.drain = context.WithCancel(context.Background())
 	most := cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3)
 	h.fragments = newFragments(most/3, c.Registry.Store.Charge, func() { h.derived.shrink() })

@@ -12,6 +12,7 @@ type Limits struct {
 	InFlight           int           // reads at once: 429 above
 	MutatingInFlight   int           // writes at once: 429 above
 	Watches            int           // watches at once: 429 above
+	WaitingBytes       int64         // held by requests that wait for their clients: bodies, answers; 429 above
 	ReadHeaderTimeout  time.Duration // from the first byte of a request to the end of its headers
 	IdleTimeout        time.Duration // of a connection without a request
 	WriteTimeout       time.Duration // of one write to a client that does not read
@@ -22,7 +23,8 @@ type Limits struct {
 }
 
 // DefaultLimits are kube-apiserver's, and ours where it has none (Watches,
-// WriteTimeout, WriteBatchBytes).
+// WaitingBytes, WriteTimeout, WriteBatchBytes). WaitingBytes is room for the lists of
+// 900 clients that do not read, or for 85 of the largest bodies.
 var DefaultLimits = Limits{
 	BodyBytes:          3 << 20,
 	HeaderBytes:        1 << 20,
@@ -31,6 +33,7 @@ var DefaultLimits = Limits{
 	InFlight:           400,
 	MutatingInFlight:   200,
 	Watches:            50_000,
+	WaitingBytes:       256 << 20,
 	ReadHeaderTimeout:  32 * time.Second,
 	IdleTimeout:        90 * time.Second,
 	WriteTimeout:       30 * time.Second,
@@ -50,6 +53,7 @@ func (l Limits) WithDefaults() Limits {
 	fill(&l.InFlight, d.InFlight)
 	fill(&l.MutatingInFlight, d.MutatingInFlight)
 	fill(&l.Watches, d.Watches)
+	fill(&l.WaitingBytes, d.WaitingBytes)
 	fill(&l.ReadHeaderTimeout, d.ReadHeaderTimeout)
 	fill(&l.IdleTimeout, d.IdleTimeout)
 	fill(&l.WriteTimeout, d.WriteTimeout)

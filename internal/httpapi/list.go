@@ -27,6 +27,10 @@ func (q *request) list(t registry.Target, out wire.Output) error {
 // writeList writes a list and closes it.
 func (q *request) writeList(l *registry.List, out wire.Output) error {
 	defer l.Close()
+	// Two buffers: of what is gathered, and of what is compressed.
+	if err := q.holdAnswer(int(l.Held) + 2*q.h.c.Limits.WriteBatchBytes); err != nil {
+		return err
+	}
 	if out.Form == wire.Partial {
 		return notShown("you requested PartialObjectMetadata, but the requested object is a list " + goName(q.typ, "List"))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
@@ -96,7 +97,7 @@ func newMetrics(h *Handler) *metrics {
 	garbage := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:|^/cpu/classes/gc/mark/|^/sched/pauses/total/gc:`)}
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.requests, m.durations, m.sizes, m.longrunning, m.terminations, m.events, m.eventSizes,
-		inFlight("readOnly", &h.reads), inFlight("mutating", &h.writes), buildInfo(&h.c),
+		inFlight("readOnly", h.gate, inflight.Reads), inFlight("mutating", h.gate, inflight.Writes), waitingBytes(h.gate), buildInfo(&h.c),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(garbage)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, f := range h.c.Figures {
 		r.MustRegister(f.collector())
@@ -105,10 +106,17 @@ func newMetrics(h *Handler) *metrics {
 	return m
 }
 
-func inFlight(kind string, l *limited) prometheus.Collector {
+func inFlight(kind string, g *inflight.Gate, c inflight.Class) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "apiserver_current_inflight_requests", ConstLabels: prometheus.Labels{"request_kind": kind},
-		Help: "Requests under way, without watches."}, func() float64 { return float64(l.n.Load()) })
+		Help: "Seats taken by requests that execute, without watches. Requests that wait for their client take none."},
+		func() float64 { return float64(g.Usage(c).Seats) })
+}
+
+func waitingBytes(g *inflight.Gate) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tidemark_waiting_requests_bytes", Help: "Memory held by requests that wait for their clients: bodies, and answers that are not read."},
+		func() float64 { return float64(g.Usage(inflight.Reads).Bytes) })
 }
 
 func buildInfo(c *Config) prometheus.Collector {

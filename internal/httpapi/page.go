@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"runtime"
@@ -26,8 +25,7 @@ func (q *request) page() error {
 	case path == "/version", path == "/version/":
 		return q.version()
 	case path == "/metrics":
-		q.delegate(q.h.metrics.handler)
-		return nil
+		return q.delegate(q.h.metrics.handler, metricsBytes)
 	case isHealth(path):
 		return q.health(path)
 	case path == "/openapi/v2", path == "/openapi/v3", strings.HasPrefix(path, "/openapi/v3/"):
@@ -191,12 +189,15 @@ func (q *request) openAPI() error {
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
 		return errNoMethod()
 	}
-	ctx, cancel := context.WithDeadline(q.r.Context(), q.deadline)
-	q.cancel = cancel
-	q.r = q.r.WithContext(ctx)
-	q.delegate(q.h.c.OpenAPI)
-	return nil
+	q.r = q.r.WithContext(q.context())
+	return q.delegate(q.h.c.OpenAPI, openAPIBytes)
 }
+
+// What the answers of other handlers hold at most, about, while their client does not read.
+const (
+	metricsBytes = 1 << 20
+	openAPIBytes = 128 << 10
+)
 
 // platform is where the server runs, as /version has it.
 var platform = runtime.GOOS + "/" + runtime.GOARCH

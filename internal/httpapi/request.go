@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -40,11 +41,15 @@ type request struct {
 	values   url.Values // of the query; nil until asked for
 	deadline time.Time  // zero: the request has no end
 	cancel   context.CancelFunc
-	held     *limited // what the request counts in; nil: nothing
+	ctx      context.Context // of the work for the request, with its deadline and its seat; nil until asked for
+
+	// seat is what the request takes of the limits; nil: nothing.
+	seat    *inflight.Seat
+	left    bool // the seat was given back for good
+	failing bool // the answer is an error
 
 	// A watch that is open; nil otherwise.
 	watch *registry.Watch
-	ctx   context.Context
 	to    stream        // nil too when the events were sent already
 	route *routeMetrics // where its events and its end count
 	shape *shape        // nil: whole objects in JSON
@@ -74,7 +79,7 @@ func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.place, q.typ, q.catalog, q.verb, q.attrs = place{}, nil, nil, "", authz.Attributes{}
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
-	q.ctx, q.to, q.shape = nil, nil, nil
+	q.ctx, q.to, q.shape, q.left, q.failing = nil, nil, nil, false, false
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [spareEvents]registry.Event{}
@@ -82,10 +87,6 @@ func (q *request) forget() {
 
 // free gives back what the request holds of the limits.
 func (q *request) free() {
-	if q.held != nil {
-		q.held.n.Add(-1)
-		q.held = nil
-	}
 	if q.watch != nil {
 		q.watch.Close()
 		q.watch = nil
@@ -97,6 +98,10 @@ func (q *request) free() {
 	if q.cancel != nil {
 		q.cancel()
 		q.cancel = nil
+	}
+	if q.seat != nil {
+		q.seat.Release()
+		q.seat = nil
 	}
 }
 
@@ -110,10 +115,8 @@ func (q *request) serve() error {
 	} else {
 		q.verb = lowerMethod(q.r.Method)
 	}
-	if ok, err := q.admit(); !ok {
-		return err
-	}
 	if err := q.authenticate(); err != nil {
+		q.endConnection()
 		return err
 	}
 	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
@@ -123,7 +126,13 @@ func (q *request) serve() error {
 			return err
 		}
 	}
+	if q.attrs.User == authn.Anonymous {
+		q.endConnection()
+	}
 	if err := q.authorize(); err != nil {
+		return err
+	}
+	if ok, err := q.takeSeat(); !ok {
 		return err
 	}
 	if err := q.limitTime(); err != nil {
@@ -133,33 +142,6 @@ func (q *request) serve() error {
 		return q.resource()
 	}
 	return q.page()
-}
-
-// admit counts the request in what is under way: rows A20 and T "overload". Health
-// is told however much that is. When it is not ok and there is no error, the
-// answer is written.
-func (q *request) admit() (ok bool, err error) {
-	h := q.h
-	kind := &h.reads
-	switch {
-	case q.verb == verbWatch:
-		if h.drained.Err() != nil {
-			return false, apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
-		}
-		kind = &h.watches
-	case isHealth(q.r.URL.Path):
-		return true, nil
-	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
-		kind = &h.writes
-	}
-	if kind.enter() {
-		q.held = kind
-		return true, nil
-	}
-	h.metrics.overload(q)
-	q.header()["Retry-After"] = retrySoon
-	q.text(http.StatusTooManyRequests, "Too many requests, please try again later.\n")
-	return false, nil
 }
 
 // authenticate finds out who asks.
@@ -261,11 +243,12 @@ func (q *request) limitTime() error {
 	return nil
 }
 
-// context is that of the request, with its deadline.
+// context is that of the work for the request: with its deadline, and its seat.
 func (q *request) context() context.Context {
-	ctx, cancel := context.WithDeadline(q.r.Context(), q.deadline)
-	q.cancel = cancel
-	return ctx
+	if q.ctx == nil {
+		q.ctx, q.cancel = context.WithDeadline(q.seated(q.r.Context()), q.deadline)
+	}
+	return q.ctx
 }
 
 // query returns the parameters; a part that is malformed is left out, as

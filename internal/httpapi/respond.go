@@ -20,18 +20,19 @@ import (
 // Values of headers that are the same for every answer. net/http copies them and
 // nobody changes them.
 var (
-	noCache       = []string{"no-cache, private"}
-	noSniff       = []string{"nosniff"}
-	plainText     = []string{"text/plain; charset=utf-8"}
-	jsonType      = []string{string(wire.JSON)}
-	yamlType      = []string{string(wire.YAML)}
-	gzipEncoding  = []string{"gzip"}
-	varyEncoding  = []string{"Accept-Encoding"}
-	retrySoon     = []string{"1"}
-	varyAccept    = []string{"Accept"}
-	publicCache   = []string{"public"}
-	flowSchema    = []string{"6c7b0d1e-4a54-4c39-9d51-9b3f0a6f2f11"}
-	priorityLevel = []string{"a0f5c6de-2f5e-4b4e-8f0a-0d8c3b1e7c42"}
+	noCache         = []string{"no-cache, private"}
+	noSniff         = []string{"nosniff"}
+	plainText       = []string{"text/plain; charset=utf-8"}
+	jsonType        = []string{string(wire.JSON)}
+	yamlType        = []string{string(wire.YAML)}
+	gzipEncoding    = []string{"gzip"}
+	varyEncoding    = []string{"Accept-Encoding"}
+	retrySoon       = []string{"1"}
+	closeConnection = []string{"close"}
+	varyAccept      = []string{"Accept"}
+	publicCache     = []string{"public"}
+	flowSchema      = []string{"6c7b0d1e-4a54-4c39-9d51-9b3f0a6f2f11"}
+	priorityLevel   = []string{"a0f5c6de-2f5e-4b4e-8f0a-0d8c3b1e7c42"}
 )
 
 // auditIDBytes is how much of a client's own audit ID is taken.
@@ -102,7 +103,7 @@ func (q *request) json(code int, value []byte, o wire.Output) error {
 		}
 		return q.send(code, jsonType, text)
 	case len(value) > q.h.c.Limits.WriteBatchBytes:
-		return q.send(code, jsonType, append(bytes.Clone(value), '\n'))
+		return q.send(code, jsonType, value, newline)
 	}
 	// One write of a copy is cheaper than two of which the second is a newline.
 	room := q.h.buffer(len(value) + 1)
@@ -129,17 +130,26 @@ func (q *request) text(code int, body string) {
 	}
 }
 
-// send writes a whole answer.
-func (q *request) send(code int, contentType []string, body []byte) error {
+var newline = []byte("\n")
+
+// send writes a whole answer, in one part or several.
+func (q *request) send(code int, contentType []string, body ...[]byte) error {
+	size := 0
+	for _, part := range body {
+		size += len(part)
+	}
+	if err := q.holdAnswer(size); err != nil {
+		return err
+	}
 	h := q.header()
 	h["Content-Type"] = contentType
-	if len(body) > q.h.c.Limits.CompressAbove && q.acceptsGzip() {
-		return q.sendCompressed(code, body)
+	if size > q.h.c.Limits.CompressAbove && q.acceptsGzip() {
+		return q.sendCompressed(code, slices.Concat(body...))
 	}
-	q.length[0] = strconv.Itoa(len(body))
+	q.length[0] = strconv.Itoa(size)
 	h["Content-Length"] = q.length[:]
 	q.writeHeader(code)
-	return q.write(body)
+	return q.writeLast(body...)
 }
 
 // sendCompressed writes a whole answer in gzip: row C13.
@@ -147,7 +157,7 @@ func (q *request) sendCompressed(code int, body []byte) error {
 	q.compressed()
 	q.writeHeader(code)
 	var m deflate.Member
-	return q.write(m.End(m.Add(m.Begin(nil), deflate.Compress(body))))
+	return q.writeLast(m.End(m.Add(m.Begin(nil), deflate.Compress(body))))
 }
 
 func (q *request) compressed() {
@@ -182,6 +192,23 @@ func (q *request) writeHeader(code int) {
 // write writes a part of the answer. A client that does not take it in time loses
 // the rest.
 func (q *request) write(b []byte) error {
+	return q.outside(false, func() error { return q.writeOut(b) })
+}
+
+// writeLast writes the end of the answer, after which the request takes no seat.
+func (q *request) writeLast(parts ...[]byte) error {
+	return q.outside(true, func() error {
+		for _, b := range parts {
+			if err := q.writeOut(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeOut writes without a look at the seat.
+func (q *request) writeOut(b []byte) error {
 	until := time.Now().Add(q.h.c.Limits.WriteTimeout)
 	if !q.deadline.IsZero() && q.deadline.Before(until) && q.bytes > 0 {
 		until = q.deadline
@@ -201,13 +228,17 @@ type counter struct {
 	q *request
 }
 
-// delegate has another handler write the answer.
-func (q *request) delegate(h http.Handler) {
+// delegate has another handler write the answer, which holds about so many bytes.
+func (q *request) delegate(h http.Handler, bytes int) error {
+	if err := q.holdAnswer(bytes); err != nil {
+		return err
+	}
 	q.dog.guard(q.w, q.deadline, false)
 	h.ServeHTTP(&counter{q.w, q}, q.r)
 	if q.code == 0 {
 		q.code = http.StatusOK
 	}
+	return nil
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -223,7 +254,11 @@ func (c *counter) Write(b []byte) (int, error) {
 	if !c.q.wrote {
 		c.q.wrote, c.q.code = true, http.StatusOK
 	}
-	n, err := c.ResponseWriter.Write(b)
+	var n int
+	err := c.q.outside(false, func() (err error) {
+		n, err = c.ResponseWriter.Write(b)
+		return err
+	})
 	c.q.bytes += int64(n)
 	return n, err
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,6 +22,7 @@ import (
 // shape is how the objects of one answer are shown: rows C1 to C11. It belongs to
 // one request, whoever delivers its events.
 type shape struct {
+	ctx     context.Context //nolint:containedctx // of the request, which a webhook may be called for
 	derived *derived
 	typ     *resource.Type
 	out     wire.Output
@@ -41,7 +43,7 @@ type shape struct {
 
 // newShape finds out how objects of a type are shown; row C2.
 func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
-	s := &shape{derived: q.h.derived, typ: t, out: out, binary: out.Binary(), head: wire.Head(t), columns: true, wanted: q.wanted}
+	s := &shape{ctx: q.context(), derived: q.h.derived, typ: t, out: out, binary: out.Binary(), head: wire.Head(t), columns: true, wanted: q.wanted}
 	if out.Form != wire.Table {
 		return s, nil
 	}
@@ -212,17 +214,17 @@ func (s *shape) value(o *store.Object) ([]byte, error) {
 		}
 	}
 	if !s.listed {
-		f, err := s.derived.of(s.typ, o, converted)
+		f, err := s.derived.of(s.ctx, s.typ, o, converted)
 		return f.raw, err
 	}
 	if s.typ.FromStoredAll != nil {
 		return s.convertAhead(o)
 	}
-	raw, ok, err := s.derived.ofListed(s.typ, o, converted)
+	raw, ok, err := s.derived.ofListed(s.ctx, s.typ, o, converted)
 	if ok || err != nil {
 		return raw, err
 	}
-	return wire.As(s.typ, o.Bytes())
+	return wire.As(s.ctx, s.typ, o.Bytes())
 }
 
 // partial appends the metadata of an object as an object.
@@ -263,11 +265,11 @@ func (s *shape) raw(o *store.Object) ([]byte, error) {
 		f, err := s.made(o, what)
 		return f.raw, err
 	}
-	raw, ok, err := s.derived.ofListed(s.typ, o, what)
+	raw, ok, err := s.derived.ofListed(s.ctx, s.typ, o, what)
 	if ok || err != nil {
 		return raw, err
 	}
-	s.room, err = appendRaw(s.room[:0], s.typ, o.Bytes(), what)
+	s.room, err = appendRaw(s.ctx, s.room[:0], s.typ, o.Bytes(), what)
 	return s.room, err
 }
 

@@ -80,20 +80,29 @@ func (s *sink) close() error {
 		if err := q.send(http.StatusOK, s.contentType, s.buf); err != nil {
 			return err
 		}
-	} else if len(s.buf) > 0 {
-		if err := s.flush(); err != nil {
-			return err
-		}
-	}
-	if s.zipped {
-		s.out = s.member.End(s.out)
-		if err := q.write(s.out); err != nil {
-			return err
-		}
+	} else if err := s.end(); err != nil {
+		return err
 	}
 	q.h.giveBack(s.room, s.buf)
 	if s.outRoom != nil {
 		q.h.giveBack(s.outRoom, s.out)
 	}
 	return nil
+}
+
+// end writes the last piece.
+func (s *sink) end() error {
+	if s.q.wrote && !s.zipped {
+		return s.q.writeLast(s.buf)
+	}
+	if len(s.buf) > 0 {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	if !s.zipped {
+		return nil
+	}
+	s.out = s.member.End(s.out)
+	return s.q.writeLast(s.out)
 }

@@ -155,6 +155,9 @@ func (q *request) unserved(t registry.Target) error {
 
 func (q *request) get(t registry.Target, out wire.Output) error {
 	ctx, revision := q.r.Context(), ""
+	if q.typ.FromStoredAll != nil {
+		ctx = q.context() // a webhook may be asked
+	}
 	if q.r.URL.RawQuery != "" {
 		v := q.query()
 		if boolean(v, "export") {
@@ -259,7 +262,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	l, err := q.h.c.Registry.DeleteCollection(q.r.Context(), t, options, lo) // without a limit of time
+	l, err := q.h.c.Registry.DeleteCollection(q.seated(q.r.Context()), t, options, lo) // without a limit of time
 	if err != nil {
 		return err
 	}
@@ -281,7 +284,7 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 		code = http.StatusAccepted
 	}
 	if typ := t.Exchanged(); typ != t.Type {
-		value, err := t.Show(o.Stored)
+		value, err := t.Show(q.context(), o.Stored)
 		if err != nil {
 			return err
 		}
@@ -296,7 +299,7 @@ func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Out
 		if t.Stored == nil {
 			return q.json(code, o.Bytes(), out)
 		}
-		f, err := q.h.derived.of(t, o, converted)
+		f, err := q.h.derived.of(q.context(), t, o, converted)
 		if err != nil {
 			return err
 		}
@@ -330,21 +333,14 @@ func (q *request) body() ([]byte, error) {
 	if length > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	q.dog.guard(q.w, q.deadline, true)
-	var body []byte
-	var err error
-	if length > 0 {
-		body = make([]byte, length)
-		_, err = io.ReadFull(q.r.Body, body)
-	} else {
-		body, err = io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, limit))
-	}
-	q.dog.release()
-	q.bodyRead = err == nil
+	body, err := q.readBody(length, limit)
 	var tooLarge *http.MaxBytesError
+	var known apierrors.APIStatus
 	switch {
-	case err == nil, errors.As(err, &tooLarge):
-		return body, err
+	case err == nil:
+		return body, nil
+	case errors.As(err, &tooLarge), errors.As(err, &known):
+		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// What follows of the body must not be taken for another request.
 		q.header()["Connection"] = []string{"close"}
@@ -352,4 +348,48 @@ func (q *request) body() ([]byte, error) {
 		return nil, errTimeout()
 	}
 	return nil, apierrors.NewBadRequest("reading the body of the request: " + err.Error())
+}
+
+const (
+	// firstBodyBytes is the room that a body gets at first, whatever length it is said to
+	// have: a client holds no more memory than it has sent bytes for.
+	firstBodyBytes = 64 << 10
+	// seatBodyBytes is how large the body is that one seat is enough for: what becomes of
+	// a large one takes up to 20 times its bytes.
+	seatBodyBytes = 128 << 10
+)
+
+// readBody reads a body of a length, -1: unknown, without a seat. It is counted in what
+// the request holds.
+func (q *request) readBody(length, limit int64) (body []byte, err error) {
+	if q.seat != nil && !q.seat.Suspend(0) {
+		return nil, errFull()
+	}
+	q.dog.guard(q.w, q.deadline, true)
+	from := q.r.Body
+	if length < 0 {
+		length, from = limit+1, http.MaxBytesReader(q.w, from, limit)
+	}
+	for more := min(length, firstBodyBytes); more > 0; more = min(int64(len(body)), length-int64(len(body))) {
+		if err = q.hold(more); err != nil {
+			break
+		}
+		read := len(body)
+		body = append(make([]byte, 0, int64(read)+more), body...)
+		n, failed := io.ReadFull(from, body[read:int64(read)+more])
+		body = body[:read+n]
+		if err = failed; err != nil {
+			break
+		}
+	}
+	if length > limit && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		err = nil // it has the length that it has
+	}
+	q.dog.release()
+	q.bodyRead = err == nil
+	if q.seat != nil && err == nil {
+		q.seat.Widen(1 + len(body)/seatBodyBytes)
+		err = q.seat.Resume(q.r.Context())
+	}
+	return body, err
 }

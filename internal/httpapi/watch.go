@@ -83,7 +83,7 @@ func (q *request) letGo() {
 
 // watchContext ends with the request, and when watches are drained.
 func (q *request) watchContext() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(q.r.Context())
+	ctx, cancel := context.WithCancel(q.seated(q.r.Context()))
 	stop := context.AfterFunc(q.h.drained, cancel)
 	return ctx, func() { stop(); cancel() }
 }
@@ -112,7 +112,9 @@ func (q *request) pull() error {
 			if !q.shows(events) {
 				return nil
 			}
-			if err := q.sendEvents(events); err != nil {
+			if err := q.sendEvents(events); errors.Is(err, errNoRoom) {
+				return nil
+			} else if err != nil {
 				return err
 			}
 		}
@@ -249,7 +251,7 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	}
 	value := e.Object.Bytes()
 	if q.typ.Stored != nil {
-		f, err := q.h.derived.of(q.typ, e.Object, converted)
+		f, err := q.h.derived.of(q.ctx, q.typ, e.Object, converted)
 		if err != nil {
 			return to, err
 		}
@@ -257,6 +259,10 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	}
 	return wire.AppendEvent(to, string(e.Type), value), nil
 }
+
+// errNoRoom ends a watch whose client does not read, when there is no memory left for
+// those who wait: cleanly, so that the client goes on from the last event.
+var errNoRoom = errors.New("no memory left for requests that wait for their clients")
 
 // httpStream writes events as lines of the answer's body. A client that does not read
 // is given up by the answer itself if it can (HTTP/2), otherwise by the request's
@@ -286,8 +292,18 @@ func (s *httpStream) send(events []byte, _ []int) error {
 	if s.shared == nil {
 		return s.q.write(events)
 	}
+	if ok, _ := s.shared.TryWrite(events); ok { // as mostly: a flush follows
+		s.q.bytes += int64(len(events))
+		return nil
+	}
+	if !s.q.seat.Suspend(int64(len(events))) {
+		return errNoRoom
+	}
 	n, err := s.q.w.Write(events)
 	s.q.bytes += int64(n)
+	if err == nil {
+		err = s.q.seat.Resume(s.q.ctx)
+	}
 	return err
 }
 

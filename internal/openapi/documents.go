@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha512"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -175,12 +176,29 @@ func (d *documents) page(key pageKey) ([]byte, error) {
 	return k.packed, nil
 }
 
-func unpack(packed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
+// unpacker unpacks pages piece by piece, so that a client that does not read holds no
+// page: they are large.
+type unpacker struct {
+	gzip.Reader
+	piece [32 << 10]byte
+}
+
+var unpackers = sync.Pool{New: func() any { return new(unpacker) }}
+
+// unpack writes a page that was packed.
+func unpack(w io.Writer, packed []byte) error {
+	u := unpackers.Get().(*unpacker)
+	defer unpackers.Put(u)
+	if err := u.Reset(bytes.NewReader(packed)); err != nil {
+		return err
 	}
-	return io.ReadAll(r)
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, &u.Reader, u.piece[:])
+	return err
+}
+
+// unpackedBytes is how many bytes are packed: they stand at the end (RFC 1952).
+func unpackedBytes(packed []byte) int {
+	return int(binary.LittleEndian.Uint32(packed[len(packed)-4:]))
 }
 
 func (d *documents) make(key pageKey) ([]byte, error) {

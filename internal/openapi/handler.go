@@ -138,12 +138,15 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, pr
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set("Content-Encoding", "gzip")
 		header.Add("Vary", "Accept-Encoding")
-	} else if body, err = unpack(body); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		header.Set("Content-Length", strconv.Itoa(len(body)))
+		w.Write(body)
 		return
 	}
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.Write(body)
+	header.Set("Content-Length", strconv.Itoa(unpackedBytes(body)))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_ = unpack(w, body) // the client is gone, and the answer cut off
+	}
 }
 
 // accept picks the form: the first clause that names one.

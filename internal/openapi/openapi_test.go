@@ -1,10 +1,13 @@
 package openapi
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,6 +60,52 @@ func at(v any, path ...string) any {
 func text(v any) string {
 	b, _ := json.Marshal(v)
 	return string(b)
+}
+
+// pieces is an answer that notes how large the pieces are that it is written in.
+type pieces struct {
+	httptest.ResponseRecorder
+	largest int
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.largest = max(p.largest, len(b))
+	return p.ResponseRecorder.Write(b)
+}
+
+// TestUnpackedInPieces: a page for a client that takes no gzip is not held as a whole, and
+// is the same page.
+func TestUnpackedInPieces(t *testing.T) {
+	h := handlerUnderTest()
+	for _, path := range []string{"/openapi/v2", "/openapi/v3/api/v1"} {
+		get := func(method, encoding string) *pieces {
+			r := httptest.NewRequest(method, path, nil)
+			r.Header.Set("Accept-Encoding", encoding)
+			p := &pieces{ResponseRecorder: *httptest.NewRecorder()}
+			h.ServeHTTP(p, r)
+			return p
+		}
+		plain, packed, head := get("GET", ""), get("GET", "gzip"), get("HEAD", "")
+		if plain.largest > 64<<10 {
+			t.Errorf("%s: a piece of %d bytes", path, plain.largest)
+		}
+		z, err := gzip.NewReader(packed.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := io.ReadAll(z)
+		if err != nil || !bytes.Equal(want, plain.Body.Bytes()) || len(want) < 100_000 {
+			t.Errorf("%s: %v; %d bytes, unpacked %d", path, err, plain.Body.Len(), len(want))
+		}
+		for _, p := range []*pieces{plain, head} {
+			if got := p.Header().Get("Content-Length"); got != strconv.Itoa(len(want)) {
+				t.Errorf("%s: its length is said to be %s, want %d", path, got, len(want))
+			}
+		}
+		if head.Body.Len() > 0 {
+			t.Errorf("%s: HEAD has a body", path)
+		}
+	}
 }
 
 func TestFactsV3(t *testing.T) {

@@ -100,7 +100,7 @@ func (r *Registry) admitDelete(ctx context.Context, w *write, current *store.Obj
 	if !r.asks(w.Target, "delete") {
 		return nil // the object need not be read
 	}
-	old, err := w.read(current)
+	old, err := w.read(ctx, current)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (r *Registry) Read(ctx context.Context, t Target) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.read(got.Stored)
+	return t.read(ctx, got.Stored)
 }
 
 // All yields the objects of a namespace, or of a kind without namespaces, as they
@@ -76,7 +76,7 @@ func (r *Registry) All(ctx context.Context, t Target) iter.Seq2[runtime.Object, 
 		}
 		t.Name = ""
 		for o := range state.Snapshot(t.Type.Collection).Scan(t.key(), "") {
-			if !yield(t.read(o)) {
+			if !yield(t.read(ctx, o)) {
 				return
 			}
 		}
@@ -84,15 +84,17 @@ func (r *Registry) All(ctx context.Context, t Target) iter.Seq2[runtime.Object, 
 }
 
 // read decodes a stored object; nobody else has the result.
-func (t Target) read(o *store.Object) (runtime.Object, error) { return t.readValue(o.Key, o.Bytes()) }
+func (t Target) read(ctx context.Context, o *store.Object) (runtime.Object, error) {
+	return t.readValue(ctx, o.Key, o.Bytes())
+}
 
 // encode makes the bytes that are stored of an object in the version of a write's
 // steps.
-func (t Target) encode(o runtime.Object) (wire.Encoded, error) {
+func (t Target) encode(ctx context.Context, o runtime.Object) (wire.Encoded, error) {
 	if t.Type.Stored == nil || !t.Type.OwnSteps {
 		return wire.Encode(t.stored(), o)
 	}
-	stored, err := t.Type.ToStored(o.DeepCopyObject())
+	stored, err := t.Type.ToStored(ctx, o.DeepCopyObject())
 	if err != nil {
 		return wire.Encoded{}, err
 	}
@@ -100,11 +102,11 @@ func (t Target) encode(o runtime.Object) (wire.Encoded, error) {
 }
 
 // readValue is read of a value, which may be a part of what is stored.
-func (t Target) readValue(key string, value []byte) (runtime.Object, error) {
+func (t Target) readValue(ctx context.Context, key string, value []byte) (runtime.Object, error) {
 	var object runtime.Object
 	var err error
 	if t.Type.OwnSteps {
-		object, err = wire.Read(t.Type, value)
+		object, err = wire.Read(ctx, t.Type, value)
 	} else {
 		object, err = wire.Unmarshal(value, t.stored().New)
 	}

@@ -40,11 +40,11 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			return made, err
 		},
 		next: func(v existing) (runtime.Object, error) {
-			shown, err := w.Show(v.stored)
+			shown, err := w.Show(ctx, v.stored)
 			if err != nil {
 				return nil, err
 			}
-			sent, changed, err := r.applied(w, w.managedOf(v.stored), shown, config)
+			sent, changed, err := r.applied(ctx, w, w.managedOf(v.stored), shown, config)
 			if err != nil {
 				return nil, err
 			}
@@ -67,7 +67,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
 				return nil, err
 			}
-			return w.merge(v.object, sent)
+			return w.merge(ctx, v.object, sent)
 		},
 	})
 	return w.answer(made, created, err)
@@ -103,7 +103,7 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 	if err := w.allow("create"); err != nil {
 		return nil, err
 	}
-	sent, _, err := r.applied(w, nil, nil, config)
+	sent, _, err := r.applied(ctx, w, nil, nil, config)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +124,8 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 // applied merges a configuration into what is read at the target. It is not
 // changed when the configuration is there already; nil, and changed, is an object of
 // which only the managed fields are others.
-func (r *Registry) applied(w *write, live, shown, config []byte) (o runtime.Object, changed bool, err error) {
-	s, err := r.schema(w.Exchanged())
+func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []byte) (o runtime.Object, changed bool, err error) {
+	s, err := r.schema(ctx, w.Exchanged())
 	if err != nil {
 		return nil, false, err
 	}

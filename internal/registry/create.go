@@ -64,7 +64,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	next, err := toStored(w.Type, sent)
+	next, err := toStored(ctx, w.Type, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (r *Registry) complete(ctx context.Context, w *write, object runtime.Object
 	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && completing == nil && reserve == nil {
 		return nil, nil
 	}
-	if w.asSent, err = clientBytes(w.Type, object); err != nil {
+	if w.asSent, err = clientBytes(ctx, w.Type, object); err != nil {
 		return nil, err
 	}
 	a := &Admission{Target: w.Target, Verb: "create", Object: object, DryRun: w.dryRun}
@@ -158,13 +158,13 @@ func (r *Registry) complete(ctx context.Context, w *write, object runtime.Object
 }
 
 // reserve completes an object that was changed.
-func (r *Registry) reserve(w *write, next, old runtime.Object) (err error) {
+func (r *Registry) reserve(ctx context.Context, w *write, next, old runtime.Object) (err error) {
 	w.asSent = nil
 	reserve := r.Reserve[w.Type.Collection]
 	if reserve == nil || w.Subresource != "" {
 		return nil
 	}
-	if w.asSent, err = clientBytes(w.Type, next); err != nil {
+	if w.asSent, err = clientBytes(ctx, w.Type, next); err != nil {
 		return err
 	}
 	w.release, err = reserve(next, old, w.dryRun)
@@ -195,7 +195,7 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 	meta, t := object.(metav1.Object), w.Target
 	for attempt := 1; ; attempt++ {
 		t.Name = meta.GetName()
-		e, _, err := r.encode(w, nil, object)
+		e, _, err := r.encode(ctx, w, nil, object)
 		if err == nil {
 			err = checkSize(e, nil)
 		}
@@ -203,7 +203,7 @@ func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, 
 			return nil, err
 		}
 		c := store.Write{Collection: t.Type.Collection, Key: t.key(), Value: e.Bytes, RevisionAt: e.RevisionAt}
-		if c.Then, err = r.follow(w, e, object, nil); err != nil {
+		if c.Then, err = r.follow(ctx, w, e, object, nil); err != nil {
 			return nil, err
 		}
 		made, err := r.commit(ctx, w, c)

@@ -82,7 +82,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.O
 	if goesAtOnce(w.stored(), current, o) {
 		return r.remove(ctx, w, current)
 	}
-	next, err := w.read(current)
+	next, err := w.read(ctx, current)
 	if err != nil {
 		return Object{}, err
 	}
@@ -92,7 +92,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.O
 	}
 	marked := current
 	if phase != pending {
-		e, err := w.encode(next)
+		e, err := w.encode(ctx, next)
 		if err != nil {
 			return Object{}, err
 		}

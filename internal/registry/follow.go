@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -17,7 +19,7 @@ const ServerManager = "kube-apiserver"
 // The two differ in their status alone, and in who owns it: so both are encoded and
 // tracked without what else there may be of the object, and what comes out is put into
 // the bytes of the first.
-func (r *Registry) follow(w *write, e wire.Encoded, object, old runtime.Object) (*store.Version, error) {
+func (r *Registry) follow(ctx context.Context, w *write, e wire.Encoded, object, old runtime.Object) (*store.Version, error) {
 	follow := r.Following[w.Type.Collection]
 	if follow == nil {
 		return nil, nil
@@ -36,12 +38,12 @@ func (r *Registry) follow(w *write, e wire.Encoded, object, old runtime.Object) 
 	by := &write{Target: to, options: &WriteOptions{FieldManager: ServerManager}}
 	before := then.DeepCopyObject()
 	by.stored().Reach().CopyStatus(before, object)
-	plain, err := by.encode(before)
+	plain, err := by.encode(ctx, before)
 	if err != nil {
 		return nil, err
 	}
 	plain = withManaged(plain, managedFields(e.Bytes))
-	made, same, err := r.encode(by, &existing{&store.Object{Key: to.key(), Held: plain.Bytes, RevisionAt: int32(plain.RevisionAt)}, before}, then)
+	made, same, err := r.encode(ctx, by, &existing{&store.Object{Key: to.key(), Held: plain.Bytes, RevisionAt: int32(plain.RevisionAt)}, before}, then)
 	if err != nil || same {
 		return nil, err
 	}

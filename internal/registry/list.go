@@ -22,6 +22,8 @@ type List struct {
 	// Items yields the items, the same ones each time until Close; an error ends the
 	// list, whose answer then has to be cut off.
 	Items iter.Seq2[*store.Object, error]
+	// Held is how many bytes the list holds that the state does not, about.
+	Held int64
 	// Whole: the items are neighbours, nothing was left out between them.
 	Whole bool
 	// Warnings go out as headers: those of a deletion.
@@ -39,7 +41,7 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	if r.Reads(t) {
 		return r.listSource(ctx, t, o)
 	}
-	s, err := newSelector(t, o)
+	s, err := newSelector(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +55,14 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 		l.Items = func(func(*store.Object, error) bool) {}
 	case p.limit > 0:
 		err = l.page(v, s, p)
+		if !v.InMemory() {
+			for o := range l.Items {
+				l.Held += int64(o.Len())
+			}
+		}
 		v.Close() // others wait for its place; the page has all that it needs
 	default:
-		l.Items = selected(s.scan(v, p.afterKey(s)), s)
+		l.Items = selected(ctx, s.scan(v, p.afterKey(s)), s)
 	}
 	if err != nil {
 		v.Close()
@@ -73,7 +80,7 @@ const maxPageBytes = 64 << 20
 func (l *List) page(v *store.View, s *selector, p plan) error {
 	var items []*store.Object
 	more, size := false, 0
-	for o, err := range selected(s.scan(v, p.afterKey(s)), s) {
+	for o, err := range selected(s.ctx, s.scan(v, p.afterKey(s)), s) {
 		if err != nil {
 			return err
 		}
@@ -104,13 +111,22 @@ func (l *List) page(v *store.View, s *selector, p plan) error {
 	return nil
 }
 
-// selected yields what the selector picks.
-func selected(all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
+// looksBetween is how many objects a selector looks at before it looks whether the
+// request is still wanted: about a millisecond's worth.
+const looksBetween = 1024
+
+// selected yields what the selector picks, until the context is done.
+func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
 	if s.all() {
 		return all
 	}
 	return func(yield func(*store.Object, error) bool) {
+		looked := 0
 		for o, err := range all {
+			if looked++; looked%looksBetween == 0 && ctx.Err() != nil {
+				yield(nil, ctx.Err())
+				return
+			}
 			picked := err != nil || s.matches(o)
 			if picked && err == nil {
 				err = s.failed
@@ -125,7 +141,11 @@ func selected(all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store
 // view opens the state that a plan asks for.
 func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, error) {
 	if p.read == exactly || p.read == continued && !p.latest {
-		v, err := r.Store.Exact(ctx, t.Type.Collection, p.revision, r.futureWait())
+		var v *store.View
+		err := r.waitFor(ctx, p.revision, func() (err error) {
+			v, err = r.Store.Exact(ctx, t.Type.Collection, p.revision, r.futureWait())
+			return err
+		})
 		var expired *store.ExpiredError
 		if p.read == continued && errors.As(err, &expired) {
 			return nil, expiredToken(p.after)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -153,14 +154,14 @@ func sameDesired(t *resource.Type, a, b runtime.Object) bool {
 
 // toStored defaults an object in the client's version and converts it to the one of
 // all further steps.
-func toStored(t *resource.Type, o runtime.Object) (runtime.Object, error) {
+func toStored(ctx context.Context, t *resource.Type, o runtime.Object) (runtime.Object, error) {
 	if t.Default != nil {
 		t.Default(o)
 	}
 	if t.Stored == nil || t.OwnSteps {
 		return o, nil
 	}
-	return t.ToStored(o)
+	return t.ToStored(ctx, o)
 }
 
 // objectKey is how errors of kube-apiserver name the place of an object.

@@ -38,6 +38,35 @@ func (s *server) list(plural, namespace string, o metainternal.ListOptions) (*re
 	return l, names, nil
 }
 
+// TestListOfOneWhoLeft: a list whose selector drops everything ends with its context,
+// though it has nothing to write that would fail.
+func TestListOfOneWhoLeft(t *testing.T) {
+	s := newServer(t, store.Options{})
+	for i := range 3000 {
+		s.create("configmaps", "default", configMap(fmt.Sprint("a", i), "", ""))
+	}
+	for _, o := range []metainternal.ListOptions{
+		{LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"})},
+		{LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"}), Limit: 10},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if o.Limit > 0 {
+			cancel() // a page is read before List returns
+		}
+		l, err := s.List(ctx, s.target("configmaps", "", ""), &o)
+		if err == nil {
+			cancel()
+			for _, err = range l.Items {
+			}
+			l.Close()
+		}
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("limit %d: got %v", o.Limit, err)
+		}
+	}
+}
+
 func version(r store.Revision) string { return fmt.Sprint(uint64(r)) }
 
 func TestGet(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
+	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -178,9 +179,22 @@ func (r *Registry) state(ctx context.Context, how read, revision store.Revision)
 	case anyState:
 		return r.Store.Any(), nil
 	case notOlderThan:
-		s, err := r.Store.NotOlderThan(ctx, revision, r.futureWait())
+		var s *store.State
+		err := r.waitFor(ctx, revision, func() (err error) {
+			s, err = r.Store.NotOlderThan(ctx, revision, r.futureWait())
+			return err
+		})
 		return s, status(err)
 	}
 	s, err := r.Store.MostRecent(ctx)
 	return s, status(err)
+}
+
+// waitFor calls f, which waits until the revision is there. Meanwhile the request has no
+// seat.
+func (r *Registry) waitFor(ctx context.Context, revision store.Revision, f func() error) error {
+	if revision <= r.Store.Any().Revision() {
+		return f()
+	}
+	return inflight.Wait(ctx, 0, f)
 }

@@ -21,7 +21,7 @@ func TestSchemasGo(t *testing.T) {
 	}
 	for range 50 {
 		latest = &structuralschema.Structural{Generic: structuralschema.Generic{Type: "object"}}
-		if _, err := r.schema(typ); err != nil {
+		if _, err := r.schema(t.Context(), typ); err != nil {
 			t.Fatal(err)
 		}
 	}

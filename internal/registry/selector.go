@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 // selector picks objects of a collection. What names and namespaces say is
 // turned into a key or a prefix of keys, so that little is scanned.
 type selector struct {
+	ctx    context.Context //nolint:containedctx // of the list or watch that selects: its fields may be those of a webhook's answer
 	typ    *resource.Type
 	prefix string // of the keys that can match
 	key    string // the only key that can match; empty: no such limit
@@ -49,8 +51,8 @@ func (s *selector) all() bool {
 }
 
 // newSelector reads the selectors of a request: row A16.
-func newSelector(t Target, o *metainternal.ListOptions) (*selector, error) {
-	s := &selector{typ: t.Type}
+func newSelector(ctx context.Context, t Target, o *metainternal.ListOptions) (*selector, error) {
+	s := &selector{ctx: ctx, typ: t.Type}
 	if t.Namespace != "" {
 		s.prefix = t.Namespace + "/"
 	}
@@ -160,7 +162,7 @@ func (s *selector) matches(o *store.Object) bool {
 	if s.labels == nil && len(s.fields) == 0 {
 		return true
 	}
-	a, err := attributesOf(s.typ, o, s.values)
+	a, err := attributesOf(s.ctx, s.typ, o, s.values)
 	if err != nil {
 		s.failed = err
 		return true
@@ -201,7 +203,7 @@ func shownFields(t *resource.Type) bool { return t.OwnSteps && t.Stored != nil &
 // attributesOf returns the attributes of an object, from its memo where they
 // are of the same type. Fields are left out where nobody wants them, and they would have
 // to be converted.
-func attributesOf(t *resource.Type, o *store.Object, fields bool) (*attributes, error) {
+func attributesOf(ctx context.Context, t *resource.Type, o *store.Object, fields bool) (*attributes, error) {
 	shown := shownFields(t)
 	if a, ok := o.Memo().(*attributes); ok && a.typ == t && (!fields || !shown || a.values != nil) {
 		return a, nil
@@ -216,7 +218,7 @@ func attributesOf(t *resource.Type, o *store.Object, fields bool) (*attributes, 
 	})
 	if shown && fields {
 		var err error
-		if object, err = wire.As(t, object); err != nil {
+		if object, err = wire.As(ctx, t, object); err != nil {
 			return nil, err
 		}
 	}

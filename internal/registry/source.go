@@ -41,7 +41,7 @@ func (r *Registry) getSource(ctx context.Context, t Target) (Object, error) {
 // listSource reads the objects of a Source that are selected. Versions and limits mean
 // nothing to it.
 func (r *Registry) listSource(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
-	s, err := newSelector(t, o)
+	s, err := newSelector(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}

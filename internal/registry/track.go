@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	goruntime "runtime"
@@ -27,16 +28,16 @@ import (
 // the write: row G7. before is nil for a new object. Same says that they are what is
 // stored already; then there are no bytes, and nobody needs to find out whose the
 // fields are.
-func (r *Registry) encode(w *write, before *existing, next runtime.Object) (e wire.Encoded, same bool, err error) {
+func (r *Registry) encode(ctx context.Context, w *write, before *existing, next runtime.Object) (e wire.Encoded, same bool, err error) {
 	if wire.HasEmpty(next) {
 		if w.asSent == nil { // who sends an empty list owns it
-			if w.asSent, err = clientBytes(w.Type, next); err != nil {
+			if w.asSent, err = clientBytes(ctx, w.Type, next); err != nil {
 				return e, false, apierrors.NewBadRequest(err.Error())
 			}
 		}
 		wire.DropEmpty(next)
 	}
-	e, err = w.encode(next)
+	e, err = w.encode(ctx, next)
 	if err != nil {
 		return e, false, apierrors.NewBadRequest(err.Error())
 	}
@@ -57,7 +58,7 @@ func (r *Registry) encode(w *write, before *existing, next runtime.Object) (e wi
 	if w.isApplied {
 		return withManaged(e, managed), false, nil
 	}
-	if managed, err = r.track(w, before, next, start, e.Bytes); err != nil {
+	if managed, err = r.track(ctx, w, before, next, start, e.Bytes); err != nil {
 		return e, false, err
 	}
 	if with := withManaged(e, managed); checkSize(with, nil) == nil {
@@ -74,14 +75,14 @@ func sameManaged(w *write, managed, live []byte) bool {
 }
 
 // track says who owns what after an update.
-func (r *Registry) track(w *write, before *existing, next runtime.Object, start, encoded []byte) ([]byte, error) {
-	s, err := r.schema(w.Type)
+func (r *Registry) track(ctx context.Context, w *write, before *existing, next runtime.Object, start, encoded []byte) ([]byte, error) {
+	s, err := r.schema(ctx, w.Type)
 	if err != nil {
 		return nil, err
 	}
 	var old []byte
 	if before != nil {
-		if old, err = wire.As(w.Type, before.stored.Bytes()); err != nil {
+		if old, err = wire.As(ctx, w.Type, before.stored.Bytes()); err != nil {
 			return nil, err
 		}
 	}
@@ -90,7 +91,7 @@ func (r *Registry) track(w *write, before *existing, next runtime.Object, start,
 	case w.asSent != nil:
 		after = w.asSent
 	case w.Type.Stored != nil:
-		if after, err = clientBytes(w.Type, next); err != nil {
+		if after, err = clientBytes(ctx, w.Type, next); err != nil {
 			return nil, err
 		}
 	}
@@ -111,11 +112,11 @@ func (r *Registry) writer(w *write) apply.Write {
 }
 
 // clientBytes is an object of the stored version as JSON of the type's own.
-func clientBytes(t *resource.Type, stored runtime.Object) ([]byte, error) {
+func clientBytes(ctx context.Context, t *resource.Type, stored runtime.Object) ([]byte, error) {
 	o := stored
 	if t.Stored != nil && !t.OwnSteps {
 		var err error
-		if o, err = t.FromStored(stored.DeepCopyObject()); err != nil {
+		if o, err = t.FromStored(ctx, stored.DeepCopyObject()); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +154,7 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 // schema is what managed fields need to know of a type; it is made when it is first asked
 // for. That of a Go type stays; that of a structural schema goes with it, of which, and
 // of the type, it therefore holds nothing.
-func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
+func (r *Registry) schema(ctx context.Context, t *resource.Type) (*apply.Schema, error) {
 	s, err := r.ownSchema(t)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s: %w", t.GroupVersionKind(), err)
@@ -163,7 +164,7 @@ func (r *Registry) schema(t *resource.Type) (*apply.Schema, error) {
 	}
 	var others apply.Versions
 	if len(t.Versions) > 1 {
-		others = r.schemaVersions(t)
+		others = r.schemaVersions(ctx, t)
 	}
 	return s.With(others, func() (*spec.Schema, error) { return t.OpenAPI(3) }), nil
 }
@@ -176,7 +177,7 @@ func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
 			if err != nil || len(t.Versions) < 2 {
 				return s, err
 			}
-			return s.With(r.schemaVersions(t), nil), nil
+			return s.With(r.schemaVersions(context.Background(), t), nil), nil // no webhook converts built-in kinds
 		})
 	}
 	hasStatus := t.Subresource("status") != nil
@@ -212,14 +213,14 @@ func (r *Registry) keptSchema(key any, build func() (*apply.Schema, error)) (*ap
 }
 
 // schemaVersions are the other versions of a type.
-func (r *Registry) schemaVersions(t *resource.Type) apply.Versions {
+func (r *Registry) schemaVersions(ctx context.Context, t *resource.Type) apply.Versions {
 	return apply.Versions{
 		Schema: func(apiVersion string) *apply.Schema {
 			other := t.At(apiVersion)
 			if other == nil {
 				return nil
 			}
-			s, err := r.schema(other)
+			s, err := r.schema(ctx, other)
 			if err != nil {
 				return nil
 			}
@@ -230,24 +231,24 @@ func (r *Registry) schemaVersions(t *resource.Type) apply.Versions {
 			if a == nil || b == nil {
 				return nil, fmt.Errorf("no version %s or %s is served any more", from, to)
 			}
-			return convert(a, b, object)
+			return convert(ctx, a, b, object)
 		},
 	}
 }
 
 // convert makes the JSON of an object into that of another version.
-func convert(from, to *resource.Type, object []byte) ([]byte, error) {
+func convert(ctx context.Context, from, to *resource.Type, object []byte) ([]byte, error) {
 	o, err := wire.Unmarshal(object, from.New)
 	if err != nil {
 		return nil, err
 	}
 	if from.Stored != nil {
-		if o, err = from.ToStored(o); err != nil {
+		if o, err = from.ToStored(ctx, o); err != nil {
 			return nil, err
 		}
 	}
 	if to.Stored != nil {
-		if o, err = to.FromStored(o); err != nil {
+		if o, err = to.FromStored(ctx, o); err != nil {
 			return nil, err
 		}
 	}

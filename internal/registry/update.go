@@ -52,9 +52,9 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 				return nil, err
 			}
 			if lock.version != 0 { // it is not needed again
-				return w.merge(v.object, sent)
+				return w.merge(ctx, v.object, sent)
 			}
-			return w.merge(v.object, sent.DeepCopyObject())
+			return w.merge(ctx, v.object, sent.DeepCopyObject())
 		},
 	})
 	return w.answer(made, created, err)
@@ -84,11 +84,11 @@ type existing struct {
 
 // existing reads an object that is about to change. Of its managed fields the stored
 // bytes will do, but for admission.
-func (r *Registry) existing(w *write, current *store.Object) (runtime.Object, error) {
+func (r *Registry) existing(ctx context.Context, w *write, current *store.Object) (runtime.Object, error) {
 	if r.asks(w.Target, "update") {
-		return w.read(current)
+		return w.read(ctx, current)
 	}
-	return w.readValue(current.Key, withoutManaged(current.Bytes(), w.managedOf(current)))
+	return w.readValue(ctx, current.Key, withoutManaged(current.Bytes(), w.managedOf(current)))
 }
 
 // change is what a request makes of an object.
@@ -123,7 +123,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 			}
 			return made, err
 		}
-		old, err := r.existing(w, current)
+		old, err := r.existing(ctx, w, current)
 		if err != nil {
 			return nil, err
 		}
@@ -199,12 +199,12 @@ func conflict(t Target, why error) error {
 
 // merge makes the next version from the current one and from what was sent, which
 // it may use up: all of it, or what the subresource can change.
-func (w *write) merge(old, sent runtime.Object) (runtime.Object, error) {
+func (w *write) merge(ctx context.Context, old, sent runtime.Object) (runtime.Object, error) {
 	if s := w.subresource(); s != nil && s.Exchange != nil {
 		next := old.DeepCopyObject()
 		return next, s.Set(next, sent)
 	}
-	stored, err := toStored(w.Type, sent)
+	stored, err := toStored(ctx, w.Type, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
 	defer r.end(w)
-	if err := r.reserve(w, next, old); err != nil {
+	if err := r.reserve(ctx, w, next, old); err != nil {
 		return nil, err
 	}
 	errs := validateUpdate(st, w.Subresource, meta, oldMeta)
@@ -274,7 +274,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if err := r.admit(ctx, w, next, old); err != nil {
 		return nil, err
 	}
-	e, same, err := r.encode(w, &v, next)
+	e, same, err := r.encode(ctx, w, &v, next)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +293,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	}
 	c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}
 	if w.Subresource == "" {
-		if c.Then, err = r.follow(w, e, next, old); err != nil {
+		if c.Then, err = r.follow(ctx, w, e, next, old); err != nil {
 			return nil, err
 		}
 	}

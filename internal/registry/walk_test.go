@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -129,7 +130,7 @@ func TestSelectors(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.FieldSelector = fields.ParseSelectorOrDie(row.fields)
-		s, err := newSelector(Target{Type: pods, Namespace: row.namespace}, o)
+		s, err := newSelector(context.Background(), Target{Type: pods, Namespace: row.namespace}, o)
 		if err != nil {
 			t.Errorf("%+v: %v", row, err)
 			continue
@@ -153,12 +154,12 @@ func TestSelectorErrors(t *testing.T) {
 	for field, want := range map[string]string{
 		"spec.foo=x": `"spec.foo" is not a known field selector`,
 	} {
-		_, err := newSelector(Target{Type: typeOf(t, "", "configmaps")}, &metainternal.ListOptions{FieldSelector: fields.ParseSelectorOrDie(field)})
+		_, err := newSelector(context.Background(), Target{Type: typeOf(t, "", "configmaps")}, &metainternal.ListOptions{FieldSelector: fields.ParseSelectorOrDie(field)})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	_, err := newSelector(Target{Type: typeOf(t, "", "pods")}, &metainternal.ListOptions{FieldSelector: fields.ParseSelectorOrDie("spec.foo=x")})
+	_, err := newSelector(context.Background(), Target{Type: typeOf(t, "", "pods")}, &metainternal.ListOptions{FieldSelector: fields.ParseSelectorOrDie("spec.foo=x")})
 	if err == nil || !strings.Contains(err.Error(), "field label not supported: spec.foo") {
 		t.Errorf("an unknown field of pods: %v", err)
 	}
@@ -170,7 +171,7 @@ func TestFieldsOfAllKinds(t *testing.T) {
 	for _, g := range builtin.Catalog().Groups() {
 		for _, v := range g.Versions {
 			for _, typ := range v.Types {
-				a, err := attributesOf(typ, object("x", `{"metadata":{"name":"x"}}`), true)
+				a, err := attributesOf(context.Background(), typ, object("x", `{"metadata":{"name":"x"}}`), true)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -185,7 +186,7 @@ func TestFieldsOfAllKinds(t *testing.T) {
 }
 
 func TestNoAllocationPerObject(t *testing.T) {
-	s, err := newSelector(Target{Type: typeOf(t, "", "pods"), Namespace: "a"}, &metainternal.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"app": "x"})})
+	s, err := newSelector(context.Background(), Target{Type: typeOf(t, "", "pods"), Namespace: "a"}, &metainternal.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"app": "x"})})
 	if err != nil {
 		t.Fatal(err)
 	}

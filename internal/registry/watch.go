@@ -126,7 +126,7 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	s, err := newSelector(t, o)
+	s, err := newSelector(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}

@@ -255,15 +255,15 @@ func lost(t Target, err error) error {
 
 // Show returns what is read at the target of a stored object, as JSON: the stored
 // bytes where they are that.
-func (t Target) Show(o *store.Object) ([]byte, error) {
+func (t Target) Show(ctx context.Context, o *store.Object) ([]byte, error) {
 	if s := t.subresource(); s != nil && s.View != nil {
-		stored, err := t.read(o)
+		stored, err := t.read(ctx, o)
 		if err != nil {
 			return nil, err
 		}
 		return wire.View(s, stored)
 	}
-	return wire.As(t.Type, o.Bytes())
+	return wire.As(ctx, t.Type, o.Bytes())
 }
 
 // Exchanged is the type of what is read and written at the target: that of the

@@ -6,6 +6,7 @@
 package resource
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"sync/atomic"
@@ -46,19 +47,20 @@ type Type struct {
 	Collection string
 
 	// Stored is the type whose version the stored bytes have; nil when it is this
-	// one. Then ToStored and FromStored convert; they may use their argument up.
+	// one. Then ToStored and FromStored convert; they may use their argument up. A
+	// webhook that they call is given up when the context is done.
 	// What a client sends is first defaulted in its own version (Default), then
 	// converted. All later steps are those of the stored version: the status that is
 	// emptied or kept, Stored.PrepareCreate, Stored.PrepareUpdate.
 	Stored     *Type
-	ToStored   func(runtime.Object) (runtime.Object, error)
-	FromStored func(runtime.Object) (runtime.Object, error)
+	ToStored   func(context.Context, runtime.Object) (runtime.Object, error)
+	FromStored func(context.Context, runtime.Object) (runtime.Object, error)
 	// Settled tells for sure of a stored value that FromStored would change nothing of
 	// it; nil: that is not known.
 	Settled func(value []byte) bool
 	// FromStoredAll is FromStored of several objects, in their order, where that costs
 	// less than one after the other: somebody else is asked. Nil: it does not.
-	FromStoredAll func([]runtime.Object) ([]runtime.Object, error)
+	FromStoredAll func(context.Context, []runtime.Object) ([]runtime.Object, error)
 	// Versions are the types of all versions of the same objects, this one among them, and
 	// those that are not served (any more): who owns what may be told in each of them.
 	// Nil: there is no other.

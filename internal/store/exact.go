@@ -79,6 +79,10 @@ func (s *Store) batch(ctx context.Context, queue bool, f func(context.Context) e
 	return f(ctx)
 }
 
+// InMemory reports whether the objects of the view are in memory anyway: it reads none of
+// them from the log, so far.
+func (v *View) InMemory() bool { return v.pin != nil && v.pin.root.Load() != nil }
+
 // pinned is the tree of a collection at a revision that views read, or read not
 // long ago. Guarded by history.mu, but for root.
 type pinned struct {

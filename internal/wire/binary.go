@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -84,7 +85,7 @@ var cborForm = Binary{
 	Raw:         rawCBOR,
 	RawPartial:  rawPartialCBOR,
 	AppendValue: func(to []byte, t *resource.Type, value []byte) ([]byte, error) {
-		o, err := Read(t, value)
+		o, err := Read(context.Background(), t, value) // built-in kinds call no webhook
 		if err != nil {
 			return to, err
 		}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -382,11 +383,11 @@ func Head(t *resource.Type) string {
 
 // As returns a stored value in the type's own version: the value itself when
 // that is how it is stored, a conversion otherwise.
-func As(t *resource.Type, value []byte) ([]byte, error) {
+func As(ctx context.Context, t *resource.Type, value []byte) ([]byte, error) {
 	if t.Stored == nil || t.Settled != nil && t.Settled(value) {
 		return value, nil
 	}
-	o, err := Read(t, value)
+	o, err := Read(ctx, t, value)
 	if err != nil {
 		return nil, err
 	}
@@ -394,7 +395,7 @@ func As(t *resource.Type, value []byte) ([]byte, error) {
 }
 
 // Read returns a stored value as a new object in the type's own version.
-func Read(t *resource.Type, value []byte) (runtime.Object, error) {
+func Read(ctx context.Context, t *resource.Type, value []byte) (runtime.Object, error) {
 	if t.Stored == nil {
 		return Unmarshal(value, t.New)
 	}
@@ -403,7 +404,7 @@ func Read(t *resource.Type, value []byte) (runtime.Object, error) {
 		return nil, err
 	}
 	version := stored.(metav1.Object).GetResourceVersion()
-	o, err := t.FromStored(stored)
+	o, err := t.FromStored(ctx, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -413,7 +414,7 @@ func Read(t *resource.Type, value []byte) (runtime.Object, error) {
 }
 
 // AsAll is As of several values, which a type converts together: it has FromStoredAll.
-func AsAll(t *resource.Type, values [][]byte) ([][]byte, error) {
+func AsAll(ctx context.Context, t *resource.Type, values [][]byte) ([][]byte, error) {
 	objects := make([]runtime.Object, len(values))
 	versions := make([]string, len(values))
 	for i, value := range values {
@@ -423,7 +424,7 @@ func AsAll(t *resource.Type, values [][]byte) ([][]byte, error) {
 		}
 		objects[i], versions[i] = o, o.(metav1.Object).GetResourceVersion()
 	}
-	objects, err := t.FromStoredAll(objects)
+	objects, err := t.FromStoredAll(ctx, objects)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -140,7 +141,7 @@ func TestAs(t *testing.T) {
 	}
 	value := slices.Concat(e.Bytes[:e.RevisionAt], []byte("7"), e.Bytes[e.RevisionAt:])
 	for _, as := range []*resource.Type{autoscalers, autoscalers1} {
-		got, err := wire.As(as, value)
+		got, err := wire.As(context.Background(), as, value)
 		if err != nil {
 			t.Fatal(err)
 		}

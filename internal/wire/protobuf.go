@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -48,7 +49,7 @@ func AppendMessageOf(to []byte, t *resource.Type, value []byte) ([]byte, error) 
 			}
 		}
 	}
-	o, err := Read(t, value)
+	o, err := Read(context.Background(), t, value) // built-in kinds call no webhook
 	if err != nil {
 		return to, err
 	}

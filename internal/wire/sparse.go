@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -8,16 +9,16 @@ import (
 
 // ReadSome returns a stored value as a new object with some of its members alone:
 // what is left out is not decoded. Others may be there too.
-func ReadSome(t *resource.Type, value []byte, members *resource.Members) (runtime.Object, error) {
+func ReadSome(ctx context.Context, t *resource.Type, value []byte, members *resource.Members) (runtime.Object, error) {
 	if t.Stored != nil || members == nil {
-		return Read(t, value)
+		return Read(ctx, t, value)
 	}
 	kept := rooms.Get().(*room)
 	defer rooms.Put(kept)
 	c := transcoder{in: value, room: *kept}
 	c.out = c.out[:0]
 	if !c.some(members) || c.at != len(c.in) {
-		return Read(t, value)
+		return Read(ctx, t, value)
 	}
 	if cap(c.out) <= mostRoom {
 		kept.out = c.out

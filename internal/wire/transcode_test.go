@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestTranscode(t *testing.T) {
 
 func sameMessage(t *testing.T, typ *resource.Type, value []byte) {
 	t.Helper()
-	o, err := wire.Read(typ, value)
+	o, err := wire.Read(context.Background(), typ, value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func FuzzTranscode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		o, err := wire.Read(pods, value)
+		o, err := wire.Read(context.Background(), pods, value)
 		if err != nil {
 			return // it is no object
 		}
@@ -132,7 +133,7 @@ func BenchmarkMessage(b *testing.B) {
 	b.Run("decoded", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			o, err := wire.Read(pods, []byte(runningPod))
+			o, err := wire.Read(context.Background(), pods, []byte(runningPod))
 			if err == nil {
 				_, err = wire.Message(o)
 			}

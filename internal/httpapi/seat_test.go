@@ -1,0 +1,226 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	h2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/tidemark-dev/tidemark/internal/http2"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+)
+
+// closed is an HTTP/2 connection whose client takes no byte of any answer's body.
+type closed struct {
+	t      *testing.T
+	conn   *tls.Conn
+	framer *h2.Framer
+	block  bytes.Buffer
+	hpack  *hpack.Encoder
+	next   uint32
+}
+
+func ourHTTP2(t *testing.T) *http2.Server {
+	return &http2.Server{
+		MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+}
+
+// dialClosed opens one.
+func (s *server) dialClosed(t *testing.T) *closed {
+	t.Helper()
+	conn, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com", NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := &closed{t: t, conn: conn, framer: h2.NewFramer(conn, conn), next: 1}
+	c.hpack = hpack.NewEncoder(&c.block)
+	io.WriteString(conn, h2.ClientPreface)
+	if err := c.framer.WriteSettings(h2.Setting{ID: h2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// send sends a request, with a token unless that is empty, and with the beginning of a
+// body unless that is empty.
+func (c *closed) send(method, path, token, body string) {
+	c.t.Helper()
+	c.block.Reset()
+	fields := [][2]string{{":method", method}, {":scheme", "https"}, {":authority", "example.com"}, {":path", path}, {"user-agent", "closed"}}
+	if token != "" {
+		fields = append(fields, [2]string{"authorization", "Bearer " + token})
+	}
+	if body != "" {
+		fields = append(fields, [2]string{"content-type", "application/json"})
+	}
+	for _, f := range fields {
+		c.hpack.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	err := c.framer.WriteHeaders(h2.HeadersFrameParam{StreamID: c.next, BlockFragment: c.block.Bytes(), EndHeaders: true, EndStream: body == ""})
+	if err == nil && body != "" {
+		err = c.framer.WriteData(c.next, false, []byte(body))
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.next += 2
+}
+
+// statuses reads the heads of the answers to n requests.
+func (c *closed) statuses(n int) (all []string) {
+	c.t.Helper()
+	c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	d := hpack.NewDecoder(4096, func(f hpack.HeaderField) {
+		if f.Name == ":status" {
+			all = append(all, f.Value)
+		}
+	})
+	for len(all) < n {
+		f, err := c.framer.ReadFrame()
+		if err != nil {
+			c.t.Fatalf("after %v: %v", all, err)
+		}
+		if f, ok := f.(*h2.HeadersFrame); ok {
+			d.Write(f.HeaderBlockFragment())
+		}
+	}
+	return all
+}
+
+// TestClosedWindows: clients that take no byte of their answers keep nobody out, whether
+// they may read what they ask for or not.
+func TestClosedWindows(t *testing.T) {
+	for _, row := range []struct{ what, method, path, token, want string }{
+		{"anonymous reads", "GET", maps, "", "403"},
+		{"wrong tokens", "GET", maps, "wrong", "401"},
+		{"anonymous writes", "DELETE", maps + "/a", "", "403"},
+		{"reads without rights", "GET", maps, "bob", "403"},
+		{"reads of objects", "GET", maps + "/a", "admin", "200"},
+		{"lists", "GET", maps, "admin", "200"},
+		{"dry-runs", "DELETE", maps + "/a?dryRun=All", "admin", "200"},
+		{"discovery", "GET", "/apis", "admin", "200"},
+		{"metrics", "GET", "/metrics", "admin", "200"},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.InFlight, c.Limits.MutatingInFlight = 1, 1 }})
+			s.create(t, "default", "a", 100<<10)
+			c := s.dialClosed(t)
+			for range 5 {
+				c.send(row.method, row.path, row.token, "")
+				if got := c.statuses(1); got[0] != row.want { // one after the other: each has its seat first
+					t.Fatalf("the stalled request: %s, want %s", got, row.want)
+				}
+				if row.want != "200" {
+					c = s.dialClosed(t) // the server ends connections of clients without rights
+				}
+			}
+			if a := s.do(t, "GET", maps+"/a", ""); a.code != 200 {
+				t.Errorf("a read beside them: %d", a.code)
+			}
+			if a := s.do(t, "DELETE", maps+"/a", ""); a.code != 200 {
+				t.Errorf("a write beside them: %d", a.code)
+			}
+		})
+	}
+}
+
+// TestUnfinishedBodies: clients that do not finish their bodies keep nobody out.
+func TestUnfinishedBodies(t *testing.T) {
+	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.MutatingInFlight = 1 }})
+	c := s.dialClosed(t)
+	for range 20 {
+		c.send("POST", maps, "admin", `{"metadata"`)
+	}
+	c.send("GET", "/livez", "", "")
+	c.statuses(1) // the requests before it have been read
+	for i := range 20 {
+		s.create(t, "default", fmt.Sprint("a", i), 10)
+	}
+}
+
+// TestWaitingBytes: what clients have the server hold while it waits for them is bounded,
+// and answered with 429 that says when to come again.
+func TestWaitingBytes(t *testing.T) {
+	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.WaitingBytes = 1 << 20 }})
+	s.create(t, "default", "a", 200<<10)
+	c := s.dialClosed(t)
+	for range 40 {
+		c.send("GET", maps, "admin", "")
+	}
+	ok := 0
+	for _, code := range c.statuses(40) {
+		switch code {
+		case "200":
+			ok++
+		case "429":
+		default:
+			t.Errorf("an answer of %s", code)
+		}
+	}
+	if ok == 0 || ok > 4 {
+		t.Errorf("%d lists of 200 KiB wait in 1 MiB", ok)
+	}
+	a := s.do(t, "GET", maps, "")
+	if code, reason, _ := a.status(t); code != 429 || reason != "TooManyRequests" || a.header.Get("Retry-After") != "1" {
+		t.Errorf("one more: %d %s, %v", code, reason, a.header)
+	}
+	if a := s.do(t, "POST", maps, `{"metadata":{"name":"b"},"data":{"k":"`+strings.Repeat("x", 900<<10)+`"}}`); a.code != 429 {
+		t.Errorf("a large body: %d", a.code)
+	}
+	if a := s.do(t, "GET", "/livez", ""); a.code != 200 {
+		t.Errorf("health: %d", a.code)
+	}
+	c.conn.Close()
+	for range 40 {
+		s.waitEnded(t, "GET "+maps)
+	}
+	if a := s.do(t, "GET", maps, ""); a.code != 200 {
+		t.Errorf("when the client has gone: %d", a.code)
+	}
+	if a := s.do(t, "GET", "/metrics", ""); !strings.Contains(a.body, "tidemark_waiting_requests_bytes ") {
+		t.Error("no metric")
+	}
+}
+
+// TestAnonymousConnections: the connection of a client that is not authenticated ends with
+// its request; that of another does not.
+func TestAnonymousConnections(t *testing.T) {
+	s := start(t, wiring{http2: ourHTTP2(t)})
+	for token, ends := range map[string]bool{"": true, "wrong": true, "bob": false, "admin": false} {
+		c := s.dialClosed(t)
+		c.send("GET", maps, token, "")
+		c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		away, answered := false, false
+		for !answered || ends && !away {
+			f, err := c.framer.ReadFrame()
+			if err != nil {
+				t.Fatalf("with token %q: %v", token, err)
+			}
+			switch f.(type) {
+			case *h2.GoAwayFrame:
+				away = true
+			case *h2.HeadersFrame:
+				answered = true
+				if !ends { // a GOAWAY would stand before what answers a ping
+					c.framer.WritePing(false, [8]byte{1})
+				}
+			case *h2.PingFrame:
+				answered = true
+			}
+		}
+		if away != ends {
+			t.Errorf("with token %q the connection ends: %v", token, away)
+		}
+	}
+}
