@@ -92,7 +92,16 @@ var errToken = errors.New("the bearer token is not known")
 
 // Authenticate implements Authenticator.
 func (c *Credentials) Authenticate(r *http.Request) (*User, error) {
-	u, err := c.byCertificate(r)
+	connection := connOf(r)
+	u, err := c.authenticate(r, connection)
+	if u != nil {
+		connection.showed()
+	}
+	return u, err
+}
+
+func (c *Credentials) authenticate(r *http.Request, connection *conn) (*User, error) {
+	u, err := c.byCertificate(r, connection)
 	if u != nil {
 		return u, nil
 	}

@@ -153,7 +153,7 @@ func (a *authority) request(t *testing.T, user string, groups ...string) *http.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := request().WithContext(authn.WithConnection(context.Background()))
+	r := request().WithContext(authn.WithConnection(context.Background(), nil))
 	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 	return r
 }
@@ -307,6 +307,30 @@ func TestReview(t *testing.T) {
 	for token, want := range map[string]string{"signed": "", "expired": "it has expired", "neither": "not known"} {
 		if _, err := c.Authenticate(request("Authorization", "Bearer "+token)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", token, err, want)
+		}
+	}
+}
+
+// TestConnectionIsKnown: what accepts connections learns once that the client of one has
+// shown who it is, and not from requests that have not.
+func TestConnectionIsKnown(t *testing.T) {
+	a := newAuthority(t)
+	c := authn.Credentials{
+		Authorities: []authn.Authority{a.Pool}, Now: a.now,
+		Tokens: []authn.Tokens{authn.OneToken("right", &authn.User{Name: "ann"})},
+	}
+	for name, right := range map[string]*http.Request{"token": request("Authorization", "Bearer right"), "certificate": a.request(t, "ann")} {
+		calls := 0
+		ctx := authn.WithConnection(context.Background(), func() { calls++ })
+		for _, r := range []*http.Request{request(), request("Authorization", "Bearer wrong"), newAuthority(t).request(t, "ann")} {
+			if u, _ := c.Authenticate(r.WithContext(ctx)); u != nil || calls > 0 {
+				t.Errorf("%s: %+v is known, %d calls", name, u, calls)
+			}
+		}
+		for range 2 {
+			if u, err := c.Authenticate(right.WithContext(ctx)); u == nil || calls != 1 {
+				t.Errorf("%s: %+v, %v, %d calls", name, u, err, calls)
+			}
 		}
 	}
 }

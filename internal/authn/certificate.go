@@ -27,8 +27,12 @@ var uidAttribute = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 type connKey struct{}
 
 // conn remembers who a connection's certificate is, so that it is verified once
-// and not for each request.
-type conn struct{ verified atomic.Pointer[verified] }
+// and not for each request, and that its client has shown who it is.
+type conn struct {
+	verified      atomic.Pointer[verified]
+	known         atomic.Bool
+	authenticated func() // nil: nothing is called
+}
 
 // verified is the outcome of verifying a certificate.
 type verified struct {
@@ -41,13 +45,28 @@ type verified struct {
 }
 
 // WithConnection returns the context of a new connection, whose client
-// certificate is then verified once. It is for http.Server.ConnContext.
-func WithConnection(ctx context.Context) context.Context {
-	return context.WithValue(ctx, connKey{}, new(conn))
+// certificate is then verified once. Authenticated is called once, when a request of
+// the connection has shown right credentials for the first time; it may be nil, and must
+// not block. WithConnection is for http.Server.ConnContext.
+func WithConnection(ctx context.Context, authenticated func()) context.Context {
+	return context.WithValue(ctx, connKey{}, &conn{authenticated: authenticated})
+}
+
+// connOf returns what is known of the request's connection; nil: nothing is.
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c
+}
+
+// showed notes that a request has shown right credentials.
+func (c *conn) showed() {
+	if c != nil && !c.known.Load() && c.known.CompareAndSwap(false, true) && c.authenticated != nil {
+		c.authenticated()
+	}
 }
 
 // byCertificate returns the user of the client certificate, nil without one.
-func (c *Credentials) byCertificate(r *http.Request) (*User, error) {
+func (c *Credentials) byCertificate(r *http.Request, known *conn) (*User, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(c.Authorities) == 0 {
 		return nil, nil
 	}
@@ -56,7 +75,6 @@ func (c *Credentials) byCertificate(r *http.Request) (*User, error) {
 		now = c.Now
 	}
 	at := now()
-	known, _ := r.Context().Value(connKey{}).(*conn)
 	if known != nil {
 		if v := known.verified.Load(); v != nil && c.holds(v, at) {
 			return v.user, nil

@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"bytes"
+	"cmp"
 	"net/http"
 	"os"
 	"strconv"
@@ -61,7 +63,8 @@ func (w *response) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter. It returns when all of p is on its way, or
-// in the buffer of the connection.
+// in the buffer of the connection; or if p ends an answer of a known length and what the
+// client does not take yet is small. The stream keeps that then.
 func (w *response) Write(p []byte) (int, error) {
 	s := (*stream)(w)
 	c := s.c
@@ -77,13 +80,13 @@ func (w *response) Write(p []byte) (int, error) {
 		return len(p), s.err
 	}
 	n, err := s.append(p)
-	if s.patient != nil {
+	if s.patient != nil && s.rest == nil {
 		s.setTimer(&s.patient, time.Time{}, nil)
 	}
 	if err != nil {
 		return n, err
 	}
-	if s.written == s.length && !s.ended && s.err == nil {
+	if s.written == s.length && s.rest == nil && !s.ended && s.err == nil {
 		s.ended = true
 		if c.endStream(s.id); s.bodyEnded {
 			c.remove(s)
@@ -91,6 +94,7 @@ func (w *response) Write(p []byte) (int, error) {
 	}
 	c.next()
 	if len(c.out) >= sendBytes/2 {
+		c.account()
 		c.flush()
 	}
 	return len(p), nil
@@ -115,7 +119,11 @@ func (w *response) TryWrite(p []byte) (ok, full bool) {
 	s.window -= n
 	s.written += n
 	c.data(s.id, p)
-	return true, len(c.out) >= sendBytes/2
+	if len(c.out) < sendBytes/2 {
+		return true, false
+	}
+	c.account()
+	return true, true
 }
 
 // append appends some of the body, as the client takes it. The lock is held.
@@ -125,11 +133,72 @@ func (s *stream) append(p []byte) (int, error) {
 		if err != nil {
 			return len(p) - len(rest), err
 		}
+		if n == 0 {
+			s.leaveRest(rest)
+			break
+		}
 		s.c.data(s.id, rest[:n])
 		s.written += int64(n)
 		rest = rest[n:]
 	}
 	return len(p), nil
+}
+
+// mayLeave reports whether the handler need not wait for its last n bytes to be taken.
+// The lock is held.
+func (s *stream) mayLeave(n int) bool {
+	return n <= restBytes && s.length >= 0 && s.written+int64(n) == s.length && !s.c.s.tight.Load()
+}
+
+// leaveRest keeps the end of the answer until the client takes it, as long as a write
+// would wait for that. The lock is held.
+func (s *stream) leaveRest(p []byte) {
+	s.rest, s.restSince = bytes.Clone(p), time.Now()
+	s.written += int64(len(p))
+	s.c.keep(len(p))
+	if s.patient == nil {
+		s.setTimer(&s.patient, s.restSince.Add(s.patience), s.breakOff)
+	}
+}
+
+// dropRest forgets the end of the answer: it was sent, or never will be. The lock is held.
+func (s *stream) dropRest() {
+	s.c.keep(-len(s.rest))
+	s.rest = nil
+	s.setTimer(&s.patient, time.Time{}, nil)
+}
+
+// sendRest appends of the end of the answer what the client takes. The lock is held.
+func (s *stream) sendRest() {
+	c := s.c
+	sent := 0
+	for sent < len(s.rest) {
+		n := c.turn(s, len(s.rest)-sent)
+		if n == 0 {
+			break
+		}
+		c.data(s.id, s.rest[sent:sent+n])
+		sent += n
+	}
+	if sent == 0 {
+		return
+	}
+	if sent < len(s.rest) {
+		s.rest = s.rest[sent:]
+		c.keep(-sent)
+	} else {
+		s.dropRest()
+		s.ended = true
+		c.endStream(s.id)
+		if s.finished {
+			s.err = errFinished
+		}
+		if s.bodyEnded || s.finished {
+			s.conclude()
+		}
+		c.next()
+	}
+	c.flushLater()
 }
 
 // WriteString implements io.StringWriter.
@@ -177,14 +246,14 @@ func (w *response) SetWriteDeadline(at time.Time) error {
 }
 
 // SetWriteTimeout bounds how long each Write may take with a client that does not take
-// more of this answer; zero: as long as the connection lives. It does what a deadline for
+// more of this answer; zero: as long as the server lets all. It does what a deadline for
 // each of many writes would, and costs nothing while the client reads. One goroutine
 // writes then.
 func (w *response) SetWriteTimeout(d time.Duration) {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.patience = d
+	s.patience = cmp.Or(d, s.c.s.WriteTimeout)
 }
 
 // breakOff breaks the answer off, unless it has ended. The lock is held.
@@ -260,6 +329,8 @@ func (s *stream) end() {
 	s.begin(nil, true)
 	c := s.c
 	switch {
+	case s.rest != nil:
+		return
 	case s.ended:
 	case s.written < s.length && !s.head && bodyAllowed(s.status):
 		c.resetStream(s.id, h2.ErrCodeInternal) // it must not look like a whole one
@@ -268,6 +339,13 @@ func (s *stream) end() {
 		s.ended = true
 		c.endStream(s.id)
 	}
+	s.conclude()
+}
+
+// conclude forgets the stream, whose answer has ended, or has a client that sends its body
+// still stop soon. The lock is held.
+func (s *stream) conclude() {
+	c := s.c
 	if c.streams[s.id] != s {
 		return
 	}

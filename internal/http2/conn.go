@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -43,17 +44,28 @@ type conn struct {
 	err     error  // why the connection is over; nil: it is not
 	away    bool   // GOAWAY was sent
 	idle    time.Time
-	timer   *time.Timer // closes a connection that is idle
+	timer   *time.Timer // closes a connection that is idle, or does not go
+	known   bool        // the client has authenticated
 	resets  [128]uint32 // the newest streams that were reset from here
 	reset   int         // how many were
 	uploads int         // bytes of bodies that may come
 	owed    int         // of them, those that were read and not granted again
+	allowed int         // what both and what was not read add up to
+
+	// When the next read fails; zero: never for this reason.
+	helloUntil time.Time // the client has not said that it speaks HTTP/2
+	blockUntil time.Time // a header block is not complete
+	leaveUntil time.Time // the client was told to go, and has all its answers
+
+	flying  int // bytes that are being sent, with what they are encrypted to
+	kept    int // bytes that are kept for the client beside those to send
+	charged int // of them all, what the server's budget knows
 
 	sender
 }
 
 func newConn(s *Server, t *tls.Conn, h http.Handler) *conn {
-	c := &conn{s: s, tls: t, handler: h, remote: t.RemoteAddr().String(), streams: map[uint32]*stream{}, uploads: firstGrant, idle: time.Now()}
+	c := &conn{s: s, tls: t, handler: h, remote: t.RemoteAddr().String(), streams: map[uint32]*stream{}, uploads: firstGrant, allowed: firstGrant, idle: time.Now()}
 	base := context.Background()
 	if b, ok := h.(interface{ BaseContext() context.Context }); ok { // net/http's way to pass it on
 		base = b.BaseContext()
@@ -63,7 +75,9 @@ func newConn(s *Server, t *tls.Conn, h http.Handler) *conn {
 	c.state = &state
 	c.reader.start(c)
 	c.sender.start(c)
-	_ = t.SetReadDeadline(time.Now().Add(prefaceTimeout))
+	c.helloUntil = time.Now().Add(prefaceTimeout)
+	c.setReadDeadline()
+	c.timer = time.AfterFunc(c.s.IdleTimeout, c.checkIdle)
 	c.hello()
 	return c
 }
@@ -72,7 +86,6 @@ func newConn(s *Server, t *tls.Conn, h http.Handler) *conn {
 func (c *conn) serve(stopping bool) {
 	defer c.close()
 	c.mu.Lock()
-	c.timer = time.AfterFunc(c.s.IdleTimeout, c.checkIdle)
 	c.flush()
 	c.mu.Unlock()
 	if err := c.preface(); err != nil {
@@ -91,13 +104,13 @@ func (c *conn) serve(stopping bool) {
 				break
 			}
 			c.mu.Lock()
-			if !c.away {
-				_ = c.tls.SetReadDeadline(time.Time{})
-			}
+			c.helloUntil = time.Time{}
+			c.setReadDeadline()
 			c.mu.Unlock()
 			fallthrough
 		default:
 			err = c.take(f)
+			c.shrink(f)
 		}
 		if err != nil && !c.survives(err) {
 			return
@@ -123,9 +136,17 @@ func (c *conn) preface() error {
 func (c *conn) survives(err error) bool {
 	var stream h2.StreamError
 	var connection h2.ConnectionError
-	switch {
-	case errors.As(err, &stream):
+	if errors.As(err, &stream) {
 		c.log("a stream failed", err)
+		if loud := c.noise.add(1); loud != nil {
+			err = loud
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.open: // it was left no other time
+		connection = h2.ConnectionError(h2.ErrCodeEnhanceYourCalm)
+	case errors.As(err, &connection):
+	case errors.As(err, &stream):
 		c.mu.Lock()
 		c.resetStream(stream.StreamID, stream.Code)
 		err := c.control()
@@ -133,7 +154,6 @@ func (c *conn) survives(err error) bool {
 		return err == nil || c.survives(err)
 	case errors.Is(err, h2.ErrFrameTooLarge):
 		connection = h2.ConnectionError(h2.ErrCodeFrameSize)
-	case errors.As(err, &connection):
 	default:
 		return false // the client is gone
 	}
@@ -151,8 +171,9 @@ func (c *conn) survives(err error) bool {
 func (c *conn) drain() {
 	c.mu.Lock()
 	c.flushLater()
+	c.leaveUntil, c.blockUntil = time.Now().Add(farewell), time.Time{}
+	c.setReadDeadline()
 	c.mu.Unlock()
-	_ = c.tls.SetReadDeadline(time.Now().Add(farewell))
 	_, _ = io.Copy(io.Discard, c.tls)
 }
 
@@ -172,19 +193,36 @@ func (c *conn) goAway(code h2.ErrCode) {
 	c.frame(h2.FrameGoAway, 0, 0, 8)
 	c.uint32(c.lastID)
 	c.uint32(uint32(code))
+	if c.err == nil {
+		c.timer.Reset(c.s.WriteTimeout)
+	}
 	c.endIfDone()
 }
 
 // endIfDone gives a client that was told to go, and has all its answers, a while to
-// close the connection. The lock is held.
+// close the connection, whatever it asks for meanwhile. The lock is held.
 func (c *conn) endIfDone() {
-	if c.away && len(c.streams) == 0 && len(c.out) == 0 && !c.sending {
-		_ = c.tls.SetReadDeadline(time.Now().Add(farewell))
+	if c.away && c.leaveUntil.IsZero() && len(c.streams) == 0 && len(c.out) == 0 && !c.sending {
+		c.leaveUntil = time.Now().Add(farewell)
+		c.setReadDeadline()
 	}
 }
 
-// checkIdle ends the connection if it has had no request for the idle timeout. It
-// is the timer's; the timer is not touched by requests.
+// setReadDeadline has reads fail when the first of the reasons comes true. The lock is
+// held.
+func (c *conn) setReadDeadline() {
+	var first time.Time
+	for _, t := range []time.Time{c.helloUntil, c.blockUntil, c.leaveUntil} {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	_ = c.tls.SetReadDeadline(first)
+}
+
+// checkIdle ends the connection if it has had no request for the idle timeout, or if it
+// is a stranger's that was told to go and has not. It is the timer's; the timer is not
+// touched by requests.
 func (c *conn) checkIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +231,11 @@ func (c *conn) checkIdle() {
 		left -= time.Since(c.idle)
 	}
 	switch {
-	case c.err != nil || c.away:
+	case c.err != nil:
+	case c.away && !c.isKnown():
+		c.log("a client does not go", nil)
+		c.sendFailed()
+	case c.away:
 	case left > 0:
 		c.timer.Reset(left)
 	default:
@@ -228,6 +270,7 @@ func (c *conn) fail(err error) {
 	for _, s := range c.streams {
 		s.fail(err)
 	}
+	c.discharge()
 }
 
 // sendFailed ends a connection that cannot be written to. The lock is held.
@@ -252,8 +295,9 @@ func (c *conn) hello() {
 		c.out = append(c.out, byte(s.ID>>8), byte(s.ID))
 		c.uint32(s.Val)
 	}
-	if more := c.s.UploadBytes - firstGrant; more > 0 {
+	if more := c.s.UploadBytes - firstGrant; more > 0 && c.isKnown() && !c.s.tight.Load() {
 		c.windowUpdate(0, more)
 		c.uploads += more
+		c.allowed += more
 	}
 }

@@ -37,8 +37,10 @@ package http2
 import (
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -63,10 +65,23 @@ const (
 	// given up. More than sendBytes is what a client has asked for and does not read:
 	// acknowledgements, and heads of answers.
 	controlBytes = 1 << 20
+	// strangerControlBytes is the same of a client that has not authenticated.
+	strangerControlBytes = 64 << 10
+	// restBytes is how much of the end of an answer a stream keeps for its client when
+	// its handler could return otherwise. Most answers are smaller.
+	restBytes = 16 << 10
+	// spareFrames is how many frames a header block may have beyond twice those that it
+	// needs.
+	spareFrames = 8
+	// keptBytes is how much room for frames and header blocks a connection keeps that
+	// has nothing to do, and keptFields that for fields.
+	keptBytes  = 4 << 10
+	keptFields = 64
 )
 
 // Server serves connections. Its fields must not change while it does, and none of
-// them may be zero. All methods are safe for concurrent use.
+// them may be zero where it does not say what zero means. All methods are safe for
+// concurrent use.
 type Server struct {
 	// MaxStreams is how many requests a connection may have at once.
 	MaxStreams int
@@ -79,9 +94,23 @@ type Server struct {
 	UploadBytes int
 	// IdleTimeout is how long a connection may have no request.
 	IdleTimeout time.Duration
+	// HeaderTimeout is how long a client may take from the first frame of a header block
+	// to the last one; zero: DefaultHeaderTimeout.
+	HeaderTimeout time.Duration
 	// WriteTimeout is how long a connection may take for what is sent in one go, mostly
-	// 128 KiB or less.
+	// 128 KiB or less. It is also how long a Write may wait for the client if the handler
+	// has set nothing else (SetWriteTimeout), and how long a client may stay that has not
+	// authenticated and was told to go.
 	WriteTimeout time.Duration
+	// TransportBytes bounds what waits on clients, of all connections together; zero:
+	// DefaultTransportBytes. It counts answers that are not sent yet, bodies that are not
+	// read yet and headers, beyond 16 KiB of each connection. Above it clients get no more
+	// room, and connections are ended that let the server wait: those first that have not
+	// authenticated, those of them first that hold the most.
+	TransportBytes int64
+	// Authenticated reports whether the client of a connection has shown who it is; nil:
+	// each has. It must not block.
+	Authenticated func(net.Conn) bool
 	// Log gets panics of handlers, as errors, and what clients do wrong, at debug level.
 	Log *slog.Logger
 
@@ -90,6 +119,9 @@ type Server struct {
 	stopping bool               // guarded by mu
 
 	workers workers
+
+	used  atomic.Int64 // of TransportBytes
+	tight atomic.Bool  // more was; relieve runs
 }
 
 // Serve serves a connection until it ends. It is a function for
@@ -118,12 +150,8 @@ func (s *Server) Shutdown() {
 	s.mu.Lock()
 	s.stopping = true
 	s.workers.stop()
-	all := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		all = append(all, c)
-	}
 	s.mu.Unlock()
-	for _, c := range all {
+	for _, c := range s.all() {
 		c.shutdown()
 	}
 }

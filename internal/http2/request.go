@@ -74,6 +74,7 @@ func (t *target) url() *url.URL {
 func newHeader(fields []hpack.HeaderField) http.Header {
 	h := make(http.Header, len(fields))
 	values := make([]string, 0, len(fields)) // one piece of memory for most of them
+	var cookies []string
 	for _, f := range fields {
 		if f.IsPseudo() || !validField(f) {
 			return nil
@@ -83,11 +84,17 @@ func newHeader(fields []hpack.HeaderField) http.Header {
 		case before == nil:
 			values = append(values, f.Value)
 			h[key] = values[len(values)-1 : len(values) : len(values)]
-		case key == "Cookie": // RFC 9113, 8.2.3
-			before[0] += "; " + f.Value
+		case key == "Cookie":
+			if cookies == nil {
+				cookies = append(cookies, before[0])
+			}
+			cookies = append(cookies, f.Value)
 		default:
 			h[key] = append(before, f.Value)
 		}
+	}
+	if cookies != nil { // RFC 9113, 8.2.3
+		h["Cookie"][0] = strings.Join(cookies, "; ")
 	}
 	return h
 }
@@ -160,6 +167,8 @@ func (s *stream) declare(lengths []string) bool {
 
 // tooLarge answers a request whose headers are.
 var tooLarge = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	const text = "The request's headers are too large.\n"
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}
 	w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
-	_, _ = io.WriteString(w, "The request's headers are too large.\n")
+	_, _ = io.WriteString(w, text)
 })

@@ -117,7 +117,9 @@ func (s *sender) headers(id uint32, end bool) {
 		s.frame(kind, flags, id, len(part))
 		s.out = append(s.out, part...)
 		if s.block.Len() == 0 {
-			s.block.Reset()
+			if s.block.Reset(); s.block.Cap() > keptBytes {
+				s.block = bytes.Buffer{}
+			}
 			return
 		}
 		kind, flags = h2.FrameContinuation, 0
@@ -126,36 +128,56 @@ func (s *sender) headers(id uint32, end bool) {
 
 // space is how much of bodies may be appended.
 func (s *sender) space() int {
-	return int(min(int64(sendBytes-len(s.out)), s.window))
+	most := sendBytes
+	switch {
+	case s.c.s.tight.Load():
+		most = tightSendBytes
+	case !s.c.isKnown():
+		most = strangerSendBytes
+	}
+	return int(min(int64(most-len(s.out)), s.window))
 }
 
-// reserve waits until a stream may append DATA, and returns how much of want bytes.
-// Streams that wait for the connection get their turn in order.
+// turn returns how much of want bytes a stream may append now, and counts it as sent;
+// zero: it has to wait. Streams that wait for the connection get their turn in order.
+func (s *sender) turn(st *stream, want int) int {
+	place := slices.Index(s.queue, st)
+	switch {
+	case st.window <= 0: // the client will say when it takes more
+		s.leave(place)
+		s.next()
+		return 0
+	case place > 0 || place < 0 && len(s.queue) > 0 || s.space() <= 0:
+		if place < 0 {
+			s.queue = append(s.queue, st)
+		}
+		return 0
+	}
+	s.leave(place)
+	n := min(want, turnBytes, s.space(), int(st.window))
+	s.window -= int64(n)
+	st.window -= int64(n)
+	return n
+}
+
+// reserve waits until a stream may append DATA, and returns how much of want bytes;
+// zero: the stream keeps them.
 func (s *sender) reserve(st *stream, want int) (int, error) {
 	for st.err == nil {
-		place := slices.Index(s.queue, st)
-		switch {
-		case st.window <= 0: // the client will say when it takes more
-			s.leave(place)
-			s.next()
-		case place > 0 || place < 0 && len(s.queue) > 0 || s.space() <= 0:
-			if place < 0 {
-				s.queue = append(s.queue, st)
-			}
-		default:
-			s.leave(place)
-			n := min(want, turnBytes, s.space(), int(st.window))
-			s.window -= int64(n)
-			st.window -= int64(n)
+		if n := s.turn(st, want); n > 0 {
 			return n, nil
 		}
 		if !s.sending && len(s.out) > 0 {
 			s.flush()
 			continue
 		}
-		if st.patience > 0 && st.patient == nil {
+		if st.mayLeave(want) {
+			return 0, nil
+		}
+		if st.patient == nil {
 			st.setTimer(&st.patient, time.Now().Add(st.patience), st.breakOff)
 		}
+		s.c.account()
 		st.wait(&st.writable)
 	}
 	s.leave(slices.Index(s.queue, st))
@@ -174,8 +196,18 @@ func (s *sender) leave(place int) {
 // next lets the first stream of the queue go on if there is room.
 func (s *sender) next() {
 	if len(s.queue) > 0 && s.space() > 0 {
-		wake(s.queue[0].writable)
+		s.resume(s.queue[0])
 	}
+}
+
+// resume lets a stream go on that may append more: its handler, or the end of the answer
+// that the handler has left.
+func (s *sender) resume(st *stream) {
+	if st.rest != nil {
+		st.sendRest()
+		return
+	}
+	wake(st.writable)
 }
 
 // flush has what was appended leave: sent by the caller, or by whoever sends
@@ -225,6 +257,10 @@ func (s *sender) send() {
 	s.out, s.room, s.last = nil, nil, -1
 	s.next()
 	s.since = time.Now()
+	if s.c.flying = len(out); len(out) > corkBytes {
+		s.c.flying *= 2
+	}
+	s.c.account()
 	s.look(s.c.s.WriteTimeout)
 	s.c.mu.Unlock()
 	err := s.write(out)
@@ -233,7 +269,8 @@ func (s *sender) send() {
 		buffers.Put(room)
 	}
 	s.c.mu.Lock()
-	s.since = time.Time{}
+	s.since, s.c.flying = time.Time{}, 0
+	s.c.account()
 	if err != nil {
 		s.c.sendFailed()
 	}
@@ -270,10 +307,13 @@ func (s *sender) checkStalled() {
 	s.c.sendFailed()
 }
 
+// corkBytes is what fits into one TLS record.
+const corkBytes = 16 << 10
+
 // write writes in one go.
 func (s *sender) write(out []byte) error {
 	k, ok := s.c.tls.NetConn().(corker)
-	if !ok || len(out) <= 16<<10 {
+	if !ok || len(out) <= corkBytes {
 		_, err := s.c.tls.Write(out)
 		return err
 	}

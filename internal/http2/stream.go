@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	h2 "golang.org/x/net/http2"
@@ -28,6 +29,7 @@ type stream struct {
 	bodyErr   error  // what a read gets when body is empty; nil: it waits
 	bodyEnded bool   // all of it came
 	closed    bool   // nobody will read it
+	finished  bool   // the handler has returned
 	proceed   bool   // the client waits to be told 100 (Continue)
 	declared  int64  // its length; -1: unknown
 	received  int64
@@ -38,14 +40,18 @@ type stream struct {
 
 	readTimer, writeTimer *time.Timer
 
-	patience time.Duration // how long a write may wait for the client; zero: for ever
-	patient  *time.Timer   // of the write that waits; nil: none does
+	patience time.Duration // how long a write may wait for the client
+	patient  *time.Timer   // of the write that waits, or of rest; nil: none does
+
+	headerBytes int       // of the request, while its handler runs
+	rest        []byte    // the end of the answer that the handler did not wait for
+	restSince   time.Time // when it was left
 
 	answer // of the handler's goroutine
 }
 
 func newStream(c *conn, id uint32, end bool) *stream {
-	s := &stream{c: c, id: id, window: c.firstWindow, declared: -1, uploads: c.s.UploadBytes}
+	s := &stream{c: c, id: id, window: c.firstWindow, declared: -1, uploads: c.s.UploadBytes, patience: c.s.WriteTimeout}
 	if end {
 		s.bodyEnded, s.bodyErr, s.declared = true, io.EOF, 0
 	}
@@ -81,6 +87,11 @@ func (s *stream) fail(err error) {
 		s.bodyErr = err
 		s.drop()
 	}
+	if s.rest != nil {
+		s.dropRest()
+		s.c.leave(slices.Index(s.c.queue, s))
+		s.c.next()
+	}
 	s.cancel()
 	wake(s.readable)
 	wake(s.writable)
@@ -98,6 +109,7 @@ func (s *stream) unread(data []byte) bool {
 		s.body = make([]byte, 0, max(len(data), int(min(s.declared, 8<<10))))
 	}
 	s.body = append(s.body, data...)
+	s.c.keep(len(data))
 	wake(s.readable)
 	return true
 }
@@ -141,8 +153,9 @@ func (s *stream) finish(v any, returned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running--
+	c.keep(-s.headerBytes)
 	s.stopTimers()
-	s.closed = true
+	s.closed, s.finished = true, true
 	s.drop()
 	switch {
 	case s.err != nil: // there is nobody to tell
@@ -151,7 +164,7 @@ func (s *stream) finish(v any, returned bool) {
 	default:
 		s.end()
 	}
-	if s.err == nil {
+	if s.err == nil && s.rest == nil {
 		s.err = errFinished
 	}
 	s.cancel()
@@ -162,13 +175,15 @@ func (s *stream) finish(v any, returned bool) {
 func (s *stream) drop() {
 	if n := len(s.body); n > 0 {
 		s.body = nil
+		s.c.keep(-n)
 		s.c.grant(n)
 	}
 }
 
+// stopTimers stops the timers of what the handler does.
 func (s *stream) stopTimers() {
 	for _, t := range []*time.Timer{s.readTimer, s.writeTimer, s.patient} {
-		if t != nil {
+		if t != nil && (t != s.patient || s.rest == nil) {
 			t.Stop()
 		}
 	}
@@ -188,7 +203,9 @@ func (b *body) Read(p []byte) (int, error) {
 			return 0, http.ErrBodyReadAfterClose
 		case len(s.body) > 0 && !errors.Is(s.bodyErr, os.ErrDeadlineExceeded):
 			n := copy(p, s.body)
-			s.body = s.body[n:]
+			if s.body = s.body[n:]; len(s.body) == 0 && s.bodyEnded {
+				s.body = nil // a handler may go on for long
+			}
 			s.took(n)
 			return n, nil
 		case s.bodyErr != nil:
@@ -209,6 +226,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 // took lets the client send more.
 func (s *stream) took(n int) {
+	s.c.keep(-n)
 	s.c.grant(n)
 	if !s.bodyEnded && s.err == nil {
 		s.grant(n)

@@ -8,14 +8,10 @@ import (
 	"time"
 )
 
-// patience is how long a new connection may say nothing before it has to make
-// room for another one, when there are as many as there may be.
-const patience = time.Second
-
-// listener accepts up to a number of connections at once, and knows those that
-// are open. A flood of connections must not use up the file descriptors that the
-// log needs for its files; and connections that say nothing must not keep those
-// out that do.
+// listener accepts connections up to a number at once, and knows those that are open.
+// A flood of connections must not use up the file descriptors that the log needs for its
+// files; and connections of strangers must not keep those out that have credentials. When
+// there are as many as there may be, strangers make room (crowd).
 type listener struct {
 	net.Listener
 	free   chan struct{} // a value for each connection that is open
@@ -25,9 +21,9 @@ type listener struct {
 	// lastWrite is when writing has to end, in Unix nanoseconds; zero: no bound.
 	lastWrite atomic.Int64
 
-	mu     sync.Mutex
-	open   map[*connection]struct{}
-	silent list.List // of *connection: those that have said nothing, oldest first
+	mu    sync.Mutex
+	open  map[*connection]struct{}
+	crowd crowd // of those that are open, the strangers
 }
 
 // connection is an accepted connection; closing it makes room for another.
@@ -35,9 +31,11 @@ type connection struct {
 	net.Conn
 	l     *listener
 	since time.Time
-	spoke atomic.Bool
 	once  sync.Once
-	place *list.Element // in silent; guarded by listener.mu, nil outside of it
+
+	stage atomic.Int32 // changes with listener.mu held
+	peer  *peer        // guarded by listener.mu; nil: it is not in the crowd
+	place *list.Element
 
 	writing  sync.Mutex
 	corked   bool    // guarded by writing
@@ -45,12 +43,21 @@ type connection struct {
 	room     *[]byte // of the pool, where gathered began; guarded by writing
 }
 
+// What a connection has come to.
+const (
+	mute     = iota // it has said nothing
+	silent          // its TLS handshake has not ended
+	stranger        // no request of it has shown right credentials
+	known           // one has
+)
+
 func newListener(l net.Listener, connections int) *listener {
 	return &listener{
 		Listener: l,
 		free:     make(chan struct{}, connections),
 		closed:   make(chan struct{}),
 		open:     map[*connection]struct{}{},
+		crowd:    newCrowd(connections),
 	}
 }
 
@@ -69,8 +76,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	accepted := &connection{Conn: c, l: l, since: time.Now()}
 	l.mu.Lock()
 	l.open[accepted] = struct{}{}
-	accepted.place = l.silent.PushBack(accepted)
+	out := l.crowd.add(accepted, accepted.since)
 	l.mu.Unlock()
+	if out != nil {
+		out.Close()
+	}
 	return accepted, nil
 }
 
@@ -97,21 +107,15 @@ func (l *listener) reserve() error {
 	}
 }
 
-// makeRoom closes the oldest connection that has said nothing for as long as
-// patience lasts. It returns when to look again.
+// makeRoom closes a connection of a stranger. It returns when to look again.
 func (l *listener) makeRoom() time.Duration {
 	l.mu.Lock()
-	oldest := l.silent.Front()
+	out, again := l.crowd.worst(time.Now())
 	l.mu.Unlock()
-	if oldest == nil {
-		return patience
+	if out != nil {
+		out.Close()
 	}
-	c := oldest.Value.(*connection)
-	if left := patience - time.Since(c.since); left > 0 {
-		return left
-	}
-	c.Close()
-	return 0
+	return again
 }
 
 // Close implements net.Listener. It is idempotent.
@@ -148,25 +152,37 @@ func (l *listener) closeConnections() {
 	}
 }
 
-// notSilent takes a connection off the list.
-func (l *listener) notSilent(c *connection) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.place != nil {
-		l.silent.Remove(c.place)
-		c.place = nil
+// advance notes what the connection has come to. It never goes back.
+func (c *connection) advance(stage int32) {
+	if c.stage.Load() >= stage {
+		return
 	}
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	if c.stage.Load() >= stage {
+		return
+	}
+	c.stage.Store(stage)
+	c.l.crowd.moved(c)
 }
 
 // Read implements net.Conn.
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 && !c.spoke.Load() {
-		c.spoke.Store(true)
-		c.l.notSilent(c)
+	if n > 0 {
+		c.advance(silent)
 	}
 	return n, err
 }
+
+// shookHands notes that the TLS handshake has ended.
+func (c *connection) shookHands() { c.advance(stranger) }
+
+// authenticated notes that a request has shown right credentials.
+func (c *connection) authenticated() { c.advance(known) }
+
+// isKnown reports whether a request has shown right credentials.
+func (c *connection) isKnown() bool { return c.stage.Load() == known }
 
 // Write implements net.Conn.
 func (c *connection) Write(b []byte) (int, error) {
@@ -217,8 +233,8 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 func (c *connection) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
-		c.l.notSilent(c)
 		c.l.mu.Lock()
+		c.l.crowd.remove(c)
 		delete(c.l.open, c)
 		c.l.mu.Unlock()
 		<-c.l.free

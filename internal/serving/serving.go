@@ -5,6 +5,8 @@ package serving
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"log"
 	"log/slog"
 	"net"
@@ -47,15 +49,21 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Limits are those of connections. None of them may be zero.
+// Limits are those of connections. None of them may be zero where it does not say what
+// zero means.
 type Limits struct {
 	HeaderBytes       int           // of a request's headers
 	ReadHeaderTimeout time.Duration // of the TLS handshake, and of a request's headers
 	IdleTimeout       time.Duration // of a connection without a request
-	WriteTimeout      time.Duration // of an HTTP/2 connection that takes no byte
+	WriteTimeout      time.Duration // of an HTTP/2 connection, or an answer, that takes no byte
 	Streams           int           // at once, of an HTTP/2 connection
 	UploadBytes       int           // HTTP/2 flow control window, of a connection and of a stream
+	TransportBytes    int64         // that wait on clients, of all HTTP/2 connections; zero: http2.DefaultTransportBytes
 }
+
+// certificateBytes is how large the certificates of a client may be together: each
+// connection keeps them. A usual chain has 1 to 6 KiB; TLS allows 256.
+const certificateBytes = 32 << 10
 
 // Server serves until Stop. All methods are safe for concurrent use.
 type Server struct {
@@ -78,19 +86,26 @@ func Start(c Config) *Server {
 		busy:     busy{idle: make(chan struct{}, 1)},
 	}
 	h2 := &http2.Server{
-		MaxStreams:   c.Limits.Streams,
-		HeaderBytes:  c.Limits.HeaderBytes,
-		UploadBytes:  c.Limits.UploadBytes,
-		IdleTimeout:  c.Limits.IdleTimeout,
-		WriteTimeout: c.Limits.WriteTimeout,
-		Log:          c.Log,
+		MaxStreams:     c.Limits.Streams,
+		HeaderBytes:    c.Limits.HeaderBytes,
+		UploadBytes:    c.Limits.UploadBytes,
+		IdleTimeout:    c.Limits.IdleTimeout,
+		HeaderTimeout:  c.Limits.ReadHeaderTimeout,
+		WriteTimeout:   c.Limits.WriteTimeout,
+		TransportBytes: c.Limits.TransportBytes,
+		Authenticated:  func(c net.Conn) bool { return c.(*connection).isKnown() },
+		Log:            c.Log,
+	}
+	serveHTTP2 := func(s *http.Server, t *tls.Conn, h http.Handler) {
+		t.NetConn().(*connection).shookHands()
+		h2.Serve(s, t, h)
 	}
 	s.http = &http.Server{
 		Handler:           s.counted(c.Handler),
 		ReadHeaderTimeout: c.Limits.ReadHeaderTimeout,
 		IdleTimeout:       c.Limits.IdleTimeout,
 		MaxHeaderBytes:    c.Limits.HeaderBytes,
-		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": h2.Serve},
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": serveHTTP2},
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: c.GetCertificate,
@@ -99,10 +114,19 @@ func Start(c Config) *Server {
 			DynamicRecordSizingDisabled: true,
 			// Whoever has a certificate is asked for it. It is verified with the first
 			// request and not here, so that a wrong one gets an answer, a 401.
-			ClientAuth: tls.RequestClientCert,
+			ClientAuth:            tls.RequestClientCert,
+			VerifyPeerCertificate: checkSize,
 		},
-		ErrorLog:    log.New(&errorLog{c.Log, c.HandshakeFailed}, "", 0),
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return authn.WithConnection(ctx) },
+		ErrorLog: log.New(&errorLog{c.Log, c.HandshakeFailed}, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return authn.WithConnection(ctx, c.(*tls.Conn).NetConn().(*connection).authenticated)
+		},
+		// Of HTTP/1.1 alone: it is active with the first byte after the handshake.
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateActive {
+				c.(*tls.Conn).NetConn().(*connection).shookHands()
+			}
+		},
 	}
 	s.http.RegisterOnShutdown(h2.Shutdown)
 	go func() {
@@ -113,6 +137,18 @@ func Start(c Config) *Server {
 		}
 	}()
 	return s
+}
+
+// checkSize refuses certificates of a client that are too large to be kept.
+func checkSize(chain [][]byte, _ [][]*x509.Certificate) error {
+	size := 0
+	for _, c := range chain {
+		size += len(c)
+	}
+	if size > certificateBytes {
+		return fmt.Errorf("the client's certificates have %d bytes together: want %d at most", size, certificateBytes)
+	}
+	return nil
 }
 
 // Stop ends the server within a second. In this order: nothing is accepted any

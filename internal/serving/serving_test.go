@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/serving"
 )
@@ -93,7 +94,11 @@ func (f *fixture) stop() {
 	}
 }
 
+// credentials are those that the handler knows; it refuses no others.
+var credentials = authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("right", &authn.User{Name: "ann"})}}
+
 func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	credentials.Authenticate(r)
 	fmt.Fprintln(w, r.Proto)
 	flush := http.NewResponseController(w).Flush
 	flush()
@@ -127,7 +132,20 @@ func (f *fixture) client(http2 bool) *http.Client {
 // get starts a GET and reads its first line.
 func (f *fixture) get(c *http.Client, path string) (*http.Response, *bufio.Reader, string) {
 	f.t.Helper()
-	resp, err := c.Get("https://" + f.address + path)
+	return f.getAs(c, path, "")
+}
+
+// getAs is get with a bearer token.
+func (f *fixture) getAs(c *http.Client, path, token string) (*http.Response, *bufio.Reader, string) {
+	f.t.Helper()
+	req, err := http.NewRequest("GET", "https://"+f.address+path, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.Do(req)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -265,8 +283,8 @@ func TestSilentConnections(t *testing.T) {
 func TestBoundedConnections(t *testing.T) {
 	f := start(t, func(c *serving.Config) { c.Connections = 2 })
 	first, second := f.client(true), f.client(true)
-	f.get(first, "/quick") // who has spoken is not closed for others
-	f.get(second, "/quick")
+	f.getAs(first, "/quick", "right") // who has authenticated is not closed for others
+	f.getAs(second, "/quick", "right")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	third := f.client(true)
@@ -279,17 +297,114 @@ func TestBoundedConnections(t *testing.T) {
 	f.get(third, "/quick")
 }
 
-// TestSilentMakeRoom: connections that say nothing do not keep out one that does.
-func TestSilentMakeRoom(t *testing.T) {
-	f := start(t, func(c *serving.Config) { c.Connections = 10 })
-	for range 25 {
-		c, err := net.Dial("tcp", f.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+// TestStrangersMakeRoom: connections of strangers, however far they get and however many
+// are opened, do not keep out a client that has credentials, and do not have its
+// connection closed.
+func TestStrangersMakeRoom(t *testing.T) {
+	for name, open := range map[string]func(f *fixture) (net.Conn, error){
+		"they say nothing": func(f *fixture) (net.Conn, error) { return net.Dial("tcp", f.address) },
+		"they say a byte": func(f *fixture) (net.Conn, error) {
+			c, err := net.Dial("tcp", f.address)
+			if err == nil {
+				_, err = c.Write([]byte{22})
+			}
+			return c, err
+		},
+		"they shake hands": func(f *fixture) (net.Conn, error) { return f.dialTLS("h2") },
+		"they speak HTTP/2": func(f *fixture) (net.Conn, error) {
+			c, err := f.dialTLS("h2")
+			if err == nil {
+				_, err = io.WriteString(c, http2.ClientPreface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+			}
+			return c, err
+		},
+		"they have a request, HTTP/1.1": func(f *fixture) (net.Conn, error) {
+			c, err := f.dialTLS("http/1.1")
+			if err == nil {
+				_, err = io.WriteString(c, "GET /watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n\r\n")
+			}
+			return c, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const connections = 16
+			f := start(t, func(c *serving.Config) { c.Connections = connections })
+			all := make(chan net.Conn, 10_000)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range connections {
+				wg.Go(func() {
+					for ctx.Err() == nil && len(all) < cap(all)/2 {
+						if c, err := open(f); err == nil {
+							all <- c
+						}
+						select {
+						case <-ctx.Done():
+						case <-time.After(300 * time.Millisecond): // 50 a second of all
+						}
+					}
+				})
+			}
+			for len(all) < connections {
+				time.Sleep(time.Millisecond)
+			}
+			client := f.client(true)
+			f.getAs(client, "/quick", "right")
+			client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+				return nil, errors.New("it needs another connection")
+			}
+			for len(all) < 3*connections {
+				time.Sleep(time.Millisecond)
+			}
+			f.getAs(client, "/quick", "")
+			cancel()
+			f.stop() // dials that wait end
+			wg.Wait()
+			for close(all); len(all) > 0; {
+				(<-all).Close()
+			}
+		})
 	}
-	f.get(f.client(true), "/quick") // after 2 to 3 s; they may be silent for 30
+}
+
+// dialTLS opens a connection and shakes hands.
+func (f *fixture) dialTLS(protocol string) (net.Conn, error) {
+	c, err := net.Dial("tcp", f.address)
+	if err != nil {
+		return nil, err
+	}
+	c.SetDeadline(time.Now().Add(30 * time.Second))
+	t := tls.Client(c, f.tls(protocol))
+	return t, t.Handshake()
+}
+
+// TestLargeCertificates: a client cannot have the server keep certificates without end.
+func TestLargeCertificates(t *testing.T) {
+	f := start(t, nil)
+	cert, key, err := f.authority.IssueClient("ann", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for copies, want := range map[int]bool{3: true, 100: false} {
+		c := f.client(false)
+		pair := pair
+		for range copies - 1 {
+			pair.Certificate = append(pair.Certificate, pair.Certificate[0])
+		}
+		c.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
+		resp, err := c.Get("https://" + f.address + "/quick")
+		if err == nil {
+			resp.Body.Close()
+		}
+		if got := err == nil; got != want {
+			t.Errorf("%d certificates: %v", copies, err)
+		}
+	}
+	<-f.handshake
 }
 
 // noDescriptors is a listener of a process that has no descriptors left for a
