@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // setServiceStatus is the subresource status of Services. What is sent says of its
@@ -25,13 +27,13 @@ func setServiceStatus(o, sent runtime.Object) error {
 			}
 		}
 	}
-	var known []string // addresses that were written when less was asked of them
+	var known check.Seen[string] // addresses that were written when less was asked of them
 	for _, g := range s.Status.LoadBalancer.Ingress {
-		known = append(known, g.IP)
+		known.Again(g.IP)
 	}
 	s.Status = next.Status
 	takeMetadata(&s.ObjectMeta, &next.ObjectMeta)
-	errs := validateIngress(s, known, field.NewPath("status", "loadBalancer", "ingress"))
+	errs := validateIngress(s, &known, field.NewPath("status", "loadBalancer", "ingress"))
 	if len(errs) == 0 {
 		return nil
 	}
@@ -39,7 +41,7 @@ func setServiceStatus(o, sent runtime.Object) error {
 }
 
 // validateIngress checks where a load balancer is reached.
-func validateIngress(s *corev1.Service, known []string, path *field.Path) field.ErrorList {
+func validateIngress(s *corev1.Service, known *check.Seen[string], path *field.Path) field.ErrorList {
 	all := s.Status.LoadBalancer.Ingress
 	if len(all) > 0 && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return field.ErrorList{field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")}
@@ -49,7 +51,7 @@ func validateIngress(s *corev1.Service, known []string, path *field.Path) field.
 	for i := range all {
 		g, at := &all[i], path.Index(i)
 		if g.IP != "" {
-			errs = append(errs, validation.IsValidIPForLegacyField(at.Child("ip"), g.IP, true, known)...)
+			errs = append(errs, check.LegacyIP(g.IP, known, at.Child("ip"))...)
 		}
 		switch {
 		case g.IP != "" && g.IPMode == nil:

@@ -111,7 +111,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 // validateNew checks a new object.
 func (w *write) validateNew(o runtime.Object) field.ErrorList {
 	st := w.stored()
-	errs := validate(st, o.(metav1.Object))
+	errs := validateNew(st, o.(metav1.Object))
 	check := st.Validate
 	if w.Type.Validate != nil {
 		check = w.Type.Validate

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,10 +67,43 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 	return apierrors.NewInvalid(kind, meta.GetName(), errs)
 }
 
-// validate checks what every object has to keep to: row A7.
+// maxName bounds the names of kinds that have no bound of their own, in bytes: roles,
+// bindings, events, requests for certificates. Other kinds stop at 253 or less. An Event
+// is named after its object with 17 characters more, so that 253 would not do.
+const maxName = 1024
+
+// newName checks the name of a new object, or what it is generated from: by the rules of
+// its kind, and by what can be kept, shown and named in a URL.
+func newName(t *resource.Type) validation.ValidateNameFunc {
+	return func(name string, prefix bool) []string {
+		wrong := t.ValidateName(name, prefix)
+		switch {
+		case len(wrong) > 0:
+		case len(name) > maxName:
+			return []string{fmt.Sprintf("must be no more than %d bytes", maxName)}
+		case strings.IndexByte(name, 0) >= 0:
+			return []string{"may not contain a zero byte"}
+		case !utf8.ValidString(name):
+			return []string{"must be valid UTF-8"}
+		}
+		return wrong
+	}
+}
+
+// validateNew checks what every new object has to keep to: row A7.
+func validateNew(t *resource.Type, meta metav1.Object) field.ErrorList {
+	return validateMeta(t, meta, newName(t))
+}
+
+// validate checks what every object has to keep to. Its name is what it was when the
+// object was created.
 func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
+	return validateMeta(t, meta, t.ValidateName)
+}
+
+func validateMeta(t *resource.Type, meta metav1.Object, name validation.ValidateNameFunc) field.ErrorList {
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(plain(meta), t.Namespaced, t.ValidateName, path)
+	errs := validation.ValidateObjectMetaAccessor(plain(meta), t.Namespaced, name, path)
 	for i, name := range meta.GetFinalizers() {
 		if !t.AnyFinalizer && !strings.Contains(name, "/") && !standardFinalizer(name) {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
@@ -127,7 +161,11 @@ func generateName(base string) string {
 		longest = 63 - random
 	)
 	if len(base) > longest {
-		base = base[:longest]
+		at := longest
+		for at > 0 && !utf8.RuneStart(base[at]) { // a part of a letter is no text
+			at--
+		}
+		base = base[:at]
 	}
 	var b [random]byte
 	rand.Read(b[:])

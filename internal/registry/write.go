@@ -194,6 +194,9 @@ func checkSize(e wire.Encoded, current *store.Object) error {
 // commit makes the change; a dry-run finds out whether it could be made, and what
 // the answer would be.
 func (r *Registry) commit(ctx context.Context, w *write, c store.Write) (*store.Object, error) {
+	if err := c.Check(); err != nil {
+		return nil, unfit(w.Target, err)
+	}
 	if !w.dryRun {
 		if w.follows != nil { // what it holds is let go when it is known how the write ended
 			ctx = context.WithoutCancel(ctx)
@@ -216,6 +219,21 @@ func (r *Registry) commit(ctx context.Context, w *write, c store.Write) (*store.
 		return unversioned(c), nil
 	}
 	return asOf(c.Key, wire.Encoded{Bytes: c.Value, RevisionAt: c.RevisionAt}, current.Modified), nil
+}
+
+// unfit is the answer to a write that no store keeps. What clients send is refused
+// earlier, with better words: this is for what those checks miss.
+func unfit(t Target, err error) error {
+	var refused *store.UnfitError
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Size:
+		return apierrors.NewRequestEntityTooLargeError("the object cannot be stored: " + refused.Why)
+	}
+	return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "name"), t.Name, "the object cannot be stored: "+refused.Why),
+	})
 }
 
 // asOf is an object that is not stored, as of a revision.

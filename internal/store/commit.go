@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -158,7 +157,7 @@ func (d *draft) splice(r Revision) []byte {
 // not If is ErrConflict. When the context ends early the write may still happen;
 // the error says so by wrapping ctx.Err().
 func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
-	if err := w.valid(); err != nil {
+	if err := w.Check(); err != nil {
 		return nil, err
 	}
 	var d, then draft
@@ -211,21 +210,56 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 	}
 }
 
-func (w *Write) valid() error {
+// What every log can keep, in bytes. A log checks nothing of this again as something
+// that a client could do wrong: to it, a write that breaks these rules is a reason to
+// stop.
+const (
+	// MaxKey bounds a collection's name, and the key of a new object.
+	MaxKey = 4 << 10
+	// MaxValue bounds the value of an object. It is far above what a request can bring,
+	// and far below the 4 GiB that a batch of Pebble holds.
+	MaxValue = 64 << 20
+)
+
+// Check returns an error when no log can keep the write: an *UnfitError for what can
+// follow from what a client sent, another error for a mistake of the caller. Commit
+// begins with it, before the write joins a group; a dry-run calls it alone.
+func (w *Write) Check() error {
 	switch {
-	case w.Collection == "" || w.Key == "":
-		return errors.New("a write needs a collection and a key")
+	case w.Collection == "":
+		return errors.New("a write needs a collection")
 	case w.Value == nil && w.If == 0:
 		return errors.New("a deletion needs the revision of what it deletes")
-	case w.Value != nil && (w.RevisionAt < 0 || w.RevisionAt > min(len(w.Value), math.MaxInt32)):
-		return fmt.Errorf("RevisionAt is %d in a value of %d bytes", w.RevisionAt, len(w.Value))
-	case w.Then == nil:
-	case w.Value == nil:
+	case w.Value == nil && w.Then != nil:
 		return errors.New("nothing follows a deletion")
-	case w.Then.RevisionAt < 0 || w.Then.RevisionAt > min(len(w.Then.Value), math.MaxInt32):
-		return fmt.Errorf("RevisionAt is %d in a value of %d bytes, which follows", w.Then.RevisionAt, len(w.Then.Value))
+	case w.Key == "":
+		return w.unfit("a key is not empty", false)
+	case strings.IndexByte(w.Key, 0) >= 0:
+		return w.unfit("a key has no zero byte", false)
+	case strings.IndexByte(w.Collection, 0) >= 0 || len(w.Collection) > MaxKey:
+		return w.unfit(fmt.Sprintf("the collection's name has a zero byte or more than %d bytes", MaxKey), false)
+	case len(w.Key) > MaxKey && w.If == 0: // what is there was written before there was a bound
+		return w.unfit(fmt.Sprintf("a key has at most %d bytes", MaxKey), false)
+	}
+	if err := w.checkValue(w.Value, w.RevisionAt); err != nil || w.Then == nil {
+		return err
+	}
+	return w.checkValue(w.Then.Value, w.Then.RevisionAt)
+}
+
+func (w *Write) checkValue(value []byte, at int) error {
+	switch {
+	case len(value) > MaxValue:
+		return w.unfit(fmt.Sprintf("a value has at most %d bytes", MaxValue), true)
+	case value != nil && (at < 0 || at > len(value)):
+		return fmt.Errorf("RevisionAt is %d in a value of %d bytes", at, len(value))
 	}
 	return nil
+}
+
+func (w *Write) unfit(why string, size bool) error {
+	const shown = 64 // bytes
+	return &UnfitError{Key: w.Key[:min(len(w.Key), shown)], Why: why, Size: size}
 }
 
 // propose checks the write and joins the open group. Without a proposal: when

@@ -33,3 +33,18 @@ type TooLargeError struct{ Revision, Current Revision }
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("revision %d is not reached yet: the newest is %d", e.Revision, e.Current)
 }
+
+// UnfitError: the write has a shape or a size that no log keeps. Nothing was written,
+// and other writes are not affected.
+type UnfitError struct {
+	// Key is that of the write, shortened when it is long.
+	Key string
+	// Why says what is wrong.
+	Why string
+	// Size: the value is too large. Otherwise the key cannot be kept.
+	Size bool
+}
+
+func (e *UnfitError) Error() string {
+	return fmt.Sprintf("the write of %q cannot be kept: %s", e.Key, e.Why)
+}

@@ -309,8 +309,8 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 	if nestsDeeper(envelope.Raw, maxDepth) {
 		return unrecognized(t, nil, errTooDeep)
 	}
-	left := maxWeight
-	if weightsOf(reflect.TypeOf(into).Elem()).weigh(envelope.Raw, &left); left <= 0 {
+	weighed := weighing{left: maxWeight}
+	if weightsOf(reflect.TypeOf(into).Elem()).weigh(envelope.Raw, &weighed); weighed.left <= 0 {
 		return unrecognized(t, nil, errTooHeavy)
 	}
 	head := metav1.TypeMeta{Kind: envelope.Kind, APIVersion: envelope.APIVersion}
@@ -323,6 +323,9 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 	}
 	if err := u.Unmarshal(envelope.Raw); err != nil {
 		return notHandled(t, head, err.Error())
+	}
+	if weighed.err != nil {
+		return unrecognized(t, nil, weighed.err)
 	}
 	return nil
 }

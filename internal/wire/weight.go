@@ -2,13 +2,18 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/encoding/protowire"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // A decoder makes much of little: an empty message of two bytes becomes a container of
@@ -67,12 +72,57 @@ func checkObjects(data []byte) error {
 // fieldsName is the member whose objects are kept as they are.
 const fieldsName = `"fieldsV1"`
 
-// weights are what the fields of a message of a type take.
-type weights map[protowire.Number]weight
+// weights are what the fields of a message of a type take, by their numbers.
+type weights []weight
 
 type weight struct {
-	size  int     // of each value, beside its bytes
-	inner weights // of those of a message
+	size    int     // of each value, beside its bytes
+	inner   weights // of those of a message
+	content content // of the bytes of what is no message
+}
+
+// content is what the bytes of a field have to be. The generated decoders take any bytes,
+// which would be shown with other letters in their place, or break the JSON around them.
+type content uint8
+
+const (
+	anyBytes content = iota
+	textBytes
+	jsonBytes
+	jsonOrNone
+)
+
+var (
+	errNoText = errors.New("a string is not valid UTF-8")
+	errNoJSON = errors.New("a field that holds JSON holds something else")
+)
+
+// check returns an error when bytes are not the content.
+func (c content) check(value []byte) error {
+	switch {
+	case c == anyBytes, c == jsonOrNone && len(value) == 0:
+		return nil
+	case c == textBytes:
+		if !utf8.Valid(value) {
+			return errNoText
+		}
+		return nil
+	case !jsontext.Value(value).IsValid(): // or a key of it stands twice
+		if !utf8.Valid(value) {
+			return errNoText
+		}
+		if !json.Valid(value) {
+			return errNoJSON
+		}
+	}
+	return CheckDepth(value)
+}
+
+// weighing is the state of one pass over a message.
+type weighing struct {
+	left int // of the weight that the message may have
+	// err is what is wrong with the content of a field; nil: nothing so far.
+	err error
 }
 
 // weighed are the weights of types.
@@ -95,54 +145,79 @@ func makeWeights(t reflect.Type) weights {
 	if w, ok := weighed.types[t]; ok {
 		return w
 	}
-	w := weights{}
+	last := 0
+	for i := range t.NumField() {
+		last = max(last, fieldNumber(t.Field(i)))
+	}
+	w := make(weights, last+1)
 	weighed.types[t] = w // types hold themselves
 	for i := range t.NumField() {
-		parts := strings.Split(t.Field(i).Tag.Get("protobuf"), ",")
-		if len(parts) < 2 {
-			continue
-		}
-		if n, err := strconv.Atoi(parts[1]); err == nil {
-			w[protowire.Number(n)] = weightOf(t.Field(i).Type)
+		if n := fieldNumber(t.Field(i)); n > 0 {
+			w[n] = weightOf(t.Field(i).Type)
 		}
 	}
 	return w
 }
 
-// weightOf is what each value of a field takes.
+// fieldNumber is that of a field in its message; zero: it has none.
+func fieldNumber(f reflect.StructField) int {
+	parts := strings.Split(f.Tag.Get("protobuf"), ",")
+	if len(parts) < 2 {
+		return 0
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// weightOf is what each value of a field takes, and what it holds.
 func weightOf(t reflect.Type) weight {
+	if customKinds[t] == planRaw { // a message of one field
+		raw := weight{content: jsonBytes}
+		if t == reflect.TypeFor[apiextensions.JSON]() { // it writes nothing as null
+			raw.content = jsonOrNone
+		}
+		return weight{inner: weights{1: raw}}
+	}
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice:
-		t = t.Elem()
+	case reflect.Pointer:
+		w := weightOf(t.Elem())
+		w.size = int(t.Elem().Size())
+		return w
+	case reflect.Slice:
+		w := weightOf(t.Elem())
+		w.size = int(t.Elem().Size())
+		if isMessage(t) { // a message of one field, which is the list
+			return weight{inner: weights{1: w}}
+		}
+		return w
 	case reflect.Map: // an entry is a message of a key and a value
 		const entry = 48
-		value := weightOf(t.Elem())
-		return weight{entry + int(t.Key().Size()) + int(t.Elem().Size()), weights{2: value}}
+		return weight{size: entry + int(t.Key().Size()) + int(t.Elem().Size()), inner: weights{1: weightOf(t.Key()), 2: weightOf(t.Elem())}}
 	case reflect.Struct:
-		return weight{inner: structWeights(t)} // a part of what holds it
-	default:
-		return weight{}
+		return weight{inner: makeWeights(t)} // a part of what holds it
+	case reflect.String:
+		return weight{content: textBytes}
 	}
-	return weight{int(t.Size()), structWeights(t)}
+	return weight{}
 }
 
-func structWeights(t reflect.Type) weights {
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	return makeWeights(t)
-}
-
-// weigh takes what a message becomes from what is left, until nothing is.
-func (w weights) weigh(message []byte, left *int) {
-	for len(message) > 0 && *left > 0 {
+// weigh takes what a message becomes from what is left, until nothing is, and checks
+// what its fields hold.
+func (w weights) weigh(message []byte, to *weighing) {
+	for len(message) > 0 && to.left > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
 			return
 		}
 		message = message[n:]
-		field := w[number]
-		*left -= field.size
+		var field weight
+		if int(number) < len(w) {
+			field = w[number]
+		}
+		to.left -= field.size
 		if kind != protowire.BytesType {
 			if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
 				return
@@ -156,9 +231,12 @@ func (w weights) weigh(message []byte, left *int) {
 		}
 		message = message[n:]
 		if field.inner != nil {
-			field.inner.weigh(value, left)
-		} else {
-			*left -= len(value)
+			field.inner.weigh(value, to)
+			continue
+		}
+		to.left -= len(value)
+		if to.err == nil {
+			to.err = field.content.check(value)
 		}
 	}
 }

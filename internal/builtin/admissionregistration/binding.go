@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultValidatingBinding fills in which requests a policy is bound to.
@@ -90,9 +92,10 @@ func validateParams(p *admissionregistrationv1.ParamRef, path *field.Path) field
 func validateActions(all []admissionregistrationv1.ValidationAction, path *field.Path) field.ErrorList {
 	const deny, warn = admissionregistrationv1.Deny, admissionregistrationv1.Warn
 	var errs field.ErrorList
+	var seen check.Seen[admissionregistrationv1.ValidationAction]
 	for i, a := range all {
 		errs = append(errs, supported(&a, path.Index(i), admissionregistrationv1.Audit, deny, warn)...)
-		if slices.Contains(all[:i], a) {
+		if seen.Again(a) {
 			errs = append(errs, field.Duplicate(path.Index(i), a))
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 const (
@@ -103,12 +105,13 @@ func validateResources(m *admissionregistrationv1.MatchResources, path *field.Pa
 
 func validateNamedRule(r *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	var seen check.Seen[string]
 	for i, name := range r.ResourceNames {
 		at := path.Child("resourceNames").Index(i)
 		for _, wrong := range content.IsPathSegmentName(name) {
 			errs = append(errs, field.Invalid(at, name, wrong))
 		}
-		if slices.Contains(r.ResourceNames[:i], name) {
+		if seen.Again(name) {
 			errs = append(errs, field.Duplicate(at, name))
 		}
 	}
@@ -167,6 +170,7 @@ func validateNames(all []string, path *field.Path) field.ErrorList {
 	if len(all) == 0 {
 		errs = append(errs, field.Required(path, ""))
 	}
+	var seen check.Seen[string]
 	bare := false // whether the last name without a subresource is no star
 	for i, name := range all {
 		at := path.Index(i)
@@ -177,14 +181,16 @@ func validateNames(all []string, path *field.Path) field.ErrorList {
 		of, sub, ok := strings.Cut(name, "/")
 		if !ok {
 			bare = name != every
+			seen.Again(name)
 			continue
 		}
-		if slices.Contains(all[:i], of+"/*") {
+		if seen.Has(of + "/*") {
 			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("if '%s/*' is present, must not specify %s", of, name)))
 		}
-		if slices.Contains(all[:i], "*/"+sub) {
+		if seen.Has("*/" + sub) {
 			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("if '*/%s' is present, must not specify %s", sub, name)))
 		}
+		seen.Again(name)
 	}
 	if len(all) > 1 && slices.Contains(all, "*/*") {
 		errs = append(errs, field.Invalid(path, all, "if '*/*' is present, must not specify other resources"))
@@ -204,6 +210,7 @@ func validateConditions(all []admissionregistrationv1.MatchCondition, path *fiel
 	if len(all) > mostConditions {
 		errs = append(errs, field.TooMany(path, len(all), mostConditions))
 	}
+	var names check.Seen[string]
 	for i, c := range all {
 		at := path.Index(i)
 		if blank(c.Expression) {
@@ -214,8 +221,7 @@ func validateConditions(all []admissionregistrationv1.MatchCondition, path *fiel
 			continue
 		}
 		errs = append(errs, validateQualified(c.Name, at.Child("name"))...)
-		same := func(o admissionregistrationv1.MatchCondition) bool { return o.Name == c.Name }
-		if slices.ContainsFunc(all[:i], same) {
+		if names.Again(c.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		}
 	}

@@ -67,10 +67,10 @@ func ValidateValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPoli
 	if len(s.AuditAnnotations) > mostAnnotations {
 		errs = append(errs, field.Invalid(notes, check.Bare(s.AuditAnnotations), fmt.Sprintf("must not have more than %d auditAnnotations", mostAnnotations)))
 	}
+	var keys check.Seen[string]
 	for i, a := range s.AuditAnnotations {
 		errs = append(errs, validateAnnotation(p.Name, &a, notes.Index(i))...)
-		same := func(o admissionregistrationv1.AuditAnnotation) bool { return o.Key == a.Key }
-		if slices.ContainsFunc(s.AuditAnnotations[:i], same) {
+		if keys.Again(a.Key) {
 			errs = append(errs, field.Duplicate(notes.Index(i).Child("key"), a.Key))
 		}
 	}

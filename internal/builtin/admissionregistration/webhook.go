@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 const (
@@ -131,8 +133,9 @@ func validateReviews(versions []string, path *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	known := false
+	var seen check.Seen[string]
 	for i, v := range versions {
-		if slices.Contains(versions[:i], v) {
+		if seen.Again(v) {
 			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
 			continue
 		}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // Request is what somebody asks to be signed.
@@ -72,8 +74,9 @@ func ValidateRequest(r *Request) field.ErrorList {
 			errs = append(errs, field.NotSupported(at.Index(i), u, usages))
 		}
 	}
+	var seen check.Seen[certificatesv1.KeyUsage]
 	for i, u := range r.Spec.Usages {
-		if slices.Contains(r.Spec.Usages[:i], u) {
+		if seen.Again(u) {
 			errs = append(errs, field.Duplicate(at.Index(i), u))
 		}
 	}

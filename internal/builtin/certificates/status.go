@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 type condition = certificatesv1.CertificateSigningRequestCondition
@@ -121,9 +123,10 @@ func validateStatus(r, old *Request, approval bool) field.ErrorList {
 type tolerated struct{ noType, twice, both bool }
 
 func toleratedIn(all []condition) (t tolerated) {
-	for i, c := range all {
+	var seen check.Seen[certificatesv1.RequestConditionType]
+	for _, c := range all {
 		t.noType = t.noType || c.Type == ""
-		t.twice = t.twice || len(places(all[:i], c.Type)) > 0
+		t.twice = seen.Again(c.Type) || t.twice
 	}
 	t.both = len(places(all, certificatesv1.CertificateApproved)) > 0 && len(places(all, certificatesv1.CertificateDenied)) > 0
 	return t
@@ -138,6 +141,7 @@ var (
 func validateConditions(all []condition, may tolerated) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "conditions")
+	var seen check.Seen[certificatesv1.RequestConditionType]
 	for i, c := range all {
 		at := path.Index(i)
 		if c.Type == "" && !may.noType {
@@ -154,11 +158,11 @@ func validateConditions(all []condition, may tolerated) field.ErrorList {
 			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, allowed))
 		}
 		for _, other := range decided {
-			if !may.both && slices.Contains(decided, c.Type) && c.Type != other && len(places(all[:i], other)) > 0 {
+			if !may.both && slices.Contains(decided, c.Type) && c.Type != other && seen.Has(other) {
 				errs = append(errs, field.Invalid(path, c.Type, "Approved and Denied conditions are mutually exclusive"))
 			}
 		}
-		if !may.twice && len(places(all[:i], c.Type)) > 0 {
+		if seen.Again(c.Type) && !may.twice {
 			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))
 		}
 	}

@@ -83,6 +83,23 @@ func Protocol(p corev1.Protocol, path *field.Path) field.ErrorList {
 	return OneOf(p, Protocols, path)
 }
 
+// LegacyIP checks an IP address in a field that once took more than it takes now: what was
+// known before stays right.
+func LegacyIP(ip string, known *Seen[string], path *field.Path) field.ErrorList {
+	if known.Has(ip) {
+		return nil
+	}
+	return utilvalidation.IsValidIPForLegacyField(path, ip, true, nil)
+}
+
+// LegacyCIDR is LegacyIP of a range of addresses.
+func LegacyCIDR(cidr string, known *Seen[string], path *field.Path) field.ErrorList {
+	if known.Has(cidr) {
+		return nil
+	}
+	return utilvalidation.IsValidCIDRForLegacyField(path, cidr, true, nil)
+}
+
 // OneOf wants a value to be one of some.
 func OneOf[T ~string](value T, of []T, path *field.Path) field.ErrorList {
 	if slices.Contains(of, value) {

@@ -38,7 +38,7 @@ func (r *podRules) checkContainers(at *field.Path) {
 	for i := range all {
 		c, at := &all[i], at.Index(i)
 		r.container(c, at)
-		if r.containers.again(c.Name) {
+		if r.containers.Again(c.Name) {
 			r.Duplicate(at, "name", c.Name)
 		}
 		r.lifecycle(c.Lifecycle, at)
@@ -54,7 +54,7 @@ func (r *podRules) checkInitContainers(at *field.Path) {
 		c, at, list := &all[i], at.Index(i), at
 		r.container(c, at)
 		r.initRestartPolicy(c, at)
-		if r.containers.has(c.Name) || c.Name != "" && r.containers.again(c.Name) {
+		if r.containers.Has(c.Name) || c.Name != "" && r.containers.Again(c.Name) {
 			r.Duplicate(at, "name", c.Name)
 		}
 		// They run one after another, and may have the same ports. All are said to be
@@ -94,10 +94,10 @@ func (r *podRules) checkEphemeral(at *field.Path) {
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		r.container(c, at)
 		r.image(c, at)
-		if r.containers.has(e.Name) || names.again(e.Name) {
+		if r.containers.Has(e.Name) || names.Again(e.Name) {
 			r.Duplicate(at, "name", e.Name)
 		}
-		if t := e.TargetContainerName; t != "" && !r.containers.has(t) {
+		if t := e.TargetContainerName; t != "" && !r.containers.Has(t) {
 			r.NotFound(at, "targetContainerName", t)
 		}
 		r.ephemeralForbidden(c, at)
@@ -171,7 +171,7 @@ func (r *podRules) ports(all []corev1.ContainerPort, at *field.Path) {
 		if p.Name != "" {
 			if faults := validation.IsValidPortName(p.Name); len(faults) > 0 {
 				r.Each(at, "name", p.Name, faults)
-			} else if names.again(p.Name) {
+			} else if names.Again(p.Name) {
 				r.Duplicate(at, "name", p.Name)
 			}
 		}
@@ -225,7 +225,7 @@ func (r *podRules) resizePolicy(c *corev1.Container, at *field.Path) {
 	var names seen
 	for i, p := range c.ResizePolicy {
 		at := at.Child("resizePolicy")
-		if names.again(string(p.ResourceName)) {
+		if names.Again(string(p.ResourceName)) {
 			r.Duplicate(at.Index(i), "", p.ResourceName)
 		}
 		requiredOneOf(&r.Faults, at, "", p.ResourceName, resizeResources)

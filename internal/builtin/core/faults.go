@@ -1,7 +1,6 @@
 package core
 
 import (
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -107,40 +106,4 @@ func (f *Faults) sortFrom(start int) {
 }
 
 // seen are strings that stood before. The zero value has none.
-type seen struct {
-	few  [8]string // the first of them
-	n    int
-	more map[string]bool
-}
-
-func (s *seen) has(v string) bool {
-	for _, have := range s.few[:s.n] {
-		if have == v {
-			return true
-		}
-	}
-	return s.more[v]
-}
-
-// again tells whether the string stood before, and takes it.
-func (s *seen) again(v string) bool {
-	switch {
-	case s.has(v):
-		return true
-	case s.n < len(s.few):
-		s.few[s.n] = v
-		s.n++
-	case s.more == nil:
-		s.more = map[string]bool{v: true}
-	default:
-		s.more[v] = true
-	}
-	return false
-}
-
-// sorted are all of them.
-func (s *seen) sorted() []string {
-	all := slices.AppendSeq(slices.Clone(s.few[:s.n]), maps.Keys(s.more))
-	slices.Sort(all)
-	return all
-}
+type seen = check.Seen[string]

@@ -52,6 +52,7 @@ var limitTypes = []corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContain
 
 // ValidateLimitRange checks the limits of each type against each other.
 func ValidateLimitRange(l *corev1.LimitRange) (errs field.ErrorList) {
+	var seenTypes check.Seen[corev1.LimitType]
 	for i := range l.Spec.Limits {
 		item, path := &l.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
 		faults := check.QualifiedName(string(item.Type), path.Child("type"))
@@ -59,7 +60,7 @@ func ValidateLimitRange(l *corev1.LimitRange) (errs field.ErrorList) {
 			faults = append(faults, field.Invalid(path.Child("type"), item.Type, "must be a standard limit type or fully qualified"))
 		}
 		errs = append(errs, faults...)
-		if slices.ContainsFunc(l.Spec.Limits[:i], func(o corev1.LimitRangeItem) bool { return o.Type == item.Type }) {
+		if seenTypes.Again(item.Type) {
 			errs = append(errs, field.Duplicate(path.Child("type"), item.Type))
 		}
 		errs = append(errs, validateLimitItem(item, path)...)

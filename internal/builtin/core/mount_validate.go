@@ -17,8 +17,8 @@ func (r *podRules) mounts(c *corev1.Container, at *field.Path) {
 	at = at.Child("volumeMounts")
 	var paths, devices, devicePaths seen
 	for i := range c.VolumeDevices {
-		devices.again(c.VolumeDevices[i].Name)
-		devicePaths.again(c.VolumeDevices[i].DevicePath)
+		devices.Again(c.VolumeDevices[i].Name)
+		devicePaths.Again(c.VolumeDevices[i].DevicePath)
 	}
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
@@ -31,13 +31,13 @@ func (r *podRules) mounts(c *corev1.Container, at *field.Path) {
 		if m.MountPath == "" {
 			r.Required(at.Index(i), "mountPath", "")
 		}
-		if paths.again(m.MountPath) {
+		if paths.Again(m.MountPath) {
 			r.Invalid(at.Index(i), "mountPath", m.MountPath, "must be unique")
 		}
-		if devices.has(m.Name) {
+		if devices.Has(m.Name) {
 			r.Invalid(at.Index(i), "name", m.Name, "must not already exist in volumeDevices")
 		}
-		if devicePaths.has(m.MountPath) {
+		if devicePaths.Has(m.MountPath) {
 			r.Invalid(at.Index(i), "mountPath", m.MountPath, "must not already exist as a path in volumeDevices")
 		}
 		r.mountOptions(c, i, at)
@@ -92,8 +92,8 @@ func (r *podRules) devices(c *corev1.Container, at *field.Path) {
 	}
 	var mounts, mountPaths seen
 	for i := range c.VolumeMounts {
-		mounts.again(c.VolumeMounts[i].Name)
-		mountPaths.again(c.VolumeMounts[i].MountPath)
+		mounts.Again(c.VolumeMounts[i].Name)
+		mountPaths.Again(c.VolumeMounts[i].MountPath)
 	}
 	var names, paths seen
 	for i := range c.VolumeDevices {
@@ -102,7 +102,7 @@ func (r *podRules) devices(c *corev1.Container, at *field.Path) {
 		if d.Name == "" {
 			r.Required(at, "name", "")
 		}
-		if names.has(d.Name) {
+		if names.Has(d.Name) {
 			r.Invalid(at, "name", d.Name, "must be unique")
 		}
 		switch {
@@ -114,22 +114,22 @@ func (r *podRules) devices(c *corev1.Container, at *field.Path) {
 		if d.DevicePath == "" {
 			r.Required(at, "devicePath", "")
 		}
-		if paths.has(d.DevicePath) {
+		if paths.Has(d.DevicePath) {
 			r.Invalid(at, "devicePath", d.DevicePath, "must be unique")
 		}
 		if hasBackstep(d.DevicePath) {
 			r.Invalid(at, "devicePath", d.DevicePath, "can not contain backsteps ('..')")
 		} else {
-			paths.again(d.DevicePath)
+			paths.Again(d.DevicePath)
 		}
-		if mounts.has(d.Name) {
+		if mounts.Has(d.Name) {
 			r.Invalid(at, "name", d.Name, "must not already exist in volumeMounts")
 		}
-		if mountPaths.has(d.DevicePath) {
+		if mountPaths.Has(d.DevicePath) {
 			r.Invalid(at, "devicePath", d.DevicePath, "must not already exist as a path in volumeMounts")
 		}
 		if d.Name != "" {
-			names.again(d.Name)
+			names.Again(d.Name)
 		}
 	}
 }

@@ -93,8 +93,9 @@ func ValidateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 // made of it.
 func ValidateNodeStatus(n, old *corev1.Node) field.ErrorList {
 	errs := append(validateAvoidedPods(n), validateNodeStatus(n)...)
+	var addresses check.Seen[corev1.NodeAddress]
 	for i, a := range n.Status.Addresses {
-		if slices.Contains(n.Status.Addresses[:i], a) {
+		if addresses.Again(a) {
 			errs = append(errs, field.Duplicate(field.NewPath("status", "addresses").Index(i), check.Bare(a)))
 		}
 	}
@@ -161,6 +162,11 @@ func WarnOfNode(n, _ *corev1.Node) (all []string) {
 // validateNodeTaints has the path that the wire has.
 func validateNodeTaints(n *corev1.Node) (errs field.ErrorList) {
 	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	type pair struct {
+		key    string
+		effect corev1.TaintEffect
+	}
+	var pairs check.Seen[pair]
 	for i, t := range n.Spec.Taints {
 		path := field.NewPath("metadata", "taints").Index(i)
 		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
@@ -173,7 +179,7 @@ func validateNodeTaints(n *corev1.Node) (errs field.ErrorList) {
 		case !slices.Contains(effects, t.Effect):
 			errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
 		}
-		if slices.ContainsFunc(n.Spec.Taints[:i], func(o corev1.Taint) bool { return o.MatchTaint(&t) }) {
+		if pairs.Again(pair{t.Key, t.Effect}) {
 			twice := field.Duplicate(path, check.Bare(t))
 			twice.Detail = "taints must be unique by key and effect pair"
 			errs = append(errs, twice)

@@ -1,12 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
@@ -80,10 +80,22 @@ func (r *podRules) transitions(next, old []corev1.ContainerStatus, all []corev1.
 			}
 		}
 	}
+	named := byName(all)
 	r.ended(next, old, at, func(name string, code int32) bool {
-		i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name })
-		return i >= 0 && restarts(&all[i], r.spec, code)
+		c := named[name]
+		return c != nil && restarts(c, r.spec, code)
 	})
+}
+
+// byName are containers by their names; of several with one name, the first.
+func byName(all []corev1.Container) map[string]*corev1.Container {
+	named := make(map[string]*corev1.Container, len(all))
+	for i := range all {
+		if named[all[i].Name] == nil {
+			named[all[i].Name] = &all[i]
+		}
+	}
+	return named
 }
 
 // ended finds containers that had ended and run again although they may not.
@@ -122,13 +134,16 @@ func restarts(c *corev1.Container, spec *corev1.PodSpec, code int32) bool {
 }
 
 func (r *podRules) claimStatuses(all []corev1.PodResourceClaimStatus, at *field.Path) {
-	var names seen
+	var names, claims seen
+	for i := range r.spec.ResourceClaims {
+		claims.Again(r.spec.ResourceClaims[i].Name)
+	}
 	for i := range all {
 		s, at := &all[i], at.Index(i)
-		if !slices.ContainsFunc(r.spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return c.Name == s.Name }) {
+		if !claims.Has(s.Name) {
 			r.Invalid(at, "name", s.Name, "must match the name of an entry in `spec.resourceClaims`")
 		}
-		if names.again(s.Name) {
+		if names.Again(s.Name) {
 			r.Duplicate(at, "name", s.Name)
 		}
 		if n := s.ResourceClaimName; n != nil {
@@ -147,9 +162,10 @@ func (r *podRules) extendedClaimStatus(s *corev1.PodExtendedResourceClaimStatus,
 		r.Required(at, "requestMappings", "at least one request mapping is required")
 	}
 	taken := map[corev1.ContainerExtendedResourceRequest]bool{}
+	containers, inits := byName(r.spec.Containers), byName(r.spec.InitContainers)
 	for i, m := range s.RequestMappings {
 		one := at.Child("requestMappings").Index(i)
-		if c := r.containerNamed(m.ContainerName); c == nil {
+		if c := cmp.Or(containers[m.ContainerName], inits[m.ContainerName]); c == nil {
 			r.Invalid(one, "containerName", m.ContainerName, "must match the name of an entry in spec.initContainers.name or spec.containers.name")
 		} else if _, ok := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]; !ok {
 			r.Invalid(one, "resourceName", m.ResourceName, "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
@@ -204,8 +220,9 @@ func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 }
 
 func (r *podRules) family(ips, old []string, shown any, at *field.Path) {
+	known := check.SeenIn(old)
 	for i, ip := range ips {
-		r.Add(validation.IsValidIPForLegacyField(at.Index(i), ip, true, old)...)
+		r.Add(check.LegacyIP(ip, &known, at.Index(i))...)
 	}
 	if len(ips) < 2 {
 		return
@@ -249,18 +266,23 @@ var healths = []corev1.ResourceHealthStatus{corev1.ResourceHealthStatusHealthy, 
 
 // health checks what is said of the devices that containers have.
 func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Container, at *field.Path) {
+	named := byName(all)
 	for i := range statuses {
-		c := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == statuses[i].Name })
+		c := named[statuses[i].Name]
+		var claims seen
+		if c != nil && len(statuses[i].AllocatedResourcesStatus) > 0 {
+			claims = claimNames(c)
+		}
 		for j := range statuses[i].AllocatedResourcesStatus {
 			s, at := &statuses[i].AllocatedResourcesStatus[j], at.Index(i).Child("allocatedResourcesStatus").Index(j)
-			if c >= 0 {
-				r.hasDevice(&all[c], s.Name, at)
+			if c != nil {
+				r.hasDevice(c, &claims, s.Name, at)
 			}
 			var ids seen
 			for k := range s.Resources {
 				at := at.Child("resources").Index(k)
 				OneOf(&r.Faults, at, "health", s.Resources[k].Health, healths)
-				if ids.again(string(s.Resources[k].ResourceID)) {
+				if ids.Again(string(s.Resources[k].ResourceID)) {
 					r.Duplicate(at, "resourceID", s.Resources[k].ResourceID)
 				}
 			}
@@ -268,21 +290,27 @@ func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Contai
 	}
 }
 
-func (r *podRules) hasDevice(c *corev1.Container, name corev1.ResourceName, at *field.Path) {
+// claimNames are the claims of a container as statuses name them.
+func claimNames(c *corev1.Container) (names seen) {
+	for _, claim := range c.Resources.Claims {
+		name := "claim:" + claim.Name
+		if claim.Request != "" {
+			name += "/" + claim.Request
+		}
+		names.Again(name)
+	}
+	return names
+}
+
+func (r *podRules) hasDevice(c *corev1.Container, claims *seen, name corev1.ResourceName, at *field.Path) {
 	if !strings.HasPrefix(string(name), "claim:") {
 		if _, ok := c.Resources.Requests[name]; !ok {
 			r.Invalid(at, "name", name, "must match one of the container's resource requests")
 		}
 		return
 	}
-	for _, claim := range c.Resources.Claims {
-		known := "claim:" + claim.Name
-		if claim.Request != "" {
-			known += "/" + claim.Request
-		}
-		if known == string(name) {
-			return
-		}
+	if claims.Has(string(name)) {
+		return
 	}
 	r.Invalid(at, "name", name, "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty")
 }

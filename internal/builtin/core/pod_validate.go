@@ -164,14 +164,14 @@ func (r *podRules) moreTolerations(old []corev1.Toleration, at *field.Path) {
 func (r *podRules) fewerGates(old []corev1.PodSchedulingGate, at *field.Path) {
 	var had seen
 	for _, g := range old {
-		had.again(g.Name)
+		had.Again(g.Name)
 	}
 	last := make(map[string]int, len(r.spec.SchedulingGates)) // of two of a name
 	for i, g := range r.spec.SchedulingGates {
 		last[g.Name] = i
 	}
 	for i, g := range r.spec.SchedulingGates {
-		if !had.has(g.Name) && last[g.Name] == i {
+		if !had.Has(g.Name) && last[g.Name] == i {
 			r.Forbidden(at.Index(i), "name", fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name))
 		}
 	}

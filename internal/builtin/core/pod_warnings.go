@@ -247,7 +247,7 @@ func (w *warnings) twice() {
 	if len(w.spec.HostAliases) > 1 {
 		var ips seen
 		for i := range w.spec.HostAliases {
-			if ip := w.spec.HostAliases[i].IP; ips.again(ip) {
+			if ip := w.spec.HostAliases[i].IP; ips.Again(ip) {
 				w.add("%s: duplicate ip %q", w.below("spec", "hostAliases").Index(i).Child("ip"), ip)
 			}
 		}
@@ -255,7 +255,7 @@ func (w *warnings) twice() {
 	if len(w.spec.ImagePullSecrets) > 1 {
 		var names seen
 		for i, s := range w.spec.ImagePullSecrets {
-			if names.again(s.Name) {
+			if names.Again(s.Name) {
 				w.add("%s: duplicate name %q", w.below("spec", "imagePullSecrets").Index(i).Child("name"), s.Name)
 			}
 		}
@@ -317,7 +317,7 @@ func (w *warnings) hides(c *corev1.Container, at place) {
 	var names seen
 	for i := range c.Env {
 		v := &c.Env[i]
-		if !names.again(v.Name) {
+		if !names.Again(v.Name) {
 			continue
 		}
 		if ref := "$(" + v.Name + ")"; v.ValueFrom != nil || v.Value == ref || !strings.Contains(v.Value, ref) {

@@ -37,6 +37,8 @@ type podRules struct {
 	volumeName string
 	// claimNames are the devices that containers may use.
 	claimNames seen
+	// noClaim says of a name that it is none of them; empty until it is needed.
+	noClaim string
 	// containers are the names of containers and init containers.
 	containers seen
 	// hostUsers: the users in the containers are those of the host.
@@ -69,7 +71,7 @@ func (r *podRules) check(at *field.Path) {
 	for i, g := range spec.SchedulingGates {
 		at := at.Child("schedulingGates").Index(i)
 		r.labelName(at, "", g.Name)
-		if gates.again(g.Name) {
+		if gates.Again(g.Name) {
 			r.Duplicate(at, "", g.Name)
 		}
 	}

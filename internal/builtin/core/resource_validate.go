@@ -102,37 +102,40 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 			r.Required(at, "", "")
 			continue
 		}
-		if keys.has(c.Name) {
+		if keys.Has(c.Name) {
 			r.Duplicate(at, "", c.Name)
 		} else {
 			key := c.Name
 			if c.Request != "" {
 				r.Each(at, "request", c.Request, check.LabelFaults(c.Request))
 				key += "/" + c.Request
-			} else if byRequest.has(c.Name) {
+			} else if byRequest.Has(c.Name) {
 				r.Duplicate(at, "", c.Name)
 			}
-			if keys.again(key) {
+			if keys.Again(key) {
 				r.Duplicate(at, "", key)
 			}
 			if c.Request != "" {
-				byRequest.again(c.Name)
+				byRequest.Again(c.Name)
 			}
 		}
-		if !r.claimNames.has(c.Name) {
+		if !r.claimNames.Has(c.Name) {
 			r.unknownClaim(at, c.Name)
 		}
 	}
 }
 
 func (r *podRules) unknownClaim(at *field.Path, name string) {
-	err := field.NotFound(at, name)
-	err.Detail = "must be one of the names in pod.spec.resourceClaims"
-	if names := r.claimNames.sorted(); len(names) == 0 {
-		err.Detail += " which is empty"
-	} else {
-		err.Detail += ": " + strings.Join(names, ", ")
+	if r.noClaim == "" { // once: the names can be many, and so can those that are none of them
+		r.noClaim = "must be one of the names in pod.spec.resourceClaims"
+		if names := slices.Sorted(slices.Values(r.claimNames.All())); len(names) == 0 {
+			r.noClaim += " which is empty"
+		} else {
+			r.noClaim += ": " + strings.Join(names, ", ")
+		}
 	}
+	err := field.NotFound(at, name)
+	err.Detail = r.noClaim
 	r.Add(err)
 }
 
@@ -145,7 +148,7 @@ func (r *podRules) resourceClaims(at *field.Path) {
 	if r.meta != nil && isStatic(r.meta.Annotations) {
 		for i := range all {
 			r.Forbidden(field.NewPath(""), "", "static pods do not support resource claims")
-			r.claimNames.again(all[i].Name)
+			r.claimNames.Again(all[i].Name)
 		}
 		return
 	}
@@ -154,7 +157,7 @@ func (r *podRules) resourceClaims(at *field.Path) {
 		switch {
 		case c.Name == "":
 			r.Required(at, "name", "")
-		case r.claimNames.again(c.Name):
+		case r.claimNames.Again(c.Name):
 			r.Duplicate(at, "name", c.Name)
 		default:
 			r.Each(at, "name", c.Name, check.LabelFaults(c.Name))

@@ -40,7 +40,8 @@ func ValidateResourceQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
 }
 
 func subset[T comparable](a, b []T) bool {
-	return !slices.ContainsFunc(a, func(x T) bool { return !slices.Contains(b, x) })
+	in := check.SeenIn(b)
+	return !slices.ContainsFunc(a, func(x T) bool { return !in.Has(x) })
 }
 
 func validateHard(list corev1.ResourceList, path *field.Path) (errs field.ErrorList) {

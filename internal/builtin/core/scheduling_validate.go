@@ -168,21 +168,21 @@ func (f *Faults) matchLabelKeys(match, mismatch []string, s *metav1.LabelSelecto
 			index[key] = i
 		}
 		for key := range s.MatchLabels {
-			keys.again(key)
+			keys.Again(key)
 		}
 		for i := range s.MatchExpressions {
 			key := s.MatchExpressions[i].Key
-			if n, ok := index[key]; keys.again(key) && ok {
+			if n, ok := index[key]; keys.Again(key) && ok {
 				f.Invalid(at.Index(n), "", key, "exists in both matchLabelKeys and labelSelector")
 			}
 		}
 	}
 	var not seen
 	for _, key := range mismatch {
-		not.again(key)
+		not.Again(key)
 	}
 	for i, key := range match {
-		if not.has(key) {
+		if not.Has(key) {
 			f.Invalid(at.Child("matchLabelKeys").Index(i), "", key, "exists in both matchLabelKeys and mismatchLabelKeys")
 		}
 	}

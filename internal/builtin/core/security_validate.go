@@ -149,7 +149,7 @@ func (r *podRules) sysctls(all []corev1.Sysctl, at *field.Path) {
 	var names seen
 	for i := range all {
 		name, at := all[i].Name, at.Child("sysctls").Index(i)
-		again := names.again(name)
+		again := names.Again(name)
 		switch {
 		case name == "":
 			r.Required(at, "name", "")

@@ -139,9 +139,11 @@ func hasNodePorts(s *corev1.Service) bool {
 
 // newNodePorts tells whether an update asks for node ports that were not there.
 func newNodePorts(s, old *corev1.Service) bool {
-	return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
-		return p.NodePort != 0 && !slices.ContainsFunc(old.Spec.Ports, func(o corev1.ServicePort) bool { return o.NodePort == p.NodePort })
-	})
+	var had check.Seen[int32]
+	for i := range old.Spec.Ports {
+		had.Again(old.Spec.Ports[i].NodePort)
+	}
+	return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 && !had.Has(p.NodePort) })
 }
 
 // WarnOfService tells of what has no effect, is written in an unusual way, or is on

@@ -6,8 +6,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 var (
@@ -39,11 +40,12 @@ func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 	case spec.ClusterIP != "" && spec.ClusterIPs[0] != spec.ClusterIP:
 		errs = append(errs, field.Invalid(clusterIPsPath, spec.ClusterIPs, "first value must match `clusterIP`"))
 	}
+	var seenFamilies check.Seen[corev1.IPFamily]
 	for i, f := range spec.IPFamilies {
 		if !slices.Contains(families, f) {
 			errs = append(errs, field.NotSupported(familiesPath.Index(i), f, families))
 		}
-		if slices.Contains(spec.IPFamilies[:i], f) {
+		if seenFamilies.Again(f) {
 			errs = append(errs, field.Duplicate(familiesPath.Index(i), f))
 		}
 	}
@@ -51,9 +53,9 @@ func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 		errs = append(errs, field.NotSupported(familyPolicyPath, p, familyPolicies))
 	}
 	wrong := len(errs)
-	var known []string
+	var known check.Seen[string]
 	if old != nil {
-		known = old.Spec.ClusterIPs
+		known = check.SeenIn(old.Spec.ClusterIPs)
 	}
 	for i, ip := range spec.ClusterIPs {
 		if i == 0 && ip == corev1.ClusterIPNone {
@@ -62,7 +64,7 @@ func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 			}
 			continue
 		}
-		errs = append(errs, validation.IsValidIPForLegacyField(clusterIPsPath.Index(i), ip, true, known)...)
+		errs = append(errs, check.LegacyIP(ip, &known, clusterIPsPath.Index(i))...)
 	}
 	malformed := len(errs) > wrong
 	if len(spec.ClusterIPs) > 2 {

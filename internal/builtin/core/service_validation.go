@@ -63,8 +63,9 @@ func validateService(s, old *corev1.Service) (errs field.ErrorList) {
 	case corev1.ServiceTypeExternalName:
 		errs = append(errs, validateExternalName(s)...)
 	}
+	var names seen
 	for i := range spec.Ports {
-		errs = append(errs, validateServicePort(spec.Ports, i, path.Child("ports").Index(i))...)
+		errs = append(errs, validateServicePort(&spec.Ports[i], len(spec.Ports), &names, path.Child("ports").Index(i))...)
 	}
 	if spec.Selector != nil {
 		errs = append(errs, metav1validation.ValidateLabels(spec.Selector, path.Child("selector"))...)
@@ -110,15 +111,16 @@ func validateExternalName(s *corev1.Service) (errs field.ErrorList) {
 	return append(errs, check.DNSSubdomain(name, path.Child("externalName"))...)
 }
 
-func validateServicePort(all []corev1.ServicePort, i int, path *field.Path) (errs field.ErrorList) {
-	p := &all[i]
+// validateServicePort checks one of several ports, before which ports of these names
+// stood.
+func validateServicePort(p *corev1.ServicePort, ports int, names *seen, path *field.Path) (errs field.ErrorList) {
 	switch {
 	case p.Name != "":
 		errs = append(errs, check.DNSLabel(p.Name, path.Child("name"))...)
-		if slices.ContainsFunc(all[:i], func(o corev1.ServicePort) bool { return o.Name == p.Name }) {
+		if names.Again(p.Name) {
 			errs = append(errs, field.Duplicate(path.Child("name"), p.Name))
 		}
-	case len(all) > 1:
+	case ports > 1:
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	}
 	errs = append(errs, check.Port(p.Port, path.Child("port"))...)
@@ -165,13 +167,13 @@ func validateAffinity(s *corev1.Service) field.ErrorList {
 }
 
 func validateExternalIPs(s, old *corev1.Service) (errs field.ErrorList) {
-	var known []string
+	var known seen
 	if old != nil {
-		known = old.Spec.ExternalIPs
+		known = check.SeenIn(old.Spec.ExternalIPs)
 	}
 	for i, ip := range s.Spec.ExternalIPs {
 		path := field.NewPath("spec", "externalIPs").Index(i)
-		faults := validation.IsValidIPForLegacyField(path, ip, true, known)
+		faults := check.LegacyIP(ip, &known, path)
 		if len(faults) == 0 {
 			faults = ValidateEndpointIP(ip, path)
 		}
@@ -191,16 +193,18 @@ func validateUniquePorts(s *corev1.Service) (errs field.ErrorList) {
 			}
 		}
 	}
-	before := func(i int, same func(a, b *corev1.ServicePort) bool) bool {
-		return slices.ContainsFunc(ports[:i], func(o corev1.ServicePort) bool { return o.Protocol == ports[i].Protocol && same(&o, &ports[i]) })
+	type place struct {
+		protocol corev1.Protocol
+		port     int32
 	}
+	var seenNodePorts, seenPorts check.Seen[place]
 	for i := range ports {
-		if n := ports[i].NodePort; n != 0 && before(i, func(a, b *corev1.ServicePort) bool { return a.NodePort == b.NodePort }) {
+		if n := ports[i].NodePort; n != 0 && seenNodePorts.Again(place{ports[i].Protocol, n}) {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("nodePort"), n))
 		}
 	}
 	for i := range ports {
-		if before(i, func(a, b *corev1.ServicePort) bool { return a.Port == b.Port }) {
+		if seenPorts.Again(place{ports[i].Protocol, ports[i].Port}) {
 			errs = append(errs, field.Duplicate(path.Index(i), check.Bare(corev1.ServicePort{Protocol: ports[i].Protocol, Port: ports[i].Port})))
 		}
 	}
@@ -214,14 +218,14 @@ func validateSourceRanges(s, old *corev1.Service) (errs field.ErrorList) {
 		if !balanced {
 			errs = append(errs, field.Forbidden(path, onlyBalanced))
 		}
-		var known []string
+		var known seen
 		if old != nil {
 			for _, r := range old.Spec.LoadBalancerSourceRanges {
-				known = append(known, strings.TrimSpace(r))
+				known.Again(strings.TrimSpace(r))
 			}
 		}
 		for i, r := range ranges {
-			errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), strings.TrimSpace(r), true, known)...)
+			errs = append(errs, check.LegacyCIDR(strings.TrimSpace(r), &known, path.Index(i))...)
 		}
 		return errs
 	}

@@ -78,7 +78,7 @@ func (r *podRules) checkVolumes(at *field.Path) {
 		if len(r.list) == start {
 			r.volumes[v.Name] = &v.VolumeSource
 		}
-		if c := v.PersistentVolumeClaim; c != nil && made.has(c.ClaimName) {
+		if c := v.PersistentVolumeClaim; c != nil && made.Has(c.ClaimName) {
 			r.Invalid(at.Child("persistentVolumeClaim"), "claimName", c.ClaimName, "must not reference a PVC that gets created for an ephemeral volume")
 		}
 	}
@@ -91,7 +91,7 @@ func (r *podRules) madeClaims() (names seen) {
 	}
 	for i := range r.spec.Volumes {
 		if v := &r.spec.Volumes[i]; v.Ephemeral != nil {
-			names.again(r.meta.Name + "-" + v.Name)
+			names.Again(r.meta.Name + "-" + v.Name)
 		}
 	}
 	return names

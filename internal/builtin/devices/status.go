@@ -30,17 +30,41 @@ func SetClaimStatus(c, sent *resourcev1.ResourceClaim) {
 	if was == nil {
 		return
 	}
+	had, has := allocatedIn(was), allocatedIn(c.Status.Allocation)
 	gone := func(d resourcev1.AllocatedDeviceStatus) bool {
-		is := func(r resourcev1.DeviceRequestAllocationResult) bool { return allocates(&r, &d) }
-		now := c.Status.Allocation
-		return slices.ContainsFunc(was.Devices.Results, is) && (now == nil || !slices.ContainsFunc(now.Devices.Results, is))
+		return had.Has(deviceOf(&d)) && !has.Has(deviceOf(&d))
 	}
 	c.Status.Devices = slices.DeleteFunc(slices.Clone(c.Status.Devices), gone)
 }
 
-// allocates tells whether a result is the device that a status is of.
-func allocates(r *resourcev1.DeviceRequestAllocationResult, d *resourcev1.AllocatedDeviceStatus) bool {
-	return r.Driver == d.Driver && r.Pool == d.Pool && r.Device == d.Device && check.Equal((*string)(r.ShareID), d.ShareID)
+// allocated is a device, or a share of one, as results and statuses name it.
+type allocated struct {
+	driver, pool, device, share string
+	isShare                     bool
+}
+
+func deviceOf(d *resourcev1.AllocatedDeviceStatus) allocated {
+	one := allocated{driver: d.Driver, pool: d.Pool, device: d.Device, isShare: d.ShareID != nil}
+	if one.isShare {
+		one.share = *d.ShareID
+	}
+	return one
+}
+
+// allocatedIn are the devices of an allocation, which may be nil.
+func allocatedIn(a *resourcev1.AllocationResult) (all check.Seen[allocated]) {
+	if a == nil {
+		return all
+	}
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		one := allocated{driver: r.Driver, pool: r.Pool, device: r.Device, isShare: r.ShareID != nil}
+		if one.isShare {
+			one.share = string(*r.ShareID)
+		}
+		all.Again(one)
+	}
+	return all
 }
 
 // ValidateClaimStatus checks who may use which devices. Once they are allocated,
@@ -48,18 +72,19 @@ func allocates(r *resourcev1.DeviceRequestAllocationResult, d *resourcev1.Alloca
 func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	s, was, path := &c.Status, &old.Status, field.NewPath("status")
 	reserved := path.Child("reservedFor")
+	devices := allocatedIn(s.Allocation)
 	errs := eachOnce(s.ReservedFor, resourcev1.ResourceClaimReservedForMaxSize, reserved,
 		func(r *resourcev1.ResourceClaimConsumerReference) types.UID { return r.UID }, validateConsumer)
 	errs = append(errs, eachOnce(s.Devices, -1, path.Child("devices"),
 		sharedOf,
 		func(d *resourcev1.AllocatedDeviceStatus, path *field.Path) field.ErrorList {
-			return validateDeviceStatus(d, s.Allocation, path)
+			return validateDeviceStatus(d, &devices, path)
 		})...)
 	switch {
 	case len(s.ReservedFor) == 0:
 	case s.Allocation == nil:
 		errs = append(errs, field.Forbidden(reserved, "may not be specified when `allocated` is not set"))
-	case c.DeletionTimestamp != nil && slices.ContainsFunc(s.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return !slices.Contains(was.ReservedFor, r) }):
+	case c.DeletionTimestamp != nil && addsTo(was.ReservedFor, s.ReservedFor):
 		errs = append(errs, field.Forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
 	}
 	at := path.Child("allocation")
@@ -74,6 +99,12 @@ func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		errs = append(errs, field.Invalid(at, check.Bare(s.Allocation), "field is immutable"))
 	}
 	return errs
+}
+
+// addsTo reports whether a list has what another has not.
+func addsTo[T comparable](was, now []T) bool {
+	had := check.SeenIn(was)
+	return slices.ContainsFunc(now, func(v T) bool { return !had.Has(v) })
 }
 
 func validateConsumer(r *resourcev1.ResourceClaimConsumerReference, path *field.Path) field.ErrorList {
@@ -114,15 +145,14 @@ func validateAllocation(a *resourcev1.DeviceAllocationResult, claim *resourcev1.
 		})...)
 }
 
-func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, a *resourcev1.AllocationResult, path *field.Path) field.ErrorList {
+func validateDeviceStatus(d *resourcev1.AllocatedDeviceStatus, devices *check.Seen[allocated], path *field.Path) field.ErrorList {
 	errs := validateDriver(d.Driver, path.Child("driver"))
 	errs = append(errs, validatePool(d.Pool, path.Child("pool"))...)
 	errs = append(errs, validateLabel(d.Device, path.Child("device"))...)
 	if d.ShareID != nil {
 		errs = append(errs, validateUID(*d.ShareID, path.Child("shareID"))...)
 	}
-	allocated := func(r resourcev1.DeviceRequestAllocationResult) bool { return allocates(&r, d) }
-	if a == nil || !slices.ContainsFunc(a.Devices.Results, allocated) {
+	if !devices.Has(deviceOf(d)) {
 		errs = append(errs, field.Invalid(path, sharedOf(d), "must be an allocated device in the claim"))
 	}
 	if n := len(d.Conditions); n > mostConditions {

@@ -3,7 +3,6 @@ package discovery
 
 import (
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -67,6 +66,7 @@ func validateHead(s *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 	if len(s.Ports) > maxPorts {
 		return append(errs, field.TooMany(path, len(s.Ports), maxPorts))
 	}
+	var names check.Seen[portName]
 	for i, p := range s.Ports {
 		at, name := path.Index(i), ""
 		if p.Name != nil {
@@ -75,7 +75,7 @@ func validateHead(s *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 		if name != "" {
 			errs = append(errs, check.DNSLabel(name, at.Child("name"))...)
 		}
-		if slices.ContainsFunc(s.Ports[:i], func(o discoveryv1.EndpointPort) bool { return check.Equal(o.Name, p.Name) }) {
+		if names.Again(portName{p.Name != nil, name}) {
 			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
 		}
 		if p.Protocol == nil {
@@ -88,6 +88,12 @@ func validateHead(s *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 		}
 	}
 	return errs
+}
+
+// portName is the name of a port, which may be absent.
+type portName struct {
+	isSet bool
+	name  string
 }
 
 func validateEndpoints(s *discoveryv1.EndpointSlice) (errs field.ErrorList) {
@@ -147,9 +153,10 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) (errs field.E
 	if len(h.ForZones) > maxHints {
 		return field.ErrorList{field.TooMany(zones, len(h.ForZones), maxHints)}
 	}
+	var seenZones check.Seen[discoveryv1.ForZone]
 	for i, z := range h.ForZones {
 		at := zones.Index(i).Child("name")
-		if slices.Contains(h.ForZones[:i], z) {
+		if seenZones.Again(z) {
 			errs = append(errs, field.Duplicate(at, z.Name))
 		}
 		for _, fault := range utilvalidation.IsValidLabelValue(z.Name) {
@@ -160,9 +167,10 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) (errs field.E
 	if len(h.ForNodes) > maxHints {
 		return append(errs, field.TooMany(nodes, len(h.ForNodes), maxHints))
 	}
+	var seenNodes check.Seen[discoveryv1.ForNode]
 	for i, n := range h.ForNodes {
 		at := nodes.Index(i).Child("name")
-		if slices.Contains(h.ForNodes[:i], n) {
+		if seenNodes.Again(n) {
 			errs = append(errs, field.Duplicate(at, n.Name))
 		}
 		errs = append(errs, check.DNSSubdomain(n.Name, at)...)

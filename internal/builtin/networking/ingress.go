@@ -42,16 +42,16 @@ func ValidateIngressUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 
 // ValidateIngressStatus checks where an Ingress is reached.
 func ValidateIngressStatus(i, old *networkingv1.Ingress) (errs field.ErrorList) {
-	var known []string
+	var known check.Seen[string]
 	for _, g := range old.Status.LoadBalancer.Ingress {
 		if g.IP != "" {
-			known = append(known, g.IP)
+			known.Again(g.IP)
 		}
 	}
 	for n, g := range i.Status.LoadBalancer.Ingress {
 		path := field.NewPath("status", "loadBalancer", "ingress").Index(n)
 		if g.IP != "" {
-			errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("ip"), g.IP, true, known)...)
+			errs = append(errs, check.LegacyIP(g.IP, &known, path.Child("ip"))...)
 		}
 		if g.Hostname == "" {
 			continue

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
@@ -71,7 +70,10 @@ func validatePolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 		peersOf(old, func(_ []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer, _ *field.Path, _ string) {
 			for i := range peers {
 				if b := peers[i].IPBlock; b != nil {
-					rules.known = append(append(rules.known, b.CIDR), b.Except...)
+					rules.known.Again(b.CIDR)
+					for _, except := range b.Except {
+						rules.known.Again(except)
+					}
 				}
 			}
 		})
@@ -123,9 +125,9 @@ func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) (er
 }
 
 // peerRules are what peers have to keep to.
-type peerRules struct{ known []string } // ranges that were there
+type peerRules struct{ known check.Seen[string] } // ranges that were there
 
-func (r peerRules) validate(p *networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
+func (r *peerRules) validate(p *networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
 	errs := check.Selector(p.PodSelector, nil, path.Child("podSelector"))
 	errs = append(errs, check.Selector(p.NamespaceSelector, nil, path.Child("namespaceSelector"))...)
 	if p.IPBlock != nil {
@@ -141,18 +143,18 @@ func (r peerRules) validate(p *networkingv1.NetworkPolicyPeer, path *field.Path)
 	return errs
 }
 
-func (r peerRules) validateBlock(b *networkingv1.IPBlock, path *field.Path) field.ErrorList {
+func (r *peerRules) validateBlock(b *networkingv1.IPBlock, path *field.Path) field.ErrorList {
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
 	}
-	errs := validation.IsValidCIDRForLegacyField(path.Child("cidr"), b.CIDR, true, r.known)
+	errs := check.LegacyCIDR(b.CIDR, &r.known, path.Child("cidr"))
 	all, err := netip.ParsePrefix(b.CIDR)
 	if err != nil {
 		return errs
 	}
 	for i, text := range b.Except {
 		at := path.Child("except").Index(i)
-		errs = append(errs, validation.IsValidCIDRForLegacyField(at, text, true, r.known)...)
+		errs = append(errs, check.LegacyCIDR(text, &r.known, at)...)
 		part, err := netip.ParsePrefix(text)
 		if err == nil && (!all.Contains(part.Masked().Addr()) || all.Bits() >= part.Bits()) {
 			errs = append(errs, field.Invalid(at, text, "must be a strict subset of `cidr`"))

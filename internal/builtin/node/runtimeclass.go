@@ -2,8 +2,6 @@
 package node
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -44,11 +42,9 @@ func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList 
 	}
 	at := path.Child("tolerations")
 	errs = append(errs, core.ValidateTolerations(s.Tolerations, at)...)
+	var seen check.Seen[corev1.Toleration]
 	for i, t := range s.Tolerations {
-		same := func(o corev1.Toleration) bool {
-			return o.Key == t.Key && o.Operator == t.Operator && o.Value == t.Value && o.Effect == t.Effect
-		}
-		if slices.ContainsFunc(s.Tolerations[:i], same) {
+		if seen.Again(corev1.Toleration{Key: t.Key, Operator: t.Operator, Value: t.Value, Effect: t.Effect}) {
 			errs = append(errs, field.Duplicate(at.Index(i), check.Bare(t)))
 		}
 	}

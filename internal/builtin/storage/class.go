@@ -1,12 +1,13 @@
 package storage
 
 import (
+	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -113,27 +114,25 @@ func parameters(all map[string]string, none bool, path *field.Path) (errs field.
 }
 
 func topologies(all []corev1.TopologySelectorTerm, path *field.Path) (errs field.ErrorList) {
+	terms := map[string]int{} // how often terms of these sets stood before
 	for i, t := range all {
 		at := path.Index(i).Child("matchLabelExpressions")
+		var keys check.Seen[string]
 		for j, e := range t.MatchLabelExpressions {
 			errs = append(errs, topologyValues(e, at.Index(j))...)
-			for _, earlier := range t.MatchLabelExpressions[:j] {
-				if earlier.Key == e.Key {
-					errs = append(errs, field.Duplicate(at.Index(j).Child("key"), e.Key))
-					break
-				}
+			if keys.Again(e.Key) {
+				errs = append(errs, field.Duplicate(at.Index(j).Child("key"), e.Key))
 			}
 		}
-		same := 0
-		for _, earlier := range all[:i] {
-			if equality.Semantic.DeepEqual(valueSets(earlier), valueSets(t)) {
-				same++
-			}
-		}
+		sets := valueSets(t)
+		same := terms[sets]
+		terms[sets]++
 		if len(t.MatchLabelExpressions) == 0 {
 			same += len(all) // on the wire it is like those that are still to come, too
 		}
-		for range same {
+		// One for each that is like it, but no more than are shown: else there would be
+		// as many as all pairs.
+		for range min(same, maxSame) {
 			errs = append(errs, field.Duplicate(at, ""))
 		}
 	}
@@ -145,24 +144,30 @@ func topologyValues(e corev1.TopologySelectorLabelRequirement, path *field.Path)
 	if len(e.Values) == 0 {
 		errs = append(errs, field.Required(at, ""))
 	}
+	var seen check.Seen[string]
 	for i, v := range e.Values {
-		for _, earlier := range e.Values[:i] {
-			if earlier == v {
-				errs = append(errs, field.Duplicate(at.Index(i), v))
-				break
-			}
+		if seen.Again(v) {
+			errs = append(errs, field.Duplicate(at.Index(i), v))
 		}
 	}
 	return append(errs, metav1validation.ValidateLabelName(e.Key, path.Child("key"))...)
 }
 
-func valueSets(t corev1.TopologySelectorTerm) map[string]map[string]bool {
-	all := map[string]map[string]bool{}
+// maxSame is how often a term is refused for those that are like it.
+const maxSame = 16
+
+// valueSets are the keys and values of a term in one order, each once, as a text that no
+// other term has.
+func valueSets(t corev1.TopologySelectorTerm) string {
+	all := map[string][]string{} // the last of a key counts
 	for _, e := range t.MatchLabelExpressions {
-		all[e.Key] = map[string]bool{}
-		for _, v := range e.Values {
-			all[e.Key][v] = true
-		}
+		values := append([]string{}, e.Values...)
+		slices.Sort(values)
+		all[e.Key] = slices.Compact(values)
 	}
-	return all
+	text, err := json.Marshal(all)
+	if err != nil { // strings
+		panic(err)
+	}
+	return string(text)
 }

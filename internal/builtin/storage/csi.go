@@ -3,7 +3,6 @@ package storage
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -96,9 +95,10 @@ func ValidateDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
 }
 
 func validateTokens(all []storagev1.TokenRequest, path *field.Path) (errs field.ErrorList) {
+	var audiences check.Seen[string]
 	for i, t := range all {
 		at := path.Index(i)
-		if slices.ContainsFunc(all[:i], func(o storagev1.TokenRequest) bool { return o.Audience == t.Audience }) {
+		if audiences.Again(t.Audience) {
 			errs = append(errs, field.Duplicate(at.Child("audience"), t.Audience))
 			continue
 		}
@@ -115,8 +115,8 @@ func validateTokens(all []storagev1.TokenRequest, path *field.Path) (errs field.
 
 // ValidateNode checks which drivers a node has.
 func ValidateNode(n *storagev1.CSINode) (errs field.ErrorList) {
-	all := n.Spec.Drivers
-	for i, d := range all {
+	var names check.Seen[string]
+	for i, d := range n.Spec.Drivers {
 		path := field.NewPath("spec", "drivers").Index(i)
 		errs = append(errs, driverName(d.Name, path.Child("name"))...)
 		errs = append(errs, required(path, "nodeID", d.NodeID)...)
@@ -126,14 +126,15 @@ func ValidateNode(n *storagev1.CSINode) (errs field.ErrorList) {
 		if a := d.Allocatable; a != nil && a.Count != nil {
 			errs = append(errs, check.NotNegative(int64(*a.Count), path.Child("allocatable", "count"))...)
 		}
-		if slices.ContainsFunc(all[:i], func(o storagev1.CSINodeDriver) bool { return o.Name == d.Name }) {
+		if names.Again(d.Name) {
 			errs = append(errs, field.Duplicate(path.Child("name"), d.Name))
 		}
-		for j, key := range d.TopologyKeys {
+		var keys check.Seen[string]
+		for _, key := range d.TopologyKeys {
 			if key == "" {
 				errs = append(errs, field.Required(path, key))
 			}
-			if slices.Contains(d.TopologyKeys[:j], key) {
+			if keys.Again(key) {
 				errs = append(errs, field.Duplicate(path, key))
 			}
 			errs = append(errs, check.QualifiedName(key, path)...)
@@ -146,11 +147,12 @@ func ValidateNode(n *storagev1.CSINode) (errs field.ErrorList) {
 // changes but how many volumes it attaches.
 func ValidateNodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
 	errs := ValidateNode(n)
-	for _, was := range old.Spec.Drivers {
-		for _, d := range n.Spec.Drivers {
-			if d.Name != was.Name {
-				continue
-			}
+	named := map[string][]storagev1.CSINodeDriver{}
+	for _, d := range n.Spec.Drivers {
+		named[d.Name] = append(named[d.Name], d)
+	}
+	for _, was := range old.Spec.Drivers { // no two of them have one name
+		for _, d := range named[was.Name] {
 			d.Allocatable, was.Allocatable = nil, nil
 			if !equality.Semantic.DeepEqual(d, was) {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), check.Bare(d), validation.FieldImmutableErrorMsg))

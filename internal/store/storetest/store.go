@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,52 @@ func testConditions(t *testing.T, medium Medium) {
 	Close(t, s)
 	if _, err := s.Commit(t.Context(), put("pods", "ns/z", "x", 0)); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("commit after close: %v", err)
+	}
+}
+
+// testUnfit sends what no log can keep, among writes that every log can: it alone is
+// refused, and the store goes on.
+func testUnfit(t *testing.T, medium Medium) {
+	s := Open(t, store.Options{Log: medium(t)(t)})
+	large := put("pods", "ns/large", "", 0)
+	large.Value = append(large.Value, make([]byte, store.MaxValue)...)
+	follows := put("pods", "ns/follows", "", 0)
+	follows.Then = &store.Version{Value: large.Value}
+	a := mustCommit(t, s, put("pods", "ns/a", "", 0))
+	unfit := map[string]store.Write{
+		"an empty key":          put("pods", "", "", 0),
+		"a zero byte":           put("pods", "ns/a\x00b", "", 0),
+		"a zero byte alone":     put("pods", "\x00", "", 0),
+		"a zero byte, update":   put("pods", "ns/a\x00b", "", a.Modified),
+		"a zero byte, deletion": del("pods", "ns/a\x00", a.Modified),
+		"a collection":          put("po\x00ds", "ns/a", "", 0),
+		"a long collection":     put(strings.Repeat("p", store.MaxKey+1), "ns/a", "", 0),
+		"a long key":            put("pods", strings.Repeat("k", store.MaxKey+1), "", 0),
+		"a large value":         large,
+		"a large one follows":   follows,
+	}
+	var wg sync.WaitGroup
+	for what, w := range unfit {
+		wg.Go(func() {
+			_, err := s.Commit(t.Context(), w)
+			var refused *store.UnfitError
+			if !errors.As(err, &refused) || refused.Size != strings.Contains(what, "large") || len(err.Error()) > 300 {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := s.Commit(t.Context(), put("pods", "ns/beside "+what, "", 0)); err != nil {
+				t.Errorf("beside %s: %v", what, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.Any().Snapshot("pods").Count("", ""); n != len(unfit)+1 {
+		t.Errorf("%d objects, want %d", n, len(unfit)+1)
+	}
+	longest := put("pods", strings.Repeat("\xff", store.MaxKey), "x", 0)
+	if o := mustCommit(t, s, longest); s.Any().Get("pods", longest.Key) != o {
+		t.Error("the longest key is not there")
 	}
 }
 

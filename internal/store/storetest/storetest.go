@@ -38,6 +38,7 @@ func Run(t *testing.T, medium Medium) {
 		{"Log/Compact", testLogCompact},
 		{"Log/Concurrent", testLogConcurrent},
 		{"Conditions", testConditions},
+		{"Unfit", testUnfit},
 		{"Groups", testGroups},
 		{"Exact", testExact},
 		{"Cursors", testCursors},
