@@ -4,6 +4,13 @@ go 1.26.0
 
 replace github.com/tidemark-dev/tidemark => ../
 
+// A library requires them at v0.0.0, which its own replacements hide and which no
+// proxy has. Nothing here imports them; go list -m all reads their go.mod.
+replace (
+	k8s.io/cloud-provider => k8s.io/cloud-provider v0.36.3
+	k8s.io/kubelet => k8s.io/kubelet v0.36.3
+)
+
 require (
 	github.com/argoproj/argo-rollouts v1.8.3
 	github.com/fluxcd/source-controller/api v1.7.0
