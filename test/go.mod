@@ -4,6 +4,13 @@ go 1.26.0
 
 replace github.com/tidemark-dev/tidemark => ../
 
+// A library requires them at v0.0.0, which its own replacements hide and which no
+// proxy has. Nothing here imports them; go list -m all reads their go.mod.
+replace (
+	k8s.io/cloud-provider => k8s.io/cloud-provider v0.36.3
+	k8s.io/kubelet => k8s.io/kubelet v0.36.3
+)
+
 require (
 	github.com/argoproj/argo-rollouts v1.8.3
 	github.com/fluxcd/source-controller/api v1.7.0
@@ -40,6 +47,7 @@ require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
 	github.com/Masterminds/squirrel v1.5.4 // indirect
+	github.com/NYTimes/gziphandler v1.1.1 // indirect
 	github.com/ProtonMail/go-crypto v1.4.1 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
 	github.com/asaskevich/govalidator v0.0.0-20230301143203-a9d515a09cc2 // indirect

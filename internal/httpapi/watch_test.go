@@ -172,16 +172,17 @@ func TestWatchWebSocket(t *testing.T) {
 	if got := read() + ", " + read(); got != "ADDED b, ADDED c" {
 		t.Error(got)
 	}
-	pong := make(chan error, 1)
+	next := make(chan string, 1)
 	go func() {
-		pong <- conn.Ping(t.Context()) // answered while the next message is waited for
-		s.create(t, "default", "d", 10)
+		_, data, err := conn.Read(t.Context())
+		next <- fmt.Sprint(string(data), err)
 	}()
-	if got := read(); got != "ADDED d" {
-		t.Error(got)
-	}
-	if err := <-pong; err != nil {
+	if err := conn.Ping(t.Context()); err != nil { // answered while the next message is waited for
 		t.Error(err)
+	}
+	s.create(t, "default", "d", 10)
+	if got := <-next; !strings.HasPrefix(got, `{"type":"ADDED"`) || !strings.Contains(got, `"name":"d"`) {
+		t.Error(got)
 	}
 	s.handler.Drain()
 	if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {

@@ -56,7 +56,8 @@ func newDocuments(c *resource.Catalog, version string, cbor bool, before *docume
 	d := &documents{catalog: c, version: version, cbor: cbor, subjects: map[string]subject{}, pages: map[pageKey]*keptPage{}}
 	d.order = []string{"api", "apis", "version"}
 	for _, g := range c.Groups() {
-		if g.Name != "" {
+		builtin := slices.ContainsFunc(g.Versions, func(v resource.Version) bool { return !custom(v.Types) })
+		if g.Name != "" && builtin {
 			d.add("apis/"+g.Name, subject{group: g.Name})
 		}
 		for _, v := range g.Versions {
@@ -261,6 +262,9 @@ func (d *documents) content(page string) (tree, error) {
 	for name := range found {
 		shown[name] = schemaV3(all[name])
 	}
+	if custom(d.subjects[page].types) {
+		return tree{"openapi": "3.0.0", "info": customInfo, "paths": paths, "components": tree{"schemas": shown}}, nil
+	}
 	components := tree{"securitySchemes": tree{"BearerToken": bearer}}
 	if len(shown) > 0 {
 		components["schemas"] = shown
@@ -327,6 +331,10 @@ func (d *documents) operations(page string) map[string][]operation {
 	p := newGroupPage(at.group, at.version)
 	if at.version == "" {
 		return single("/apis/"+at.group+"/", strings.TrimSuffix(p.tag, "_"), "get"+p.title+"APIGroup", "get information of a group", "APIGroup")
+	}
+	if custom(at.types) {
+		p.customResources(at.types)
+		return p.paths
 	}
 	p.resources(at.types)
 	if d.cbor {

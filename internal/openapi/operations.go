@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,9 +122,6 @@ type groupPage struct {
 	title string // "AppsV1"
 	tag   string // "apps_v1"
 	paths map[string][]operation
-	// plain: the operations that are added are of a type that speaks JSON and YAML
-	// alone, and has no merge keys. kubectl finds out here how to patch it.
-	plain bool
 }
 
 func newGroupPage(group, version string) *groupPage {
@@ -131,17 +129,27 @@ func newGroupPage(group, version string) *groupPage {
 	if group == "" {
 		p.root, group = "/api/"+version, "core"
 	}
-	parts := strings.Split(strings.TrimSuffix(group, ".k8s.io"), ".")
-	for i, part := range parts {
-		p.title += title(part)
-		if i > 0 {
-			part = title(part)
-		}
-		p.tag += part
-	}
-	p.title += title(version)
-	p.tag += "_" + version
+	group = strings.TrimSuffix(group, ".k8s.io")
+	p.title = word(group, true) + word(version, true)
+	p.tag = word(group, false) + "_" + word(version, false)
 	return p
+}
+
+// word is a name in the form that operations have: a letter that follows something
+// else than a letter or a digit is a capital, and so is the first if asked for.
+func word(name string, capital bool) string {
+	var b strings.Builder
+	for i, r := range name {
+		if !unicode.IsLetter(r) && r != '_' && (i == 0 || !unicode.IsDigit(r)) {
+			capital = true
+			continue
+		}
+		if capital {
+			r, capital = unicode.ToUpper(r), false
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 func title(s string) string {
@@ -153,18 +161,8 @@ func title(s string) string {
 
 func (p *groupPage) add(path string, o operation) {
 	o.tag = p.tag
-	if p.plain {
-		o.consumes, o.produces = plainTypes(o.consumes), plainTypes(o.produces)
-	}
 	o.responses = append(o.responses, unauthorized)
 	p.paths[path] = append(p.paths[path], o)
-}
-
-// plainTypes are the media types of a list that every type speaks.
-func plainTypes(all []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(kind string) bool {
-		return strings.Contains(kind, "protobuf") || strings.Contains(kind, "strategic") || strings.Contains(kind, ";stream=")
-	})
 }
 
 // resources adds the page's own list and all of its types.
@@ -172,7 +170,6 @@ func (p *groupPage) resources(types []*resource.Type) {
 	p.add(p.root+"/", operation{method: "get", id: "get" + p.title + "APIResources", text: "get available resources",
 		consumes: objectTypes, produces: objectTypes, responses: []response{{"200", "OK", metaPrefix + "APIResourceList"}}})
 	for _, t := range types {
-		p.plain = t.NoStrategic
 		p.typeOperations(t)
 	}
 }
@@ -326,9 +323,14 @@ func subresourceModel(t *resource.Type, gvk schema.GroupVersionKind) string {
 	return modelOf(t)
 }
 
+// article is a verb, and a kind with its article. Kinds that look like a plural have
+// none.
 func article(verb, kind string) string {
 	a := " a "
-	if strings.ContainsRune("AEIOU", rune(kind[0])) {
+	switch {
+	case strings.HasSuffix(kind, "s") && !strings.HasSuffix(kind, "ss"):
+		a = " "
+	case strings.ContainsRune("AEIOUaeiou", rune(kind[0])):
 		a = " an "
 	}
 	return verb + a + kind

@@ -50,6 +50,10 @@ func (r *Registry) Acts(t Target) bool { return r.Actions[t.place()] != nil }
 
 func (t Target) place() Place { return Place{t.Type.GroupResource(), t.Subresource} }
 
+// accessReviews are answered in every namespace: an error would tell those who may
+// not see a namespace whether it exists.
+var accessReviews = Place{GroupResource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}}
+
 // Act has an Action answer a create: rows A8, A10, A13, F1 to F5, R2.
 func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (Answer, error) {
 	w, err := newWrite(t, &o, "CreateOptions", "")
@@ -60,8 +64,17 @@ func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (A
 	if err != nil {
 		return Answer{Warnings: w.warnings}, err
 	}
+	named := t
 	if meta, ok := sent.(metav1.Object); ok {
 		if err := placeNamespace(t, meta); err != nil {
+			return Answer{Warnings: w.warnings}, err
+		}
+		if named.Name == "" {
+			named.Name = meta.GetName()
+		}
+	}
+	if t.place() != accessReviews {
+		if err := r.checkNamespace(named); err != nil {
 			return Answer{Warnings: w.warnings}, err
 		}
 	}

@@ -23,11 +23,6 @@ func (c *Config) binding(ctx context.Context, call *registry.Call) (runtime.Obje
 	if call.Target.Subresource != "" && b.Name != call.Target.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
-	if call.Target.Subresource == "" { // a Pod that is there says that its namespace is
-		if _, ok := c.Registry.Identity(c.target("namespaces", "", namespace)); !ok {
-			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, namespace)
-		}
-	}
 	if b.Name == "" {
 		return nil, apierrors.NewBadRequest("Name parameter required.")
 	}

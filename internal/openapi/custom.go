@@ -1,0 +1,80 @@
+package openapi
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// customInfo is what kube-apiserver calls the documents of custom resources.
+var customInfo = tree{"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+
+var (
+	customTypes   = []string{"application/json", "application/yaml"}
+	customPatches = []string{"application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"}
+)
+
+// custom reports whether a page is about custom resources. kube-apiserver makes those
+// pages in another way: the kinds alone, without the lists of what is served and
+// without the deprecated paths of watches.
+func custom(types []*resource.Type) bool {
+	return len(types) > 0 && !slices.ContainsFunc(types, func(t *resource.Type) bool { return t.OpenAPI == nil })
+}
+
+// customResources adds the operations of custom resources.
+func (p *groupPage) customResources(types []*resource.Type) {
+	for _, t := range types {
+		p.customType(t)
+	}
+}
+
+func (p *groupPage) customType(t *resource.Type) {
+	at, model := p.placeOf(t), modelOf(t)
+	collection := append(slices.Clone(at.parameters), pretty)
+	object := append(slices.Clone(collection), parameter{"name", "path", "string", "name of the " + t.Kind})
+	list := options(metav1.ListOptions{})
+	what := at.scope + t.Kind
+
+	o := operation{method: "get", id: "list" + p.title + what, text: "list objects of kind " + t.Kind, action: "list",
+		parameters: append(slices.Clone(collection), list...), responses: []response{{"200", "OK", listModelOf(t)}}}
+	p.addCustom(t, at.collection, o)
+	if t.Namespaced {
+		o.id, o.parameters = "list"+p.title+t.Kind+"ForAllNamespaces", append([]parameter{pretty}, list...)
+		p.addCustom(t, p.root+"/"+t.Resource, o)
+	}
+	create := append(slices.Clone(collection), options(metav1.CreateOptions{})...)
+	p.addCustom(t, at.collection, write("post", "create"+p.title+what, article("create", t.Kind), model, nil, create))
+	p.addCustom(t, at.collection, operation{method: "delete", id: "delete" + p.title + "Collection" + what, text: "delete collection of " + t.Kind,
+		action: "deletecollection", parameters: append(slices.Clone(collection), list...), responses: []response{{"200", "OK", metaPrefix + "Status"}}})
+
+	p.customObject(t, at.collection+"/{name}", what, "", model, object)
+	p.addCustom(t, at.collection+"/{name}", remove(p.title, what, article("delete", t.Kind), "delete", metaPrefix+"Status", nil, object))
+	for i := range t.Subresources {
+		s := &t.Subresources[i]
+		p.customObject(t, at.collection+"/{name}/"+s.Name, what+title(s.Name), s.Name+" of ", subresourceModel(t, s.Kind), object)
+	}
+}
+
+// customObject adds what reads and changes an object, or a part of it.
+func (p *groupPage) customObject(t *resource.Type, path, what, part, model string, object []parameter) {
+	get := append(slices.Clone(object), options(metav1.GetOptions{})...)
+	p.addCustom(t, path, operation{method: "get", id: "read" + p.title + what, text: "read " + part + "the specified " + t.Kind, action: "get",
+		parameters: get, responses: []response{{"200", "OK", model}}})
+	update := append(slices.Clone(object), options(metav1.UpdateOptions{})...)
+	p.addCustom(t, path, write("put", "replace"+p.title+what, "replace "+part+"the specified "+t.Kind, model, nil, update))
+	o := patch("patch"+p.title+what, "partially update "+part+"the specified "+t.Kind, model, nil, object)
+	o.responses = o.responses[:1]
+	p.addCustom(t, path, o)
+}
+
+// addCustom adds an operation. All of them name the custom kind, those of a Scale too.
+func (p *groupPage) addCustom(t *resource.Type, path string, o operation) {
+	gvk := t.GroupVersionKind()
+	o.kind, o.produces, o.consumes = &gvk, customTypes, customTypes
+	if o.method == "patch" {
+		o.consumes = customPatches
+	}
+	p.add(path, o)
+}
