@@ -49,6 +49,11 @@ type Dir struct {
 	// 16 MiB.
 	ReserveBytes uint64
 
+	// AcceptDataLoss opens a log that lost writes without them, if what is left fits
+	// together: it goes on from an earlier revision, and Logger gets what is dropped.
+	// Otherwise such a log is refused.
+	AcceptDataLoss bool
+
 	// Logger gets what the log has to say. Nil discards it.
 	Logger *slog.Logger
 }
@@ -79,10 +84,11 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	log, err := pebblelog.Open(ctx, pebblelog.Options{
-		Dir:          filepath.Join(d.Path, logDir),
-		MinFreeBytes: d.MinFreeBytes,
-		ReserveBytes: d.ReserveBytes,
-		Logger:       d.Logger,
+		Dir:            filepath.Join(d.Path, logDir),
+		MinFreeBytes:   d.MinFreeBytes,
+		ReserveBytes:   d.ReserveBytes,
+		AcceptDataLoss: d.AcceptDataLoss,
+		Logger:         d.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())

@@ -25,6 +25,7 @@ type serveFlags struct {
 	server        tidemark.Server
 	dataDir       string
 	inMemory      bool
+	acceptLoss    bool
 	kubeconfigOut string
 	anonymous     bool
 	maxMemory     byteSize
@@ -106,6 +107,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one")
 	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; made when it is not there (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
 	flags.BoolVar(&f.inMemory, "in-memory", false, "keep nothing: all objects are gone when the server stops")
+	flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start although the log lost writes, without them, if what is left fits together; what is dropped is logged")
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; one that tidemark did not write is never replaced (default: kubeconfig in the data directory)")
 
 	flags.StringVar(&s.TokenAuthFile, "token-auth-file", "", `file of bearer tokens, a line of CSV each: token,user,uid,"group1,group2"`)
@@ -159,6 +161,8 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	switch {
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
 		return errors.New("--in-memory and --data-dir exclude each other")
+	case f.inMemory && f.acceptLoss:
+		return errors.New("--in-memory has no data to lose: --accept-data-loss is for a data directory")
 	case s.History.Retention <= 0 || f.maxMemory <= 0 || f.maxDisk <= 0:
 		return errors.New("the --history flags want values above zero")
 	case f.representations < 0 || f.representations > f.maxMemory:
@@ -187,7 +191,7 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 		if err != nil {
 			return err
 		}
-		s.Storage = &datadir.Dir{Path: path, Logger: s.Logger}
+		s.Storage = &datadir.Dir{Path: path, AcceptDataLoss: f.acceptLoss, Logger: s.Logger}
 		f.dataDir = path
 	}
 	if err := s.Start(ctx); err != nil {

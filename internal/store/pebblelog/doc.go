@@ -33,15 +33,17 @@
 // Pebble cuts a write-ahead log off at the first record that does not fit its
 // checksum, and cannot always tell a torn write from damage. The package looks
 // at the files of the write-ahead log before Pebble does, and refuses a bad
-// record that a later one proves to have been synced. What is left, the very last
-// synced record, is covered by HEAD after every clean stop, and after every flush
-// of a memtable. In Pebble's tables every block has a checksum, and each version
+// record that a later one proves to have been synced, and a log that is missing or
+// shorter than HEAD says. HEAD knows of a write within Options.HeadInterval, so what
+// can be taken for a torn write is the last group, if it is younger than that, and
+// whole groups of that time which a log was cut short by. In Pebble's tables every block has a checksum, and each version
 // and header has its own.
 //
 // # Files
 //
 //	pebble/   the Pebble store
-//	HEAD      the copy of the head
+//	HEAD      the copy of the head, and how far the write-ahead logs were synced
+//	dropped/  write-ahead logs that were set aside, see Options.AcceptDataLoss
 //	RESERVE   blocks of the disk set aside for deletions on a full disk
 //
 // The formats are described in docs/formats/data-directory.md.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -15,11 +16,12 @@ import (
 // directory in no order may keep the marker alone at a power cut. So the
 // directory is synced as soon as there is a manifest.
 //
-// It calls beforeTable before it makes a table. And it makes its write-ahead logs
-// longer than what is in them: see aheadFile.
+// It calls beforeTable before it makes a table. It makes its write-ahead logs
+// longer than what is in them, see aheadFile, and notes how far they are synced.
 type orderedFS struct {
 	vfs.FS
 	beforeTable func()
+	wals        *wals
 }
 
 func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -27,8 +29,8 @@ func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 		fs.beforeTable()
 	}
 	f, err := fs.FS.Create(name, c)
-	if err == nil && strings.HasSuffix(name, ".log") {
-		return &aheadFile{File: f}, nil
+	if number, ok := walNumber(fs.PathBase(name)); ok && err == nil {
+		return &aheadFile{File: f, synced: fs.wals.add(number)}, nil
 	}
 	if err != nil || !strings.HasPrefix(fs.PathBase(name), "MANIFEST-") {
 		return f, err
@@ -49,7 +51,22 @@ func (fs orderedFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &aheadFile{File: f, end: was.Size()}, nil
+	ahead := &aheadFile{File: f, end: was.Size(), synced: new(atomic.Uint64)}
+	if number, ok := walNumber(fs.PathBase(from)); ok {
+		fs.wals.remove(number)
+	}
+	if number, ok := walNumber(fs.PathBase(to)); ok {
+		ahead.synced = fs.wals.add(number)
+	}
+	return ahead, nil
+}
+
+// Remove implements vfs.FS.
+func (fs orderedFS) Remove(name string) error {
+	if number, ok := walNumber(fs.PathBase(name)); ok {
+		fs.wals.remove(number)
+	}
+	return fs.FS.Remove(name)
 }
 
 // Unwrap implements vfs.FS.
@@ -61,9 +78,12 @@ func (fs orderedFS) Unwrap() vfs.FS { return fs.FS }
 // 570 us, inside of the file 110 and 280. It is so for the first 16 MiB or so that a
 // server writes; then Pebble writes over its old logs. Zeros at the end of a log are its
 // end: Pebble's reader knows them from file systems that preallocate.
+//
+// It notes how much of what was written is synced.
 type aheadFile struct {
 	vfs.File
 	at, end int64
+	synced  *atomic.Uint64
 }
 
 // How much is written ahead: as much as there is, so that a small log stays small, and
@@ -83,6 +103,21 @@ func (f *aheadFile) Write(p []byte) (int, error) {
 		f.grow()
 	}
 	return n, err
+}
+
+// Sync implements vfs.File.
+func (f *aheadFile) Sync() error { return f.note(f.File.Sync) }
+
+// SyncData implements vfs.File.
+func (f *aheadFile) SyncData() error { return f.note(f.File.SyncData) }
+
+// note calls sync. Pebble writes and syncs a log from one goroutine at a time.
+func (f *aheadFile) note(sync func() error) error {
+	err := sync()
+	if err == nil {
+		f.synced.Store(uint64(f.at))
+	}
+	return err
 }
 
 // grow makes the file longer, by about as much as is in it. What does not work is not

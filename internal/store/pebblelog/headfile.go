@@ -1,30 +1,47 @@
 package pebblelog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The file HEAD is a magic and a head. It is replaced whole: written beside its
-// place, synced, renamed, and the directory synced. So it is always some head
-// that was durable before, and Pebble has to have reached it.
+// The file HEAD is a magic, a head, the write-ahead logs with how far each was
+// synced, and a checksum. It is replaced whole: written beside its place, synced and
+// renamed. So it is always some head that was durable before, and Pebble has to have
+// reached it.
 //
-// It is written after every flush of a memtable and at the clean stop. Nothing
-// waits for it, and a log whose HEAD is old is whole: HEAD only bounds what
-// damage at the end of the write-ahead log or of the manifest could make look
-// like a torn write.
+// It is written after every flush of a memtable, within Options.HeadInterval of every
+// write, and at the clean stop. No write waits for it, and a log whose HEAD is old is
+// whole: HEAD only bounds what damage at the end of the write-ahead log or of the
+// manifest could make look like a torn write.
+//
+// The head decides whether something is missing. The positions name what: a log that
+// HEAD lists may also be gone because Pebble had no use for it any more.
 
 const (
 	headFile  = "HEAD"
-	headMagic = "tidehd1\n"
+	headMagic = "tidehd2\n"
+	// oldHeadMagic begins a HEAD that is a head alone.
+	oldHeadMagic = "tidehd1\n"
+	positionSize = 8 + 8
 )
 
+// witness is what HEAD holds.
+type witness struct {
+	head
+	wals []walPosition
+}
+
 // readHeadFile returns nil when there is no file.
-func readHeadFile(fs vfs.FS, path string) (*head, error) {
+func readHeadFile(fs vfs.FS, path string) (*witness, error) {
 	f, err := fs.Open(path)
 	if oserror.IsNotExist(err) {
 		return nil, nil
@@ -33,34 +50,60 @@ func readHeadFile(fs vfs.FS, path string) (*head, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 4<<10))
+	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err != nil {
 		return nil, err
 	}
-	h, err := parseHeadFile(b)
+	w, err := parseHeadFile(b)
 	if err != nil {
 		return nil, &DamageError{File: path, Place: "its only record", Err: err}
 	}
-	return &h, nil
+	return &w, nil
 }
 
-func parseHeadFile(b []byte) (head, error) {
-	if len(b) < len(headMagic) || string(b[:len(headMagic)]) != headMagic {
-		return head{}, fmt.Errorf("it does not begin with %q", headMagic)
+func parseHeadFile(b []byte) (witness, error) {
+	if old, ok := bytes.CutPrefix(b, []byte(oldHeadMagic)); ok {
+		h, err := readHead(old)
+		return witness{head: h}, err
 	}
-	return readHead(b[len(headMagic):])
+	b, ok := bytes.CutPrefix(b, []byte(headMagic))
+	if !ok {
+		return witness{}, fmt.Errorf("it does not begin with %q", headMagic)
+	}
+	n := len(b) - headSize - 8
+	if n < 0 || n%positionSize != 0 {
+		return witness{}, errShort
+	}
+	if xxhash.Sum64(b[:headSize+n]) != be.Uint64(b[headSize+n:]) {
+		return witness{}, errChecksum
+	}
+	h, err := readHead(b[:headSize])
+	w := witness{head: h}
+	for p := b[headSize : headSize+n]; len(p) > 0; p = p[positionSize:] {
+		w.wals = append(w.wals, walPosition{be.Uint64(p), be.Uint64(p[8:])})
+	}
+	return w, err
 }
 
-func writeHeadFile(fs vfs.FS, dir string, h head) error {
+func (w *witness) append(b []byte) []byte {
+	b = append(b, headMagic...)
+	start := len(b)
+	b = w.head.append(b)
+	for _, p := range w.wals {
+		b = be.AppendUint64(b, p.number)
+		b = be.AppendUint64(b, p.synced)
+	}
+	return be.AppendUint64(b, xxhash.Sum64(b[start:]))
+}
+
+// writeHeadFile replaces HEAD. A power cut may bring the old one back until the caller,
+// or the file system, syncs the directory.
+func writeHeadFile(fs vfs.FS, dir string, w witness) error {
 	path := fs.PathJoin(dir, headFile)
-	b := h.append([]byte(headMagic))
-	if err := writeSynced(fs, path+".new", b); err != nil {
+	if err := writeSynced(fs, path+".new", w.append(nil)); err != nil {
 		return err
 	}
-	if err := fs.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncDir(fs, dir)
+	return fs.Rename(path+".new", path)
 }
 
 func writeSynced(fs vfs.FS, path string, b []byte) error {
@@ -92,52 +135,108 @@ func makeDir(fs vfs.FS, dir, pebble string) error {
 	return errors.Join(syncDir(fs, fs.PathDir(dir)), syncDir(fs, dir))
 }
 
-// copyHeadSoon has HEAD renewed in the background.
-func (l *Log) copyHeadSoon() {
+// copyHeadSoon has HEAD renewed in the background, now.
+func (l *Log) copyHeadSoon() { wake(l.copyHead) }
+
+func wake(c chan struct{}) {
 	select {
-	case l.copyHead <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
+// runCopier renews HEAD: after flushes at once, after writes within Options.HeadInterval.
 func (l *Log) runCopier() {
 	defer close(l.copierDone)
 	for {
+		flushed := true
 		select {
 		case <-l.stopCopier:
 			return
 		case <-l.copyHead:
+		case <-l.wrote:
+			select {
+			case <-l.stopCopier:
+				return
+			case <-l.copyHead:
+			case <-time.After(l.o.HeadInterval):
+				flushed = false
+			}
 		}
-		if l.failure.get() != nil {
-			continue
-		}
-		// A HEAD that could not be written leaves the old one, which is as true.
-		if err := writeHeadFile(l.o.FS, l.o.Dir, *l.durable.Load()); err != nil {
-			l.o.Logger.Warn("log: HEAD was not renewed", "error", err)
+		if l.failure.get() == nil {
+			l.renewHead(flushed)
 		}
 	}
 }
 
-// checkWitness compares the head that Pebble came up with to the one in HEAD.
-func (l *Log) checkWitness(witness *head, h head) error {
+// renewHead writes HEAD if it would be another one. A HEAD that could not be written
+// leaves the old one, which is as true.
+func (l *Log) renewHead(syncDirectory bool) {
+	w := l.witness(l.liveWALs())
+	if l.copied != nil && l.copied.head == w.head && slices.Equal(l.copied.wals, w.wals) {
+		return
+	}
+	err := writeHeadFile(l.o.FS, l.o.Dir, w)
+	if err == nil && syncDirectory {
+		err = syncDir(l.o.FS, l.o.Dir)
+	}
+	if err != nil {
+		if !l.stale {
+			l.o.Logger.Warn("log: HEAD was not renewed", "error", err)
+		}
+		l.stale = true
+		return
+	}
+	l.copied, l.stale = &w, false
+}
+
+// witness is what HEAD may hold now, if Pebble needs so many write-ahead logs. The
+// positions come first: the head covers them.
+func (l *Log) witness(live int) witness {
+	all := l.wals.positions()
+	w := witness{wals: all[max(0, len(all)-live):]}
+	w.head = *l.durable.Load()
+	return w
+}
+
+// liveWALs is how many of the newest write-ahead logs Pebble needs; it keeps others to
+// write over them.
+func (l *Log) liveWALs() int { return int(l.db.Metrics().WAL.Files) }
+
+// checkWitness compares the head that Pebble came up with to the one in HEAD. A log
+// without HEAD is refused unless it is new. With AcceptDataLoss the difference is logged.
+func (l *Log) checkWitness(w *witness, h head) error {
+	err := l.compareWitness(w, h)
+	if err == nil || !l.o.AcceptDataLoss {
+		return err
+	}
+	attrs := []any{"revision", uint64(h.revision), "error", err}
+	if w != nil {
+		attrs = append(attrs, "lost", fmt.Sprintf("what was written up to revision %d", w.revision))
+	}
+	l.o.Logger.Warn("log: data loss accepted: the log goes on from an earlier revision", attrs...)
+	return nil
+}
+
+func (l *Log) compareWitness(w *witness, h head) error {
 	lost := func(format string, args ...any) error {
-		return &DamageError{File: l.pebbleDir(), Place: "the head", Err: fmt.Errorf(format, args...)}
+		return &DamageError{File: l.pebbleDir(), Place: "the head", Err: fmt.Errorf(format+acceptHint, args...)}
 	}
 	switch {
-	case witness == nil && h.sequence <= 1 && h.revision == 0:
+	case w == nil && h.sequence <= 1 && h.revision == 0:
 		return nil // new, or its making was interrupted
-	case witness == nil:
-		return &DamageError{File: l.headPath(), Place: "its name", Err: errors.New("the file is missing")}
-	case h.sequence < witness.sequence:
+	case w == nil:
+		return &DamageError{File: l.headPath(), Place: "its name", Err: errors.New("the file is missing" + acceptHint)}
+	case h.sequence < w.sequence:
 		return lost("it ends at revision %d, batch %d, but %s says that revision %d, batch %d, was durable",
-			h.revision, h.sequence, l.headPath(), witness.revision, witness.sequence)
-	case h.sequence == witness.sequence && h != *witness:
+			h.revision, h.sequence, l.headPath(), w.revision, w.sequence)
+	case h.sequence == w.sequence && h != w.head:
 		return lost("it is not that of %s, though of the same batch %d", l.headPath(), h.sequence)
-	case h.revision < witness.revision || h.floor < witness.floor:
+	case h.revision < w.revision || h.floor < w.floor:
 		return lost("revision %d and floor %d, before those of %s (%d and %d)",
-			h.revision, h.floor, l.headPath(), witness.revision, witness.floor)
+			h.revision, h.floor, l.headPath(), w.revision, w.floor)
 	}
-	return l.checkWitnessChain(*witness, h)
+	return l.checkWitnessChain(w.head, h)
 }
 
 // checkWitnessChain looks up the header that HEAD was written at.

@@ -15,21 +15,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// A DamageError says where the log is not what was written. Nothing of it is
-// served: the file has to be restored from elsewhere.
-type DamageError struct {
-	// File is a path; Place is where in it.
-	File, Place string
-	// Err is what is wrong there.
-	Err error
-}
-
-func (e *DamageError) Error() string {
-	return fmt.Sprintf("%s is damaged at %s: %v", e.File, e.Place, e.Err)
-}
-
-func (e *DamageError) Unwrap() error { return e.Err }
-
 // Log is a store.Log in a directory. Compact may be called while Append runs.
 type Log struct {
 	o         Options
@@ -52,9 +37,14 @@ type Log struct {
 	// durable is the last head that was synced; the file HEAD may copy it.
 	durable atomic.Pointer[head]
 
+	wals wals
+
 	copyHead   chan struct{} // has a value when HEAD should be renewed
+	wrote      chan struct{} // has a value when HEAD should be renewed within HeadInterval
 	stopCopier chan struct{}
 	copierDone chan struct{}
+	copied     *witness // what HEAD holds, nil if that is not known; the copier's
+	stale      bool     // HEAD could not be renewed; the copier's
 
 	compacting sync.Mutex // one Compact at a time
 
@@ -70,30 +60,31 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{
 		o:          o.withDefaults(),
 		copyHead:   make(chan struct{}, 1),
+		wrote:      make(chan struct{}, 1),
 		stopCopier: make(chan struct{}),
 		copierDone: make(chan struct{}),
 	}
 	l.failure.done = make(chan struct{})
 	l.space = space{fs: l.o.FS, dir: l.o.Dir, minFree: l.o.MinFreeBytes, reserve: l.o.ReserveBytes, log: l.o.Logger, stop: l.stopCopier}
 
-	witness, err := readHeadFile(l.o.FS, l.headPath())
+	w, err := l.readWitness()
 	if err != nil {
 		return nil, err
 	}
-	if witness == nil {
+	if w == nil {
 		err = makeDir(l.o.FS, l.o.Dir, l.pebbleDir())
 	} else {
-		err = checkWALs(l.o.FS, l.pebbleDir())
+		err = l.checkLosses(ctx, w)
 	}
 	if err != nil {
 		return nil, err
 	}
 	l.space.open() // before Pebble: on a full disk it needs the reserve to open
-	if err := l.openPebble(witness != nil); err != nil {
+	if err := l.openPebble(w != nil); err != nil {
 		return nil, err
 	}
 	l.committer.start()
-	if err := l.start(ctx, witness); err != nil {
+	if err := l.start(ctx, w); err != nil {
 		err = errors.Join(err, l.closePebble())
 		l.committer.stop()
 		return nil, err
@@ -103,6 +94,22 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 
 func (l *Log) pebbleDir() string { return l.o.FS.PathJoin(l.o.Dir, "pebble") }
 func (l *Log) headPath() string  { return l.o.FS.PathJoin(l.o.Dir, headFile) }
+
+// readWitness reads HEAD; nil when there is none. A damaged one is none with
+// AcceptDataLoss.
+func (l *Log) readWitness() (*witness, error) {
+	w, err := readHeadFile(l.o.FS, l.headPath())
+	var damage *DamageError
+	if !errors.As(err, &damage) {
+		return w, err
+	}
+	if !l.o.AcceptDataLoss {
+		damage.Err = fmt.Errorf("%w%s", damage.Err, acceptHint)
+		return nil, damage
+	}
+	l.o.Logger.Warn("log: data loss accepted: what is missing, if anything, is not known", "error", err)
+	return nil, nil
+}
 
 func (l *Log) openPebble(mustExist bool) error {
 	o, closeFS := l.pebbleOptions(mustExist)
@@ -124,7 +131,7 @@ func (l *Log) openPebble(mustExist bool) error {
 	if errors.As(err, &errno) && !oserror.IsNotExist(err) {
 		return fmt.Errorf("log %s: %w", l.o.Dir, err) // the machine's fault
 	}
-	return &DamageError{File: l.pebbleDir(), Place: "what Pebble looks for when it starts", Err: err}
+	return l.blame("what Pebble looks for when it starts", err)
 }
 
 // apart runs f on a goroutine of its own, which Pebble may end (see
@@ -150,12 +157,12 @@ func (l *Log) apart(f func() error) error {
 }
 
 // start checks where Pebble stands, and starts what runs beside it.
-func (l *Log) start(ctx context.Context, witness *head) error {
+func (l *Log) start(ctx context.Context, w *witness) error {
 	h, err := l.loadHead()
 	if err != nil {
 		return err
 	}
-	if err := l.checkWitness(witness, h); err != nil {
+	if err := l.checkWitness(w, h); err != nil {
 		return err
 	}
 	if err := l.checkTail(ctx, h); err != nil {
@@ -170,14 +177,15 @@ func (l *Log) start(ctx context.Context, witness *head) error {
 	// What was read was written to the WAL, but perhaps not synced before a crash.
 	// Pebble replayed it into tables, which are synced, before it opened.
 	l.durable.Store(l.head.Load())
-	if witness == nil || *witness != *l.head.Load() {
-		err := writeHeadFile(l.o.FS, l.o.Dir, *l.head.Load())
-		if errors.Is(err, syscall.ENOSPC) && witness != nil {
+	if w == nil || w.head != *l.head.Load() {
+		err := errors.Join(writeHeadFile(l.o.FS, l.o.Dir, l.witness(l.liveWALs())), syncDir(l.o.FS, l.o.Dir))
+		if errors.Is(err, syscall.ENOSPC) && w != nil {
 			l.o.Logger.Warn("log: the copy of the head was not renewed", "error", err) // the old one is one, too
 		} else if err != nil {
 			return err
 		}
 	}
+	wake(l.wrote)
 	go l.runCopier()
 	return nil
 }
@@ -211,15 +219,6 @@ func (l *Log) loadHead() (head, error) {
 		return head{}, l.damaged("the head", err)
 	}
 	return h, nil
-}
-
-// damaged says that a record of Pebble's, or its reading, is wrong.
-func (l *Log) damaged(place string, err error) error {
-	var d *DamageError
-	if errors.As(err, &d) {
-		return err
-	}
-	return &DamageError{File: l.pebbleDir(), Place: place, Err: err}
 }
 
 // Append implements store.Log.
@@ -298,6 +297,7 @@ func (l *Log) commit(batch *pebble.Batch, next head, how *pebble.WriteOptions) e
 	l.head.Store(&next)
 	if how.Sync {
 		l.durable.Store(&next)
+		wake(l.wrote)
 	}
 	return nil
 }
@@ -421,11 +421,13 @@ func (l *Log) Close() error {
 		return err
 	}
 	l.committer.stop()
+	live := l.liveWALs()
 	if err := l.closePebble(); err != nil {
 		return fmt.Errorf("log %s: %w", l.o.Dir, err)
 	}
 	// Closing the WAL synced it.
-	return writeHeadFile(l.o.FS, l.o.Dir, *l.head.Load())
+	l.durable.Store(l.head.Load())
+	return errors.Join(writeHeadFile(l.o.FS, l.o.Dir, l.witness(live)), syncDir(l.o.FS, l.o.Dir))
 }
 
 // closePebble closes what openPebble opened, unless the log failed: Pebble may

@@ -32,6 +32,13 @@ type Options struct {
 	// less than half of the watermark is free. Zero means DefaultReserveBytes.
 	ReserveBytes uint64
 
+	// HeadInterval is how long after a write the file HEAD knows of it at most: what is
+	// lost of older writes is missed by the next start. Zero means DefaultHeadInterval.
+	HeadInterval time.Duration
+	// AcceptDataLoss lets a log that lost writes open without them, if what is left fits
+	// together. The logger gets what was lost, as warnings.
+	AcceptDataLoss bool
+
 	// Logger gets what Pebble says, most of it at debug level. Nil discards it.
 	Logger *slog.Logger
 }
@@ -42,6 +49,9 @@ const (
 	DefaultMinFreeBytes = 96 << 20
 	// DefaultReserveBytes is some thousand deletions.
 	DefaultReserveBytes = 16 << 20
+	// DefaultHeadInterval costs a sync of a small file each second while there are
+	// writes, which no write waits for.
+	DefaultHeadInterval = time.Second
 )
 
 func (o Options) withDefaults() Options {
@@ -53,6 +63,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ReserveBytes == 0 {
 		o.ReserveBytes = DefaultReserveBytes
+	}
+	if o.HeadInterval == 0 {
+		o.HeadInterval = DefaultHeadInterval
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -84,7 +97,7 @@ const (
 // closed.
 func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 	events := l.events()
-	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, l.space.pause}, slowDisk, nil, events.DiskSlow)
+	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, l.space.pause, &l.wals}, slowDisk, nil, events.DiskSlow)
 	o := &pebble.Options{
 		FS:                          fs,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
@@ -145,7 +158,7 @@ func (l *Log) background(err error) {
 		return
 	}
 	if pebble.IsCorruptionError(err) {
-		l.failure.set(&DamageError{File: l.pebbleDir(), Place: "a table", Err: err})
+		l.failure.set(l.blame("a table", err))
 	} else {
 		l.failure.set(fmt.Errorf("log %s: in the background: %w", l.o.Dir, err))
 	}

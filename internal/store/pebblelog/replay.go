@@ -82,16 +82,24 @@ func (l *Log) Replay(ctx context.Context, load func(collection string, o *store.
 	if err != nil {
 		return store.Bounds{}, err
 	}
-	objects, sum, err := l.loadCurrent(ctx, load)
-	if err != nil {
+	if err := l.loadAll(ctx, h, load); err != nil {
 		return store.Bounds{}, err
 	}
+	return store.Bounds{Head: h.revision, Floor: h.floor, Marks: marks}, nil
+}
+
+// loadAll loads the current versions, and checks that they are those of the head.
+func (l *Log) loadAll(ctx context.Context, h head, load func(collection string, o *store.Object) error) error {
+	objects, sum, err := l.loadCurrent(ctx, load)
+	if err != nil {
+		return err
+	}
 	if objects != h.objects || sum != h.sum {
-		return store.Bounds{}, l.damaged("the current versions", fmt.Errorf(
+		return l.damaged("the current versions", fmt.Errorf(
 			"there are %d of them with the sum %016x, and the head at revision %d has %d with %016x",
 			objects, sum, h.revision, h.objects, h.sum))
 	}
-	return store.Bounds{Head: h.revision, Floor: h.floor, Marks: marks}, nil
+	return nil
 }
 
 func (l *Log) marks(ctx context.Context) ([]store.Mark, error) {

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -39,6 +36,8 @@ const (
 	walHeader    = 19
 	walFirstType = 9
 	walLastType  = 12
+	walMark      = 11 // bytes
+	walMarkType  = 5
 )
 
 var (
@@ -46,63 +45,65 @@ var (
 	le         = binary.LittleEndian
 )
 
-// checkWALs refuses a directory whose write-ahead logs lost what was synced.
-func checkWALs(fs vfs.FS, dir string) error {
-	names, err := fs.List(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		digits, isLog := strings.CutSuffix(fs.PathBase(name), ".log")
-		number, err := strconv.ParseUint(digits, 10, 64)
-		if !isLog || err != nil {
-			continue
-		}
-		path := fs.PathJoin(dir, name)
-		f, err := fs.Open(path)
-		if err != nil {
-			return err
-		}
-		at, err := findLost(f, uint32(number))
-		if err = errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		if at >= 0 {
-			return &DamageError{
-				File:  path,
-				Place: fmt.Sprintf("offset %d", at),
-				Err:   errors.New("what was synced there does not fit its checksum"),
-			}
-		}
-	}
-	return nil
+// walEnd says where a write-ahead log ends.
+type walEnd struct {
+	// at is the offset behind the last chunk that is whole.
+	at uint64
+	// lost: a later chunk promises that more was synced.
+	lost bool
 }
 
-// findLost returns the offset at which a log ends although more of it was
-// synced, -1 when there is none.
-func findLost(r io.Reader, number uint32) (int64, error) {
+// readWAL looks for the end of a write-ahead log.
+func readWAL(fs vfs.FS, path string, number uint64) (walEnd, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return walEnd{}, err
+	}
+	end, err := findEnd(f, uint32(number))
+	return end, errors.Join(err, f.Close())
+}
+
+// findEnd reads a log. The mark that a clean stop writes belongs to it.
+func findEnd(r io.Reader, number uint32) (walEnd, error) {
 	block := make([]byte, walBlock)
-	end := int64(-1) // where the log ends, once that is known
-	for base := int64(0); ; base += walBlock {
+	var end walEnd
+	ended := false
+	for base := uint64(0); ; base += walBlock {
 		n, err := io.ReadFull(r, block)
 		if err == io.EOF {
-			return -1, nil
-		}
-		if err != nil && err != io.ErrUnexpectedEOF {
-			return -1, err
-		}
-		b, from := block[:n], 0
-		if end < 0 {
-			var ended bool
-			if from, ended = walkChunks(b, number); !ended {
-				continue
-			}
-			end = base + int64(from)
-		}
-		if promised(b[from:], number, uint64(end)) {
 			return end, nil
 		}
+		if err != nil && err != io.ErrUnexpectedEOF {
+			return end, err
+		}
+		b, from, mark := block[:n], 0, 0
+		if !ended {
+			from, ended = walkChunks(b, number)
+			end.at = base + uint64(from)
+			if !ended {
+				end.at = base + uint64(n)
+				continue
+			}
+			if isMark(b[from:], number) {
+				mark = walMark
+			}
+		}
+		if promised(b[from:], number, end.at) {
+			end.lost = true
+			return end, nil
+		}
+		end.at += uint64(mark)
 	}
+}
+
+// isMark reports whether b begins with the mark of the end: a header of the older
+// format, without content, of the next log.
+func isMark(b []byte, number uint32) bool {
+	if len(b) < walMark {
+		return false
+	}
+	want := le.AppendUint32([]byte{0, 0, 0, 0, 0, 0, walMarkType}, number+1)
+	return bytes.Equal(b[:walMark], want)
 }
 
 // walkChunks follows the chunks of a block, and says where they end and whether

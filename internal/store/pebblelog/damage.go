@@ -1,0 +1,98 @@
+package pebblelog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A DamageError says where the log is not what was written. Nothing of it is
+// served: the file has to be restored from elsewhere.
+type DamageError struct {
+	// File is a path; Place is where in it.
+	File, Place string
+	// Err is what is wrong there.
+	Err error
+}
+
+func (e *DamageError) Error() string {
+	// Pebble's errors go on in further lines, which say nothing more.
+	what, _, _ := strings.Cut(e.Err.Error(), "\n")
+	return fmt.Sprintf("%s is damaged at %s: %s", e.File, e.Place, what)
+}
+
+func (e *DamageError) Unwrap() error { return e.Err }
+
+// damaged says that a record of Pebble's, or its reading, is wrong.
+func (l *Log) damaged(place string, err error) error {
+	var d *DamageError
+	if errors.As(err, &d) {
+		return err
+	}
+	return l.blame(place, err)
+}
+
+// tableNumber finds the table that an error of Pebble's is about.
+var tableNumber = regexp.MustCompile(`(?:table|file) ([0-9]{6,})`)
+
+// blame makes an error of Pebble's one that names the file, as far as that is known.
+func (l *Log) blame(place string, err error) *DamageError {
+	d := &DamageError{File: l.pebbleDir(), Place: place, Err: err}
+	join := func(name string) string { return l.o.FS.PathJoin(l.pebbleDir(), name) }
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil && info.Path != "" {
+		d.File = join(l.o.FS.PathBase(info.Path))
+		return d
+	}
+	if m := tableNumber.FindStringSubmatch(err.Error()); m != nil {
+		d.File = join(m[1] + ".sst")
+		return d
+	}
+	names, listErr := l.o.FS.List(l.pebbleDir())
+	if listErr != nil {
+		return d
+	}
+	for _, kind := range []string{"marker.manifest", "marker.format-version", "MANIFEST"} {
+		if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, kind) }) {
+			d.File, d.Err = join(kind+"*"), fmt.Errorf("the file is missing: %w", err)
+			return d
+		}
+	}
+	if name := l.badOptions(names); name != "" {
+		d.File = join(name)
+	}
+	return d
+}
+
+// badOptions returns the newest of Pebble's files of options if it cannot be read, empty
+// if it can.
+func (l *Log) badOptions(names []string) string {
+	newest := ""
+	for _, n := range names {
+		if strings.HasPrefix(n, "OPTIONS-") {
+			newest = max(newest, n)
+		}
+	}
+	if newest == "" {
+		return ""
+	}
+	f, err := l.o.FS.Open(l.o.FS.PathJoin(l.pebbleDir(), newest))
+	if err != nil {
+		return newest
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return newest
+	}
+	o := new(pebble.Options)
+	o.EnsureDefaults()
+	if o.CheckCompatibility(l.pebbleDir(), string(b)) != nil {
+		return newest
+	}
+	return ""
+}

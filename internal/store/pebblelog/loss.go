@@ -1,0 +1,266 @@
+package pebblelog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cockroachdb/errors/oserror"
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// # What a start does about lost writes
+//
+// The write-ahead logs are read before Pebble opens, because Pebble would cut them off,
+// and remove them once it has flushed what is left: a start that is refused leaves the
+// directory as it was, so that a file can be put back.
+//
+//	losses  the logs that end before what was synced: by a promise of their own, or by HEAD
+//	peek    opens Pebble to read alone, and returns the head
+//
+// HEAD may list a log that Pebble flushed and removed since. So a loss by HEAD alone
+// counts if the head that Pebble comes up with is behind HEAD's.
+//
+// With AcceptDataLoss, the log goes on without what is missing. What comes after a gap
+// rests on what was in it, so the logs behind it are set aside, whole, and the one with
+// the gap is cut. Which of several losses matters is tried: from none to the first, the
+// one that keeps most and leaves a log that fits together.
+
+// acceptHint ends the errors that AcceptDataLoss lets a start pass by.
+const acceptHint = "; put back what is missing or a backup of the whole directory, or start with --accept-data-loss, which goes on without it"
+
+// droppedDir has the write-ahead logs that were set aside.
+const droppedDir = "dropped"
+
+// walLoss is a write-ahead log that has less than was synced.
+type walLoss struct {
+	number  uint64
+	missing bool   // there is no file
+	end     uint64 // what is whole of it, in bytes
+	synced  uint64 // what HEAD says was synced
+	proven  bool   // a chunk behind the end promises that it was synced
+}
+
+// findLosses returns the write-ahead logs that end too early, in the order of their
+// numbers.
+func (l *Log) findLosses(w *witness) ([]walLoss, error) {
+	synced := map[uint64]uint64{}
+	for _, p := range w.wals {
+		synced[p.number] = p.synced
+	}
+	names, err := l.o.FS.List(l.pebbleDir())
+	if err != nil {
+		return nil, err
+	}
+	var losses []walLoss
+	for _, name := range names {
+		number, ok := walNumber(l.o.FS.PathBase(name))
+		if !ok {
+			continue
+		}
+		end, err := readWAL(l.o.FS, l.walPath(number), number)
+		if err != nil {
+			return nil, err
+		}
+		if end.lost || end.at < synced[number] {
+			losses = append(losses, walLoss{number: number, end: end.at, synced: synced[number], proven: end.lost})
+		}
+		delete(synced, number)
+	}
+	for number, at := range synced {
+		if at > 0 {
+			losses = append(losses, walLoss{number: number, missing: true, synced: at})
+		}
+	}
+	slices.SortFunc(losses, func(a, b walLoss) int { return cmp.Compare(a.number, b.number) })
+	return losses, nil
+}
+
+func (l *Log) walPath(number uint64) string {
+	return l.o.FS.PathJoin(l.pebbleDir(), walName(number))
+}
+
+// checkLosses refuses write-ahead logs that lost what was synced. With AcceptDataLoss
+// it cuts them to what fits together.
+func (l *Log) checkLosses(ctx context.Context, w *witness) error {
+	losses, err := l.findLosses(w)
+	if err != nil || len(losses) == 0 {
+		return err
+	}
+	h, peekErr := l.peek(ctx, nil)
+	proven := slices.ContainsFunc(losses, func(s walLoss) bool { return s.proven })
+	if !proven && peekErr == nil && h.sequence >= w.sequence {
+		return nil // Pebble had no use for them
+	}
+	if !l.o.AcceptDataLoss {
+		return l.lossError(losses, w, h, peekErr)
+	}
+	for i := len(losses); peekErr != nil; {
+		if i--; i < 0 {
+			return l.lossError(losses, w, h, peekErr)
+		}
+		if _, peekErr = l.peek(ctx, &losses[i]); peekErr == nil {
+			return l.drop(losses[i])
+		}
+	}
+	return nil // checkWitness says what is lost
+}
+
+// lossError names the first loss and what is left.
+func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) error {
+	first := losses[0]
+	e := &DamageError{File: l.walPath(first.number), Place: fmt.Sprintf("offset %d", first.end)}
+	what := "what was synced there does not fit its checksum"
+	switch {
+	case first.missing:
+		e.Place = "its name"
+		what = fmt.Sprintf("the file is missing, of which %d bytes were synced", first.synced)
+	case !first.proven:
+		what = fmt.Sprintf("it ends there, but %d bytes were synced", first.synced)
+	}
+	if n := len(losses) - 1; n > 0 {
+		what += fmt.Sprintf(" (and %d more write-ahead logs end too early)", n)
+	}
+	what += fmt.Sprintf("; %s vouches for revision %d", l.headPath(), w.revision)
+	if peekErr == nil {
+		what += fmt.Sprintf(", and what is left ends at revision %d", h.revision)
+	}
+	e.Err = errors.New(what + acceptHint)
+	return e
+}
+
+// peek opens Pebble to read alone, without what comes after the loss if there is one,
+// and returns its head. It is an error if what is there does not fit together. Nothing
+// in the directory is changed.
+func (l *Log) peek(ctx context.Context, loss *walLoss) (h head, err error) {
+	p := &Log{o: l.o}
+	p.failure.done = make(chan struct{})
+	if loss != nil {
+		p.o.FS = cutFS{FS: l.o.FS, dir: l.pebbleDir(), loss: *loss}
+	}
+	o, closeFS := p.pebbleOptions(true)
+	o.ReadOnly = true
+	p.closeFS = closeFS
+	err = p.apart(func() (err error) {
+		p.db, err = pebble.Open(p.pebbleDir(), o)
+		return err
+	})
+	if err != nil {
+		return head{}, errors.Join(err, closeFS())
+	}
+	defer func() { err = errors.Join(err, p.closePebble()) }()
+	if h, err = p.loadHead(); err != nil {
+		return head{}, err
+	}
+	if err := p.checkTail(ctx, h); err != nil || !l.o.AcceptDataLoss {
+		return h, err
+	}
+	return h, p.loadAll(ctx, h, func(string, *store.Object) error { return nil })
+}
+
+// drop sets the write-ahead logs behind a loss aside, and cuts the one that has it. The
+// newest goes first: whatever is left if this is interrupted has no other gap.
+func (l *Log) drop(loss walLoss) error {
+	fs, dir := l.o.FS, l.o.FS.PathJoin(l.o.Dir, droppedDir)
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	names, err := fs.List(l.pebbleDir())
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range slices.Backward(names) {
+		name = fs.PathBase(name)
+		if number, ok := walNumber(name); ok && number > loss.number {
+			l.o.Logger.Warn("log: data loss accepted: a write-ahead log is set aside, because one before it lost writes",
+				"path", l.walPath(number), "to", dir)
+			if err := fs.Rename(l.walPath(number), fs.PathJoin(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	if !loss.missing {
+		if err := l.cut(loss, dir); err != nil {
+			return err
+		}
+	}
+	return errors.Join(syncDir(fs, dir), syncDir(fs, l.o.Dir), syncDir(fs, l.pebbleDir()))
+}
+
+// cut replaces a write-ahead log by what is whole of it. The file stays in dropped.
+func (l *Log) cut(loss walLoss, dropped string) error {
+	fs, path := l.o.FS, l.walPath(loss.number)
+	l.o.Logger.Warn("log: data loss accepted: a write-ahead log is cut", "path", path, "offset", loss.end, "original", dropped)
+	kept := fs.PathJoin(dropped, walName(loss.number))
+	if err := fs.Link(path, kept); err != nil && !oserror.IsExist(err) {
+		return err
+	}
+	f, err := fs.Open(path)
+	if err != nil {
+		return err
+	}
+	whole, err := io.ReadAll(io.LimitReader(f, int64(loss.end)))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	// Not beside it: Pebble may take any name for one of its own.
+	part := fs.PathJoin(dropped, "part")
+	if err := writeSynced(fs, part, whole); err != nil {
+		return err
+	}
+	return fs.Rename(part, path)
+}
+
+// cutFS is a file system without what comes after a loss.
+type cutFS struct {
+	vfs.FS
+	dir  string
+	loss walLoss
+}
+
+// List implements vfs.FS.
+func (fs cutFS) List(dir string) ([]string, error) {
+	names, err := fs.FS.List(dir)
+	if dir != fs.dir {
+		return names, err
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		number, ok := walNumber(fs.PathBase(name))
+		return ok && number > fs.loss.number
+	}), err
+}
+
+// Open implements vfs.FS.
+func (fs cutFS) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
+	f, err := fs.FS.Open(name, o...)
+	if number, ok := walNumber(fs.PathBase(name)); ok && err == nil && number == fs.loss.number {
+		f = &cutFile{f, int64(fs.loss.end)}
+	}
+	return f, err
+}
+
+// Unwrap implements vfs.FS.
+func (fs cutFS) Unwrap() vfs.FS { return fs.FS }
+
+// cutFile ends after rest bytes.
+type cutFile struct {
+	vfs.File
+	rest int64
+}
+
+// Read implements vfs.File.
+func (f *cutFile) Read(p []byte) (int, error) {
+	if f.rest == 0 {
+		return 0, io.EOF
+	}
+	n, err := f.File.Read(p[:min(int64(len(p)), f.rest)])
+	f.rest -= int64(n)
+	return n, err
+}
