@@ -157,7 +157,7 @@ func TestProtobufJSON(t *testing.T) {
 
 // BenchmarkDecodeProtobuf reads what a client with typed objects sends.
 func BenchmarkDecodeProtobuf(b *testing.B) {
-	pod, err := wire.Read(pods, []byte(runningPod))
+	pod, err := wire.Read(b.Context(), pods, []byte(runningPod))
 	if err != nil {
 		b.Fatal(err)
 	}
