@@ -10,12 +10,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/inflight"
 )
 
-// A request takes its seat when it is known who sends it, and that he may. It gives the
-// seat back while it waits for its client, with the body or with the answer, and for
-// webhooks. So who may do nothing takes no seat, and who does not read keeps none.
+// A request takes its seat after authentication and authorization. It gives the seat back
+// while it waits for its client to send the body or to read the answer, and while it waits
+// for a webhook. So clients without rights take no seats, and clients that do not read
+// keep none.
 
-// masters may have all seats, and all memory that waits: there has to be room for the
-// administrators.
+// masters is the group whose members may take all seats and all memory for waiting
+// requests, so that other users cannot lock administrators out.
 const masters = "system:masters"
 
 func newGate(l *Limits) *inflight.Gate {
@@ -25,9 +26,8 @@ func newGate(l *Limits) *inflight.Gate {
 	})
 }
 
-// takeSeat counts the request in what is under way: rows A20 and T "overload". Health
-// is answered however much that is. When it is not ok and there is no error, the
-// answer is written.
+// takeSeat takes a seat for the request: rows A20 and T "overload". Health checks need
+// none. If it returns false without an error, the answer is written.
 func (q *request) takeSeat() (ok bool, err error) {
 	h := q.h
 	class := inflight.Reads
@@ -60,13 +60,13 @@ func (q *request) seated(ctx context.Context) context.Context {
 	return inflight.WithSeat(ctx, q.seat)
 }
 
-// errFull is the answer to a request that would hold more memory, while it waits for its
-// client, than there is for that.
+// errFull is the answer to a request when there is no memory left for requests that wait
+// for their clients.
 func errFull() error {
 	return apierrors.NewTooManyRequests("too many requests are waiting for their clients, please try again later", 1)
 }
 
-// hold counts bytes that the request holds until its end.
+// hold counts bytes that the request holds until it ends.
 func (q *request) hold(bytes int64) error {
 	if q.seat == nil || q.seat.Hold(bytes) {
 		return nil
@@ -74,12 +74,11 @@ func (q *request) hold(bytes int64) error {
 	return errFull()
 }
 
-// holdAnswer counts the bytes of an answer that is about to begin. A read is refused where
-// there is no room for them. What a write did cannot be taken back, nor is an error
-// withheld: such an answer goes out, and keeps the seat if there is no other room.
+// holdAnswer counts the bytes of an answer that is about to begin. A read is refused if
+// there is no room for them. The answer to a write, and an error, are sent in any case;
+// the request keeps its seat if it cannot be counted otherwise.
 func (q *request) holdAnswer(bytes int) error {
-	const small = smallBytes // which every seat has room for
-	if bytes <= small || q.seat == nil || q.seat.Hold(int64(bytes)) {
+	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // Suspend counts small answers
 		return nil
 	}
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead || q.failing {
@@ -88,9 +87,8 @@ func (q *request) holdAnswer(bytes int) error {
 	return errFull()
 }
 
-// outside calls f, which waits for the client, and has the seat be another request's
-// meanwhile. The last one does not come back for the seat: the request has ended but for
-// what its client does not take.
+// outside calls f, which waits for the client, without the seat. After the last call the
+// request does not take its seat again: only the client's reading is left of it.
 func (q *request) outside(last bool, f func() error) error {
 	if q.seat == nil || q.left || !q.seat.Suspend(0) {
 		return f() // without a seat, or with it
@@ -103,9 +101,9 @@ func (q *request) outside(last bool, f func() error) error {
 	return err
 }
 
-// endConnection has an HTTP/2 connection end with the requests that it has now, as
-// kube-apiserver does with those of clients that are not authenticated: what such a
-// client can send is one request for each handshake.
+// endConnection ends an HTTP/2 connection once its current requests have ended.
+// kube-apiserver does the same to clients that are not authenticated: they need a TLS
+// handshake for every few requests.
 func (q *request) endConnection() {
 	if q.r.ProtoMajor == 2 {
 		q.header()["Connection"] = closeConnection

@@ -1,11 +1,10 @@
 // Package inflight shares the server's seats, and the memory that waits for clients,
 // among the users of the API.
 //
-// A request takes a seat once it is known who sends it, and keeps the seat while the
-// server works for it. It gives the seat back while it waits: for the rest of its body,
-// for a client that does not read, for a webhook, for a revision that is not there yet.
-// So neither a slow client nor a slow webhook keeps other requests out. What a waiting
-// request holds in memory counts against one budget of bytes.
+// A request holds a seat while the server works for it. It gives the seat back while it
+// waits: for the rest of its body, for a client that does not read, for a webhook, for a
+// revision that is not there yet. So neither a slow client nor a slow webhook keeps other
+// requests out. The memory of waiting requests counts against one budget.
 //
 //	Acquire ── works ── Suspend ── waits ── Resume ── works ── Release
 //	   │                   │                   │
@@ -33,13 +32,12 @@ const (
 	classes
 )
 
-// waitOverhead is about how many bytes a request holds while it waits, beside its body
-// and a large answer: the stacks of its goroutine, its headers, its stream, and a small
-// answer.
+// waitOverhead is the estimated size in bytes of a waiting request without its body and
+// without a large answer: goroutine stack, headers, stream, and a small answer.
 const waitOverhead = 32 << 10
 
-// keptUsers is how many users are kept though they have no request under way, so that
-// those who send one request after the other are not counted from scratch each time.
+// keptUsers is how many users are kept after their last request, so that a client that
+// sends one request after the other does not allocate a user for each.
 const keptUsers = 64
 
 // Limits bound what all requests may hold.
@@ -58,11 +56,11 @@ type Gate struct {
 	mu     sync.Mutex
 	used   [classes]int       // seats
 	bytes  int64              // held by requests
-	users  map[string]*user   // those with requests under way, and some others
-	queues [classes]list.List // of *user, those with requests that wait for a seat; the next turn first
+	users  map[string]*user   // all with requests in flight, and some without
+	queues [classes]list.List // of *user: those with requests waiting for a seat, next turn first
 }
 
-// user is one who has requests under way. The gate's mu guards the fields.
+// user is an account of the gate. The gate's mu guards its fields.
 type user struct {
 	name       string
 	privileged bool
@@ -91,8 +89,8 @@ type Seat struct {
 	ready     chan struct{} // closed when it gets its seats
 }
 
-// Acquire takes a seat for a request of a user, or returns nil when the class has no
-// seat left, or the user has his share. A privileged user may have all of them.
+// Acquire takes a seat for a request of a user. It returns nil if the class has no free
+// seat or the user has its share of them. A privileged user may take all seats.
 func (g *Gate) Acquire(c Class, name string, privileged bool) *Seat {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,7 +134,7 @@ func (s *Seat) sit() {
 	s.user.used[s.class] += s.width
 }
 
-// rise gives the seats back, and lets those sit down who wait for them; mu is held.
+// rise gives the seats back, and assigns them to waiting requests; mu is held.
 func (s *Seat) rise() {
 	if !s.seated {
 		return
@@ -147,7 +145,7 @@ func (s *Seat) rise() {
 	s.g.seat(s.class)
 }
 
-// seat gives free seats to those who wait, a user after the other; mu is held.
+// seat assigns free seats to waiting requests, by turns of their users; mu is held.
 func (g *Gate) seat(c Class) {
 	queue := &g.queues[c]
 	for turns := queue.Len(); turns > 0 && g.used[c] < g.limits.Seats[c]; turns-- {
@@ -179,8 +177,8 @@ func (s *Seat) leaveQueue() {
 	}
 }
 
-// Hold counts bytes that the request holds until Release, and reports whether there is
-// room for them.
+// Hold counts bytes that the request holds until Release. It reports whether they fit
+// into the budget; if not, nothing is counted.
 func (s *Seat) Hold(bytes int64) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -192,9 +190,9 @@ func (s *Seat) Hold(bytes int64) bool {
 	return true
 }
 
-// Suspend gives the seat back, while the request waits and holds so many bytes. False:
-// there is no room for them; the request keeps its seat, and has to be refused. A
-// request that waits already may do so for something else meanwhile.
+// Suspend gives the seat back until Resume, and counts the bytes that the request holds
+// meanwhile. If they do not fit into the budget, it returns false and the request keeps
+// its seat. Calls nest: the outermost Resume takes the seat again.
 func (s *Seat) Suspend(bytes int64) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -213,9 +211,9 @@ func (s *Seat) Suspend(bytes int64) bool {
 	return true
 }
 
-// Resume ends what Suspend began. It waits for a seat until the context is done, and
-// returns the context's error then: the request goes on without a seat, to its end. The
-// bytes count until the request has its seat.
+// Resume takes the seat again that Suspend gave back. It waits for a free seat until the
+// context is done, and then returns the context's error; the request may finish without
+// a seat. The bytes of Suspend count until Resume returns.
 func (s *Seat) Resume(ctx context.Context) error {
 	g, c := s.g, s.class
 	g.mu.Lock()
@@ -253,7 +251,7 @@ func (s *Seat) Resume(ctx context.Context) error {
 	}
 }
 
-// settle gives back what the request held while it waited.
+// settle ends the count of the bytes of Suspend.
 func (s *Seat) settle() {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -261,8 +259,9 @@ func (s *Seat) settle() {
 	s.waits = 0
 }
 
-// Widen has the request take so many seats instead of one, from the next Resume on: the
-// large requests are few at a time. It is called while the request waits.
+// Widen sets how many seats the next Resume takes, at most all of the class: large
+// requests take several, so that few of them execute at once. It has no effect on a
+// request that is not suspended.
 func (s *Seat) Widen(width int) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -284,15 +283,16 @@ func (s *Seat) Release() {
 	}
 }
 
-// Usage is what is taken of a gate.
+// Usage is the current use of a gate.
 type Usage struct {
-	// Seats taken, and requests that wait for one.
+	// Seats is how many seats of a class are taken, Waiting how many requests wait for
+	// one.
 	Seats, Waiting int
-	// Bytes held by the requests of all classes.
+	// Bytes is the memory that waiting requests of all classes hold.
 	Bytes int64
 }
 
-// Usage returns what is taken of a class.
+// Usage returns the current use of a class.
 func (g *Gate) Usage(c Class) Usage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -311,15 +311,15 @@ func WithSeat(ctx context.Context, s *Seat) context.Context {
 	return context.WithValue(ctx, contextKey{}, s)
 }
 
-// FullError is the error of a request that would have to wait, when there is no memory
-// left for requests that wait.
+// FullError is the error of a request that would have to wait when the budget for waiting
+// requests is spent.
 type FullError struct{}
 
 func (FullError) Error() string { return "too many requests are waiting, please try again later" }
 
-// Wait calls f, which waits for something else than this server's own work, and has the
-// request of the context give its seat back meanwhile. The request holds about so many
-// bytes while it waits. A context without a seat is that of the server's own work.
+// Wait calls f, which waits for something outside of this server, without the seat of the
+// context's request. Bytes is the estimated memory that the request holds meanwhile. A
+// context without a seat belongs to the server's own work; then Wait just calls f.
 func Wait(ctx context.Context, bytes int64, f func() error) error {
 	s, _ := ctx.Value(contextKey{}).(*Seat)
 	if s == nil {
