@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/inflight"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // metrics are those that dashboards of Kubernetes know. Labels hold nothing that a
@@ -32,16 +31,21 @@ type metrics struct {
 	events       *prometheus.CounterVec
 	eventSizes   *prometheus.HistogramVec
 
-	mu     sync.Mutex // of writers of routes
-	routes atomic.Pointer[map[routeKey]*routeMetrics]
+	mu     sync.RWMutex
+	routes map[routeKey]*routeMetrics // guarded by mu
 }
 
-// routeKey is what requests have in common that are counted together.
+// maxRoutes bounds the routes that are kept. Clients make new ones with every custom
+// resource that they define. Later routes are counted together, without a resource.
+const maxRoutes = 20_000
+
+// routeKey is what requests have in common that are counted together. It names a type
+// instead of pointing to it, so that a definition that is gone is not kept.
 type routeKey struct {
-	typ         *resource.Type // nil: not a resource
-	sub         string         // of a known subresource, or a known path
-	verb, scope string
-	dryRun      string // "All", "" for none
+	group, version, resource string // empty: not a resource
+	sub                      string // of a known subresource, or a known path
+	verb, scope              string
+	dryRun                   string // "All", "" for none
 }
 
 // routeMetrics are the children of a route.
@@ -92,7 +96,7 @@ func newMetrics(h *Handler) *metrics {
 		eventSizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_watch_events_sizes", Buckets: eventBuckets, Help: "Bytes of events sent to watches."}, eventLabels),
 	}
-	m.routes.Store(&map[routeKey]*routeMetrics{})
+	m.routes = map[routeKey]*routeMetrics{}
 	// What collecting garbage costs: CPU, pauses, and what is left.
 	garbage := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:|^/cpu/classes/gc/mark/|^/sched/pauses/total/gc:`)}
 	r := prometheus.NewRegistry()
@@ -140,28 +144,28 @@ func (f Figure) collector() prometheus.Collector {
 // route returns the children that a request counts in.
 func (m *metrics) route(q *request) *routeMetrics {
 	k := keyOf(q)
-	if r := (*m.routes.Load())[k]; r != nil {
+	m.mu.RLock()
+	r := m.routes[k]
+	m.mu.RUnlock()
+	if r != nil {
 		return r
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old := *m.routes.Load()
-	if r := old[k]; r != nil {
+	if len(m.routes) >= maxRoutes {
+		k = routeKey{verb: k.verb, scope: k.scope, dryRun: k.dryRun}
+	}
+	if r := m.routes[k]; r != nil {
 		return r
 	}
-	next := make(map[routeKey]*routeMetrics, len(old)+1)
-	for k, r := range old {
-		next[k] = r
-	}
-	r := m.newRoute(k)
-	next[k] = r
-	m.routes.Store(&next)
+	r = m.newRoute(k)
+	m.routes[k] = r
 	return r
 }
 
 // keyOf names nothing that does not exist.
 func keyOf(q *request) routeKey {
-	k := routeKey{typ: q.typ, verb: metricVerb(q), scope: "cluster", dryRun: q.dryRun()}
+	k := routeKey{verb: metricVerb(q), scope: "cluster", dryRun: q.dryRun()}
 	if q.typ == nil {
 		k.scope = ""
 		if q.place.kind == otherPath {
@@ -169,6 +173,7 @@ func keyOf(q *request) routeKey {
 		}
 		return k
 	}
+	k.group, k.version, k.resource = q.typ.Group, q.typ.Version, q.typ.Resource
 	if s := q.typ.Subresource(q.place.sub); s != nil {
 		k.sub = s.Name
 	}
@@ -238,19 +243,15 @@ func knownPath(path string) string {
 }
 
 func (m *metrics) newRoute(k routeKey) *routeMetrics {
-	var group, version, name string
-	if k.typ != nil {
-		group, version, name = k.typ.Group, k.typ.Version, k.typ.Resource
-	}
-	r := &routeMetrics{labels: []string{k.verb, group, version, name, k.sub, k.scope}, dryRun: k.dryRun}
+	r := &routeMetrics{labels: []string{k.verb, k.group, k.version, k.resource, k.sub, k.scope}, dryRun: k.dryRun}
 	r.codes.Store(&[]codeCounter{})
 	if k.verb == "WATCH" {
 		r.running = m.longrunning.WithLabelValues(append(r.labels, component)...)
-		r.events = m.events.WithLabelValues(group, version, name)
-		r.event = m.eventSizes.WithLabelValues(group, version, name)
+		r.events = m.events.WithLabelValues(k.group, k.version, k.resource)
+		r.event = m.eventSizes.WithLabelValues(k.group, k.version, k.resource)
 		return r
 	}
-	r.duration = m.durations.WithLabelValues(k.verb, k.dryRun, group, version, name, k.sub, k.scope, component)
+	r.duration = m.durations.WithLabelValues(k.verb, k.dryRun, k.group, k.version, k.resource, k.sub, k.scope, component)
 	if k.verb == "GET" || k.verb == "LIST" {
 		r.size = m.sizes.WithLabelValues(append(r.labels, component)...)
 	}

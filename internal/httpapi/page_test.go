@@ -3,12 +3,17 @@ package httpapi_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -214,5 +219,37 @@ func TestMetrics(t *testing.T) {
 	}
 	if i := strings.Index(strings.ToLower(body), "secret"); i >= 0 && !strings.Contains(body[i:i+10], "secrets") {
 		t.Errorf("a client's own words are in the metrics: %.100s", body[i:])
+	}
+}
+
+// TestMetricsOfKindsThatGo: kinds that come and go leave a bounded number of metrics, and
+// cost as much each.
+func TestMetricsOfKindsThatGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("25,000 kinds take a while where races are looked for")
+	}
+	var now atomic.Pointer[resource.Catalog]
+	builtins := builtin.Catalog()
+	now.Store(builtins)
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Catalog = now.Load }})
+	ask := func(path string) {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+		r.Header.Set("Authorization", "Bearer bob")
+		s.handler.ServeHTTP(w, r)
+		if w.Code != 403 {
+			t.Fatalf("%s: %d", path, w.Code)
+		}
+	}
+	whole := builtins.Lookup("", "v1", "configmaps")
+	for i := range 25_000 {
+		kind := *whole
+		kind.Group, kind.Collection = fmt.Sprintf("g%d.example.com", i), ""
+		now.Store(resource.NewCatalog([]resource.Group{{Name: kind.Group, Versions: []resource.Version{{Name: "v1", Types: []*resource.Type{&kind}}}}}))
+		ask("/apis/" + kind.Group + "/v1/configmaps")
+	}
+	now.Store(builtins)
+	lines := strings.Count(s.do(t, "GET", "/metrics", "").body, `apiserver_request_total{`)
+	if lines > 21_000 {
+		t.Errorf("%d routes", lines)
 	}
 }
