@@ -168,7 +168,7 @@ func (c *conn) waitsLong() bool {
 		return true
 	}
 	for _, s := range c.streams {
-		if s.rest != nil && now.Sub(s.restSince) > waits {
+		if s.rest != nil && now.Sub(s.waiting) > waits {
 			return true
 		}
 	}
