@@ -89,12 +89,11 @@ func TestBudgetOfHeaders(t *testing.T) {
 		begin(known, 7)
 		small, smallDone := l.dial(false)
 		begin(small, 3)
-		var all []*client
 		var ends []chan struct{}
 		for range 20 { // 112 KiB each
 			p, done := l.dial(false)
 			begin(p, 7)
-			all, ends = append(all, p), append(ends, done)
+			ends = append(ends, done)
 		}
 		time.Sleep(200 * time.Millisecond)
 		if used := s.TransportUsed(); used > s.TransportBytes || used < s.TransportBytes/2 {
@@ -157,8 +156,8 @@ func TestBudgetOfAnswers(t *testing.T) {
 	})
 }
 
-// TestBudgetOfBodies: over the budget nobody gets room for more of a body, until there is
-// room again.
+// TestBudgetOfBodies: over the budget no client gets room for more of a body, until there
+// is some again.
 func TestBudgetOfBodies(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	synctest.Test(t, func(t *testing.T) {
@@ -221,8 +220,8 @@ func TestBudgetOfBodies(t *testing.T) {
 	})
 }
 
-// TestStrangers: who has not authenticated has less room: for what it asks for and does
-// not read, for bodies, for headers; and is gone in time when it was told to go.
+// TestStrangers: a client that has not authenticated has less room: for what it asks for
+// and does not read, for bodies, for headers. And it is gone in time after a GOAWAY.
 func TestStrangers(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	bubble := func(name string, test func(t *testing.T, l *pool)) {
