@@ -80,8 +80,8 @@ func (w *response) Write(p []byte) (int, error) {
 		return len(p), s.err
 	}
 	n, err := s.append(p)
-	if s.patient != nil && s.rest == nil {
-		s.setTimer(&s.patient, time.Time{}, nil)
+	if s.waiters == 0 && s.rest == nil {
+		s.waiting = time.Time{}
 	}
 	if err != nil {
 		return n, err
@@ -153,19 +153,52 @@ func (s *stream) mayLeave(n int) bool {
 // leaveRest keeps the end of the answer until the client takes it, as long as a write
 // would wait for that. The lock is held.
 func (s *stream) leaveRest(p []byte) {
-	s.rest, s.restSince = bytes.Clone(p), time.Now()
+	s.rest = bytes.Clone(p)
 	s.written += int64(len(p))
 	s.c.keep(len(p))
-	if s.patient == nil {
-		s.setTimer(&s.patient, s.restSince.Add(s.patience), s.breakOff)
-	}
+	s.waits()
 }
 
 // dropRest forgets the end of the answer: it was sent, or never will be. The lock is held.
 func (s *stream) dropRest() {
 	s.c.keep(-len(s.rest))
 	s.rest = nil
-	s.setTimer(&s.patient, time.Time{}, nil)
+	s.waiting = time.Time{}
+	s.patient.Stop()
+	s.looks = false
+}
+
+// waits notes that the client lets a write wait, and has that looked at after a while,
+// unless it will be anyway. The lock is held.
+func (s *stream) waits() {
+	if s.waiting.IsZero() {
+		s.waiting = time.Now()
+	}
+	switch {
+	case s.looks:
+		return
+	case s.patient == nil:
+		s.patient = time.AfterFunc(s.patience, s.checkWaiting)
+	default:
+		s.patient.Reset(s.patience)
+	}
+	s.looks = true
+}
+
+// checkWaiting breaks the answer off if a write has waited for too long.
+func (s *stream) checkWaiting() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.looks = false
+	if s.waiting.IsZero() {
+		return
+	}
+	if left := s.patience - time.Since(s.waiting); left > 0 {
+		s.patient.Reset(left)
+		s.looks = true
+		return
+	}
+	s.breakOff()
 }
 
 // sendRest appends of the end of the answer what the client takes. The lock is held.
@@ -254,6 +287,9 @@ func (w *response) SetWriteTimeout(d time.Duration) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.patience = cmp.Or(d, s.c.s.WriteTimeout)
+	if s.looks {
+		s.patient.Reset(s.patience)
+	}
 }
 
 // breakOff breaks the answer off, unless it has ended. The lock is held.

@@ -89,7 +89,7 @@ func (s *Server) charge(n int64) {
 		return
 	}
 	if used := s.used.Add(n); n > 0 && used > s.transportBytes() && s.tight.CompareAndSwap(false, true) {
-		go s.relieve()
+		time.AfterFunc(0, s.relieve) // the lock of a connection is held
 	}
 }
 
@@ -101,21 +101,24 @@ func (s *Server) headerTimeout() time.Duration { return cmp.Or(s.HeaderTimeout, 
 // connection.
 func (s *Server) TransportUsed() int64 { return s.used.Load() }
 
-// relieve ends connections until the others fit into the budget, with some room.
+// relieve ends connections until the others fit into the budget. It looks again until
+// they leave some room, and then lets all go on.
 func (s *Server) relieve() {
 	ended := 0
-	for s.used.Load() > s.transportBytes()/8*7 {
-		if s.used.Load() > s.transportBytes() {
-			if c := s.worst(); c != nil {
-				c.giveUp()
-				ended++
-				continue
-			}
+	for s.used.Load() > s.transportBytes() {
+		c := s.worst()
+		if c == nil {
+			break
 		}
-		time.Sleep(relief)
+		c.giveUp()
+		ended++
 	}
 	if ended > 0 {
 		s.Log.Warn("http2: connections were ended: too much waited on clients that do not read", "connections", ended, "bytes", s.transportBytes())
+	}
+	if s.used.Load() > s.transportBytes()/8*7 {
+		time.AfterFunc(relief, s.relieve)
+		return
 	}
 	s.tight.Store(false)
 	for _, c := range s.all() {
@@ -165,7 +168,7 @@ func (c *conn) waitsLong() bool {
 		return true
 	}
 	for _, s := range c.streams {
-		if s.rest != nil && now.Sub(s.restSince) > waits {
+		if s.rest != nil && now.Sub(s.waiting) > waits {
 			return true
 		}
 	}

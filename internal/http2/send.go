@@ -174,11 +174,11 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 		if st.mayLeave(want) {
 			return 0, nil
 		}
-		if st.patient == nil {
-			st.setTimer(&st.patient, time.Now().Add(st.patience), st.breakOff)
-		}
+		st.waits()
 		s.c.account()
+		st.waiters++
 		st.wait(&st.writable)
+		st.waiters--
 	}
 	s.leave(slices.Index(s.queue, st))
 	s.next()

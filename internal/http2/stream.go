@@ -41,11 +41,13 @@ type stream struct {
 	readTimer, writeTimer *time.Timer
 
 	patience time.Duration // how long a write may wait for the client
-	patient  *time.Timer   // of the write that waits, or of rest; nil: none does
+	waiting  time.Time     // when the write began to wait, or that of which rest is; zero: none does
+	waiters  int           // goroutines that wait to write
+	patient  *time.Timer   // looks whether it is too long; not touched by each write
+	looks    bool          // patient will fire
 
-	headerBytes int       // of the request, while its handler runs
-	rest        []byte    // the end of the answer that the handler did not wait for
-	restSince   time.Time // when it was left
+	headerBytes int    // of the request, while its handler runs
+	rest        []byte // the end of the answer that the handler did not wait for
 
 	answer // of the handler's goroutine
 }

@@ -23,8 +23,8 @@ const (
 // crowd is the open connections of strangers, by their address: those that have not
 // authenticated. It decides which of them makes room for a new one: of the address that
 // has the most, one that has said nothing, else one whose TLS handshake has not ended,
-// else one whose handshake has, and the oldest of those. So whoever opens many crowds out
-// itself: an administrator behind another address is not affected, and one behind the same
+// else one whose handshake has, and the oldest of those. So a client that opens many
+// crowds out itself: an administrator behind another address is not affected, and one behind the same
 // address has the time in which all places are taken once more. Requests that run make no
 // difference: one that waits for anything has authenticated.
 //
