@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 func invalid(s *corev1.Service, errs ...*field.Error) error {
-	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
+	return resource.Invalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
 }
 
 // full is the answer when nothing is left: 500 on the wire, as kube-apiserver has it,
