@@ -147,20 +147,21 @@ func keepAllocated(s, old *corev1.Service) {
 
 // keepPorts goes by the names of ports, whatever else changed.
 func keepPorts(ports, were []corev1.ServicePort) {
-	var named []int32 // what the update itself names, and was there
+	named := map[int32]bool{} // what the update itself names, and was there
 	for _, p := range ports {
 		if p.NodePort != 0 {
-			named = append(named, p.NodePort)
+			named[p.NodePort] = true
+		}
+	}
+	had := map[string]int32{} // by the name, the last one
+	for _, p := range were {
+		if !named[p.NodePort] {
+			had[p.Name] = p.NodePort
 		}
 	}
 	for i := range ports {
-		if ports[i].NodePort != 0 {
-			continue
-		}
-		for j := range were {
-			if were[j].Name == ports[i].Name && !slices.Contains(named, were[j].NodePort) {
-				ports[i].NodePort = were[j].NodePort
-			}
+		if ports[i].NodePort == 0 {
+			ports[i].NodePort = had[ports[i].Name]
 		}
 	}
 }
