@@ -147,6 +147,9 @@ func TestWriteLimits(t *testing.T) {
 		{"operations", "PATCH", a, asJSONPatch, "[" + times(10_001, `{"op":"add","path":"/data/k%d","value":""}`) + "]", 413, "The allowed maximum operations in a JSON patch is 10000, got 10001"},
 		{"copies", "PATCH", a, asJSONPatch, "[" + times(4, `{"op":"copy","from":"/data/k","path":"/data/k%d"}`) + "]", 413, "Request entity too large"},
 		{"what a JSON patch makes", "PATCH", a, asJSONPatch, `[{"op":"add","path":"/data/l","value":"` + big + `"}]`, 413, "3145728 bytes"},
+		{"wrong keys", "POST", configMaps, asJSON, `{"metadata":{"name":"b"},"data":{` + times(200_000, `"!%d":""`) + `}}`, 422, "and 199000 more errors"},
+		{"usages of a certificate", "POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", asJSON, `{"metadata":{"name":"b"},"spec":{"usages":[` + times(200_000, `"u%d"`) + `]}}`, 422, "more errors"},
+		{"finalizers", "POST", configMaps, asJSON, named(`"finalizers":[` + times(100_000, `"f%d"`) + `]`), 422, "more errors"},
 		{"what a merge patch makes", "PATCH", a, asMerge, `{"data":{"l":"` + big + `"}}`, 413, "3145728 bytes"},
 		{"what a strategic patch makes", "PATCH", a, asStrategic, `{"data":{"l":"` + big + `"}}`, 413, "3145728 bytes"},
 		{"what an apply makes", "PATCH", a + "?fieldManager=m", asApply, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"l":"` + big + `"}}`, 422, "may not be more than 1048576 bytes"}, // what the kind allows comes first

@@ -135,6 +135,7 @@ type reservation struct {
 	*Allocator
 	ips   []netip.Addr
 	ports []int32
+	given map[int32]bool // the same ports
 }
 
 // Reserve completes a Service that shall be stored: the fields of its addresses and

@@ -3,7 +3,6 @@ package addresses
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -52,7 +51,7 @@ func (p PortRange) check() error {
 }
 
 func (r *reservation) hasPort(p int32) bool {
-	return slices.Contains(r.Ports(), p) || r.used.ports[p] > 0 || r.pending.ports[p] > 0
+	return r.given[p] || r.used.ports[p] > 0 || r.pending.ports[p] > 0
 }
 
 // Ports are those that this write has been given.
@@ -65,7 +64,7 @@ func (r *reservation) takePort(p int32) error {
 	case r.hasPort(p):
 		return errors.New("provided port is already allocated")
 	}
-	r.ports = append(r.ports, p)
+	r.give(p)
 	return nil
 }
 
@@ -81,8 +80,17 @@ func (r *reservation) nextPort() (int32, error) {
 	if !ok {
 		return 0, errFull
 	}
-	r.ports = append(r.ports, int32(p))
+	r.give(int32(p))
 	return int32(p), nil
+}
+
+// give notes a port that the write has been given.
+func (r *reservation) give(p int32) {
+	if r.given == nil {
+		r.given = map[int32]bool{}
+	}
+	r.given[p] = true
+	r.ports = append(r.ports, p)
 }
 
 // reservedPorts is how many ports at the beginning are left to those who name theirs.
@@ -97,8 +105,10 @@ func reservedPorts(size uint64) uint64 {
 // them.
 func nodePorts(s *corev1.Service) []int32 {
 	var all []int32
+	seen := map[int32]bool{}
 	add := func(p int32) {
-		if p != 0 && !slices.Contains(all, p) {
+		if p != 0 && !seen[p] {
+			seen[p] = true
 			all = append(all, p)
 		}
 	}
@@ -134,6 +144,7 @@ func (r *reservation) newPorts(s *corev1.Service) error {
 	}
 	ports := s.Spec.Ports
 	given := map[int32]int32{}
+	named := requested(ports)
 	for i := range ports {
 		p := &ports[i]
 		if p.NodePort == 0 && !wantsNodePorts(s) {
@@ -141,7 +152,7 @@ func (r *reservation) newPorts(s *corev1.Service) error {
 		}
 		want := p.NodePort
 		if given[p.Port] == 0 {
-			want = requested(ports, p.Port)
+			want = named[p.Port]
 		} else if want == 0 {
 			want = given[p.Port]
 		}
@@ -166,14 +177,15 @@ func (r *reservation) newPorts(s *corev1.Service) error {
 	return nil
 }
 
-// requested is the node port that a port of that number names, 0 when none does.
-func requested(ports []corev1.ServicePort, number int32) int32 {
+// requested are the node ports that ports of a number name: the first of each.
+func requested(ports []corev1.ServicePort) map[int32]int32 {
+	named := map[int32]int32{}
 	for i := range ports {
-		if ports[i].Port == number && ports[i].NodePort != 0 {
-			return ports[i].NodePort
+		if named[ports[i].Port] == 0 && ports[i].NodePort != 0 {
+			named[ports[i].Port] = ports[i].NodePort
 		}
 	}
-	return 0
+	return named
 }
 
 // updatePorts gives node ports to ports that have none, and takes those that an
@@ -182,11 +194,14 @@ func (r *reservation) updatePorts(s, old *corev1.Service) error {
 	if !hasNodePorts(s) {
 		return nil
 	}
-	had := nodePorts(old)
+	had := map[int32]bool{}
+	for _, p := range nodePorts(old) {
+		had[p] = true
+	}
 	for i := range s.Spec.Ports {
 		p := &s.Spec.Ports[i]
 		switch {
-		case p.NodePort != 0 && (slices.Contains(had, p.NodePort) || slices.Contains(r.ports, p.NodePort)):
+		case p.NodePort != 0 && (had[p.NodePort] || r.given[p.NodePort]):
 		case p.NodePort != 0:
 			if err := r.takePort(p.NodePort); err != nil {
 				return invalid(s, field.Invalid(specPath.Child("ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))

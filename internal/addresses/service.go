@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 func invalid(s *corev1.Service, errs ...*field.Error) error {
-	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
+	return resource.Invalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
 }
 
 // full is the answer when nothing is left: 500 on the wire, as kube-apiserver has it,
@@ -146,20 +147,21 @@ func keepAllocated(s, old *corev1.Service) {
 
 // keepPorts goes by the names of ports, whatever else changed.
 func keepPorts(ports, were []corev1.ServicePort) {
-	var named []int32 // what the update itself names, and was there
+	named := map[int32]bool{} // what the update itself names, and was there
 	for _, p := range ports {
 		if p.NodePort != 0 {
-			named = append(named, p.NodePort)
+			named[p.NodePort] = true
+		}
+	}
+	had := map[string]int32{} // by the name, the last one
+	for _, p := range were {
+		if !named[p.NodePort] {
+			had[p.Name] = p.NodePort
 		}
 	}
 	for i := range ports {
-		if ports[i].NodePort != 0 {
-			continue
-		}
-		for j := range were {
-			if were[j].Name == ports[i].Name && !slices.Contains(named, were[j].NodePort) {
-				ports[i].NodePort = were[j].NodePort
-			}
+		if ports[i].NodePort == 0 {
+			ports[i].NodePort = had[ports[i].Name]
 		}
 	}
 }

@@ -78,9 +78,10 @@ func (s accounts) admit(ctx context.Context, a *registry.Admission) error {
 	if err != nil || !enforces(account) {
 		return err
 	}
+	mountable := secretsMountable(account)
 	for i := range p.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if err := checkContainerSecrets("ephemeral container", c, account); err != nil {
+		if err := checkContainerSecrets("ephemeral container", c, account, mountable); err != nil {
 			return forbidden(a, p, "%w", err)
 		}
 	}
@@ -235,36 +236,46 @@ func enforces(account *corev1.ServiceAccount) bool {
 
 // checkSecrets refuses a Pod that refers to secrets that its account does not have.
 func checkSecrets(account *corev1.ServiceAccount, p *corev1.Pod) error {
+	mountable := secretsMountable(account)
+	pulls := make(map[string]bool, len(account.ImagePullSecrets))
+	for _, r := range account.ImagePullSecrets {
+		pulls[r.Name] = true
+	}
 	for _, v := range p.Spec.Volumes {
-		if v.Secret != nil && !mountable(account, v.Secret.SecretName) {
+		if v.Secret != nil && !mountable[v.Secret.SecretName] {
 			return fmt.Errorf("volume with secret.secretName=\"%s\" is not allowed because service account %s does not reference that secret", v.Secret.SecretName, account.Name)
 		}
 	}
 	for i := range p.Spec.InitContainers {
-		if err := checkContainerSecrets("init container", &p.Spec.InitContainers[i], account); err != nil {
+		if err := checkContainerSecrets("init container", &p.Spec.InitContainers[i], account, mountable); err != nil {
 			return err
 		}
 	}
 	for i := range p.Spec.Containers {
-		if err := checkContainerSecrets("container", &p.Spec.Containers[i], account); err != nil {
+		if err := checkContainerSecrets("container", &p.Spec.Containers[i], account, mountable); err != nil {
 			return err
 		}
 	}
 	for i, s := range p.Spec.ImagePullSecrets {
-		if !slices.Contains(account.ImagePullSecrets, s) {
+		if !pulls[s.Name] {
 			return fmt.Errorf(`imagePullSecrets[%d].name="%s" is not allowed because service account %s does not reference that imagePullSecret`, i, s.Name, account.Name)
 		}
 	}
 	return nil
 }
 
-func mountable(account *corev1.ServiceAccount, secret string) bool {
-	return slices.ContainsFunc(account.Secrets, func(r corev1.ObjectReference) bool { return r.Name == secret })
+// secretsMountable are the secrets of an account by their names.
+func secretsMountable(account *corev1.ServiceAccount) map[string]bool {
+	names := make(map[string]bool, len(account.Secrets))
+	for _, r := range account.Secrets {
+		names[r.Name] = true
+	}
+	return names
 }
 
-func checkContainerSecrets(kind string, c *corev1.Container, account *corev1.ServiceAccount) error {
+func checkContainerSecrets(kind string, c *corev1.Container, account *corev1.ServiceAccount, mountable map[string]bool) error {
 	for name, where := range secretsOf(c) {
-		if !mountable(account, name) {
+		if !mountable[name] {
 			return fmt.Errorf("%s %s with %s referencing secret.secretName=\"%s\" is not allowed because service account %s does not reference that secret", kind, c.Name, where, name, account.Name)
 		}
 	}

@@ -126,9 +126,12 @@ func changesImages(pod, old *corev1.Pod) bool {
 	if differ(pod.Spec.Containers, old.Spec.Containers) || differ(pod.Spec.InitContainers, old.Spec.InitContainers) {
 		return true
 	}
-	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool {
-		return !slices.ContainsFunc(old.Spec.EphemeralContainers, func(o corev1.EphemeralContainer) bool { return o.Name == c.Name && o.Image == c.Image })
-	})
+	type one struct{ name, image string }
+	had := make(map[one]bool, len(old.Spec.EphemeralContainers))
+	for _, c := range old.Spec.EphemeralContainers {
+		had[one{c.Name, c.Image}] = true
+	}
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return !had[one{c.Name, c.Image}] })
 }
 
 // template is what Pods are made of; nil: none are.

@@ -7,10 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
+// maxMerged is how many tolerations are compared with each other. More are kept as they
+// are: what another one covers does no harm.
+const maxMerged = 500
+
 // mergeTolerations leaves out what another one covers; of equal ones the first
 // stays.
 func mergeTolerations(a, b []corev1.Toleration) []corev1.Toleration {
 	all := slices.Concat(a, b)
+	if len(all) > maxMerged {
+		return all
+	}
 	var merged []corev1.Toleration
 	for i := range all {
 		t := &all[i]

@@ -132,5 +132,5 @@ func checkLogOptions(pod string, v url.Values) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(schema.GroupKind{Kind: "PodLogOptions"}, pod, errs)
+	return resource.Invalid(schema.GroupKind{Kind: "PodLogOptions"}, pod, errs)
 }

@@ -4,13 +4,13 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // setServiceStatus is the subresource status of Services. What is sent says of its
@@ -37,7 +37,7 @@ func setServiceStatus(o, sent runtime.Object) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
+	return resource.Invalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
 }
 
 // validateIngress checks where a load balancer is reached.

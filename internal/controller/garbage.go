@@ -189,15 +189,19 @@ func (g *garbage) newKinds(now *resource.Catalog) {
 func (g *garbage) take(o object, was, is registry.Metadata) {
 	if !bytes.Equal(was.OwnerReferences, is.OwnerReferences) {
 		old, now := owning(was), owning(is)
+		stays := make(map[types.UID]bool, len(now)) // and whether it blocks the owner
 		for _, r := range now {
 			g.index.add(hashUID(r.UID), o)
+			if _, ok := stays[r.UID]; !ok {
+				stays[r.UID] = blocks(r)
+			}
 		}
 		for _, r := range old {
-			i := slices.IndexFunc(now, func(n metav1.OwnerReference) bool { return n.UID == r.UID })
-			if i < 0 {
+			stillBlocks, ok := stays[r.UID]
+			if !ok {
 				g.index.remove(hashUID(r.UID), o)
 			}
-			if blocks(r) && (i < 0 || !blocks(now[i])) {
+			if blocks(r) && !stillBlocks {
 				g.released(r.UID)
 			}
 		}
@@ -369,7 +373,11 @@ func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, foun
 // disown takes owners out of an object's references.
 func (g *garbage) disown(ctx context.Context, o object, owners []types.UID) error {
 	return g.l.edit(ctx, o, "", func(m metav1.Object) error {
-		left := slices.DeleteFunc(slices.Clone(m.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
+		gone := make(map[types.UID]bool, len(owners))
+		for _, uid := range owners {
+			gone[uid] = true
+		}
+		left := slices.DeleteFunc(slices.Clone(m.GetOwnerReferences()), func(r metav1.OwnerReference) bool { return gone[r.UID] })
 		if len(left) == len(m.GetOwnerReferences()) {
 			return errLeave
 		}

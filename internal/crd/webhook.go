@@ -361,17 +361,24 @@ func restoreMetadata(in, out *Object) error {
 	labels, annotations := out.Labels, out.Annotations
 	if !maps.Equal(labels, in.Labels) {
 		if errs := metav1validation.ValidateLabels(labels, field.NewPath("metadata", "labels")); len(errs) > 0 {
-			return errs.ToAggregate()
+			return firstOf(errs)
 		}
 	}
 	if !maps.Equal(annotations, in.Annotations) {
 		if errs := apivalidation.ValidateAnnotations(annotations, field.NewPath("metadata", "annotation")); len(errs) > 0 {
-			return errs.ToAggregate()
+			return firstOf(errs)
 		}
 	}
 	in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Labels, out.Annotations = labels, annotations
 	return nil
+}
+
+// firstOf is the first errors of some that may be as many as there are labels: making
+// one text of all takes time that grows with the square.
+func firstOf(errs field.ErrorList) error {
+	const most = 100
+	return errs[:min(len(errs), most)].ToAggregate()
 }
 
 // asks tells whether somebody else converts the objects of the definition.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 
@@ -20,12 +19,14 @@ const (
 // no more than a client's header limits bear.
 func warningHeaders(warnings []string) []string {
 	var kept []string
+	seen := map[string]bool{}
 	size := 0
 	for _, w := range warnings {
 		w = strings.Map(printable, w) // a header cannot hold the rest
-		if w == "" || slices.Contains(kept, w) {
+		if w == "" || seen[w] {
 			continue
 		}
+		seen[w] = true
 		kept = append(kept, w)
 		size += len(w)
 	}

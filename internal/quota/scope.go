@@ -144,7 +144,7 @@ func podLacks(names []corev1.ResourceName, o runtime.Object) string {
 		for i := range all {
 			said := compute(all[i].Resources.Requests, all[i].Resources.Limits)
 			for _, name := range names {
-				if _, ok := said[name]; !ok && required(name) && !slices.Contains(missing[string(name)], all[i].Name) {
+				if _, ok := said[name]; !ok && required(name) {
 					missing[string(name)] = append(missing[string(name)], all[i].Name)
 				}
 			}
@@ -153,7 +153,7 @@ func podLacks(names []corev1.ResourceName, o runtime.Object) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		slices.Sort(missing[name])
-		parts = append(parts, fmt.Sprintf("%s for: %s", name, strings.Join(missing[name], ",")))
+		parts = append(parts, fmt.Sprintf("%s for: %s", name, strings.Join(slices.Compact(missing[name]), ",")))
 	}
 	if len(parts) == 0 {
 		return ""

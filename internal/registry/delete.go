@@ -298,7 +298,8 @@ func collectorFinalizers(t *resource.Type, have []string, o *metav1.DeleteOption
 	case metav1.DeletePropagationForeground:
 		next = append(next, metav1.FinalizerDeleteDependents)
 	}
-	if len(next) == len(have) && !slices.ContainsFunc(next, func(f string) bool { return !slices.Contains(have, f) }) {
+	// All but the last of next are in have.
+	if len(next) == len(have) && (len(next) == 0 || slices.Contains(have, next[len(next)-1])) {
 		return have // in its order
 	}
 	return next

@@ -64,7 +64,7 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 	if o, ok := meta.(runtime.Object); ok && t.Explicit { // it may say that it is another
 		kind.Kind = o.GetObjectKind().GroupVersionKind().Kind
 	}
-	return apierrors.NewInvalid(kind, meta.GetName(), errs)
+	return resource.Invalid(kind, meta.GetName(), errs)
 }
 
 // maxName bounds the names of kinds that have no bound of their own, in bytes: roles,

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // subjectAccessReview tells whether somebody may.
@@ -204,7 +205,7 @@ func invalidReview(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(schema.GroupKind{Group: authorizationGroup}, "", errs)
+	return resource.Invalid(schema.GroupKind{Group: authorizationGroup}, "", errs)
 }
 
 // shown is how messages show the attributes of a path.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // binding gives a Pod its node, at the path of the Pod or, with the name in the
@@ -48,7 +49,7 @@ func validateBinding(b *corev1.Binding) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(schema.GroupKind{Kind: "Binding"}, b.Name, errs)
+	return resource.Invalid(schema.GroupKind{Kind: "Binding"}, b.Name, errs)
 }
 
 // assign puts a Pod on the node of a binding.

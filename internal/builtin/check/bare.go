@@ -15,10 +15,25 @@ import (
 // fields, and none left out. Some of those types have their members in another order,
 // and the parts of a host that a Pod uses in its security context. Types of
 // apimachinery keep their names: it has no others.
-func Bare(value any) any {
+//
+// It is made when an error is shown, which of many errors with one large value most are
+// not. The value must not change until then.
+func Bare(value any) any { return bare{value} }
+
+// bare is a value that is written without the names of the API. It has one field, so that
+// two of equal values are equal.
+type bare struct{ value any }
+
+// MarshalJSON implements json.Marshaler.
+func (b bare) MarshalJSON() ([]byte, error) {
+	return BareJSON(b.value), nil
+}
+
+// BareJSON is what Bare shows, made at once.
+func BareJSON(value any) json.RawMessage {
 	var out bytes.Buffer
 	write(&out, reflect.ValueOf(value))
-	return json.RawMessage(out.Bytes())
+	return out.Bytes()
 }
 
 // memberOrder are the members of the types whose order differs.

@@ -99,13 +99,27 @@ type warnings struct {
 	template    bool
 	found       bool
 	list        []string
+	pairs       int // that were compared
 }
+
+// What is looked for, at most: an answer holds no more than 4 KiB of warnings.
+const (
+	maxWarnings = 1000
+	// maxPairs bounds the comparisons of ports, and of files, with each other.
+	maxPairs = 1 << 20
+)
 
 func (w *warnings) add(format string, args ...any) {
 	w.found = true
-	if !w.at.unread {
+	if !w.at.unread && len(w.list) < maxWarnings {
 		w.list = append(w.list, fmt.Sprintf(format, args...))
 	}
+}
+
+// another reports whether another pair may be compared.
+func (w *warnings) another() bool {
+	w.pairs++
+	return w.pairs <= maxPairs
 }
 
 // below is a path below that of the template.
@@ -351,6 +365,9 @@ func (w *warnings) ports() {
 			}
 			k := key{p.ContainerPort.ContainerPort, p.Protocol}
 			for _, other := range all[k] {
+				if !w.another() {
+					break
+				}
 				w.samePort(p, other)
 			}
 			all[k] = append(all[k], p)
@@ -361,13 +378,14 @@ func (w *warnings) ports() {
 				names[p.Name] = p.at
 			} else {
 				w.found = true
+				if w.at.unread || len(named) == maxWarnings {
+					continue
+				}
 				named = append(named, fmt.Sprintf("%s: duplicate port name %q with %s, services and probes that select ports by name will use %s", p.at, p.Name, other, other))
 			}
 		}
 	}
-	if !w.at.unread {
-		w.list = append(w.list, named...)
-	}
+	w.list = append(w.list, named...)
 }
 
 // samePort compares two ports of the same number.

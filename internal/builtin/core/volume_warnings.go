@@ -108,15 +108,13 @@ func (w *warnings) overlaps(v *corev1.Volume) {
 	}
 }
 
-// maxCompared is how many files of a volume are compared with each other: the work
-// grows with the square.
-const maxCompared = 1000
-
 func (w *warnings) meeting(volume string, what origin, all []filePath) {
-	all = all[:min(len(all), maxCompared)]
 	for i := range all {
 		all[i].path = strings.TrimRight(all[i].path, "/")
 		for _, other := range all[:i] {
+			if !w.another() {
+				return
+			}
 			if all[i].path != "" && other.path != "" && all[i].meets(other) {
 				w.add("volume %q (%s): overlapping paths: %s with %s", volume, what, all[i], other)
 			}

@@ -103,7 +103,7 @@ func ValidateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	}
 	if !equality.Semantic.DeepEqual(now, was) {
 		errs = append(errs, field.Forbidden(spec, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+
-			diff.Diff(check.Bare(was), check.Bare(now))))
+			diff.Diff(check.BareJSON(was), check.BareJSON(now))))
 	}
 	size, before, has := c.Spec.Resources.Requests[storage], old.Spec.Resources.Requests[storage], old.Status.Capacity[storage]
 	if size.Cmp(before) < 0 && size.Cmp(has) <= 0 {

@@ -88,7 +88,7 @@ func ValidateVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	}
 	if !equality.Semantic.DeepEqual(now, was) {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"),
-			"spec.persistentvolumesource is immutable after creation\n"+diff.Diff(check.Bare(was), check.Bare(now))))
+			"spec.persistentvolumesource is immutable after creation\n"+diff.Diff(check.BareJSON(was), check.BareJSON(now))))
 	}
 	errs = append(errs, validation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if a := old.Spec.NodeAffinity; a != nil && !sameAffinity(v.Spec.NodeAffinity, a) {
