@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -107,7 +108,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			r.store.Close()
 		}
 	}()
-	if r.authority, err = s.openAuthority(log); err != nil {
+	if r.authority, err = s.openAuthority(log, services.Ranges); err != nil {
 		return nil, err
 	}
 	certificate, err := s.certificate(r.authority, log)
@@ -255,8 +256,12 @@ func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
 }
 
 // openAuthority needs the lock that opening the log took.
-func (s *Server) openAuthority(log *slog.Logger) (*pki.Authority, error) {
-	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: []string{s.bindAddress(), loopbackName}, Now: s.now, Log: log})
+func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix) (*pki.Authority, error) {
+	hosts := []string{s.bindAddress(), loopbackName}
+	for _, ip := range addresses.First(ranges) {
+		hosts = append(hosts, ip.String())
+	}
+	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: log})
 }
 
 // pkiDir is where keys are kept; empty: nowhere.

@@ -111,6 +111,19 @@ func Check(ranges []netip.Prefix, ports PortRange) error {
 // itself.
 func (a *Allocator) First() netip.Addr { return a.ranges[a.first].at(1) }
 
+// First is the first address of each range, as clients inside a cluster know the
+// server; no ranges: that of DefaultRange. Check has accepted the ranges.
+func First(ranges []netip.Prefix) []netip.Addr {
+	if len(ranges) == 0 {
+		ranges = []netip.Prefix{DefaultRange}
+	}
+	all := make([]netip.Addr, len(ranges))
+	for i, r := range ranges {
+		all[i] = newRange(r).at(1)
+	}
+	return all
+}
+
 // Ranges are those of cluster IPs, the one that Services get that name none first.
 func (a *Allocator) Ranges() []netip.Prefix {
 	all := []netip.Prefix{a.ranges[a.first].prefix}
