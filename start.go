@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -124,6 +124,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	r.ips = &addresses.Objects{Registry: verbs, Type: catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")}
 	verbs.Completing = admission.Completing(admit)
 	verbs.Admission = append(admission.Steps(admit), registry.Step{Wants: r.ips.Wants, Admit: r.ips.Admit})
+	if !s.NoUnenforcedWarnings {
+		verbs.Admission = append(verbs.Admission, admission.Unenforced())
+	}
 	if r.tokens, err = s.openTokens(verbs, catalog); err != nil {
 		return nil, err
 	}

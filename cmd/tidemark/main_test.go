@@ -144,7 +144,7 @@ func TestHelp(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	flags := newServe().Flags()
 	for name, want := range map[string]string{
-		"bind-address": "127.0.0.1", "secure-port": "6443", "anonymous-auth": "true",
+		"bind-address": "127.0.0.1", "secure-port": "6443", "anonymous-auth": "true", "warn-unenforced": "true",
 		"history-retention": "1h0m0s", "history-max-bytes": "128Mi", "history-max-disk-bytes": "4Gi",
 	} {
 		if got := flags.Lookup(name).DefValue; got != want {

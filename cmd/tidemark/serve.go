@@ -27,7 +27,9 @@ type serveFlags struct {
 	inMemory      bool
 	kubeconfigOut string
 	anonymous     bool
-	maxMemory     byteSize
+
+	warnUnenforced bool
+	maxMemory      byteSize
 	// representations is 0 when it is not given.
 	representations byteSize
 	maxDisk         byteSize
@@ -115,6 +117,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "ports of nodes that Services get theirs of")
 	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "file of the serving certificate (PEM), its chain behind it (default: one of the server's own authority)")
 	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "file of the private key (PEM) of --tls-cert-file")
+	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "warn clients that write what is stored and not acted on: roles, admission webhooks and policies, flow schemas, APIServices")
 	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "requests without credentials are the user system:anonymous; with false they are 401")
 
 	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long a replaced state can still be read and watched from")
@@ -153,6 +156,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--bind-address=%s is not an IP address", s.BindAddress)
 	}
 	s.DisableAnonymous = !f.anonymous
+	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
 	s.RepresentationCacheBytes = int64(f.representations)
