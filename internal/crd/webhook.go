@@ -75,7 +75,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 	}
 	transport := &http.Transport{
 		TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4,
+		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4, DialContext: webhookDialer.DialContext,
 	}
 	switch service := c.ClientConfig.Service; {
 	case c.ClientConfig.URL != nil:
@@ -97,7 +97,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 			if err != nil {
 				return nil, err
 			}
-			return new(net.Dialer).DialContext(ctx, network, address)
+			return webhookDialer.DialContext(ctx, network, address)
 		}
 	default:
 		return nil, errors.New("webhook configuration must have either service or URL")
@@ -276,24 +276,23 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 	r.Header.Set("Accept", "application/json, */*")
 	resp, err := w.client.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, withoutAnswer(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, brokenOff(err)
 	case len(text) > maxAnswerBytes:
 		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
 	case resp.StatusCode == http.StatusNotFound:
 		return nil, errors.New("the server could not find the requested resource")
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated:
-		const shown = 256
-		return nil, fmt.Errorf("an error on the server (%q) has prevented the request from succeeding", text[:min(shown, len(text))])
+		return nil, unexpectedStatus(resp.StatusCode)
 	}
 	answer := &review{}
 	if err := fastjson.Unmarshal(text, answer, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, fmt.Errorf("the answer cannot be read: %w", err)
+		return nil, errors.New("the answer is not a ConversionReview in JSON")
 	}
 	return answer, nil
 }
