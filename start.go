@@ -84,7 +84,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := s.checkFeatureGates(); err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)
 	}
-	services, err := s.serviceRanges()
+	services, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 )
@@ -154,6 +156,15 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	}
 	if net.ParseIP(s.BindAddress) == nil {
 		return fmt.Errorf("--bind-address=%s is not an IP address", s.BindAddress)
+	}
+	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
+		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
+	}
+	if _, err := url.Parse(s.ServiceAccountIssuer); err != nil {
+		return fmt.Errorf("--service-account-issuer: %w", err)
+	}
+	if f.verbosity < 0 {
+		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
 	s.NoUnenforcedWarnings = !f.warnUnenforced

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,6 +88,27 @@ func New(c Config) (*Allocator, error) {
 	}
 	a.pending = taken{map[netip.Addr]int{}, map[int32]int{}}
 	return a, nil
+}
+
+// Parse reads what the flags say: ranges of cluster IPs with commas between, and a range
+// of node ports. Empty: the default.
+func Parse(ranges, ports string) (c Config, err error) {
+	for text := range strings.SplitSeq(ranges, ",") {
+		if ranges == "" {
+			break
+		}
+		r, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return c, fmt.Errorf("the range of cluster IPs, %q, is not one: want one as %v, or one of IPv4 and one of IPv6 with a comma between", text, DefaultRange)
+		}
+		c.Ranges = append(c.Ranges, r)
+	}
+	if ports != "" {
+		if c.Ports, err = ParsePortRange(ports); err != nil {
+			return c, err
+		}
+	}
+	return c, Check(c.Ranges, c.Ports)
 }
 
 // Check tells what is wrong with ranges that New is to be given.
