@@ -84,6 +84,11 @@ type Server struct {
 	// Pod. docs/admission.md lists them.
 	EnableAdmissionPlugins, DisableAdmissionPlugins []string
 
+	// NoUnenforcedWarnings leaves out the warnings for objects that are stored and not
+	// acted on: roles, admission webhooks and policies, flow schemas, APIServices. For
+	// clients that compare answers with those of kube-apiserver.
+	NoUnenforcedWarnings bool
+
 	// Version is this server's own version, which /version shows behind that of
 	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: that of this
 	// source.

@@ -388,3 +388,35 @@ func servedBy(t *testing.T, s *tidemark.Server, name string) *x509.Certificate {
 	defer c.Close()
 	return c.ConnectionState().PeerCertificates[0]
 }
+
+// TestServingNames: the certificate names the address by which Pods know the server,
+// and is issued anew when the range of these addresses changes.
+func TestServingNames(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, row := range []struct {
+		ranges string
+		named  []string
+		not    string
+	}{
+		{"", []string{"10.96.0.1", "kubernetes.default.svc"}, "10.0.0.1"},
+		{"172.30.0.0/16", []string{"172.30.0.1"}, "10.96.0.1"},
+		{"fd00:1::/108,10.7.0.0/24", []string{"fd00:1::1", "10.7.0.1"}, "172.30.0.1"},
+	} {
+		s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, ServiceClusterIPRange: row.ranges})
+		c, err := tls.Dial("tcp", strings.TrimPrefix(s.URL(), "https://"), trusting(s.RESTConfig()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := c.ConnectionState().PeerCertificates[0]
+		c.Close()
+		for _, name := range row.named {
+			if err := leaf.VerifyHostname(name); err != nil {
+				t.Errorf("with the ranges %q: %v", row.ranges, err)
+			}
+		}
+		if leaf.VerifyHostname(row.not) == nil {
+			t.Errorf("with the ranges %q the certificate names %s", row.ranges, row.not)
+		}
+		stop(t, s)
+	}
+}

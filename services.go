@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,27 +26,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
-
-// serviceRanges reads what Services are given: their addresses, and their ports on
-// nodes.
-func (s *Server) serviceRanges() (c addresses.Config, err error) {
-	for text := range strings.SplitSeq(s.ServiceClusterIPRange, ",") {
-		if s.ServiceClusterIPRange == "" {
-			break
-		}
-		r, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil {
-			return c, fmt.Errorf("the range of cluster IPs, %q, is not one: want one as %v, or one of IPv4 and one of IPv6 with a comma between", text, addresses.DefaultRange)
-		}
-		c.Ranges = append(c.Ranges, r)
-	}
-	if s.ServiceNodePortRange != "" {
-		if c.Ports, err = addresses.ParsePortRange(s.ServiceNodePortRange); err != nil {
-			return c, err
-		}
-	}
-	return c, addresses.Check(c.Ranges, c.Ports)
-}
 
 // createOwn makes what is there from the first moment, and what gives out addresses
 // for it and for everything later.

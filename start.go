@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -83,7 +84,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := s.checkFeatureGates(); err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)
 	}
-	services, err := s.serviceRanges()
+	services, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			r.store.Close()
 		}
 	}()
-	if r.authority, err = s.openAuthority(log); err != nil {
+	if r.authority, err = s.openAuthority(log, services.Ranges); err != nil {
 		return nil, err
 	}
 	certificate, err := s.certificate(r.authority, log)
@@ -123,6 +124,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	r.ips = &addresses.Objects{Registry: verbs, Type: catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")}
 	verbs.Completing = admission.Completing(admit)
 	verbs.Admission = append(admission.Steps(admit), registry.Step{Wants: r.ips.Wants, Admit: r.ips.Admit})
+	if !s.NoUnenforcedWarnings {
+		verbs.Admission = append(verbs.Admission, admission.Unenforced())
+	}
 	if r.tokens, err = s.openTokens(verbs, catalog); err != nil {
 		return nil, err
 	}
@@ -255,8 +259,12 @@ func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
 }
 
 // openAuthority needs the lock that opening the log took.
-func (s *Server) openAuthority(log *slog.Logger) (*pki.Authority, error) {
-	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: []string{s.bindAddress(), loopbackName}, Now: s.now, Log: log})
+func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix) (*pki.Authority, error) {
+	hosts := []string{s.bindAddress(), loopbackName}
+	for _, ip := range addresses.First(ranges) {
+		hosts = append(hosts, ip.String())
+	}
+	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: log})
 }
 
 // pkiDir is where keys are kept; empty: nowhere.

@@ -50,8 +50,12 @@ type usageError struct{ error }
 // it looked at is not as it should be.
 type couldNotRun struct{ error }
 
-// oneLine joins the lines of errors that were joined.
+// oneLine joins the lines of errors that were joined, and what cobra suggests for an
+// unknown command.
 func oneLine(err error) string {
+	if text, suggested, ok := strings.Cut(err.Error(), "\n\nDid you mean this?\n"); ok {
+		return text + ": did you mean " + strings.Join(strings.Fields(suggested), " or ") + "?"
+	}
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,31 +48,69 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// wrongLines cannot be understood, with words of the reason.
+var wrongLines = map[string]string{
+	"nonsense":                       "nonsense",
+	"serve --nonsense":               "unknown flag: --nonsense",
+	"serve nonsense":                 "nonsense",
+	"serve --secure-port=http":       "http",
+	"serve --secure-port=70000":      "70000",
+	"serve --history-max-bytes=much": "128Mi",
+	"serve --history-retention=0s":   "above zero",
+	"serve --tls-cert-file=x":        "--tls-private-key-file",
+	"serve --in-memory --data-dir=x": "exclude",
+	"serve --bind-address=nowhere":   "--bind-address=nowhere is not an IP address",
+	"serve --controllers=":           "-* none",
+
+	"serve --enable-admission-plugins=Nothing":                 `there is no admission plugin "Nothing"`,
+	"serve --disable-admission-plugins=NamespaceLifecycle":     "cannot be switched off",
+	"serve --feature-gates=Nope=true":                          "those that there are: CBORServingAndStorage",
+	"serve --feature-gates=CBORServingAndStorage":              "CBORServingAndStorage=true or",
+	"serve --feature-gates=CBORServingAndStorage=maybe":        "want true or false",
+	"serve --service-cluster-ip-range=10.96.0.0":               "want one as 10.96.0.0/12",
+	"serve --service-cluster-ip-range=10.96.0.1/12":            "did you mean 10.96.0.0/12?",
+	"serve --service-cluster-ip-range=10.96.0.0/31":            "too small",
+	"serve --service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16": "one of IPv4 and one of IPv6",
+	"serve --service-node-port-range=many":                     "30000-32767",
+	"serve --service-node-port-range=40000-30000":              "30000-32767",
+	"serve --service-account-issuer=https://[":                 "--service-account-issuer",
+	"serve --v=-1":                           "--v=-1",
+	"serve --in-memory=perhaps":              "perhaps",
+	"serve --anonymous-auth=perhaps":         "perhaps",
+	"serve --warn-unenforced=perhaps":        "perhaps",
+	"serve --history-retention=long":         "long",
+	"serve --history-max-disk-bytes=-1":      "above zero",
+	"serve --representation-cache-bytes=1Ti": "--history-max-bytes=128Mi",
+	"serve --event-ttl=0s":                   "--event-ttl",
+	"serve --controllers=nothing":            "nothing",
+
+	"serv":               `unknown command "serv" for "tidemark": did you mean serve?`,
+	"version -o yaml":    "yaml",
+	"version --nonsense": "--nonsense",
+}
+
 // TestUsage: what cannot be understood is 2, with one line that says why.
 func TestUsage(t *testing.T) {
-	for line, want := range map[string]string{
-		"nonsense":                       "nonsense",
-		"serve --nonsense":               "unknown flag: --nonsense",
-		"serve nonsense":                 "nonsense",
-		"serve --secure-port=http":       "http",
-		"serve --secure-port=70000":      "70000",
-		"serve --history-max-bytes=much": "128Mi",
-		"serve --history-retention=0s":   "above zero",
-		"serve --tls-cert-file=x":        "--tls-private-key-file",
-		"serve --in-memory --data-dir=x": "exclude",
-		"serve --bind-address=nowhere":   "--bind-address=nowhere is not an IP address",
-		"serve --controllers=":           "-* none",
-
-		"serve --enable-admission-plugins=Nothing":             `there is no admission plugin "Nothing"`,
-		"serve --disable-admission-plugins=NamespaceLifecycle": "cannot be switched off",
-		"serve --feature-gates=Nope=true":                      "those that there are: CBORServingAndStorage",
-		"serve --feature-gates=CBORServingAndStorage":          "CBORServingAndStorage=true or",
-		"serve --feature-gates=CBORServingAndStorage=maybe":    "want true or false",
-		"version -o yaml":    "yaml",
-		"version --nonsense": "--nonsense",
-	} {
+	for line, want := range wrongLines {
 		refused(t, line, want)
 	}
+}
+
+// takesAnything are the flags that have no wrong value to be found before the start: a
+// file that is not there is no mistake of the command line.
+var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help"}
+
+// TestEveryFlagIsChecked: TestUsage has a wrong value of each flag of serve.
+func TestEveryFlagIsChecked(t *testing.T) {
+	newServe().Flags().VisitAll(func(f *pflag.Flag) {
+		tried := slices.Contains(takesAnything, f.Name)
+		for line := range wrongLines {
+			tried = tried || strings.Contains(line, "--"+f.Name+"=")
+		}
+		if !tried {
+			t.Errorf("no test has a wrong value of --%s", f.Name)
+		}
+	})
 }
 
 // refused runs a line that cannot be understood.
@@ -144,7 +183,7 @@ func TestHelp(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	flags := newServe().Flags()
 	for name, want := range map[string]string{
-		"bind-address": "127.0.0.1", "secure-port": "6443", "anonymous-auth": "true",
+		"bind-address": "127.0.0.1", "secure-port": "6443", "anonymous-auth": "true", "warn-unenforced": "true",
 		"history-retention": "1h0m0s", "history-max-bytes": "128Mi", "history-max-disk-bytes": "4Gi",
 	} {
 		if got := flags.Lookup(name).DefValue; got != want {

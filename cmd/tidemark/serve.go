@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 )
@@ -28,7 +30,9 @@ type serveFlags struct {
 	acceptLoss    bool
 	kubeconfigOut string
 	anonymous     bool
-	maxMemory     byteSize
+
+	warnUnenforced bool
+	maxMemory      byteSize
 	// representations is 0 when it is not given.
 	representations byteSize
 	maxDisk         byteSize
@@ -117,6 +121,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "ports of nodes that Services get theirs of")
 	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "file of the serving certificate (PEM), its chain behind it (default: one of the server's own authority)")
 	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "file of the private key (PEM) of --tls-cert-file")
+	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "warn clients that write what is stored and not acted on: roles, admission webhooks and policies, flow schemas, APIServices")
 	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "requests without credentials are the user system:anonymous; with false they are 401")
 
 	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long a replaced state can still be read and watched from")
@@ -154,7 +159,17 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if net.ParseIP(s.BindAddress) == nil {
 		return fmt.Errorf("--bind-address=%s is not an IP address", s.BindAddress)
 	}
+	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
+		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
+	}
+	if _, err := url.Parse(s.ServiceAccountIssuer); err != nil {
+		return fmt.Errorf("--service-account-issuer: %w", err)
+	}
+	if f.verbosity < 0 {
+		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
+	}
 	s.DisableAnonymous = !f.anonymous
+	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
 	s.RepresentationCacheBytes = int64(f.representations)

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,6 +90,27 @@ func New(c Config) (*Allocator, error) {
 	return a, nil
 }
 
+// Parse reads what the flags say: ranges of cluster IPs with commas between, and a range
+// of node ports. Empty: the default.
+func Parse(ranges, ports string) (c Config, err error) {
+	for text := range strings.SplitSeq(ranges, ",") {
+		if ranges == "" {
+			break
+		}
+		r, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return c, fmt.Errorf("the range of cluster IPs, %q, is not one: want one as %v, or one of IPv4 and one of IPv6 with a comma between", text, DefaultRange)
+		}
+		c.Ranges = append(c.Ranges, r)
+	}
+	if ports != "" {
+		if c.Ports, err = ParsePortRange(ports); err != nil {
+			return c, err
+		}
+	}
+	return c, Check(c.Ranges, c.Ports)
+}
+
 // Check tells what is wrong with ranges that New is to be given.
 func Check(ranges []netip.Prefix, ports PortRange) error {
 	if len(ranges) > 2 || len(ranges) == 2 && familyOf(ranges[0].Addr()) == familyOf(ranges[1].Addr()) {
@@ -110,6 +132,19 @@ func Check(ranges []netip.Prefix, ports PortRange) error {
 // First is the first address of the first range: that of the Service of the server
 // itself.
 func (a *Allocator) First() netip.Addr { return a.ranges[a.first].at(1) }
+
+// First is the first address of each range, as clients inside a cluster know the
+// server; no ranges: that of DefaultRange. Check has accepted the ranges.
+func First(ranges []netip.Prefix) []netip.Addr {
+	if len(ranges) == 0 {
+		ranges = []netip.Prefix{DefaultRange}
+	}
+	all := make([]netip.Addr, len(ranges))
+	for i, r := range ranges {
+		all[i] = newRange(r).at(1)
+	}
+	return all
+}
 
 // Ranges are those of cluster IPs, the one that Services get that name none first.
 func (a *Allocator) Ranges() []netip.Prefix {

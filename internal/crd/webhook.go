@@ -82,7 +82,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 	}
 	transport := &http.Transport{
 		TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4,
+		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4, DialContext: webhookDialer.DialContext,
 	}
 	switch service := c.ClientConfig.Service; {
 	case c.ClientConfig.URL != nil:
@@ -104,7 +104,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 			if err != nil {
 				return nil, err
 			}
-			return new(net.Dialer).DialContext(ctx, network, address)
+			return webhookDialer.DialContext(ctx, network, address)
 		}
 	default:
 		return nil, errors.New("webhook configuration must have either service or URL")
@@ -304,23 +304,22 @@ func (w *webhook) call(ctx context.Context, body []byte, answer *review) error {
 	r.Header.Set("Accept", "application/json, */*")
 	resp, err := w.client.Do(r)
 	if err != nil {
-		return err
+		return withoutAnswer(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	switch {
 	case err != nil:
-		return err
+		return brokenOff(err)
 	case len(text) > maxAnswerBytes:
 		return fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
 	case resp.StatusCode == http.StatusNotFound:
 		return errors.New("the server could not find the requested resource")
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated:
-		const shown = 256
-		return fmt.Errorf("an error on the server (%q) has prevented the request from succeeding", text[:min(shown, len(text))])
+		return unexpectedStatus(resp.StatusCode)
 	}
 	if err := fastjson.Unmarshal(text, answer, jsontext.AllowDuplicateNames(true)); err != nil {
-		return fmt.Errorf("the answer cannot be read: %w", err)
+		return errors.New("the answer is not a ConversionReview in JSON")
 	}
 	return nil
 }

@@ -9,12 +9,10 @@ import (
 )
 
 // always are the names that clients know an API server by: those of this
-// machine, and those that a pod would use. 10.0.0.1 is the first address of the
-// default --service-cluster-ip-range.
+// machine, and those that a pod would use.
 var always = []string{
 	"localhost", "127.0.0.1", "::1",
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-	"10.0.0.1",
 }
 
 // hosts returns the names and addresses of the serving certificate, each once,

@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+)
+
+// unenforced are collections whose objects an API server acts on, and this one only
+// stores, with what it does not do.
+var unenforced = map[string]string{
+	"roles.rbac.authorization.k8s.io":               noRBAC,
+	"rolebindings.rbac.authorization.k8s.io":        noRBAC,
+	"clusterroles.rbac.authorization.k8s.io":        noRBAC,
+	"clusterrolebindings.rbac.authorization.k8s.io": noRBAC,
+
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   noWebhooks,
+	"validatingwebhookconfigurations.admissionregistration.k8s.io": noWebhooks,
+
+	"mutatingadmissionpolicies.admissionregistration.k8s.io":         noPolicies,
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io":   noPolicies,
+	"validatingadmissionpolicies.admissionregistration.k8s.io":       noPolicies,
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io": noPolicies,
+
+	"flowschemas.flowcontrol.apiserver.k8s.io":                 noFairness,
+	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": noFairness,
+
+	"apiservices.apiregistration.k8s.io": "no request is passed on to its service",
+}
+
+const (
+	noRBAC     = "RBAC is not evaluated, and permissions do not change"
+	noWebhooks = "no admission webhook is called"
+	noPolicies = "no admission policy is evaluated"
+	noFairness = "requests are not classified by priority and fairness"
+)
+
+// Unenforced warns clients that write what this server stores and does not act on:
+// who relies on a policy must not believe that it holds.
+func Unenforced() registry.Step {
+	return registry.Step{
+		Wants: func(t registry.Target, verb string) bool {
+			return t.Subresource == "" && verb != "delete" && unenforced[t.Type.Collection] != ""
+		},
+		Admit: func(_ context.Context, a *registry.Admission) error {
+			if s, ok := a.Object.(*apiregistrationv1.APIService); ok && s.Spec.Service == nil {
+				return nil // what it names is served here
+			}
+			a.Warnings = append(a.Warnings, fmt.Sprintf("this server stores the %s and does not act on it: %s", a.Type.Kind, unenforced[a.Type.Collection]))
+			return nil
+		},
+	}
+}
