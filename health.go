@@ -42,6 +42,7 @@ func (r *running) figures() []httpapi.Figure {
 			Read: func() float64 { return float64(r.loops.Revision()) },
 		},
 	}
+	all = append(all, r.storageFigures()...)
 	for _, f := range r.loops.Figures() {
 		name := map[string]string{"name": f.Name}
 		all = append(all,

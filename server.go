@@ -57,6 +57,13 @@ type Server struct {
 	// is what empty means.
 	ServiceNodePortRange string
 
+	// StorageMaxBytes bounds what the current objects take in memory, about: their bytes
+	// and some hundred for each. At the bound, writes that grow objects are 507; reads,
+	// deletions and other writes go on. Zero: half of the memory that the process may use
+	// (by GOMEMLIMIT, its control groups and the machine), after History.MaxMemoryBytes is
+	// taken off, at least 64 MiB. Negative: no bound.
+	StorageMaxBytes int64
+
 	// History is how much of the past stays readable.
 	History History
 

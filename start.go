@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -148,6 +149,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	r.store.SetQuota(s.storageQuota()) // what every server has is there, whatever the quota
 	if r.loops, err = s.startLoops(r, verbs, log); err != nil {
 		return nil, err
 	}
@@ -253,9 +255,21 @@ func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
 		Retention: s.History.Retention,
 		MaxMemory: s.History.MaxMemoryBytes,
 		MaxDisk:   s.History.MaxDiskBytes,
+		Note:      s.note,
 		OnFatal:   s.fail,
 		Packed:    map[string]bool{crd.Collection: true},
 	})
+}
+
+// note logs what the store has to say.
+func (s *Server) note(warning bool, message string, pairs ...any) {
+	switch {
+	case s.Logger == nil:
+	case warning:
+		s.Logger.Warn(message, pairs...)
+	default:
+		s.Logger.Info(message, pairs...)
+	}
 }
 
 // openAuthority needs the lock that opening the log took.
@@ -386,7 +400,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,
-		Checks:              append(s.checks(), r.loopChecks()...),
+		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
 		Figures:             r.figures(),
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,

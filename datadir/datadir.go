@@ -43,10 +43,11 @@ type Dir struct {
 	Path string
 
 	// MinFreeBytes is the free space on the file system below which the log takes
-	// nothing but deletions. Zero means 64 MiB.
+	// nothing but deletions. Zero means an eighth of the file system, at most
+	// 96 MiB.
 	MinFreeBytes uint64
-	// ReserveBytes is set aside for deletions on a full file system. Zero means
-	// 16 MiB.
+	// ReserveBytes is set aside for deletions on a full file system. Zero means a
+	// sixth of what zero means for MinFreeBytes, at most 16 MiB.
 	ReserveBytes uint64
 
 	// AcceptDataLoss opens a log that lost writes without them, if what is left fits

@@ -36,9 +36,11 @@ type serveFlags struct {
 	// representations is 0 when it is not given.
 	representations byteSize
 	maxDisk         byteSize
-	controllers     []string
-	gates           gates
-	verbosity       int
+	// maxStorage is 0 when it is not given.
+	maxStorage  byteSize
+	controllers []string
+	gates       gates
+	verbosity   int
 }
 
 const (
@@ -124,6 +126,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "warn clients that write what is stored and not acted on: roles, admission webhooks and policies, flow schemas, APIServices")
 	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "requests without credentials are the user system:anonymous; with false they are 401")
 
+	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit writes that grow them are refused with 507 (default: half of the memory that the process may use, less --history-max-bytes)")
 	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long a replaced state can still be read and watched from")
 	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; what does not fit is read back from disk")
 	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk for history; beyond it the oldest is given up")
@@ -139,7 +142,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to switch off; on by default: "+byDefault)
 
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "how much to log, as a number; from 4 on everything")
-	for _, name := range []string{"data-dir", "in-memory", "kubeconfig-out", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
+	for _, name := range []string{"data-dir", "in-memory", "kubeconfig-out", "storage-max-bytes", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
 		allowEnvironment(flags.Lookup(name))
 	}
 }
@@ -172,6 +175,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
+	s.StorageMaxBytes = int64(f.maxStorage)
 	s.RepresentationCacheBytes = int64(f.representations)
 	switch {
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
@@ -180,6 +184,8 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return errors.New("--in-memory has no data to lose: --accept-data-loss is for a data directory")
 	case s.History.Retention <= 0 || f.maxMemory <= 0 || f.maxDisk <= 0:
 		return errors.New("the --history flags want values above zero")
+	case f.maxStorage < 0 || changed("storage-max-bytes") && f.maxStorage == 0:
+		return fmt.Errorf("--storage-max-bytes=%s wants a value above zero", f.maxStorage.String())
 	case f.representations < 0 || f.representations > f.maxMemory:
 		return fmt.Errorf("--representation-cache-bytes=%s wants a part of --history-max-bytes=%s", f.representations.String(), f.maxMemory.String())
 	case s.EventTTL <= 0:

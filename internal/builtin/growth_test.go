@@ -1,6 +1,7 @@
 package builtin_test
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -303,7 +304,7 @@ func (g *growth) measure(sent runtime.Object) time.Duration {
 	if typ.Stored != nil {
 		for _, x := range []*runtime.Object{&o, &old, &copies[0], &copies[1], &copies[2]} {
 			var err error
-			if *x, err = typ.ToStored(*x); err != nil {
+			if *x, err = typ.ToStored(context.Background(), *x); err != nil {
 				return 0
 			}
 		}

@@ -97,7 +97,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.O
 			return Object{}, err
 		}
 		if !unchanged(current, e, nil) {
-			c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}
+			c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified, Deleting: true}
 			if marked, err = r.commit(ctx, w, c); err != nil {
 				return Object{}, err
 			}

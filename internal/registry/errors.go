@@ -21,6 +21,7 @@ func status(err error) error {
 	}
 	var tooLarge *store.TooLargeError
 	var expired *store.ExpiredError
+	var quota *store.QuotaError
 	switch {
 	case errors.As(err, &tooLarge):
 		return tooLargeStatus(tooLarge)
@@ -29,7 +30,9 @@ func status(err error) error {
 	case errors.Is(err, store.ErrBusy):
 		return apierrors.NewTooManyRequests("too many requests read old history at once, please try again later", 1)
 	case errors.Is(err, store.ErrNoSpace):
-		return coded(507, "InsufficientStorage", "there is no space left for writes; reads and deletions go on")
+		return coded(507, "InsufficientStorage", err.Error()+"; reads and deletions go on")
+	case errors.As(err, &quota):
+		return coded(507, "InsufficientStorage", err.Error()+"; delete objects, or start the server with a higher --storage-max-bytes; reads, deletions and updates that do not grow objects go on")
 	case errors.Is(err, store.ErrClosed):
 		return apierrors.NewServiceUnavailable("the server is shutting down")
 	case errors.Is(err, context.DeadlineExceeded):

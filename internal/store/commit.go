@@ -28,7 +28,8 @@ import (
 //
 // # What a failed append means
 //
-// No space: the group's writes fail, apart from its deletions, which are
+// No space: history is given up, if there is some, and the group is tried again; see
+// room.go. Then its writes fail, apart from its deletions, which are
 // tried once more on their own, since a log may have a reserve for them. The tip
 // loses the failed writes, and all writes on top of them (deletions of this
 // group, the open group) are checked again: see rebase. Revisions given to failed
@@ -53,6 +54,7 @@ type committer struct {
 	last     Revision
 	sealed   *State // the newest sealed state: what the open group is based on
 	edit     edit   // of the open group
+	bytes    int64  // State.bytes of the tip
 	touched  []*collection
 	open     *group // nil when empty
 	inFlight *group // sealed, not yet published
@@ -67,7 +69,7 @@ type committer struct {
 }
 
 func (c *committer) start(s *State) {
-	c.sealed, c.last = s, s.revision
+	c.sealed, c.last, c.bytes = s, s.revision, s.bytes
 	c.edit.token = 1
 }
 
@@ -95,6 +97,7 @@ type proposal struct {
 	key        string
 	condition  Revision
 	object     *Object // the next version; nil of a deletion
+	deleting   bool    // Write.Deleting, or a deletion
 	change     *Change
 	err        error
 }
@@ -138,6 +141,14 @@ func (d *draft) object(r Revision) *Object {
 	return o
 }
 
+// held is how many bytes the object will hold.
+func (d *draft) held() int {
+	if d.packed != nil {
+		return len(d.packed)
+	}
+	return len(d.value)
+}
+
 // splice puts the revision in.
 func (d *draft) splice(r Revision) []byte {
 	if n := digits(r); n != d.digits {
@@ -175,7 +186,7 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 	}
 	for {
 		s.mu.Lock()
-		g, p, err := s.propose(&w, &d, len(then.value))
+		g, p, err := s.propose(&w, &d, &then)
 		if p != nil && w.Then != nil {
 			s.follows(g, p, &then)
 		}
@@ -264,8 +275,8 @@ func (w *Write) unfit(why string, size bool) error {
 
 // propose checks the write and joins the open group. Without a proposal: when
 // there is an error, it rests on the group, if there is one; when there is none,
-// the group is full. More is the bytes of what follows. The caller holds s.mu.
-func (s *Store) propose(w *Write, d *draft, more int) (*group, *proposal, error) {
+// the group is full. Then is what follows. The caller holds s.mu.
+func (s *Store) propose(w *Write, d, then *draft) (*group, *proposal, error) {
 	switch {
 	case s.failure != nil:
 		return nil, nil, s.failure
@@ -274,7 +285,7 @@ func (s *Store) propose(w *Write, d *draft, more int) (*group, *proposal, error)
 	}
 	c := s.collectionLocked(w.Collection)
 	before := c.tip.get(w.Key)
-	size := len(d.value) + more
+	size := len(d.value) + len(then.value)
 	if before != nil {
 		size += before.Len()
 	}
@@ -287,8 +298,15 @@ func (s *Store) propose(w *Write, d *draft, more int) (*group, *proposal, error)
 		}
 		return s.pending(before), nil, err
 	}
+	last := d
+	if w.Then != nil {
+		last = then
+	}
+	if err := s.fits(w, before, last); err != nil {
+		return s.pending(nil), nil, err
+	}
 	s.last++
-	p := &proposal{collection: c, key: w.Key, condition: w.If}
+	p := &proposal{collection: c, key: w.Key, condition: w.If, deleting: w.Deleting || w.Value == nil}
 	if w.Value != nil {
 		p.object = d.object(s.last)
 		p.object.Created = s.last
@@ -353,6 +371,7 @@ func (s *Store) pending(o *Object) *group {
 
 // apply makes the change in the tip.
 func (s *Store) apply(p *proposal) {
+	s.bytes += objectBytes(p.object) - objectBytes(p.change.Before)
 	c := p.collection
 	if !c.touched {
 		c.touched = true
@@ -376,7 +395,7 @@ func (s *Store) sealState(g *group) {
 	g.state = nil
 	for _, p := range g.proposals {
 		if p.err == nil {
-			g.state = &State{revision: p.change.Revision, collections: *s.names.Load()}
+			g.state = &State{revision: p.change.Revision, collections: *s.names.Load(), bytes: s.bytes}
 		}
 	}
 	if g.state != nil {
@@ -466,114 +485,6 @@ func (s *Store) finish(g *group) {
 	}
 }
 
-// append makes the group durable, or what is left of it when space is short.
-func (s *Store) append(g *group) error {
-	s.mu.Lock()
-	failure := s.failure
-	s.mu.Unlock()
-	if failure != nil || g.state == nil {
-		return failure
-	}
-	err := s.appendOnce(g)
-	if errors.Is(err, ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.proposals) {
-		s.rebase(g, func(p *proposal) bool { return p.object == nil })
-		if g.state == nil {
-			return nil
-		}
-		err = s.appendOnce(g)
-	}
-	if errors.Is(err, ErrNoSpace) {
-		s.rebase(g, func(*proposal) bool { return false })
-		return nil
-	}
-	return err
-}
-
-func (g *group) deletes() int {
-	n := 0
-	for _, p := range g.proposals {
-		if p.object == nil {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *Store) appendOnce(g *group) error {
-	entries := s.entries[:0]
-	for _, p := range g.proposals {
-		if p.err == nil {
-			entries = append(entries, Entry{Collection: p.collection.name, Key: p.key,
-				Revision: p.change.Revision, Object: p.object, Before: p.change.Before})
-		}
-	}
-	mark := s.aging.due(g.state.revision)
-	err := s.appendLog(entries, mark)
-	if err == nil && mark != nil {
-		s.aging.add(*mark, true)
-	}
-	if s.written += int64(g.bytes); s.written > s.o.MaxDisk/sizeShare {
-		s.written = 0
-		s.aging.kick()
-	}
-	clear(entries)
-	if cap(entries) <= 1024 {
-		s.entries = entries
-	}
-	return err
-}
-
-// appendLog is the one place that writes to the log. A log that panics is as
-// unusable as one that fails.
-func (s *Store) appendLog(entries []Entry, mark *Mark) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
-	return s.log.Append(context.Background(), entries, mark)
-}
-
-// rebase takes the tip back to the published state, fails the writes of the
-// group in flight that are not kept, and checks and applies again all others, those
-// of the open group too. A write that passes makes the same change as before: its
-// condition names the version that it replaces.
-func (s *Store) rebase(g *group, keep func(*proposal) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sealed = s.Any()
-	for _, group := range []*group{g, s.open} {
-		if group != nil {
-			for _, p := range group.proposals {
-				p.collection.tip = s.sealed.root(p.collection)
-			}
-		}
-	}
-	s.newEdit(s.edit.kept)
-	for _, p := range g.proposals {
-		if p.err == nil && !keep(p) {
-			p.err = ErrNoSpace
-		}
-	}
-	s.reapply(g)
-	s.sealState(g)
-	if s.open != nil {
-		s.reapply(s.open)
-	}
-}
-
-func (s *Store) reapply(g *group) {
-	g.rebased = true
-	for _, p := range g.proposals {
-		if p.err == nil {
-			p.err = check(p.collection.tip.get(p.key), p.condition)
-		}
-		if p.err == nil {
-			s.apply(p)
-		}
-	}
-}
-
 // fail ends all writing: the log cannot be trusted any more.
 func (s *Store) fail(g *group, err error) {
 	s.mu.Lock()
@@ -614,6 +525,7 @@ func (s *Store) publish(g *group) {
 	clear(woken)
 	s.history.woken = woken[:0]
 	s.trim(0)
+	s.watchQuota(g.state.bytes)
 }
 
 // close refuses further writes and waits for those under way.

@@ -21,7 +21,8 @@ import (
 // and all before it had been replaced. The log keeps marks, so that a restart
 // knows the ages of what it finds.
 //
-// By size, the floor rises by the share of history that is too much.
+// By size, the floor rises by the share of history that is too much. When the medium is
+// short of space it rises too: see room.go.
 //
 // The floor is published before the log forgets; a reader below it is told
 // Expired, never something wrong.
@@ -50,6 +51,7 @@ type aging struct {
 	running time.Duration // the running time then
 	marks   []Mark
 	stored  time.Duration // the running time of the last mark in the log
+	recent  recentMarks
 }
 
 func (a *aging) start(o Options, b Bounds) {
@@ -62,6 +64,7 @@ func (a *aging) start(o Options, b Bounds) {
 		a.running = a.marks[n-1].Running
 	}
 	a.stored = a.running
+	a.recent.last.Running = a.running - keepAtLeast // what a start finds is old
 	a.marks = append(a.marks, Mark{b.Head, a.running})
 }
 
@@ -79,6 +82,7 @@ func (a *aging) due(r Revision) *Mark {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.look()
+	a.recent.add(r, a.running)
 	if a.stored != 0 && a.running < a.stored+a.tick {
 		return nil
 	}
@@ -131,6 +135,8 @@ func (a *aging) kick() {
 func (s *Store) compactLoop() {
 	ticker := time.NewTicker(s.aging.tick)
 	defer ticker.Stop()
+	var retry <-chan time.Time
+	wait := roomRetry
 	for {
 		select {
 		case <-s.done:
@@ -140,10 +146,23 @@ func (s *Store) compactLoop() {
 			return
 		case <-ticker.C:
 		case <-s.aging.kicked:
+		case <-retry:
 		}
 		floor, head := s.Bounds()
 		floor = max(floor, s.aging.floor(head), s.floorBySize(floor, head))
 		err := s.compact(floor)
+		if err == nil && !s.inMemory {
+			err = s.makeRoom()
+		}
+		u := s.log.Usage()
+		s.room.done(u.FreeBytes < u.NeededBytes, s.o.Now())
+		retry = nil
+		if floor, head = s.Bounds(); s.log.Short() > 0 && (floor < head || err != nil || s.worthReclaiming()) {
+			retry = time.After(wait)
+		}
+		if wait *= 2; err == nil || wait > mostRoomRetry {
+			wait = roomRetry
+		}
 		if s.ctx.Err() != nil {
 			return // compaction was interrupted, and goes on after the next start
 		}
@@ -169,6 +188,11 @@ func (s *Store) floorBySize(floor, head Revision) Revision {
 func (s *Store) compact(floor Revision) error {
 	s.compacting.Lock()
 	defer s.compacting.Unlock()
+	if s.compacted >= floor {
+		return nil
+	}
+	before := s.log.Usage().HistoryBytes
+	defer func() { s.room.garbage.Add(max(0, before-s.log.Usage().HistoryBytes)) }()
 	for s.compacted < floor {
 		if s.closed.Load() {
 			return nil

@@ -12,8 +12,9 @@ var (
 	ErrNotFound = errors.New("no such object")
 	// ErrConflict: the object is not at the revision of the condition.
 	ErrConflict = errors.New("the object was changed")
-	// ErrNoSpace: the medium is full. Nothing was written; reads go on.
-	ErrNoSpace = errors.New("no space left for the log")
+	// ErrNoSpace: the medium is full. Nothing was written; reads go on. The errors that wrap
+	// it say what is full.
+	ErrNoSpace = errors.New("no space left for writes")
 	// ErrBusy: too many readers of old history at once; try again later.
 	ErrBusy = errors.New("too many reads of old history at once")
 	// ErrClosed: the store was closed.

@@ -26,6 +26,10 @@ type Entry struct {
 	// Before is the state that the change replaced; nil when the change created
 	// the object.
 	Before *Object
+
+	// Deleting: the change is a deletion or a step of one, which a log takes from what it
+	// keeps for them when its medium is full. It is not read back.
+	Deleting bool
 }
 
 // Bounds tells what a log holds after a replay.
@@ -98,6 +102,14 @@ type Log interface {
 	// state stays. ErrNoSpace: forgetting needs space, too; it may be tried later.
 	Compact(ctx context.Context, floor Revision) error
 
+	// Short returns how many bytes of its medium have to become free until the log is at
+	// ease; zero when it is. Writes are not refused yet. It is cheap.
+	Short() int64
+
+	// Reclaim gives the space back to the medium that compactions freed. It takes time in
+	// proportion to the log, and may run beside everything but Compact.
+	Reclaim(ctx context.Context) error
+
 	// Broken returns a channel that is closed when the log became unusable while
 	// nobody called it; Append and Compact then say why. Nil: that cannot be.
 	Broken() <-chan struct{}
@@ -115,4 +127,7 @@ type Usage struct {
 	HistoryBytes int64
 	// TotalBytes is the size of the log on its medium.
 	TotalBytes int64
+	// FreeBytes is the free space of the medium, NeededBytes what has to be free for
+	// writes to be taken. Both are zero when that is not known.
+	FreeBytes, NeededBytes int64
 }

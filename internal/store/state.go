@@ -9,6 +9,8 @@ type State struct {
 	// collections gives each name its place; it is shared and never changed.
 	collections map[string]*collection
 	roots       roots
+	// bytes is what the objects take in memory, see objectBytes.
+	bytes int64
 }
 
 // roots holds the root of each collection at the collection's place, in pieces,
@@ -54,6 +56,9 @@ func (s *State) root(c *collection) *node { return s.roots.at(c.place) }
 
 // Revision is that of the newest change of the whole store: a list's version.
 func (s *State) Revision() Revision { return s.revision }
+
+// Bytes is about what the objects take in memory.
+func (s *State) Bytes() int64 { return s.bytes }
 
 // Get returns the object, nil when there is none. It does not allocate.
 func (s *State) Get(collection, key string) *Object {

@@ -12,8 +12,13 @@ type Stats struct {
 	// single revisions that Exact keeps.
 	Changes, KeptStates, Trees int
 	Cursors                    int
-	Collections                int
-	Log                        Usage
+	// ObjectBytes is about what the current objects take in memory; QuotaBytes its bound,
+	// zero if there is none; QuotaRefused counts the writes that it refused.
+	ObjectBytes, QuotaBytes, QuotaRefused int64
+	// GivenUp counts the revisions that were given up because space was short.
+	GivenUp     int64
+	Collections int
+	Log         Usage
 }
 
 // Stats takes time linear in the collections and topics, not in the objects.
@@ -25,6 +30,11 @@ func (s *Store) Stats() Stats {
 	t.Window, t.HistoryBytes = h.window, h.bytes.Load()
 	t.Changes, t.KeptStates, t.Trees = h.order.len(), len(h.kept), len(h.pinned)
 	h.mu.Unlock()
+	t.ObjectBytes = s.Any().bytes
+	t.QuotaBytes, t.QuotaRefused = s.quota.limit.Load(), s.quota.refused.Load()
+	s.room.mu.Lock()
+	t.GivenUp = s.room.givenUp
+	s.room.mu.Unlock()
 	for _, c := range *s.names.Load() {
 		t.Collections++
 		c.mu.RLock()

@@ -24,6 +24,10 @@ type Write struct {
 	Value      []byte
 	RevisionAt int
 
+	// Deleting: the write is a step of a deletion, such as the mark of one. No quota
+	// holds it back, and a log takes it from what it keeps for deletions.
+	Deleting bool
+
 	// If is the condition. Its zero value asks that the object be absent.
 	If Revision
 
@@ -62,6 +66,11 @@ type Options struct {
 	// one process count, by the monotonic reading where there is one.
 	Now func() time.Time
 
+	// Note is called with what an operator wants to know about space: a message, and pairs
+	// of names and values. A warning is one that something may have to be done about. It
+	// must not call the store. Nil discards it.
+	Note func(warning bool, message string, pairs ...any)
+
 	// OnFatal is called, once, when the log failed and nothing more can be
 	// acknowledged; nil panics. The process has to end.
 	OnFatal func(error)
@@ -92,6 +101,8 @@ type Store struct {
 	committer
 	history   history
 	aging     aging
+	quota     quota
+	room      room
 	old       oldReads
 	arrival   arrival
 	closed    atomic.Bool
@@ -123,6 +134,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
 	o.MaxDisk = cmp.Or(o.MaxDisk, DefaultMaxDisk)
+	if o.Note == nil {
+		o.Note = func(bool, string, ...any) {}
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -137,7 +151,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.compacted = b.Floor
 	names := l.collections(b.Head)
 	s.names.Store(&names)
-	s.published.Store(&State{revision: b.Head, collections: names, roots: roots(nil).with(slices.Collect(maps.Values(names)))})
+	s.published.Store(&State{revision: b.Head, collections: names, roots: roots(nil).with(slices.Collect(maps.Values(names))), bytes: l.bytes.Load()})
 	s.committer.start(s.published.Load())
 	s.history.window = b.Head
 	s.aging.start(o, b)
@@ -150,6 +164,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // loader collects what a log replays.
 type loader struct {
 	o     *Options
+	bytes atomic.Int64 // State.bytes
 	mu    sync.Mutex
 	parts map[string]*loaderPart
 }
@@ -173,6 +188,7 @@ func (l *loader) load(name string, o *Object) error {
 	if l.o.packs(name, len(o.Held)) {
 		packLoaded(o)
 	}
+	l.bytes.Add(objectBytes(o))
 	p.mu.Lock()
 	p.objects = append(p.objects, o)
 	p.mu.Unlock()

@@ -237,6 +237,12 @@ func (l *Log) Compact(_ context.Context, floor store.Revision) error {
 	return nil
 }
 
+// Short implements store.Log: memory has no end that the log knows.
+func (l *Log) Short() int64 { return 0 }
+
+// Reclaim implements store.Log: the collector does it.
+func (l *Log) Reclaim(context.Context) error { return nil }
+
 // Broken implements store.Log.
 func (l *Log) Broken() <-chan struct{} { return nil }
 

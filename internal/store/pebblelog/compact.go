@@ -2,7 +2,9 @@ package pebblelog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -73,7 +75,7 @@ func (l *Log) raiseFloor(ctx context.Context, floor store.Revision) error {
 		}
 	}
 	next := *l.head.Load()
-	next.floor = floor
+	next.floor = max(next.floor, floor) // a deletion on a full disk may have raised it
 	return l.commit(batch, next, pebble.Sync)
 }
 
@@ -94,6 +96,14 @@ func (l *Log) compactSome(ctx context.Context, h head) error {
 	next := *l.head.Load()
 	next.cut, next.cutChain = cut, chain
 	next.historyBytes -= min(freed, next.historyBytes)
+	if cut == next.revision {
+		// No replaced version is left. One tombstone for all lets Pebble drop whole tables,
+		// which takes no space.
+		lower, upper := spaceBounds(spaceReplaced)
+		if err := batch.DeleteRange(lower, upper, nil); err != nil {
+			return err
+		}
+	}
 	// No sync: nothing is promised here, and what is lost is removed again.
 	return l.commit(batch, next, pebble.NoSync)
 }
@@ -130,4 +140,37 @@ func (l *Log) oldest(ctx context.Context, h head, batch *pebble.Batch) (cut stor
 		cut = h.floor // revisions without a change, up to the floor, are through as well
 	}
 	return cut, chain, freed, err
+}
+
+// Reclaim implements store.Log: it has Pebble write out what was removed, and rewrite the
+// tables that still hold it. A removed version goes to rest in Pebble's time otherwise,
+// which may be never while little is written.
+//
+// The history comes first, because all of it may be gone, and that takes no space.
+func (l *Log) Reclaim(ctx context.Context) error {
+	if !l.readers.acquire() {
+		return store.ErrClosed
+	}
+	defer l.readers.release()
+	l.compacting.Lock()
+	defer l.compacting.Unlock()
+	if err := l.failure.get(); err != nil {
+		return err
+	}
+	for _, space := range []byte{spaceReplaced, spaceHeader, spaceCurrent} {
+		if err := l.space.admitCompaction(); err != nil {
+			return err
+		}
+		lower, upper := spaceBounds(space)
+		if err := l.apart(func() error { return l.db.Compact(ctx, lower, upper, false) }); err != nil {
+			if f := l.failure.get(); f != nil {
+				return f
+			}
+			if ctx.Err() != nil || errors.Is(err, syscall.ENOSPC) {
+				return fmt.Errorf("%w: %w", store.ErrNoSpace, err)
+			}
+			return fmt.Errorf("log %s: %w", l.o.Dir, err)
+		}
+	}
+	return nil
 }

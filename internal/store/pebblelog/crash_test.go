@@ -185,13 +185,15 @@ func (f *failAfter) MaybeError(op errorfs.Op) error {
 
 func (f *failAfter) String() string { return "failAfter" }
 
-// TestWriteError has the disk fail at every operation in turn. Append says so,
-// nothing works afterwards, and what was acknowledged is there after a power cut.
+// TestWriteError has the disk fail at every operation in turn, or be full although the
+// log saw space: Append says so, nothing works afterwards, and what was acknowledged is
+// there after a power cut.
 func TestWriteError(t *testing.T) {
 	rng := testrand.New(t)
-	for n := range 100 {
+	for n := range 200 {
+		n, failure := n/2, []error{syscall.EIO, syscall.ENOSPC}[n%2]
 		mem := vfs.NewCrashableMem()
-		fault := &failAfter{err: syscall.EIO, n: n}
+		fault := &failAfter{err: failure, n: n}
 		log := mustOpen(t, errorfs.Wrap(mem, fault))
 		m := &model{}
 		for range 3 {
@@ -201,15 +203,15 @@ func TestWriteError(t *testing.T) {
 		}
 		fault.arm()
 		pending := appendUntilError(t, log, m, rng)
-		if err := log.Append(t.Context(), m.group(rng), nil); err == nil {
-			t.Fatalf("operation %d: a failed log goes on", n)
+		if err := log.Append(t.Context(), m.group(rng), nil); err == nil || errors.Is(err, store.ErrNoSpace) {
+			t.Fatalf("%v at operation %d: a failed log goes on: %v", failure, n, err)
 		}
-		if err := log.Close(); err == nil {
-			t.Fatalf("operation %d: a failed log closes without an error", n)
+		if err := log.Close(); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("%v at operation %d: a failed log closes with %v", failure, n, err)
 		}
 		p := picture{mem.CrashClone(vfs.CrashCloneCfg{}), m, pending}
 		if _, err := p.survivor(rng); err != nil {
-			t.Fatalf("operation %d: %v", n, err)
+			t.Fatalf("%v at operation %d: %v", failure, n, err)
 		}
 	}
 }

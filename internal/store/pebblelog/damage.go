@@ -21,9 +21,13 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	// Pebble's errors go on in further lines, which say nothing more.
-	what, _, _ := strings.Cut(e.Err.Error(), "\n")
-	return fmt.Sprintf("%s is damaged at %s: %s", e.File, e.Place, what)
+	return fmt.Sprintf("%s is damaged at %s: %s", e.File, e.Place, firstLine(e.Err))
+}
+
+// firstLine is what an error of Pebble's says; the lines behind it say nothing more.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }
 
 func (e *DamageError) Unwrap() error { return e.Err }

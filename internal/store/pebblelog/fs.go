@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -16,19 +17,23 @@ import (
 // directory in no order may keep the marker alone at a power cut. So the
 // directory is synced as soon as there is a manifest.
 //
-// It calls beforeTable before it makes a table. It makes its write-ahead logs
-// longer than what is in them, see aheadFile, and notes how far they are synced.
+// It waits before it makes a table on a disk that is full, and ends compactions that
+// would fill it. It makes its write-ahead logs longer than what is in them, see
+// aheadFile, and notes how far they are synced.
 type orderedFS struct {
 	vfs.FS
-	beforeTable func()
-	wals        *wals
+	space *space
+	wals  *wals
 }
 
 func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasSuffix(name, ".sst") {
-		fs.beforeTable()
+		fs.space.pause()
 	}
 	f, err := fs.FS.Create(name, c)
+	if err == nil && c == compactionCategory {
+		return &compactionFile{File: f, space: fs.space}, nil
+	}
 	if number, ok := walNumber(fs.PathBase(name)); ok && err == nil {
 		return &aheadFile{File: f, synced: fs.wals.add(number)}, nil
 	}
@@ -39,6 +44,27 @@ func (fs orderedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// compactionCategory is what Pebble says of the tables that compactions write.
+const compactionCategory vfs.DiskWriteCategory = "pebble-compaction"
+
+// compactionFile is a table that is not written to the end of the disk.
+type compactionFile struct {
+	vfs.File
+	space     *space
+	unchecked int // bytes that may be written before the next look at the disk
+}
+
+// Write implements vfs.File.
+func (f *compactionFile) Write(p []byte) (int, error) {
+	if f.unchecked -= len(p); f.unchecked < 0 {
+		if !f.space.forCompaction() {
+			return 0, syscall.ENOSPC
+		}
+		f.unchecked = 256 << 10
+	}
+	return f.File.Write(p)
 }
 
 // ReuseForWrite implements vfs.FS, for write-ahead logs alone.

@@ -21,6 +21,7 @@ type Log struct {
 	db        *pebble.DB
 	closeFS   func() error
 	space     space
+	memTable  uint64 // size of Pebble's memtables, in bytes
 	failure   failure
 	committer committer
 
@@ -79,6 +80,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.memTable = l.space.scale()
 	l.space.open() // before Pebble: on a full disk it needs the reserve to open
 	if err := l.openPebble(w != nil); err != nil {
 		return nil, err
@@ -232,7 +234,8 @@ func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) e
 		return nil
 	}
 	size := groupBytes(group)
-	if err := l.space.admit(deletesOnly(group), size); err != nil {
+	scarce, err := l.space.admit(deletesOnly(group), size)
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -241,7 +244,7 @@ func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) e
 	batch := l.db.NewBatchWithSize(size)
 	defer batch.Close()
 	next := *l.head.Load()
-	if err := l.addGroup(batch, &next, group); err != nil {
+	if err := l.addGroup(batch, &next, group, scarce); err != nil {
 		err = fmt.Errorf("log %s: %w", l.o.Dir, err)
 		l.failure.set(err)
 		return err
@@ -257,14 +260,14 @@ func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) e
 
 func deletesOnly(group []store.Entry) bool {
 	for i := range group {
-		if group[i].Object != nil {
+		if group[i].Object != nil && !group[i].Deleting {
 			return false
 		}
 	}
 	return len(group) > 0
 }
 
-// groupBytes is about what the batch of a group takes.
+// groupBytes is about what the batch of a group takes, at most.
 func groupBytes(group []store.Entry) int {
 	n := 1 << 10
 	for i := range group {
@@ -303,7 +306,11 @@ func (l *Log) commit(batch *pebble.Batch, next head, how *pebble.WriteOptions) e
 }
 
 // addGroup adds the changes to the batch and moves the head over them.
-func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry) error {
+//
+// Where space is scarce, the floor follows: history begins with this group, and what it
+// replaces is not written again. A deletion of a large object takes as much space as the
+// object otherwise, when there is none.
+func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry, scarce bool) error {
 	var key []byte
 	for i := range group {
 		e := &group[i]
@@ -317,7 +324,9 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry) err
 			h.before = e.Before.Modified
 			h.beforeBytes = uint32(1 + len(place) + 8 + replacedFixed + e.Before.Len())
 			sum := l.hash.version(place, e.Before)
-			addReplaced(batch, e, l.hash.seal(sum, e.Revision))
+			if !scarce {
+				addReplaced(batch, e, l.hash.seal(sum, e.Revision))
+			}
 			next.sum -= sum
 			next.objects--
 		}
@@ -342,6 +351,9 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry) err
 		if err := batch.Set(appendHeaderKey(key[:0], e.Revision), l.record, nil); err != nil {
 			return err
 		}
+	}
+	if scarce {
+		next.floor = next.revision
 	}
 	return nil
 }
@@ -399,10 +411,23 @@ func (l *Log) Usage() store.Usage {
 		return store.Usage{}
 	}
 	defer l.readers.release()
-	return store.Usage{
+	u := store.Usage{
 		HistoryBytes: int64(l.head.Load().historyBytes),
 		TotalBytes:   int64(l.db.Metrics().DiskSpaceUsage()),
 	}
+	if free, ok := l.space.free(); ok {
+		u.FreeBytes, u.NeededBytes = int64(free), int64(l.space.minFree)
+	}
+	return u
+}
+
+// Short implements store.Log. The log is at ease with twice the watermark free.
+func (l *Log) Short() int64 {
+	free, ok := l.space.free()
+	if want := 2 * l.space.minFree; ok && free < want {
+		return int64(want - free)
+	}
+	return 0
 }
 
 // Close implements store.Log. It waits for the reads under way, which end with

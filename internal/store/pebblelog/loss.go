@@ -139,7 +139,7 @@ func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) err
 // and returns its head. It is an error if what is there does not fit together. Nothing
 // in the directory is changed.
 func (l *Log) peek(ctx context.Context, loss *walLoss) (h head, err error) {
-	p := &Log{o: l.o}
+	p := &Log{o: l.o, memTable: memTableBytes}
 	p.failure.done = make(chan struct{})
 	if loss != nil {
 		p.o.FS = cutFS{FS: l.o.FS, dir: l.pebbleDir(), loss: *loss}

@@ -26,10 +26,12 @@ type Options struct {
 	FS vfs.FS
 
 	// MinFreeBytes is the watermark: with less free space on the file system,
-	// Append takes nothing but deletions. Zero means DefaultMinFreeBytes.
+	// Append takes nothing but deletions. Zero means an eighth of the file system, at
+	// most DefaultMinFreeBytes.
 	MinFreeBytes uint64
 	// ReserveBytes is the size of the file whose blocks are given to deletions when
-	// less than half of the watermark is free. Zero means DefaultReserveBytes.
+	// less than half of the watermark is free. Zero means a sixth of what zero means
+	// for MinFreeBytes, at most DefaultReserveBytes.
 	ReserveBytes uint64
 
 	// HeadInterval is how long after a write the file HEAD knows of it at most: what is
@@ -49,6 +51,8 @@ const (
 	DefaultMinFreeBytes = 96 << 20
 	// DefaultReserveBytes is some thousand deletions.
 	DefaultReserveBytes = 16 << 20
+	// leastMinFree is the watermark of the smallest file systems.
+	leastMinFree = 4 << 20
 	// DefaultHeadInterval costs a sync of a small file each second while there are
 	// writes, which no write waits for.
 	DefaultHeadInterval = time.Second
@@ -57,12 +61,6 @@ const (
 func (o Options) withDefaults() Options {
 	if o.FS == nil {
 		o.FS = vfs.Default
-	}
-	if o.MinFreeBytes == 0 {
-		o.MinFreeBytes = DefaultMinFreeBytes
-	}
-	if o.ReserveBytes == 0 {
-		o.ReserveBytes = DefaultReserveBytes
 	}
 	if o.HeadInterval == 0 {
 		o.HeadInterval = DefaultHeadInterval
@@ -76,6 +74,7 @@ func (o Options) withDefaults() Options {
 // Limits of Pebble. docs/decisions/0002-log-layout.md has the figures.
 const (
 	memTableBytes  = 8 << 20
+	leastMemTable  = 1 << 20
 	cacheBytes     = 2 << 20
 	tableBytes     = 8 << 20
 	blockBytes     = 16 << 10
@@ -86,9 +85,11 @@ const (
 	// Compactions wait for twice as much as by default, and the level that they
 	// write to may be four times as large: an update of a pod costs 463 us instead of
 	// 562, and the disk 12 % more.
-	compactAtL0     = 8
-	baseBytes       = 256 << 20
-	stopWritesAtL0  = 24
+	compactAtL0 = 8
+	baseBytes   = 256 << 20
+	// stopWritesAtL0 is never: where the disk is too full to compact, a write that waits
+	// for a compaction would wait for ever, and with it the deletions that make room.
+	stopWritesAtL0  = 1 << 20
 	stopWritesAtMem = 4
 )
 
@@ -97,14 +98,14 @@ const (
 // closed.
 func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 	events := l.events()
-	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, l.space.pause, &l.wals}, slowDisk, nil, events.DiskSlow)
+	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, &l.space, &l.wals}, slowDisk, nil, events.DiskSlow)
 	o := &pebble.Options{
 		FS:                          fs,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
 		ErrorIfNotExists:            mustExist,
 		Logger:                      pebbleLogger{l},
 		EventListener:               events,
-		MemTableSize:                memTableBytes,
+		MemTableSize:                l.memTable,
 		MemTableStopWritesThreshold: stopWritesAtMem,
 		CacheSize:                   cacheBytes,
 		MaxOpenFiles:                maxOpenFiles,
@@ -139,8 +140,14 @@ func (l *Log) events() *pebble.EventListener {
 			l.o.Logger.Warn("log: the disk is slow", "path", i.Path, "operation", i.OpType.String(), "duration", i.Duration)
 		},
 		FlushEnd: func(i pebble.FlushInfo) {
+			l.space.full.Store(errors.Is(i.Err, syscall.ENOSPC))
 			if i.Err == nil {
 				l.copyHeadSoon()
+			}
+		},
+		CompactionEnd: func(i pebble.CompactionInfo) {
+			if i.Err == nil {
+				l.space.cramped.Store(false)
 			}
 		},
 		WriteStallBegin: func(i pebble.WriteStallBeginInfo) { l.o.Logger.Debug("log: writes wait", "reason", i.Reason) },
@@ -152,8 +159,8 @@ func (l *Log) events() *pebble.EventListener {
 // again. Anything else means that what was written cannot be trusted to stay.
 func (l *Log) background(err error) {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		if !l.space.full.Swap(true) {
-			l.o.Logger.Error("log: no space, or no file, for a flush or a compaction", "error", err)
+		if !l.space.cramped.Swap(true) {
+			l.o.Logger.Warn("log: no space, or no file, for a flush or a compaction, which is tried again", "error", firstLine(err))
 		}
 		return
 	}

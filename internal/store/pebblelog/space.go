@@ -20,7 +20,8 @@ import (
 //	>= minFree            everything
 //	<  minFree            groups of deletions, and compactions
 //	<  minFree / 2        the same; the reserve file is given up for them
-//	<  minFree / 8        compactions
+//	<  minFree / 4        no tables by compactions of Pebble
+//	<  minFree / 8        compactions of history
 //	<  minFree / 16       nothing
 //	>= minFree + 2 reserve   everything; the reserve file is made again
 type space struct {
@@ -32,9 +33,11 @@ type space struct {
 
 	// held says that the reserve file is there. It is used by Open and Append alone.
 	held bool
-	// full is set when Pebble met the end of the disk in the background: another
-	// program filled it. It is taken back when the watermark is free again.
+	// full is set when a flush met the end of the disk: another program filled it. Then
+	// what is taken piles up in memory. It is taken back when a flush works.
 	full atomic.Bool
+	// cramped is set when a compaction had no space. It is taken back when one works.
+	cramped atomic.Bool
 	// stop ends pauses.
 	stop chan struct{}
 }
@@ -53,6 +56,27 @@ func (s *space) free() (uint64, bool) {
 		return 0, false
 	}
 	return u.AvailBytes, true
+}
+
+// scale fills in what the options left out, by the size of the file system, and returns
+// the size of a memtable for it.
+//
+//	file system     watermark   reserve   memtable
+//	90 MB           10.7 MiB    1.8 MiB   1 MiB
+//	256 MiB         32 MiB      5.3 MiB   2.7 MiB
+//	768 MiB, more   96 MiB      16 MiB    8 MiB
+func (s *space) scale() (memTable uint64) {
+	standard := uint64(DefaultMinFreeBytes)
+	if u, err := s.fs.GetDiskUsage(s.dir); err == nil && u.TotalBytes > 0 {
+		standard = min(max(u.TotalBytes/8, leastMinFree), standard)
+	}
+	if s.minFree == 0 {
+		s.minFree = standard
+	}
+	if s.reserve == 0 {
+		s.reserve = standard / (DefaultMinFreeBytes / DefaultReserveBytes)
+	}
+	return max(standard/(DefaultMinFreeBytes/memTableBytes), leastMemTable)
 }
 
 // open finds the reserve file, or makes it when there is space for it.
@@ -100,26 +124,30 @@ func (s *space) take() error {
 	return nil
 }
 
-// admit says whether a group of so many bytes may be written.
-func (s *space) admit(deletesOnly bool, size int) error {
+// admit says whether a group of so many bytes may be written. Scarce: it may because it
+// deletes, below the watermark.
+func (s *space) admit(deletesOnly bool, size int) (scarce bool, err error) {
 	free, ok := s.free()
 	if !ok {
-		return nil
+		return false, nil
 	}
 	free = s.settle(free)
 	if free >= s.minFree {
-		s.full.Store(false)
-		return nil
+		return false, nil
 	}
 	if deletesOnly && free >= s.minFree/8+uint64(size) && !s.full.Load() {
-		return nil
+		return true, nil
 	}
-	return s.refusal(free)
+	return false, s.refusal(free)
 }
 
 func (s *space) refusal(free uint64) error {
-	return fmt.Errorf("%w: %s has %d bytes free, and writes need %d", store.ErrNoSpace, s.dir, free, s.minFree)
+	return fmt.Errorf("%w: the file system of %s has %s free, and writes need %s: free space there, or delete objects",
+		store.ErrNoSpace, s.dir, inMiB(free), inMiB(s.minFree))
 }
+
+// inMiB writes a number of bytes for people.
+func inMiB(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // admitCompaction says whether a compaction may write the little that it needs.
 func (s *space) admitCompaction() error {
@@ -135,11 +163,19 @@ const retryPause = time.Second
 
 // pause is called before a table is made.
 func (s *space) pause() {
-	if !s.full.Load() {
+	if !s.full.Load() && !s.cramped.Load() {
 		return
 	}
 	select {
 	case <-time.After(retryPause):
 	case <-s.stop:
 	}
+}
+
+// forCompaction reports whether a compaction may write more: it may need as much as the
+// log has, and must leave what deletions and flushes need. It can be tried again, which a
+// write to a write-ahead log cannot.
+func (s *space) forCompaction() bool {
+	free, ok := s.free()
+	return !ok || free >= s.minFree/4
 }

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// append makes the group durable, or what is left of it when space is short.
+func (s *Store) append(g *group) error {
+	s.mu.Lock()
+	failure := s.failure
+	s.mu.Unlock()
+	if failure != nil || g.state == nil {
+		return failure
+	}
+	err := s.appendOnce(g)
+	if errors.Is(err, ErrNoSpace) && s.awaitRoom() {
+		err = s.appendOnce(g)
+	}
+	if errors.Is(err, ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.proposals) {
+		s.rebase(g, err, func(p *proposal) bool { return p.deleting })
+		if g.state == nil {
+			return nil
+		}
+		err = s.appendOnce(g)
+	}
+	if errors.Is(err, ErrNoSpace) {
+		s.rebase(g, err, func(*proposal) bool { return false })
+		return nil
+	}
+	return err
+}
+
+func (g *group) deletes() int {
+	n := 0
+	for _, p := range g.proposals {
+		if p.deleting {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Store) appendOnce(g *group) error {
+	entries := s.entries[:0]
+	for _, p := range g.proposals {
+		if p.err == nil {
+			entries = append(entries, Entry{Collection: p.collection.name, Key: p.key,
+				Revision: p.change.Revision, Object: p.object, Before: p.change.Before, Deleting: p.deleting})
+		}
+	}
+	mark := s.aging.due(g.state.revision)
+	err := s.appendLog(entries, mark)
+	if err == nil && mark != nil {
+		s.aging.add(*mark, true)
+	}
+	if s.written += int64(g.bytes); s.written > s.o.MaxDisk/sizeShare {
+		s.written = 0
+		s.aging.kick()
+	}
+	if s.log.Short() > 0 {
+		for i := range entries {
+			if e := &entries[i]; err == nil && e.Before != nil {
+				s.room.garbage.Add(int64(e.Before.Len()))
+			}
+		}
+		s.aging.kick()
+	}
+	clear(entries)
+	if cap(entries) <= 1024 {
+		s.entries = entries
+	}
+	return err
+}
+
+// appendLog is the one place that writes to the log. A log that panics is as
+// unusable as one that fails.
+func (s *Store) appendLog(entries []Entry, mark *Mark) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return s.log.Append(context.Background(), entries, mark)
+}
+
+// rebase takes the tip back to the published state, fails the writes of the
+// group in flight that are not kept, and checks and applies again all others, those
+// of the open group too. A write that passes makes the same change as before: its
+// condition names the version that it replaces.
+func (s *Store) rebase(g *group, err error, keep func(*proposal) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed = s.Any()
+	s.bytes = s.sealed.bytes
+	for _, group := range []*group{g, s.open} {
+		if group != nil {
+			for _, p := range group.proposals {
+				p.collection.tip = s.sealed.root(p.collection)
+			}
+		}
+	}
+	s.newEdit(s.edit.kept)
+	for _, p := range g.proposals {
+		if p.err == nil && !keep(p) {
+			p.err = err
+		}
+	}
+	s.reapply(g)
+	s.sealState(g)
+	if s.open != nil {
+		s.reapply(s.open)
+	}
+}
+
+func (s *Store) reapply(g *group) {
+	g.rebased = true
+	for _, p := range g.proposals {
+		if p.err == nil {
+			p.err = check(p.collection.tip.get(p.key), p.condition)
+		}
+		if p.err == nil {
+			s.apply(p)
+		}
+	}
+}

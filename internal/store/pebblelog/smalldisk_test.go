@@ -1,0 +1,166 @@
+package pebblelog_test
+
+import (
+	"errors"
+	"path"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+)
+
+// diskFS is a file system of so many bytes, some of which another program may use.
+type diskFS struct {
+	vfs.FS
+	size    int64
+	foreign atomic.Int64
+	mu      sync.Mutex // held while a file grows
+}
+
+func (fs *diskFS) free() int64 {
+	free := fs.size - fs.foreign.Load()
+	for _, dir := range []string{"/log", "/log/pebble"} {
+		names, _ := fs.List(dir)
+		for _, n := range names {
+			if info, err := fs.Stat(path.Join(dir, n)); err == nil && !info.IsDir() {
+				free -= info.Size()
+			}
+		}
+	}
+	return free
+}
+
+func (fs *diskFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: uint64(max(0, fs.free())), TotalBytes: uint64(fs.size)}, nil
+}
+
+func (fs *diskFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.Create(name, c)
+	return &diskFile{File: f, fs: fs}, err
+}
+
+func (fs *diskFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.ReuseForWrite(from, to, c)
+	return &diskFile{File: f, fs: fs}, err
+}
+
+type diskFile struct {
+	vfs.File
+	fs *diskFS
+	at int64
+}
+
+// grow refuses what would make the file longer than there is space.
+func (f *diskFile) grow(end int64, write func() error) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if more := end - info.Size(); more > 0 && more > f.fs.free() {
+		return syscall.ENOSPC
+	}
+	return write()
+}
+
+func (f *diskFile) Write(p []byte) (n int, err error) {
+	err = f.grow(f.at+int64(len(p)), func() error {
+		n, err = f.File.Write(p)
+		return err
+	})
+	f.at += int64(n)
+	return n, err
+}
+
+func (f *diskFile) WriteAt(p []byte, at int64) (n int, err error) {
+	err = f.grow(at+int64(len(p)), func() error {
+		n, err = f.File.WriteAt(p, at)
+		return err
+	})
+	return n, err
+}
+
+func (f *diskFile) Preallocate(at, n int64) error {
+	_, err := f.WriteAt(make([]byte, n), at)
+	return err
+}
+
+// TestSmallDisk fills a disk of 64 MiB, then has another program fill it to the last byte
+// under the log's feet: nothing that was acknowledged is lost, a start works all the same,
+// deletions work from the reserve, and writes go on when there is space.
+func TestSmallDisk(t *testing.T) {
+	rng := testrand.New(t)
+	mem := vfs.NewCrashableMem()
+	disk := &diskFS{FS: mem, size: 64 * mib}
+	o := pebblelog.Options{Dir: "/log", FS: disk}
+	openIt := func() *pebblelog.Log {
+		t.Helper()
+		log, err := pebblelog.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log
+	}
+	log := openIt()
+	m := &model{}
+	fill(t, log, m)
+	if n := len(m.entries); n < 100 {
+		t.Errorf("full after %d objects of 100 KiB on a disk of 64 MiB", n)
+	}
+	u := log.Usage()
+	if u.NeededBytes != 8*mib || u.FreeBytes >= u.NeededBytes || log.Short() != 2*u.NeededBytes-u.FreeBytes {
+		t.Errorf("usage %+v, short of %d", u, log.Short())
+	}
+	disk.foreign.Store(disk.free())
+	if err := log.Append(t.Context(), m.group(rng), nil); !errors.Is(err, store.ErrNoSpace) {
+		t.Errorf("a write on a full disk: %v", err)
+	}
+	_ = log.Close() // as it goes: HEAD may not be written
+
+	log = openIt()
+	if err := m.verifyStart(log); err != nil {
+		t.Fatalf("after a start on a full disk: %v", err)
+	}
+	g := m.deletion()
+	if err := log.Append(t.Context(), g, nil); err != nil {
+		t.Errorf("a deletion on a full disk: %v", err)
+	} else {
+		m.add(g, nil)
+		m.compact(m.head())
+	}
+	disk.foreign.Store(0)
+	for len(m.at("pods", m.head())) > 0 {
+		g := m.deletion()
+		free := log.Usage().FreeBytes
+		if err := log.Append(t.Context(), g, nil); err != nil {
+			t.Fatalf("a deletion with %d bytes free: %v", free, err)
+		}
+		m.add(g, nil)
+	}
+	if err := log.Compact(t.Context(), m.head()); err != nil {
+		t.Fatal(err)
+	}
+	m.compact(m.head())
+	if err := log.Reclaim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if u := log.Usage(); u.FreeBytes < disk.size/2 {
+		t.Errorf("after everything was deleted and reclaimed: %+v", u)
+	}
+	g = m.group(rng)
+	if err := log.Append(t.Context(), g, nil); err != nil {
+		t.Fatal(err)
+	}
+	m.add(g, nil)
+	if err := m.verify(log, rng, 3); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, log)
+}

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// # The quota
+//
+// All current objects are in memory, so their bytes have a bound. Each state knows what
+// its objects take; a write is checked against the tip, with the writes before it:
+//
+//	a deletion, a step of one, a write that does not grow its object   always
+//	an update that grows its object by up to smallGrowth               up to quotaSlack above the bound
+//	anything else that grows                                           up to the bound
+//
+// The slack lets conditions, heartbeats and the removal of finalizers go on at the bound:
+// they may add some bytes of managed fields, and are what frees the others.
+const (
+	smallGrowth = 4 << 10 // bytes
+	// quotaSlack is the part of the bound that small updates may go beyond it.
+	quotaSlack = 16
+	// placeOverhead is what an object takes in a tree.
+	placeOverhead = 32
+
+	// A warning is logged at quotaNear percent of the bound, and again only after the use
+	// was below quotaFar percent.
+	quotaNear = 80
+	quotaFar  = 75
+)
+
+// objectBytes is about what an object takes in memory; nil takes nothing.
+func objectBytes(o *Object) int64 {
+	if o == nil {
+		return 0
+	}
+	return takes(len(o.Held), len(o.Key))
+}
+
+// takes is objectBytes by the lengths of value and key. The memo counts, whether it is
+// there or not: the next list may make it.
+func takes(value, key int) int64 {
+	return int64(value+value/16+key) + objectOverhead + memoOverhead + placeOverhead
+}
+
+// QuotaError: the objects take as much memory as they may. Nothing was written.
+type QuotaError struct {
+	// Used and Limit are bytes; Grows is what the write would add.
+	Used, Limit, Grows int64
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("the storage quota is exceeded: objects use %d of %d bytes, and this write needs %d more", e.Used, e.Limit, e.Grows)
+}
+
+// quota is the bound on the bytes of current objects.
+type quota struct {
+	limit   atomic.Int64 // zero: none
+	refused atomic.Int64 // writes
+	near    atomic.Bool  // the warning was logged
+	full    atomic.Bool  // a write was refused, and this was logged
+}
+
+// SetQuota bounds the bytes of current objects, about what they take in memory. Zero
+// means no bound. More may be stored already: then nothing may grow.
+func (s *Store) SetQuota(bytes int64) {
+	s.quota.limit.Store(bytes)
+	s.watchQuota(s.Any().bytes)
+}
+
+// fits refuses a write that grows the objects beyond the quota. The caller holds s.mu.
+func (s *Store) fits(w *Write, before *Object, d *draft) error {
+	limit := s.quota.limit.Load()
+	if limit <= 0 || w.Deleting || w.Value == nil {
+		return nil
+	}
+	grows := takes(d.held(), len(w.Key)) - objectBytes(before)
+	most := limit
+	if before != nil && grows <= smallGrowth {
+		most += limit / quotaSlack
+	}
+	if grows <= 0 || s.bytes+grows <= most {
+		return nil
+	}
+	s.quota.refused.Add(1)
+	err := &QuotaError{Used: s.bytes, Limit: limit, Grows: grows}
+	if !s.quota.full.Swap(true) {
+		s.o.Note(true, "storage: writes that grow objects are refused", "error", err)
+	}
+	return err
+}
+
+// watchQuota logs when the use crosses the thresholds.
+func (s *Store) watchQuota(used int64) {
+	limit := s.quota.limit.Load()
+	if limit <= 0 {
+		return
+	}
+	q := &s.quota
+	switch percent := float64(used) / float64(limit) * 100; {
+	case percent >= quotaNear && !q.near.Swap(true):
+		s.o.Note(true, "storage: objects use much of what they may", "bytes", used, "limit", limit)
+	case percent < quotaFar && q.near.Swap(false):
+		s.o.Note(false, "storage: objects use less again", "bytes", used, "limit", limit)
+		q.full.Store(false)
+	}
+}

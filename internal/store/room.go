@@ -1,0 +1,188 @@
+package store
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// # Room on the medium
+//
+// History is worth less than writes. When the log is short of space (Log.Short), the
+// loop of compaction gives history up, oldest first, a part at a time, and has the log
+// give back what that freed (Log.Reclaim), until there is enough. The newest
+// keepAtLeast stay, for watches that are behind by a moment.
+//
+// That begins before the log refuses writes. A write that it refuses all the same waits
+// for it, if there is history left to give up.
+const (
+	keepAtLeast = 5 * time.Second // of running time
+	// roomParts: at least one part in so many of what history there is goes at a time.
+	roomParts = 8
+	// The log reclaims when this much was let go of, and this part of all that it has:
+	// it may rewrite the rest for that.
+	leastReclaim = 1 << 20 // bytes
+	reclaimShare = 32
+	// roomRetry is how long the loop waits until more of history is old enough, and until
+	// it tries again what there was no space for: then twice as long each time, at most
+	// mostRoomRetry.
+	roomRetry     = time.Second
+	mostRoomRetry = 16 * time.Second
+	// longestRoom bounds how long a refused write waits; none does within roomPause after a
+	// pass that did not help.
+	longestRoom = 3 * time.Second
+	roomPause   = 10 * time.Second
+)
+
+// room lets refused writes wait for the loop. Its zero value is ready.
+type room struct {
+	mu      sync.Mutex
+	next    chan struct{} // closed at the end of the next pass; nil while no write waits
+	givenUp int64         // revisions, for Stats
+	failed  time.Time     // when a pass did not help
+
+	// garbage are the bytes that the log may give back: of history that compaction has let
+	// go of since the log reclaimed, and of what was replaced when space was short.
+	garbage atomic.Int64
+}
+
+// makeRoom gives up history until the log has space, or history is as short as it may
+// be. Only the loop of compaction calls it.
+func (s *Store) makeRoom() error {
+	short, history := s.log.Short(), s.log.Usage().HistoryBytes
+	first, _ := s.Bounds()
+	var err error
+	for err == nil && s.ctx.Err() == nil && s.log.Short() > 0 {
+		floor, head := s.Bounds()
+		limit := min(s.aging.settled(head), head)
+		gives := floor < limit
+		if u := s.log.Usage(); gives && u.FreeBytes < u.NeededBytes {
+			// Only when all of it is gone does the log need no space to reclaim.
+			err = s.compact(limit)
+		} else if gives {
+			err = s.compact(floor + s.roomStep(limit-floor))
+		}
+		switch {
+		case err != nil:
+		case s.worthReclaiming():
+			had := s.room.garbage.Load()
+			if err = s.log.Reclaim(s.ctx); err == nil {
+				s.room.garbage.Add(-had)
+			}
+		case !gives:
+			return s.endRoom(first, short, history, nil)
+		}
+	}
+	return s.endRoom(first, short, history, err)
+}
+
+// worthReclaiming reports whether the log may have much to give back.
+func (s *Store) worthReclaiming() bool {
+	return s.room.garbage.Load() > max(leastReclaim, s.log.Usage().TotalBytes/reclaimShare)
+}
+
+// endRoom reports what makeRoom gave up.
+func (s *Store) endRoom(first Revision, short, history int64, err error) error {
+	now, _ := s.Bounds()
+	if now == first {
+		return err
+	}
+	s.room.mu.Lock()
+	s.room.givenUp += int64(now - first)
+	s.room.mu.Unlock()
+	s.o.Note(true, "log: the disk is nearly full: history was given up", "revisions", uint64(now-first), "oldest", uint64(now),
+		"bytes", max(0, history-s.log.Usage().HistoryBytes), "short", short, "stillShort", s.log.Short())
+	return err
+}
+
+// roomStep is how many of so many revisions go next: about what is short, if they take
+// equally much.
+func (s *Store) roomStep(revisions Revision) Revision {
+	share := 1.0
+	if size := s.log.Usage().HistoryBytes; size > 0 {
+		share = min(1, max(float64(s.log.Short())/float64(size), 1.0/roomParts))
+	}
+	return min(revisions, Revision(share*float64(revisions))+1)
+}
+
+// canMakeRoom reports whether there is history to give up, or space to give back.
+func (s *Store) canMakeRoom() bool {
+	floor, head := s.Bounds()
+	return !s.inMemory && (floor < min(s.aging.settled(head), head) || s.worthReclaiming())
+}
+
+// awaitRoom waits for the loop to make room, if it can, and reports whether it did.
+func (s *Store) awaitRoom() bool {
+	if !s.canMakeRoom() {
+		return false
+	}
+	r := &s.room
+	r.mu.Lock()
+	if since := s.o.Now().Sub(r.failed); !r.failed.IsZero() && since >= 0 && since < roomPause {
+		r.mu.Unlock()
+		return false
+	}
+	if r.next == nil {
+		r.next = make(chan struct{})
+	}
+	next := r.next
+	r.mu.Unlock()
+	s.aging.kick()
+	timer := time.NewTimer(longestRoom)
+	defer timer.Stop()
+	select {
+	case <-next:
+		return true
+	case <-timer.C:
+	case <-s.done:
+	}
+	return false
+}
+
+// done lets the writes go on that wait.
+func (r *room) done(failed bool, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if failed {
+		r.failed = now
+	}
+	if r.next != nil {
+		close(r.next)
+		r.next = nil
+	}
+}
+
+// recentMarks say which revision was the newest at moments of the last seconds. Guarded
+// by aging.mu.
+type recentMarks struct {
+	marks []Mark // oldest first, a second apart or more
+	last  Mark
+}
+
+func (m *recentMarks) add(r Revision, running time.Duration) {
+	m.last = Mark{r, running}
+	if n := len(m.marks); n == 0 || running >= m.marks[n-1].Running+time.Second {
+		if n > int(keepAtLeast/time.Second)+1 {
+			m.marks = append(m.marks[:0], m.marks[1:]...)
+		}
+		m.marks = append(m.marks, m.last)
+	}
+}
+
+// settled is the newest revision that is as old as keepAtLeast.
+func (a *aging) settled(head Revision) Revision {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.look()
+	old := a.running - keepAtLeast
+	if a.recent.last.Running <= old {
+		return head // nothing was written since, or since the start
+	}
+	var r Revision
+	for _, m := range a.recent.marks {
+		if m.Running <= old {
+			r = m.Revision
+		}
+	}
+	return r
+}

@@ -1,0 +1,104 @@
+package tidemark
+
+import (
+	"bufio"
+	"cmp"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+const (
+	// leastQuota is the default quota of a process with next to no memory.
+	leastQuota = 64 << 20 // bytes
+	// unknownMemory is what a process counts on where the system does not say.
+	unknownMemory = 8 << 30 // bytes
+)
+
+// storageQuota is the bound on the bytes of current objects; zero is none.
+//
+// By default it is half of the memory that the process may use, without that for history.
+// The other half is the collector's, and for requests.
+func (s *Server) storageQuota() int64 {
+	if s.StorageMaxBytes != 0 {
+		return max(s.StorageMaxBytes, 0)
+	}
+	history := cmp.Or(s.History.MaxMemoryBytes, store.DefaultMaxMemory)
+	return max((processMemory(debug.SetMemoryLimit(-1), os.ReadFile)-history)/2, leastQuota)
+}
+
+// processMemory is how much memory the process may use: the least of the runtime's own
+// limit, that of its control groups, and what the machine has.
+func processMemory(limit int64, read func(string) ([]byte, error)) int64 {
+	if m := machineMemory(read); m > 0 {
+		limit = min(limit, m)
+	}
+	if g := groupMemory(read); g > 0 {
+		limit = min(limit, g)
+	}
+	if limit == math.MaxInt64 {
+		return unknownMemory
+	}
+	return limit
+}
+
+// machineMemory is what Linux says the machine has; zero elsewhere.
+func machineMemory(read func(string) ([]byte, error)) int64 {
+	b, err := read("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	lines := bufio.NewScanner(strings.NewReader(string(b)))
+	for lines.Scan() {
+		if f := strings.Fields(lines.Text()); len(f) >= 2 && f[0] == "MemTotal:" {
+			kib, _ := strconv.ParseInt(f[1], 10, 53)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// groupMemory is the least limit of the control groups that the process is in, of either
+// version; zero if none has one.
+func groupMemory(read func(string) ([]byte, error)) int64 {
+	b, err := read("/proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	least := int64(0)
+	look := func(file string) {
+		b, err := read(file)
+		if err != nil {
+			return
+		}
+		// "max", and the largest number of pages, are no limit.
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 && n < 1<<60 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	for line := range strings.Lines(string(b)) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		root, name := "/sys/fs/cgroup", "memory.max"
+		switch {
+		case id == "0" && controllers == "":
+		case controllers == "memory":
+			root, name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		// A container may see its own group as the root, whatever the path says.
+		for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
+			look(path.Join(root, dir, name))
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
