@@ -83,8 +83,22 @@ func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 
 func failed(err error) field.ErrorList { return field.ErrorList{field.InternalError(nil, err)} }
 
+// maxVersions bounds the versions of a definition: the library looks through all of them
+// for each.
+const maxVersions = 1000
+
+func tooMany(d *Definition) field.ErrorList {
+	if n := len(d.Spec.Versions); n > maxVersions {
+		return field.ErrorList{field.TooMany(field.NewPath("spec", "versions"), n, maxVersions)}
+	}
+	return nil
+}
+
 // Validate checks a new definition.
 func Validate(d *Definition) field.ErrorList {
+	if errs := tooMany(d); errs != nil {
+		return errs
+	}
 	made, err := internal(d)
 	if err != nil {
 		return failed(err)
@@ -103,6 +117,9 @@ func own(errs field.ErrorList) field.ErrorList {
 // annotations change far more often than a specification: of one that stays as it is, the
 // schemas are not checked again, which takes long. They were when it was stored.
 func ValidateUpdate(d, old *Definition) field.ErrorList {
+	if errs := tooMany(d); errs != nil {
+		return errs
+	}
 	if reflect.DeepEqual(d.Spec, old.Spec) {
 		d, old = withoutSchemas(d), withoutSchemas(old)
 	}

@@ -185,18 +185,6 @@ func (r *podRules) extendedClaimStatus(s *corev1.PodExtendedResourceClaimStatus,
 	r.Each(at, "resourceClaimName", s.ResourceClaimName, check.SubdomainFaults(s.ResourceClaimName))
 }
 
-// containerNamed is the container, or else the init container, of a name.
-func (r *podRules) containerNamed(name string) *corev1.Container {
-	for _, all := range [...][]corev1.Container{r.spec.Containers, r.spec.InitContainers} {
-		for i := range all {
-			if all[i].Name == name {
-				return &all[i]
-			}
-		}
-	}
-	return nil
-}
-
 // addresses: a Pod and its node have at most one of each family.
 func (r *podRules) addresses(s, old *corev1.PodStatus, at *field.Path) {
 	var pod, host, oldPod, oldHost []string

@@ -158,6 +158,7 @@ func ValidateNodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), check.Bare(d), validation.FieldImmutableErrorMsg))
 			}
 		}
+		delete(named, was.Name)
 	}
 	return errs
 }
