@@ -42,6 +42,11 @@ type Dir struct {
 	// directory above it has to be there or can be made, too.
 	Path string
 
+	// GroupAccess accepts a directory that its group may read and write, and one of
+	// another owner: a volume of Kubernetes with an fsGroup is both. Whoever is in the
+	// group can read all objects and keys. Others may never have access.
+	GroupAccess bool
+
 	// MinFreeBytes is the free space on the file system below which the log takes
 	// nothing but deletions. Zero means an eighth of the file system, at most
 	// 96 MiB.
@@ -67,7 +72,7 @@ func (d *Dir) Dir() string { return d.Path }
 // opens the log in it. Closing the log gives the lock back.
 //
 // It refuses a directory that others may look into or that belongs to somebody
-// else, one that holds something but no FORMAT (it may be a home directory), one
+// else (but for what GroupAccess accepts), one that holds something but no FORMAT (it may be a home directory), one
 // of an unknown format, one that is in use, and a damaged log. The errors name
 // the path and what to do.
 func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
@@ -118,24 +123,35 @@ func (d *Dir) prepare() error {
 	if !info.IsDir() {
 		return fmt.Errorf("data directory %s: it is not a directory", d.Path)
 	}
-	if err := checkOwner(d.Path, info); err != nil {
+	refused := fs.FileMode(0o077)
+	if d.GroupAccess {
+		refused = 0o007
+	} else if err := d.checkOwner(info); err != nil {
 		return err
 	}
 	known, empty, err := contents(d.Path)
 	if err != nil {
 		return err
 	}
-	switch loose := info.Mode().Perm()&0o077 != 0; {
+	switch loose := info.Mode().Perm()&refused != 0; {
 	case !known && !empty:
 		return fmt.Errorf("data directory %s: it holds other files and no %s: choose an empty or a new directory", d.Path, formatFile)
 	case loose && empty:
 		// Nothing was in it that anybody could have read.
-		return os.Chmod(d.Path, 0o700)
+		return os.Chmod(d.Path, info.Mode().Perm()&^refused|0o700)
 	case loose && checksMode:
-		return fmt.Errorf("data directory %s: its mode is %04o, so others may have read or changed what is in it: check that, then chmod 700 %s",
-			d.Path, info.Mode().Perm(), d.Path)
+		return fmt.Errorf("data directory %s: its mode is %04o, so others may have read or changed what is in it: check that, then chmod %o %s%s",
+			d.Path, info.Mode().Perm(), 0o777&^refused, d.Path, d.wayOut())
 	}
 	return nil
+}
+
+// wayOut is what an error suggests for a directory that is shared on purpose.
+func (d *Dir) wayOut() string {
+	if d.GroupAccess {
+		return ""
+	}
+	return "; to share it with its group, as a volume with an fsGroup does, set --data-dir-permissions=group (GroupAccess)"
 }
 
 // contents says whether the directory has a FORMAT, and whether it has nothing

@@ -110,6 +110,50 @@ func TestModes(t *testing.T) {
 	mustClose(t, mustOpen(t, path))
 }
 
+// TestGroupAccess: a directory that is shared with its group is accepted if that is
+// asked for, and stays shared.
+func TestGroupAccess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shared := func() (store.Log, error) {
+		return (&datadir.Dir{Path: path, GroupAccess: true}).OpenLog(t.Context())
+	}
+	for _, row := range []struct {
+		mode, want os.FileMode // want is the mode afterwards; 0: it is refused
+	}{
+		{0o777, 0o770}, // empty: narrowed
+		{0o770, 0o770},
+		{0o750, 0o750},
+		{0o700, 0o700},
+		{0o775, 0},
+		{0o701, 0},
+	} {
+		if err := os.Chmod(path, row.mode); err != nil {
+			t.Fatal(err)
+		}
+		log, err := shared()
+		if (err == nil) != (row.want != 0) {
+			t.Errorf("mode %o: %v", row.mode, err)
+		}
+		if err != nil {
+			if !strings.Contains(err.Error(), "chmod 770") {
+				t.Errorf("mode %o: %v", row.mode, err)
+			}
+			continue
+		}
+		mustClose(t, log)
+		if got := mode(t, path); got != row.want {
+			t.Errorf("mode %o became %o, want %o", row.mode, got, row.want)
+		}
+	}
+	if err := os.Chmod(path, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, path, "0770", "--data-dir-permissions=group")
+}
+
 func TestForeignDirectory(t *testing.T) {
 	path := t.TempDir()
 	if err := os.Chmod(path, 0o755); err != nil {

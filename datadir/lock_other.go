@@ -27,4 +27,4 @@ func lockPath(path string) (*lock, error) {
 
 // checkOwner has nothing to check: access is governed by what the directory
 // inherits.
-func checkOwner(string, fs.FileInfo) error { return nil }
+func (d *Dir) checkOwner(fs.FileInfo) error { return nil }

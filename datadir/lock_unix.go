@@ -60,10 +60,10 @@ func readPID(f *os.File) (int, error) {
 func (l *lock) Close() error { return errors.Join(l.f.Truncate(0), l.f.Close()) }
 
 // checkOwner refuses a directory of another user: they could change it.
-func checkOwner(path string, info fs.FileInfo) error {
+func (d *Dir) checkOwner(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("data directory %s: it belongs to user %d, and this process runs as user %d: run as its owner, or use another directory", path, st.Uid, os.Geteuid())
+		return fmt.Errorf("data directory %s: it belongs to user %d, and this process runs as user %d: run as its owner, or use another directory%s", d.Path, st.Uid, os.Geteuid(), d.wayOut())
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 type serveFlags struct {
 	server        tidemark.Server
 	dataDir       string
+	permissions   string // of dataDir
 	inMemory      bool
 	acceptLoss    bool
 	kubeconfigOut string
@@ -112,6 +113,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 or :: for all")
 	flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one")
 	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; made when it is not there (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
+	flags.StringVar(&f.permissions, "data-dir-permissions", "owner", "who may have access to the data directory: owner, or group for a directory of another owner that is shared with its group, such as a volume with an fsGroup")
 	flags.BoolVar(&f.inMemory, "in-memory", false, "keep nothing: all objects are gone when the server stops")
 	flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start although the log lost writes, without them, if what is left fits together; what is dropped is logged")
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; one that tidemark did not write is never replaced (default: kubeconfig in the data directory)")
@@ -142,7 +144,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to switch off; on by default: "+byDefault)
 
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "how much to log, as a number; from 4 on everything")
-	for _, name := range []string{"data-dir", "in-memory", "kubeconfig-out", "storage-max-bytes", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
+	for _, name := range []string{"data-dir", "data-dir-permissions", "in-memory", "kubeconfig-out", "storage-max-bytes", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
 		allowEnvironment(flags.Lookup(name))
 	}
 }
@@ -178,6 +180,8 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	s.StorageMaxBytes = int64(f.maxStorage)
 	s.RepresentationCacheBytes = int64(f.representations)
 	switch {
+	case f.permissions != "owner" && f.permissions != "group":
+		return fmt.Errorf("--data-dir-permissions=%s: want owner or group", f.permissions)
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
 		return errors.New("--in-memory and --data-dir exclude each other")
 	case f.inMemory && f.acceptLoss:
@@ -212,7 +216,7 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 		if err != nil {
 			return err
 		}
-		s.Storage = &datadir.Dir{Path: path, AcceptDataLoss: f.acceptLoss, Logger: s.Logger}
+		s.Storage = &datadir.Dir{Path: path, GroupAccess: f.permissions == "group", AcceptDataLoss: f.acceptLoss, Logger: s.Logger}
 		f.dataDir = path
 	}
 	if err := s.Start(ctx); err != nil {
@@ -260,7 +264,8 @@ func (f *serveFlags) dataPath() (string, error) {
 	return filepath.Join(home, "tidemark"), nil
 }
 
-// writeKubeconfig writes the file and returns its path, and what removes it in
+// writeKubeconfig writes the file and returns its path, empty when nobody asked for one
+// and there is no place for it, and what removes it in
 // the end when it stands in no place that anybody asked for.
 func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
 	remove = func() {}
@@ -271,8 +276,9 @@ func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
 		}
 	case f.inMemory:
 		dir, err := temporaryDir()
-		if err != nil {
-			return "", nil, err
+		if err != nil { // in an image from scratch there is none: the server needs no file
+			f.server.Logger.Warn("there is no kubeconfig: no temporary directory can be made; name a file with --kubeconfig-out, or set TMPDIR", "err", err)
+			return "", remove, nil
 		}
 		path, remove = filepath.Join(dir, datadir.KubeconfigFile), func() { os.RemoveAll(dir) }
 	default:
@@ -303,12 +309,16 @@ func (f *serveFlags) announce(w io.Writer, kubeconfig string, took time.Duration
 	if f.inMemory {
 		data = "memory, gone when the server stops"
 	}
+	use := "    export KUBECONFIG=" + shellQuote(kubeconfig)
+	if kubeconfig == "" {
+		use = "No kubeconfig was written: give --kubeconfig-out=FILE to have one."
+	}
 	fmt.Fprintf(w, `Tidemark %s serves the Kubernetes API
   address  %s
   data     %s
 
-    export KUBECONFIG=%s
+%s
 
 Ready in %d ms. Ctrl-C stops it.
-`, ownVersion(), f.server.URL(), data, shellQuote(kubeconfig), took.Milliseconds())
+`, ownVersion(), f.server.URL(), data, use, took.Milliseconds())
 }

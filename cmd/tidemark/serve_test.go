@@ -203,6 +203,36 @@ func TestDataDirectory(t *testing.T) {
 	}
 }
 
+// TestNoPlaceForFiles: a server in memory needs neither a home nor a place for
+// temporary files, and says what it could not write.
+func TestNoPlaceForFiles(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "serve", "--secure-port=0", "--in-memory")
+	cmd.Env = []string{asCommand + "=1", "GORACE=atexit_sleep_ms=0", "TMPDIR=" + filepath.Join(t.TempDir(), "absent")}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for s := bufio.NewScanner(stdout); s.Scan(); {
+		if lines = append(lines, s.Text()); strings.HasPrefix(s.Text(), "Ready in ") {
+			cmd.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	err = cmd.Wait()
+	if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "--kubeconfig-out") || !strings.Contains(stderr.String(), "no kubeconfig") {
+		t.Errorf("%v\n%s\n%s", err, text, stderr.String())
+	}
+}
+
 // TestDefaultDirectory: without flags all lies below the user's data directory.
 func TestDefaultDirectory(t *testing.T) {
 	p := serve(t)

@@ -7,6 +7,7 @@
 //	ca.crt       the certificate alone, for clients (curl --cacert)
 //	serving.pem  the serving certificate and its private key
 //	admin.token  the bearer token of the administrator
+//	*.sha256     digests of these files but ca.crt
 //
 // A pair stands in one file, so that no crash leaves a certificate beside the
 // key of another. Everything is made once and used again after a restart. A
@@ -244,18 +245,29 @@ func (a *Authority) openToken() (string, error) {
 		return token, nil
 	}
 	path := filepath.Join(a.dir, tokenFile)
-	b, err := os.ReadFile(path)
+	b, checked, err := readChecked(a.dir, tokenFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return token, atomicfile.Write(path, []byte(token+"\n"), 0o600)
+		return token, writeChecked(a.dir, tokenFile, []byte(token+"\n"))
 	case err != nil:
-		return "", err
+		return "", fmt.Errorf("the administrator's token cannot be used: %w; put it back, or delete the file to have a new one made", err)
 	}
 	old := strings.TrimSpace(string(b))
 	if len(old) < 20 {
 		return "", fmt.Errorf("%s holds no token of 20 characters or more: put it back, or delete the file to have a new one made", path)
 	}
+	if !checked {
+		a.record(tokenFile, b)
+	}
 	return old, nil
+}
+
+// record makes the digest of a file that has none. The server does without it where it
+// cannot be written.
+func (a *Authority) record(name string, content []byte) {
+	if err := writeDigest(a.dir, name, content); err != nil {
+		a.log.Warn("a file has no digest, and its damage would not be seen", "file", filepath.Join(a.dir, name), "err", err)
+	}
 }
 
 func (a *Authority) readPair(name string) (pair, error) {
@@ -263,13 +275,16 @@ func (a *Authority) readPair(name string) (pair, error) {
 		return pair{}, nil
 	}
 	path := filepath.Join(a.dir, name)
-	b, err := os.ReadFile(path)
+	b, checked, err := readChecked(a.dir, name)
 	if err != nil {
 		return pair{}, err
 	}
 	p, err := parsePair(b)
 	if err != nil {
 		return pair{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if !checked {
+		a.record(name, b)
 	}
 	return p, nil
 }
@@ -282,7 +297,7 @@ func (a *Authority) writePair(name string, p pair) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(a.dir, name), append(p.certPEM(), key...), 0o600)
+	return writeChecked(a.dir, name, append(p.certPEM(), key...))
 }
 
 // renewCA makes a certificate of the authority, with a new key when there is

@@ -1,6 +1,10 @@
 package satoken
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -26,5 +30,37 @@ func TestVerifyMeanwhile(t *testing.T) {
 	case <-done:
 	case <-time.After(5 * time.Second):
 		t.Error("a token waits for a key that is being made")
+	}
+}
+
+// TestFlippedBits: a key of which a bit has flipped is refused, or it is the same key.
+func TestFlippedBits(t *testing.T) {
+	dir := t.TempDir()
+	a, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := a.signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, keyFile)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range good {
+		bad := slices.Clone(good)
+		bad[at] ^= 1 << (at % 8)
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		keys, err := readKeys(dir)
+		if err == nil && (len(keys) != 1 || !keys[0].private.Equal(k.private)) {
+			t.Fatalf("with byte %d changed there are other keys", at)
+		}
+		if err != nil && !strings.Contains(err.Error(), path) {
+			t.Fatalf("byte %d: %v", at, err)
+		}
 	}
 }
