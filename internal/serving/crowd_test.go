@@ -50,7 +50,7 @@ func TestCrowd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
-			l := newListener(nil, 1000)
+			l := newListener(nil, 1000, 0)
 			names := map[*connection]string{}
 			for _, o := range test.open {
 				c := &connection{Conn: from{ip: o.ip}, l: l, since: now.Add(-o.age)}
@@ -81,7 +81,7 @@ func TestCrowd(t *testing.T) {
 // only those that had their time.
 func TestShare(t *testing.T) {
 	now := time.Now()
-	l := newListener(nil, 200)
+	l := newListener(nil, 200, 0)
 	add := func(ip string, age time.Duration) *connection {
 		return l.crowd.add(&connection{Conn: from{ip: ip}, l: l, since: now.Add(-age)}, now)
 	}
@@ -103,7 +103,7 @@ func TestShare(t *testing.T) {
 		}
 	}
 	for places, want := range map[int]time.Duration{1: haste, 16: 16 * time.Second / 70, 1000: patience} {
-		if got := newListener(nil, places).crowd.patience[silent]; got != want {
+		if got := newListener(nil, places, 0).crowd.patience[silent]; got != want {
 			t.Errorf("with %d places: %v, want %v", places, got, want)
 		}
 	}

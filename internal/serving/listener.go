@@ -21,6 +21,8 @@ type listener struct {
 	// lastWrite is when writing has to end, in Unix nanoseconds; zero: no bound.
 	lastWrite atomic.Int64
 
+	headers *headerBudget
+
 	mu    sync.Mutex
 	open  map[*connection]struct{}
 	crowd crowd // of those that are open, the strangers
@@ -37,6 +39,8 @@ type connection struct {
 	peer  *peer        // guarded by listener.mu; nil: it is not in the crowd
 	place *list.Element
 
+	headers headers
+
 	writing  sync.Mutex
 	corked   bool    // guarded by writing
 	gathered []byte  // what was written since; guarded by writing
@@ -51,13 +55,14 @@ const (
 	known           // one has
 )
 
-func newListener(l net.Listener, connections int) *listener {
+func newListener(l net.Listener, connections int, transportBytes int64) *listener {
 	return &listener{
 		Listener: l,
 		free:     make(chan struct{}, connections),
 		closed:   make(chan struct{}),
 		open:     map[*connection]struct{}{},
 		crowd:    newCrowd(connections),
+		headers:  newHeaderBudget(transportBytes),
 	}
 }
 
@@ -74,6 +79,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	accepted := &connection{Conn: c, l: l, since: time.Now()}
+	accepted.headers.reading.Store(true)
 	l.mu.Lock()
 	l.open[accepted] = struct{}{}
 	out := l.crowd.add(accepted, accepted.since)
@@ -171,6 +177,10 @@ func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.advance(silent)
+		if full := c.headers.read(c.l.headers, n); full != nil {
+			c.Close()
+			return 0, full
+		}
 	}
 	return n, err
 }
@@ -233,6 +243,7 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 func (c *connection) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
+		c.headers.forget(c.l.headers)
 		c.l.mu.Lock()
 		c.l.crowd.remove(c)
 		delete(c.l.open, c)

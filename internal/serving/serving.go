@@ -80,7 +80,7 @@ func Start(c Config) *Server {
 		c.Connections = MaxConnections()
 	}
 	s := &Server{
-		listener: newListener(c.Listener, c.Connections),
+		listener: newListener(c.Listener, c.Connections, c.Limits.TransportBytes),
 		drain:    c.Drain,
 		served:   make(chan struct{}),
 		busy:     busy{idle: make(chan struct{}, 1)},
@@ -97,7 +97,10 @@ func Start(c Config) *Server {
 		Log:            c.Log,
 	}
 	serveHTTP2 := func(s *http.Server, t *tls.Conn, h http.Handler) {
-		t.NetConn().(*connection).shookHands()
+		conn := t.NetConn().(*connection)
+		conn.shookHands()
+		conn.headers.end()
+		conn.headers.forget(conn.l.headers)
 		h2.Serve(s, t, h)
 	}
 	s.http = &http.Server{
@@ -119,12 +122,17 @@ func Start(c Config) *Server {
 		},
 		ErrorLog: log.New(&errorLog{c.Log, c.HandshakeFailed}, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return authn.WithConnection(ctx, c.(*tls.Conn).NetConn().(*connection).authenticated)
+			conn := c.(*tls.Conn).NetConn().(*connection)
+			return authn.WithConnection(context.WithValue(ctx, connectionKey{}, conn), conn.authenticated)
 		},
 		// Of HTTP/1.1 alone: it is active with the first byte after the handshake.
 		ConnState: func(c net.Conn, state http.ConnState) {
-			if state == http.StateActive {
-				c.(*tls.Conn).NetConn().(*connection).shookHands()
+			conn := c.(*tls.Conn).NetConn().(*connection)
+			switch state {
+			case http.StateActive:
+				conn.shookHands()
+			case http.StateIdle: // until the next request
+				conn.headers.begin(conn.l.headers)
 			}
 		},
 	}
@@ -184,6 +192,7 @@ func (s *Server) Stop() {
 // counted is the handler, its requests counted while they run.
 func (s *Server) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		headersRead(r)
 		s.busy.running.Add(1)
 		defer s.busy.done()
 		h.ServeHTTP(w, r)

@@ -1,0 +1,84 @@
+package serving
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/tidemark-dev/tidemark/internal/http2"
+)
+
+// freeHeaderBytes is how many bytes of headers a connection may send that are not
+// counted. Nearly all requests have fewer.
+const freeHeaderBytes = 16 << 10
+
+var errTooManyHeaders = errors.New("serving: no memory left for headers of HTTP/1.1 requests")
+
+// headerBudget bounds the memory for headers of HTTP/1.1 requests, of all connections
+// together: net/http allows HeaderBytes for each and keeps what has come of them until
+// ReadHeaderTimeout. A quarter of what HTTP/2 has is enough for 60 requests with the
+// largest headers. All methods are safe for concurrent use.
+type headerBudget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+func newHeaderBudget(transportBytes int64) *headerBudget {
+	if transportBytes == 0 {
+		transportBytes = http2.DefaultTransportBytes
+	}
+	return &headerBudget{limit: transportBytes / 4}
+}
+
+// headers counts what a connection has sent of a request's headers. The connection's
+// reading goroutine uses it, but for forget.
+type headers struct {
+	reading atomic.Bool // what is read belongs to headers, or to the TLS handshake
+	bytes   int64       // read
+	charged atomic.Int64
+}
+
+// read counts n bytes. The error ends the connection.
+func (h *headers) read(b *headerBudget, n int) error {
+	if !h.reading.Load() {
+		return nil
+	}
+	more := min(int64(n), h.bytes+int64(n)-freeHeaderBytes)
+	h.bytes += int64(n)
+	if more <= 0 {
+		return nil
+	}
+	h.charged.Add(more)
+	if b.used.Add(more) > b.limit {
+		return errTooManyHeaders
+	}
+	return nil
+}
+
+// begin has the next bytes be those of a new request.
+func (h *headers) begin(b *headerBudget) {
+	h.forget(b)
+	h.bytes = 0
+	h.reading.Store(true)
+}
+
+// end notes that the headers are complete, or that the connection speaks HTTP/2, which
+// counts them itself. They count until the request has ended.
+func (h *headers) end() { h.reading.Store(false) }
+
+// forget gives back what the headers held. It is safe for concurrent use.
+func (h *headers) forget(b *headerBudget) {
+	if n := h.charged.Swap(0); n > 0 {
+		b.used.Add(-n)
+	}
+}
+
+// connectionKey is the key of a request's connection in its context.
+type connectionKey struct{}
+
+// headersRead notes that the headers of an HTTP/1.1 request are complete.
+func headersRead(r *http.Request) {
+	if c, ok := r.Context().Value(connectionKey{}).(*connection); ok && r.ProtoMajor == 1 {
+		c.headers.end()
+	}
+}

@@ -1,0 +1,77 @@
+package serving_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/serving"
+)
+
+// TestHeadersOfHTTP1: headers that do not end hold a bounded amount of memory together.
+// Those that are over it lose their connections; clients with usual headers do not, and
+// those with large ones do again when there is room.
+func TestHeadersOfHTTP1(t *testing.T) {
+	f := start(t, func(c *serving.Config) { c.Limits.TransportBytes = 4 << 20 })
+	part := bytes.Repeat([]byte("x"), 100<<10)
+	send := func(c net.Conn, size int) error {
+		fmt.Fprint(c, "GET /quick HTTP/1.1\r\nHost: localhost\r\nX: ")
+		for sent := 0; sent < size; sent += len(part) {
+			if _, err := c.Write(part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var open []net.Conn
+	for range 20 { // of 300 KiB: three fit into a quarter of the budget
+		c, err := f.dialTLS("http/1.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		send(c, 300<<10)
+		open = append(open, c)
+	}
+	f.get(f.client(false), "/quick") // a client with usual headers
+	closed := make(chan struct{}, len(open))
+	for _, c := range open {
+		go func() {
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				closed <- struct{}{}
+			}
+		}()
+	}
+	for n := range 15 { // all but three, and those whose last bytes were not counted yet
+		select {
+		case <-closed:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d of 20 connections were closed", n)
+		}
+	}
+	for _, c := range open {
+		c.Close()
+	}
+	for attempt := 0; ; attempt++ { // until the server has seen that they are closed
+		c, err := f.dialTLS("http/1.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = send(c, 300<<10)
+		if err == nil {
+			io.WriteString(c, "\r\n\r\n")
+			_, err = c.Read(make([]byte, 1))
+		}
+		c.Close()
+		if err == nil {
+			return
+		}
+		if attempt == 100 {
+			t.Fatalf("large headers are refused still: %v", err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
