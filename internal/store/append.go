@@ -65,7 +65,9 @@ func (s *Store) appendOnce(g *group) error {
 				s.room.garbage.Add(int64(e.Before.Len()))
 			}
 		}
-		s.aging.kick()
+		if s.o.Now().UnixNano()-s.room.passed.Load() >= int64(roomRetry) {
+			s.aging.kick() // or the loop looks again by itself
+		}
 	}
 	clear(entries)
 	if cap(entries) <= 1024 {

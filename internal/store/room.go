@@ -27,7 +27,7 @@ const (
 	// it tries again what there was no space for: then twice as long each time, at most
 	// mostRoomRetry.
 	roomRetry     = time.Second
-	mostRoomRetry = 16 * time.Second
+	mostRoomRetry = 4 * time.Second
 	// longestRoom bounds how long a refused write waits; none does within roomPause after a
 	// pass that did not help.
 	longestRoom = 3 * time.Second
@@ -40,6 +40,7 @@ type room struct {
 	next    chan struct{} // closed at the end of the next pass; nil while no write waits
 	givenUp int64         // revisions, for Stats
 	failed  time.Time     // when a pass did not help
+	passed  atomic.Int64  // when the last pass ended, in nanoseconds of Options.Now
 
 	// garbage are the bytes that the log may give back: of history that compaction has let
 	// go of since the log reclaimed, and of what was replaced when space was short.
@@ -141,6 +142,7 @@ func (s *Store) awaitRoom() bool {
 
 // done lets the writes go on that wait.
 func (r *room) done(failed bool, now time.Time) {
+	r.passed.Store(now.UnixNano())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if failed {

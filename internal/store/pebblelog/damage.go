@@ -52,7 +52,7 @@ func (l *Log) blame(place string, err error) *DamageError {
 		d.File = join(l.o.FS.PathBase(info.Path))
 		return d
 	}
-	if m := tableNumber.FindStringSubmatch(err.Error()); m != nil {
+	if m := tableNumber.FindStringSubmatch(err.Error()); m != nil && !strings.Contains(err.Error(), m[1]+".log") {
 		d.File = join(m[1] + ".sst")
 		return d
 	}

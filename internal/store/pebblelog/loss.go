@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2"
@@ -98,6 +99,10 @@ func (l *Log) checkLosses(ctx context.Context, w *witness) error {
 	if !proven && peekErr == nil && h.sequence >= w.sequence {
 		return nil // Pebble had no use for them
 	}
+	var other *DamageError
+	if !proven && errors.As(peekErr, &other) && strings.HasSuffix(other.File, ".sst") {
+		return peekErr // so whether they were needed is not known
+	}
 	if !l.o.AcceptDataLoss {
 		return l.lossError(losses, w, h, peekErr)
 	}
@@ -152,7 +157,7 @@ func (l *Log) peek(ctx context.Context, loss *walLoss) (h head, err error) {
 		return err
 	})
 	if err != nil {
-		return head{}, errors.Join(err, closeFS())
+		return head{}, errors.Join(p.damaged("what Pebble looks for when it starts", err), closeFS())
 	}
 	defer func() { err = errors.Join(err, p.closePebble()) }()
 	if h, err = p.loadHead(); err != nil {

@@ -168,7 +168,7 @@ func (k *killed) damageAll(t *testing.T, rng *rand.Rand) {
 			}
 		}
 		for what, b := range changes {
-			if testing.Short() && rng.IntN(4) > 0 {
+			if testing.Short() && rng.IntN(8) > 0 {
 				continue
 			}
 			fs := k.with(t, name, b)
@@ -280,7 +280,7 @@ func TestAcceptDataLoss(t *testing.T) {
 				continue // what of history is damaged there fails when it is read
 			}
 			for what, b := range damages(rng, readFile(t, k.fs, name)) {
-				if testing.Short() && rng.IntN(4) > 0 {
+				if testing.Short() && rng.IntN(8) > 0 {
 					continue
 				}
 				fs := k.with(t, name, b)
