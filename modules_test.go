@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -27,5 +28,65 @@ func TestModuleAlone(t *testing.T) {
 	}
 	if len(mod.Replace)+len(mod.Exclude) > 0 {
 		t.Error("go.mod replaces or excludes modules: go install refuses that")
+	}
+}
+
+// linkedModules are the modules that the command links, without cgo.
+func linkedModules(t *testing.T, pattern string) map[string]bool {
+	t.Helper()
+	load := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", pattern)
+	load.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	out, err := load.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	all := map[string]bool{}
+	for path := range strings.FieldsSeq(string(out)) {
+		if path != module {
+			all[path] = true
+		}
+	}
+	return all
+}
+
+// TestLinkedModules compares what the command links with the table of
+// docs/decisions/0004-dependencies.md: a new module needs a reason.
+func TestLinkedModules(t *testing.T) {
+	b, err := os.ReadFile("docs/decisions/0004-dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(b), "| module | brought by |\n|---|---|\n")
+	if !ok {
+		t.Fatal("0004-dependencies.md has no table of what is linked")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	listed := map[string]bool{}
+	for row := range strings.Lines(table) {
+		modules, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
+		for name := range strings.SplitSeq(modules, ", ") {
+			listed[strings.Trim(name, "`")] = true
+		}
+	}
+	linked := linkedModules(t, "./cmd/tidemark")
+	for path := range linked {
+		if !listed[path] {
+			t.Errorf("%s is linked: avoid it, or say in docs/decisions/0004-dependencies.md who brings it", path)
+		}
+	}
+	for path := range listed {
+		if !linked[path] {
+			t.Errorf("docs/decisions/0004-dependencies.md is stale: %s is not linked", path)
+		}
+	}
+}
+
+// TestUnmaintained: a server in memory links none of what Pebble alone brings.
+func TestUnmaintained(t *testing.T) {
+	linked := linkedModules(t, ".")
+	for _, path := range []string{"github.com/gogo/protobuf", "github.com/pkg/errors", "github.com/getsentry/sentry-go", "github.com/DataDog/zstd"} {
+		if linked[path] {
+			t.Errorf("a server in memory links %s", path)
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,8 +26,8 @@ const (
 	// MaxOperations is how many operations a JSON patch may have.
 	MaxOperations = 10000
 	// MaxBytes bounds what a patch makes of a document, by its Size: it is what a body
-	// may bring, and what can be stored. What the copies of a JSON patch add up to has
-	// the same bound.
+	// may bring, and what can be stored. A JSON patch whose copies make
+	// more on the way is refused, too.
 	MaxBytes = 3 << 20
 )
 
@@ -46,7 +45,6 @@ type Patched struct {
 
 // JSON applies a JSON patch: row G10.
 func JSON(document, patch []byte) (Patched, error) {
-	boundCopies()
 	complaints, err := operationComplaints(patch)
 	if err != nil {
 		return Patched{}, err
@@ -62,13 +60,9 @@ func JSON(document, patch []byte) (Patched, error) {
 	if err := boundMoves(document, operations, patch); err != nil {
 		return Patched{}, err
 	}
-	out, err := guarded(func() ([]byte, error) { return operations.Apply(document) })
-	var copied *jsonpatch.AccumulatedCopySizeError
-	if errors.As(err, &copied) {
-		return Patched{}, tooLarge()
-	}
+	out, err := applyAll(document, operations, MaxBytes)
 	if err != nil {
-		return Patched{}, unprocessable(err)
+		return Patched{}, err
 	}
 	return patched(out, complaints)
 }
@@ -192,13 +186,6 @@ func strategicError(err error) error {
 	}
 	return apierrors.NewBadRequest(err.Error())
 }
-
-// boundCopies sets the library's bound on copies, which is one for the process.
-var boundCopies = sync.OnceFunc(func() {
-	if jsonpatch.AccumulatedCopySizeLimit == 0 {
-		jsonpatch.AccumulatedCopySizeLimit = MaxBytes
-	}
-})
 
 // jsonPatchOp is an operation of a JSON patch: its name is in error messages.
 type jsonPatchOp struct {
