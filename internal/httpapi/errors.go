@@ -113,7 +113,7 @@ func (q *request) fail(err error) {
 	if s.Code == 0 {
 		s.Code = http.StatusInternalServerError
 	}
-	if s.Code >= 500 && s.Code != http.StatusGatewayTimeout && s.Code != http.StatusNotImplemented {
+	if s.Code >= 500 && s.Code != http.StatusGatewayTimeout && s.Code != http.StatusNotImplemented && s.Code != http.StatusInsufficientStorage {
 		q.h.log().Error("request failed", "path", q.r.URL.Path, "method", q.r.Method, "err", err)
 	}
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
