@@ -102,7 +102,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 			address, err := serviceAddress(s, key, port)
 			if err != nil {
-				return nil, err
+				return nil, unreached{err}
 			}
 			return webhookDialer.DialContext(ctx, network, address)
 		}
