@@ -203,11 +203,10 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 		Request:  &reviewRequest{UID: types.UID(uuid.New()), DesiredAPIVersion: to, Objects: all},
 	}
 	answer, err := w.post(ctx, asked)
-	var full inflight.FullError
 	switch {
 	case err == nil:
 		err = answer.check(asked)
-	case errors.As(err, &full):
+	case errors.Is(err, inflight.ErrFull):
 		return nil, err
 	case ctx.Err() != nil: // the client left, or the time of its request is over
 		return nil, ctx.Err()
@@ -282,7 +281,7 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		return nil, err
 	}
 	answer := &review{}
-	err = inflight.Wait(ctx, webhookBytes, func() error {
+	err = inflight.Wait(ctx, int64(len(body))+webhookBytes, func() error {
 		select {
 		case w.calls <- struct{}{}:
 			defer func() { <-w.calls }()

@@ -59,7 +59,6 @@ func statusOf(err error) *metav1.Status {
 	var refused *wire.NotAcceptable
 	var known apierrors.APIStatus
 	var tooLarge *http.MaxBytesError
-	var full inflight.FullError
 	switch {
 	case errors.As(err, &known):
 		s := known.Status()
@@ -70,7 +69,7 @@ func statusOf(err error) *metav1.Status {
 			e.ErrStatus.Details = &metav1.StatusDetails{}
 		}
 		return &e.ErrStatus
-	case errors.As(err, &full):
+	case errors.Is(err, inflight.ErrFull):
 		return statusOf(errFull())
 	case errors.As(err, &tooLarge):
 		e := apierrors.NewRequestEntityTooLargeError("limit is " + strconv.FormatInt(tooLarge.Limit, 10))

@@ -243,12 +243,25 @@ func (q *request) limitTime() error {
 	return nil
 }
 
-// context is that of the work for the request: with its deadline, and its seat.
+// context returns the context of the work for the request, which carries its deadline and
+// its seat.
 func (q *request) context() context.Context {
-	if q.ctx == nil {
+	switch {
+	case q.ctx != nil:
+	case q.deadline.IsZero():
+		q.ctx, q.cancel = context.WithCancel(q.seated(q.r.Context()))
+	default:
 		q.ctx, q.cancel = context.WithDeadline(q.seated(q.r.Context()), q.deadline)
 	}
 	return q.ctx
+}
+
+// extend gives the request more time, from now on.
+func (q *request) extend(d time.Duration) {
+	if q.cancel != nil {
+		q.cancel()
+	}
+	q.ctx, q.cancel, q.deadline = nil, nil, time.Now().Add(d)
 }
 
 // query returns the parameters; a part that is malformed is left out, as

@@ -63,7 +63,7 @@ func (q *request) seated(ctx context.Context) context.Context {
 // errFull is the answer to a request when there is no memory left for requests that wait
 // for their clients.
 func errFull() error {
-	return apierrors.NewTooManyRequests("too many requests are waiting for their clients, please try again later", 1)
+	return apierrors.NewTooManyRequests(inflight.ErrFull.Error(), 1)
 }
 
 // hold counts bytes that the request holds until it ends.
@@ -96,7 +96,7 @@ func (q *request) outside(last bool, f func() error) error {
 	q.left = last
 	err := f()
 	if !last && err == nil {
-		err = q.seat.Resume(q.r.Context())
+		err = q.seat.Resume(q.context())
 	}
 	return err
 }

@@ -18,6 +18,7 @@ package inflight
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -311,11 +312,9 @@ func WithSeat(ctx context.Context, s *Seat) context.Context {
 	return context.WithValue(ctx, contextKey{}, s)
 }
 
-// FullError is the error of a request that would have to wait when the budget for waiting
+// ErrFull is the error of a request that would have to wait when the budget for waiting
 // requests is spent.
-type FullError struct{}
-
-func (FullError) Error() string { return "too many requests are waiting, please try again later" }
+var ErrFull = errors.New("too many requests are waiting for their clients, please try again later")
 
 // Wait calls f, which waits for something outside of this server, without the seat of the
 // context's request. Bytes is the estimated memory that the request holds meanwhile. A
@@ -326,7 +325,7 @@ func Wait(ctx context.Context, bytes int64, f func() error) error {
 		return f()
 	}
 	if !s.Suspend(bytes) {
-		return FullError{}
+		return ErrFull
 	}
 	err := f()
 	if again := s.Resume(ctx); err == nil {

@@ -204,8 +204,7 @@ func TestWait(t *testing.T) {
 	if u := g.Usage(inflight.Reads); err != nil || u.Seats != 1 || u.Bytes != 0 {
 		t.Errorf("%v; %+v afterwards", err, u)
 	}
-	var full inflight.FullError
-	if err := inflight.Wait(ctx, 1<<20, func() error { t.Error("it ran"); return nil }); !errors.As(err, &full) {
+	if err := inflight.Wait(ctx, 1<<20, func() error { t.Error("it ran"); return nil }); !errors.Is(err, inflight.ErrFull) {
 		t.Errorf("got %v", err)
 	}
 }
