@@ -193,8 +193,8 @@ func (x *target) post(ctx context.Context, connections int, bodies map[string]st
 					if body[0] != '{' && body[0] != '[' {
 						r.Header.Set("Content-Type", "application/yaml")
 					}
+					x.sent.Add(1)
 					if resp, err := client.Do(r); err == nil {
-						x.sent.Add(1)
 						io.Copy(io.Discard, resp.Body)
 						resp.Body.Close()
 					}
@@ -266,7 +266,7 @@ func (x *target) connect(ctx context.Context, connections int, use func(c *hosti
 				io.WriteString(conn, http2.ClientPreface)
 				c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 				use(c)
-				if c.next > 1 && !c.failed {
+				if c.next > 1 {
 					x.sent.Add(1)
 				}
 				stop()
