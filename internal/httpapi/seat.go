@@ -82,6 +82,7 @@ func (q *request) holdAnswer(bytes int) error {
 		return nil
 	}
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead || q.failing {
+		q.stays = true
 		return nil
 	}
 	return errFull()
@@ -90,7 +91,7 @@ func (q *request) holdAnswer(bytes int) error {
 // outside calls f, which waits for the client, without the seat. After the last call the
 // request does not take its seat again: only the client's reading is left of it.
 func (q *request) outside(last bool, f func() error) error {
-	if q.seat == nil || q.left || !q.seat.Suspend(0) {
+	if q.seat == nil || q.left || q.stays || !q.seat.Suspend(0) {
 		return f() // without a seat, or with it
 	}
 	q.left = last

@@ -15,8 +15,11 @@ import (
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/http2"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // closed is an HTTP/2 connection whose client takes no byte of any answer's body.
@@ -238,5 +241,72 @@ func TestAnonymousConnections(t *testing.T) {
 		if away != ends {
 			t.Errorf("with token %q the connection ends: %v", token, away)
 		}
+	}
+}
+
+// TestManyParameters: a query with more parameters than can be read is refused. What it
+// asks for is not done without them.
+func TestManyParameters(t *testing.T) {
+	s := start(t, wiring{})
+	s.create(t, "default", "a", 10)
+	more := strings.Repeat("&x", 10_001)
+	for _, row := range [][3]string{
+		{"POST", maps + "?dryRun=All" + more, `{"metadata":{"name":"b"}}`},
+		{"DELETE", maps + "?labelSelector=none%3Dnone" + more, ""},
+		{"DELETE", maps + "/a?dryRun=All" + more, ""},
+		{"GET", maps + "?watch=1&timeoutSeconds=1" + more, ""},
+	} {
+		if code, reason, _ := s.do(t, row[0], row[1], row[2]).status(t); code != 400 || reason != "BadRequest" {
+			t.Errorf("%s %.60s: %d %s", row[0], row[1], code, reason)
+		}
+	}
+	if a, b := s.do(t, "GET", maps+"/a", ""), s.do(t, "GET", maps+"/b", ""); a.code != 200 || b.code != 404 {
+		t.Errorf("afterwards: %d, %d", a.code, b.code)
+	}
+}
+
+// TestErrorsAreSmall: whatever is sent, an error says a bounded amount of it, and little
+// to a client without rights.
+func TestErrorsAreSmall(t *testing.T) {
+	s := start(t, wiring{http2: ourHTTP2(t)})
+	long := strings.Repeat("<", 10_000)
+	for token, most := range map[string]int{"bob": 20 << 10, "": 20 << 10, "admin": 2 << 20} {
+		for _, path := range []string{maps + "/" + long, "/apis/" + long + "/v1/x", "/" + long, "/api/v1/namespaces/" + long + "/pods/x/log"} {
+			a := s.do(t, "GET", path, "", "Authorization: Bearer "+token)
+			if a.code < 400 || len(a.body) > most {
+				t.Errorf("token %q, %.40s: %d with %d bytes", token, path, a.code, len(a.body))
+			}
+		}
+	}
+	s.create(t, "default", "a", 10)
+	config := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","finalizers":["x"` + strings.Repeat(`,""`, 100_000) + `]}}`
+	a := s.do(t, "PATCH", maps+"/a?fieldManager=m", config, "Content-Type: application/apply-patch+yaml")
+	if a.code < 400 || len(a.body) > 2<<20 {
+		t.Errorf("an apply with 100,000 finalizers: %d with %d bytes", a.code, len(a.body))
+	}
+}
+
+// TestAnswersKeepTheirSeats: the answer of a write that does not fit into the memory for
+// waiting requests keeps its seat instead.
+func TestAnswersKeepTheirSeats(t *testing.T) {
+	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.WaitingBytes, c.Limits.MutatingInFlight = 200<<10, 2 }})
+	s.create(t, "default", "a", 10)
+	target := registry.Target{Type: builtin.Catalog().Lookup("", "v1", "configmaps"), Namespace: "default"}
+	large := registry.Body{Media: wire.JSON, Bytes: fmt.Appendf(nil, `{"metadata":{"name":"large"},"data":{"k":%q}}`, strings.Repeat("<", 500<<10))}
+	if _, err := s.registry.Create(t.Context(), target, large, registry.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c := s.dialClosed(t)
+	for range 2 { // each is answered with the objects
+		c.send("DELETE", maps+"?dryRun=All", "admin", "")
+		if got := c.statuses(1); got[0] != "200" {
+			t.Fatalf("a deletion: %s", got)
+		}
+	}
+	if a := s.do(t, "DELETE", maps+"/a", ""); a.code != 429 {
+		t.Errorf("a write beside them: %d", a.code)
+	}
+	if a := s.do(t, "GET", maps+"/a", ""); a.code != 200 {
+		t.Errorf("a read beside them: %d", a.code)
 	}
 }

@@ -354,7 +354,7 @@ func (q *request) body() ([]byte, error) {
 const (
 	// firstBodyBytes is the room that a body gets at first, whatever length it is said to
 	// have: a client holds no more memory than it has sent bytes for.
-	firstBodyBytes = 64 << 10
+	firstBodyBytes = 8 << 10
 	// seatBodyBytes is how large the body is that one seat is enough for: what becomes of
 	// a large one takes up to 20 times its bytes.
 	seatBodyBytes = 128 << 10

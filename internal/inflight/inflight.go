@@ -11,8 +11,9 @@
 //	   └ no seat: refused  └ no memory left:   └ queues for a seat; users take turns
 //	                         refused
 //
-// No user, except the privileged ones, gets more than half of the seats of a class or
-// half of the bytes.
+// A user gets a seat, or bytes, if it has less of them than are free. So one user gets
+// half of all, two get a third each, and some are always free for the next user. An
+// eighth is kept for privileged users, who get whatever is free.
 package inflight
 
 import (
@@ -113,12 +114,15 @@ func (g *Gate) Acquire(c Class, name string, privileged bool) *Seat {
 // free reports whether the user may take a seat now; mu is held.
 func (g *Gate) free(c Class, u *user) bool {
 	limit := g.limits.Seats[c]
-	return g.used[c] < limit && (u.privileged || u.used[c] < max(1, limit/2))
+	left := limit - g.used[c]
+	return left > 0 && (u.privileged || u.used[c] < left && left > limit/8)
 }
 
 // room reports whether the user may hold more bytes; mu is held.
 func (g *Gate) room(u *user, bytes int64) bool {
-	return g.bytes+bytes <= g.limits.Bytes && (u.privileged || u.bytes+bytes <= g.limits.Bytes/2)
+	limit := g.limits.Bytes
+	left := limit - g.bytes - bytes
+	return left >= 0 && (u.privileged || u.bytes+bytes <= left && left >= limit/8)
 }
 
 // charge changes how many bytes the user holds; mu is held.
