@@ -59,7 +59,7 @@ func newFields(raw []byte) (*fields, error) {
 		return f, nil
 	}
 	set := &fieldpath.Set{}
-	if err := set.FromJSON(bytes.NewReader(raw)); err != nil {
+	if err := set.FromJSON(bytes.NewReader(ordered(raw))); err != nil {
 		return nil, fmt.Errorf("fieldsV1: %w", err)
 	}
 	return fieldsOf(set)
