@@ -138,7 +138,7 @@ func (g *growth) measure(sent runtime.Object) time.Duration {
 		typ.PrepareCreate(o)
 	}
 	if typ.Validate != nil {
-		typ.Validate(o)
+		typ.Validate(context.Background(), o)
 	}
 	if typ.Warnings != nil {
 		typ.Warnings(o, nil)
@@ -151,7 +151,7 @@ func (g *growth) measure(sent runtime.Object) time.Duration {
 			typ.PrepareUpdate(next, was)
 		}
 		if typ.ValidateUpdate != nil {
-			typ.ValidateUpdate(next, was)
+			typ.ValidateUpdate(context.Background(), next, was)
 		}
 		if typ.Tolerated != nil {
 			typ.Tolerated(next)
@@ -159,7 +159,7 @@ func (g *growth) measure(sent runtime.Object) time.Duration {
 		for i := range typ.Subresources {
 			s := &typ.Subresources[i]
 			if s.Exchange == nil && s.Validate != nil {
-				s.Validate(next, was)
+				s.Validate(context.Background(), next, was)
 			}
 			if s.Exchange == nil && s.Warnings != nil {
 				s.Warnings(next, was)
