@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -32,13 +34,13 @@ func sets[T any, P pointerTo[T]](f func(o, sent *T)) func(o, sent runtime.Object
 }
 
 // validates adapts what checks a new object of a kind.
-func validates[T any, P pointerTo[T]](f func(*T) field.ErrorList) func(runtime.Object) field.ErrorList {
-	return func(o runtime.Object) field.ErrorList { return f(o.(P)) }
+func validates[T any, P pointerTo[T]](f func(*T) field.ErrorList) func(context.Context, runtime.Object) field.ErrorList {
+	return func(_ context.Context, o runtime.Object) field.ErrorList { return f(o.(P)) }
 }
 
 // updates adapts what checks an update of a kind.
-func updates[T any, P pointerTo[T]](f func(o, old *T) field.ErrorList) func(o, old runtime.Object) field.ErrorList {
-	return func(o, old runtime.Object) field.ErrorList { return f(o.(P), old.(P)) }
+func updates[T any, P pointerTo[T]](f func(o, old *T) field.ErrorList) func(ctx context.Context, o, old runtime.Object) field.ErrorList {
+	return func(_ context.Context, o, old runtime.Object) field.ErrorList { return f(o.(P), old.(P)) }
 }
 
 // warns adapts what warns of a new object of a kind (old is nil) or of an update.

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -74,6 +75,7 @@ func BenchmarkPod(b *testing.B) {
 	}
 	types := coreGroup().Versions[0].Types
 	t := types[slices.IndexFunc(types, func(t *resource.Type) bool { return t.Resource == "pods" })]
+	ctx := context.Background()
 	whole := func() runtime.Object {
 		o := sent.DeepCopy()
 		t.Default(o)
@@ -81,7 +83,7 @@ func BenchmarkPod(b *testing.B) {
 		return o
 	}
 	made := whole()
-	if errs := t.Validate(made); len(errs) > 0 {
+	if errs := t.Validate(ctx, made); len(errs) > 0 {
 		b.Fatal(errs)
 	}
 	for _, part := range []struct {
@@ -91,10 +93,10 @@ func BenchmarkPod(b *testing.B) {
 		{"copy", func() { sent.DeepCopy() }},
 		{"whole", func() {
 			o := whole()
-			t.Validate(o)
+			t.Validate(ctx, o)
 			t.Warnings(o, nil)
 		}},
-		{"validate", func() { t.Validate(made) }},
+		{"validate", func() { t.Validate(ctx, made) }},
 		{"warn", func() { t.Warnings(made, nil) }},
 	} {
 		b.Run(part.name, func(b *testing.B) {

@@ -7,6 +7,7 @@
 package builtin
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"strings"
@@ -150,14 +151,14 @@ var (
 var status = resource.Subresource{Name: "status", Verbs: getPatchUpdate}
 
 // statusWith is that subresource where more than metadata can be wrong.
-func statusWith(validate func(o, old runtime.Object) field.ErrorList) resource.Subresource {
+func statusWith(validate func(ctx context.Context, o, old runtime.Object) field.ErrorList) resource.Subresource {
 	s := status
 	s.Validate = validate
 	return s
 }
 
 // statusBy is statusWith where more than the status follows from it.
-func statusBy(set func(o, sent runtime.Object) error, validate func(o, old runtime.Object) field.ErrorList) resource.Subresource {
+func statusBy(set func(o, sent runtime.Object) error, validate func(ctx context.Context, o, old runtime.Object) field.ErrorList) resource.Subresource {
 	s := statusWith(validate)
 	s.Set = set
 	return s

@@ -113,7 +113,12 @@ func (c *compiled) fitsList(s structuralschema.Structural, limits *structuralsch
 }
 
 func (c *compiled) fitsText(limits *structuralschema.ValueValidation, v string) bool {
-	if len(limits.Enum) > 0 && !slices.ContainsFunc(limits.Enum, func(one structuralschema.JSON) bool { return one.Object == any(v) }) {
+	switch n := len(limits.Enum); {
+	case n > manyValues:
+		if !c.enumOf(limits.Enum).has(v) {
+			return false
+		}
+	case n > 0 && !slices.ContainsFunc(limits.Enum, func(one structuralschema.JSON) bool { return one.Object == any(v) }):
 		return false
 	}
 	if limits.Format != "" && (!strfmt.Default.ContainsName(limits.Format) || !strfmt.Default.Validates(limits.Format, v)) {

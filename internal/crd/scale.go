@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -26,8 +27,8 @@ func scaleOf(v *version) resource.Subresource {
 		Replicas: steps(scale.SpecReplicasPath),
 		View:     func(o runtime.Object) (runtime.Object, error) { return showScale(scale, o.(*Object)) },
 		Set:      func(o, sent runtime.Object) error { return setScale(scale, o.(*Object), sent.(*autoscalingv1.Scale)) },
-		Validate: func(o, old runtime.Object) field.ErrorList {
-			return v.validateUpdate(o.(*Object), old.(*Object), false)
+		Validate: func(ctx context.Context, o, old runtime.Object) field.ErrorList {
+			return v.validateUpdate(ctx, o.(*Object), old.(*Object), false)
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // version is one version of a definition. Its schema is compiled when it is needed.
@@ -38,11 +39,12 @@ type compiled struct {
 	// structural is nil where there is no schema: then everything is kept.
 	structural *structuralschema.Structural
 	valid      func() *structuralschema.Structural // nil where structural breaks the rules of such schemas
-	validator  apivalidation.SchemaValidator
-	status     apivalidation.SchemaValidator // nil: anything
-	rules      *cel.Validator                // nil: there are none
-	compares   bool                          // the rules see all metadata: see comparesMetadata
-	patterns   sync.Map                      // of text, by what they were written as: see matches
+	whole      *spec.Schema                        // as the library has it; nil: anything
+	status     *spec.Schema                        // nil: anything
+	rules      *cel.Validator                      // nil: there are none
+	compares   bool                                // the rules see all metadata: see comparesMetadata
+	patterns   sync.Map                            // of text, by what they were written as: see matches
+	enums      sync.Map                            // enum, by a pointer to the first of their values
 
 	shaped sync.Once
 	root   *shape // see shape
@@ -96,11 +98,14 @@ func (v *version) compile() (*compiled, error) {
 		return nil, err
 	}
 	c := &compiled{valid: func() *structuralschema.Structural { return nil }}
-	if c.validator, _, err = apivalidation.NewSchemaValidator(props); err != nil || props == nil {
-		return c, err
+	if props == nil {
+		return c, nil
+	}
+	if _, c.whole, err = apivalidation.NewSchemaValidator(props); err != nil {
+		return nil, err
 	}
 	if status, ok := props.Properties["status"]; ok && v.hasStatus() {
-		if c.status, _, err = apivalidation.NewSchemaValidator(&status); err != nil {
+		if _, c.status, err = apivalidation.NewSchemaValidator(&status); err != nil {
 			return nil, err
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -112,7 +111,7 @@ func (v *version) recent(o *Object) error {
 }
 
 // validate checks a new object.
-func (v *version) validate(o *Object) field.ErrorList {
+func (v *version) validate(ctx context.Context, o *Object) field.ErrorList {
 	s, err := v.schema()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
@@ -126,12 +125,12 @@ func (v *version) validate(o *Object) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if s.structural == nil || !s.fits(*s.structural, all) {
-		errs = apivalidation.ValidateCustomResource(nil, all, s.validator)
+		errs = s.checkSchema(ctx, nil, all, s.whole, nil)
 	}
 	errs = append(errs, v.checkScale(all, true)...)
 	errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, all)...)
-	ctx, cancel := context.WithTimeout(context.Background(), rulesTimeout)
+	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
 	return append(errs, s.checkRules(ctx, errs, all, nil)...)
 }
@@ -159,7 +158,7 @@ func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, ol
 
 // validateUpdate checks an update of the object, or of its status. What was wrong
 // before and did not change is tolerated.
-func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
+func (v *version) validateUpdate(ctx context.Context, o, old *Object, status bool) field.ErrorList {
 	s, err := v.schema()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
@@ -174,9 +173,9 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 	same := common.NewCorrelatedObject(all, before, &model.Structural{Structural: s.structural})
 	var errs field.ErrorList
 	if status {
-		errs = s.validateStatus(all, before, same)
+		errs = s.validateStatus(ctx, all, same)
 	} else if s.structural == nil || !s.fits(*s.structural, all) {
-		errs = apivalidation.ValidateCustomResourceUpdate(nil, all, before, s.validator, apivalidation.WithRatcheting(same))
+		errs = s.checkSchema(ctx, nil, all, s.whole, same)
 	}
 	errs = append(errs, v.checkScale(o.Members, !status)...)
 	if !status {
@@ -186,7 +185,7 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 		errs = append(errs, wrong...)
 	}
 	noted := &notes{}
-	ctx, cancel := context.WithTimeout(context.Background(), rulesTimeout)
+	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
 	ctx = warning.WithWarningRecorder(ctx, noted)
 	errs = append(errs, s.checkRules(ctx, errs, all, before, cel.WithRatcheting(same))...)
@@ -194,19 +193,15 @@ func (v *version) validateUpdate(o, old *Object, status bool) field.ErrorList {
 	return errs
 }
 
-func (c *compiled) validateStatus(all, before map[string]any, same *common.CorrelatedObject) field.ErrorList {
+func (c *compiled) validateStatus(ctx context.Context, all map[string]any, same *common.CorrelatedObject) field.ErrorList {
 	status, ok := all["status"]
 	if !ok || c.status == nil {
 		return nil
 	}
-	var options []apivalidation.ValidationOption
-	if c.structural != nil {
-		if p, ok := c.structural.Properties["status"]; ok && c.fits(p, status) {
-			return nil
-		}
-		options = append(options, apivalidation.WithRatcheting(same.Key("status")))
+	if p, ok := c.structural.Properties["status"]; ok && c.fits(p, status) {
+		return nil
 	}
-	return apivalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, before["status"], c.status, options...)
+	return c.checkSchema(ctx, field.NewPath("status"), status, c.status, same.Key("status"))
 }
 
 // notes collects what the rules warn of.

@@ -88,9 +88,9 @@ func (d *definition) newType(v *version) *resource.Type {
 		Decode:     v.decode, Default: v.setDefaults,
 		Parts: plainParts, Generation: true, StatusOnCreate: true,
 		ValidateName: validation.NameIsDNSSubdomain,
-		Validate:     func(o runtime.Object) field.ErrorList { return v.validate(o.(*Object)) },
-		ValidateUpdate: func(o, old runtime.Object) field.ErrorList {
-			return v.validateUpdate(o.(*Object), old.(*Object), false)
+		Validate:     func(ctx context.Context, o runtime.Object) field.ErrorList { return v.validate(ctx, o.(*Object)) },
+		ValidateUpdate: func(ctx context.Context, o, old runtime.Object) field.ErrorList {
+			return v.validateUpdate(ctx, o.(*Object), old.(*Object), false)
 		},
 		MetadataOnce: true,
 		Warnings:     warn,
@@ -115,8 +115,8 @@ func (d *definition) newType(v *version) *resource.Type {
 		t.Parts, t.StatusOnCreate = v.statusParts(), false
 		t.Subresources = append(t.Subresources, resource.Subresource{
 			Name: "status", Kind: t.GroupVersionKind(), Verbs: statusVerbs,
-			Validate: func(o, old runtime.Object) field.ErrorList {
-				return v.validateUpdate(o.(*Object), old.(*Object), true)
+			Validate: func(ctx context.Context, o, old runtime.Object) field.ErrorList {
+				return v.validateUpdate(ctx, o.(*Object), old.(*Object), true)
 			},
 		})
 	}

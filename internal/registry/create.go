@@ -89,7 +89,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	errs := w.validateNew(next)
+	errs := w.validateNew(ctx, next)
 	if err := ctx.Err(); err != nil { // rules can take long
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 }
 
 // validateNew checks a new object.
-func (w *write) validateNew(o runtime.Object) field.ErrorList {
+func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorList {
 	st := w.stored()
 	errs := validateNew(st, o.(metav1.Object))
 	check := st.Validate
@@ -119,7 +119,7 @@ func (w *write) validateNew(o runtime.Object) field.ErrorList {
 	if check == nil {
 		return errs
 	}
-	of := check(o)
+	of := check(ctx, o)
 	if st.MetadataApart && len(of) > 0 {
 		return of
 	}

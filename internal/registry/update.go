@@ -257,7 +257,7 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 		check, warn = s.Validate, s.Warnings
 	}
 	if check != nil && !w.alters {
-		errs = append(errs, check(next, old)...)
+		errs = append(errs, check(ctx, next, old)...)
 		if st.Tolerated != nil {
 			w.warnings = append(w.warnings, st.Tolerated(next)...)
 		}

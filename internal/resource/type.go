@@ -164,9 +164,10 @@ type Type struct {
 	// update of the object itself made of an old one, both in the stored version, with
 	// the paths, words and order of kube-apiserver. Metadata is checked already. Nil:
 	// nothing can be wrong; where Stored has one, too, this one is asked of what comes
-	// in this version. Neither may change its arguments.
-	Validate       func(o runtime.Object) field.ErrorList
-	ValidateUpdate func(o, old runtime.Object) field.ErrorList
+	// in this version. Neither may change its arguments. When the context is done, they may
+	// return early: what they return then does not count.
+	Validate       func(ctx context.Context, o runtime.Object) field.ErrorList
+	ValidateUpdate func(ctx context.Context, o, old runtime.Object) field.ErrorList
 	// MetadataOnce: an update of the object checks metadata as that of an update alone.
 	// Most kinds check it as that of a new object, too, and say twice what is wrong.
 	MetadataOnce bool
@@ -253,8 +254,9 @@ type Subresource struct {
 	Set func(o, sent runtime.Object) error
 	// MetadataAsNew: it checks metadata as that of a new object, too.
 	MetadataAsNew bool
-	// Validate checks what the path made of an old object; nil: nothing can be wrong.
-	Validate func(o, old runtime.Object) field.ErrorList
+	// Validate checks what the path made of an old object, as ValidateUpdate does; nil:
+	// nothing can be wrong.
+	Validate func(ctx context.Context, o, old runtime.Object) field.ErrorList
 	// Warnings are what goes out with the answer to an update; nil: none.
 	Warnings func(o, old runtime.Object) []string
 	// Replicas is where in the object stands what an Exchange that is a Scale has as
