@@ -122,7 +122,8 @@ func (c *conn) control() error {
 	return c.bounded()
 }
 
-// bounded tells a client to go that asks without reading the answers. The lock is held.
+// bounded fails when a client sends requests and does not read the answers. The lock is
+// held.
 func (c *conn) bounded() error {
 	most := controlBytes
 	if !c.isKnown() {
@@ -303,7 +304,7 @@ func (c *conn) takeData(f *h2.DataFrame) error {
 		c.grant(size - len(data))
 		s.grant(size - len(data))
 	} else {
-		c.grant(size) // nobody will read it, nor wants more
+		c.grant(size) // the handler will not read it
 	}
 	if s.received += int64(len(data)); s.declared >= 0 && s.received > s.declared {
 		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
@@ -320,7 +321,7 @@ func (c *conn) takeData(f *h2.DataFrame) error {
 // known more than before. Over the server's budget it has to wait. The lock is held.
 func (c *conn) grant(n int) {
 	c.owed += n
-	if c.s.tight.Load() {
+	if c.s.overBudget.Load() {
 		return
 	}
 	if c.allowed < c.s.UploadBytes && c.isKnown() {
