@@ -59,16 +59,16 @@ type Server struct {
 
 	// StorageMaxBytes bounds what the current objects take in memory, about: their bytes
 	// and some hundred for each. At the bound, writes that grow objects are 507; reads,
-	// deletions and other writes go on. Zero: half of the memory that the process may use
-	// (by GOMEMLIMIT, its control groups and the machine), after History.MaxMemoryBytes is
-	// taken off, at least 64 MiB. Negative: no bound.
+	// deletions and other writes go on. Zero: half of what remains of the process's memory
+	// limit (GOMEMLIMIT, its control groups, the machine) after History.MaxMemoryBytes, at
+	// least 64 MiB. Negative: no bound.
 	StorageMaxBytes int64
 
 	// History is how much of the past stays readable.
 	History History
 
 	// FeatureGates switches features on and off, by the names that kube-apiserver has for
-	// them. KnownFeatureGates tells which there are, with their defaults; Start
+	// them. KnownFeatureGates lists them with their defaults; Start
 	// refuses others. Nil: all defaults.
 	FeatureGates map[string]bool
 
