@@ -325,7 +325,7 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 		return notHandled(t, head, err.Error())
 	}
 	if weighed.err != nil {
-		return unrecognized(t, nil, weighed.err)
+		return unrecognized(t, nil, weighed.fieldErr())
 	}
 	return nil
 }
