@@ -139,8 +139,8 @@ func (c *conn) survives(err error) bool {
 	var connection h2.ConnectionError
 	if errors.As(err, &stream) {
 		c.log("a stream failed", err)
-		if loud := c.noise.add(1); loud != nil {
-			err = loud
+		if flood := c.controls.add(1); flood != nil {
+			err = flood
 		}
 	}
 	switch {

@@ -10,10 +10,10 @@ import (
 
 // reader is what the goroutine that reads a connection knows.
 type reader struct {
-	framer  *h2.Framer
-	largest uint32 // payload that the framer has read
-	hpack   *hpack.Decoder
-	noise   noise
+	framer   *h2.Framer
+	largest  uint32 // payload that the framer has read
+	hpack    *hpack.Decoder
+	controls controlLimiter
 
 	// The header block that is being read.
 	id       uint32 // of its stream
@@ -94,7 +94,7 @@ func (c *conn) take(f h2.Frame) error {
 	case *h2.PushPromiseFrame:
 		return h2.ConnectionError(h2.ErrCodeProtocol)
 	}
-	if err := c.noise.add(1); err != nil {
+	if err := c.controls.add(1); err != nil {
 		return err
 	}
 	switch f := f.(type) {
@@ -238,11 +238,11 @@ func (c *conn) accept() (s *stream, is bool, err error) {
 	}
 	switch {
 	case c.id <= c.lastID && slices.Contains(c.resets[:], c.id):
-		return nil, false, c.noise.add(1) // the client did not know yet
+		return nil, false, c.controls.add(1) // the client did not know yet
 	case c.id <= c.lastID:
 		return nil, false, h2.ConnectionError(h2.ErrCodeStreamClosed)
 	case c.away:
-		return nil, false, c.noise.add(1) // the client was told that it would not be taken
+		return nil, false, c.controls.add(1) // the client was told that it would not be taken
 	}
 	c.lastID = c.id
 	// What was reset is no stream any more, but its handler may run still.
@@ -296,7 +296,7 @@ func (c *conn) takeData(f *h2.DataFrame) error {
 	}
 	data := f.Data()
 	if len(data) == 0 && !f.StreamEnded() {
-		if err := c.noise.add(1); err != nil {
+		if err := c.controls.add(1); err != nil {
 			return err
 		}
 	}
@@ -344,7 +344,7 @@ func (c *conn) takeSettings(f *h2.SettingsFrame) error {
 	if f.IsAck() {
 		cost = 1
 	}
-	if err := c.noise.add(cost); err != nil || f.IsAck() {
+	if err := c.controls.add(cost); err != nil || f.IsAck() {
 		return err
 	}
 	if f.NumSettings() > maxSettings {
@@ -395,8 +395,8 @@ func (c *conn) setFirstWindow(n int64) error {
 }
 
 func (c *conn) takeWindow(f *h2.WindowUpdateFrame) error {
-	if f.Increment < dribble {
-		if err := c.noise.add(1); err != nil {
+	if f.Increment < minWindowIncrement {
+		if err := c.controls.add(1); err != nil {
 			return err
 		}
 	}
@@ -424,7 +424,7 @@ func (c *conn) takeWindow(f *h2.WindowUpdateFrame) error {
 }
 
 func (c *conn) takeReset(f *h2.RSTStreamFrame) error {
-	if err := c.noise.add(1); err != nil {
+	if err := c.controls.add(1); err != nil {
 		return err
 	}
 	c.mu.Lock()
