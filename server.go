@@ -22,7 +22,7 @@ type Server struct {
 	Storage Storage
 
 	// BindAddress is the IP address to listen on; empty: 127.0.0.1. With "0.0.0.0"
-	// or "::" everybody who reaches this machine can connect.
+	// or "::" every client that reaches this machine can connect.
 	BindAddress string
 	// Port to listen on; zero: a free one.
 	Port int
@@ -234,7 +234,7 @@ func (s *Server) RESTConfigFor(user string, groups ...string) (*rest.Config, err
 	return c, nil
 }
 
-// Kubeconfig returns a kubeconfig file for the administrator: whoever reads it may
+// Kubeconfig returns a kubeconfig file for the administrator: its readers may
 // do everything. It panics before Start has succeeded.
 func (s *Server) Kubeconfig() []byte { return s.must().kubeconfig().YAML() }
 

@@ -263,7 +263,7 @@ func (f *serveFlags) dataPath() (string, error) {
 	return filepath.Join(home, "tidemark"), nil
 }
 
-// writeKubeconfig writes the file and returns its path, empty when nobody asked for one
+// writeKubeconfig writes the file and returns its path, empty when none was requested
 // and there is no place for it, and what removes it in
 // the end when it stands in no place that anybody asked for.
 func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {

@@ -6,7 +6,7 @@
 // # How bytes leave
 //
 // Handlers append frames to the one buffer of their connection, as far as flow
-// control and the buffer's bound let them. Whoever flushes first sends: it lets all
+// control and the buffer's bound let them. The first handler that flushes sends: it lets all
 // that is ready to run go first (runtime.Gosched), takes the buffer, and writes it
 // in one go. What others append meanwhile goes next. So an event for a hundred
 // streams of a connection is one TLS write and one system call, a lone answer is
