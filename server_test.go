@@ -44,7 +44,7 @@ func stop(t *testing.T, s *tidemark.Server) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if took := time.Since(begin); took > time.Second {
+	if took := time.Since(begin); took > 5*time.Second { // a second, and what a busy machine adds
 		t.Errorf("Close took %v", took)
 	}
 }

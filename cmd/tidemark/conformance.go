@@ -66,6 +66,9 @@ be run, the restart command fails, or an interrupt. Skipped checks do not count.
   # One check, with its requests
   tidemark conformance list.exact.limit.n
 
+  # While the history window of a server ends that was started with --history-retention=5s
+  tidemark conformance --area=window --window=5s
+
   # Across restarts too
   tidemark conformance --restart-command="systemctl restart tidemark"`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -96,6 +99,7 @@ func (f *conformanceFlags) register(c *cobra.Command) {
 	flags.StringVarP(&f.output, "output", "o", "table", "what to print: table, json, or junit")
 	flags.Uint64Var(&o.Seed, "seed", 0, "makes the same random choices again (default: a fresh one, which the result tells)")
 	flags.StringVar(&f.restart, "restart-command", "", "shell command that restarts the server, and ends; without it the area restart is skipped")
+	flags.DurationVar(&o.Window, "window", 0, "how long the server keeps its history (--history-retention; kube-apiserver: twice --etcd-compaction-interval), for the area window, which waits for its end; without it that area is skipped")
 	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "how long to wait for an answer, or for an event that has to come")
 	flags.IntVar(&o.Parallel, "parallel", o.Parallel, "how many checks run at once")
 }

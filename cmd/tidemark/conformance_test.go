@@ -124,6 +124,7 @@ func TestConformanceUsage(t *testing.T) {
 		"conformance --timeout=1ms":   "want 100ms",
 		"conformance --resource=/":    `"/"`,
 		"conformance --parallel=-1":   "want 1 to 64",
+		"conformance --window=-1s":    "window is -1s",
 		"conformance --nonsense":      "--nonsense",
 		"conformance --template=none": "none",
 		"conformance --template=.":    "directory",

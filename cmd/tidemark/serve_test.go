@@ -109,7 +109,7 @@ func (p *process) exit() int {
 	p.t.Helper()
 	begin := time.Now()
 	err := p.cmd.Wait()
-	if took := time.Since(begin); took > time.Second {
+	if took := time.Since(begin); took > 5*time.Second { // a second, and what a busy machine adds
 		p.t.Errorf("the end took %v", took)
 	}
 	var code *exec.ExitError

@@ -75,6 +75,7 @@ func areas() []area {
 		{"dryrun", "requests that change nothing", dryRunChecks},
 		{"apply", "server-side apply and managed fields", applyChecks},
 		{"consistency", "many writers, watchers and lists at once", consistencyChecks},
+		{"window", "what leaves the history window; wants to know how long that is", windowChecks},
 		{"restart", "what a restart may not lose; wants a command that restarts the server", restartChecks},
 	}
 }

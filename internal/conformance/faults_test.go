@@ -605,8 +605,8 @@ func TestFaults(t *testing.T) {
 	config := behind(serve(t), assist())
 	base := baseOf(t, config, nil)
 	for id, r := range base {
-		if r.Area() == "restart" {
-			continue // TestRestart has a server that can be restarted
+		if r.Area() == "restart" || r.Area() == "window" {
+			continue // TestRestart and TestWindow have servers for them
 		}
 		if want, listed := lacking[id]; !listed && r.Outcome != Passed || listed && r.Outcome != want {
 			t.Errorf("%s: %s (want %q, else pass): %s\n%v", id, r.Outcome, want, r.Message, r.Exchanges)
@@ -689,7 +689,8 @@ func runFaults(t *testing.T, config *rest.Config, base map[string]Result, repair
 func TestEveryCheckCanFail(t *testing.T) {
 	for _, c := range Checks() {
 		found := slices.ContainsFunc(faults, func(f fault) bool { return f.check == c.ID || strings.HasPrefix(f.check, c.ID+".") }) ||
-			slices.ContainsFunc(restartFaults, func(f restartFault) bool { return f.check == c.ID })
+			slices.ContainsFunc(restartFaults, func(f restartFault) bool { return f.check == c.ID }) ||
+			slices.ContainsFunc(windowFaults, func(f fault) bool { return f.check == c.ID })
 		if !found {
 			t.Errorf("%s has no fault that trips it", c.ID)
 		}
@@ -697,7 +698,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 			t.Errorf("%+v is not complete", c)
 		}
 	}
-	all := slices.Clone(faults)
+	all := append(slices.Clone(faults), windowFaults...)
 	for _, f := range restartFaults {
 		all = append(all, fault{name: f.name, check: f.check})
 	}

@@ -32,6 +32,9 @@ type Options struct {
 	// the checks of the area restart are skipped. An error ends the run as one that
 	// could not do what was asked.
 	Restart func(ctx context.Context) error
+	// Window is how long the server keeps its history, with what passes until it forgets,
+	// up to an hour; zero: the checks of the area window are skipped.
+	Window time.Duration
 	// Parallel is how many checks run at once, 1 to 64; zero: 4.
 	Parallel int
 }
@@ -40,6 +43,7 @@ const (
 	defaultTimeout  = 15 * time.Second
 	minTimeout      = 100 * time.Millisecond
 	maxTimeout      = 10 * time.Minute
+	maxWindow       = time.Hour
 	defaultParallel = 4
 	maxParallel     = 64
 	defaultResource = "configmaps"
@@ -70,6 +74,9 @@ func (o Options) Check() error {
 	o = o.withDefaults()
 	if o.Timeout < minTimeout || o.Timeout > maxTimeout {
 		errs = append(errs, fmt.Errorf("timeout is %v: want %v to %v", o.Timeout, minTimeout, maxTimeout))
+	}
+	if o.Window < 0 || o.Window > maxWindow {
+		errs = append(errs, fmt.Errorf("window is %v: want up to %v", o.Window, maxWindow))
 	}
 	if o.Parallel < 1 || o.Parallel > maxParallel {
 		errs = append(errs, fmt.Errorf("parallel is %d: want 1 to %d", o.Parallel, maxParallel))

@@ -78,6 +78,9 @@ func embedded(a netip.Addr) netip.Addr {
 	return a
 }
 
+// unreached is why no connection was made: nothing in it is of the other side.
+type unreached struct{ error }
+
 // withoutAnswer is an error of a request without what the other side sent: an error of
 // net/http quotes an answer that is not HTTP.
 func withoutAnswer(err error) error {
@@ -88,13 +91,14 @@ func withoutAnswer(err error) error {
 	var (
 		op   *net.OpError
 		cert *tls.CertificateVerificationError
+		dial unreached
 	)
 	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, context.Canceled} {
 		if errors.Is(err, known) {
 			return err
 		}
 	}
-	if errors.As(err, &op) || errors.As(err, &cert) || strings.HasPrefix(failed.Err.Error(), "tls: ") {
+	if errors.As(err, &op) || errors.As(err, &cert) || errors.As(err, &dial) || strings.HasPrefix(failed.Err.Error(), "tls: ") {
 		return err
 	}
 	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the answer is not HTTP")}

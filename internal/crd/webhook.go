@@ -105,7 +105,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 			address, err := serviceAddress(s, key, port)
 			if err != nil {
-				return nil, err
+				return nil, unreached{err}
 			}
 			return webhookDialer.DialContext(ctx, network, address)
 		}
@@ -206,11 +206,10 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 		Request:  &reviewRequest{UID: types.UID(uuid.New()), DesiredAPIVersion: to, Objects: all},
 	}
 	answer, err := w.post(ctx, asked)
-	var full inflight.FullError
 	switch {
 	case err == nil:
 		err = answer.check(asked)
-	case errors.As(err, &full):
+	case errors.Is(err, inflight.ErrFull):
 		return nil, err
 	case ctx.Err() != nil: // the client left, or the time of its request is over
 		return nil, ctx.Err()
@@ -300,7 +299,7 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		return nil, err
 	}
 	answer := &review{}
-	err = inflight.Wait(ctx, webhookBytes, func() error {
+	err = inflight.Wait(ctx, int64(len(body))+webhookBytes, func() error {
 		select {
 		case w.calls <- struct{}{}:
 			defer func() { <-w.calls }()

@@ -134,8 +134,8 @@ func (d *derived) of(ctx context.Context, t *resource.Type, o *store.Object, wha
 	}
 }
 
-// errMakerLeft is the error of a request that waited for what another one made, which
-// ended before it was made.
+// errMakerLeft is the error of a request that waited for the result of another one, which
+// failed for a reason of its own.
 var errMakerLeft = errors.New("the request that converted the object has ended")
 
 // ofListed is of for bytes of one of many objects: there is nothing when the list has
@@ -223,7 +223,7 @@ func (d *derived) asked(ctx context.Context, s *derivedShard, k *keptForm, t *re
 	switch {
 	case err != nil:
 		return form{}, err
-	case errors.Is(k.err, context.Canceled), errors.Is(k.err, context.DeadlineExceeded):
+	case errors.Is(k.err, context.Canceled), errors.Is(k.err, context.DeadlineExceeded), errors.Is(k.err, inflight.ErrFull):
 		return form{}, errMakerLeft
 	}
 	return k.form, k.err

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +61,6 @@ func statusOf(err error) *metav1.Status {
 	var refused *wire.NotAcceptable
 	var known apierrors.APIStatus
 	var tooLarge *http.MaxBytesError
-	var full inflight.FullError
 	switch {
 	case errors.As(err, &known):
 		s := known.Status()
@@ -70,7 +71,7 @@ func statusOf(err error) *metav1.Status {
 			e.ErrStatus.Details = &metav1.StatusDetails{}
 		}
 		return &e.ErrStatus
-	case errors.As(err, &full):
+	case errors.Is(err, inflight.ErrFull):
 		return statusOf(errFull())
 	case errors.As(err, &tooLarge):
 		e := apierrors.NewRequestEntityTooLargeError("limit is " + strconv.FormatInt(tooLarge.Limit, 10))
@@ -83,6 +84,57 @@ func statusOf(err error) *metav1.Status {
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
 		Message: "Internal error occurred: " + err.Error(),
 	}
+}
+
+const (
+	// maxStatusBytes bounds what an error says, so that a small request has no large
+	// answer: a library's error may quote each of a million list items. Validation keeps
+	// to half of it.
+	maxStatusBytes = 512 << 10
+	// refusedStatusBytes is the same for a request without a seat, whose answer is counted
+	// nowhere.
+	refusedStatusBytes = 2 << 10
+)
+
+// statusBytes is how large the error is that answers the request.
+func (q *request) statusBytes() int {
+	if q.seat == nil {
+		return refusedStatusBytes
+	}
+	return maxStatusBytes
+}
+
+// bounded returns the Status with at most so many bytes of text in its message, in its
+// details, and in its causes.
+func bounded(s *metav1.Status, most int) *metav1.Status {
+	s.Message = cut(s.Message, most)
+	if s.Details == nil {
+		return s
+	}
+	d := *s.Details
+	const name = 1 << 10 // names that exist are shorter
+	d.Name, d.Group, d.Kind = cut(d.Name, name), cut(d.Group, name), cut(d.Kind, name)
+	for i, c := range d.Causes {
+		if most -= len(c.Message) + len(c.Field) + len(c.Type); most < 0 && i > 0 {
+			d.Causes = d.Causes[:i:i]
+			break
+		}
+	}
+	if len(d.Causes) > 0 { // the first one stays, whatever its size
+		c := d.Causes[0]
+		c.Message, c.Field = cut(c.Message, maxStatusBytes), cut(c.Field, maxStatusBytes)
+		d.Causes = slices.Concat([]metav1.StatusCause{c}, d.Causes[1:])
+	}
+	s.Details = &d
+	return s
+}
+
+// cut returns the text, or its beginning if it is longer than most bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " ..."
 }
 
 // encodeStatus writes a Status as JSON, with its kind.
@@ -109,7 +161,7 @@ func (q *request) fail(err error) {
 		q.text(http.StatusNotFound, "404 page not found\n")
 		return
 	}
-	s := statusOf(err)
+	s := bounded(statusOf(err), q.statusBytes())
 	if s.Code == 0 {
 		s.Code = http.StatusInternalServerError
 	}

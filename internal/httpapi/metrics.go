@@ -37,7 +37,7 @@ type metrics struct {
 
 // maxRoutes bounds the routes that are kept. Clients make new ones with every custom
 // resource that they define. Later routes are counted together, without a resource.
-const maxRoutes = 20_000
+const maxRoutes = 10_000
 
 // routeKey is what requests have in common that are counted together. It names a type
 // instead of pointing to it, so that a definition that is gone is not kept.
@@ -139,6 +139,17 @@ func (f Figure) collector() prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: f.Name, Help: f.Help, ConstLabels: f.Labels}, f.Read)
 	}
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: f.Name, Help: f.Help, ConstLabels: f.Labels}, f.Read)
+}
+
+// routeBytes is about what a route takes in memory while its metrics are sent.
+const routeBytes = 6 << 10
+
+// bytes is about what all metrics take in memory while they are sent.
+func (m *metrics) bytes() int {
+	const others = 256 << 10
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return others + len(m.routes)*routeBytes
 }
 
 // route returns the children that a request counts in.

@@ -25,7 +25,7 @@ func (q *request) page() error {
 	case path == "/version", path == "/version/":
 		return q.version()
 	case path == "/metrics":
-		return q.delegate(q.h.metrics.handler, metricsBytes)
+		return q.delegate(q.h.metrics.handler, q.h.metrics.bytes())
 	case isHealth(path):
 		return q.health(path)
 	case path == "/openapi/v2", path == "/openapi/v3", strings.HasPrefix(path, "/openapi/v3/"):
@@ -193,11 +193,8 @@ func (q *request) openAPI() error {
 	return q.delegate(q.h.c.OpenAPI, openAPIBytes)
 }
 
-// What the answers of other handlers hold at most, about, while their client does not read.
-const (
-	metricsBytes = 1 << 20
-	openAPIBytes = 128 << 10
-)
+// openAPIBytes is about what an OpenAPI document holds while it is sent.
+const openAPIBytes = 128 << 10
 
 // platform is where the server runs, as /version has it.
 var platform = runtime.GOOS + "/" + runtime.GOARCH

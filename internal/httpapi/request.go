@@ -46,6 +46,7 @@ type request struct {
 	// seat is what the request takes of the limits; nil: nothing.
 	seat    *inflight.Seat
 	left    bool // the seat was given back for good
+	stays   bool // the request keeps its seat to its end: its answer is not counted
 	failing bool // the answer is an error
 
 	// A watch that is open; nil otherwise.
@@ -79,7 +80,7 @@ func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.place, q.typ, q.catalog, q.verb, q.attrs = place{}, nil, nil, "", authz.Attributes{}
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
-	q.ctx, q.to, q.shape, q.left, q.failing = nil, nil, nil, false, false
+	q.ctx, q.to, q.shape, q.left, q.failing, q.stays = nil, nil, nil, false, false, false
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [spareEvents]registry.Event{}
@@ -105,9 +106,16 @@ func (q *request) free() {
 	}
 }
 
+// maxParameters bounds the parameters of a query. net/url reads none of them if they are
+// more than 10,000: a dry-run would be none, and a selector would select everything.
+const maxParameters = 1000
+
 // serve is the way of every request.
 func (q *request) serve() error {
 	q.identify()
+	if strings.Count(q.r.URL.RawQuery, "&") >= maxParameters {
+		return apierrors.NewBadRequest(fmt.Sprintf("the query has more than %d parameters", maxParameters))
+	}
 	q.place = parsePath(q.r.URL.Path)
 	if q.place.kind == resourcePath {
 		q.verb = requestVerb(q.r.Method, &q.place, q.r.URL.RawQuery)
@@ -243,12 +251,25 @@ func (q *request) limitTime() error {
 	return nil
 }
 
-// context is that of the work for the request: with its deadline, and its seat.
+// context returns the context of the work for the request, which carries its deadline and
+// its seat.
 func (q *request) context() context.Context {
-	if q.ctx == nil {
+	switch {
+	case q.ctx != nil:
+	case q.deadline.IsZero():
+		q.ctx, q.cancel = context.WithCancel(q.seated(q.r.Context()))
+	default:
 		q.ctx, q.cancel = context.WithDeadline(q.seated(q.r.Context()), q.deadline)
 	}
 	return q.ctx
+}
+
+// extend gives the request more time, from now on.
+func (q *request) extend(d time.Duration) {
+	if q.cancel != nil {
+		q.cancel()
+	}
+	q.ctx, q.cancel, q.deadline = nil, nil, time.Now().Add(d)
 }
 
 // query returns the parameters; a part that is malformed is left out, as

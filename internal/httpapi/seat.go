@@ -63,7 +63,7 @@ func (q *request) seated(ctx context.Context) context.Context {
 // errFull is the answer to a request when there is no memory left for requests that wait
 // for their clients.
 func errFull() error {
-	return apierrors.NewTooManyRequests("too many requests are waiting for their clients, please try again later", 1)
+	return apierrors.NewTooManyRequests(inflight.ErrFull.Error(), 1)
 }
 
 // hold counts bytes that the request holds until it ends.
@@ -82,6 +82,7 @@ func (q *request) holdAnswer(bytes int) error {
 		return nil
 	}
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead || q.failing {
+		q.stays = true
 		return nil
 	}
 	return errFull()
@@ -90,13 +91,13 @@ func (q *request) holdAnswer(bytes int) error {
 // outside calls f, which waits for the client, without the seat. After the last call the
 // request does not take its seat again: only the client's reading is left of it.
 func (q *request) outside(last bool, f func() error) error {
-	if q.seat == nil || q.left || !q.seat.Suspend(0) {
+	if q.seat == nil || q.left || q.stays || !q.seat.Suspend(0) {
 		return f() // without a seat, or with it
 	}
 	q.left = last
 	err := f()
 	if !last && err == nil {
-		err = q.seat.Resume(q.r.Context())
+		err = q.seat.Resume(q.context())
 	}
 	return err
 }

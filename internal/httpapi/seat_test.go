@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,11 @@ import (
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/http2"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // closed is an HTTP/2 connection whose client takes no byte of any answer's body.
@@ -135,15 +139,30 @@ func TestClosedWindows(t *testing.T) {
 	}
 }
 
+// waiting returns how many bytes the requests hold that wait for their clients.
+func (s *server) waiting(t *testing.T) int64 {
+	t.Helper()
+	_, rest, ok := strings.Cut(s.do(t, "GET", "/metrics", "").body, "\ntidemark_waiting_requests_bytes ")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseFloat(line, 64)
+	if !ok || err != nil {
+		t.Fatalf("the metric: %q, %v", line, err)
+	}
+	return int64(n)
+}
+
 // TestUnfinishedBodies: clients that do not finish their bodies keep nobody out.
 func TestUnfinishedBodies(t *testing.T) {
 	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.MutatingInFlight = 1 }})
 	c := s.dialClosed(t)
-	for range 20 {
+	for before := s.waiting(t); before < 20<<15; { // until about 20 wait
 		c.send("POST", maps, "admin", `{"metadata"`)
+		now := before
+		for now == before { // each has the only seat until it waits
+			now = s.waiting(t)
+		}
+		before = now
 	}
-	c.send("GET", "/livez", "", "")
-	c.statuses(1) // the requests before it have been read
 	for i := range 20 {
 		s.create(t, "default", fmt.Sprint("a", i), 10)
 	}
@@ -154,6 +173,7 @@ func TestUnfinishedBodies(t *testing.T) {
 func TestWaitingBytes(t *testing.T) {
 	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.WaitingBytes = 1 << 20 }})
 	s.create(t, "default", "a", 200<<10)
+	before := s.waiting(t)
 	c := s.dialClosed(t)
 	for range 40 {
 		c.send("GET", maps, "admin", "")
@@ -188,8 +208,8 @@ func TestWaitingBytes(t *testing.T) {
 	if a := s.do(t, "GET", maps, ""); a.code != 200 {
 		t.Errorf("when the client has gone: %d", a.code)
 	}
-	if a := s.do(t, "GET", "/metrics", ""); !strings.Contains(a.body, "tidemark_waiting_requests_bytes ") {
-		t.Error("no metric")
+	if n := s.waiting(t); n > before+200<<10 { // there are metrics of more routes by now
+		t.Errorf("%d bytes are still counted, %d were before", n, before)
 	}
 }
 
@@ -211,8 +231,7 @@ func TestAnonymousConnections(t *testing.T) {
 			case *h2.GoAwayFrame:
 				away = true
 			case *h2.HeadersFrame:
-				answered = true
-				if !ends { // a GOAWAY would stand before what answers a ping
+				if answered = ends; !ends { // a GOAWAY would stand before the answer to a ping
 					c.framer.WritePing(false, [8]byte{1})
 				}
 			case *h2.PingFrame:
@@ -222,5 +241,72 @@ func TestAnonymousConnections(t *testing.T) {
 		if away != ends {
 			t.Errorf("with token %q the connection ends: %v", token, away)
 		}
+	}
+}
+
+// TestManyParameters: a query with more parameters than can be read is refused. What it
+// asks for is not done without them.
+func TestManyParameters(t *testing.T) {
+	s := start(t, wiring{})
+	s.create(t, "default", "a", 10)
+	more := strings.Repeat("&x", 10_001)
+	for _, row := range [][3]string{
+		{"POST", maps + "?dryRun=All" + more, `{"metadata":{"name":"b"}}`},
+		{"DELETE", maps + "?labelSelector=none%3Dnone" + more, ""},
+		{"DELETE", maps + "/a?dryRun=All" + more, ""},
+		{"GET", maps + "?watch=1&timeoutSeconds=1" + more, ""},
+	} {
+		if code, reason, _ := s.do(t, row[0], row[1], row[2]).status(t); code != 400 || reason != "BadRequest" {
+			t.Errorf("%s %.60s: %d %s", row[0], row[1], code, reason)
+		}
+	}
+	if a, b := s.do(t, "GET", maps+"/a", ""), s.do(t, "GET", maps+"/b", ""); a.code != 200 || b.code != 404 {
+		t.Errorf("afterwards: %d, %d", a.code, b.code)
+	}
+}
+
+// TestErrorsAreSmall: whatever is sent, an error says a bounded amount of it, and little
+// to a client without rights.
+func TestErrorsAreSmall(t *testing.T) {
+	s := start(t, wiring{http2: ourHTTP2(t)})
+	long := strings.Repeat("<", 10_000)
+	for token, most := range map[string]int{"bob": 20 << 10, "": 20 << 10, "admin": 2 << 20} {
+		for _, path := range []string{maps + "/" + long, "/apis/" + long + "/v1/x", "/" + long, "/api/v1/namespaces/" + long + "/pods/x/log"} {
+			a := s.do(t, "GET", path, "", "Authorization: Bearer "+token)
+			if a.code < 400 || len(a.body) > most {
+				t.Errorf("token %q, %.40s: %d with %d bytes", token, path, a.code, len(a.body))
+			}
+		}
+	}
+	s.create(t, "default", "a", 10)
+	config := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","finalizers":["x"` + strings.Repeat(`,""`, 100_000) + `]}}`
+	a := s.do(t, "PATCH", maps+"/a?fieldManager=m", config, "Content-Type: application/apply-patch+yaml")
+	if a.code < 400 || len(a.body) > 2<<20 {
+		t.Errorf("an apply with 100,000 finalizers: %d with %d bytes", a.code, len(a.body))
+	}
+}
+
+// TestAnswersKeepTheirSeats: the answer of a write that does not fit into the memory for
+// waiting requests keeps its seat instead.
+func TestAnswersKeepTheirSeats(t *testing.T) {
+	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.WaitingBytes, c.Limits.MutatingInFlight = 200<<10, 2 }})
+	s.create(t, "default", "a", 10)
+	target := registry.Target{Type: builtin.Catalog().Lookup("", "v1", "configmaps"), Namespace: "default"}
+	large := registry.Body{Media: wire.JSON, Bytes: fmt.Appendf(nil, `{"metadata":{"name":"large"},"data":{"k":%q}}`, strings.Repeat("<", 500<<10))}
+	if _, err := s.registry.Create(t.Context(), target, large, registry.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c := s.dialClosed(t)
+	for range 2 { // each is answered with the objects
+		c.send("DELETE", maps+"?dryRun=All", "admin", "")
+		if got := c.statuses(1); got[0] != "200" {
+			t.Fatalf("a deletion: %s", got)
+		}
+	}
+	if a := s.do(t, "DELETE", maps+"/a", ""); a.code != 429 {
+		t.Errorf("a write beside them: %d", a.code)
+	}
+	if a := s.do(t, "GET", maps+"/a", ""); a.code != 200 {
+		t.Errorf("a read beside them: %d", a.code)
 	}
 }

@@ -195,7 +195,7 @@ func (s *server) namespace(t testing.TB, name string) {
 // waitEnded waits until the handler of a request ("GET /path") has returned.
 func (s *server) waitEnded(t testing.TB, request string) {
 	t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		select {
 		case p := <-s.ended:

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -267,7 +268,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 		return err
 	}
 	q.warn(t, l.Warnings)
-	q.deadline = time.Now().Add(q.h.c.Limits.RequestTimeout) // to write the answer
+	q.extend(q.h.c.Limits.RequestTimeout) // to write the answer
 	return q.writeList(l, out)
 }
 
@@ -341,7 +342,7 @@ func (q *request) body() ([]byte, error) {
 		return body, nil
 	case errors.As(err, &tooLarge), errors.As(err, &known):
 		return nil, err
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		// What follows of the body must not be taken for another request.
 		q.header()["Connection"] = []string{"close"}
 		q.h.metrics.terminated(q)
@@ -353,7 +354,7 @@ func (q *request) body() ([]byte, error) {
 const (
 	// firstBodyBytes is the room that a body gets at first, whatever length it is said to
 	// have: a client holds no more memory than it has sent bytes for.
-	firstBodyBytes = 64 << 10
+	firstBodyBytes = 8 << 10
 	// seatBodyBytes is how large the body is that one seat is enough for: what becomes of
 	// a large one takes up to 20 times its bytes.
 	seatBodyBytes = 128 << 10
@@ -383,13 +384,13 @@ func (q *request) readBody(length, limit int64) (body []byte, err error) {
 		}
 	}
 	if length > limit && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
-		err = nil // it has the length that it has
+		err = nil // the end of a body of unknown length
 	}
 	q.dog.release()
 	q.bodyRead = err == nil
 	if q.seat != nil && err == nil {
 		q.seat.Widen(1 + len(body)/seatBodyBytes)
-		err = q.seat.Resume(q.r.Context())
+		err = q.seat.Resume(q.context())
 	}
 	return body, err
 }

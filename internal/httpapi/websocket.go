@@ -43,6 +43,16 @@ type socketStream struct {
 }
 
 func (s *socketStream) send(events []byte, ends []int) error {
+	if !s.q.seat.Suspend(int64(len(events))) {
+		return errNoRoom
+	}
+	if err := s.write(events, ends); err != nil {
+		return err
+	}
+	return s.q.seat.Resume(s.q.ctx)
+}
+
+func (s *socketStream) write(events []byte, ends []int) error {
 	from := 0
 	kind, skip := websocket.MessageText, 0
 	if s.q.shape != nil && s.q.shape.binary != nil {

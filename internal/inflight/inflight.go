@@ -11,13 +11,15 @@
 //	   └ no seat: refused  └ no memory left:   └ queues for a seat; users take turns
 //	                         refused
 //
-// No user, except the privileged ones, gets more than half of the seats of a class or
-// half of the bytes.
+// A user gets a seat, or bytes, if it has less of them than are free. So one user gets
+// half of all, two get a third each, and some are always free for the next user. An
+// eighth is kept for privileged users, who get whatever is free.
 package inflight
 
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -112,12 +114,15 @@ func (g *Gate) Acquire(c Class, name string, privileged bool) *Seat {
 // free reports whether the user may take a seat now; mu is held.
 func (g *Gate) free(c Class, u *user) bool {
 	limit := g.limits.Seats[c]
-	return g.used[c] < limit && (u.privileged || u.used[c] < max(1, limit/2))
+	left := limit - g.used[c]
+	return left > 0 && (u.privileged || u.used[c] < left && left > limit/8)
 }
 
 // room reports whether the user may hold more bytes; mu is held.
 func (g *Gate) room(u *user, bytes int64) bool {
-	return g.bytes+bytes <= g.limits.Bytes && (u.privileged || u.bytes+bytes <= g.limits.Bytes/2)
+	limit := g.limits.Bytes
+	left := limit - g.bytes - bytes
+	return left >= 0 && (u.privileged || u.bytes+bytes <= left && left >= limit/8)
 }
 
 // charge changes how many bytes the user holds; mu is held.
@@ -311,11 +316,9 @@ func WithSeat(ctx context.Context, s *Seat) context.Context {
 	return context.WithValue(ctx, contextKey{}, s)
 }
 
-// FullError is the error of a request that would have to wait when the budget for waiting
+// ErrFull is the error of a request that would have to wait when the budget for waiting
 // requests is spent.
-type FullError struct{}
-
-func (FullError) Error() string { return "too many requests are waiting, please try again later" }
+var ErrFull = errors.New("too many requests are waiting for their clients, please try again later")
 
 // Wait calls f, which waits for something outside of this server, without the seat of the
 // context's request. Bytes is the estimated memory that the request holds meanwhile. A
@@ -326,7 +329,7 @@ func Wait(ctx context.Context, bytes int64, f func() error) error {
 		return f()
 	}
 	if !s.Suspend(bytes) {
-		return FullError{}
+		return ErrFull
 	}
 	err := f()
 	if again := s.Resume(ctx); err == nil {

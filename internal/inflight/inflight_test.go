@@ -3,6 +3,7 @@ package inflight_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -82,6 +83,38 @@ func TestWaitingTakesNoSeat(t *testing.T) {
 	})
 }
 
+// TestSharesOfMany: the more users there are, the less each gets, and there is always some
+// left for a privileged one.
+func TestSharesOfMany(t *testing.T) {
+	const limit = 1000
+	g := newGate(limit, limit<<10)
+	for _, users := range []int{1, 2, 9, 500} {
+		var all []*inflight.Seat
+		for range limit {
+			for u := range users {
+				if s := g.Acquire(inflight.Reads, fmt.Sprint(u), false); s != nil {
+					s.Hold(1 << 10)
+					all = append(all, s)
+				}
+			}
+		}
+		u, most := g.Usage(inflight.Reads), min(limit*users/(users+1)+1, limit-limit/8)
+		if u.Seats > most || u.Seats < most*9/10 || u.Bytes > int64(most)<<10 || u.Bytes < int64(most)<<10*9/10 {
+			t.Errorf("%d users have %d seats and %d bytes, want about %d and %d", users, u.Seats, u.Bytes, most, most<<10)
+		}
+		for range limit / 8 {
+			s := g.Acquire(inflight.Reads, "root", true)
+			if s == nil || !s.Hold(1<<10) {
+				t.Fatalf("beside %d users nothing is left for a privileged one", users)
+			}
+			all = append(all, s)
+		}
+		for _, s := range all {
+			s.Release()
+		}
+	}
+}
+
 // TestTurns: those who wait for a seat get it in turns of their users, whoever has more
 // of them waiting.
 func TestTurns(t *testing.T) {
@@ -150,8 +183,8 @@ func TestBytes(t *testing.T) {
 	if !a.Hold(1<<19) || a.Hold(1) || a.Suspend(1) {
 		t.Error("a user holds more than half")
 	}
-	if !b.Hold(1 << 18) {
-		t.Error("the other half is not there for others")
+	if !b.Hold(1<<18) || b.Hold(1<<18) {
+		t.Error("another one does not get half of the rest")
 	}
 	if !root.Hold(1<<18) || root.Hold(1) {
 		t.Error("what is left is not there for a privileged user")
@@ -204,8 +237,7 @@ func TestWait(t *testing.T) {
 	if u := g.Usage(inflight.Reads); err != nil || u.Seats != 1 || u.Bytes != 0 {
 		t.Errorf("%v; %+v afterwards", err, u)
 	}
-	var full inflight.FullError
-	if err := inflight.Wait(ctx, 1<<20, func() error { t.Error("it ran"); return nil }); !errors.As(err, &full) {
+	if err := inflight.Wait(ctx, 1<<20, func() error { t.Error("it ran"); return nil }); !errors.Is(err, inflight.ErrFull) {
 		t.Errorf("got %v", err)
 	}
 }

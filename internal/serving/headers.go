@@ -36,6 +36,7 @@ type headers struct {
 	reading atomic.Bool // what is read belongs to headers, or to the TLS handshake
 	bytes   int64       // read
 	charged atomic.Int64
+	closed  atomic.Bool // the connection is
 }
 
 // read counts n bytes. The error ends the connection.
@@ -48,8 +49,12 @@ func (h *headers) read(b *headerBudget, n int) error {
 	if more <= 0 {
 		return nil
 	}
+	full := b.used.Add(more) > b.limit
 	h.charged.Add(more)
-	if b.used.Add(more) > b.limit {
+	if h.closed.Load() { // meanwhile: its last forget may have been too early
+		h.forget(b)
+	}
+	if full {
 		return errTooManyHeaders
 	}
 	return nil
@@ -65,6 +70,12 @@ func (h *headers) begin(b *headerBudget) {
 // end notes that the headers are complete, or that the connection speaks HTTP/2, which
 // counts them itself. They count until the request has ended.
 func (h *headers) end() { h.reading.Store(false) }
+
+// close forgets the headers for good. It is safe for concurrent use.
+func (h *headers) close(b *headerBudget) {
+	h.closed.Store(true)
+	h.forget(b)
+}
 
 // forget gives back what the headers held. It is safe for concurrent use.
 func (h *headers) forget(b *headerBudget) {

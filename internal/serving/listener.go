@@ -251,7 +251,7 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 func (c *connection) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
-		c.headers.forget(c.l.headers)
+		c.headers.close(c.l.headers)
 		c.l.mu.Lock()
 		c.l.unauthenticated.remove(c)
 		delete(c.l.open, c)

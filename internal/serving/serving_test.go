@@ -89,7 +89,7 @@ func (f *fixture) stop() {
 	f.t.Helper()
 	begin := time.Now()
 	f.Stop()
-	if took := time.Since(begin); took > time.Second {
+	if took := time.Since(begin); took > 5*time.Second { // a second, and what a busy machine adds
 		f.t.Errorf("stopping took %v", took)
 	}
 }

@@ -46,7 +46,7 @@ func FuzzMetadataOf(f *testing.F) {
 		if err != nil || string(got) != strings.TrimRight(meta, " \t\r\n") {
 			t.Errorf("%q, %v, want %q", got, err, meta)
 		}
-		if d := time.Since(begin); d > time.Second {
+		if d := time.Since(begin); d > 20*time.Second { // a quadratic reader takes minutes
 			t.Errorf("%d bytes took %v", len(meta), d)
 		}
 	})
@@ -137,7 +137,7 @@ func FuzzNegotiate(f *testing.F) {
 		case err == nil && (out.Media == "" || out.Form == Table && out.Binary() != nil || out.Media == CBOR && offer <= 127):
 			t.Errorf("%q: %+v", header, out)
 		}
-		if d := time.Since(begin); d > time.Second {
+		if d := time.Since(begin); d > 20*time.Second { // a quadratic reader takes minutes
 			t.Errorf("%d bytes took %v", len(header), d)
 		}
 	})
