@@ -20,7 +20,7 @@ var featureGates = map[string]bool{
 // where nothing is said: those of kube-apiserver that switch something here.
 func KnownFeatureGates() map[string]bool { return maps.Clone(featureGates) }
 
-// enabled tells whether a feature is on.
+// enabled reports whether a feature is on.
 func (s *Server) enabled(gate string) bool {
 	if on, said := s.FeatureGates[gate]; said {
 		return on

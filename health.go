@@ -6,7 +6,7 @@ import (
 
 // checks are those of /readyz, under the names that probes know. The server
 // accepts connections only once everything is there, so what can fail later on is
-// the log alone; "etcd" is its name for whoever asks for kube-apiserver's.
+// the log alone; "etcd" is its name for clients of kube-apiserver.
 func (s *Server) checks() []httpapi.Check {
 	fine := func() error { return nil }
 	return []httpapi.Check{
@@ -57,7 +57,7 @@ func (r *running) figures() []httpapi.Figure {
 
 // loopChecks has a line for each controller that is switched on, so that one can
 // see which are. One that fails tries again, which is no reason to send clients
-// elsewhere: how it goes is told by the metrics.
+// elsewhere: the metrics show how it goes.
 func (r *running) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
 	for _, f := range r.loops.Figures() {

@@ -22,7 +22,7 @@ type Server struct {
 	Storage Storage
 
 	// BindAddress is the IP address to listen on; empty: 127.0.0.1. With "0.0.0.0"
-	// or "::" everybody who reaches this machine can connect.
+	// or "::" every client that reaches this machine can connect.
 	BindAddress string
 	// Port to listen on; zero: a free one.
 	Port int
@@ -59,16 +59,16 @@ type Server struct {
 
 	// StorageMaxBytes bounds what the current objects take in memory, about: their bytes
 	// and some hundred for each. At the bound, writes that grow objects are 507; reads,
-	// deletions and other writes go on. Zero: half of the memory that the process may use
-	// (by GOMEMLIMIT, its control groups and the machine), after History.MaxMemoryBytes is
-	// taken off, at least 64 MiB. Negative: no bound.
+	// deletions and other writes go on. Zero: half of what remains of the process's memory
+	// limit (GOMEMLIMIT, its control groups, the machine) after History.MaxMemoryBytes, at
+	// least 64 MiB. Negative: no bound.
 	StorageMaxBytes int64
 
 	// History is how much of the past stays readable.
 	History History
 
 	// FeatureGates switches features on and off, by the names that kube-apiserver has for
-	// them. KnownFeatureGates tells which there are, with their defaults; Start
+	// them. KnownFeatureGates lists them with their defaults; Start
 	// refuses others. Nil: all defaults.
 	FeatureGates map[string]bool
 
@@ -234,7 +234,7 @@ func (s *Server) RESTConfigFor(user string, groups ...string) (*rest.Config, err
 	return c, nil
 }
 
-// Kubeconfig returns a kubeconfig file for the administrator: whoever reads it may
+// Kubeconfig returns a kubeconfig file for the administrator: its readers may
 // do everything. It panics before Start has succeeded.
 func (s *Server) Kubeconfig() []byte { return s.must().kubeconfig().YAML() }
 

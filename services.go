@@ -61,7 +61,7 @@ type own struct {
 
 // create makes the objects that are not there: the range of cluster IPs, the
 // Service `kubernetes`, and its endpoint, unless the server listens on the loopback
-// interface alone, which nobody else reaches.
+// interface alone, which no other machine reaches.
 func (o *own) create(ctx context.Context) error {
 	steps := []func(context.Context) error{o.createRange, o.createService}
 	if o.at.Addr().IsValid() && !o.at.Addr().IsLoopback() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tidemark-dev/tidemark"
 )
@@ -99,5 +100,48 @@ func TestWebhookAnswerIsNotShown(t *testing.T) {
 	}
 	if reached.Load() {
 		t.Error("a redirection was followed")
+	}
+}
+
+// TestLongWebhookAnswers: an error quotes a webhook's answer, and no more of it than a
+// client needs.
+func TestLongWebhookAnswers(t *testing.T) {
+	long := strings.Repeat("é", 1<<20)
+	object := func(answer map[string]any) map[string]any {
+		return answer["response"].(map[string]any)["convertedObjects"].([]any)[0].(map[string]any)
+	}
+	for name, row := range map[string]struct {
+		spoil func(answer map[string]any)
+		want  string
+	}{
+		"message": {func(a map[string]any) {
+			a["response"].(map[string]any)["result"] = map[string]any{"status": "Failure", "message": "I will not: " + long}
+		}, "failed: I will not: ééé"},
+		"status": {func(a map[string]any) {
+			a["response"].(map[string]any)["result"] = map[string]any{"status": long}
+		}, "response.result.status was 'ééé"},
+		"uid":         {func(a map[string]any) { a["response"].(map[string]any)["uid"] = long }, `got \"ééé`},
+		"kind":        {func(a map[string]any) { a["kind"] = long }, "Kind=ééé"},
+		"apiVersion":  {func(a map[string]any) { a["apiVersion"] = long }, "got /ééé"},
+		"an object's": {func(a map[string]any) { object(a)["apiVersion"] = long }, "received ééé"},
+		"name": {func(a map[string]any) {
+			object(a)["metadata"].(map[string]any)["name"] = long
+		}, "must have the same name: a != ééé"},
+		"labels": {func(a map[string]any) {
+			object(a)["metadata"].(map[string]any)["labels"] = map[string]any{long: long}
+		}, "invalid metadata: "},
+		"no object": {func(a map[string]any) {
+			a["response"].(map[string]any)["convertedObjects"].([]any)[0] = map[string]any{"metadata": map[string]any{"name": []any{long}}}
+		}, "invalid converted object at index 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hook := &converter{}
+			hook.spoil.Store(&row.spoil)
+			webhook, ca := serveHook(t, hook)
+			message := askV2(t, twoVersions(webhook.URL, ca))
+			if len(message) > 2<<10 || !strings.Contains(message, row.want) || !utf8.ValidString(message) {
+				t.Errorf("%d bytes: %.300q, want %s", len(message), message, row.want)
+			}
+		})
 	}
 }

@@ -253,7 +253,7 @@ func (w *writers) checkManaged(o *written) {
 	}
 }
 
-// has tells whether a value has a path.
+// has reports whether a value has a path.
 func has(v any, p fieldpath.Path) bool {
 	for _, e := range p {
 		items, _ := v.([]any)

@@ -159,7 +159,7 @@ func (f *benchFlags) print(report *bench.Report, stdout io.Writer) error {
 	return errors.Join(append(errs, report.WriteTable(stdout))...)
 }
 
-// isTerminal tells whether a line can be written over.
+// isTerminal reports whether a line can be written over.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

@@ -79,6 +79,8 @@ var wrongLines = map[string]string{
 	"serve --in-memory=perhaps":                                "perhaps",
 	"serve --anonymous-auth=perhaps":                           "perhaps",
 	"serve --warn-unenforced=perhaps":                          "perhaps",
+	"serve --accept-data-loss=perhaps":                         "perhaps",
+	"serve --storage-max-bytes=0":                              "must be greater than zero",
 	"serve --history-retention=long":                           "long",
 	"serve --history-max-disk-bytes=-1":                        "above zero",
 	"serve --representation-cache-bytes=1Ti":                   "--history-max-bytes=128Mi",

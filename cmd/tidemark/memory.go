@@ -93,7 +93,7 @@ func trim() {
 	}
 }
 
-// toGain tells whether giving memory back pays: what is free, and what was allocated
+// toGain reports whether giving memory back pays: what is free, and what was allocated
 // since the last run of the collector, of which little may live; a run costs what is
 // live.
 func toGain(free, allocated, live uint64) bool {

@@ -39,7 +39,7 @@ func notifyReady() {
 	}
 	c, err := net.Dial("unixgram", address)
 	if err != nil {
-		return // nobody listens any more
+		return // no manager listens any more
 	}
 	defer c.Close()
 	c.Write([]byte("READY=1"))

@@ -32,13 +32,12 @@ type serveFlags struct {
 	kubeconfigOut string
 	anonymous     bool
 
-	warnUnenforced bool
-	maxMemory      byteSize
-	// representations is 0 when it is not given.
-	representations byteSize
-	maxDisk         byteSize
-	// maxStorage is 0 when it is not given.
-	maxStorage  byteSize
+	warnUnenforced  bool
+	maxMemory       byteSize // of history
+	maxDisk         byteSize // of history
+	representations byteSize // zero: not given
+	maxStorage      byteSize // zero: not given
+
 	controllers []string
 	gates       gates
 	verbosity   int
@@ -115,7 +114,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; made when it is not there (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
 	flags.StringVar(&f.permissions, "data-dir-permissions", "owner", "who may have access to the data directory: owner, or group for a directory of another owner that is shared with its group, such as a volume with an fsGroup")
 	flags.BoolVar(&f.inMemory, "in-memory", false, "keep nothing: all objects are gone when the server stops")
-	flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start although the log lost writes, without them, if what is left fits together; what is dropped is logged")
+	flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start even if the log has lost acknowledged writes: keep the longest consistent prefix and log what is dropped")
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; one that tidemark did not write is never replaced (default: kubeconfig in the data directory)")
 
 	flags.StringVar(&s.TokenAuthFile, "token-auth-file", "", `file of bearer tokens, a line of CSV each: token,user,uid,"group1,group2"`)
@@ -125,10 +124,10 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "ports of nodes that Services get theirs of")
 	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "file of the serving certificate (PEM), its chain behind it (default: one of the server's own authority)")
 	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "file of the private key (PEM) of --tls-cert-file")
-	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "warn clients that write what is stored and not acted on: roles, admission webhooks and policies, flow schemas, APIServices")
+	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: roles, admission webhooks and policies, flow schemas, APIServices")
 	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "requests without credentials are the user system:anonymous; with false they are 401")
 
-	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit writes that grow them are refused with 507 (default: half of the memory that the process may use, less --history-max-bytes)")
+	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit, writes that grow them are refused with 507 (default: half of what remains of the process's memory limit after --history-max-bytes, at least 64Mi)")
 	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long a replaced state can still be read and watched from")
 	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; what does not fit is read back from disk")
 	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk for history; beyond it the oldest is given up")
@@ -189,7 +188,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	case s.History.Retention <= 0 || f.maxMemory <= 0 || f.maxDisk <= 0:
 		return errors.New("the --history flags want values above zero")
 	case f.maxStorage < 0 || changed("storage-max-bytes") && f.maxStorage == 0:
-		return fmt.Errorf("--storage-max-bytes=%s wants a value above zero", f.maxStorage.String())
+		return fmt.Errorf("--storage-max-bytes=%s: must be greater than zero", f.maxStorage.String())
 	case f.representations < 0 || f.representations > f.maxMemory:
 		return fmt.Errorf("--representation-cache-bytes=%s wants a part of --history-max-bytes=%s", f.representations.String(), f.maxMemory.String())
 	case s.EventTTL <= 0:
@@ -264,7 +263,7 @@ func (f *serveFlags) dataPath() (string, error) {
 	return filepath.Join(home, "tidemark"), nil
 }
 
-// writeKubeconfig writes the file and returns its path, empty when nobody asked for one
+// writeKubeconfig writes the file and returns its path, empty when none was requested
 // and there is no place for it, and what removes it in
 // the end when it stands in no place that anybody asked for.
 func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {

@@ -221,6 +221,7 @@ func TestNoPlaceForFiles(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
 	var lines []string
 	for s := bufio.NewScanner(stdout); s.Scan(); {
 		if lines = append(lines, s.Text()); strings.HasPrefix(s.Text(), "Ready in ") {

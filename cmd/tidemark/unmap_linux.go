@@ -30,7 +30,7 @@ func unmapStart() {
 // pages is a mapping of a file.
 type pages struct{ begin, end uintptr }
 
-// programPages finds the mappings of a file that nobody can write and nobody has
+// programPages finds the mappings of a file that cannot be written and were not
 // written, in a table as /proc/PID/smaps has it: the linker writes some before it
 // protects them, and a debugger any, and those would be lost.
 func programPages(smaps []byte, file string) []pages {

@@ -31,7 +31,7 @@ func (a *Allocator) rangesOf(f corev1.IPFamily) []*ipRange {
 	return all
 }
 
-// isReady tells whether addresses of a ServiceCIDR are given out.
+// isReady reports whether addresses of a ServiceCIDR are given out.
 func isReady(c *networkingv1.ServiceCIDR) bool {
 	if c.DeletionTimestamp != nil {
 		return false
@@ -53,7 +53,7 @@ func prefixes(c *networkingv1.ServiceCIDR) (all []netip.Prefix) {
 	return all
 }
 
-// Needed tells whether a ServiceCIDR holds addresses of Services that no other one
+// Needed reports whether a ServiceCIDR holds addresses of Services that no other one
 // holds.
 func Needed(s *store.State, c *networkingv1.ServiceCIDR) (bool, error) {
 	var others []netip.Prefix

@@ -67,7 +67,7 @@ func (a *Allocator) families(s, old *corev1.Service) field.ErrorList {
 	return a.configured(s, single)
 }
 
-// staysPreferred tells whether an update leaves a Service that prefers two families
+// staysPreferred reports whether an update leaves a Service that prefers two families
 // as it is: it gets no second address because the cluster has a second range now.
 func staysPreferred(s, old *corev1.Service) bool {
 	if old == nil || old.Spec.Type != s.Spec.Type {

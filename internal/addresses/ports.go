@@ -125,7 +125,7 @@ func hasNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// wantsNodePorts tells whether a port that names no node port gets one.
+// wantsNodePorts reports whether a port that names no node port gets one.
 func wantsNodePorts(s *corev1.Service) bool {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeNodePort:

@@ -112,7 +112,7 @@ func (s accounts) find(ctx context.Context, a *registry.Admission, p *corev1.Pod
 	}
 }
 
-// automounts tells whether a Pod gets a token: as it says, or else as its account does.
+// automounts reports whether a Pod gets a token: as it says, or else as its account does.
 func automounts(account *corev1.ServiceAccount, p *corev1.Pod) bool {
 	if p.Spec.AutomountServiceAccountToken != nil {
 		return *p.Spec.AutomountServiceAccountToken
@@ -181,7 +181,7 @@ func checkMirror(a *registry.Admission, p *corev1.Pod) error {
 	return nil
 }
 
-// namesSecrets tells whether anything in a Pod names a Secret.
+// namesSecrets reports whether anything in a Pod names a Secret.
 func namesSecrets(p *corev1.Pod) bool {
 	for _, s := range p.Spec.ImagePullSecrets {
 		if s.Name != "" {
@@ -198,7 +198,7 @@ func namesSecrets(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, namesSecret)
 }
 
-// namesSecret tells whether a volume names a Secret.
+// namesSecret reports whether a volume names a Secret.
 func namesSecret(v corev1.Volume) bool {
 	local := func(r *corev1.LocalObjectReference) bool { return r != nil && r.Name != "" }
 	switch {
@@ -228,7 +228,7 @@ func namesSecret(v corev1.Volume) bool {
 	return false
 }
 
-// enforces tells whether an account allows its Pods its own secrets alone.
+// enforces reports whether an account allows its Pods its own secrets alone.
 func enforces(account *corev1.ServiceAccount) bool {
 	is, _ := strconv.ParseBool(account.Annotations["kubernetes.io/enforce-mountable-secrets"])
 	return is

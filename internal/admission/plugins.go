@@ -89,10 +89,10 @@ var plugins = []plugin{
 }
 
 // Plugins are those that are switched on, by name. The zero value has those that are
-// on when nobody says anything.
+// on by default.
 type Plugins struct{ changed map[string]bool }
 
-// On tells whether a plugin is switched on.
+// On reports whether a plugin is switched on.
 func (p Plugins) On(name string) bool {
 	if is, ok := p.changed[name]; ok {
 		return is
@@ -148,6 +148,6 @@ func named(parts ...part) string {
 	return strings.Join(all, ", ")
 }
 
-// Switched tells for people which plugins are on when nobody says anything, which are
+// Switched returns, as text, which plugins are on by default, which are
 // off, and which are always on.
 func Switched() (byDefault, optional, fixed string) { return named(on), named(off), named(always) }

@@ -117,7 +117,7 @@ func warn(a *registry.Admission, wanted api.Policy, meta *metav1.ObjectMeta, spe
 	}
 }
 
-// changesImages tells whether an update makes other containers of a Pod: what else it
+// changesImages reports whether an update makes other containers of a Pod: what else it
 // can change matters to no level.
 func changesImages(pod, old *corev1.Pod) bool {
 	differ := func(a, b []corev1.Container) bool {

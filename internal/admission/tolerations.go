@@ -32,7 +32,7 @@ func mergeTolerations(a, b []corev1.Toleration) []corev1.Toleration {
 	return merged
 }
 
-// covers tells whether a tolerates all that t does.
+// covers reports whether a tolerates all that t does.
 func covers(a, t *corev1.Toleration) bool {
 	if equality.Semantic.DeepEqual(a, t) {
 		return true

@@ -32,7 +32,7 @@ func Before(live, sent []byte) []byte {
 	return sent
 }
 
-// SameButTimes tells whether two arrays differ in nothing but times: with an object
+// SameButTimes reports whether two arrays differ in nothing but times: with an object
 // that is the same otherwise, that is no write (row G3).
 func SameButTimes(a, b []byte) bool {
 	if string(a) == string(b) {

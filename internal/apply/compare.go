@@ -299,7 +299,7 @@ func (c *comparison) elements(s *listShape, t *tape, list int32) {
 	}
 }
 
-// repeated tells whether an element is there twice.
+// repeated reports whether an element is there twice.
 func repeated(s []element) bool {
 	if len(s) > manyMembers {
 		seen := make(map[string]bool, len(s))

@@ -2,5 +2,5 @@ package apply
 
 import "reflect"
 
-// SameShape tells whether two schemas are the same to the straight way.
+// SameShape reports whether two schemas are the same to the straight way.
 func SameShape(a, b *Schema) bool { return reflect.DeepEqual(a.shape(), b.shape()) }

@@ -210,7 +210,7 @@ func validKeys(text []byte) bool {
 	}
 }
 
-// canonicalScalar tells whether the library would write a scalar that way.
+// canonicalScalar reports whether the library would write a scalar that way.
 func canonicalScalar(kind int, text []byte) bool {
 	switch kind {
 	case aNumber:
@@ -225,7 +225,7 @@ func canonicalScalar(kind int, text []byte) bool {
 	return said != nil && validText(said) && string(appendString(nil, string(said))) == string(text)
 }
 
-// fit tells whether a set has no places inside of what is one value by now: schemas
+// fit reports whether a set has no places inside of what is one value by now: schemas
 // change, and then the library makes sets fit.
 func (f *fields) fit(s *shape) bool {
 	if f.fits.Load() == s {

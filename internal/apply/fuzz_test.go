@@ -89,7 +89,7 @@ func wrapped(spec string) []byte {
 	return []byte(`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"x","uid":"u"},"spec":` + spec + `}`)
 }
 
-// twice tells whether an object has a member twice: encoders never write that.
+// twice reports whether an object has a member twice: encoders never write that.
 func twice(t *testing.T, data []byte) bool {
 	var tp tape
 	if tp.read(data) != nil {

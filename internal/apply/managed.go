@@ -60,7 +60,7 @@ func (e *entry) who() who {
 	return w
 }
 
-// same tells whether two entries are of the same manager.
+// same reports whether two entries are of the same manager.
 func (e *entry) same(f *entry) bool { return e.who() == f.who() }
 
 func (e *entry) setTime(t time.Time) {

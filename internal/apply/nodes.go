@@ -163,7 +163,7 @@ func sortNodes(s []node) {
 	}
 }
 
-// anywhere tells whether a node of the subtree has one of the marks.
+// anywhere reports whether a node of the subtree has one of the marks.
 func (t *trie) anywhere(n *node, m marks) bool {
 	if n.marks&m != 0 {
 		return true
@@ -214,7 +214,7 @@ type writer struct {
 	own          bool
 }
 
-// write appends the set that follows, and tells whether it has members.
+// write appends the set that follows, and reports whether it has members.
 func (w *writer) write(set, changes *node) bool {
 	w.out = append(w.out, '{')
 	some := w.children(set, changes, true)
@@ -313,12 +313,12 @@ func from(s []node, at *node) []node {
 	return s[i:]
 }
 
-// touches tells whether changes meet members of a set.
+// touches reports whether changes meet members of a set.
 func touches(set *trie, s *node, changes *trie, c *node) bool {
 	return meet(set, s, changes, c, taken|gone)
 }
 
-// conflicts tells whether members of a set are set anew.
+// conflicts reports whether members of a set are set anew.
 func conflicts(set *trie, s *node, changes *trie, c *node) bool {
 	return meet(set, s, changes, c, taken)
 }

@@ -93,7 +93,7 @@ func parseWritten(raw []byte) (entries []*entry, ok bool) {
 	return entries, !sameTwice(entries)
 }
 
-// sameTwice tells whether a manager has two entries.
+// sameTwice reports whether a manager has two entries.
 func sameTwice(entries []*entry) bool {
 	if len(entries) > manyMembers {
 		seen := make(map[who]bool, len(entries))

@@ -122,7 +122,7 @@ func (c *comparison) unique(object int32) {
 	}
 }
 
-// within tells whether all members of the set a are in b.
+// within reports whether all members of the set a are in b.
 func within(a *trie, n *node, b *trie, m *node) bool {
 	left, right := a.below(n), b.below(m)
 	for len(left) > 0 {

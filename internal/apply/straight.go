@@ -232,7 +232,7 @@ func ownedBy(entries []*entry, own *entry, mentioned *trie) *trie {
 	return sets[0]
 }
 
-// isPatch tells whether a configuration is of this kind and version, and names no
+// isPatch reports whether a configuration is of this kind and version, and names no
 // managed fields.
 func (s *Schema) isPatch(t *tape) bool {
 	is := func(name, want string) bool {

@@ -128,7 +128,7 @@ func (r *structuralShaper) list(s structuralschema.Structural, keep bool) *listS
 	return l
 }
 
-// ofEveryObject tells whether each object has the member, and is shown to have it without
+// ofEveryObject reports whether each object has the member, and is shown to have it without
 // what a schema says of it.
 func ofEveryObject(name string) bool {
 	return name == "apiVersion" || name == "kind" || name == "metadata"

@@ -334,7 +334,7 @@ func (l *lookup) find(key []byte) int32 {
 	return at
 }
 
-// validText tells whether the library writes a text as encoding/json does.
+// validText reports whether the library writes a text as encoding/json does.
 func validText(s []byte) bool {
 	for _, c := range s {
 		if c < 0x20 {

@@ -51,7 +51,7 @@ func hashText(h *maphash.Hash, s string) {
 	h.WriteString(s)
 }
 
-// Has tells whether the apply is known to change nothing.
+// Has reports whether the apply is known to change nothing.
 func (u *Unchanged) Has(a Application) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

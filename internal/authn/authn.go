@@ -124,7 +124,7 @@ func (c *Credentials) authenticate(r *http.Request, connection *conn) (*User, er
 
 // Review tells who a bearer token is of, and for which of the audiences; no
 // audiences: those of the server. The user is nil for a token that is not good; then
-// the error says why, for whoever asks, and shows nothing of the token.
+// the error says why, for the caller, and shows nothing of the token.
 func (c *Credentials) Review(token string, audiences []string) (u *User, good []string, err error) {
 	if len(audiences) == 0 {
 		audiences = c.Audiences

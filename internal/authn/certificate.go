@@ -90,7 +90,7 @@ func (c *Credentials) byCertificate(r *http.Request, known *conn) (*User, error)
 	return v.user, nil
 }
 
-// holds tells whether an earlier outcome still counts.
+// holds reports whether an earlier outcome still counts.
 func (c *Credentials) holds(v *verified, at time.Time) bool {
 	if at.Before(v.from) || at.After(v.until) {
 		return false
@@ -135,7 +135,7 @@ func (c *Credentials) verify(chain []*x509.Certificate, at time.Time) (*verified
 }
 
 // userOf returns who a certificate is: its common name, its organizations as
-// groups. Without a common name it is nobody.
+// groups. Without a common name it names no user.
 func userOf(cert *x509.Certificate) *User {
 	if cert.Subject.CommonName == "" {
 		return nil
@@ -154,7 +154,7 @@ func userOf(cert *x509.Certificate) *User {
 	return u
 }
 
-// withAuthenticated returns the groups with that of everybody who is known.
+// withAuthenticated returns the groups with that of all authenticated users.
 func withAuthenticated(groups []string) []string {
 	if slices.Contains(groups, Authenticated) {
 		return slices.Clip(groups)

@@ -20,7 +20,7 @@ type Attributes struct {
 
 // Authorizer decides. It is safe for concurrent use.
 type Authorizer interface {
-	// Authorize tells whether the request is allowed; reason is for the answer to
+	// Authorize reports whether the request is allowed; reason is for the answer to
 	// the client, and may be empty.
 	Authorize(a *Attributes) (allowed bool, reason string)
 }

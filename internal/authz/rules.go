@@ -52,7 +52,7 @@ var grants = []granted{
 	}},
 }
 
-// allows tells whether a rule is of the request.
+// allows reports whether a rule is of the request.
 func (r *Rule) allows(a *Attributes) bool {
 	if !has(r.Verbs, a.Verb) {
 		return false

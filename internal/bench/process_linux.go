@@ -87,7 +87,7 @@ func group(cmd *exec.Cmd) []int {
 	return pids
 }
 
-// groupLives tells whether one of the group has not ended. One that nobody waits for
+// groupLives reports whether one of the group has not ended. One that nobody waits for
 // has, though it could still be signalled.
 func groupLives(cmd *exec.Cmd) bool { return len(group(cmd)) > 0 }
 
@@ -124,7 +124,7 @@ func kibibytes(value string) int64 {
 }
 
 // resetPeaks sets the high-water marks of memory back to what is used now, and
-// tells whether that worked for all.
+// reports whether that worked for all.
 func resetPeaks(pids []int) bool {
 	ok := len(pids) > 0
 	for _, pid := range pids {

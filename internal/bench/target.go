@@ -150,7 +150,7 @@ func (e *answerError) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", e.request, e.code, http.StatusText(e.code), e.message)
 }
 
-// notServed tells whether an error says that the server has not got something.
+// notServed reports whether an error says that the server has not got something.
 func notServed(err error) bool {
 	var e *answerError
 	if !errors.As(err, &e) {
@@ -163,7 +163,7 @@ func notServed(err error) bool {
 	return false
 }
 
-// hasCode tells whether an error is an answer with a code.
+// hasCode reports whether an error is an answer with a code.
 func hasCode(err error, code int) bool {
 	var e *answerError
 	return errors.As(err, &e) && e.code == code

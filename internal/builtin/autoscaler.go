@@ -215,7 +215,7 @@ func autoscalerFromV2(o runtime.Object) (runtime.Object, error) {
 	return out, nil
 }
 
-// isUtilizationOfCPU tells whether version 1 has a field for the metric.
+// isUtilizationOfCPU reports whether version 1 has a field for the metric.
 func isUtilizationOfCPU(m *autoscalingv2.MetricSpec) bool {
 	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil &&
 		m.Resource.Name == corev1.ResourceCPU && m.Resource.Target.AverageUtilization != nil

@@ -133,7 +133,7 @@ func (b *bed) discoverGroup(ctx context.Context, path string) ([]resourceType, e
 	return all, nil
 }
 
-// isPlain tells whether a text is made of what the names of types are made of.
+// isPlain reports whether a text is made of what the names of types are made of.
 func isPlain(text string) bool {
 	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
 }

@@ -472,7 +472,7 @@ func replayItems(w when) step {
 }
 
 // mixed makes later chunks be of the most recent state: the token that a server
-// sends with 410 says so. Hidden tells whether they have the version of the first.
+// sends with 410 says so. Hidden reports whether they have the version of the first.
 func mixed(hidden bool) step {
 	return func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		token := req.URL.Query().Get("continue")

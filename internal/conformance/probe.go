@@ -159,7 +159,7 @@ func (p *probe) send(r request) *answer {
 	return a
 }
 
-// noRight tells whether an answer says that we may not.
+// noRight reports whether an answer says that we may not.
 func noRight(code int) bool {
 	return code == http.StatusForbidden || code == http.StatusUnauthorized
 }

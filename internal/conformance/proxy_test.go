@@ -236,7 +236,7 @@ func itemsOf(o object) []any {
 	return all
 }
 
-// own tells whether an item was made by a check.
+// own reports whether an item was made by a check.
 func own(item any) bool {
 	m, _ := item.(map[string]any)
 	return strings.HasPrefix(object(m).name(), "c0") || strings.HasPrefix(object(m).name(), "c1")

@@ -70,7 +70,7 @@ type Exchange struct {
 	Response string `json:"response"`
 }
 
-// Bad tells whether the result makes a server fail: a promise that binds and that
+// Bad reports whether the result makes a server fail: a promise that binds and that
 // is not kept, or that is of a feature which is not there.
 func (r Result) Bad() bool {
 	return r.Level == Must && (r.Outcome == Failed || r.Outcome == Absent)
@@ -98,7 +98,7 @@ func (r *Report) Forbidden() []Result {
 	return some
 }
 
-// Ran tells whether any check could be run. Of a server that was not looked at
+// Ran reports whether any check could be run. Of a server that was not looked at
 // nothing can be said.
 func (r *Report) Ran() bool {
 	return slices.ContainsFunc(r.Results, func(x Result) bool { return x.Outcome != Skipped })

@@ -34,7 +34,7 @@ var representationChecks = []Check{
 		About: "A refusal is a Status, with its code.", run: representationsStatus},
 }
 
-// isKind tells whether a Content-Type is of a media type.
+// isKind reports whether a Content-Type is of a media type.
 func isKind(h http.Header, want string) bool {
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.TrimSpace(kind) == want

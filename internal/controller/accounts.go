@@ -57,7 +57,7 @@ func (p *perNamespace) sync(ctx context.Context, i item) error {
 		return err
 	}
 	err = p.ensure(ctx, i.key, s)
-	// The namespace is gone, or about to go; or somebody else was faster.
+	// The namespace is gone, or about to go; or another writer was faster.
 	if apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}

@@ -20,7 +20,7 @@ const (
 	cidrCollection    = "servicecidrs.networking.k8s.io"
 )
 
-// serviceAddresses mends the IPAddresses of Services: they are written with the Services,
+// serviceAddresses repairs the IPAddresses of Services: they are written with the Services,
 // but a server may be killed in between, and users delete what they like.
 type serviceAddresses struct {
 	l     *Loops
@@ -140,7 +140,7 @@ func (r *cidrs) protect(ctx context.Context, o object, c *networkingv1.ServiceCI
 	})
 }
 
-// say sets the condition that tells whether addresses are given out.
+// say sets the condition that reports whether addresses are given out.
 func (r *cidrs) say(ctx context.Context, o object, c *networkingv1.ServiceCIDR, wanted metav1.Condition) error {
 	wanted.Type = networkingv1.ServiceCIDRConditionReady
 	have := meta.FindStatusCondition(c.Status.Conditions, wanted.Type)

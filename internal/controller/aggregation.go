@@ -36,7 +36,7 @@ func newAggregation(l *Loops, q *queue) loop {
 	return &aggregation{l: l, queue: q, made: map[string]bool{}}
 }
 
-// isMade tells whether others make up a role's rules.
+// isMade reports whether others make up a role's rules.
 func isMade(o *store.Object) bool {
 	return o != nil && bytes.Contains(o.Bytes(), []byte(`"aggregationRule":{`))
 }

@@ -83,7 +83,7 @@ func (u *claimUsers) forget() {
 	u.pods = nil
 }
 
-// use tells whether a pod that has a node uses the claim. One without a node does not
+// use reports whether a pod that has a node uses the claim. One without a node does not
 // count: no kubelet starts it while the claim is being deleted.
 func (u *claimUsers) use(ctx context.Context, claim *store.Object) (bool, error) {
 	u.mu.Lock()
@@ -182,7 +182,7 @@ func (u *claimUsers) take(before, after *store.Object) {
 	})
 }
 
-// usedBy tells whether a pod, if there is one, has a node and uses a claim.
+// usedBy reports whether a pod, if there is one, has a node and uses a claim.
 func usedBy(stored, claim *store.Object) (bool, error) {
 	if stored == nil {
 		return false, nil
@@ -211,7 +211,7 @@ func usesClaim(pod *corev1.Pod, v *corev1.Volume, claim *store.Object) bool {
 // ephemeralName is the name of the claim that is made for an ephemeral volume.
 func ephemeralName(pod *corev1.Pod, v *corev1.Volume) string { return pod.Name + "-" + v.Name }
 
-// shutDown tells whether nothing of a pod runs any more, or nobody waits for it.
+// shutDown reports whether nothing of a pod runs any more, or nobody waits for it.
 // Its own ephemeral claims must not wait for it then: it may wait for them.
 func shutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0

@@ -88,7 +88,7 @@ func sorted(all []string) []string {
 	return all
 }
 
-// setConditions gives a namespace its conditions, and tells whether that changed
+// setConditions gives a namespace its conditions, and reports whether that changed
 // any. The time of a condition is that of the change of its status.
 func setConditions(status *corev1.NamespaceStatus, next []corev1.NamespaceCondition) (changed bool) {
 	for _, n := range next {

@@ -57,7 +57,7 @@ type Config struct {
 	// RootCA returns the certificates (PEM) by which clients know the server; nil, or
 	// nothing returned: no ConfigMap kube-root-ca.crt is made.
 	RootCA func() []byte
-	// Addresses are the IPAddresses of Services; nil: nobody keeps them.
+	// Addresses are the IPAddresses of Services; nil: they are not kept.
 	Addresses *addresses.Objects
 	// Quotas are the books that ResourceQuotas are counted by; nil: they are not.
 	Quotas *quota.Books
@@ -146,7 +146,7 @@ func Check(enabled []string) error {
 // bare takes off what kube-controller-manager puts behind its names.
 func bare(name string) string { return strings.TrimSuffix(name, "-controller") }
 
-// runs tells whether a loop is switched on: a word with its name counts more than
+// runs reports whether a loop is switched on: a word with its name counts more than
 // a star.
 func runs(enabled []string, name string) bool {
 	on := enabled == nil

@@ -115,7 +115,7 @@ func (d *definitions) finalize(ctx context.Context, o object) error {
 	})
 }
 
-// terminating sets the condition; it tells whether that is another one.
+// terminating sets the condition; it reports whether that is another one.
 func (d *definitions) terminating(c *apiextensionsv1.CustomResourceDefinition, status apiextensionsv1.ConditionStatus, reason, message string) bool {
 	next := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: status, Reason: reason, Message: message}
 	if old := apihelpers.FindCRDCondition(c, next.Type); old != nil && apihelpers.IsCRDConditionEquivalent(old, &next) {

@@ -112,7 +112,7 @@ func (g *garbage) reached(r store.Revision) {
 	}
 }
 
-// tooEarly tells whether the index has not come to a version of an object yet; then
+// tooEarly reports whether the index has not come to a version of an object yet; then
 // the object is looked at again when it has.
 func (g *garbage) tooEarly(name object, o *store.Object) bool {
 	g.mu.Lock()
@@ -140,7 +140,7 @@ func (g *garbage) first(s *store.State, o object, m registry.Metadata) {
 	g.take(o, registry.Metadata{}, m)
 }
 
-// allThere tells whether all owners of an object are in a state, and none waits for
+// allThere reports whether all owners of an object are in a state, and none waits for
 // its dependents.
 func (g *garbage) allThere(s *store.State, o object, references []metav1.OwnerReference) bool {
 	served := g.l.served()
@@ -299,7 +299,7 @@ func (g *garbage) removeRest(ctx context.Context, i item) error {
 	}
 	err := g.l.remove(ctx, i.object, o, metav1.DeletePropagationBackground)
 	if apierrors.IsConflict(err) {
-		return nil // it is somebody else's again
+		return nil // it has another owner again
 	}
 	return err
 }
@@ -321,7 +321,7 @@ func (g *garbage) look(ctx context.Context, name object) error {
 	case waitsForDependents(m):
 		return g.finish(ctx, s, name, m)
 	case m.Deleting:
-		return nil // on its way; whoever has a finalizer acts
+		return nil // on its way; owners of its finalizers act
 	}
 	references, err := m.Owners()
 	if err != nil || len(references) == 0 {
@@ -351,7 +351,7 @@ func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, foun
 		return nil
 	case len(found.waiting) > 0 && g.index.has(hashUID(d.m.UID)):
 		// It has dependents of its own, so they have to go first. Where these wait
-		// for their dependents in turn there may be a circle: then nobody waits for it.
+		// for their dependents in turn there may be a circle: then none waits for it.
 		if g.index.any(hashUID(d.m.UID), func(o object) bool { return waitsForDependents(registry.MetadataOf(s.Get(o.collection, o.key))) }) {
 			var err error
 			if d.o, err = g.unblock(ctx, d); d.o == nil {
@@ -361,7 +361,7 @@ func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, foun
 		return g.l.remove(ctx, d.name, d.o, metav1.DeletePropagationForeground)
 	}
 	policy := metav1.DeletePropagationBackground
-	switch { // what somebody asked for beforehand holds
+	switch { // what an earlier request set holds
 	case bytes.Contains(d.m.Finalizers, orphan):
 		policy = metav1.DeletePropagationOrphan
 	case bytes.Contains(d.m.Finalizers, foreground):
@@ -413,7 +413,7 @@ func (g *garbage) finish(ctx context.Context, s *store.State, name object, m reg
 	return g.l.removeFinalizer(ctx, name, types.UID(m.UID), metav1.FinalizerDeleteDependents)
 }
 
-// blocked tells whether a dependent that blocks an owner's deletion is there. One
+// blocked reports whether a dependent that blocks an owner's deletion is there. One
 // that waits for the owner in turn, in a circle, does not count: both would wait for
 // ever.
 func (g *garbage) blocked(s *store.State, name object, m registry.Metadata) bool {
@@ -431,7 +431,7 @@ func (g *garbage) blocked(s *store.State, name object, m registry.Metadata) bool
 	return false
 }
 
-// blocker tells whether an object blocks the deletion of an owner, and whether it
+// blocker reports whether an object blocks the deletion of an owner, and whether it
 // waits for dependents of its own.
 func blocker(s *store.State, d object, owner registry.Metadata) (is, waits bool) {
 	m := registry.MetadataOf(s.Get(d.collection, d.key))
@@ -450,7 +450,7 @@ func (g *garbage) blockers(s *store.State, owner registry.Metadata) []object {
 // longestCircle bounds the search for circles, in objects.
 const longestCircle = 1000
 
-// waitsFor tells whether an object that waits for its dependents waits for another
+// waitsFor reports whether an object that waits for its dependents waits for another
 // one, by way of any number of others.
 func (g *garbage) waitsFor(s *store.State, from, to object) bool {
 	seen := map[object]bool{from: true}

@@ -132,7 +132,7 @@ func (n *namespaces) observe(c *store.CollectionChange) {
 	}
 }
 
-// empty tells whether nothing is left in the collections that a namespace waits
+// empty reports whether nothing is left in the collections that a namespace waits
 // for.
 func (n *namespaces) empty(namespace string, collections []string) bool {
 	s := n.l.store.Any()
@@ -165,7 +165,7 @@ func (n *namespaces) sync(ctx context.Context, i item) error {
 		return err
 	}
 	now := registry.MetadataOf(n.l.store.Any().Get(namespaceCollection, i.key))
-	if string(now.UID) != string(namespace.UID) { // somebody else let it go
+	if string(now.UID) != string(namespace.UID) { // another writer let it go
 		return n.clear(ctx, s, i.key)
 	}
 	if err := n.say(ctx, i.object, namespace, left.conditions(n.l.now())); err != nil {
@@ -269,7 +269,7 @@ func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type,
 	return context.Cause(ctx)
 }
 
-// unasked tells whether a request would delete an object: nobody asked for it yet,
+// unasked reports whether a request would delete an object: nobody asked for it yet,
 // or a server was killed in the middle of it.
 func unasked(m registry.Metadata) bool { return !m.Deleting || m.HalfGone() }
 

@@ -93,7 +93,7 @@ func (x *owners) remove(owner uint64, o object) {
 	x.of[owner] = d
 }
 
-// has tells whether an owner may have dependents.
+// has reports whether an owner may have dependents.
 func (x *owners) has(owner uint64) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -114,7 +114,7 @@ func (x *owners) dependents(owner uint64) []object {
 	return all
 }
 
-// any tells whether some dependent of an owner is so. The function must not wait.
+// any reports whether some dependent of an owner is so. The function must not wait.
 func (x *owners) any(owner uint64, is func(object) bool) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -23,7 +23,7 @@ const (
 )
 
 // protection keeps a finalizer on the objects of a collection, so that one that is
-// deleted stays while others use it, and takes it off when nobody does. The
+// deleted stays while others use it, and takes it off when none does. The
 // finalizer is set when an object is created (package builtin); the loop sets it on
 // those that lack it.
 type protection struct {
@@ -31,7 +31,7 @@ type protection struct {
 	queue      *queue
 	collection string
 	finalizer  string
-	// used tells whether an object that is being deleted is in use now.
+	// used reports whether an object that is being deleted is in use now.
 	used func(ctx context.Context, o *store.Object) (bool, error)
 	// freed yields the keys of objects whose use a change may have ended; it is not
 	// asked about what was made.

@@ -72,7 +72,7 @@ type queue struct {
 type later struct {
 	item
 	due     time.Time
-	counted bool // somebody waits for it
+	counted bool // a caller waits for it
 	place   int
 }
 
@@ -281,7 +281,7 @@ func (q *queue) pause(on bool) {
 	}
 }
 
-// settled tells whether nothing is left to do now. What is paused is left to
+// settled reports whether nothing is left to do now. What is paused is left to
 // somebody else.
 func (q *queue) settled() bool {
 	q.mu.Lock()

@@ -103,7 +103,7 @@ func (r *quotas) observeQuota(c *store.CollectionChange) {
 	}
 }
 
-// differ tells whether a member of an object has changed.
+// differ reports whether a member of an object has changed.
 func differ(c *store.CollectionChange, path ...string) bool {
 	return !bytes.Equal(registry.Member(c.Before.Bytes(), path...), registry.Member(c.After.Bytes(), path...))
 }

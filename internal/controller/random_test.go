@@ -162,7 +162,7 @@ func (w *crowd) add(chance *rand.Rand) {
 	w.known = append(w.known, known{collection, namespace + "/" + name, crowded[collection], string(registry.MetadataOf(made.Stored).UID)})
 }
 
-// releaseAll takes the finalizers off that nobody else would, and tells whether
+// releaseAll takes the finalizers off that nobody else would, and reports whether
 // there were any.
 func (w *crowd) releaseAll() bool {
 	some := false
@@ -176,7 +176,7 @@ func (w *crowd) releaseAll() bool {
 	return some
 }
 
-// there tells whether the owner of an object is in a state, and stays.
+// there reports whether the owner of an object is in a state, and stays.
 func there(state map[string]*store.Object, key string, r metav1.OwnerReference, staying bool) bool {
 	namespace, _, _ := strings.Cut(key, "/")
 	for collection, kind := range crowded {

@@ -22,7 +22,7 @@ const (
 	waitingStays  = 24 * time.Hour // pending, or approved and not issued
 )
 
-// requests deletes requests for certificates that nobody needs any more.
+// requests deletes requests for certificates that are no longer needed.
 type requests struct {
 	l     *Loops
 	queue *queue

@@ -10,7 +10,7 @@ import (
 // settling wakes those who wait for the loops.
 type settling struct {
 	mu   sync.Mutex
-	next chan struct{} // closed when there may be something new; nil while nobody waits
+	next chan struct{} // closed when there may be something new; nil while no goroutine waits
 }
 
 func (s *settling) announce() {

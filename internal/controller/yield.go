@@ -28,7 +28,7 @@ type yielding struct {
 
 	mu      sync.Mutex
 	paused  bool
-	until   time.Time   // the lease is good until then; zero: nobody holds it
+	until   time.Time   // the lease is good until then; zero: it is not held
 	timer   *time.Timer // for until
 	stopped bool
 }

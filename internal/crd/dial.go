@@ -13,9 +13,10 @@ import (
 	"syscall"
 )
 
-// A definition names any URL for its webhook, and the server asks from where it runs.
-// What only the machine itself should reach is refused, whatever name leads there, and
-// errors show nothing that an address answers.
+// A definition names any URL for its webhook, and the server calls it from its own network.
+// Addresses that only the machine itself should reach are refused, whatever name leads
+// there. Errors show nothing of an answer that is not a ConversionReview but its apiVersion
+// and kind, and have at most 1 KiB.
 
 // webhookDialer connects to webhooks.
 var webhookDialer = net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
@@ -26,8 +27,8 @@ var webhookDialer = net.Dialer{Control: func(_, address string, _ syscall.RawCon
 	return checkWebhookAddress(at.Addr())
 }}
 
-// checkWebhookAddress refuses addresses at which no webhook may be. Loopback is not
-// among them: a webhook beside the server is how operators are tried.
+// checkWebhookAddress refuses addresses at which no webhook may be. Loopback is allowed:
+// developers run webhooks on the same machine.
 func checkWebhookAddress(a netip.Addr) error {
 	a = embedded(a.WithZone("").Unmap())
 	switch {

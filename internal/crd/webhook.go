@@ -17,7 +17,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	fastjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -26,8 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	fastjson "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
@@ -47,9 +48,11 @@ const (
 	webhookBytes = 1 << 20
 	// maxAnswerBytes bounds what it may answer: an object may become larger.
 	maxAnswerBytes = 8 << 20
+	// maxErrorBytes bounds what an error says, which quotes what a webhook answers.
+	maxErrorBytes = 1 << 10
 )
 
-// webhook converts objects by asking somebody else. It is safe for concurrent use.
+// webhook converts objects by calling a webhook. It is safe for concurrent use.
 type webhook struct {
 	url     string
 	version string // of the review: v1, v1beta1
@@ -164,7 +167,7 @@ type reviewResponse struct {
 // maxAsked is how many objects a webhook is asked for at once.
 const maxAsked = 1000
 
-// few is a list of which no more are kept than could be asked for, and one.
+// few is a list that keeps as many values as could be asked for, and one more.
 type few struct {
 	all []json.RawMessage
 	n   int
@@ -238,10 +241,10 @@ func madeOf(in *Object, converted []byte, to string, i int) (*Object, error) {
 		return nil, fmt.Errorf("invalid converted object at index %d: %w", i, err)
 	}
 	if out.APIVersion != to {
-		return nil, fmt.Errorf("invalid object at index %d: invalid groupVersion (expected %s, received %s)", i, to, out.APIVersion)
+		return nil, fmt.Errorf("invalid object at index %d: invalid groupVersion (expected %s, received %s)", i, to, cut(out.APIVersion))
 	}
 	if out.Kind != in.Kind {
-		return nil, fmt.Errorf("invalid object at index %d: invalid kind (expected %s, received %s)", i, in.Kind, out.Kind)
+		return nil, fmt.Errorf("invalid object at index %d: invalid kind (expected %s, received %s)", i, in.Kind, cut(out.Kind))
 	}
 	if err := sameObject(in, out); err != nil {
 		return nil, fmt.Errorf("invalid object: %w", err)
@@ -258,6 +261,22 @@ func failedWebhook(err error) error { return &webhookError{err} }
 // webhookError is what went wrong with a webhook.
 type webhookError struct{ error }
 
+// Error implements error. The text has 1 KiB at most.
+func (e *webhookError) Error() string { return cut(e.error.Error()) }
+
+// cut cuts a text off after maxErrorBytes.
+func cut[S ~string](text S) string {
+	if len(text) <= maxErrorBytes {
+		return string(text)
+	}
+	const more = " ... (cut off)"
+	end := maxErrorBytes - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return string(text[:end]) + more
+}
+
 // Status implements apierrors.APIStatus.
 func (e *webhookError) Status() metav1.Status {
 	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: e.Error()}
@@ -266,8 +285,7 @@ func (e *webhookError) Status() metav1.Status {
 // Unwrap returns what it was.
 func (e *webhookError) Unwrap() error { return e.error }
 
-// reached tells of an error whether the webhook has answered: another question may do
-// better.
+// reached reports whether the webhook has answered: another request may succeed.
 func reached(err error) bool {
 	var failed *webhookError
 	var transport *url.Error
@@ -323,31 +341,31 @@ func (w *webhook) call(ctx context.Context, body []byte, answer *review) error {
 	return nil
 }
 
-// check tells whether the answer is one to what was asked.
+// check reports whether the answer belongs to the request.
 func (r *review) check(asked *review) error {
 	v1 := asked.APIVersion == "apiextensions.k8s.io/v1"
 	switch {
 	case v1 && r.TypeMeta != asked.TypeMeta:
-		return fmt.Errorf("expected webhook response of %v, got %v", asked.GroupVersionKind(), r.GroupVersionKind())
+		return fmt.Errorf("expected webhook response of %v, got %v", asked.GroupVersionKind(), cut(r.GroupVersionKind().String()))
 	case r.Response == nil:
 		return errors.New("no response provided")
 	case v1 && r.Response.UID != asked.Request.UID:
-		return fmt.Errorf("expected response.uid=%q, got %q", asked.Request.UID, r.Response.UID)
+		return fmt.Errorf("expected response.uid=%q, got %q", asked.Request.UID, cut(r.Response.UID))
 	case r.Response.Result.Status == metav1.StatusSuccess:
 		return nil
 	case r.Response.Result.Message != "":
-		return errors.New(r.Response.Result.Message)
+		return errors.New(cut(r.Response.Result.Message))
 	}
-	return fmt.Errorf("response.result.status was '%s', not 'Success'", r.Response.Result.Status)
+	return fmt.Errorf("response.result.status was '%s', not 'Success'", cut(r.Response.Result.Status))
 }
 
-// sameObject tells whether what came back is what was sent.
+// sameObject reports whether what came back is what was sent.
 func sameObject(in, out *Object) error {
 	for _, x := range []struct{ what, in, out string }{
 		{"name", in.Name, out.Name}, {"namespace", in.Namespace, out.Namespace}, {"UID", string(in.UID), string(out.UID)},
 	} {
 		if x.in != x.out {
-			return fmt.Errorf("must have the same %s: %s != %s", x.what, x.in, x.out)
+			return fmt.Errorf("must have the same %s: %s != %s", x.what, x.in, cut(x.out))
 		}
 	}
 	return nil
@@ -379,7 +397,7 @@ func firstOf(errs field.ErrorList) error {
 	return errs[:min(len(errs), most)].ToAggregate()
 }
 
-// asks tells whether somebody else converts the objects of the definition.
+// asks reports whether a webhook converts the objects of the definition.
 func (d *definition) asks() bool {
 	c := d.head.Spec.Conversion
 	return c != nil && c.Strategy == apiextensionsv1.WebhookConverter

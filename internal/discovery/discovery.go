@@ -5,7 +5,7 @@
 // A document is a pure function of a resource.Catalog. It is encoded when it is
 // first asked for and then shared by all readers, so a server that swaps its
 // catalog makes new Documents with it and throws the old ones away. Negotiation,
-// conditional requests and indentation are the business of whoever writes the
+// conditional requests and indentation are the business of the code that writes the
 // bytes to a client.
 package discovery
 
@@ -23,7 +23,7 @@ const (
 	AggregatedJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 )
 
-// Document is the answer to one discovery request. It is shared: nobody may
+// Document is the answer to one discovery request. It is shared: callers must not
 // change Body.
 type Document struct {
 	// Body is JSON on one line that ends with a newline. That of Root is indented
@@ -94,7 +94,7 @@ func New(c *resource.Catalog, before *Documents) *Documents {
 	return d
 }
 
-// same tells whether two groups have the same versions of the same types.
+// same reports whether two groups have the same versions of the same types.
 func same(a, b *resource.Group) bool {
 	return slices.EqualFunc(a.Versions, b.Versions, func(a, b resource.Version) bool {
 		return a.Name == b.Name && slices.Equal(a.Types, b.Types)

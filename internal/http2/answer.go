@@ -103,8 +103,8 @@ func (w *response) Write(p []byte) (int, error) {
 // Connection is what the answers of one connection have in common.
 func (w *response) Connection() any { return w.c }
 
-// TryWrite is Write for those who must not wait for the client: it appends all of p, or
-// declines. Full tells that it is time for a Flush. The answer has begun.
+// TryWrite is a non-blocking Write: it appends all of p or nothing. full reports that the
+// caller should Flush. The headers have to be sent before.
 func (w *response) TryWrite(p []byte) (ok, full bool) {
 	s := (*stream)(w)
 	c := s.c
@@ -147,7 +147,8 @@ func (s *stream) append(p []byte) (int, error) {
 // mayLeave reports whether the handler need not wait for its last n bytes to be taken.
 // The lock is held.
 func (s *stream) mayLeave(n int) bool {
-	return n <= restBytes && s.length >= 0 && s.written+int64(n) == s.length && !s.c.s.tight.Load()
+	return n <= restBytes && s.length >= 0 && s.written+int64(n) == s.length && !s.c.s.overBudget.Load() &&
+		(s.c.rests+n <= strangerRestBytes || s.c.isKnown())
 }
 
 // leaveRest keeps the end of the answer until the client takes it, as long as a write
@@ -155,12 +156,14 @@ func (s *stream) mayLeave(n int) bool {
 func (s *stream) leaveRest(p []byte) {
 	s.rest = bytes.Clone(p)
 	s.written += int64(len(p))
+	s.c.rests += len(p)
 	s.c.keep(len(p))
 	s.waits()
 }
 
 // dropRest forgets the end of the answer: it was sent, or never will be. The lock is held.
 func (s *stream) dropRest() {
+	s.c.rests -= len(s.rest)
 	s.c.keep(-len(s.rest))
 	s.rest = nil
 	s.waiting = time.Time{}
@@ -201,8 +204,8 @@ func (s *stream) checkWaiting() {
 	s.breakOff()
 }
 
-// sendRest appends of the end of the answer what the client takes. The lock is held.
-func (s *stream) sendRest() {
+// resumeRest appends as much of the end of the answer as the client takes. The lock is held.
+func (s *stream) resumeRest() {
 	c := s.c
 	sent := 0
 	for sent < len(s.rest) {
@@ -218,6 +221,7 @@ func (s *stream) sendRest() {
 	}
 	if sent < len(s.rest) {
 		s.rest = s.rest[sent:]
+		c.rests -= sent
 		c.keep(-sent)
 	} else {
 		s.dropRest()
@@ -241,7 +245,7 @@ func (w *response) WriteString(p string) (int, error) { return w.Write([]byte(p)
 func (w *response) Flush() { _ = w.FlushError() }
 
 // FlushError is for http.ResponseController. It returns when what was written is on
-// its way; an error tells that nobody waits for more.
+// its way. An error means that the client does not wait for more.
 func (w *response) FlushError() error {
 	s := (*stream)(w)
 	s.c.mu.Lock()
@@ -321,8 +325,8 @@ func (s *stream) setTimer(t **time.Timer, at time.Time, f func()) {
 	*t = mine
 }
 
-// begin appends the headers, once. P is the beginning of the body, end tells that
-// there is no more of it. The lock is held.
+// begin appends the headers, once. p is the beginning of the body, end reports that p is
+// all of it. The lock is held.
 func (s *stream) begin(p []byte, end bool) {
 	if s.begun {
 		return
@@ -399,7 +403,7 @@ func (s *stream) conclude() {
 	})
 }
 
-// bodyAllowed tells whether an answer with the status may have a body.
+// bodyAllowed reports whether an answer with the status may have a body.
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
@@ -464,7 +468,7 @@ type date struct {
 
 var today atomic.Pointer[date]
 
-// now returns the Date header. Nobody changes it.
+// now returns the Date header. Callers must not change it.
 func now() []string {
 	t := time.Now()
 	d := today.Load()

@@ -2,19 +2,19 @@ package http2
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
 // What waits on clients is charged to one budget of the server: what is being sent and
 // what waits to be, bodies that handlers have not read, header blocks that are not
 // complete, headers of requests that run, the ends of answers whose handlers have
-// returned. Each connection counts its own, under its lock, and tells the server in steps,
+// returned. Each connection counts its own, under its lock, and charges the server in steps,
 // so that a small answer touches nothing that connections share.
 //
-// Over the budget the server is tight: connections get no more room for bodies and little
-// for answers, so what they hold cannot grow, and those that hold the most are ended until
-// the rest fits, strangers before clients that have authenticated. Of the latter only
-// those that let the server wait.
+// Over the budget, no connection gets more upload window, and send buffers shrink. Then the
+// largest connections are closed: unauthenticated ones first, authenticated ones only if
+// they have not read for 1 s.
 
 const (
 	// DefaultTransportBytes is for Server.TransportBytes: twice what 400 answers hold
@@ -29,16 +29,19 @@ const (
 	stepBytes = 16 << 10
 	// strangerSendBytes is sendBytes of a client that has not authenticated.
 	strangerSendBytes = 32 << 10
+	// strangerRestBytes bounds the ends of all answers of such a client that their handlers
+	// did not wait for: 100 that say 401 or 403 fit.
+	strangerRestBytes = 64 << 10
 	// strangerHeaderBytes bounds headers of all requests of such a client together: 100
 	// first requests, each with a token of some KiB.
 	strangerHeaderBytes = 2 << 20
-	// tightSendBytes is sendBytes while the server is over its budget.
-	tightSendBytes = 16 << 10
+	// overBudgetSendBytes is sendBytes while the server is over its budget.
+	overBudgetSendBytes = 16 << 10
 	// waits is how long a client that has authenticated may let the server wait before
 	// its connection may be ended for the budget.
 	waits = time.Second
-	// relief is how often the server looks again while it is over its budget.
-	relief = 50 * time.Millisecond
+	// shedInterval is how often connections are ended while the server is over its budget.
+	shedInterval = 50 * time.Millisecond
 )
 
 // isKnown reports whether the client has authenticated. The lock is held.
@@ -51,7 +54,7 @@ func (c *conn) isKnown() bool {
 
 // hasRoom reports whether the headers of one more request fit. The lock is held.
 func (c *conn) hasRoom(headerBytes int) bool {
-	if c.s.tight.Load() && headerBytes > stepBytes {
+	if c.s.overBudget.Load() && headerBytes > stepBytes {
 		return false
 	}
 	return c.kept+headerBytes <= strangerHeaderBytes || c.isKnown()
@@ -88,8 +91,8 @@ func (s *Server) charge(n int64) {
 	if n == 0 {
 		return
 	}
-	if used := s.used.Add(n); n > 0 && used > s.transportBytes() && s.tight.CompareAndSwap(false, true) {
-		time.AfterFunc(0, s.relieve) // the lock of a connection is held
+	if s.used.Add(n); n > 0 {
+		s.checkBudget()
 	}
 }
 
@@ -101,26 +104,18 @@ func (s *Server) headerTimeout() time.Duration { return cmp.Or(s.HeaderTimeout, 
 // connection.
 func (s *Server) TransportUsed() int64 { return s.used.Load() }
 
-// relieve ends connections until the others fit into the budget. It looks again until
-// they leave some room, and then lets all go on.
-func (s *Server) relieve() {
-	ended := 0
-	for s.used.Load() > s.transportBytes() {
-		c := s.worst()
-		if c == nil {
-			break
-		}
-		c.giveUp()
-		ended++
-	}
-	if ended > 0 {
-		s.Log.Warn("http2: connections were ended: too much waited on clients that do not read", "connections", ended, "bytes", s.transportBytes())
-	}
+// shed ends connections until the others fit into the budget. It runs again until they
+// leave some room, and then lets all go on. It runs once at a time: while overBudget is set.
+func (s *Server) shed() {
+	s.endVictims()
 	if s.used.Load() > s.transportBytes()/8*7 {
-		time.AfterFunc(relief, s.relieve)
+		s.logShed(time.Second)
+		time.AfterFunc(shedInterval, s.shed)
 		return
 	}
-	s.tight.Store(false)
+	s.logShed(0)
+	s.overBudget.Store(false)
+	s.checkBudget() // a charge since then may have found overBudget set
 	for _, c := range s.all() {
 		c.mu.Lock()
 		if c.err == nil {
@@ -130,6 +125,47 @@ func (s *Server) relieve() {
 		}
 		c.mu.Unlock()
 	}
+}
+
+// checkBudget has connections ended if the others do not fit into the budget.
+func (s *Server) checkBudget() {
+	if s.used.Load() > s.transportBytes() && s.overBudget.CompareAndSwap(false, true) {
+		time.AfterFunc(0, s.shed) // the lock of a connection may be held
+	}
+}
+
+// endVictims ends connections until the others fit, or none of them lets the server wait.
+func (s *Server) endVictims() {
+	if s.used.Load() <= s.transportBytes() {
+		return
+	}
+	for _, v := range s.victims() {
+		if s.used.Load() <= s.transportBytes() {
+			return
+		}
+		if freed := v.conn.giveUp(); freed > 0 {
+			s.ended.connections++
+			s.ended.bytes += freed
+		}
+	}
+}
+
+// ended counts connections that were ended for the budget, until that is logged. shed uses
+// it alone.
+type ended struct {
+	connections, bytes int
+	logged             time.Time
+}
+
+// logShed logs what was ended if the last time is long enough ago.
+func (s *Server) logShed(after time.Duration) {
+	now := time.Now()
+	if s.ended.connections == 0 || now.Sub(s.ended.logged) < after {
+		return
+	}
+	s.Log.Warn("http2: connections were ended: too much waited on clients that do not read",
+		"connections", s.ended.connections, "freed_bytes", s.ended.bytes, "limit_bytes", s.transportBytes())
+	s.ended = ended{logged: now}
 }
 
 // all returns the connections.
@@ -143,21 +179,39 @@ func (s *Server) all() []*conn {
 	return all
 }
 
-// worst returns the connection to end: of those that hold the most, a stranger's first;
-// nil: there is none that lets the server wait.
-func (s *Server) worst() *conn {
-	var worst *conn
-	most, known := 0, true
+// victim is a connection that may be ended.
+type victim struct {
+	conn    *conn
+	charged int
+	known   bool
+}
+
+// victims returns the connections to end, in order: unauthenticated ones first, and those
+// first that hold the most. It looks at each connection once: there may be 100,000.
+func (s *Server) victims() []victim {
+	var all []victim
 	for _, c := range s.all() {
 		c.mu.Lock()
-		k := c.isKnown()
-		candidate := c.err == nil && c.charged > 0 && (!k || c.waitsLong())
-		if candidate && (worst == nil || known && !k || known == k && c.charged > most) {
-			worst, most, known = c, c.charged, k
+		if c.mayEnd() {
+			all = append(all, victim{c, c.charged, c.known})
 		}
 		c.mu.Unlock()
 	}
-	return worst
+	slices.SortFunc(all, func(a, b victim) int {
+		if a.known != b.known {
+			if b.known {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.charged, a.charged)
+	})
+	return all
+}
+
+// mayEnd reports whether the connection may be ended for the budget. The lock is held.
+func (c *conn) mayEnd() bool {
+	return c.err == nil && c.charged > 0 && (!c.isKnown() || c.waitsLong())
 }
 
 // waitsLong reports whether the client lets the server wait: for room for what is being
@@ -175,12 +229,16 @@ func (c *conn) waitsLong() bool {
 	return false
 }
 
-// giveUp ends a connection whose client holds too much.
-func (c *conn) giveUp() {
+// giveUp ends a connection whose client holds too much, unless its client has begun to
+// read since. It returns how many bytes that has freed.
+func (c *conn) giveUp() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil {
-		c.log("too much waits on clients", nil)
-		c.sendFailed()
+	if !c.mayEnd() {
+		return 0
 	}
+	freed := c.charged
+	c.log("too much waits on clients", nil)
+	c.sendFailed()
+	return freed
 }

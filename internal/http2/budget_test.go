@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,6 +116,50 @@ func TestBudgetOfHeaders(t *testing.T) {
 			t.Errorf("%d bytes are held in the end", used)
 		}
 	})
+}
+
+// TestBudgetCost: ending connections costs in proportion to how many there are. The server
+// asks of a connection whether its client has authenticated each time it looks at it.
+func TestBudgetCost(t *testing.T) {
+	config := start(t, nil, http.NotFoundHandler()).TLS
+	looks := func(connections int) (n int64) {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			s := server(&log)
+			s.TransportBytes = 256 << 10
+			l := newPool(t, s, config, newHold())
+			var count atomic.Int64
+			authenticated := s.Authenticated
+			s.Authenticated = func(c net.Conn) bool {
+				count.Add(1)
+				return authenticated(c)
+			}
+			for range connections {
+				p, _ := l.dial(false)
+				go func() { // some are ended while they write
+					p.WriteHeaders(h2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
+					p.WriteContinuation(1, false, big(16<<10))
+					p.WriteContinuation(1, false, big(16<<10))
+				}()
+			}
+			time.Sleep(time.Second)
+			if used := s.TransportUsed(); used > s.TransportBytes || used < s.TransportBytes/2 {
+				t.Errorf("%d bytes are held, of %d", used, s.TransportBytes)
+			}
+			n = count.Load()
+			time.Sleep(2 * http2.DefaultHeaderTimeout)
+			l.wg.Wait()
+			s.Shutdown()
+			if lines := strings.Count(log.String(), "connections were ended"); lines == 0 || lines > 2 {
+				t.Errorf("the log has %d lines:\n%s", lines, log.String())
+			}
+		})
+		return n
+	}
+	few, many := looks(40), looks(160)
+	if t.Logf("40 connections: %d looks, 160: %d", few, many); many > 8*few {
+		t.Errorf("4 times the connections cost %d times as much", many/few)
+	}
 }
 
 // TestBudgetOfAnswers: answers that are not read stay within the budget, and clients that
@@ -308,6 +353,31 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%d requests run, %d were refused", n, refused)
 		}
 		p.c.NetConn().Close()
+	})
+	bubble("the ends of answers", func(t *testing.T, l *pool) {
+		for known, want := range map[bool]int64{false: 4, true: 100} { // of 16 KiB each
+			var returned atomic.Int64
+			l.h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "16384")
+				w.Write(big(16 << 10))
+				returned.Add(1)
+			})
+			p, done := l.dial(known, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 0})
+			go io.Copy(io.Discard, p.c)
+			for id := uint32(1); id < 200; id += 2 {
+				p.ask(id, true, "GET", "/")
+			}
+			synctest.Wait()
+			if n := returned.Load(); n != want {
+				t.Errorf("known: %v; %d handlers have returned, want %d", known, n, want)
+			}
+			p.c.NetConn().Close()
+			<-done
+			synctest.Wait()
+			if used := l.s.TransportUsed(); used != 0 {
+				t.Errorf("known: %v; %d bytes are held in the end", known, used)
+			}
+		}
 	})
 	bubble("the end", func(t *testing.T, l *pool) {
 		for _, known := range []bool{false, true} {

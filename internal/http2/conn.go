@@ -59,6 +59,7 @@ type conn struct {
 
 	flying  int // bytes that are being sent, with what they are encrypted to
 	kept    int // bytes that are kept for the client beside those to send
+	rests   int // of them, the ends of answers
 	charged int // of them all, what the server's budget knows
 
 	sender
@@ -138,12 +139,12 @@ func (c *conn) survives(err error) bool {
 	var connection h2.ConnectionError
 	if errors.As(err, &stream) {
 		c.log("a stream failed", err)
-		if loud := c.noise.add(1); loud != nil {
-			err = loud
+		if flood := c.controls.add(1); flood != nil {
+			err = flood
 		}
 	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded) && c.open: // it was left no other time
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.open: // the header deadline passed
 		connection = h2.ConnectionError(h2.ErrCodeEnhanceYourCalm)
 	case errors.As(err, &connection):
 	case errors.As(err, &stream):
@@ -295,7 +296,7 @@ func (c *conn) hello() {
 		c.out = append(c.out, byte(s.ID>>8), byte(s.ID))
 		c.uint32(s.Val)
 	}
-	if more := c.s.UploadBytes - firstGrant; more > 0 && c.isKnown() && !c.s.tight.Load() {
+	if more := c.s.UploadBytes - firstGrant; more > 0 && c.isKnown() && !c.s.overBudget.Load() {
 		c.windowUpdate(0, more)
 		c.uploads += more
 		c.allowed += more

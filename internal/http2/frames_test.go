@@ -455,7 +455,7 @@ func TestShutdown(t *testing.T) {
 // TestRandomBodies sends bodies of random length both ways, over many streams at
 // once, with random windows and frame sizes: what arrives is what was sent.
 func TestRandomBodies(t *testing.T) {
-	const dribble = 32 // windows that open by less are counted as noise
+	const minIncrement = 32 // smaller window updates count as control frames
 	rnd := testrand.New(t)
 	s := server(t.Output())
 	s.UploadBytes = 65536 + rnd.IntN(100_000)
@@ -486,7 +486,7 @@ func TestRandomBodies(t *testing.T) {
 		}
 	}))
 	tr := &http.Transport{TLSClientConfig: ts.Client().Transport.(*http.Transport).TLSClientConfig, ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{
-		MaxReadFrameSize: 16<<10 + rnd.IntN(100_000), MaxReceiveBufferPerStream: 4*dribble + rnd.IntN(200_000), MaxReceiveBufferPerConnection: 65536 + rnd.IntN(300_000),
+		MaxReadFrameSize: 16<<10 + rnd.IntN(100_000), MaxReceiveBufferPerStream: 4*minIncrement + rnd.IntN(200_000), MaxReceiveBufferPerConnection: 65536 + rnd.IntN(300_000),
 	}}
 	defer tr.CloseIdleConnections()
 	var wg sync.WaitGroup

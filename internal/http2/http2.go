@@ -6,15 +6,15 @@
 // # How bytes leave
 //
 // Handlers append frames to the one buffer of their connection, as far as flow
-// control and the buffer's bound let them. Whoever flushes first sends: it lets all
+// control and the buffer's bound let them. The first handler that flushes sends: it lets all
 // that is ready to run go first (runtime.Gosched), takes the buffer, and writes it
 // in one go. What others append meanwhile goes next. So an event for a hundred
 // streams of a connection is one TLS write and one system call, a lone answer is
 // written by its own handler, and nothing waits for a timer:
 //
 //	handler 1   append, flush: yield ........ take, write ...
-//	handler 2          append, flush: somebody is at it
-//	handler 3               append, flush: somebody is at it
+//	handler 2          append, flush: another one sends
+//	handler 3               append, flush: another one sends
 //
 // net/http hands each frame to the connection's goroutine, and that one to another
 // that writes, in TLS records of 4 KiB.
@@ -120,8 +120,9 @@ type Server struct {
 
 	workers workers
 
-	used  atomic.Int64 // of TransportBytes
-	tight atomic.Bool  // more was; relieve runs
+	used       atomic.Int64 // of TransportBytes
+	overBudget atomic.Bool  // shed runs until there is room again
+	ended      ended
 }
 
 // Serve serves a connection until it ends. It is a function for

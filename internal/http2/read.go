@@ -10,10 +10,10 @@ import (
 
 // reader is what the goroutine that reads a connection knows.
 type reader struct {
-	framer  *h2.Framer
-	largest uint32 // payload that the framer has read
-	hpack   *hpack.Decoder
-	noise   noise
+	framer   *h2.Framer
+	largest  uint32 // payload that the framer has read
+	hpack    *hpack.Decoder
+	controls controlLimiter
 
 	// The header block that is being read.
 	id       uint32 // of its stream
@@ -94,7 +94,7 @@ func (c *conn) take(f h2.Frame) error {
 	case *h2.PushPromiseFrame:
 		return h2.ConnectionError(h2.ErrCodeProtocol)
 	}
-	if err := c.noise.add(1); err != nil {
+	if err := c.controls.add(1); err != nil {
 		return err
 	}
 	switch f := f.(type) {
@@ -122,7 +122,8 @@ func (c *conn) control() error {
 	return c.bounded()
 }
 
-// bounded tells a client to go that asks without reading the answers. The lock is held.
+// bounded fails when a client sends requests and does not read the answers. The lock is
+// held.
 func (c *conn) bounded() error {
 	most := controlBytes
 	if !c.isKnown() {
@@ -237,11 +238,11 @@ func (c *conn) accept() (s *stream, is bool, err error) {
 	}
 	switch {
 	case c.id <= c.lastID && slices.Contains(c.resets[:], c.id):
-		return nil, false, c.noise.add(1) // the client did not know yet
+		return nil, false, c.controls.add(1) // the client did not know yet
 	case c.id <= c.lastID:
 		return nil, false, h2.ConnectionError(h2.ErrCodeStreamClosed)
 	case c.away:
-		return nil, false, c.noise.add(1) // the client was told that it would not be taken
+		return nil, false, c.controls.add(1) // the client was told that it would not be taken
 	}
 	c.lastID = c.id
 	// What was reset is no stream any more, but its handler may run still.
@@ -295,7 +296,7 @@ func (c *conn) takeData(f *h2.DataFrame) error {
 	}
 	data := f.Data()
 	if len(data) == 0 && !f.StreamEnded() {
-		if err := c.noise.add(1); err != nil {
+		if err := c.controls.add(1); err != nil {
 			return err
 		}
 	}
@@ -303,7 +304,7 @@ func (c *conn) takeData(f *h2.DataFrame) error {
 		c.grant(size - len(data))
 		s.grant(size - len(data))
 	} else {
-		c.grant(size) // nobody will read it, nor wants more
+		c.grant(size) // the handler will not read it
 	}
 	if s.received += int64(len(data)); s.declared >= 0 && s.received > s.declared {
 		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
@@ -320,7 +321,7 @@ func (c *conn) takeData(f *h2.DataFrame) error {
 // known more than before. Over the server's budget it has to wait. The lock is held.
 func (c *conn) grant(n int) {
 	c.owed += n
-	if c.s.tight.Load() {
+	if c.s.overBudget.Load() {
 		return
 	}
 	if c.allowed < c.s.UploadBytes && c.isKnown() {
@@ -343,7 +344,7 @@ func (c *conn) takeSettings(f *h2.SettingsFrame) error {
 	if f.IsAck() {
 		cost = 1
 	}
-	if err := c.noise.add(cost); err != nil || f.IsAck() {
+	if err := c.controls.add(cost); err != nil || f.IsAck() {
 		return err
 	}
 	if f.NumSettings() > maxSettings {
@@ -394,8 +395,8 @@ func (c *conn) setFirstWindow(n int64) error {
 }
 
 func (c *conn) takeWindow(f *h2.WindowUpdateFrame) error {
-	if f.Increment < dribble {
-		if err := c.noise.add(1); err != nil {
+	if f.Increment < minWindowIncrement {
+		if err := c.controls.add(1); err != nil {
 			return err
 		}
 	}
@@ -423,7 +424,7 @@ func (c *conn) takeWindow(f *h2.WindowUpdateFrame) error {
 }
 
 func (c *conn) takeReset(f *h2.RSTStreamFrame) error {
-	if err := c.noise.add(1); err != nil {
+	if err := c.controls.add(1); err != nil {
 		return err
 	}
 	c.mu.Lock()

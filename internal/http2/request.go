@@ -99,7 +99,7 @@ func newHeader(fields []hpack.HeaderField) http.Header {
 	return h
 }
 
-// validField tells whether a request may have the field: RFC 9113, 8.2.
+// validField reports whether a request may have the field: RFC 9113, 8.2.
 func validField(f hpack.HeaderField) bool {
 	switch f.Name {
 	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade":

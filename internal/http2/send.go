@@ -18,7 +18,7 @@ type sender struct {
 	out     []byte    // frames that wait to be sent
 	room    *[]byte   // of the pool, where out began
 	last    int       // where in out the last frame begins if it is DATA and may grow; -1: it is not
-	sending bool      // somebody sends, and will take what is appended too
+	sending bool      // a goroutine sends, and will send what is appended too
 	queue   []*stream // those that wait for room, in order
 
 	window      int64 // what may be sent of bodies
@@ -71,7 +71,7 @@ func (s *sender) windowUpdate(id uint32, more int) {
 
 const headBytes = 9 // of a frame
 
-// isLast tells whether the last frame is DATA of a stream.
+// isLast reports whether the last frame is DATA of a stream.
 func (s *sender) isLast(id uint32) bool {
 	return s.last >= 0 && s.out[s.last+5] == byte(id>>24) && s.out[s.last+6] == byte(id>>16) &&
 		s.out[s.last+7] == byte(id>>8) && s.out[s.last+8] == byte(id)
@@ -130,8 +130,8 @@ func (s *sender) headers(id uint32, end bool) {
 func (s *sender) space() int {
 	most := sendBytes
 	switch {
-	case s.c.s.tight.Load():
-		most = tightSendBytes
+	case s.c.s.overBudget.Load():
+		most = overBudgetSendBytes
 	case !s.c.isKnown():
 		most = strangerSendBytes
 	}
@@ -204,14 +204,14 @@ func (s *sender) next() {
 // that the handler has left.
 func (s *sender) resume(st *stream) {
 	if st.rest != nil {
-		st.sendRest()
+		st.resumeRest()
 		return
 	}
 	wake(st.writable)
 }
 
-// flush has what was appended leave: sent by the caller, or by whoever sends
-// already. The lock is let go meanwhile.
+// flush sends what was appended. If another goroutine is sending already, flush leaves it
+// to that one. It releases the lock meanwhile.
 func (s *sender) flush() {
 	if s.sending || len(s.out) == 0 || s.c.err != nil {
 		return
@@ -220,7 +220,7 @@ func (s *sender) flush() {
 	for before, turns := 0, 0; len(s.out) > before && len(s.out) < sendBytes/2 && turns < maxTurns; turns++ {
 		before = len(s.out)
 		s.c.mu.Unlock()
-		runtime.Gosched() // who is ready to append does so first
+		runtime.Gosched() // goroutines that are ready append first
 		s.c.mu.Lock()
 	}
 	s.send()

@@ -28,20 +28,20 @@ type stream struct {
 	body      []byte // what came and was not read
 	bodyErr   error  // what a read gets when body is empty; nil: it waits
 	bodyEnded bool   // all of it came
-	closed    bool   // nobody will read it
+	closed    bool   // the handler will not read it
 	finished  bool   // the handler has returned
-	proceed   bool   // the client waits to be told 100 (Continue)
+	proceed   bool   // the client waits for 100 (Continue)
 	declared  int64  // its length; -1: unknown
 	received  int64
 	uploads   int // bytes that may come
 	owed      int // of them, those that were read and not granted again
 
-	readable, writable chan struct{} // get a value when it may go on; nil: nobody waits yet
+	readable, writable chan struct{} // get a value when it may go on; nil: none has waited yet
 
 	readTimer, writeTimer *time.Timer
 
 	patience time.Duration // how long a write may wait for the client
-	waiting  time.Time     // when the write began to wait, or that of which rest is; zero: none does
+	waiting  time.Time     // when the current write, or the write that left rest, began to block; zero if none
 	waiters  int           // goroutines that wait to write
 	patient  *time.Timer   // looks whether it is too long; not touched by each write
 	looks    bool          // patient will fire
@@ -60,11 +60,11 @@ func newStream(c *conn, id uint32, end bool) *stream {
 	return s
 }
 
-// wake lets whoever waits on the channel look again.
+// wake lets the goroutine that waits on the channel check again.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // nobody waits, or is woken already
+	default: // no goroutine waits, or it is woken already
 	}
 }
 
@@ -99,7 +99,7 @@ func (s *stream) fail(err error) {
 	wake(s.writable)
 }
 
-// unread keeps what came of the body, and tells whether somebody will read it.
+// unread keeps what came of the body, and reports whether the handler may read it.
 func (s *stream) unread(data []byte) bool {
 	if s.closed || s.bodyErr != nil {
 		return false
@@ -160,7 +160,7 @@ func (s *stream) finish(v any, returned bool) {
 	s.closed, s.finished = true, true
 	s.drop()
 	switch {
-	case s.err != nil: // there is nobody to tell
+	case s.err != nil: // the client is gone
 	case !returned:
 		c.resetStream(s.id, h2.ErrCodeInternal)
 	default:

@@ -169,7 +169,7 @@ func parse(b []byte) (f file, why string) {
 	return f, ""
 }
 
-// leadsTo tells whether a client with the file, which is ours, reaches the
+// leadsTo reports whether a client with the file, which is ours, reaches the
 // server as the same user.
 func (f file) leadsTo(c Config) bool {
 	if len(f.Clusters) != 1 || len(f.Users) != 1 || len(f.Contexts) == 0 {
@@ -180,7 +180,7 @@ func (f file) leadsTo(c Config) bool {
 		f.Users[0].User.Token == c.Token
 }
 
-// private tells whether nobody but the owner can read the file.
+// private reports whether nobody but the owner can read the file.
 func private(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o077 == 0

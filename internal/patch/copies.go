@@ -9,7 +9,7 @@ import (
 
 // A copy of a JSON patch can double the document, and 30 of them can fill the memory of
 // any machine. The library has one bound for all of a process, which is not ours to set:
-// whoever embeds the server may use the library, too. So operations are applied in groups
+// a program that embeds the server may use the library, too. So operations are applied in groups
 // whose copies cannot add up to more than MaxBytes, or that have one copy alone, and the
 // size is looked at between them.
 

@@ -142,7 +142,7 @@ func guarded[T any](apply func() (T, error)) (out T, err error) {
 // object is as large here as where it came from.
 func Size(document []byte) int {
 	if len(document) <= MaxBytes {
-		return len(document) // nobody asks for more, and it is nearly always so
+		return len(document) // no caller needs more, and it is nearly always so
 	}
 	n := len(document)
 	for _, escape := range []string{`\u003c`, `\u003e`, `\u0026`} {
@@ -178,7 +178,7 @@ func unprocessable(err error) error {
 }
 
 // strategicError: what kube-apiserver has no words for is the client's mistake,
-// too, for nobody else wrote the patch.
+// too, for the client wrote the patch.
 func strategicError(err error) error {
 	switch {
 	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):

@@ -15,7 +15,7 @@ import (
 )
 
 // A file whose damage nothing else shows has its digest beside it, in the form of
-// sha256sum: a token of which a bit has flipped is another good token. The digest is
+// sha256sum: a token with a flipped bit is another valid token. The digest is
 // written first, and keeps that of the content before: a crash between the two leaves a
 // file that matches one of them.
 

@@ -30,13 +30,13 @@ func (p pair) due() time.Time {
 	return p.cert.NotBefore.Add(p.cert.NotAfter.Sub(p.cert.NotBefore) / 3 * 2)
 }
 
-// good tells whether the pair is there, valid and not due. A clock that was put
+// good reports whether the pair is there, valid and not due. A clock that was put
 // back to before its begin makes it bad too.
 func (p pair) good(now time.Time) bool {
 	return p.cert != nil && !now.Before(p.cert.NotBefore) && now.Before(p.due())
 }
 
-// names tells whether the certificate names all hosts.
+// names reports whether the certificate names all hosts.
 func (p pair) names(hosts []string) bool {
 	return !slices.ContainsFunc(hosts, func(h string) bool { return p.cert.VerifyHostname(h) != nil })
 }

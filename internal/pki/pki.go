@@ -55,7 +55,7 @@ const (
 
 // Config says where an authority lives and whom it serves.
 type Config struct {
-	// Dir keeps the files; it is made when it is not there. Nobody else may write
+	// Dir keeps the files; it is made when it is not there. No other process may write
 	// to it meanwhile. Empty: nothing is kept.
 	Dir string
 	// Hosts are names and addresses of the serving certificate, beside those that a
@@ -92,7 +92,7 @@ type state struct {
 
 // Open reads the authority of a directory, and makes what is not there. A file
 // of the authority that cannot be read is an error: making another authority
-// would lock out whoever trusts this one. A serving certificate that cannot be
+// would lock out clients that trust this one. A serving certificate that cannot be
 // used is made anew.
 func Open(c Config) (*Authority, error) {
 	a := &Authority{dir: c.Dir, hosts: hosts(c.Hosts), now: c.Now, log: c.Log}
@@ -204,7 +204,7 @@ func (a *Authority) renew(ca, serving pair) (*state, error) {
 	return newState(ca, serving), unwritten
 }
 
-// made logs what was made: of what nobody keeps only to those who want all.
+// made logs what was made: of what is not kept only at the debug level.
 func (a *Authority) made(what string, args ...any) {
 	level := slog.LevelInfo
 	if a.dir == "" {

@@ -34,7 +34,7 @@ import (
 // another one when the write has ended.
 //
 // Writes that began before a limit held are not charged for it, and the first recount
-// cannot know of those that are not stored yet. Whoever has quotas recounted does so again
+// cannot know of those that are not stored yet. A caller that has quotas recounted does so again
 // when they have ended (registry.Registry.AfterWrites); until then they come on top.
 type Books struct {
 	Registry *registry.Registry
@@ -155,7 +155,7 @@ func (b *Books) Admit(ctx context.Context, a *registry.Admission) error {
 	return e.err
 }
 
-// await returns when a charge is made or refused: by somebody else, or with its turn.
+// await returns when a charge is made or refused: by another goroutine, or with its turn.
 func (b *Books) await(ctx context.Context, p *page, namespace string, e *entry) {
 	p.mu.Lock()
 	p.waiting = append(p.waiting, e)
@@ -314,7 +314,7 @@ var errNothing = errors.New("nothing is charged")
 // errBroken is the answer to those who were charged together with one that panicked.
 var errBroken = apierrors.NewInternalError(errors.New("charging the quotas of the namespace was broken off"))
 
-// chargeOn charges one quota for all that are not refused. Somebody else may change its
+// chargeOn charges one quota for all that are not refused. Another goroutine may change its
 // status meanwhile; then all is looked at again.
 func (b *Books) chargeOn(ctx context.Context, q *corev1.ResourceQuota, all []*entry) error {
 	adds, errs := make([]corev1.ResourceList, len(all)), make([]error, len(all))
@@ -411,7 +411,7 @@ func (p *page) look() []*entry {
 	return all
 }
 
-// isIn tells whether what was charged is stored for certain.
+// isIn reports whether what was charged is stored for certain.
 func (e *entry) isIn(s *store.State) bool {
 	o := s.Get(e.at.collection, e.at.key)
 	if o == nil || o.Modified <= e.at.before {

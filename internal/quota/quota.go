@@ -31,7 +31,7 @@ const countPrefix = "count/"
 // one is an object.
 var one = *resource.NewQuantity(1, resource.DecimalSI)
 
-// ignored are the collections of which nothing is counted.
+// ignored are the collections that no quota counts.
 var ignored = []string{"events", "events.events.k8s.io"}
 
 // matching are the names of a list that a kind counts towards, sorted.
@@ -46,7 +46,7 @@ func (k *kind) matching(hard corev1.ResourceList) []corev1.ResourceName {
 	return names
 }
 
-// Concerns tells whether a quota counts objects of a collection.
+// Concerns reports whether a quota counts objects of a collection.
 func Concerns(q *corev1.ResourceQuota, collection string) bool {
 	k := kindOf(collection)
 	return k != nil && len(k.matching(q.Spec.Hard)) > 0
@@ -126,7 +126,7 @@ func addTo(list corev1.ResourceList, name corev1.ResourceName, q resource.Quanti
 	list[name] = sum
 }
 
-// equal tells whether two lists say the same.
+// equal reports whether two lists say the same.
 func equal(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }

@@ -69,7 +69,7 @@ func isBestEffort(p *corev1.Pod) bool {
 	return class == corev1.PodQOSBestEffort
 }
 
-// picks tells whether a selector picks an object that has one of the values; without
+// picks reports whether a selector picks an object that has one of the values; without
 // any it has none.
 func picks(s *corev1.ScopedResourceSelectorRequirement, values []string) bool {
 	in := func(v string) bool { return slices.Contains(s.Values, v) }
@@ -86,7 +86,7 @@ func picks(s *corev1.ScopedResourceSelectorRequirement, values []string) bool {
 	return false
 }
 
-// reachesOut tells whether an affinity looks at Pods of other namespaces.
+// reachesOut reports whether an affinity looks at Pods of other namespaces.
 func reachesOut(a *corev1.Affinity) bool {
 	if a == nil {
 		return false

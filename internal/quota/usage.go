@@ -20,7 +20,7 @@ type kind struct {
 	matches func(name corev1.ResourceName) bool
 	// usage is what an object uses, by all names, and until when, if it ends by itself.
 	usage func(o runtime.Object, now time.Time) (corev1.ResourceList, time.Time)
-	// inScope tells whether a selector of a quota picks an object; nil: none does.
+	// inScope reports whether a selector of a quota picks an object; nil: none does.
 	inScope func(s *corev1.ScopedResourceSelectorRequirement, o runtime.Object) bool
 	// lacking says what a quota of these names wants an object to say; nil: nothing.
 	lacking func(names []corev1.ResourceName, o runtime.Object) string

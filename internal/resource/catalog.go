@@ -105,7 +105,7 @@ func (c *Catalog) Types() iter.Seq[*Type] {
 	}
 }
 
-// Serves tells whether a group is a part of the server, in which all paths are known:
+// Serves reports whether a group is a part of the server, in which all paths are known:
 // there is more in it than what comes and goes with definitions.
 func (c *Catalog) Serves(group string) bool {
 	g := c.Group(group)

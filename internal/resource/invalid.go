@@ -9,16 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What an answer says of an object that breaks rules, at most. A body of 3 MiB can break
-// some hundred thousand, and what says so of each was a hundred times as large as the
-// body. The first one is said whatever its size.
+// Limits on the causes of a 422. A 3 MiB body can violate rules 100,000 times, and the
+// Status would be 100 times as large. The first cause is always included.
 const (
 	maxCauses     = 1000
 	maxCauseBytes = 256 << 10 // of fields and messages
 )
 
-// Invalid is the answer to an object that breaks rules: row F8. Of many errors it says the
-// first ones, and how many more there are.
+// Invalid is the answer to an object that breaks rules: row F8. It contains the first
+// errors, and how many more there are.
 func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
 	said, bytes := 0, 0
 	for _, e := range errs {

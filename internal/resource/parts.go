@@ -14,7 +14,7 @@ type Parts struct {
 	// ClearStatus empties the status of an object, CopyStatus gives it that of another.
 	ClearStatus func(o runtime.Object)
 	CopyStatus  func(to, from runtime.Object)
-	// SameDesired tells whether two objects are the same but for metadata and status,
+	// SameDesired reports whether two objects are the same but for metadata and status,
 	// or, where the kind has no status of its own, but for metadata: row G6.
 	SameDesired func(a, b runtime.Object) bool
 }

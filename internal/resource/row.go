@@ -159,7 +159,7 @@ func (r *Row) Append(to []byte, now time.Time) []byte {
 
 var ageSeed = maphash.MakeSeed()
 
-// lasting is from when on an age is told in hours or more.
+// lasting is from when on an age is shown in hours or more.
 const lasting = 8 * hour * time.Second
 
 // Moment is the same for two moments at which Append appends the same, and nearly

@@ -186,7 +186,7 @@ type Type struct {
 	// how many seconds an object may take, which asked, if it is not nil, wants to be
 	// so many. Nil: they go at once.
 	GracePeriod func(o runtime.Object, asked *int64) int64
-	// Held tells whether something beside finalizers holds the deletion of an object
+	// Held reports whether something beside finalizers holds the deletion of an object
 	// back: the content of a namespace. Nil: nothing does.
 	Held func(o runtime.Object) bool
 	// PrepareDelete sets what shows that a deletion has begun, beside the metadata;
@@ -233,7 +233,7 @@ const (
 	OwnerReferences
 )
 
-// Has tells whether all of m are in the set.
+// Has reports whether all of m are in the set.
 func (s Metadata) Has(m Metadata) bool { return s&m == m }
 
 // Subresource is a path below an object.
@@ -269,7 +269,7 @@ type Subresource struct {
 	Connect func(o runtime.Object, options url.Values) (host string, err error)
 }
 
-// Written tells whether the path is read and written as the object is.
+// Written reports whether the path is read and written as the object is.
 func (s *Subresource) Written() bool { return s.Set != nil || s.Name == "status" }
 
 // Field is a selectable field.
@@ -318,7 +318,7 @@ func (t *Type) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: t.Group, Resource: t.Resource}
 }
 
-// Allows tells whether discovery lists the verb.
+// Allows reports whether discovery lists the verb.
 func (t *Type) Allows(verb string) bool {
 	for _, v := range t.Verbs {
 		if v == verb {

@@ -227,7 +227,7 @@ func (a *Authority) open(token string) (*claims, error) {
 	return c, nil
 }
 
-// holds tells whether a token's time is now and its objects are there.
+// holds reports whether a token's time is now and its objects are there.
 func (a *Authority) holds(c *claims) error {
 	now := a.c.Now()
 	switch {
@@ -252,7 +252,7 @@ func (a *Authority) holds(c *claims) error {
 	return a.present("nodes", "", b.Node)
 }
 
-// present tells whether an object is there, the same one as when the token was
+// present reports whether an object is there, the same one as when the token was
 // made, and not due to be gone; nil is nothing to look for.
 func (a *Authority) present(resource, namespace string, r *Ref) error {
 	if r == nil {

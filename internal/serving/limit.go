@@ -1,7 +1,7 @@
 package serving
 
 // spare is how many file descriptors are left for everything but connections:
-// 500 for the log's files, and those of whoever embeds the server.
+// 500 for the log's files, and those of a program that embeds the server.
 const spare = 640
 
 // MaxConnections is how many connections the process's limit of open files

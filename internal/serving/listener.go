@@ -10,8 +10,8 @@ import (
 
 // listener accepts connections up to a number at once, and knows those that are open.
 // A flood of connections must not use up the file descriptors that the log needs for its
-// files; and connections of strangers must not keep those out that have credentials. When
-// there are as many as there may be, strangers make room (crowd).
+// files; and unauthenticated connections must not keep clients out that have credentials.
+// When all places are taken, unauthenticated ones are closed for new ones.
 type listener struct {
 	net.Listener
 	free   chan struct{} // a value for each connection that is open
@@ -23,9 +23,9 @@ type listener struct {
 
 	headers *headerBudget
 
-	mu    sync.Mutex
-	open  map[*connection]struct{}
-	crowd crowd // of those that are open, the strangers
+	mu              sync.Mutex
+	open            map[*connection]struct{} // guarded by mu
+	unauthenticated unauthenticated          // guarded by mu; some of those that are open
 }
 
 // connection is an accepted connection; closing it makes room for another.
@@ -35,9 +35,10 @@ type connection struct {
 	since time.Time
 	once  sync.Once
 
-	stage atomic.Int32 // changes with listener.mu held
-	peer  *peer        // guarded by listener.mu; nil: it is not in the crowd
-	place *list.Element
+	stage atomic.Int32  // changes with listener.mu held
+	peer  *peer         // of its address; guarded by listener.mu
+	queue *list.List    // of peer, where it is while it is unauthenticated; guarded by listener.mu
+	place *list.Element // in queue; guarded by listener.mu
 
 	headers headers
 
@@ -47,22 +48,29 @@ type connection struct {
 	room     *[]byte // of the pool, where gathered began; guarded by writing
 }
 
-// What a connection has come to.
+// The stages of a connection.
 const (
-	mute     = iota // it has said nothing
-	silent          // its TLS handshake has not ended
-	stranger        // no request of it has shown right credentials
-	known           // one has
+	connected     = iota // the client has sent nothing
+	handshaking          // the TLS handshake has not ended
+	anonymous            // no request had valid credentials
+	authenticated        // one had
 )
 
-func newListener(l net.Listener, connections int, transportBytes int64) *listener {
+// listenerLimits are those of a listener.
+type listenerLimits struct {
+	connections    int   // at once
+	transportBytes int64 // see Limits
+}
+
+func newListener(l net.Listener, limits listenerLimits) *listener {
 	return &listener{
 		Listener: l,
-		free:     make(chan struct{}, connections),
+		free:     make(chan struct{}, limits.connections),
 		closed:   make(chan struct{}),
 		open:     map[*connection]struct{}{},
-		crowd:    newCrowd(connections),
-		headers:  newHeaderBudget(transportBytes),
+		headers:  newHeaderBudget(limits.transportBytes),
+
+		unauthenticated: newUnauthenticated(limits.connections),
 	}
 }
 
@@ -82,10 +90,10 @@ func (l *listener) Accept() (net.Conn, error) {
 	accepted.headers.reading.Store(true)
 	l.mu.Lock()
 	l.open[accepted] = struct{}{}
-	out := l.crowd.add(accepted, accepted.since)
+	victims := l.unauthenticated.add(accepted, accepted.since)
 	l.mu.Unlock()
-	if out != nil {
-		out.Close()
+	for _, c := range victims {
+		c.Close()
 	}
 	return accepted, nil
 }
@@ -113,13 +121,13 @@ func (l *listener) reserve() error {
 	}
 }
 
-// makeRoom closes a connection of a stranger. It returns when to look again.
+// makeRoom closes an unauthenticated connection. It returns when to look again.
 func (l *listener) makeRoom() time.Duration {
 	l.mu.Lock()
-	out, again := l.crowd.worst(time.Now())
+	victim, again := l.unauthenticated.victim(time.Now())
 	l.mu.Unlock()
-	if out != nil {
-		out.Close()
+	if victim != nil {
+		victim.Close()
 	}
 	return again
 }
@@ -158,7 +166,7 @@ func (l *listener) closeConnections() {
 	}
 }
 
-// advance notes what the connection has come to. It never goes back.
+// advance moves the connection to a later stage. It never goes back.
 func (c *connection) advance(stage int32) {
 	if c.stage.Load() >= stage {
 		return
@@ -169,14 +177,14 @@ func (c *connection) advance(stage int32) {
 		return
 	}
 	c.stage.Store(stage)
-	c.l.crowd.moved(c)
+	c.l.unauthenticated.moved(c)
 }
 
 // Read implements net.Conn.
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.advance(silent)
+		c.advance(handshaking)
 		if full := c.headers.read(c.l.headers, n); full != nil {
 			c.Close()
 			return 0, full
@@ -186,13 +194,13 @@ func (c *connection) Read(b []byte) (int, error) {
 }
 
 // shookHands notes that the TLS handshake has ended.
-func (c *connection) shookHands() { c.advance(stranger) }
+func (c *connection) shookHands() { c.advance(anonymous) }
 
-// authenticated notes that a request has shown right credentials.
-func (c *connection) authenticated() { c.advance(known) }
+// authenticate notes that a request had valid credentials.
+func (c *connection) authenticate() { c.advance(authenticated) }
 
-// isKnown reports whether a request has shown right credentials.
-func (c *connection) isKnown() bool { return c.stage.Load() == known }
+// isAuthenticated reports whether a request had valid credentials.
+func (c *connection) isAuthenticated() bool { return c.stage.Load() == authenticated }
 
 // Write implements net.Conn.
 func (c *connection) Write(b []byte) (int, error) {
@@ -245,7 +253,7 @@ func (c *connection) Close() error {
 	c.once.Do(func() {
 		c.headers.close(c.l.headers)
 		c.l.mu.Lock()
-		c.l.crowd.remove(c)
+		c.l.unauthenticated.remove(c)
 		delete(c.l.open, c)
 		c.l.mu.Unlock()
 		<-c.l.free

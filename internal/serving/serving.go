@@ -80,7 +80,7 @@ func Start(c Config) *Server {
 		c.Connections = MaxConnections()
 	}
 	s := &Server{
-		listener: newListener(c.Listener, c.Connections, c.Limits.TransportBytes),
+		listener: newListener(c.Listener, listenerLimits{connections: c.Connections, transportBytes: c.Limits.TransportBytes}),
 		drain:    c.Drain,
 		served:   make(chan struct{}),
 		busy:     busy{idle: make(chan struct{}, 1)},
@@ -93,7 +93,7 @@ func Start(c Config) *Server {
 		HeaderTimeout:  c.Limits.ReadHeaderTimeout,
 		WriteTimeout:   c.Limits.WriteTimeout,
 		TransportBytes: c.Limits.TransportBytes,
-		Authenticated:  func(c net.Conn) bool { return c.(*connection).isKnown() },
+		Authenticated:  func(c net.Conn) bool { return c.(*connection).isAuthenticated() },
 		Log:            c.Log,
 	}
 	serveHTTP2 := func(s *http.Server, t *tls.Conn, h http.Handler) {
@@ -115,15 +115,15 @@ func Start(c Config) *Server {
 			NextProtos:     []string{"h2", "http/1.1"},
 			// Whole records from the start: clients are near, and want throughput.
 			DynamicRecordSizingDisabled: true,
-			// Whoever has a certificate is asked for it. It is verified with the first
-			// request and not here, so that a wrong one gets an answer, a 401.
+			// Certificates are requested here and verified with the first request, so that
+			// a wrong one gets an answer, a 401.
 			ClientAuth:            tls.RequestClientCert,
 			VerifyPeerCertificate: checkSize,
 		},
 		ErrorLog: log.New(&errorLog{c.Log, c.HandshakeFailed}, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			conn := c.(*tls.Conn).NetConn().(*connection)
-			return authn.WithConnection(context.WithValue(ctx, connectionKey{}, conn), conn.authenticated)
+			return authn.WithConnection(context.WithValue(ctx, connectionKey{}, conn), conn.authenticate)
 		},
 		// Of HTTP/1.1 alone: it is active with the first byte after the handshake.
 		ConnState: func(c net.Conn, state http.ConnState) {

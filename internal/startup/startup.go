@@ -64,7 +64,7 @@ func (w *wanted) body() []byte {
 	return append(append(append(text, "},"...), w.own...), '}')
 }
 
-// same tells whether the stored bytes have all that is wanted, as the server itself
+// same reports whether the stored bytes have all that is wanted, as the server itself
 // writes it. False may also be said of an object that has more, which is then looked
 // at closely.
 func (w *wanted) same(stored *store.Object) bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// subjectAccessReview tells whether somebody may.
+// subjectAccessReview reports whether a user may.
 func (c *Config) subjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SubjectAccessReview)
 	errs := validateSubject(&review.Spec)
@@ -30,7 +30,7 @@ func (c *Config) subjectAccessReview(_ context.Context, call *registry.Call) (ru
 	return review, nil
 }
 
-// localSubjectAccessReview is the same, for whoever may ask in one namespace alone.
+// localSubjectAccessReview is the same, for callers that may ask in one namespace alone.
 func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.LocalSubjectAccessReview)
 	spec, path := &review.Spec, field.NewPath("spec")
@@ -49,7 +49,7 @@ func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.Call
 	return review, nil
 }
 
-// selfSubjectAccessReview tells whoever asks whether they may.
+// selfSubjectAccessReview reports whether the caller may.
 func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SelfSubjectAccessReview)
 	what := asked{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes}
@@ -62,7 +62,7 @@ func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.Call)
 	return review, nil
 }
 
-// selfSubjectRulesReview tells whoever asks what they may do in a namespace.
+// selfSubjectRulesReview returns what the caller may do in a namespace.
 func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
 	namespace := call.Sent.(*authorizationv1.SelfSubjectRulesReview).Spec.Namespace
 	if namespace == "" {
@@ -82,7 +82,7 @@ func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.Call) 
 	return answer, nil
 }
 
-// asked is what somebody may do or not: one of the two.
+// asked is what a user may do or not: one of the two.
 type asked struct {
 	resource *authorizationv1.ResourceAttributes
 	path     *authorizationv1.NonResourceAttributes

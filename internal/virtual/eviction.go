@@ -184,7 +184,7 @@ func (e *evicting) exhausted(b *policyv1.PodDisruptionBudget) {
 	})
 }
 
-// disrupted refuses an eviction for now; no seconds: nobody knows for how long.
+// disrupted refuses an eviction for now; no seconds: it is not known for how long.
 func disrupted(seconds int, why string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", seconds)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: why}}
@@ -225,7 +225,7 @@ func (e *evicting) budget(namespace, name string) registry.Target {
 	return registry.Target{Type: e.Catalog().Lookup(policyv1.GroupName, "v1", "poddisruptionbudgets"), Namespace: namespace, Name: name}
 }
 
-// matches tells whether a Pod is what the preconditions want; if not, the deletion
+// matches reports whether a Pod is what the preconditions want; if not, the deletion
 // says so.
 func matches(p *corev1.Pod, pre *metav1.Preconditions) bool {
 	return pre == nil || (pre.UID == nil || *pre.UID == p.UID) && (pre.ResourceVersion == nil || *pre.ResourceVersion == p.ResourceVersion)

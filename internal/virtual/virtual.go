@@ -1,5 +1,5 @@
 // Package virtual answers what is created and never stored under its name: reviews
-// of who somebody is and of what they may do, tokens of service accounts, bindings
+// of who a user is and what the user may do, tokens of service accounts, bindings
 // and evictions of Pods (row A10). Each is one function, an entry of the table that Actions
 // returns. Sources returns what is only read.
 package virtual

@@ -89,7 +89,7 @@ const (
 
 // offers say what each kind of endpoint can do.
 var offers = [...]struct {
-	// literal: a clause has to name one of the types literally; otherwise nobody looks.
+	// literal: a clause has to name one of the types literally; otherwise it is not checked.
 	literal bool
 	// streams: so may it those of watches.
 	streams bool
@@ -125,7 +125,7 @@ type serialization struct {
 	tables bool   // there are tables in it
 	// apply is the type of a patch that is a configuration in it; empty: there is none.
 	apply types.PatchType
-	// gated: it is there for resources alone, and where the server is told to have it.
+	// gated: it is there for resources alone, and where the server has it switched on.
 	gated bool
 	// binary is how objects look in it; nil: it is text.
 	binary *Binary
@@ -145,7 +145,7 @@ type Served struct {
 	CBOR bool
 }
 
-// has tells whether a medium is there, at an endpoint.
+// has reports whether a medium is there, at an endpoint.
 func (s Served) has(m *serialization, offer Offer) bool {
 	can := &offers[offer]
 	return (!can.json || m.media == JSON) && (!m.gated || s.CBOR && can.resources)
@@ -247,7 +247,7 @@ func (s Served) Negotiate(header string, offer Offer) (Output, error) {
 		return Output{}, &NotAcceptable{Message: unknownText + s.names(offer, true, can.streams), Unknown: true}
 	}
 	if can.json {
-		return Output{Media: JSON}, nil // nobody looks at parameters
+		return Output{Media: JSON}, nil // parameters are ignored
 	}
 	var room [8]clause
 	chosen := Output{}
@@ -266,7 +266,7 @@ func (s Served) Negotiate(header string, offer Offer) (Output, error) {
 	return chosen, nil
 }
 
-// known tells whether a clause names a type that there is. Parameters do not count,
+// known reports whether a clause names a type that there is. Parameters do not count,
 // nor do wildcards of a half.
 func (s Served) known(header string, offer Offer) bool {
 	for part := range strings.SplitSeq(header, ",") {
@@ -342,7 +342,7 @@ func parseClause(s string) (clause, bool) {
 	return c, true
 }
 
-// before tells whether the clause is preferred to the other one.
+// before reports whether the clause is preferred to the other one.
 func (c *clause) before(o *clause) bool {
 	switch {
 	case c.q > o.q:
@@ -435,7 +435,7 @@ func (c *clause) serve(s Served, offer Offer) (Output, bool) {
 	return Output{}, false
 }
 
-// AcceptsAggregated tells whether the client of /api or /apis prefers the
+// AcceptsAggregated reports whether the client of /api or /apis prefers the
 // aggregated document to the plain one.
 func AcceptsAggregated(header string) bool {
 	if !strings.Contains(header, "APIGroupDiscoveryList") {
@@ -455,7 +455,7 @@ func AcceptsAggregated(header string) bool {
 	return false
 }
 
-// AcceptsGzip tells whether an Accept-Encoding header allows gzip.
+// AcceptsGzip reports whether an Accept-Encoding header allows gzip.
 func AcceptsGzip(header string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, params, weighed := strings.Cut(part, ";")

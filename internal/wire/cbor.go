@@ -185,7 +185,7 @@ func readCBOR(body []byte, s single) (o runtime.Object, kind *schema.GroupVersio
 		complaints, err = strict.Errors(), nil
 	}
 	if err == nil && late != nil {
-		// It may be about a field that nobody knows. What is kept has to be JSON.
+		// It may be about an unknown field. What is kept has to be JSON.
 		if _, unwritten := fastjson.Marshal(o); unwritten != nil {
 			err = late
 		}

@@ -150,7 +150,7 @@ func (c *cborCheck) text(n uint64, anything bool) (ok bool, err error) {
 	return true, c.small()
 }
 
-// small counts an item, and tells whether the body still is what it may be.
+// small counts an item, and reports whether the body still is what it may be.
 func (c *cborCheck) small() error {
 	c.items++
 	switch {

@@ -29,7 +29,7 @@ const (
 	JSON     MediaType = "application/json"
 	YAML     MediaType = "application/yaml"
 	Protobuf MediaType = "application/vnd.kubernetes.protobuf"
-	CBOR     MediaType = "application/cbor" // where a server is told to have it
+	CBOR     MediaType = "application/cbor" // where a server has it switched on
 )
 
 // maxDepth bounds how deep a body may nest.
@@ -267,7 +267,7 @@ func CheckDepth(data []byte) error {
 
 var errTooDeep = fmt.Errorf("the body nests deeper than %d", maxDepth)
 
-// nestsDeeper tells whether a protobuf message may hold messages in messages to
+// nestsDeeper reports whether a protobuf message may hold messages in messages to
 // more than a depth. A string that reads as a message counts as one.
 func nestsDeeper(b []byte, depth int) bool {
 	if depth == 0 {
@@ -325,7 +325,7 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 		return notHandled(t, head, err.Error())
 	}
 	if weighed.err != nil {
-		return unrecognized(t, nil, weighed.err)
+		return unrecognized(t, nil, weighed.fieldErr())
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A list or map that a kind always shows is null when nobody set it. kube-apiserver
+// A list or map that a kind always shows is null when it was not set. kube-apiserver
 // stores protobuf, which does not tell an empty one from that: neither do we, so that
 // both answer alike. Empties say where a Go type has such members.
 type empties struct {
@@ -24,7 +24,7 @@ type emptyField struct {
 // allEmpties holds those of each struct type that was looked at; nil: there is nothing to do.
 var allEmpties sync.Map
 
-// HasEmpty tells whether an object has lists or maps that DropEmpty sets to nil. It
+// HasEmpty reports whether an object has lists or maps that DropEmpty sets to nil. It
 // takes a pointer to a struct, as DropEmpty does.
 func HasEmpty(o any) bool { return emptiesIn(o).run(reflect.ValueOf(o).Elem(), false) }
 
@@ -40,7 +40,7 @@ func emptiesIn(o any) *empties {
 	return p.(*empties)
 }
 
-// run tells whether there is something to do, and does it.
+// run reports whether there is something to do, and does it.
 func (p *empties) run(v reflect.Value, do bool) (found bool) {
 	if p == nil {
 		return false

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/tidemark-dev/tidemark/internal/resource"
 
-// Transcodes tells whether the message of a stored value is made without its object.
+// Transcodes reports whether the message of a stored value is made without its object.
 func Transcodes(t *resource.Type, value []byte) (planned, done bool) {
 	p := planOf(t)
 	if p == nil {

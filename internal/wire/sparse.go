@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -177,3 +178,24 @@ func BenchmarkDecodeProtobuf(b *testing.B) {
 
 // appendLength is bytes behind their length.
 func appendLength(value []byte) []byte { return protowire.AppendBytes(nil, value) }
+
+// TestProtobufTextNamesField: the error names the field, wherever it stands.
+func TestProtobufTextNamesField(t *testing.T) {
+	pods := builtin.Catalog().Lookup("", "v1", "pods")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"k": "good"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Image: "image", Env: []corev1.EnvVar{{Name: "NAME"}}}}},
+	}
+	raw, err := wire.Message(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, field := range map[string]string{"good": "metadata.labels", "image": "spec.containers.image", "NAME": "spec.containers.env.name"} {
+		wrong := bytes.Replace(raw, []byte(text), []byte("\xff"+text[1:]), 1)
+		head := metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
+		_, err := wire.Decode(pods, wire.Protobuf, wire.AppendEnvelope(nil, head, wrong))
+		if want := field + ": a string is not valid UTF-8"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

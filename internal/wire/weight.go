@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,6 +77,7 @@ const fieldsName = `"fieldsV1"`
 type weights []weight
 
 type weight struct {
+	name    string  // of the field; empty: it has none, as the key of a map
 	size    int     // of each value, beside its bytes
 	inner   weights // of those of a message
 	content content // of the bytes of what is no message
@@ -123,6 +125,17 @@ type weighing struct {
 	left int // of the weight that the message may have
 	// err is what is wrong with the content of a field; nil: nothing so far.
 	err error
+	// path names that field.
+	path []string
+}
+
+// fieldErr returns err with the name of the field, which a client finds it by.
+func (w *weighing) fieldErr() error {
+	if w.err == nil || len(w.path) == 0 {
+		return w.err
+	}
+	slices.Reverse(w.path)
+	return fmt.Errorf("%s: %w", strings.Join(w.path, "."), w.err)
 }
 
 // weighed are the weights of types.
@@ -154,6 +167,8 @@ func makeWeights(t reflect.Type) weights {
 	for i := range t.NumField() {
 		if n := fieldNumber(t.Field(i)); n > 0 {
 			w[n] = weightOf(t.Field(i).Type)
+			_, name, _ := strings.Cut(t.Field(i).Tag.Get("protobuf"), "name=")
+			w[n].name, _, _ = strings.Cut(name, ",")
 		}
 	}
 	return w
@@ -230,13 +245,17 @@ func (w weights) weigh(message []byte, to *weighing) {
 			return
 		}
 		message = message[n:]
+		known := to.err
 		if field.inner != nil {
 			field.inner.weigh(value, to)
-			continue
+		} else {
+			to.left -= len(value)
+			if to.err == nil {
+				to.err = field.content.check(value)
+			}
 		}
-		to.left -= len(value)
-		if to.err == nil {
-			to.err = field.content.check(value)
+		if known == nil && to.err != nil && field.name != "" {
+			to.path = append(to.path, field.name)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func withStorage(all []string, d *Definition) []string {
 	return append(slices.Clone(all), d.Spec.Versions[i].Name)
 }
 
-// Held tells whether the objects have to go before the definition can: always at
+// Held reports whether the objects have to go before the definition can: always at
 // first, and then until the finalizer is taken off.
 func Held(d *Definition) bool {
 	return d.DeletionTimestamp == nil || apihelpers.CRDHasFinalizer(d, apiextensionsv1.CustomResourceCleanupFinalizer)

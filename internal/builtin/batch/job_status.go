@@ -48,7 +48,7 @@ func isFinished(j *batchv1.Job) bool {
 	return isTrue(j, batchv1.JobComplete) || isTrue(j, batchv1.JobFailed)
 }
 
-// changed tells whether a condition became true, or is not true any more.
+// changed reports whether a condition became true, or is not true any more.
 func (r *statusRules) changed(t batchv1.JobConditionType) bool {
 	return isTrue(r.job, t) != isTrue(r.old, t)
 }

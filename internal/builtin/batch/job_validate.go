@@ -265,7 +265,7 @@ func scheduling(kept, next *corev1.PodSpec) {
 	kept.NodeSelector, kept.Tolerations, kept.SchedulingGates = next.NodeSelector, next.Tolerations, next.SchedulingGates
 }
 
-// hasCondition tells whether a condition has a status.
+// hasCondition reports whether a condition has a status.
 func hasCondition(j *batchv1.Job, t batchv1.JobConditionType, status corev1.ConditionStatus) bool {
 	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == status })
 }

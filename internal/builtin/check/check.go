@@ -155,7 +155,7 @@ func Sorted[K cmp.Ordered, V any](m map[K]V) iter.Seq2[K, V] {
 // Equal compares two values that may not be there.
 func Equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// IsTrue tells whether a value is there and true.
+// IsTrue reports whether a value is there and true.
 func IsTrue(b *bool) bool { return b != nil && *b }
 
 // IPWarnings tells of an address that is not written as it should be. One that is none

@@ -2,7 +2,7 @@ package core
 
 import "strings"
 
-// isLatest tells whether the name of an image says latest, or neither a tag nor a
+// isLatest reports whether the name of an image says latest, or neither a tag nor a
 // digest, which is the same. What is no name at all does not.
 func isLatest(image string) bool {
 	tag, digest, ok := splitImage(image)
@@ -41,7 +41,7 @@ func splitImage(image string) (tag, digest string, ok bool) {
 	return tag, digest, true
 }
 
-// isHost tells whether the first part of a name with slashes is a host.
+// isHost reports whether the first part of a name with slashes is a host.
 func isHost(first string) bool {
 	return strings.ContainsAny(first, ".:") || first == "localhost" || strings.ToLower(first) != first
 }

@@ -71,7 +71,7 @@ func ValidateNode(n *corev1.Node) field.ErrorList {
 	return errs
 }
 
-// dualStack tells whether there are ranges of both families.
+// dualStack reports whether there are ranges of both families.
 func dualStack(all []string) (bool, error) {
 	var v4, v6 bool
 	for i, text := range all {

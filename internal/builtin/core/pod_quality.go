@@ -29,7 +29,7 @@ type quality struct {
 	limited          bool // each part limits both
 }
 
-// add tells whether both are limited.
+// add reports whether both are limited.
 func (q *quality) add(r *corev1.ResourceRequirements) bool {
 	limited := true
 	for i, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

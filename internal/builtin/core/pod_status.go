@@ -113,7 +113,7 @@ func (r *podRules) ended(next, old []corev1.ContainerStatus, at *field.Path, may
 	}
 }
 
-// restarts tells whether a container that ended with a code is started again.
+// restarts reports whether a container that ended with a code is started again.
 func restarts(c *corev1.Container, spec *corev1.PodSpec, code int32) bool {
 	policy := spec.RestartPolicy
 	if c.RestartPolicy != nil {

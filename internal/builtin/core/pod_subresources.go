@@ -104,7 +104,7 @@ func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 
 func says(q *corev1.ResourceRequirements) bool { return q != nil && len(q.Requests)+len(q.Limits) > 0 }
 
-// nodeResizes tells whether the node shows what its containers may use. A Pod that
+// nodeResizes reports whether the node shows what its containers may use. A Pod that
 // does not run yet does not say.
 func nodeResizes(p *corev1.Pod) bool {
 	for i := range p.Status.ContainerStatuses {
@@ -145,7 +145,7 @@ func (r *podRules) resizeWhole(next, old *corev1.PodSpec, at *field.Path) {
 	}
 }
 
-// sameOrder tells whether they are the same containers.
+// sameOrder reports whether they are the same containers.
 func (r *podRules) sameOrder(next, old []corev1.Container, at *field.Path, name string) bool {
 	start := len(r.list)
 	if len(next) != len(old) {

@@ -111,7 +111,7 @@ func (r *podRules) annotationUpdates(p, old *corev1.Pod) {
 	r.podAnnotations(p.Annotations, &p.Spec, at)
 }
 
-// sameContainers tells whether there are as many containers as before.
+// sameContainers reports whether there are as many containers as before.
 func (r *podRules) sameContainers(next, old []corev1.Container, at *field.Path) bool {
 	if len(next) != len(old) {
 		r.Forbidden(at, "", "pod updates may not add or remove containers")
@@ -126,7 +126,7 @@ func (r *podRules) sameContainers(next, old []corev1.Container, at *field.Path) 
 	return true
 }
 
-// deadline: it can be set, and come nearer. It tells whether to go on.
+// deadline: it can be set, and come nearer. It reports whether to go on.
 func (r *podRules) deadline(old *int64, at *field.Path) bool {
 	switch next := r.spec.ActiveDeadlineSeconds; {
 	case next == nil && old != nil:

@@ -64,7 +64,7 @@ var quotaScopes = []corev1.ResourceQuotaScope{
 	corev1.ResourceQuotaScopeCrossNamespacePodAffinity,
 }
 
-// scopeFits tells whether a scope says something about a resource.
+// scopeFits reports whether a scope says something about a resource.
 func scopeFits(s corev1.ResourceQuotaScope, name corev1.ResourceName) bool {
 	computed := []corev1.ResourceName{
 		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,

@@ -83,7 +83,7 @@ func externallyAccessible(s *corev1.Service) bool {
 	return false
 }
 
-// NeedsHealthCheck tells whether nodes have to say if they have endpoints of the
+// NeedsHealthCheck reports whether nodes have to say if they have endpoints of the
 // Service, on a port of its own.
 func NeedsHealthCheck(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -137,7 +137,7 @@ func hasNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// newNodePorts tells whether an update asks for node ports that were not there.
+// newNodePorts reports whether an update asks for node ports that were not there.
 func newNodePorts(s, old *corev1.Service) bool {
 	var had check.Seen[int32]
 	for i := range old.Spec.Ports {

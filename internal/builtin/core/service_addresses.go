@@ -19,7 +19,7 @@ var (
 	familyPolicyPath = field.NewPath("spec", "ipFamilyPolicy")
 )
 
-// IsIPv6 tells whether a text is an address of that family.
+// IsIPv6 reports whether a text is an address of that family.
 func IsIPv6(text string) bool {
 	ip, err := netip.ParseAddr(text)
 	return err == nil && !ip.Unmap().Is4()

@@ -60,7 +60,7 @@ func (f *Faults) RunsForever(t *corev1.PodTemplateSpec, at *field.Path, kind str
 	}
 }
 
-// Selects checks that a selector selects the Pods of a template. It tells whether
+// Selects checks that a selector selects the Pods of a template. It reports whether
 // the selector can be one at all.
 func (f *Faults) Selects(s *metav1.LabelSelector, t *corev1.PodTemplateSpec, at *field.Path) bool {
 	selector, err := metav1.LabelSelectorAsSelector(s)

@@ -69,7 +69,7 @@ func (o origin) String() string {
 	return o.kind
 }
 
-// meets tells whether one is the other, or in it.
+// meets reports whether one is the other, or in it.
 func (p filePath) meets(other filePath) bool {
 	short, long := p.path, other.path
 	if len(short) > len(long) {

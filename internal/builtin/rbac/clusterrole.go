@@ -39,7 +39,7 @@ func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 	return errs
 }
 
-// brokenValue tells whether a selector has a value that no label can have.
+// brokenValue reports whether a selector has a value that no label can have.
 func brokenValue(a *rbacv1.AggregationRule) bool {
 	if a == nil {
 		return false

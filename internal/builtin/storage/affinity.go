@@ -26,7 +26,7 @@ var newLabels = map[string]string{
 	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
 }
 
-// sameAffinity tells whether a volume is reached from the same nodes as before; the
+// sameAffinity reports whether a volume is reached from the same nodes as before; the
 // new name of a label may stand where its old one stood.
 func sameAffinity(a, old *corev1.VolumeNodeAffinity) bool {
 	if a == nil || a.Required == nil || old.Required == nil {

@@ -2,7 +2,7 @@ package storage
 
 import "strings"
 
-// isInitiator tells whether a name of iSCSI has one of its three forms:
+// isInitiator reports whether a name of iSCSI has one of its three forms:
 // iqn.2001-04.com.example:storage, eui.0123456789abcdef, naa. with 32 digits.
 func isInitiator(name string) bool {
 	kind, rest, _ := strings.Cut(name, ".")
@@ -25,7 +25,7 @@ func isQualified(text string) bool {
 	return digits && domain != "" && only(domain, "-.") && own != "" && !strings.ContainsAny(own, ",;*&$| \t\n\f\r")
 }
 
-// only tells whether a text has letters, digits and some other characters alone.
+// only reports whether a text has letters, digits and some other characters alone.
 func only(text, others string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'

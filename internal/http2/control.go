@@ -1,0 +1,41 @@
+package http2
+
+import (
+	"time"
+
+	h2 "golang.org/x/net/http2"
+)
+
+const (
+	// controlBurst is how many control frames a client may send at once, and controlRate
+	// how many in a second after that. Clients that cancel watches, ping and grant windows
+	// stay below both by far; ten thousand such frames cost some milliseconds.
+	controlBurst = 10_000
+	controlRate  = 1_000
+	// settingsCost is what SETTINGS count: they may wake the handlers of all streams.
+	settingsCost = 10
+	// minWindowIncrement is the smallest WINDOW_UPDATE that is not counted as a control
+	// frame: smaller ones have a DATA frame sent for each few bytes.
+	minWindowIncrement = 32
+)
+
+// controlLimiter limits control frames that carry no request or cancel one: PING,
+// SETTINGS, PRIORITY, RST_STREAM, unknown ones, DATA without data, small window
+// increments, and frames that are answered by a reset of their stream. Beyond the limit
+// the connection is closed. The zero value is ready.
+type controlLimiter struct {
+	until time.Time // when all of them would have come at controlRate
+}
+
+// add counts frames. The error ends the connection.
+func (l *controlLimiter) add(frames int) error {
+	const each, most = time.Second / controlRate, controlBurst * time.Second / controlRate
+	now := time.Now()
+	if l.until.Before(now) {
+		l.until = now
+	}
+	if l.until = l.until.Add(time.Duration(frames) * each); l.until.Sub(now) > most {
+		return h2.ConnectionError(h2.ErrCodeEnhanceYourCalm)
+	}
+	return nil
+}
