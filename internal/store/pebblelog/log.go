@@ -421,6 +421,9 @@ func (l *Log) Usage() store.Usage {
 	return u
 }
 
+// Floor implements store.Log.
+func (l *Log) Floor() store.Revision { return l.head.Load().floor }
+
 // Short implements store.Log. The log is at ease with twice the watermark free.
 func (l *Log) Short() int64 {
 	free, ok := l.space.free()
