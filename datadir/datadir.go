@@ -43,7 +43,7 @@ type Dir struct {
 	Path string
 
 	// GroupAccess accepts a directory that its group may read and write, and one of
-	// another owner: a volume of Kubernetes with an fsGroup is both. Whoever is in the
+	// another owner: a volume of Kubernetes with an fsGroup is both. Members of the
 	// group can read all objects and keys. Others may never have access.
 	GroupAccess bool
 
@@ -72,9 +72,9 @@ func (d *Dir) Dir() string { return d.Path }
 // opens the log in it. Closing the log gives the lock back.
 //
 // It refuses a directory that others may look into or that belongs to somebody
-// else (but for what GroupAccess accepts), one that holds something but no FORMAT (it may be a home directory), one
-// of an unknown format, one that is in use, and a damaged log. The errors name
-// the path and what to do.
+// else (but for what GroupAccess accepts), one that holds something but no FORMAT (it may
+// be a home directory), one of an unknown format, one that is in use, and a damaged log.
+// The errors name the path and what to do.
 func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if d.Path == "" {
 		return nil, errors.New("a data directory without a path")
@@ -137,13 +137,24 @@ func (d *Dir) prepare() error {
 	case !known && !empty:
 		return fmt.Errorf("data directory %s: it holds other files and no %s: choose an empty or a new directory", d.Path, formatFile)
 	case loose && empty:
-		// Nothing was in it that anybody could have read.
-		return os.Chmod(d.Path, info.Mode().Perm()&^refused|0o700)
+		return d.narrow(info, refused)
 	case loose && checksMode:
 		return fmt.Errorf("data directory %s: its mode is %04o, so others may have read or changed what is in it: check that, then chmod %o %s%s",
 			d.Path, info.Mode().Perm(), 0o777&^refused, d.Path, d.wayOut())
 	}
 	return nil
+}
+
+// narrow takes the access that is refused from an empty directory: nothing was in it that
+// anybody could have read. It keeps setgid, by which a volume gives its group to new files.
+func (d *Dir) narrow(info fs.FileInfo, refused fs.FileMode) error {
+	mode := info.Mode()&(fs.ModeSetgid|fs.ModeSticky) | info.Mode().Perm()&^refused | 0o700
+	err := os.Chmod(d.Path, mode)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("data directory %s: its mode is %04o, and only its owner can narrow it: choose a directory in it, such as %s, which is made with mode 0700",
+			d.Path, info.Mode().Perm(), filepath.Join(d.Path, "data"))
+	}
+	return err
 }
 
 // wayOut is what an error suggests for a directory that is shared on purpose.

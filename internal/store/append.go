@@ -15,9 +15,6 @@ func (s *Store) append(g *group) error {
 		return failure
 	}
 	err := s.appendOnce(g)
-	if errors.Is(err, ErrNoSpace) && s.awaitRoom() {
-		err = s.appendOnce(g)
-	}
 	if errors.Is(err, ErrNoSpace) && g.deletes() > 0 && g.deletes() < len(g.proposals) {
 		s.rebase(g, err, func(p *proposal) bool { return p.deleting })
 		if g.state == nil {
@@ -66,7 +63,7 @@ func (s *Store) appendOnce(g *group) error {
 			}
 		}
 		if s.o.Now().UnixNano()-s.room.passed.Load() >= int64(roomRetry) {
-			s.aging.kick() // or the loop looks again by itself
+			s.aging.kick()
 		}
 	}
 	clear(entries)

@@ -28,12 +28,13 @@ import (
 //
 // # What a failed append means
 //
-// No space: history is given up, if there is some, and the group is tried again; see
-// room.go. Then its writes fail, apart from its deletions, which are
+// No space: the writes of the group fail, apart from its deletions, which are
 // tried once more on their own, since a log may have a reserve for them. The tip
 // loses the failed writes, and all writes on top of them (deletions of this
 // group, the open group) are checked again: see rebase. Revisions given to failed
-// writes stay unused.
+// writes stay unused. Each failed Commit then waits for room, if there may be some
+// soon, and proposes its write again: see room.go. The leader does not wait, so
+// deletions go on meanwhile.
 //
 // Anything else: the log is unusable. OnFatal is called; no write of any group is
 // acknowledged any more.
@@ -171,6 +172,15 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
+	o, err := s.commit(ctx, w)
+	if errors.Is(err, ErrNoSpace) && s.awaitRoom(ctx) {
+		o, err = s.commit(ctx, w)
+	}
+	return o, err
+}
+
+// commit is one try of Commit.
+func (s *Store) commit(ctx context.Context, w Write) (*Object, error) {
 	var d, then draft
 	if w.Value != nil {
 		d = newDraft(w.Value, w.RevisionAt, s.Any().revision+1)
@@ -199,6 +209,7 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 		}
 		if g == nil {
 			s.mu.Unlock()
+			s.noteFull(err)
 			return nil, err
 		}
 		done := g.wait()
@@ -216,14 +227,14 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 			return nil, fmt.Errorf("the write was not made: %w", ctx.Err())
 		}
 		if err != nil && g.err == nil && !g.rebased {
+			s.noteFull(err)
 			return nil, err
 		}
 	}
 }
 
-// What every log can keep, in bytes. A log checks nothing of this again as something
-// that a client could do wrong: to it, a write that breaks these rules is a reason to
-// stop.
+// What every log can keep, in bytes. The log does not check these again: a violation
+// there is fatal.
 const (
 	// MaxKey bounds a collection's name, and the key of a new object.
 	MaxKey = 4 << 10
@@ -467,6 +478,10 @@ func (s *Store) leadSealed(g *group) {
 		s.fail(g, err)
 	} else if g.state != nil {
 		s.publish(g)
+		if floor := s.log.Floor(); uint64(floor) > s.floor.Load() {
+			s.raiseFloor(floor) // Append raised it to this group
+			s.trim(floor)
+		}
 	}
 }
 

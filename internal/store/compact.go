@@ -24,8 +24,9 @@ import (
 // By size, the floor rises by the share of history that is too much. When the medium is
 // short of space it rises too: see room.go.
 //
-// The floor is published before the log forgets; a reader below it is told
-// Expired, never something wrong.
+// The floor is published before the log forgets, but for a deletion on a full medium,
+// which makes the log forget at once: then it is published with the deletion. A reader
+// below the floor of the log gets Expired, never something wrong.
 
 const (
 	marksPerRetention = 128
@@ -160,7 +161,7 @@ func (s *Store) compactLoop() {
 		if floor, head = s.Bounds(); s.log.Short() > 0 && (floor < head || err != nil || s.worthReclaiming()) {
 			retry = time.After(wait)
 		}
-		if wait *= 2; err == nil || wait > mostRoomRetry {
+		if wait = min(wait*2, mostRoomRetry); err == nil {
 			wait = roomRetry
 		}
 		if s.ctx.Err() != nil {

@@ -84,6 +84,9 @@ type Log interface {
 	// has to end: an error of a sync is never retried. ErrNoSpace alone is
 	// different: nothing was written and the log goes on. A mark that is not nil
 	// is stored with the group.
+	//
+	// When the medium is nearly full, a group of deletions may raise the floor to its
+	// last revision, because history would need space; Floor says so afterwards.
 	Append(ctx context.Context, group []Entry, mark *Mark) error
 
 	// Changes yields the changes of a collection (of all collections when the
@@ -102,12 +105,18 @@ type Log interface {
 	// state stays. ErrNoSpace: forgetting needs space, too; it may be tried later.
 	Compact(ctx context.Context, floor Revision) error
 
-	// Short returns how many bytes of its medium have to become free until the log is at
-	// ease; zero when it is. Writes are not refused yet. It is cheap.
+	// Floor returns the oldest revision that can be read back: what the last Compact
+	// asked for, or what an Append raised it to. It is cheap.
+	Floor() Revision
+
+	// Short returns how many bytes must be freed to reach twice the watermark, below
+	// which the log is short of space; zero when none. Writes are not refused yet. It is
+	// cheap.
 	Short() int64
 
 	// Reclaim gives the space back to the medium that compactions freed. It takes time in
-	// proportion to the log, and may run beside everything but Compact.
+	// proportion to the log, and may run beside everything but Compact. When the context
+	// ends it returns the context's error; ErrNoSpace: it may be tried later.
 	Reclaim(ctx context.Context) error
 
 	// Broken returns a channel that is closed when the log became unusable while

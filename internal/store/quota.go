@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -43,7 +44,8 @@ func takes(value, key int) int64 {
 	return int64(value+value/16+key) + objectOverhead + memoOverhead + placeOverhead
 }
 
-// QuotaError: the objects take as much memory as they may. Nothing was written.
+// QuotaError is returned when a write would exceed the storage quota. Nothing was
+// written.
 type QuotaError struct {
 	// Used and Limit are bytes; Grows is what the write would add.
 	Used, Limit, Grows int64
@@ -82,12 +84,20 @@ func (s *Store) fits(w *Write, before *Object, d *draft) error {
 	if grows <= 0 || s.bytes+grows <= most {
 		return nil
 	}
+	return &QuotaError{Used: s.bytes, Limit: limit, Grows: grows}
+}
+
+// noteFull counts a write that the quota refused, and logs the first. The caller does
+// not hold s.mu: the logger may block.
+func (s *Store) noteFull(err error) {
+	var full *QuotaError
+	if !errors.As(err, &full) {
+		return
+	}
 	s.quota.refused.Add(1)
-	err := &QuotaError{Used: s.bytes, Limit: limit, Grows: grows}
 	if !s.quota.full.Swap(true) {
 		s.o.Note(true, "storage: writes that grow objects are refused", "error", err)
 	}
-	return err
 }
 
 // watchQuota logs when the use crosses the thresholds.
@@ -99,9 +109,9 @@ func (s *Store) watchQuota(used int64) {
 	q := &s.quota
 	switch percent := float64(used) / float64(limit) * 100; {
 	case percent >= quotaNear && !q.near.Swap(true):
-		s.o.Note(true, "storage: objects use much of what they may", "bytes", used, "limit", limit)
+		s.o.Note(true, "storage: usage is above 80% of the quota", "bytes", used, "limit", limit)
 	case percent < quotaFar && q.near.Swap(false):
-		s.o.Note(false, "storage: objects use less again", "bytes", used, "limit", limit)
+		s.o.Note(false, "storage: usage is below 75% of the quota", "bytes", used, "limit", limit)
 		q.full.Store(false)
 	}
 }

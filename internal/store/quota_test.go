@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
@@ -48,7 +49,7 @@ func TestQuota(t *testing.T) {
 	if got := s.Stats(); got.QuotaBytes != limit || got.QuotaRefused != 1 || got.ObjectBytes != s.Any().Bytes() {
 		t.Errorf("stats: %+v", got)
 	}
-	if n := strings.Count(said.String(), "true storage: objects use much"); n != 1 {
+	if n := strings.Count(said.String(), "true storage: usage is above 80% of the quota"); n != 1 {
 		t.Errorf("%d warnings: %s", n, &said)
 	}
 	if _, err := s.Commit(t.Context(), padded("ns/0", made[0].Modified, 2*size)); !errors.As(err, &full) {
@@ -74,7 +75,7 @@ func TestQuota(t *testing.T) {
 		}
 	}
 	mustWrite(t, s, padded("ns/new", 0, size))
-	if want := "objects use less again"; !strings.Contains(said.String(), want) {
+	if want := "usage is below 75% of the quota"; !strings.Contains(said.String(), want) {
 		t.Errorf("it does not say %q: %s", want, &said)
 	}
 	storetest.Close(t, s)
@@ -106,4 +107,34 @@ func TestQuotaSlack(t *testing.T) {
 	s.SetQuota(0)
 	mustWrite(t, s, padded("ns/b", 0, limit))
 	storetest.Close(t, s)
+}
+
+// TestQuotaNoteHoldsNothing has the logger block: writes and reads go on.
+func TestQuotaNoteHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		s := storetest.Open(t, store.Options{Log: memlog.New(), Note: func(_ bool, message string, _ ...any) {
+			if strings.Contains(message, "refused") {
+				<-stuck
+			}
+		}})
+		mustWrite(t, s, padded("ns/a", 0, 10))
+		s.SetQuota(1 << 20)
+		refused := begin(s, padded("ns/b", 0, 2<<20))
+		other := begin(s, padded("ns/c", 0, 10))
+		select {
+		case got := <-other:
+			if got.err != nil {
+				t.Error(got.err)
+			}
+		default:
+			t.Error("a write waits for the logger")
+		}
+		close(stuck)
+		var full *store.QuotaError
+		if got := <-refused; !errors.As(got.err, &full) {
+			t.Error(got.err)
+		}
+		storetest.Close(t, s)
+	})
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +16,7 @@ import (
 // keepAtLeast stay, for watches that are behind by a moment.
 //
 // That begins before the log refuses writes. A write that it refuses all the same waits
-// for it, if there is history left to give up.
+// for a pass of the loop, if there is history left to give up, and is tried once more.
 const (
 	keepAtLeast = 5 * time.Second // of running time
 	// roomParts: at least one part in so many of what history there is goes at a time.
@@ -24,8 +26,8 @@ const (
 	leastReclaim = 1 << 20 // bytes
 	reclaimShare = 32
 	// roomRetry is how long the loop waits until more of history is old enough, and until
-	// it tries again what there was no space for: then twice as long each time, at most
-	// mostRoomRetry.
+	// it tries again what there was no space for: then twice as long after each failure, at
+	// most mostRoomRetry.
 	roomRetry     = time.Second
 	mostRoomRetry = 4 * time.Second
 	// longestRoom bounds how long a refused write waits; none does within roomPause after a
@@ -39,7 +41,7 @@ type room struct {
 	mu      sync.Mutex
 	next    chan struct{} // closed at the end of the next pass; nil while no write waits
 	givenUp int64         // revisions, for Stats
-	failed  time.Time     // when a pass did not help
+	failed  time.Time     // when a pass did not help, or a write waited in vain for its end
 	passed  atomic.Int64  // when the last pass ended, in nanoseconds of Options.Now
 
 	// garbage are the bytes that the log may give back: of history that compaction has let
@@ -96,8 +98,7 @@ func (s *Store) endRoom(first Revision, short, history int64, err error) error {
 	return err
 }
 
-// roomStep is how many of so many revisions go next: about what is short, if they take
-// equally much.
+// roomStep returns how many revisions to drop next, assuming they are of equal size.
 func (s *Store) roomStep(revisions Revision) Revision {
 	share := 1.0
 	if size := s.log.Usage().HistoryBytes; size > 0 {
@@ -112,8 +113,10 @@ func (s *Store) canMakeRoom() bool {
 	return !s.inMemory && (floor < min(s.aging.settled(head), head) || s.worthReclaiming())
 }
 
-// awaitRoom waits for the loop to make room, if it can, and reports whether it did.
-func (s *Store) awaitRoom() bool {
+// awaitRoom waits for the end of the loop's next pass, if that may make room, and
+// reports whether a refused write should be tried again. A wait that was in vain is the
+// last one for roomPause.
+func (s *Store) awaitRoom(ctx context.Context) bool {
 	if !s.canMakeRoom() {
 		return false
 	}
@@ -135,6 +138,10 @@ func (s *Store) awaitRoom() bool {
 	case <-next:
 		return true
 	case <-timer.C:
+		r.mu.Lock()
+		r.failed = s.o.Now()
+		r.mu.Unlock()
+	case <-ctx.Done():
 	case <-s.done:
 	}
 	return false
@@ -145,6 +152,7 @@ func (r *room) done(failed bool, now time.Time) {
 	r.passed.Store(now.UnixNano())
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.failed = time.Time{}
 	if failed {
 		r.failed = now
 	}
@@ -157,18 +165,21 @@ func (r *room) done(failed bool, now time.Time) {
 // recentMarks say which revision was the newest at moments of the last seconds. Guarded
 // by aging.mu.
 type recentMarks struct {
-	marks []Mark // oldest first, a second apart or more
+	marks []Mark // oldest first; the first may be older than keepAtLeast
 	last  Mark
 }
 
 func (m *recentMarks) add(r Revision, running time.Duration) {
-	m.last = Mark{r, running}
 	if n := len(m.marks); n == 0 || running >= m.marks[n-1].Running+time.Second {
-		if n > int(keepAtLeast/time.Second)+1 {
-			m.marks = append(m.marks[:0], m.marks[1:]...)
+		if n > 0 && m.last.Revision > m.marks[n-1].Revision {
+			m.marks = append(m.marks, m.last) // it was the newest until now
 		}
-		m.marks = append(m.marks, m.last)
+		m.marks = append(m.marks, Mark{r, running})
+		for len(m.marks) > 1 && m.marks[1].Running <= running-keepAtLeast {
+			m.marks = slices.Delete(m.marks, 0, 1)
+		}
 	}
+	m.last = Mark{r, running}
 }
 
 // settled is the newest revision that is as old as keepAtLeast.

@@ -113,3 +113,180 @@ func TestNoHistoryLeft(t *testing.T) {
 		storetest.Close(t, s)
 	})
 }
+
+// slowLog is a smallLog that takes deletions always, and whose Reclaim lasts until the
+// test lets it go on.
+type slowLog struct {
+	smallLog
+	reclaims atomic.Int64
+	goOn     chan struct{}
+}
+
+func (l *slowLog) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
+	for i := range group {
+		if group[i].Object != nil {
+			return l.smallLog.Append(ctx, group, mark)
+		}
+	}
+	return l.Log.Append(ctx, group, mark)
+}
+
+func (l *slowLog) Reclaim(ctx context.Context) error {
+	l.reclaims.Add(1)
+	select {
+	case <-l.goOn:
+		return l.smallLog.Reclaim(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// slow returns a store on a slowLog that has no space, whose loop is at work on that.
+func slow(t *testing.T) (*store.Store, *slowLog, *store.Object) {
+	log := &slowLog{goOn: make(chan struct{})}
+	log.Log, log.size = memlog.New(), 8<<20
+	s := storetest.Open(t, store.Options{Log: log})
+	o := mustWrite(t, s, padded("ns/a", 0, 10<<10))
+	for range 300 {
+		o = mustWrite(t, s, padded("ns/a", o.Modified, 10<<10))
+	}
+	time.Sleep(time.Minute) // so that what is there may be given up
+	log.other.Store(log.free() - neededBytes/2)
+	return s, log, o
+}
+
+// TestSlowReclaim has a write wait for space that the log takes long to give back: it
+// waits in vain once, and nothing else waits, not a deletion nor the next write.
+func TestSlowReclaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, log, o := slow(t)
+		began := time.Now()
+		waits := begin(s, padded("ns/b", 0, 10))
+		if log.reclaims.Load() == 0 {
+			t.Fatal("the write does not wait for the log")
+		}
+		if _, err := s.Commit(t.Context(), remove("ns/a", o.Modified)); err != nil || time.Since(began) > 0 {
+			t.Errorf("a deletion took %v: %v", time.Since(began), err)
+		}
+		if got := <-waits; !errors.Is(got.err, store.ErrNoSpace) {
+			t.Errorf("without space: %v", got.err)
+		}
+		began = time.Now()
+		if _, err := s.Commit(t.Context(), padded("ns/b", 0, 10)); !errors.Is(err, store.ErrNoSpace) || time.Since(began) > 0 {
+			t.Errorf("the next write took %v: %v", time.Since(began), err)
+		}
+		close(log.goOn)
+		synctest.Wait()
+		mustWrite(t, s, padded("ns/b", 0, 10))
+		storetest.Close(t, s)
+	})
+}
+
+// TestRoomWhileWaiting gives a write its space while it waits, and ends the wait of
+// another one with its context.
+func TestRoomWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, log, _ := slow(t)
+		waits := begin(s, padded("ns/b", 0, 10))
+		ctx, cancel := context.WithCancel(t.Context())
+		leaves := make(chan error, 1)
+		go func() {
+			_, err := s.Commit(ctx, padded("ns/c", 0, 10))
+			leaves <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-leaves; !errors.Is(err, store.ErrNoSpace) {
+			t.Errorf("a write whose client left: %v", err)
+		}
+		close(log.goOn)
+		if got := <-waits; got.err != nil {
+			t.Error(got.err)
+		}
+		storetest.Close(t, s)
+	})
+}
+
+// TestCloseWhileWaiting closes the store while a write waits for space: nothing waits
+// for that.
+func TestCloseWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _ := slow(t)
+		waits := begin(s, padded("ns/b", 0, 10))
+		began := time.Now()
+		storetest.Close(t, s)
+		got := <-waits
+		if !errors.Is(got.err, store.ErrNoSpace) && !errors.Is(got.err, store.ErrClosed) {
+			t.Error(got.err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("closing took %v", took)
+		}
+	})
+}
+
+// cramped is a log that cannot compact for want of space.
+type cramped struct {
+	smallLog
+	tries []time.Time
+}
+
+func (l *cramped) Compact(context.Context, store.Revision) error {
+	l.tries = append(l.tries, time.Now())
+	return fmt.Errorf("%w: for a compaction", store.ErrNoSpace)
+}
+
+// TestRetriesSlowDown: what there is no space for is tried again less and less often,
+// whatever else wakes the loop.
+func TestRetriesSlowDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &cramped{smallLog: smallLog{Log: memlog.New(), size: 8 << 20}}
+		s := storetest.Open(t, store.Options{Log: log})
+		o := mustWrite(t, s, padded("ns/a", 0, 10<<10))
+		mustWrite(t, s, padded("ns/a", o.Modified, 10<<10))
+		time.Sleep(10 * time.Second)
+		log.other.Store(log.free() - neededBytes*3/2)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := len(log.tries); n < 20 || n > 100 {
+			t.Errorf("%d tries in 5 minutes", n)
+		}
+		for i, at := range log.tries {
+			if i > 10 && at.Sub(log.tries[i-2]) < 4*time.Second {
+				t.Errorf("try %d comes %v after the one before the last", i, at.Sub(log.tries[i-2]))
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// scarceLog is a log that forgets all history with each deletion, as one on a full
+// medium does.
+type scarceLog struct{ smallLog }
+
+func (l *scarceLog) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
+	err := l.Log.Append(ctx, group, mark)
+	if last := group[len(group)-1]; err == nil && last.Object == nil {
+		err = l.Log.Compact(ctx, last.Revision)
+	}
+	return err
+}
+
+// TestFloorOfDeletion: what the log forgets with a deletion is not promised any more.
+func TestFloorOfDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &scarceLog{smallLog{Log: memlog.New(), size: 8 << 20}}
+		s := storetest.Open(t, store.Options{Log: log})
+		o := mustWrite(t, s, padded("ns/a", 0, 10))
+		gone, err := s.Commit(t.Context(), remove("ns/a", o.Modified))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if floor, head := s.Bounds(); floor != head || head != gone.Modified {
+			t.Errorf("bounds %d to %d after a deletion at %d that dropped the history", floor, head, gone.Modified)
+		}
+		storetest.Close(t, s)
+	})
+}

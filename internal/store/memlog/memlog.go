@@ -237,6 +237,13 @@ func (l *Log) Compact(_ context.Context, floor store.Revision) error {
 	return nil
 }
 
+// Floor implements store.Log.
+func (l *Log) Floor() store.Revision {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.floor
+}
+
 // Short implements store.Log: memory has no end that the log knows.
 func (l *Log) Short() int64 { return 0 }
 

@@ -2,9 +2,8 @@ package pebblelog
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -143,8 +142,9 @@ func (l *Log) oldest(ctx context.Context, h head, batch *pebble.Batch) (cut stor
 }
 
 // Reclaim implements store.Log: it has Pebble write out what was removed, and rewrite the
-// tables that still hold it. A removed version goes to rest in Pebble's time otherwise,
-// which may be never while little is written.
+// tables that still hold it. Otherwise Pebble removes the deleted data whenever it next
+// compacts, which may be never. Pebble removes the old tables in the background, so
+// Reclaim waits for that, for reclaimWait at most: a read under way may hold some.
 //
 // The history comes first, because all of it may be gone, and that takes no space.
 func (l *Log) Reclaim(ctx context.Context) error {
@@ -166,10 +166,33 @@ func (l *Log) Reclaim(ctx context.Context) error {
 			if f := l.failure.get(); f != nil {
 				return f
 			}
-			if ctx.Err() != nil || errors.Is(err, syscall.ENOSPC) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if retryable(err) {
 				return fmt.Errorf("%w: %w", store.ErrNoSpace, err)
 			}
 			return fmt.Errorf("log %s: %w", l.o.Dir, err)
+		}
+	}
+	return l.awaitRemovals(ctx)
+}
+
+const (
+	reclaimWait = 2 * time.Second
+	reclaimPoll = 10 * time.Millisecond
+)
+
+// awaitRemovals waits until Pebble has removed the tables that it does not need.
+func (l *Log) awaitRemovals(ctx context.Context) error {
+	for waited := time.Duration(0); waited < reclaimWait; waited += reclaimPoll {
+		if m := l.db.Metrics(); m.Table.ObsoleteSize == 0 && m.Table.ZombieSize == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(reclaimPoll):
 		}
 	}
 	return nil

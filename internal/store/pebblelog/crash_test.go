@@ -1,6 +1,7 @@
 package pebblelog_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"math/rand/v2"
@@ -17,7 +18,15 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-var crashesFlag = flag.Int("crashes", 2000, "how many crashes TestCrash goes through")
+var crashesFlag = flag.Int("crashes", 0, "how many crashes TestCrash goes through; 0 is 2000, or 150 with -short")
+
+// sample is how often a test does something: the whole, or a part of it with -short.
+func sample(whole, part int) int {
+	if testing.Short() {
+		return part
+	}
+	return whole
+}
 
 // crasher is a file system that now and then takes a picture of itself as a power
 // cut would leave it: what was synced, and some of what was not.
@@ -82,7 +91,8 @@ func TestCrash(t *testing.T) {
 		return picture{fs: vfs.NewCrashableMem(), acked: &model{big: rng.IntN(8) == 0}}
 	}
 	start := fresh()
-	for crashes := 0; crashes < *crashesFlag; {
+	want := cmp.Or(*crashesFlag, sample(2000, 150))
+	for crashes := 0; crashes < want; {
 		pictures := run(t, start, rng)
 		for _, p := range pictures {
 			crashes++
@@ -190,7 +200,7 @@ func (f *failAfter) String() string { return "failAfter" }
 // there after a power cut.
 func TestWriteError(t *testing.T) {
 	rng := testrand.New(t)
-	for n := range 200 {
+	for n := 0; n < 200; n += sample(1, 9) {
 		n, failure := n/2, []error{syscall.EIO, syscall.ENOSPC}[n%2]
 		mem := vfs.NewCrashableMem()
 		fault := &failAfter{err: failure, n: n}

@@ -169,8 +169,7 @@ func (l *Log) runCopier() {
 	}
 }
 
-// renewHead writes HEAD if it would be another one. A HEAD that could not be written
-// leaves the old one, which is as true.
+// renewHead writes HEAD if it changed. On failure the old HEAD stays, and is still valid.
 func (l *Log) renewHead(syncDirectory bool) {
 	w := l.witness(l.liveWALs())
 	if l.copied != nil && l.copied.head == w.head && slices.Equal(l.copied.wals, w.wals) {

@@ -72,17 +72,18 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w == nil {
-		err = makeDir(l.o.FS, l.o.Dir, l.pebbleDir())
-	} else {
-		err = l.checkLosses(ctx, w)
-	}
+	exists, err := l.examine(ctx, w)
 	if err != nil {
 		return nil, err
 	}
+	if !exists {
+		if err := makeDir(l.o.FS, l.o.Dir, l.pebbleDir()); err != nil {
+			return nil, err
+		}
+	}
 	l.memTable = l.space.scale()
 	l.space.open() // before Pebble: on a full disk it needs the reserve to open
-	if err := l.openPebble(w != nil); err != nil {
+	if err := l.openPebble(exists); err != nil {
 		return nil, err
 	}
 	l.committer.start()
@@ -97,8 +98,8 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 func (l *Log) pebbleDir() string { return l.o.FS.PathJoin(l.o.Dir, "pebble") }
 func (l *Log) headPath() string  { return l.o.FS.PathJoin(l.o.Dir, headFile) }
 
-// readWitness reads HEAD; nil when there is none. A damaged one is none with
-// AcceptDataLoss.
+// readWitness reads HEAD; nil when there is none. A damaged one is an empty one with
+// AcceptDataLoss: there was a log.
 func (l *Log) readWitness() (*witness, error) {
 	w, err := readHeadFile(l.o.FS, l.headPath())
 	var damage *DamageError
@@ -110,7 +111,7 @@ func (l *Log) readWitness() (*witness, error) {
 		return nil, damage
 	}
 	l.o.Logger.Warn("log: data loss accepted: what is missing, if anything, is not known", "error", err)
-	return nil, nil
+	return &witness{}, nil
 }
 
 func (l *Log) openPebble(mustExist bool) error {
@@ -128,12 +129,16 @@ func (l *Log) openPebble(mustExist bool) error {
 	if f := l.failure.get(); f != nil {
 		return f // Pebble may still be at it: there is nothing to close
 	}
-	err = errors.Join(err, closeFS())
+	return l.openError(errors.Join(err, closeFS()))
+}
+
+// openError is why Pebble did not open: damage, or the machine's fault.
+func (l *Log) openError(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) && !oserror.IsNotExist(err) {
-		return fmt.Errorf("log %s: %w", l.o.Dir, err) // the machine's fault
+		return fmt.Errorf("log %s: %w", l.o.Dir, err)
 	}
-	return l.blame("what Pebble looks for when it starts", err)
+	return l.damaged("what Pebble looks for when it starts", err)
 }
 
 // apart runs f on a goroutine of its own, which Pebble may end (see
@@ -182,7 +187,7 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 	if w == nil || w.head != *l.head.Load() {
 		err := errors.Join(writeHeadFile(l.o.FS, l.o.Dir, l.witness(l.liveWALs())), syncDir(l.o.FS, l.o.Dir))
 		if errors.Is(err, syscall.ENOSPC) && w != nil {
-			l.o.Logger.Warn("log: the copy of the head was not renewed", "error", err) // the old one is one, too
+			l.o.Logger.Warn("log: the copy of the head was not renewed", "error", err) // the old HEAD is still a valid lower bound
 		} else if err != nil {
 			return err
 		}
@@ -420,6 +425,9 @@ func (l *Log) Usage() store.Usage {
 	}
 	return u
 }
+
+// Floor implements store.Log.
+func (l *Log) Floor() store.Revision { return l.head.Load().floor }
 
 // Short implements store.Log. The log is at ease with twice the watermark free.
 func (l *Log) Short() int64 {

@@ -18,15 +18,15 @@ import (
 
 // # What a start does about lost writes
 //
-// The write-ahead logs are read before Pebble opens, because Pebble would cut them off,
-// and remove them once it has flushed what is left: a start that is refused leaves the
-// directory as it was, so that a file can be put back.
+// What is there is read before Pebble opens it to write, because Pebble would cut the
+// write-ahead logs off, and remove them once it has flushed what is left: a start that is
+// refused leaves the directory as it was, so that a file can be put back.
 //
 //	losses  the logs that end before what was synced: by a promise of their own, or by HEAD
-//	peek    opens Pebble to read alone, and returns the head
+//	peek    opens Pebble to read alone, and returns the head, which HEAD must not be ahead of
 //
-// HEAD may list a log that Pebble flushed and removed since. So a loss by HEAD alone
-// counts if the head that Pebble comes up with is behind HEAD's.
+// HEAD may list a log that Pebble flushed and removed since. A file missing only according
+// to HEAD is a loss only if Pebble's head is older than HEAD.
 //
 // With AcceptDataLoss, the log goes on without what is missing. What comes after a gap
 // rests on what was in it, so the logs behind it are set aside, whole, and the one with
@@ -34,9 +34,10 @@ import (
 // one that keeps most and leaves a log that fits together.
 
 // acceptHint ends the errors that AcceptDataLoss lets a start pass by.
-const acceptHint = "; put back what is missing or a backup of the whole directory, or start with --accept-data-loss, which goes on without it"
+const acceptHint = "; restore the file or a backup of the whole directory, or start with --accept-data-loss to continue without the missing writes"
 
-// droppedDir has the write-ahead logs that were set aside.
+// droppedDir has the write-ahead logs that were set aside, and originals of those that
+// were cut.
 const droppedDir = "dropped"
 
 // walLoss is a write-ahead log that has less than was synced.
@@ -87,34 +88,69 @@ func (l *Log) walPath(number uint64) string {
 	return l.o.FS.PathJoin(l.pebbleDir(), walName(number))
 }
 
-// checkLosses refuses write-ahead logs that lost what was synced. With AcceptDataLoss
-// it cuts them to what fits together.
+// examine looks at what is there, and refuses a log that lost what was synced, before
+// anything is changed. It reports whether there is a log.
+func (l *Log) examine(ctx context.Context, w *witness) (exists bool, err error) {
+	names, err := l.o.FS.List(l.pebbleDir())
+	if err != nil && !oserror.IsNotExist(err) {
+		return false, err
+	}
+	if w == nil && !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "marker.manifest.") }) {
+		return false, nil // new, or its making was interrupted
+	}
+	if err != nil {
+		return false, &DamageError{File: l.pebbleDir(), Place: "its name", Err: errors.New("the directory is missing; restore it or a backup of the whole directory")}
+	}
+	return true, l.checkLosses(ctx, w)
+}
+
+// checkLosses refuses what is behind HEAD, and write-ahead logs that lost what was synced.
+// With AcceptDataLoss it cuts them to what fits together, and start logs how far the head
+// is behind.
 func (l *Log) checkLosses(ctx context.Context, w *witness) error {
-	losses, err := l.findLosses(w)
-	if err != nil || len(losses) == 0 {
+	known := cmp.Or(w, &witness{})
+	losses, err := l.findLosses(known)
+	if err != nil {
 		return err
 	}
-	h, peekErr := l.peek(ctx, nil)
+	h, peekErr := l.peek(ctx, nil, func(p *Log, h head) error {
+		switch {
+		case len(losses) > 0 && (l.o.AcceptDataLoss || h.sequence < known.sequence):
+			return p.checkAll(ctx, h)
+		case l.o.AcceptDataLoss:
+			return nil
+		}
+		return p.compareWitness(w, h)
+	})
 	proven := slices.ContainsFunc(losses, func(s walLoss) bool { return s.proven })
-	if !proven && peekErr == nil && h.sequence >= w.sequence {
-		return nil // Pebble had no use for them
-	}
 	var other *DamageError
-	if !proven && errors.As(peekErr, &other) && strings.HasSuffix(other.File, ".sst") {
+	switch {
+	case len(losses) == 0:
+		return peekErr
+	case !proven && peekErr == nil && h.sequence >= known.sequence:
+		return nil // Pebble had no use for them
+	case !proven && errors.As(peekErr, &other) && strings.HasSuffix(other.File, ".sst"):
 		return peekErr // so whether they were needed is not known
+	case !l.o.AcceptDataLoss:
+		return l.lossError(losses, known, h, peekErr)
+	case peekErr == nil:
+		return l.keep(losses)
 	}
-	if !l.o.AcceptDataLoss {
-		return l.lossError(losses, w, h, peekErr)
-	}
-	for i := len(losses); peekErr != nil; {
-		if i--; i < 0 {
-			return l.lossError(losses, w, h, peekErr)
-		}
-		if _, peekErr = l.peek(ctx, &losses[i]); peekErr == nil {
-			return l.drop(losses[i])
+	for _, loss := range slices.Backward(losses) {
+		if _, err := l.peek(ctx, &loss, func(p *Log, h head) error { return p.checkAll(ctx, h) }); err == nil {
+			return l.drop(loss)
 		}
 	}
-	return nil // checkWitness says what is lost
+	return l.lossError(losses, known, h, peekErr)
+}
+
+// checkAll checks that what is there fits together: with AcceptDataLoss, all current
+// objects too.
+func (l *Log) checkAll(ctx context.Context, h head) error {
+	if err := l.checkTail(ctx, h); err != nil || !l.o.AcceptDataLoss {
+		return err
+	}
+	return l.loadAll(ctx, h, func(string, *store.Object) error { return nil })
 }
 
 // lossError names the first loss and what is left.
@@ -125,14 +161,14 @@ func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) err
 	switch {
 	case first.missing:
 		e.Place = "its name"
-		what = fmt.Sprintf("the file is missing, of which %d bytes were synced", first.synced)
+		what = fmt.Sprintf("the file is missing; %d bytes of it had been synced", first.synced)
 	case !first.proven:
 		what = fmt.Sprintf("it ends there, but %d bytes were synced", first.synced)
 	}
 	if n := len(losses) - 1; n > 0 {
 		what += fmt.Sprintf(" (and %d more write-ahead logs end too early)", n)
 	}
-	what += fmt.Sprintf("; %s vouches for revision %d", l.headPath(), w.revision)
+	what += fmt.Sprintf("; %s records revision %d as durable", l.headPath(), w.revision)
 	if peekErr == nil {
 		what += fmt.Sprintf(", and what is left ends at revision %d", h.revision)
 	} else { // it may be the cause: an earlier start that failed may have used the file up
@@ -143,9 +179,8 @@ func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) err
 }
 
 // peek opens Pebble to read alone, without what comes after the loss if there is one,
-// and returns its head. It is an error if what is there does not fit together. Nothing
-// in the directory is changed.
-func (l *Log) peek(ctx context.Context, loss *walLoss) (h head, err error) {
+// and returns its head and what check says. Nothing in the directory is changed.
+func (l *Log) peek(ctx context.Context, loss *walLoss, check func(*Log, head) error) (h head, err error) {
 	p := &Log{o: l.o, memTable: memTableBytes}
 	p.failure.done = make(chan struct{})
 	if loss != nil {
@@ -159,16 +194,34 @@ func (l *Log) peek(ctx context.Context, loss *walLoss) (h head, err error) {
 		return err
 	})
 	if err != nil {
-		return head{}, errors.Join(p.damaged("what Pebble looks for when it starts", err), closeFS())
+		return head{}, errors.Join(p.openError(err), closeFS())
 	}
 	defer func() { err = errors.Join(err, p.closePebble()) }()
 	if h, err = p.loadHead(); err != nil {
 		return head{}, err
 	}
-	if err := p.checkTail(ctx, h); err != nil || !l.o.AcceptDataLoss {
-		return h, err
+	return h, check(p, h)
+}
+
+// keep keeps originals of write-ahead logs that Pebble reads as they are, without what is
+// behind the losses.
+func (l *Log) keep(losses []walLoss) error {
+	fs, dir := l.o.FS, l.o.FS.PathJoin(l.o.Dir, droppedDir)
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
 	}
-	return h, p.loadAll(ctx, h, func(string, *store.Object) error { return nil })
+	for _, loss := range losses {
+		path := l.walPath(loss.number)
+		if loss.missing {
+			l.o.Logger.Warn("log: data loss accepted: a write-ahead log is missing", "path", path, "bytes", loss.synced)
+			continue
+		}
+		l.o.Logger.Warn("log: data loss accepted: a write-ahead log is read up to a gap", "path", path, "offset", loss.end, "original", dir)
+		if err := fs.Link(path, fs.PathJoin(dir, walName(loss.number))); err != nil && !oserror.IsExist(err) {
+			return err
+		}
+	}
+	return errors.Join(syncDir(fs, dir), syncDir(fs, l.o.Dir))
 }
 
 // drop sets the write-ahead logs behind a loss aside, and cuts the one that has it. The

@@ -168,15 +168,15 @@ func (k *killed) damageAll(t *testing.T, rng *rand.Rand) {
 			}
 		}
 		for what, b := range changes {
-			if testing.Short() && rng.IntN(8) > 0 {
+			if rng.IntN(sample(1, 40)) > 0 {
 				continue
 			}
 			fs := k.with(t, name, b)
-			before := logFiles(t, fs)
+			before := contents(t, fs)
 			if reopen(t, fs, rng, all...) == nil {
 				k.refusedAgain(t, fs, name, what)
-				if strings.HasSuffix(name, ".log") && logFiles(t, fs) != before {
-					t.Errorf("%s %s: the refused start changed the write-ahead logs", name, what)
+				if after := contents(t, fs); after != before {
+					t.Errorf("%s %s: the refused start changed the directory", name, what)
 				}
 			}
 		}
@@ -237,10 +237,10 @@ func tryRead(fs vfs.FS, name string) ([]byte, error) {
 	return b, err
 }
 
-func logFiles(t *testing.T, fs vfs.FS) string {
+func contents(t *testing.T, fs vfs.FS) string {
 	var b strings.Builder
 	for _, n := range files(t, fs) {
-		if strings.HasSuffix(n, ".log") {
+		if name := path.Base(n); name != "LOCK" && name != "RESERVE" {
 			fmt.Fprintf(&b, "%s %x\n", n, readFile(t, fs, n))
 		}
 	}
@@ -261,7 +261,7 @@ func TestLostWALIsNamed(t *testing.T) {
 			t.Errorf("%s: opened", what)
 			continue
 		}
-		for _, want := range []string{name, "were synced", "/log/HEAD", fmt.Sprintf("revision %d", k.settled.head()), "what is left ends at", "--accept-data-loss"} {
+		for _, want := range []string{name, "synced", "/log/HEAD", fmt.Sprintf("revision %d", k.settled.head()), "what is left ends at", "--accept-data-loss"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error %q lacks %q", what, err, want)
 			}
@@ -280,7 +280,7 @@ func TestAcceptDataLoss(t *testing.T) {
 				continue // what of history is damaged there fails when it is read
 			}
 			for what, b := range damages(rng, readFile(t, k.fs, name)) {
-				if testing.Short() && rng.IntN(8) > 0 {
+				if rng.IntN(sample(1, 40)) > 0 {
 					continue
 				}
 				fs := k.with(t, name, b)
@@ -334,6 +334,84 @@ func (m *model) upTo(head store.Revision) *model {
 		n.entries = n.entries[:len(n.entries)-1]
 	}
 	return n
+}
+
+// TestAcceptedLossIsKept: whatever a start drops with the flag, although it was refused
+// without, is logged and kept; so too when HEAD does not know of it, or is damaged.
+func TestAcceptedLossIsKept(t *testing.T) {
+	rng := testrand.New(t)
+	k := kill(t, rng, 20, 6, false)
+	name := lastWAL(files(t, k.fs))
+	b := readFile(t, k.fs, name)
+	used := len(bytes.TrimRight(b, "\x00"))
+	whole := k.after[len(k.after)-1].head()
+	dropped := 0
+	for i := range sample(400, 60) {
+		c := slices.Clone(b)
+		c[rng.IntN(used)] ^= 1 << rng.IntN(8)
+		headDamaged := i%4 == 0
+		fs := k.with(t, name, c)
+		if reopen(t, k.with(t, name, c), rng, k.models()...) != nil {
+			continue
+		}
+		if headDamaged {
+			put(t, fs, "/log/HEAD", []byte("damaged"))
+		}
+		var said bytes.Buffer
+		o := pebblelog.Options{Dir: "/log", FS: fs, AcceptDataLoss: true, Logger: slog.New(slog.NewTextHandler(&said, nil))}
+		log, err := pebblelog.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, bounds, err := replay(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, log)
+		if bounds.Head == whole {
+			continue
+		}
+		dropped++
+		kept, err := tryRead(fs, path.Join("/log/dropped", path.Base(name)))
+		if err != nil || !bytes.Equal(kept, c) || !strings.Contains(said.String(), "data loss accepted: a write-ahead log") {
+			t.Fatalf("revisions from %d to %d are gone (HEAD damaged: %v), the original: %v; it says %s", bounds.Head, whole, headDamaged, err, &said)
+		}
+	}
+	if dropped == 0 {
+		t.Error("no write was lost")
+	}
+}
+
+// TestNoLogIsNotNew: a log whose tables are gone is refused with the flag too, also when
+// HEAD cannot be read.
+func TestNoLogIsNotNew(t *testing.T) {
+	rng := testrand.New(t)
+	k := kill(t, rng, 20, 0, false)
+	for _, damaged := range []bool{false, true} {
+		for _, keepDir := range []bool{false, true} {
+			fs := k.copy()
+			if err := fs.RemoveAll("/log/pebble"); err != nil {
+				t.Fatal(err)
+			}
+			if keepDir {
+				if err := fs.MkdirAll("/log/pebble", 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if damaged {
+				put(t, fs, "/log/HEAD", []byte("damaged"))
+			}
+			for _, accept := range []bool{false, true} {
+				log, err := pebblelog.Open(t.Context(), pebblelog.Options{Dir: "/log", FS: fs, AcceptDataLoss: accept})
+				if err == nil {
+					mustClose(t, log)
+				}
+				if d := (*pebblelog.DamageError)(nil); !errors.As(err, &d) {
+					t.Errorf("HEAD damaged: %v, directory: %v, accepted: %v: %v", damaged, keepDir, accept, err)
+				}
+			}
+		}
+	}
 }
 
 // TestOldHeadFile opens a log with the HEAD of the older format, and writes the new one.

@@ -158,7 +158,7 @@ func (l *Log) events() *pebble.EventListener {
 // files from what is safe elsewhere, so a full disk is survived: Pebble tries
 // again. Anything else means that what was written cannot be trusted to stay.
 func (l *Log) background(err error) {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	if retryable(err) {
 		if !l.space.cramped.Swap(true) {
 			l.o.Logger.Warn("log: no space, or no file, for a flush or a compaction, which is tried again", "error", firstLine(err))
 		}
@@ -170,6 +170,12 @@ func (l *Log) background(err error) {
 		l.failure.set(fmt.Errorf("log %s: in the background: %w", l.o.Dir, err))
 	}
 	runtime.Goexit() // or Pebble would try again, and again
+}
+
+// retryable reports whether a flush or a compaction that ended with the error may be tried
+// again: the machine lacked something that may come back.
+func retryable(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // pebbleLogger hands to slog what Pebble logs.
