@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -19,6 +20,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
+
+// maxTerms bounds the requirements of a selector and their values, together. A list looks
+// at all of them for each object, a watch for each event.
+const maxTerms = 5000
 
 // listOptions reads the parameters of a list or a watch: row A15. What is wrong
 // with a number is said before what is wrong with a selector.
@@ -48,6 +53,11 @@ func listOptions(v url.Values) (*metainternal.ListOptions, error) {
 	if v.Has("sendInitialEvents") {
 		send := boolean(v, "sendInitialEvents")
 		o.SendInitialEvents = &send
+	}
+	for _, name := range []string{"labelSelector", "fieldSelector"} {
+		if strings.Count(v.Get(name), ",") >= maxTerms {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("the %s has more than %d terms and values", name, maxTerms))
+		}
 	}
 	if s := v.Get("labelSelector"); s != "" {
 		if o.LabelSelector, err = labels.Parse(s); err != nil {

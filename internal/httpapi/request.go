@@ -217,7 +217,11 @@ func (q *request) selectedName() string {
 	if !strings.Contains(q.r.URL.RawQuery, "fieldSelector") {
 		return ""
 	}
-	s, err := fields.ParseSelector(q.query().Get("fieldSelector"))
+	text := q.query().Get("fieldSelector")
+	if strings.Count(text, ",") >= maxTerms {
+		return "" // it is refused later
+	}
+	s, err := fields.ParseSelector(text)
 	if err != nil {
 		return ""
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -308,5 +309,31 @@ func TestAnswersKeepTheirSeats(t *testing.T) {
 	}
 	if a := s.do(t, "GET", maps+"/a", ""); a.code != 200 {
 		t.Errorf("a read beside them: %d", a.code)
+	}
+}
+
+// TestLongSelectors: a selector of more terms than anybody needs is refused.
+func TestLongSelectors(t *testing.T) {
+	s := start(t, wiring{})
+	for _, row := range []struct {
+		selector string
+		terms    int
+		want     int
+	}{
+		{"labelSelector=", 10_000, 400},
+		{"fieldSelector=", 10_000, 400},
+		{"labelSelector=", 1000, 200},
+	} {
+		term := "!a"
+		if strings.HasPrefix(row.selector, "field") {
+			term = "metadata.name!=a"
+		}
+		path := maps + "?" + row.selector + url.QueryEscape(strings.Repeat(term+",", row.terms)+term)
+		if a := s.do(t, "GET", path, ""); a.code != row.want {
+			t.Errorf("%s with %d terms: %d %.200s", row.selector, row.terms, a.code, a.body)
+		}
+		if a := s.do(t, "GET", path, "", "Authorization: Bearer bob"); a.code != 403 {
+			t.Errorf("%s with %d terms, without rights: %d", row.selector, row.terms, a.code)
+		}
 	}
 }
