@@ -53,7 +53,7 @@ func (r *running) storageFigures() []httpapi.Figure {
 }
 
 // storageChecks have a line each for the memory and the disk. A server that refuses writes
-// still answers reads, so they do not fail: what is wrong stands behind the name.
+// still answers reads, so they do not fail: the detail follows the check's name.
 func (r *running) storageChecks() []httpapi.Check {
 	fine := func() error { return nil }
 	return []httpapi.Check{

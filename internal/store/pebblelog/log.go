@@ -429,7 +429,7 @@ func (l *Log) Usage() store.Usage {
 // Floor implements store.Log.
 func (l *Log) Floor() store.Revision { return l.head.Load().floor }
 
-// Short implements store.Log. The log is at ease with twice the watermark free.
+// Short implements store.Log.
 func (l *Log) Short() int64 {
 	free, ok := l.space.free()
 	if want := 2 * l.space.minFree; ok && free < want {

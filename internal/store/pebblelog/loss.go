@@ -115,12 +115,15 @@ func (l *Log) checkLosses(ctx context.Context, w *witness) error {
 	}
 	h, peekErr := l.peek(ctx, nil, func(p *Log, h head) error {
 		switch {
-		case len(losses) > 0 && (l.o.AcceptDataLoss || h.sequence < known.sequence):
-			return p.checkAll(ctx, h)
-		case l.o.AcceptDataLoss:
+		case l.o.AcceptDataLoss && len(losses) == 0:
 			return nil
+		case l.o.AcceptDataLoss, len(losses) > 0 && h.sequence < known.sequence:
+			return p.checkAll(ctx, h)
 		}
-		return p.compareWitness(w, h)
+		if err := p.compareWitness(w, h); err != nil {
+			return err
+		}
+		return p.checkTail(ctx, h)
 	})
 	proven := slices.ContainsFunc(losses, func(s walLoss) bool { return s.proven })
 	var other *DamageError

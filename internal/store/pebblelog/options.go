@@ -34,8 +34,8 @@ type Options struct {
 	// for MinFreeBytes, at most DefaultReserveBytes.
 	ReserveBytes uint64
 
-	// HeadInterval is how long after a write the file HEAD knows of it at most: what is
-	// lost of older writes is missed by the next start. Zero means DefaultHeadInterval.
+	// HeadInterval is how long after a write the file HEAD knows of it at most. The next
+	// start detects the loss of any older write. Zero means DefaultHeadInterval.
 	HeadInterval time.Duration
 	// AcceptDataLoss lets a log that lost writes open without them, if what is left fits
 	// together. The logger gets what was lost, as warnings.
