@@ -49,24 +49,34 @@ func (p *groupPage) customType(t *resource.Type) {
 	p.addCustom(t, at.collection, operation{method: "delete", id: "delete" + p.title + "Collection" + what, text: "delete collection of " + t.Kind,
 		action: "deletecollection", parameters: append(slices.Clone(collection), list...), responses: []response{{"200", "OK", metaPrefix + "Status"}}})
 
-	p.customObject(t, at.collection+"/{name}", what, "", model, object)
+	p.customObject(t, customPart{path: at.collection + "/{name}", id: what, model: model}, object)
 	p.addCustom(t, at.collection+"/{name}", remove(p.title, what, article("delete", t.Kind), "delete", metaPrefix+"Status", nil, object))
 	for i := range t.Subresources {
 		s := &t.Subresources[i]
-		p.customObject(t, at.collection+"/{name}/"+s.Name, what+title(s.Name), s.Name+" of ", subresourceModel(t, s.Kind), object)
+		p.customObject(t, customPart{
+			path: at.collection + "/{name}/" + s.Name, id: what + title(s.Name), of: s.Name + " of ", model: subresourceModel(t, s.Kind),
+		}, object)
 	}
 }
 
-// customObject adds what reads and changes an object, or a part of it.
-func (p *groupPage) customObject(t *resource.Type, path, what, part, model string, object []parameter) {
+// customPart is an object, or a subresource of it.
+type customPart struct {
+	path  string
+	id    string // in the identifiers of operations, behind verb and group
+	of    string // "status of ", of a subresource
+	model string
+}
+
+// customObject adds the operations that read and change an object, or a subresource.
+func (p *groupPage) customObject(t *resource.Type, at customPart, object []parameter) {
 	get := append(slices.Clone(object), options(metav1.GetOptions{})...)
-	p.addCustom(t, path, operation{method: "get", id: "read" + p.title + what, text: "read " + part + "the specified " + t.Kind, action: "get",
-		parameters: get, responses: []response{{"200", "OK", model}}})
+	p.addCustom(t, at.path, operation{method: "get", id: "read" + p.title + at.id, text: "read " + at.of + "the specified " + t.Kind, action: "get",
+		parameters: get, responses: []response{{"200", "OK", at.model}}})
 	update := append(slices.Clone(object), options(metav1.UpdateOptions{})...)
-	p.addCustom(t, path, write("put", "replace"+p.title+what, "replace "+part+"the specified "+t.Kind, model, nil, update))
-	o := patch("patch"+p.title+what, "partially update "+part+"the specified "+t.Kind, model, nil, object)
+	p.addCustom(t, at.path, write("put", "replace"+p.title+at.id, "replace "+at.of+"the specified "+t.Kind, at.model, nil, update))
+	o := patch("patch"+p.title+at.id, "partially update "+at.of+"the specified "+t.Kind, at.model, nil, object)
 	o.responses = o.responses[:1]
-	p.addCustom(t, path, o)
+	p.addCustom(t, at.path, o)
 }
 
 // addCustom adds an operation. All of them name the custom kind, those of a Scale too.
