@@ -123,6 +123,13 @@ func put(t *testing.T, fs vfs.FS, name string, b []byte) {
 		if err := fs.Remove(name); err != nil {
 			t.Fatal(err)
 		}
+		dir, err := fs.OpenDir(path.Dir(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+			t.Fatal(err)
+		}
 		return
 	}
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
@@ -174,7 +181,12 @@ func (k *killed) damageAll(t *testing.T, rng *rand.Rand) {
 			fs := k.with(t, name, b)
 			before := contents(t, fs)
 			if reopen(t, fs, rng, all...) == nil {
-				k.refusedAgain(t, fs, name, what)
+				// In a new process: where the log failed, this one still holds Pebble's lock.
+				again := killed{fs: fs}
+				k.refusedAgain(t, again.copy(), name, what)
+				if strings.HasSuffix(name, ".sst") {
+					continue // a table is read after Pebble has opened
+				}
 				if after := contents(t, fs); after != before {
 					t.Errorf("%s %s: the refused start changed the directory", name, what)
 				}
