@@ -52,7 +52,7 @@ func (s *Store) appendOnce(g *group) error {
 	if err == nil && mark != nil {
 		s.aging.add(*mark, true)
 	}
-	if s.written += int64(g.bytes); s.written > s.o.MaxDisk/sizeShare {
+	if s.written += int64(g.bytes); s.written > s.mostHistory.Load()/sizeShare {
 		s.written = 0
 		s.aging.kick()
 	}

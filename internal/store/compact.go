@@ -150,10 +150,19 @@ func (s *Store) compactLoop() {
 		case <-retry:
 		}
 		floor, head := s.Bounds()
-		floor = max(floor, s.aging.floor(head), s.floorBySize(floor, head))
-		err := s.compact(floor)
+		floor = max(floor, s.aging.floor(head))
+		bySize := s.floorBySize(floor, head)
+		err := s.compact(max(floor, bySize))
+		if err == nil && bySize > floor && s.mostHistory.Load() < s.o.MaxDisk {
+			s.room.mu.Lock()
+			s.room.givenUp += int64(bySize - floor) // for the sake of a small disk
+			s.room.mu.Unlock()
+		}
 		if err == nil && !s.inMemory {
 			err = s.makeRoom()
+		}
+		if err == nil && !s.inMemory {
+			err = s.tidy()
 		}
 		u := s.log.Usage()
 		s.room.done(u.FreeBytes < u.NeededBytes, s.o.Now())
@@ -176,7 +185,12 @@ func (s *Store) compactLoop() {
 
 // floorBySize is the floor that brings history below its bound on disk.
 func (s *Store) floorBySize(floor, head Revision) Revision {
-	size, most := s.log.Usage().HistoryBytes, s.o.MaxDisk
+	u := s.log.Usage()
+	size, most := u.HistoryBytes, s.o.MaxDisk
+	if u.NeededBytes > 0 {
+		most = min(most, (u.FreeBytes+u.TotalBytes)/diskShare)
+	}
+	s.mostHistory.Store(most)
 	if size <= most {
 		return floor
 	}

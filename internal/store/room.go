@@ -33,7 +33,12 @@ const (
 	// longestRoom bounds how long a refused write waits; none does within roomPause after a
 	// pass that did not help.
 	longestRoom = 3 * time.Second
-	roomPause   = 10 * time.Second
+	// reclaimTimeout bounds one call of Log.Reclaim.
+	reclaimTimeout = 30 * time.Second
+	// diskShare: history has at most one part in so many of the space that the log uses
+	// or could use, whatever Options.MaxDisk says. So the log can always rewrite it.
+	diskShare = 4
+	roomPause = 10 * time.Second
 )
 
 // room lets refused writes wait for the loop. Its zero value is ready.
@@ -68,15 +73,39 @@ func (s *Store) makeRoom() error {
 		switch {
 		case err != nil:
 		case s.worthReclaiming():
-			had := s.room.garbage.Load()
-			if err = s.log.Reclaim(s.ctx); err == nil {
-				s.room.garbage.Add(-had)
-			}
+			err = s.reclaim()
 		case !gives:
 			return s.endRoom(first, short, history, nil)
 		}
 	}
 	return s.endRoom(first, short, history, err)
+}
+
+// tidy has the log give back what it need not hold, while there is space to rewrite the
+// rest. A log that waits with that until its disk is nearly full cannot do it any more.
+// Only the loop of compaction calls it.
+func (s *Store) tidy() error {
+	u := s.log.Usage()
+	if u.NeededBytes == 0 || u.FreeBytes > u.TotalBytes+2*u.NeededBytes || s.room.garbage.Load() < max(leastReclaim, u.TotalBytes/4) {
+		return nil
+	}
+	return s.reclaim()
+}
+
+// reclaim has the log give space back. A log that takes longer than reclaimTimeout has no
+// space for it, as far as the store is concerned: the loop has to go on.
+func (s *Store) reclaim() error {
+	had := s.room.garbage.Load()
+	ctx, cancel := context.WithTimeout(s.ctx, reclaimTimeout)
+	defer cancel()
+	err := s.log.Reclaim(ctx)
+	switch {
+	case err == nil:
+		s.room.garbage.Add(-had)
+	case ctx.Err() != nil && s.ctx.Err() == nil:
+		return ErrNoSpace
+	}
+	return err
 }
 
 // worthReclaiming reports whether the log may have much to give back.

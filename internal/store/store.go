@@ -90,13 +90,14 @@ const (
 //	Store.compacting -> Store.mu -> history.mu -> collection.mu -> topic.mu
 //	Store.writing (the log) is taken after compacting, and holds no other
 type Store struct {
-	log       Log
-	o         Options
-	published atomic.Pointer[State]
-	floor     atomic.Uint64 // the oldest revision that can be read, a Revision
-	names     atomic.Pointer[map[string]*collection]
-	opened    Revision // the head when the store was opened
-	inMemory  bool     // Bounds.InMemory of the log
+	mostHistory atomic.Int64 // what Usage.HistoryBytes may be now, in bytes
+	log         Log
+	o           Options
+	published   atomic.Pointer[State]
+	floor       atomic.Uint64 // the oldest revision that can be read, a Revision
+	names       atomic.Pointer[map[string]*collection]
+	opened      Revision // the head when the store was opened
+	inMemory    bool     // Bounds.InMemory of the log
 
 	committer
 	history   history
@@ -141,6 +142,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Now = time.Now
 	}
 	s := &Store{log: o.Log, o: o, done: make(chan struct{})}
+	s.mostHistory.Store(o.MaxDisk)
 	l := loader{o: &o}
 	b, err := o.Log.Replay(ctx, l.load)
 	if err != nil {
