@@ -29,6 +29,7 @@ import (
 
 var (
 	growthAll = flag.Bool("growth-all", false, "TestGrowth tries all lists, and not a random sample")
+	growthFew = flag.Int("growth-few", 1000, "how many entries TestGrowth begins with; it compares them with four times as many, or as many as a body brings")
 	growthOf  = flag.String("growth-of", "", "what the kind and list that TestGrowth tries contain")
 )
 
@@ -50,7 +51,7 @@ const (
 // verbs: the time that a verb takes grows as the entries do. It tries a random sample of
 // the lists of all kinds; -growth-all tries all.
 func TestGrowth(t *testing.T) {
-	g := growth{t: t, few: 1000, answered: map[string]int{}}
+	g := growth{t: t, few: *growthFew, answered: map[string]int{}}
 	chance := testrand.New(t)
 	type combination struct {
 		typ  *resource.Type
