@@ -33,8 +33,10 @@ const (
 	// longestRoom bounds how long a refused write waits; none does within roomPause after a
 	// pass that did not help.
 	longestRoom = 3 * time.Second
-	// reclaimTimeout bounds one call of Log.Reclaim.
-	reclaimTimeout = 30 * time.Second
+	// reclaimTimeout and reclaimRate bound one call of Log.Reclaim: so long, and as long as
+	// it takes to rewrite the log at so many bytes a second.
+	reclaimTimeout = 5 * time.Second
+	reclaimRate    = 16 << 20
 	// diskShare: history has at most one part in so many of the space that the log uses
 	// or could use, whatever Options.MaxDisk says. So the log can always rewrite it.
 	diskShare = 4
@@ -92,11 +94,12 @@ func (s *Store) tidy() error {
 	return s.reclaim()
 }
 
-// reclaim has the log give space back. A log that takes longer than reclaimTimeout has no
-// space for it, as far as the store is concerned: the loop has to go on.
+// reclaim has the log give space back. A log that takes too long has no space for it, as far
+// as the store is concerned: the loop has to go on.
 func (s *Store) reclaim() error {
 	had := s.room.garbage.Load()
-	ctx, cancel := context.WithTimeout(s.ctx, reclaimTimeout)
+	rewrite := time.Duration(s.log.Usage().TotalBytes/reclaimRate) * time.Second
+	ctx, cancel := context.WithTimeout(s.ctx, reclaimTimeout+rewrite)
 	defer cancel()
 	err := s.log.Reclaim(ctx)
 	switch {
