@@ -63,11 +63,11 @@ func TestReferenceFlags(t *testing.T) {
 					if f.Name == "help" {
 						return
 					}
-					value := f.DefValue
-					if value != "" && value != "[]" {
+					value := strings.Trim(f.DefValue, "[]")
+					if value != "" && !strings.Contains(f.Usage, "(default: ") {
 						value = "`" + value + "`"
 					} else {
-						value = ""
+						value = "" // or the meaning says it
 					}
 					fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, value, cell(f.Usage))
 				})
