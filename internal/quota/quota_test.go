@@ -55,7 +55,7 @@ func newBank(t *testing.T) *bank {
 func (b *bank) target(resource, name string) registry.Target {
 	b.Helper()
 	for t := range builtin.Catalog().Types() {
-		if t.Resource == resource && t.Stored == nil {
+		if t.Resource == resource && t.Conversion == nil {
 			target := registry.Target{Type: t, Name: name}
 			if t.Namespaced {
 				target.Namespace = "n"

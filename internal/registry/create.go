@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
@@ -38,8 +39,8 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err := placeNamespace(w.Target, meta); err != nil {
 		return nil, err
 	}
-	if w.Type.Closed != "" {
-		return nil, apierrors.NewForbidden(w.Type.GroupResource(), meta.GetName(), errors.New(w.Type.Closed))
+	if c := w.Type.Custom; c != nil && c.Terminating {
+		return nil, apierrors.NewForbidden(w.Type.GroupResource(), meta.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
 	}
 	named := w.Target
 	named.Name = meta.GetName()
@@ -76,14 +77,15 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	meta.SetDeletionTimestamp(nil)
 	meta.SetDeletionGracePeriodSeconds(nil)
 	meta.SetSelfLink("")
-	if st.Generation && !st.GenerationLate { // other kinds keep what the client set
-		meta.SetGeneration(1)
+	s := &st.Strategy
+	if g := s.Generation.Initial; g != 0 {
+		meta.SetGeneration(g)
 	}
-	if !st.StatusOnCreate {
+	if !s.Status.KeepOnCreate {
 		clearStatus(st, next)
 	}
-	if st.NewStatus != nil {
-		st.NewStatus(next)
+	if s.Status.New != nil {
+		s.Status.New(next)
 	}
 	refusal, err := r.complete(ctx, w, next)
 	if err != nil {
@@ -96,8 +98,8 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if err := invalid(st, meta, errs); err != nil {
 		return nil, err
 	}
-	if st.Warnings != nil {
-		w.warnings = append(w.warnings, st.Warnings(next, nil)...)
+	if s.Warnings != nil {
+		w.warnings = append(w.warnings, s.Warnings(next, nil)...)
 	}
 	if refusal != nil {
 		return nil, refusal
@@ -112,15 +114,15 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorList {
 	st := w.stored()
 	errs := validateNew(st, o.(metav1.Object))
-	check := st.Validate
-	if w.Type.Validate != nil {
-		check = w.Type.Validate
+	check := st.Strategy.Validate
+	if own := w.Type.Strategy.Validate; own != nil {
+		check = own
 	}
 	if check == nil {
 		return errs
 	}
 	of := check(ctx, o)
-	if st.MetadataApart && len(of) > 0 {
+	if st.Strategy.Metadata.Recheck == resource.RecheckNothing && len(of) > 0 {
 		return of
 	}
 	return append(errs, of...)
@@ -129,7 +131,7 @@ func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorLi
 // complete sets what only the server may set in a new object. What the client sent
 // is what it owns. The refusal comes after validation.
 func (r *Registry) complete(ctx context.Context, w *write, object runtime.Object) (refusal, err error) {
-	st, by, completing := w.stored(), w.options.By, r.Completing[w.Type.Collection]
+	st, by, completing := &w.stored().Strategy, w.options.By, r.Completing[w.Type.Collection]
 	reserve := r.Reserve[w.Type.Collection]
 	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && completing == nil && reserve == nil {
 		return nil, nil

@@ -37,7 +37,7 @@ func (r *Registry) follow(ctx context.Context, w *write, e wire.Encoded, object,
 	to.Name, to.Subresource = object.(metav1.Object).GetName(), "status"
 	by := &write{Target: to, options: &WriteOptions{FieldManager: ServerManager}}
 	before := then.DeepCopyObject()
-	by.stored().Reach().CopyStatus(before, object)
+	by.stored().Parts().CopyStatus(before, object)
 	plain, err := by.encode(ctx, before)
 	if err != nil {
 		return nil, err
