@@ -46,7 +46,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
 	}
-	if q.typ.Outdated != nil {
+	if q.typ.Custom != nil {
 		q.watch.Over = q.watchOver
 	}
 	contentType := jsonType
@@ -143,7 +143,7 @@ const (
 
 // standing finds it out. What is not a custom resource is always served.
 func (q *request) standing() standing {
-	if q.typ.Outdated == nil {
+	if q.typ.Custom == nil {
 		return served
 	}
 	c := q.h.c.Catalog()
@@ -152,7 +152,7 @@ func (q *request) standing() standing {
 	}
 	now := c.Lookup(q.typ.Group, q.typ.Version, q.typ.Resource)
 	switch {
-	case q.typ.Outdated.Load(), now != nil && now.Outdated != q.typ.Outdated:
+	case q.typ.Custom.Outdated.Load(), now != nil && (now.Custom == nil || now.Custom.Outdated != q.typ.Custom.Outdated):
 		return another
 	case now == nil:
 		return gone
@@ -250,7 +250,7 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 		return wire.AppendEvent(to, string(e.Type), s[:len(s)-1]), nil
 	}
 	value := e.Object.Bytes()
-	if q.typ.Stored != nil {
+	if q.typ.Conversion != nil {
 		f, err := q.h.derived.of(q.ctx, q.typ, e.Object, converted)
 		if err != nil {
 			return to, err
@@ -322,7 +322,7 @@ func (s *httpStream) flush() error {
 // quick tells whether events of the watch can be made without waiting for somebody else,
 // so that another watch may.
 func (q *request) quick() bool {
-	return q.typ.FromStoredAll == nil && (q.shape == nil || q.shape.out.Form != wire.PartialList)
+	return !q.typ.ConvertsByWebhook() && (q.shape == nil || q.shape.out.Form != wire.PartialList)
 }
 
 // Connection implements registry.Outlet.

@@ -97,7 +97,7 @@ func (t *Transaction) NextStatus(ctx context.Context, next runtime.Object) error
 	to.Name, to.Subresource = t.Object.(metav1.Object).GetName(), "status"
 	by := &write{Target: to, options: &WriteOptions{FieldManager: ServerManager}, source: fromServer}
 	before := next.DeepCopyObject()
-	by.stored().Reach().CopyStatus(before, t.Object)
+	by.stored().Parts().CopyStatus(before, t.Object)
 	plain, err := by.encode(ctx, before)
 	if err != nil {
 		return err
