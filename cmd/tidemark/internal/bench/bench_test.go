@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark"
-	"github.com/tidemark-dev/tidemark/internal/progress"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
 // serve starts a server, and returns how to reach it.

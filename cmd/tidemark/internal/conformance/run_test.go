@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/tidemark-dev/tidemark/internal/progress"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 

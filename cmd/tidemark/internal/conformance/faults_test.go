@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark"
-	"github.com/tidemark-dev/tidemark/internal/progress"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidemark-dev/tidemark/internal/bench"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/bench"
 )
 
 // report has one server with a row for each value: seconds of CPU of one operation.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/datadir"
-	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // restarted is a server that can be restarted, at one address.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tidemark-dev/tidemark/internal/progress"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
 // TestProgress: a file gets lines alone, a terminal also what goes on.

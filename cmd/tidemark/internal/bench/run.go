@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/progress"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
 // Run measures one server, or two in turn, and returns what was found so far when

@@ -15,7 +15,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/progress"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
 // TestHistogram compares quantiles with those of the sorted values.
