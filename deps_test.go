@@ -24,6 +24,8 @@ var importRules = []importRule{
 	{"internal/store/memlog", "internal/store", "a log implements the store's contract"},
 	{"internal/store/pebblelog", "internal/store", "a log implements the store's contract"},
 	{"internal/testrand", "", "chance stands alone"},
+	{"internal/servertest", "", "tests use a server as other programs do"},
+	{"internal/integration", "", "features are tested through the API"},
 	{"internal/testkinds", "", "objects that tests send are files"},
 	{"internal/store/storetest", "internal/store internal/testrand", "the suite sees a log as the store does"},
 	{"internal/resource", "", "a type is data"},

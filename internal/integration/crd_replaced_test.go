@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"encoding/json"
@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // TestReplacedKind: the past of a definition that another one has replaced, with a kind and
 // a version of other lengths, is still well-formed in every form.
 func TestReplacedKind(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{
 		{"POST " + definitions, definition(`"n":{"type":"integer"}`, ""), 201, nil},
 		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
@@ -23,7 +24,7 @@ func TestReplacedKind(t *testing.T) {
 		Metadata struct{ ResourceVersion string }
 	}
 	const partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-	_, body := getAs(t, c, things, partial)
+	_, body := servertest.GetAs(t, c, things, partial)
 	if err := json.Unmarshal([]byte(body), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestReplacedKind(t *testing.T) {
 	run(t, c, []step{{"POST " + definitions, longer, 201, nil}})
 	path := strings.Replace(things, "/v1/", "/v1beta1/", 1) + "?resourceVersionMatch=Exact&resourceVersion=" + list.Metadata.ResourceVersion
 	for _, accept := range []string{partial, "application/json;as=Table;g=meta.k8s.io;v=v1", "application/json"} {
-		if _, body := getAs(t, c, path, accept); !json.Valid([]byte(body)) {
+		if _, body := servertest.GetAs(t, c, path, accept); !json.Valid([]byte(body)) {
 			t.Errorf("%s: %s", accept, body)
 		}
 	}
@@ -42,7 +43,7 @@ func TestReplacedKind(t *testing.T) {
 // TestShownFields: objects of a custom kind are selected by what is shown of them, with
 // defaults that came later, and so are they deleted.
 func TestShownFields(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	later := strings.Replace(definition(`"n":{"type":"integer"},"d":{"type":"string","default":"keep"}`, ""), `"storage":true,`, `"storage":true,"selectableFields":[{"jsonPath":".spec.d"}],`, 1)
 	if !strings.Contains(later, "selectableFields") {
 		t.Fatal(later)
@@ -59,7 +60,7 @@ func TestShownFields(t *testing.T) {
 		var list struct {
 			Items []struct{ Metadata struct{ Name string } }
 		}
-		_, body := getAs(t, c, things+"?fieldSelector="+url.QueryEscape(selector), "application/json")
+		_, body := servertest.GetAs(t, c, things+"?fieldSelector="+url.QueryEscape(selector), "application/json")
 		if err := json.Unmarshal([]byte(body), &list); err != nil {
 			t.Fatal(err, body)
 		}
@@ -99,7 +100,7 @@ func TestShownFields(t *testing.T) {
 // TestListKindThatWaited: the OpenAPI document follows a list kind that is accepted when the
 // definition that had it is gone, with no write of its own.
 func TestListKindThatWaited(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	other := strings.NewReplacer("things", "others", `"kind":"Thing"`, `"kind":"Other","listKind":"Shared"`, `"name":"v1"`, `"name":"v9"`).Replace(definition(`"n":{"type":"integer"}`))
 	run(t, c, []step{
 		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
@@ -108,7 +109,7 @@ func TestListKindThatWaited(t *testing.T) {
 	})
 	document := func(want, not string) {
 		t.Helper()
-		if _, body := getAs(t, c, "/openapi/v3/apis/example.com/v1", "application/json"); !strings.Contains(body, `"com.example.v1.`+want+`"`) || strings.Contains(body, `"com.example.v1.`+not+`"`) {
+		if _, body := servertest.GetAs(t, c, "/openapi/v3/apis/example.com/v1", "application/json"); !strings.Contains(body, `"com.example.v1.`+want+`"`) || strings.Contains(body, `"com.example.v1.`+not+`"`) {
 			t.Errorf("the document does not have %s, or has %s", want, not)
 		}
 	}

@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 const (
@@ -36,7 +37,7 @@ func thing(name, spec string) string {
 // TestDefinitionServesAtOnce: the first object is stored right after its definition,
 // whose status follows it in the same step.
 func TestDefinitionServesAtOnce(t *testing.T) {
-	c := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}}).RESTConfig()
 	for range 20 {
 		run(t, c, []step{
 			{"GET " + things, "", 404, nil},
@@ -52,13 +53,13 @@ func TestDefinitionServesAtOnce(t *testing.T) {
 }
 
 // watch opens a watch, whose lines are its events.
-func watch(t *testing.T, c *rest.Config, path string) *bufio.Scanner {
+func watch(t testing.TB, c *rest.Config, path string) *bufio.Scanner {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := client(t, c).Do(r)
+	answer, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func waitGone(t *testing.T, c *rest.Config) {
 // TestDefinitionChanges: what is stored already is read by the schema of now.
 func TestDefinitionChanges(t *testing.T) {
 	dir := t.TempDir()
-	s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
 	c := s.RESTConfig()
 	beta := `,{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"n":{"type":"integer"}}}}}}}`
 	run(t, c, []step{
@@ -107,7 +108,7 @@ func TestDefinitionChanges(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}).RESTConfig()
+	c = servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}).RESTConfig()
 	run(t, c, []step{
 		{"GET " + things + "/b", "", 200, values{"spec": `{"n":2,"new":"d"}`}},
 		{"DELETE " + definitions + "/things.example.com", "", 200, nil},
@@ -123,7 +124,7 @@ func TestDefinitionChanges(t *testing.T) {
 // TestDefinitionsWaitForNames: the second definition gets the kind that the first one
 // lets go.
 func TestDefinitionsWaitForNames(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	other := strings.NewReplacer("things.example.com", "others.example.com", `"plural":"things"`, `"plural":"others"`).Replace(definition(`"n":{"type":"integer"}`))
 	const others = "/apis/example.com/v1/namespaces/default/others"
 	run(t, c, []step{
@@ -158,7 +159,7 @@ func storedIn(stored string, served bool, column string) string {
 // tables have the columns of the version that is asked for.
 func TestStorageVersionChanges(t *testing.T) {
 	dir := t.TempDir()
-	s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
 	c := s.RESTConfig()
 	const v2 = "/apis/example.com/v2/namespaces/default/things"
 	kept := []step{
@@ -185,13 +186,13 @@ func TestStorageVersionChanges(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	run(t, start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}).RESTConfig(), kept)
+	run(t, servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}).RESTConfig(), kept)
 }
 
 // TestWatchOfChangedDefinition: a watch ends where objects are others than it told
 // until then, and goes on where they are not.
 func TestWatchOfChangedDefinition(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{{"POST " + definitions, storedIn("v1", true, ""), 201, nil}})
 	lines := watch(t, c, things+"?watch=true")
 	run(t, c, []step{
@@ -212,7 +213,7 @@ func TestWatchOfChangedDefinition(t *testing.T) {
 
 // TestUnservedDefinitionGoes: its objects go first all the same.
 func TestUnservedDefinitionGoes(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{
 		{"POST " + definitions, storedIn("v1", true, ""), 201, nil},
 		{"POST " + things, thing("a", `{"old":"o"}`), 201, nil},
@@ -230,7 +231,7 @@ func TestUnservedDefinitionGoes(t *testing.T) {
 // TestDefinitionStatus: new objects have the status that the schema has for them, and
 // it is nobody's.
 func TestDefinitionStatus(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	withStatus := strings.Replace(definition(`"n":{"type":"integer"}`), `"schema":{"openAPIV3Schema":{"type":"object","properties":{`,
 		`"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{"status":{"type":"object","default":{"phase":"New"},"properties":{"phase":{"type":"string"},"n":{"type":"integer","default":7}}},`, 1)
 	run(t, c, []step{
@@ -245,7 +246,7 @@ func TestDefinitionStatus(t *testing.T) {
 // TestDefinitionsAtOnce: of definitions that want one kind at the same time one gets it,
 // and each of the others when the one before is gone.
 func TestDefinitionsAtOnce(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	lines := watch(t, c, definitions+"?watch=true")
 	const n = 6
 	var posts sync.WaitGroup

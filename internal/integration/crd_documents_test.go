@@ -1,7 +1,6 @@
-package tidemark_test
+package integration_test
 
 import (
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -10,21 +9,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// document reads a document of the server.
+// document returns the body of a GET, which must succeed.
 func document(t *testing.T, c *rest.Config, path string) string {
 	t.Helper()
-	answer, err := client(t, c).Get(c.Host + path)
-	if err != nil {
-		t.Fatal(err)
+	code, text := servertest.Get(t, c, path)
+	if code != http.StatusOK {
+		t.Fatalf("GET %s: %d %s", path, code, text)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %s, %v", path, answer.Status, err)
-	}
-	return string(text)
+	return text
 }
 
 var references = regexp.MustCompile(`"\$ref":"#/(?:definitions|components/schemas)/([^"]*)"`)
@@ -32,7 +27,7 @@ var references = regexp.MustCompile(`"\$ref":"#/(?:definitions|components/schema
 // TestDocumentsOfDefinitions: what the OpenAPI documents refer to is in them, also with
 // definitions, and they tell by which fields objects can be selected.
 func TestDocumentsOfDefinitions(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{{"POST " + definitions, strings.Replace(definition(`"color":{"type":"string"},"inner":{"type":"object","x-kubernetes-embedded-resource":true,"properties":{"x":{"type":"string"}}}`),
 		`"storage":true`, `"storage":true,"selectableFields":[{"jsonPath":".spec.color"}]`, 1), 201, nil}})
 	for _, path := range []string{"/openapi/v2", "/openapi/v3/apis/example.com/v1"} {
@@ -58,7 +53,7 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 // TestTerminatingDefinition: a definition whose objects wait for somebody can be written,
 // says what it waits for, and discovery lists no verb that makes or changes objects.
 func TestTerminatingDefinition(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	held := strings.Replace(thing("a", `{"n":1}`), `"name"`, `"finalizers":["example.com/f"],"name"`, 1)
 	run(t, c, []step{
 		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
@@ -84,7 +79,7 @@ func TestTerminatingDefinition(t *testing.T) {
 // TestDefinitionOutlivesObjects: a definition with a finalizer of somebody else's says that
 // its objects are gone; its deletion counts no generation.
 func TestDefinitionOutlivesObjects(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{
 		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
 		{"MERGE " + definitions + "/things.example.com", `{"metadata":{"finalizers":["example.com/f"]}}`, 200, nil},
@@ -109,7 +104,7 @@ func TestDefinitionOutlivesObjects(t *testing.T) {
 // TestManagersOfUnservedVersion: who owns a field in a version that is not served any more
 // owns it still.
 func TestManagersOfUnservedVersion(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const v2 = "/apis/example.com/v2/namespaces/default/things/a"
 	applied := func(version, value string) string {
 		return `{"apiVersion":"example.com/` + version + `","kind":"Thing","metadata":{"name":"a"},"spec":{"common":"` + value + `"}}`

@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"encoding/json"
@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // TestDuplicates: what becomes of a member that stands twice, in each format, as
 // docs/compatibility.md says it: with a warning, without one, and not at all.
 func TestDuplicates(t *testing.T) {
-	s := start(t, &tidemark.Server{Controllers: []string{"-*"}})
+	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}})
 	c := s.RESTConfig()
-	h := client(t, c)
+	h := servertest.Client(t, c)
 	const yaml = "application/yaml"
 	twice := map[string]string{ // what follows `"metadata":{"name":"a"},`
 		"a value":   `"data":{"k":"1","k":"2"}`,
@@ -103,9 +104,9 @@ func survivor(resp *http.Response, name string) (string, error) {
 // TestDuplicateOperations: of a JSON patch, the last member of an operation counts,
 // and both the patch and what it makes are complained about.
 func TestDuplicateOperations(t *testing.T) {
-	s := start(t, &tidemark.Server{Controllers: []string{"-*"}})
+	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}})
 	c := s.RESTConfig()
-	h := client(t, c)
+	h := servertest.Client(t, c)
 	create[map[string]any](t, c, configMaps, `{"metadata":{"name":"a"}}`)
 	resp := call{"PATCH", c.Host + configMaps + "/a", asJSONPatch, `[{"op":"add","path":"/data","value":{"k":"1"},"value":{"l":"1","l":"2"}}]`}.send(t, h)
 	got, err := survivor(resp, "")

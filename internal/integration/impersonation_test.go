@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // as asks who the request is, with headers "Name: value".
@@ -26,7 +27,7 @@ func as(t *testing.T, c *rest.Config, headers ...string) (int, []byte) {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
 	}
-	answer, err := client(t, c).Do(r)
+	answer, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func as(t *testing.T, c *rest.Config, headers ...string) (int, []byte) {
 
 // TestImpersonation: rows of what kube-apiserver v1.36 answered.
 func TestImpersonation(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	for _, row := range []struct {
 		headers []string
 		want    authenticationv1.UserInfo
@@ -73,7 +74,7 @@ func TestImpersonation(t *testing.T) {
 // TestImpersonationRefused: who may not is told what is missing, and whoever one
 // becomes may no more than that user.
 func TestImpersonationRefused(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	bob, err := s.RESTConfigFor("bob")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func TestImpersonationRefused(t *testing.T) {
 	}{
 		{bob, []string{"Impersonate-User: u"}, 403, `users "u" is forbidden: User "bob" cannot impersonate resource "users" in API group "" at the cluster scope`},
 		{bob, []string{"Impersonate-User: system:serviceaccount:ns:bot"}, 403, `serviceaccounts "bot" is forbidden: User "bob" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "ns"`},
-		{anonymous(s), []string{"Impersonate-User: u"}, 403, `users "u" is forbidden: User "system:anonymous" cannot impersonate resource "users" in API group "" at the cluster scope`},
+		{servertest.Anonymous(s), []string{"Impersonate-User: u"}, 403, `users "u" is forbidden: User "system:anonymous" cannot impersonate resource "users" in API group "" at the cluster scope`},
 		{admin, []string{"Impersonate-User: system:anonymous"}, 403, `selfsubjectreviews.authentication.k8s.io is forbidden: User "system:anonymous" cannot create resource "selfsubjectreviews" in API group "authentication.k8s.io" at the cluster scope`},
 		{admin, []string{"Impersonate-Uid: 1"}, 400, "the headers Impersonate-Group, Impersonate-Uid and Impersonate-Extra-* say more of the user that Impersonate-User names: it is missing"},
 		{admin, []string{"Impersonate-Extra-Scopes: x"}, 400, "the headers Impersonate-Group, Impersonate-Uid and Impersonate-Extra-* say more of the user that Impersonate-User names: it is missing"},
@@ -100,7 +101,7 @@ func TestImpersonationRefused(t *testing.T) {
 	}
 	u := s.RESTConfig()
 	u.Impersonate = rest.ImpersonationConfig{UserName: "u"}
-	wantCode(t, u, defaultNamespace, http.StatusForbidden, `namespaces "default" is forbidden: User "u" cannot get resource "namespaces" in API group "" in the namespace "default"`)
+	servertest.WantCode(t, u, "/api/v1/namespaces/default", http.StatusForbidden, `namespaces "default" is forbidden: User "u" cannot get resource "namespaces" in API group "" in the namespace "default"`)
 	u.Impersonate.Groups = []string{"system:masters"}
-	wantCode(t, u, defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, u, "/api/v1/namespaces/default", http.StatusOK, "")
 }

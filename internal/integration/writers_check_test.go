@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -433,9 +434,9 @@ func (w *writer) delete(t *target) {
 // managed fields fit the objects, and the events are what is stored.
 func TestWriters(t *testing.T) {
 	chance := testrand.New(t)
-	s := start(t, &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}})
+	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}})
 	c := s.RESTConfig()
-	all := &writers{t: t, host: c.Host, http: client(t, c), own: map[string]map[string]string{}, counted: map[string]int{}, refusals: map[string]int{}}
+	all := &writers{t: t, host: c.Host, http: servertest.Client(t, c), own: map[string]map[string]string{}, counted: map[string]int{}, refusals: map[string]int{}}
 	watched := []*record{all.watch(configMaps, all.list(configMaps, "").version), all.watch(deployments, all.list(deployments, "").version)}
 	var wg sync.WaitGroup
 	for i := range 6 {
@@ -447,9 +448,7 @@ func TestWriters(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := s.Settled(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	settle(t, c)
 	for i, r := range watched {
 		last := &writer{writers: all, id: "last"}
 		end, _ := last.do("POST", asJSON, r.path+last.query(""), edge(&targets[2*i]))

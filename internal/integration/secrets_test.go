@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // canary is what must not come out.
@@ -33,9 +34,9 @@ func (l *listener) Write(b []byte) (int, error) {
 // and none is a metric.
 func TestNothingSecretIsLogged(t *testing.T) {
 	var logged listener
-	s := start(t, &tidemark.Server{Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug - 100}))})
+	s := servertest.Start(t, &tidemark.Server{Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug - 100}))})
 	c := s.RESTConfig()
-	h := client(t, c)
+	h := servertest.Client(t, c)
 	const secrets = "/api/v1/namespaces/default/secrets"
 	const value = `{"stringData":{"k":"` + canary + `"}}`
 	named := strings.Replace(value, "{", `{"metadata":{"name":"a"},`, 1)
@@ -65,9 +66,9 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		r.url = c.Host + r.url
 		r.send(t, h).Body.Close()
 	}
-	wrong := rest.CopyConfig(withToken(s, canary))
-	wantCode(t, wrong, secrets, http.StatusUnauthorized, "Unauthorized")
-	if _, figures := get(t, c, "/metrics"); strings.Contains(figures, canary) {
+	wrong := rest.CopyConfig(servertest.WithToken(s, canary))
+	servertest.WantCode(t, wrong, secrets, http.StatusUnauthorized, "Unauthorized")
+	if _, figures := servertest.Get(t, c, "/metrics"); strings.Contains(figures, canary) {
 		t.Error("a metric has what a client sent")
 	}
 	logged.mu.Lock()
@@ -85,9 +86,9 @@ func TestNothingSecretIsLogged(t *testing.T) {
 // TestNeighbours: what is done to a namespace or to an object is not done to one
 // whose name begins with the same letters, or looks like a path to it.
 func TestNeighbours(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()
-	h := client(t, c)
+	h := servertest.Client(t, c)
 	for _, ns := range []string{"team", "team-a", "tea"} {
 		for _, path := range []string{"", "/team", "/a.b"} {
 			body, at := `{"metadata":{"name":"`+ns+`"}}`, "/api/v1/namespaces"
@@ -110,7 +111,7 @@ func TestNeighbours(t *testing.T) {
 	}
 	for ns, deleted := range map[string]bool{"team": true, "team-a": false, "tea": false} {
 		for _, name := range []string{"team", "a.b"} {
-			if _, text := get(t, c, "/api/v1/namespaces/"+ns+"/secrets/"+name); strings.Contains(text, "deletionTimestamp") != deleted {
+			if _, text := servertest.Get(t, c, "/api/v1/namespaces/"+ns+"/secrets/"+name); strings.Contains(text, "deletionTimestamp") != deleted {
 				t.Errorf("%s/%s is deleted: %v", ns, name, !deleted)
 			}
 		}

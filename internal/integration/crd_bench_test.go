@@ -1,9 +1,8 @@
-package tidemark_test
+package integration_test
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // largeDefinition is like those that tools generate from the schemas of clouds: n
@@ -37,18 +37,10 @@ func largeObject(definition int, name string) string {
 // posting sends bodies to a server.
 func posting(b *testing.B, c *rest.Config) func(path, body string) {
 	b.Helper()
-	client, err := rest.HTTPClientFor(c)
-	if err != nil {
-		b.Fatal(err)
-	}
+	client := servertest.Client(b, c)
 	return func(path, body string) {
-		answer, err := client.Post(c.Host+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer answer.Body.Close()
-		if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusCreated {
-			b.Fatalf("%d %v %s", answer.StatusCode, err, text)
+		if code, text := send(b, client, http.MethodPost, c.Host+path, body); code != http.StatusCreated {
+			b.Fatalf("%d %s", code, text)
 		}
 	}
 }

@@ -1,35 +1,22 @@
-package tidemark_test
+package integration_test
 
 import (
-	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
-
-// object reads what has to be there.
-func object[T any](t *testing.T, c *rest.Config, path string) *T {
-	t.Helper()
-	code, body := get(t, c, path)
-	o := new(T)
-	if err := json.Unmarshal([]byte(body), o); err != nil || code != http.StatusOK {
-		t.Fatalf("GET %s: %d %s (%v)", path, code, body, err)
-	}
-	return o
-}
 
 const somePod = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 
 // TestAdmissionPlugins: what is switched on and off by name.
 func TestAdmissionPlugins(t *testing.T) {
 	with := func(enable, disable []string) *corev1.Pod {
-		c := start(t, &tidemark.Server{EnableAdmissionPlugins: enable, DisableAdmissionPlugins: disable}).RESTConfig()
+		c := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: enable, DisableAdmissionPlugins: disable}).RESTConfig()
 		create[corev1.Namespace](t, c, "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
 		create[corev1.LimitRange](t, c, "/api/v1/namespaces/n/limitranges", `{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","default":{"cpu":"1"}}]}}`)
 		return create[corev1.Pod](t, c, "/api/v1/namespaces/n/pods", somePod)
@@ -50,18 +37,16 @@ func TestAdmissionPlugins(t *testing.T) {
 
 // TestQuotaAlone: a lone server keeps quotas by itself.
 func TestQuotaAlone(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()
 	create[corev1.ResourceQuota](t, c, "/api/v1/namespaces/default/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"pods":"0"}}}`)
-	if err := s.Settled(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	settle(t, c)
 	wantRefused(t, c, "/api/v1/namespaces/default/pods", somePod, 403, `pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0`)
 }
 
 // TestOwnAddress: the Service of the server itself has its IPAddress.
 func TestOwnAddress(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	a := object[networkingv1.IPAddress](t, c, "/apis/networking.k8s.io/v1/ipaddresses/10.96.0.1")
 	if p := a.Spec.ParentRef; p == nil || p.Namespace != "default" || p.Name != "kubernetes" {
 		t.Errorf("it is %+v", a.Spec)

@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // twoServed are two versions of a definition, the second one served or not.
@@ -17,7 +18,7 @@ func twoServed(second string) string {
 // TestWatchEnds: a watch to which nothing happens ends when its definition says
 // something else, or is deleted; before that it tells what went with it.
 func TestWatchEnds(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
 	run(t, c, []step{
 		{"POST " + definitions, definition(`"n":{"type":"integer"}`, ","+twoServed("true")), 201, nil},
@@ -74,7 +75,7 @@ func watchDeletion(t *testing.T, c *rest.Config) {
 // TestLeftSelectionOfAVersion: an object of a custom kind that leaves a selection is told as
 // it was to that watch alone, in the version that is not stored too.
 func TestLeftSelectionOfAVersion(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
 	labelled := strings.Replace(thing("a", `{"n":1}`), `"name":"a"`, `"name":"a","labels":{"l":"on"}`, 1)
 	run(t, c, []step{

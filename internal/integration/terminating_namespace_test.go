@@ -1,16 +1,17 @@
-package tidemark_test
+package integration_test
 
 import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // TestTerminatingNamespace: a namespace that is being deleted takes nothing new, and
 // what is created without being stored is new, too. The words are those of
 // kube-apiserver v1.36.
 func TestTerminatingNamespace(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const (
 		core    = "/api/v1/namespaces/going"
 		missing = "/api/v1/namespaces/missing"

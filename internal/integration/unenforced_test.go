@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"net/http"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // storedOnly are objects that a server is expected to act on, by the path of their
@@ -28,7 +29,7 @@ var storedOnly = []struct{ path, name, body, word string }{
 // TestUnenforced: who writes what is stored and not acted on is warned, however it
 // is written; other kinds, parts and failures are not.
 func TestUnenforced(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	send := func(method, path, body string, code int, word string) {
 		t.Helper()
 		got, header, b := exchange(t, c, method, path, body)
@@ -64,6 +65,6 @@ func TestUnenforced(t *testing.T) {
 	send("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{}`, http.StatusUnprocessableEntity, "")
 	send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"}}`, http.StatusCreated, "")
 
-	c = start(t, &tidemark.Server{NoUnenforcedWarnings: true}).RESTConfig()
+	c = servertest.Start(t, &tidemark.Server{NoUnenforcedWarnings: true}).RESTConfig()
 	send("POST", storedOnly[0].path, `{"metadata":{"name":"r"}}`, http.StatusCreated, "")
 }

@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"bufio"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // converter is a webhook that calls spec.n of example.com/v1 spec.count in v2. Break
@@ -86,7 +87,7 @@ func TestConversionByWebhook(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
 	dir := t.TempDir()
-	s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
 	c := s.RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
 	second := func(name, spec string) string { return strings.Replace(thing(name, spec), "/v1", "/v2", 1) }
@@ -157,7 +158,7 @@ func TestConversionByWebhook(t *testing.T) {
 func TestConversionIsKept(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
 	run(t, c, []step{
 		{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil},
@@ -191,7 +192,7 @@ func TestConversionOfLists(t *testing.T) {
 	const n, most = 120, 10
 	large := `"annotations":{"text":"` + strings.Repeat("some text, ", 1000) + `"},"name"`
 	for _, room := range []int64{0, 1} { // the default, and none
-		c := start(t, &tidemark.Server{RepresentationCacheBytes: room}).RESTConfig()
+		c := servertest.Start(t, &tidemark.Server{RepresentationCacheBytes: room}).RESTConfig()
 		steps := []step{{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil}}
 		for i := range n {
 			steps = append(steps, step{"POST " + things, strings.Replace(thing(fmt.Sprintf("t%04d", i), `{"n":1}`), `"name"`, large, 1), 201, nil})
@@ -239,7 +240,7 @@ func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
 	if encoding != "identity" {
 		r.Header.Set("Accept-Encoding", encoding)
 	}
-	answer, err := client(t, c).Do(r)
+	answer, err := servertest.Client(t, c).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +266,7 @@ func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
 func TestSlowConversion(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
 	run(t, c, []step{{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil}})
 	release := make(chan struct{})
@@ -309,7 +310,7 @@ func TestStalledConversion(t *testing.T) {
 		<-r.Context().Done()
 		gone <- struct{}{}
 	}))
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
 	run(t, c, []step{
 		{"POST " + definitions, twoVersions(webhook.URL, ca), 201, nil},
@@ -347,7 +348,7 @@ func TestStalledConversion(t *testing.T) {
 	}
 	sent.Wait()
 	for i := range 20 {
-		if code, body := get(t, c, "/api/v1/namespaces/default"); code != 200 {
+		if code, body := servertest.Get(t, c, "/api/v1/namespaces/default"); code != 200 {
 			t.Fatalf("a read beside them: %d %s", code, body)
 		}
 		run(t, c, []step{{"POST /api/v1/namespaces/default/configmaps", fmt.Sprintf(`{"metadata":{"name":"m-%d"}}`, i), 201, nil}})

@@ -1,9 +1,6 @@
-package tidemark_test
+package integration_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,54 +13,8 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
-
-// post sends a body, and returns the code and the answer.
-func post(t *testing.T, c *rest.Config, path, body string) (int, []byte) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Host+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, bytes.TrimSpace(b)
-}
-
-// create posts what has to work, and decodes the answer.
-func create[T any](t *testing.T, c *rest.Config, path, body string) *T {
-	t.Helper()
-	code, b := post(t, c, path, body)
-	if code != http.StatusCreated {
-		t.Fatalf("POST %s %s: %d %s", path, body, code, b)
-	}
-	o := new(T)
-	if err := json.Unmarshal(b, o); err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
-// wantRefused posts what must not work.
-func wantRefused(t *testing.T, c *rest.Config, path, body string, code int32, message string) {
-	t.Helper()
-	got, b := post(t, c, path, body)
-	var s metav1.Status
-	if err := json.Unmarshal(b, &s); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
-	if int32(got) != code || s.Code != code || s.Message != message {
-		t.Errorf("POST %s %s: %d %q, want %d %q", path, body, got, s.Message, code, message)
-	}
-}
 
 const (
 	selfReviews   = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -78,7 +29,7 @@ const (
 
 func withBot(t *testing.T, s *tidemark.Server) *tidemark.Server {
 	t.Helper()
-	start(t, s)
+	servertest.Start(t, s)
 	create[metav1.PartialObjectMetadata](t, s.RESTConfig(), accounts, `{"metadata":{"name":"bot"}}`)
 	return s
 }
@@ -94,42 +45,26 @@ func TestTokenRequest(t *testing.T) {
 	if *r.Spec.ExpirationSeconds != 3600 || len(r.Spec.Audiences) != 1 || r.Status.ExpirationTimestamp.Sub(r.CreationTimestamp.Time) != time.Hour {
 		t.Errorf("%+v, %v", r.Spec, r.Status.ExpirationTimestamp)
 	}
-	bot := withToken(s, r.Status.Token)
+	bot := servertest.WithToken(s, r.Status.Token)
 	who := create[authenticationv1.SelfSubjectReview](t, bot, selfReviews, `{"metadata":{"name":"ignored"}}`)
 	if u := who.Status.UserInfo; u.Username != "system:serviceaccount:default:bot" || u.UID != string(r.UID) || who.Name != "" || who.CreationTimestamp.IsZero() {
 		t.Errorf("it is %+v", who)
 	}
-	wantCode(t, bot, "/openid/v1/jwks", http.StatusOK, "")
-	wantCode(t, bot, "/api/v1/namespaces/default/secrets", http.StatusForbidden,
+	servertest.WantCode(t, bot, "/openid/v1/jwks", http.StatusOK, "")
+	servertest.WantCode(t, bot, "/api/v1/namespaces/default/secrets", http.StatusForbidden,
 		`secrets is forbidden: User "system:serviceaccount:default:bot" cannot list resource "secrets" in API group "" in the namespace "default"`)
 
 	other := create[authenticationv1.TokenRequest](t, admin, botToken, `{"spec":{"audiences":["vault"],"expirationSeconds":600}}`)
-	wantCode(t, withToken(s, other.Status.Token), "/version", http.StatusUnauthorized, "Unauthorized")
+	servertest.WantCode(t, servertest.WithToken(s, other.Status.Token), "/version", http.StatusUnauthorized, "Unauthorized")
 	review := create[authenticationv1.TokenReview](t, admin, tokenReviews, `{"spec":{"token":"`+other.Status.Token+`","audiences":["x","vault"]}}`)
 	if !review.Status.Authenticated || len(review.Status.Audiences) != 1 || review.Status.Audiences[0] != "vault" {
 		t.Errorf("%+v", review.Status)
 	}
 	remove(t, admin, accounts+"/bot")
-	wantCode(t, bot, "/version", http.StatusUnauthorized, "Unauthorized")
+	servertest.WantCode(t, bot, "/version", http.StatusUnauthorized, "Unauthorized")
 	review = create[authenticationv1.TokenReview](t, admin, tokenReviews, `{"spec":{"token":"`+r.Status.Token+`"}}`)
 	if review.Status.Authenticated || review.Status.User.Username != "" || !strings.Contains(review.Status.Error, "invalid bearer token") {
 		t.Errorf("%+v", review.Status)
-	}
-}
-
-func remove(t *testing.T, c *rest.Config, path string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, c.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("DELETE %s: %d", path, answer.StatusCode)
 	}
 }
 
@@ -177,7 +112,7 @@ func TestBoundToken(t *testing.T) {
 	pod := create[metav1.PartialObjectMetadata](t, admin, "/api/v1/namespaces/default/pods",
 		`{"metadata":{"name":"p"},"spec":{"serviceAccountName":"bot","nodeName":"n","terminationGracePeriodSeconds":0,"containers":[{"name":"c","image":"i"}]}}`)
 	r := create[authenticationv1.TokenRequest](t, admin, botToken, `{"spec":{"boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"p"}}}`)
-	bot := withToken(s, r.Status.Token)
+	bot := servertest.WithToken(s, r.Status.Token)
 	extra := create[authenticationv1.SelfSubjectReview](t, bot, selfReviews, `{}`).Status.UserInfo.Extra
 	for key, want := range map[string]string{"pod-name": "p", "pod-uid": string(pod.UID), "node-name": "n", "node-uid": string(node.UID)} {
 		if got := extra["authentication.kubernetes.io/"+key]; len(got) != 1 || got[0] != want {
@@ -185,9 +120,9 @@ func TestBoundToken(t *testing.T) {
 		}
 	}
 	remove(t, admin, "/api/v1/nodes/n")
-	wantCode(t, bot, "/version", http.StatusOK, "") // it is the Pod that counts
+	servertest.WantCode(t, bot, "/version", http.StatusOK, "") // it is the Pod that counts
 	remove(t, admin, "/api/v1/namespaces/default/pods/p")
-	wantCode(t, bot, "/version", http.StatusUnauthorized, "Unauthorized")
+	servertest.WantCode(t, bot, "/version", http.StatusUnauthorized, "Unauthorized")
 }
 
 // TestTokenRestart: the key is kept beside the certificates.
@@ -195,16 +130,16 @@ func TestTokenRestart(t *testing.T) {
 	dir := t.TempDir()
 	s := withBot(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
 	r := create[authenticationv1.TokenRequest](t, s.RESTConfig(), botToken, `{}`)
-	stop(t, s)
-	s = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
-	wantCode(t, withToken(s, r.Status.Token), "/api", http.StatusOK, "")
-	stop(t, s)
-	s = start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, ServiceAccountIssuer: "https://example.com"})
-	wantCode(t, withToken(s, r.Status.Token), "/api", http.StatusUnauthorized, "Unauthorized")
+	servertest.Stop(t, s)
+	s = servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	servertest.WantCode(t, servertest.WithToken(s, r.Status.Token), "/api", http.StatusOK, "")
+	servertest.Stop(t, s)
+	s = servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, ServiceAccountIssuer: "https://example.com"})
+	servertest.WantCode(t, servertest.WithToken(s, r.Status.Token), "/api", http.StatusUnauthorized, "Unauthorized")
 }
 
 func TestTokenReview(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	admin := s.RESTConfig()
 	review := func(body string) authenticationv1.TokenReviewStatus {
 		return create[authenticationv1.TokenReview](t, admin, tokenReviews, body).Status
@@ -223,7 +158,7 @@ func TestTokenReview(t *testing.T) {
 
 // TestAccessReviews: the words are those of kube-apiserver v1.36.
 func TestAccessReviews(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	admin := s.RESTConfig()
 	bob, err := s.RESTConfigFor("bob", "dev")
 	if err != nil {
@@ -271,19 +206,19 @@ func TestAccessReviews(t *testing.T) {
 
 // TestIssuerPages: others can verify tokens.
 func TestIssuerPages(t *testing.T) {
-	s := start(t, &tidemark.Server{ServiceAccountIssuer: "https://example.com"})
-	code, body := get(t, s.RESTConfig(), "/.well-known/openid-configuration/")
+	s := servertest.Start(t, &tidemark.Server{ServiceAccountIssuer: "https://example.com"})
+	code, body := servertest.Get(t, s.RESTConfig(), "/.well-known/openid-configuration/")
 	want := `{"issuer":"https://example.com","jwks_uri":"` + s.URL() + `/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["RS256"]}`
 	if code != http.StatusOK || body != want {
 		t.Errorf("%d %s", code, body)
 	}
 	wantRefused(t, s.RESTConfig(), "/openid/v1/jwks", `{}`, 405, "the server does not allow this method on the requested resource")
-	wantCode(t, anonymous(s), "/openid/v1/jwks", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/openid/v1/jwks"`)
+	servertest.WantCode(t, servertest.Anonymous(s), "/openid/v1/jwks", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/openid/v1/jwks"`)
 }
 
 // TestComponentStatuses: they are made when they are read, and have no version.
 func TestComponentStatuses(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()
 	const etcd = `"metadata":{"name":"etcd-0"},"conditions":[{"type":"Healthy","status":"True","message":"ok"}]}`
 	for _, test := range []struct {
@@ -301,7 +236,7 @@ func TestComponentStatuses(t *testing.T) {
 		{"/etcd-1", "application/json", 404, `componentstatus \"etcd-1\" not found`},
 		{"?watch=1", "application/json", 405, `watch is not supported on resources of kind \"componentstatuses\"`},
 	} {
-		code, body := getAs(t, c, "/api/v1/componentstatuses"+test.path, test.accept)
+		code, body := servertest.GetAs(t, c, "/api/v1/componentstatuses"+test.path, test.accept)
 		body = strings.TrimSpace(body)
 		if code != test.code || !strings.Contains(body, test.contains) {
 			t.Errorf("%s as %s: %d %s, want %d and %s", test.path, test.accept, code, body, test.code, test.contains)

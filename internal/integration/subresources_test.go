@@ -1,125 +1,18 @@
-package tidemark_test
+package integration_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
-
-// exchange sends a request; a PATCH is a strategic merge patch, and there is APPLY.
-func exchange(t *testing.T, c *rest.Config, method, path, body string) (int, http.Header, []byte) {
-	t.Helper()
-	media, accept := "application/json", ""
-	switch method {
-	case "TABLE":
-		method, accept = http.MethodGet, "application/json;as=Table;g=meta.k8s.io;v=v1"
-	case http.MethodPatch:
-		media = "application/strategic-merge-patch+json"
-	case "MERGE":
-		method, media = http.MethodPatch, "application/merge-patch+json"
-	case "APPLY":
-		method, media = http.MethodPatch, "application/apply-patch+yaml"
-	}
-	r, err := http.NewRequestWithContext(t.Context(), method, c.Host+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", media)
-	if accept != "" {
-		r.Header.Set("Accept", accept)
-	}
-	answer, err := client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, answer.Header, bytes.TrimSpace(b)
-}
-
-// step is a request with what has to come back: the code, and values of the answer
-// by their paths, as "spec.replicas": "3", in JSON. A string is the message.
-type step struct {
-	request string // "GET /path"
-	body    string
-	code    int
-	want    any // string, map[string]string, nil
-}
-
-// run sends requests one after the other.
-func run(t *testing.T, c *rest.Config, steps []step) {
-	t.Helper()
-	for _, s := range steps {
-		method, path, _ := strings.Cut(s.request, " ")
-		code, _, b := exchange(t, c, method, path, s.body)
-		if code != s.code {
-			t.Errorf("%s %s: %d, want %d\n%s", s.request, s.body, code, s.code, b)
-			continue
-		}
-		want, _ := s.want.(map[string]string)
-		if message, ok := s.want.(string); ok {
-			text, _ := json.Marshal(message)
-			want = map[string]string{"message": string(text)}
-		}
-		for path, value := range want {
-			if got := pick(t, b, path); !sameJSON(t, got, value) {
-				t.Errorf("%s %s: %s is %s, want %s", s.request, s.body, path, got, value)
-			}
-		}
-	}
-}
-
-// pick returns what stands at a path, "null" for nothing.
-func pick(t *testing.T, b []byte, path string) string {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal(b, &v); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
-	for name := range strings.SplitSeq(path, ".") {
-		var i int
-		switch in := v.(type) {
-		case map[string]any:
-			v = in[name]
-		case []any:
-			if _, err := fmt.Sscan(name, &i); err != nil || i >= len(in) {
-				return "null"
-			}
-			v = in[i]
-		default:
-			return "null"
-		}
-	}
-	text, _ := json.Marshal(v)
-	return string(text)
-}
-
-func sameJSON(t *testing.T, a, b string) bool {
-	t.Helper()
-	var va, vb any
-	if err := json.Unmarshal([]byte(a), &va); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(b), &vb); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
-	return reflect.DeepEqual(va, vb)
-}
 
 type values = map[string]string
 
@@ -127,7 +20,7 @@ const pods = "/api/v1/namespaces/default/pods"
 
 // TestScale: the words are those of kube-apiserver v1.36.
 func TestScale(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const spec = `"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"z","operator":"In","values":["2","1"]}]},"template":{"metadata":{"labels":{"a":"b","z":"1"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}`
 	for _, kind := range []string{"deployments", "replicasets", "statefulsets"} {
 		all := "/apis/apps/v1/namespaces/default/" + kind
@@ -162,7 +55,7 @@ func TestScale(t *testing.T) {
 // TestScaleOwners: who owns the replicas of a Scale owns those of the object, and
 // nobody loses anything else.
 func TestScaleOwners(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const all, scale = "/apis/apps/v1/namespaces/default/deployments", "/apis/apps/v1/namespaces/default/deployments/d/scale"
 	const replicas = `{"f:spec":{"f:replicas":{}}}`
 	apply := func(n int) string {
@@ -185,7 +78,7 @@ func TestScaleOwners(t *testing.T) {
 
 // TestBinding: a Pod gets its node once.
 func TestBinding(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const k1, bindings = pods + "/k1/binding", "/api/v1/namespaces/default/bindings"
 	pod := func(name, meta, spec string) step {
 		return step{"POST " + pods, `{"metadata":{"name":"` + name + `"` + meta + `},"spec":{` + spec + `"containers":[{"name":"c","image":"i"}]}}`, 201, nil}
@@ -220,7 +113,7 @@ func TestBinding(t *testing.T) {
 
 // TestBindingOnce: of many schedulers one wins.
 func TestBindingOnce(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{{"POST " + pods, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201, nil}})
 	codes := make([]int, 8)
 	var wg sync.WaitGroup
@@ -273,7 +166,7 @@ func evict(name, query string, code int, why string) step {
 // TestEviction: the words are those of kube-apiserver v1.36, but for two budgets,
 // to which that one answers 500.
 func TestEviction(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, slices.Concat(running("a", true), []step{
 		evict("zz", "", 404, `pods "zz" not found`),
 		{"POST " + pods + "/a/eviction", `{"metadata":{"name":"b"}}`, 400, "name in URL does not match name in Eviction object"},
@@ -310,7 +203,7 @@ func TestEviction(t *testing.T) {
 
 // TestEvictionUnready: who is not ready disrupts nothing, as far as the policy says.
 func TestEvictionUnready(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, slices.Concat(running("u", false), []step{
 		budget("u", "u"),
 		allows("u", 1, 0, 0, 1),
@@ -342,7 +235,7 @@ func TestEvictionUnready(t *testing.T) {
 
 // TestEvictionCounts: many at once take what the budget has, and no more.
 func TestEvictionCounts(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const n, allowed = 10, 3
 	run(t, c, []step{budget("b", "x"), allows("b", 1, allowed, n, n-allowed)})
 	for i := range n {
@@ -368,7 +261,7 @@ func TestEvictionCounts(t *testing.T) {
 
 // TestEphemeralContainers: they can be added, and nothing else changes.
 func TestEphemeralContainers(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const path = "PATCH " + pods + "/e/ephemeralcontainers"
 	const at, invalid = "spec.ephemeralContainers[0].", `Pod "e" is invalid: `
 	add := func(container string) string { return `{"spec":{"ephemeralContainers":[` + container + `]}}` }
@@ -400,7 +293,7 @@ func TestEphemeralContainers(t *testing.T) {
 
 // TestResize: cpu and memory of containers change, and nothing else.
 func TestResize(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const path, invalid = "PATCH " + pods + "/z/resize", `Pod "z" is invalid: `
 	set := func(resources string) string {
 		return `{"spec":{"containers":[{"name":"c","resources":` + resources + `}]}}`
@@ -421,7 +314,7 @@ func TestResize(t *testing.T) {
 
 // TestConnections: what is wrong with a request that nobody can answer yet.
 func TestConnections(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const p, two, placed = pods + "/p/", pods + "/two/", pods + "/placed/"
 	const homeless = "pod p does not have a host assigned"
 	run(t, c, []step{
@@ -458,7 +351,7 @@ const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 // TestApproval: a request for a certificate is decided on once, and signed once.
 func TestApproval(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()
 	const r = requests + "/r"
 	const invalid, conditions = `CertificateSigningRequest.certificates.k8s.io "r" is invalid: `, "status.conditions: "
@@ -496,7 +389,7 @@ func TestApproval(t *testing.T) {
 
 // TestServiceStatus: the words are those of kube-apiserver v1.36 (row X11).
 func TestServiceStatus(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const all, invalid, at = "/api/v1/namespaces/default/services", `Service "lb" is invalid: `, "status.loadBalancer.ingress"
 	put := func(ingress string) string {
 		return `{"metadata":{"name":"lb","labels":{"a":"b"}},"status":{"loadBalancer":{"ingress":[` + ingress + `]}}}`

@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"io"
@@ -11,13 +11,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // askV2 stores an object and reads it in a version that the webhook has to make; it
 // returns the message of the failure.
 func askV2(t *testing.T, definition string) string {
 	t.Helper()
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{
 		{"POST /api/v1/namespaces/default/services", `{"metadata":{"name":"far"},"spec":{"type":"ExternalName","externalName":"169.254.169.254"}}`, 201, nil},
 		{"POST " + definitions, definition, 201, nil},

@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"encoding/base64"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // TestStorageQuota fills a server with Secrets up to its quota, restarts it with a
@@ -61,11 +62,11 @@ func TestStorageQuota(t *testing.T) {
 	if want := 4 << 20 / base64.StdEncoding.EncodedLen(len(noise)); n < want-4 || n > want {
 		t.Errorf("%d Secrets fit, want about %d", n, want)
 	}
-	_, page := get(t, s.RESTConfig(), "/readyz?verbose")
+	_, page := servertest.Get(t, s.RESTConfig(), "/readyz?verbose")
 	if !strings.Contains(page, "[+]storage-quota ok, ") {
 		t.Errorf("readyz does not say that storage is nearly full: %s", page)
 	}
-	if _, page := get(t, s.RESTConfig(), "/metrics"); !strings.Contains(page, "tidemark_storage_limit_bytes 4.194304e+06") || !strings.Contains(page, "tidemark_storage_refused_writes_total 1") {
+	if _, page := servertest.Get(t, s.RESTConfig(), "/metrics"); !strings.Contains(page, "tidemark_storage_limit_bytes 4.194304e+06") || !strings.Contains(page, "tidemark_storage_refused_writes_total 1") {
 		t.Error("the metrics lack the quota")
 	}
 	if err := s.Close(); err != nil {

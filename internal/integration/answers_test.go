@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"encoding/json"
@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // TestOtherUID: what is said to a write or a deletion that means another object, in the
 // words of kube-apiserver v1.36.
 func TestOtherUID(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()
 	const (
 		core, apps = "/api/v1/namespaces/default/", "/apis/apps/v1/namespaces/default/"
@@ -76,7 +77,7 @@ func quoted(text string) string {
 
 // TestRefusals: causes and words as kube-apiserver v1.36 has them.
 func TestRefusals(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const (
 		maps       = "/api/v1/namespaces/default/configmaps"
 		jobs       = "/apis/batch/v1/namespaces/default/jobs"
@@ -110,7 +111,7 @@ func TestRefusals(t *testing.T) {
 // TestLastAppliedWithoutAnnotations: what kubectl is shown of a configuration whose
 // annotations are null has none.
 func TestLastAppliedWithoutAnnotations(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const maps = "/api/v1/namespaces/default/configmaps"
 	run(t, c, []step{
 		{"POST " + maps, `{"metadata":{"name":"a","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"}}\n"}},"data":{"a":"b"}}`, 201, nil},
@@ -121,7 +122,7 @@ func TestLastAppliedWithoutAnnotations(t *testing.T) {
 
 // TestBookmarkRows: the row of a bookmark says nothing of an object.
 func TestBookmarkRows(t *testing.T) {
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	for path, cells := range map[string]string{
 		"/apis/apps/v1/deployments":      `["","0/0",0,0,"\u003cunknown\u003e","","",""]`,
 		"/apis/apps/v1/statefulsets":     `["","0/0","\u003cunknown\u003e","",""]`,

@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"bytes"
@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -65,14 +66,14 @@ type oddWriter struct {
 func TestOddWrites(t *testing.T) {
 	chance := testrand.New(t)
 	server := func(dir string) *tidemark.Server {
-		return start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Controllers: []string{"-*"}, FeatureGates: map[string]bool{"CBORServingAndStorage": true}})
+		return servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Controllers: []string{"-*"}, FeatureGates: map[string]bool{"CBORServingAndStorage": true}})
 	}
 	dir := filepath.Join(t.TempDir(), "data")
 	s := server(dir)
 	c := s.RESTConfig()
-	w := &oddWriter{t: t, chance: chance, http: client(t, c), host: c.Host, stored: map[string]string{}, answers: map[int]int{}}
+	w := &oddWriter{t: t, chance: chance, http: servertest.Client(t, c), host: c.Host, stored: map[string]string{}, answers: map[int]int{}}
 	for i := range 3 {
-		w.objects = append(w.objects, testkinds.Objects(t, "test/kinds/testdata/objects", fmt.Sprintf("%s%d", stand, i), chance)...)
+		w.objects = append(w.objects, testkinds.Objects(t, "../../test/kinds/testdata/objects", fmt.Sprintf("%s%d", stand, i), chance)...)
 	}
 	code, answer := w.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", asJSON, []byte(oddDefinition))
 	if code != 201 {
@@ -81,7 +82,7 @@ func TestOddWrites(t *testing.T) {
 	for range 20 {
 		w.objects = append(w.objects, map[string]any{"apiVersion": "example.com/v1", "kind": "Odd", "metadata": map[string]any{"name": stand}, "spec": map[string]any{stand: stand, "list": []any{map[string]any{"k": stand}}}})
 	}
-	stopNeighbour := w.neighbour(c.Host, client(t, c))
+	stopNeighbour := w.neighbour(c.Host, servertest.Client(t, c))
 	for range *oddSteps {
 		w.step()
 		if t.Failed() && w.n > 50 {
@@ -94,7 +95,7 @@ func TestOddWrites(t *testing.T) {
 		t.Fatalf("the server ended: %v", s.Err())
 	default:
 	}
-	stop(t, s)
+	servertest.Stop(t, s)
 	t.Logf("answers: %v; %d objects", w.answers, len(w.stored))
 	if w.answers[201] < *oddSteps/20 || w.answers[422] == 0 || w.answers[400] == 0 {
 		t.Errorf("the writes were not odd, or too odd: %v", w.answers)
@@ -102,7 +103,7 @@ func TestOddWrites(t *testing.T) {
 
 	s = server(dir)
 	c = s.RESTConfig()
-	w.http, w.host = client(t, c), c.Host
+	w.http, w.host = servertest.Client(t, c), c.Host
 	w.compare()
 	w.deleteAll()
 }

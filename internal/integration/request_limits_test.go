@@ -1,4 +1,4 @@
-package tidemark_test
+package integration_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 const mebibyte = 1 << 20
@@ -88,9 +89,9 @@ func (c call) send(t testing.TB, h *http.Client) *http.Response {
 // each is refused soon, with a Status that says what is wrong, and nothing is
 // written. docs/limits.md lists them.
 func TestWriteLimits(t *testing.T) {
-	s := start(t, &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}})
+	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}})
 	c := s.RESTConfig()
-	h := client(t, c)
+	h := servertest.Client(t, c)
 	const a = configMaps + "/a"
 	const yaml = "application/yaml"
 	if code, text := send(t, h, "POST", c.Host+configMaps, `{"metadata":{"name":"a"},"data":{"k":"`+strings.Repeat("x", mebibyte)+`"}}`); code != 201 {

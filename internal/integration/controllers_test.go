@@ -1,65 +1,38 @@
-package tidemark_test
+package integration_test
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
-
-// send sends a request with a body, and returns the code and the answer.
-func send(t testing.TB, h *http.Client, method, url, body string) (int, string) {
-	t.Helper()
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := h.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var text bytes.Buffer
-	if _, err := io.Copy(&text, resp.Body); err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, text.String()
-}
 
 // TestControllers: a server that nobody helps deletes namespaces, and one sees
 // which controllers run.
 func TestControllers(t *testing.T) {
-	s := start(t, &tidemark.Server{Controllers: []string{"*", "-serviceaccount"}})
+	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"*", "-serviceaccount"}})
 	c := s.RESTConfig()
-	h := client(t, c)
-	if err := s.Settled(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if code, text := get(t, c, "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"); code != http.StatusOK || !strings.Contains(text, "BEGIN CERTIFICATE") {
+	h := servertest.Client(t, c)
+	settle(t, c)
+	if code, text := servertest.Get(t, c, "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"); code != http.StatusOK || !strings.Contains(text, "BEGIN CERTIFICATE") {
 		t.Errorf("%d %s", code, text)
 	}
-	wantCode(t, c, "/api/v1/namespaces/default/serviceaccounts/default", http.StatusNotFound, "")
+	servertest.WantCode(t, c, "/api/v1/namespaces/default/serviceaccounts/default", http.StatusNotFound, "")
 	if code, text := send(t, h, "POST", c.Host+"/api/v1/namespaces", `{"metadata":{"name":"n"}}`); code != http.StatusCreated {
 		t.Fatalf("%d %s", code, text)
 	}
 	if code, text := send(t, h, "DELETE", c.Host+"/api/v1/namespaces/n", ""); code != http.StatusOK {
 		t.Fatalf("%d %s", code, text)
 	}
-	if err := s.Settled(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wantCode(t, c, "/api/v1/namespaces/n", http.StatusNotFound, "")
-	_, ready := get(t, c, "/readyz?verbose")
-	_, figures := get(t, c, "/metrics")
+	settle(t, c)
+	servertest.WantCode(t, c, "/api/v1/namespaces/n", http.StatusNotFound, "")
+	_, ready := servertest.Get(t, c, "/readyz?verbose")
+	_, figures := servertest.Get(t, c, "/metrics")
 	for text, want := range map[string]bool{
 		"[+]controller/namespace ok\n":         true,
 		"[+]controller/garbage-collector ok\n": true,
@@ -86,23 +59,16 @@ func TestControllersRefused(t *testing.T) {
 }
 
 // BenchmarkDeleteNamespace deletes a namespace with 10,000 ConfigMaps from a
-// server on disk, from the request to the end of the namespace.
+// server on disk, from the request to the DELETED event of the namespace.
 func BenchmarkDeleteNamespace(b *testing.B) {
-	s := &tidemark.Server{Storage: &datadir.Dir{Path: b.TempDir()}}
-	if err := s.Start(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	c := s.RESTConfig()
-	h, err := rest.HTTPClientFor(c)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := servertest.Start(b, &tidemark.Server{Storage: &datadir.Dir{Path: b.TempDir()}}).RESTConfig()
+	h := servertest.Client(b, c)
 	const objects, clients = 10_000, 64
 	for round := 0; b.Loop(); round++ {
 		b.StopTimer()
-		namespace := fmt.Sprintf("%s/api/v1/namespaces/big%d", c.Host, round)
-		send(b, h, "POST", c.Host+"/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":"big%d"}}`, round))
+		name := fmt.Sprintf("big%d", round)
+		namespace := c.Host + "/api/v1/namespaces/" + name
+		send(b, h, "POST", c.Host+"/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 		var wg sync.WaitGroup
 		for n := range clients {
 			wg.Go(func() {
@@ -112,18 +78,16 @@ func BenchmarkDeleteNamespace(b *testing.B) {
 			})
 		}
 		wg.Wait()
-		if err := s.Settled(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		settle(b, c)
+		events := watch(b, c, "/api/v1/namespaces?watch=true&fieldSelector=metadata.name="+name)
 		b.StartTimer()
 		if code, text := send(b, h, "DELETE", namespace, ""); code != http.StatusOK {
 			b.Fatal(text)
 		}
-		if err := s.Settled(b.Context()); err != nil {
-			b.Fatal(err)
+		for events.Scan() && !strings.Contains(events.Text(), `"DELETED"`) {
 		}
-		if code, text := send(b, h, "GET", namespace, ""); code != http.StatusNotFound {
-			b.Fatal(text)
+		if err := events.Err(); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
