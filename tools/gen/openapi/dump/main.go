@@ -1,7 +1,7 @@
 //go:build dump
 
 // Command dump writes the definitions that openapi-gen extracted, as compressed
-// JSON. Descriptions that the types' own SwaggerDoc methods tell are left out.
+// JSON. It leaves out descriptions that the types' SwaggerDoc methods return.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
-	"github.com/tidemark-dev/tidemark/test/openapigen/dump/definitions"
+	"github.com/tidemark-dev/tidemark/tools/gen/openapi/dump/definitions"
 )
 
 func main() {
@@ -62,7 +62,7 @@ func dump(file string) error {
 	return os.WriteFile(file, b.Bytes(), 0o644)
 }
 
-// strip takes out the descriptions of a type and of its fields.
+// strip removes the descriptions of a type and of its fields.
 func strip(schema map[string]any) {
 	delete(schema, "description")
 	properties, _ := schema["properties"].(map[string]any)

@@ -1,8 +1,8 @@
-// Command startupgen makes internal/startup/objects.gz, the objects that a
-// kube-apiserver makes when it starts, and internal/startup/testdata/objects.txt, the
-// same for people and for the test, from a kube-apiserver that runs without
-// controllers. Run it from the folder internal/startup, by go generate, after a change
-// of the version of Kubernetes: SERVER and TOKEN are in the environment.
+// Command startup writes internal/startup/objects.gz, the objects that a
+// kube-apiserver creates when it starts, and internal/startup/testdata/objects.txt, the
+// same objects as text. It reads them from a kube-apiserver that runs without
+// controllers: its URL is in the environment variable SERVER, a token in TOKEN. Run it
+// with "go generate ./internal/startup" when the version of Kubernetes changes.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// source is a list of objects, and how those are known that the server made.
+// A source is a list of objects, and a predicate for those that the server created.
 type source struct {
 	path string
 	kind schema.GroupVersionKind
@@ -71,7 +71,7 @@ var (
 
 func main() {
 	if err := generate(os.Getenv("SERVER"), os.Getenv("TOKEN")); err != nil {
-		fmt.Fprintln(os.Stderr, "startupgen:", err)
+		fmt.Fprintln(os.Stderr, "startup:", err)
 		os.Exit(1)
 	}
 }
@@ -79,7 +79,7 @@ func main() {
 func generate(server, token string) error {
 	var all []json.RawMessage
 	var text strings.Builder
-	text.WriteString("# The objects that kube-apiserver v1.36.3 makes when it starts, without what differs from\n# run to run and without the status. Made by test/startupgen.\n")
+	text.WriteString("# The objects that kube-apiserver v1.36.3 makes when it starts, without what differs from\n# run to run and without the status. Made by tools/gen/startup.\n")
 	for _, s := range sources {
 		objects, err := read(server, token, s)
 		if err != nil {
@@ -102,14 +102,14 @@ func generate(server, token string) error {
 	return os.WriteFile("testdata/objects.txt", []byte(text.String()), 0o644)
 }
 
-// read returns the objects of a source as JSON, in the order of their names.
+// read returns the objects of a source as JSON, sorted by name.
 func read(server, token string, s source) ([]json.RawMessage, error) {
 	request, err := http.NewRequest("GET", server+s.path, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // only facts that everybody knows are read
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the objects are no secret
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
@@ -136,8 +136,8 @@ func read(server, token string, s source) ([]json.RawMessage, error) {
 	return made, nil
 }
 
-// bare is an object without what a server adds to it; nil: the server did not make
-// it.
+// bare returns an object without the metadata and status that a server adds, or nil
+// if the server did not create it.
 func bare(s source, item json.RawMessage) (json.RawMessage, error) {
 	o := s.new()
 	if err := json.Unmarshal(item, o); err != nil {
@@ -160,11 +160,11 @@ func bare(s source, item json.RawMessage) (json.RawMessage, error) {
 	if i := bytes.Index(packed, []byte(`,"status":`)); i >= 0 { // the last member of all kinds that have it
 		packed = append(packed[:i:i], '}')
 	}
-	return bytes.Replace(packed, []byte(`"rules":null,`), nil, 1), nil // others make them up
+	return bytes.Replace(packed, []byte(`"rules":null,`), nil, 1), nil // set by a controller of kube-apiserver
 }
 
-// pack writes a line for each object: its version, kind, namespace and name, then the
-// members of its metadata and its own, as the server writes them in one piece each.
+// pack writes one line per object: its apiVersion, kind, namespace and name, then the
+// other members of its metadata and the members after the metadata, as JSON.
 func pack(all []json.RawMessage) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -197,7 +197,7 @@ func pack(all []json.RawMessage) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// describe writes an object as a path and a value on each line.
+// describe writes an object as lines of a path and a value.
 func describe(out *strings.Builder, packed json.RawMessage) error {
 	var o map[string]any
 	if err := json.Unmarshal(packed, &o); err != nil {
@@ -213,7 +213,7 @@ func describe(out *strings.Builder, packed json.RawMessage) error {
 	return nil
 }
 
-// lines writes what a value holds. Lists of words are one line.
+// lines writes a value as lines. A list of scalars is one line.
 func lines(out *strings.Builder, path string, v any) {
 	switch v := v.(type) {
 	case map[string]any:

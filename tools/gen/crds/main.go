@@ -1,7 +1,7 @@
-// Command gather writes the definitions of custom resources that Go modules have in
-// YAML, which are its arguments (module@version, in the module cache), as lines of
-// JSON, compressed; and beside them the objects of those definitions that the modules
-// have as samples.
+// Command crds collects the CustomResourceDefinitions in the YAML files of Go modules,
+// and the sample objects of these definitions. It writes both as compressed lines of
+// JSON. The arguments are modules, as module@version. test/crds/testdata/README.md has
+// the command that made the files there.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 )
 
 func main() {
-	out := flag.String("o", "testdata/definitions.jsonl.gz", "the file to write definitions to")
-	samples := flag.String("samples", "testdata/samples.jsonl.gz", "the file to write objects to")
+	out := flag.String("o", "test/crds/testdata/definitions.jsonl.gz", "the file to write definitions to")
+	samples := flag.String("samples", "test/crds/testdata/samples.jsonl.gz", "the file to write objects to")
 	flag.Parse()
 	g := &gathering{seen: map[string]bool{}, kinds: map[string]bool{}, objects: map[string]bool{}}
 	for _, module := range flag.Args() {
@@ -38,23 +38,23 @@ func main() {
 	}
 }
 
-// gathering is what was found, each definition once.
+// A gathering holds what was found, each definition once.
 type gathering struct {
 	lines [][]byte
 	seen  map[string]bool
 
-	kinds   map[string]bool // that are defined, with their versions
+	kinds   map[string]bool // defined kinds, with their versions
 	found   []sample
-	objects map[string]bool // each once
+	objects map[string]bool // samples already returned
 }
 
-// sample is an object of some kind, as a line.
+// A sample is an object as a line of JSON.
 type sample struct {
 	kind string
 	line []byte
 }
 
-// samples are the lines of the objects whose kinds are defined.
+// samples returns the lines of the objects whose kinds are defined, each once.
 func (g *gathering) samples() (lines [][]byte) {
 	for _, s := range g.found {
 		if g.kinds[s.kind] && !g.objects[string(s.line)] {
@@ -66,7 +66,7 @@ func (g *gathering) samples() (lines [][]byte) {
 	return lines
 }
 
-// object takes up what may be an object of a kind that somebody defines.
+// object adds a possible sample: a document with a group, a version and a kind.
 func (g *gathering) object(module string, text []byte) error {
 	var o map[string]any
 	if yaml.Unmarshal(text, &o) != nil || bytes.Contains(text, []byte("{{")) {
@@ -82,11 +82,11 @@ func (g *gathering) object(module string, text []byte) error {
 	return err
 }
 
-// others are folders in which modules keep what is not theirs, under licences that are
-// not theirs.
+// others are folders in which modules keep files of other projects, under other
+// licences.
 var others = map[string]bool{"test": true, "tests": true, "testdata": true, "third_party": true, "_testdata": true}
 
-// module takes up what a module has.
+// module adds the definitions and objects of a module.
 func (g *gathering) module(module string) error {
 	text, err := exec.Command("go", "mod", "download", "-json", module).Output()
 	if err != nil {
@@ -119,7 +119,7 @@ func (g *gathering) module(module string) error {
 	return err
 }
 
-// document takes up a definition, or an object; all else, and parts of ones, it leaves.
+// document adds a definition or an object. It skips templates and anything else.
 func (g *gathering) document(module string, text []byte) error {
 	if !bytes.Contains(text, []byte("kind: CustomResourceDefinition\n")) || !bytes.Contains(text, []byte("openAPIV3Schema")) {
 		return g.object(module, text)
@@ -140,7 +140,7 @@ func (g *gathering) document(module string, text []byte) error {
 	return err
 }
 
-// know notes the kinds of a definition.
+// know records the kinds of a definition.
 func (g *gathering) know(spec map[string]any) {
 	names, _ := spec["names"].(map[string]any)
 	versions, _ := spec["versions"].([]any)

@@ -1,7 +1,6 @@
-// Command openapigen makes internal/openapi/schemas.json.gz: what the published Go
-// types say of their structure, extracted by the field's own tool. Run it from the
-// folder internal/openapi, by go generate, after a change of the version of
-// Kubernetes.
+// Command openapi writes internal/openapi/schemas.json.gz: the structure of the
+// published Go types, as kube-openapi's openapi-gen extracts it. Run it with
+// "go generate ./internal/openapi" when the version of Kubernetes changes.
 package main
 
 import (
@@ -12,7 +11,7 @@ import (
 	"strings"
 )
 
-// packages hold the types that are served.
+// packages are those whose types are served.
 var packages = strings.Fields(`
 k8s.io/apimachinery/pkg/apis/meta/v1
 k8s.io/apimachinery/pkg/api/resource
@@ -45,26 +44,26 @@ k8s.io/kube-aggregator/pkg/apis/apiregistration/v1
 
 func main() {
 	if err := generate(); err != nil {
-		fmt.Fprintln(os.Stderr, "openapigen:", err)
+		fmt.Fprintln(os.Stderr, "openapi:", err)
 		os.Exit(1)
 	}
 }
 
-// generate extracts definitions into a package beside the dumping program, runs
-// that, and takes the file away again.
+// generate writes the extracted definitions into the package dump/definitions, runs
+// dump, and removes the definitions again.
 func generate() error {
 	out, err := filepath.Abs("schemas.json.gz")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join("..", "..", "test", "openapigen", "dump", "definitions")
+	dir := filepath.Join("..", "..", "tools", "gen", "openapi", "dump", "definitions")
 	defer os.Remove(filepath.Join(dir, "definitions.go"))
 	args := append([]string{"tool", "openapi-gen", "--output-dir", dir, "--output-pkg", "definitions", "--output-file", "definitions.go",
 		"--go-header-file", os.DevNull, "--report-filename", os.DevNull}, packages...)
 	if err := run("go", args...); err != nil {
 		return err
 	}
-	return run("go", "run", "-tags", "dump", "../../test/openapigen/dump", out)
+	return run("go", "run", "-tags", "dump", "../../tools/gen/openapi/dump", out)
 }
 
 func run(name string, args ...string) error {
