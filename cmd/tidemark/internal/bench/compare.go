@@ -26,7 +26,8 @@ type ComparedRow struct {
 	CPUPerByte *Spread
 	Rate       *Spread
 	P50, P99   *Spread
-	RSS, Peak  *Spread
+	RSS, Anon  *Spread
+	Peak       *Spread
 
 	a, b Result
 }
@@ -75,7 +76,7 @@ func compareRows(a, b Result) ComparedRow {
 	}
 	return ComparedRow{
 		Name: a.Name, CPUPerOp: of(cpuPerOp), CPUPerByte: of(cpuPerByte), Rate: of(rate),
-		P50: of(p50), P99: of(p99), RSS: of(rss), Peak: of(peak), a: a, b: b,
+		P50: of(p50), P99: of(p99), RSS: of(rss), Anon: of(anon), Peak: of(peak), a: a, b: b,
 	}
 }
 
@@ -83,7 +84,7 @@ func compareRows(a, b Result) ComparedRow {
 func (c *Comparison) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "a is %s, b is %s: the baseline. Ratios above 1 say that a is better: so many times less CPU, latency and memory than b,\n"+
 		"so many times its rate. In brackets the least and the most of the rounds, taken in pairs.\n", c.A, c.B)
-	rows := [][]string{{"scenario", "CPU µs/op a", "b", "CPU ratio", "CPU/B ratio", "rate a", "b", "rate ratio", "p50 ratio", "p99 ratio", "RSS MiB a", "b", "RSS ratio", "peak ratio", "heap MiB a", "b", "GOGC a", "b", "B/item a", "b"}}
+	rows := [][]string{{"scenario", "CPU µs/op a", "b", "CPU ratio", "CPU/B ratio", "rate a", "b", "rate ratio", "p50 ratio", "p99 ratio", "RSS MiB a", "b", "RSS ratio", "anon MiB a", "b", "anon ratio", "peak ratio", "heap MiB a", "b", "GOGC a", "b", "B/item a", "b"}}
 	ratio := func(s *Spread) string {
 		if s == nil {
 			return ""
@@ -100,7 +101,7 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	for _, r := range c.Rows {
 		rows = append(rows, []string{
 			r.Name, median(r.a, cpuPerOp), median(r.b, cpuPerOp), ratio(r.CPUPerOp), ratio(r.CPUPerByte),
-			median(r.a, rate), median(r.b, rate), ratio(r.Rate), ratio(r.P50), ratio(r.P99), median(r.a, rss), median(r.b, rss), ratio(r.RSS), ratio(r.Peak),
+			median(r.a, rate), median(r.b, rate), ratio(r.Rate), ratio(r.P50), ratio(r.P99), median(r.a, rss), median(r.b, rss), ratio(r.RSS), median(r.a, anon), median(r.b, anon), ratio(r.Anon), ratio(r.Peak),
 			median(r.a, heap), median(r.b, heap), median(r.a, gogc), median(r.b, gogc),
 			median(r.a, bytesPerItem), median(r.b, bytesPerItem),
 		})

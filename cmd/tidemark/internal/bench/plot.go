@@ -36,7 +36,7 @@ type Point struct{ X, Y float64 }
 
 // Figures and inputs that a plot can show, by the names that its flags have.
 var (
-	plotFigures = map[string]figure{"cpu": cpuPerOp, "cpu-byte": cpuPerByte, "p50": p50, "p99": p99, "rss": rss, "heap": heap, "mark": marking}
+	plotFigures = map[string]figure{"cpu": cpuPerOp, "cpu-byte": cpuPerByte, "p50": p50, "p99": p99, "rss": rss, "anon": anon, "heap": heap, "mark": marking}
 	plotInputs  = map[string]func(r *Report, x Result) (float64, bool){
 		"objects":  func(r *Report, _ Result) (float64, bool) { return float64(r.Options.Objects), true },
 		"watchers": func(_ *Report, x Result) (float64, bool) { return x.median(figure{get: watchersOf}) },

@@ -90,9 +90,13 @@ type Figures struct {
 	Extra map[string]float64 `json:"extra,omitempty"`
 }
 
-// Memory is that of processes, in bytes, added up.
+// Memory is the memory of all processes of a server, in bytes.
 type Memory struct {
-	RSS  int64 `json:"rss"`
+	// RSS is the resident memory, with the clean pages of the programs, which the
+	// kernel can drop and read again.
+	RSS int64 `json:"rss"`
+	// Anon is the anonymous part of RSS, which the machine has to give: heap, stacks
+	// and written pages.
 	Anon int64 `json:"rssAnon"`
 	// Peak is the high-water mark of RSS, since the round began when PeakOfRound, else
 	// since the processes started.
@@ -164,6 +168,13 @@ func (f Figures) rss() (mib float64, ok bool) {
 		return 0, false
 	}
 	return float64(f.Memory.RSS) / (1 << 20), true
+}
+
+func (f Figures) anon() (mib float64, ok bool) {
+	if f.Memory == nil {
+		return 0, false
+	}
+	return float64(f.Memory.Anon) / (1 << 20), true
 }
 
 func (f Figures) peak() (mib float64, ok bool) {

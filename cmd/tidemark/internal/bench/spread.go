@@ -65,6 +65,7 @@ var (
 	bytesPerItem = figure{"B/item", Figures.bytesPerItem, false}
 	cpuPerByte   = figure{"CPU ns/B", Figures.cpuPerByte, false}
 	rss          = figure{"RSS MiB", Figures.rss, false}
+	anon         = figure{"anon MiB", Figures.anon, false}
 	peak         = figure{"peak MiB", Figures.peak, false}
 	heap         = figure{"heap MiB", Figures.liveHeap, false}
 	gogc         = figure{"GOGC", Figures.gogc, false}

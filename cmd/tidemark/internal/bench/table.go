@@ -55,13 +55,13 @@ func (s ServerReport) writeTable(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	for _, p := range s.Processes {
-		fmt.Fprintf(w, "  process %d %s: %s MiB", p.PID, p.Command, short(float64(p.Memory.RSS)/(1<<20)))
+		fmt.Fprintf(w, "  process %d %s: RSS %s MiB, anonymous %s MiB", p.PID, p.Command, short(float64(p.Memory.RSS)/(1<<20)), short(float64(p.Memory.Anon)/(1<<20)))
 		if p.GOGC != "" || p.GOMEMLIMIT != "" {
 			fmt.Fprintf(w, " GOGC=%s GOMEMLIMIT=%s", p.GOGC, p.GOMEMLIMIT)
 		}
 		fmt.Fprintln(w)
 	}
-	columns := []figure{cpuPerOp, rate, p50, p99, bytesPerItem, cpuPerByte, rss, peak, heap, gogc, marking, ownPerOp}
+	columns := []figure{cpuPerOp, rate, p50, p99, bytesPerItem, cpuPerByte, rss, anon, peak, heap, gogc, marking, ownPerOp}
 	rows := [][]string{{"scenario", "loop"}}
 	for _, c := range columns {
 		rows[0] = append(rows[0], c.name)

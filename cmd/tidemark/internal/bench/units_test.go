@@ -127,6 +127,31 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestMemoryColumns: anonymous memory is shown and compared in addition to RSS.
+func TestMemoryColumns(t *testing.T) {
+	server := func(name string, anon int64) ServerReport {
+		m := Memory{RSS: 100 << 20, Anon: anon << 20, Peak: 200 << 20}
+		return ServerReport{Name: name, Processes: []Process{{PID: 7, Command: "server", Memory: m}}, Results: []Result{{Name: "get", Rounds: []Figures{{Ops: 1, Memory: &m}}}}}
+	}
+	r := &Report{Format: Format, Servers: []ServerReport{server("ours", 10), server("theirs", 40)}}
+	var table bytes.Buffer
+	if err := r.WriteTable(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"process 7 server: RSS 100 MiB, anonymous 10 MiB\n", "  RSS MiB  anon MiB  ", "RSS ratio  anon MiB a  b   anon ratio  "} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, &table)
+		}
+	}
+	c, err := Compare(r, nil)
+	if err != nil || c.Rows[0].Anon == nil || c.Rows[0].Anon.Median != 4 || c.Rows[0].RSS.Median != 1 {
+		t.Errorf("%v %+v", err, c)
+	}
+	if p, err := NewPlot("", "objects", "anon", nil, []*Report{{Options: Options{Objects: 1}, Servers: r.Servers}}); err != nil || p.Lines[0].Points[0].Y != 10 {
+		t.Errorf("%v %+v", err, p)
+	}
+}
+
 // TestObjects: they are of the size that is promised, and the same for a seed.
 func TestObjects(t *testing.T) {
 	o := objects{seed: 1}
