@@ -23,7 +23,7 @@ import (
 //	                    Wake gives it back to its goroutine
 //	a leader            Deliver: parked again, or back to its goroutine
 //
-// Meanwhile the group may have another leader, for those that wait. A cursor that is not
+// While one leader flushes, the group may have another. A cursor that is not
 // shared has a group of its own, whose leader only returns from Wait.
 //
 // The zero value is an empty group. All methods are safe for concurrent use.
