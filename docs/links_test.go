@@ -17,6 +17,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	target  = regexp.MustCompile(`<a id="([^"]+)">`)
 	inGo    = regexp.MustCompile(`docs/[a-z0-9/-]+\.md(#[a-z0-9-]+)?`)
+	inText  = regexp.MustCompile("`((?:internal|cmd|test|tools|datadir|bench|examples|docs)/[A-Za-z0-9_./-]+)[`:]")
 	dropped = regexp.MustCompile("[^a-z0-9 _-]")
 )
 
@@ -34,8 +35,8 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// TestLinks follows the relative links of all documents, and the references to documents
-// in Go files.
+// TestLinks follows the relative links of all documents, the paths of code that they name,
+// and the references to documents in Go files.
 func TestLinks(t *testing.T) {
 	const root = ".."
 	known := map[string]map[string]bool{} // anchors by path
@@ -82,6 +83,9 @@ func TestLinks(t *testing.T) {
 				follow(path, filepath.Join(root, file), anchor)
 			}
 			return nil
+		}
+		for _, named := range inText.FindAllStringSubmatch(string(raw), -1) {
+			follow(path, filepath.Join(root, named[1]), "")
 		}
 		text := code.ReplaceAllString(fenced.ReplaceAllString(string(raw), ""), "")
 		for _, l := range link.FindAllStringSubmatch(text, -1) {
