@@ -180,7 +180,7 @@ func same(t *testing.T, what string, answers [2]answer) bool {
 	return false
 }
 
-// differs tells whether answers differ as docs/compatibility.md says: rows S5 and F4.
+// differs reports whether answers differ as documented: docs/compatibility.md#s5 and #f4.
 func differs(peer, own answer) bool {
 	said, other := fmt.Sprint(peer.body["message"]), fmt.Sprint(own.body["message"])
 	if own.code != http.StatusBadRequest {
