@@ -253,7 +253,7 @@ func TestOptions(t *testing.T) {
 		"max-ops is 10000001":        {MaxOps: 10_000_001},
 		"rate is 2e+06":              {Rate: 2e6},
 		"rate is -1":                 {Rate: -1},
-		`there is no scenario "fly"`: {Scenarios: []string{"get", "fly"}},
+		`unknown scenario "fly"`: {Scenarios: []string{"get", "fly"}},
 	} {
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "want") {
 			t.Errorf("%+v: %v, want %q", o, err, want)
