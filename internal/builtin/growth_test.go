@@ -109,40 +109,40 @@ func (g *growth) measure(sent runtime.Object) testkinds.Steps {
 // old, one from an equal object, of which there are three copies.
 func runKind(typ *resource.Type, o, old runtime.Object, copies []runtime.Object) error {
 	for _, x := range append([]runtime.Object{o, old}, copies...) {
-		if typ.Default != nil {
-			typ.Default(x)
+		if typ.Strategy.Default != nil {
+			typ.Strategy.Default(x)
 		}
 	}
-	if typ.Stored != nil {
+	if typ.Conversion != nil {
 		for _, x := range []*runtime.Object{&o, &old, &copies[0], &copies[1], &copies[2]} {
 			var err error
-			if *x, err = typ.ToStored(context.Background(), *x); err != nil {
+			if *x, err = typ.Conversion.ToStored(context.Background(), *x); err != nil {
 				return err
 			}
 		}
-		typ = typ.Stored
+		typ = typ.StoredVersion()
 	}
-	if typ.PrepareCreate != nil {
-		typ.PrepareCreate(o)
+	if typ.Strategy.PrepareCreate != nil {
+		typ.Strategy.PrepareCreate(o)
 	}
-	if typ.Validate != nil {
-		typ.Validate(context.Background(), o)
+	if typ.Strategy.Validate != nil {
+		typ.Strategy.Validate(context.Background(), o)
 	}
-	if typ.Warnings != nil {
-		typ.Warnings(o, nil)
-		typ.Warnings(o, old)
-		typ.Warnings(o, copies[1])
+	if typ.Strategy.Warnings != nil {
+		typ.Strategy.Warnings(o, nil)
+		typ.Strategy.Warnings(o, old)
+		typ.Strategy.Warnings(o, copies[1])
 	}
 	for _, was := range []runtime.Object{old, copies[1]} {
 		next := copies[0]
-		if typ.PrepareUpdate != nil {
-			typ.PrepareUpdate(next, was)
+		if typ.Strategy.PrepareUpdate != nil {
+			typ.Strategy.PrepareUpdate(next, was)
 		}
-		if typ.ValidateUpdate != nil {
-			typ.ValidateUpdate(context.Background(), next, was)
+		if typ.Strategy.ValidateUpdate != nil {
+			typ.Strategy.ValidateUpdate(context.Background(), next, was)
 		}
-		if typ.Tolerated != nil {
-			typ.Tolerated(next)
+		if typ.Strategy.Tolerated != nil {
+			typ.Strategy.Tolerated(next)
 		}
 		for i := range typ.Subresources {
 			s := &typ.Subresources[i]
@@ -154,11 +154,11 @@ func runKind(typ *resource.Type, o, old runtime.Object, copies []runtime.Object)
 			}
 		}
 	}
-	if typ.Reach() != nil {
-		typ.Reach().SameDesired(copies[0], copies[1])
+	if typ.Parts() != nil {
+		typ.Parts().SameDesired(copies[0], copies[1])
 	}
-	if typ.Columns != nil {
-		typ.Columns.Cells(o, new(resource.Row))
+	if typ.Display.Columns != nil {
+		typ.Display.Columns.Cells(o, new(resource.Row))
 	}
 	return nil
 }

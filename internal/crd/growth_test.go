@@ -239,14 +239,14 @@ func TestValidationEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCustoms(t, schema)
-			o, _, err := s.typ.Decode(custom(t, each(number)(8000)))
+			o, _, err := s.typ.Custom.Decode(custom(t, each(number)(8000)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for ctx, want := range map[context.Context]bool{gone: true, t.Context(): false} {
 				for verb, errs := range map[string]error{
-					"create": s.typ.Validate(ctx, o).ToAggregate(),
-					"update": s.typ.ValidateUpdate(ctx, o, new(crd.Object)).ToAggregate(),
+					"create": s.typ.Strategy.Validate(ctx, o).ToAggregate(),
+					"update": s.typ.Strategy.ValidateUpdate(ctx, o, new(crd.Object)).ToAggregate(),
 				} {
 					text := fmt.Sprint(errs)
 					if ended := strings.Contains(text, "operation interrupted") || strings.Contains(text, "ended early"); ended != want {

@@ -225,16 +225,12 @@ func (g *growth) read(s *server, at registry.Target) error {
 	if _, err := wire.MessageOf(at.Type, value); err != nil {
 		return err
 	}
-	stored := at.Type
-	if stored.Stored != nil {
-		stored = stored.Stored
-	}
-	o, err := wire.Unmarshal(got.Stored.Bytes(), stored.New)
+	o, err := wire.Unmarshal(got.Stored.Bytes(), at.Type.StoredVersion().New)
 	if err != nil {
 		return err
 	}
-	if at.Type.Columns != nil {
-		at.Type.Columns.Cells(o, new(resource.Row))
+	if at.Type.Display.Columns != nil {
+		at.Type.Display.Columns.Cells(o, new(resource.Row))
 	}
 	if _, err := wire.MetadataOf(value); err != nil {
 		return err

@@ -13,18 +13,19 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// sharing is what happens to readers that share where they write.
+// sharing is a group, and what happens to its readers.
 type sharing struct {
+	group              store.Group
 	unflushed, flushes atomic.Int32
 	flushing           func() // nil: Flush takes no time
 }
 
-// sharer is a reader of a bundle. Nobody but one goroutine at a time reads its fields.
+// sharer is a reader of a group. One goroutine at a time uses its fields.
 type sharer struct {
 	*store.Cursor
 	*sharing
 	before func() store.Delivery // nil: all is delivered
-	got    int                   // changes that were delivered for it
+	got    int                   // changes that were delivered for it, or that it read itself
 	back   bool                  // its goroutine came back from Wait
 	want   bool                  // it has to
 }
@@ -47,7 +48,15 @@ func (r *sharer) wakes(yes bool) store.Delivery {
 	return store.Delivered
 }
 
-// share adds a cursor to the bundle of the sharing.
+// wait waits once, and reads what is left then.
+func (r *sharer) wait() {
+	r.Wait()
+	r.back = true
+	n, _ := r.TryRecent(make([]*store.Change, 8))
+	r.got += n
+}
+
+// share adds a cursor to the group.
 func (s *sharing) share(t testing.TB, from *store.Store, prefix string, after store.Revision) *sharer {
 	t.Helper()
 	c, err := from.Watch("pods", prefix, after)
@@ -55,7 +64,7 @@ func (s *sharing) share(t testing.TB, from *store.Store, prefix string, after st
 		t.Fatal(err)
 	}
 	r := &sharer{Cursor: c, sharing: s}
-	c.Share(s, r)
+	c.Share(&s.group, r)
 	return r
 }
 
@@ -95,9 +104,8 @@ func commit(t *testing.T, s *store.Store, key string) {
 	synctest.Wait()
 }
 
-// TestBundle: of readers that share where they write, one is woken, delivers to all,
-// and flushes once.
-func TestBundle(t *testing.T) {
+// TestGroup: one reader of a group is woken, delivers to all, and flushes once.
+func TestGroup(t *testing.T) {
 	const n = 5
 	// The first whom something is delivered to is the one that was woken.
 	rows := []struct {
@@ -143,12 +151,12 @@ func TestBundle(t *testing.T) {
 			}
 			return store.Delivered
 		}, 1},
-		{"all are woken, and each is the next leader", func(nth int, _ *sharer, all []*sharer, _ *store.Store) store.Delivery {
+		{"all are woken, and the place is full", func(nth int, _ *sharer, all []*sharer, _ *store.Store) store.Delivery {
 			for _, other := range all {
 				other.wakes(nth == 1)
 			}
 			return store.Full
-		}, n},
+		}, 1},
 		{"the store closes", func(nth int, _ *sharer, all []*sharer, s *store.Store) store.Delivery {
 			if nth == 1 {
 				for _, other := range all {
@@ -159,7 +167,7 @@ func TestBundle(t *testing.T) {
 				}
 			}
 			return store.Full
-		}, n},
+		}, 1},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -167,19 +175,15 @@ func TestBundle(t *testing.T) {
 				s := storetest.Open(t, store.Options{Log: memlog.New()})
 				place := &sharing{}
 				all := make([]*sharer, n)
-				nth, declined := 0, 0
+				nth := 0
 				for i := range all {
 					r := place.share(t, s, "", s.Any().Revision())
 					r.before = func() store.Delivery {
 						nth++
-						d := row.act(nth, r, all, s)
-						if d == store.Declined {
-							declined++
-						}
-						return d
+						return row.act(nth, r, all, s)
 					}
 					all[i] = r
-					go func() { r.Wait(); r.back = true }()
+					go r.wait()
 				}
 				synctest.Wait()
 				commit(t, s, "ns/a")
@@ -193,8 +197,8 @@ func TestBundle(t *testing.T) {
 					}
 					r.Wake()
 				}
-				if got != n-declined {
-					t.Errorf("%d changes were delivered, and %d left; want %d", got, declined, n)
+				if got != n {
+					t.Errorf("%d changes were read, want %d", got, n)
 				}
 				synctest.Wait()
 				for i, r := range all {
@@ -208,8 +212,8 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestSlowFlush: a leader that waits for its client holds up nobody, neither the other
-// readers of its bundle nor those of others.
+// TestSlowFlush: a leader that waits for its client delays no other reader, neither of its
+// own group nor of another.
 func TestSlowFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.Open(t, store.Options{Log: memlog.New()})
@@ -222,7 +226,7 @@ func TestSlowFlush(t *testing.T) {
 			go func() { r.Wait(); r.back = true }()
 		}
 		synctest.Wait()
-		for i := range 3 { // in the end all of the slow bundle are leaders that flush
+		for i := range 3 { // in the end all of the slow group are leaders that flush
 			commit(t, s, fmt.Sprintf("ns/%d", i))
 			got := 0
 			for _, r := range all {
@@ -248,9 +252,9 @@ func TestSlowFlush(t *testing.T) {
 	})
 }
 
-// TestBundles: cursors of several bundles and topics miss nothing while writers write,
+// TestGroups: cursors of several groups and topics miss nothing while writers write,
 // some of them are woken for nothing, have to look themselves, or come and go.
-func TestBundles(t *testing.T) {
+func TestGroups(t *testing.T) {
 	rng := testrand.New(t)
 	const readers, writers, writes, turns = 24, 3, 400, 3
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
@@ -356,7 +360,7 @@ func readShared(t *testing.T, s *store.Store, place *sharing, prefix string, at,
 	}
 	defer cursor.Close()
 	c := &collector{Cursor: cursor, t: t, at: at, end: end, place: place, pace: seed}
-	cursor.Share(place, c)
+	cursor.Share(&place.group, c)
 	buf := make([]*store.Change, 3)
 	for c.at < end {
 		c.take(c.left)

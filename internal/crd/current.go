@@ -46,11 +46,11 @@ func shapeOf(s *structuralschema.Structural) *shape {
 
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
-// settled tells of a stored object for sure that it is as this version shows it: it was
-// written in it, has nothing that the schema does not know, and all that has a default.
-// So mostly is what was written before a definition changed, and it is found out in one
-// pass, without making an object of it. What is not understood here is not settled.
-func (v *version) settled(begin, value []byte) bool {
+// alreadyCurrent reports whether a stored object is for sure what this version shows: it was
+// written in this version, and the schema neither drops a member nor adds a default. That
+// holds for most objects that are older than the definition. It takes one pass over the
+// JSON, without decoding. An object that the pass does not understand is not current.
+func (v *version) alreadyCurrent(begin, value []byte) bool {
 	if !bytes.HasPrefix(value, begin) {
 		return false
 	}
@@ -58,7 +58,7 @@ func (v *version) settled(begin, value []byte) bool {
 	if err != nil || c.structural == nil {
 		return false
 	}
-	return c.shape().settled(value, true)
+	return c.shape().current(value, true)
 }
 
 // shape is that of the schema, made when it is first asked for.
@@ -67,7 +67,7 @@ func (c *compiled) shape() *shape {
 	return c.root
 }
 
-func (s *shape) settled(value []byte, root bool) bool {
+func (s *shape) current(value []byte, root bool) bool {
 	d := decoders.Get().(*jsontext.Decoder)
 	defer decoders.Put(d)
 	d.Reset(bytes.NewBuffer(value), jsontext.AllowDuplicateNames(true))

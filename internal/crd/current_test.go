@@ -57,9 +57,9 @@ func withMore(r *rand.Rand, v any) any {
 	return v
 }
 
-// TestSettledLikeLibrary: nothing is dropped from what is settled, and nothing filled
+// TestAlreadyCurrentLikeLibrary: nothing is dropped from what is current, and nothing filled
 // in.
-func TestSettledLikeLibrary(t *testing.T) {
+func TestAlreadyCurrentLikeLibrary(t *testing.T) {
 	r := testrand.New(t)
 	found, same := 0, 0
 	for range 3000 {
@@ -92,16 +92,16 @@ func TestSettledLikeLibrary(t *testing.T) {
 			if stays {
 				same++
 			}
-			if !c.shape().settled(text, true) {
+			if !c.shape().current(text, true) {
 				continue
 			}
 			if found++; !stays {
 				schema, _ := json.Marshal(p)
-				t.Fatalf("%s is settled in %s, and becomes %v, %v", text, schema, made.Members, wrong)
+				t.Fatalf("%s is current in %s, and becomes %v, %v", text, schema, made.Members, wrong)
 			}
 		}
 	}
-	if t.Logf("%d of %d that stay as they are, are settled", found, same); found < same/2 {
+	if t.Logf("%d of %d that stay as they are, are current", found, same); found < same/2 {
 		t.Error("too few")
 	}
 }
