@@ -100,7 +100,7 @@ func (s *shape) reach(objects []*store.Object) (back func()) {
 // convertAhead is an object as JSON of the type's version, which is asked for with those
 // that follow it.
 func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
-	if f, ok := s.derived.kept(s.typ, o, converted); ok {
+	if f, ok := s.cache.kept(s.typ, o, converted); ok {
 		return f.raw, nil
 	}
 	if value := o.Bytes(); s.typ.Settled != nil && s.typ.Settled(value) {
@@ -112,7 +112,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	objects := []*store.Object{o}
 	if i := slices.Index(s.ahead.objects, o); i >= 0 {
 		for _, next := range s.ahead.objects[i+1:] {
-			if _, ok := s.derived.kept(s.typ, next, converted); !ok {
+			if _, ok := s.cache.kept(s.typ, next, converted); !ok {
 				objects = append(objects, next)
 			}
 		}
@@ -130,7 +130,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	s.ahead.made = make(map[store.Revision][]byte, len(made))
 	for i, next := range objects {
 		s.ahead.made[next.Modified] = made[i]
-		s.derived.offer(s.typ, next, converted, form{raw: made[i]})
+		s.cache.offer(s.typ, next, converted, form{raw: made[i]})
 	}
 	return s.ahead.made[o.Modified], nil
 }
@@ -139,9 +139,9 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 // converts out of what he made of it.
 func (s *shape) made(o *store.Object, what derivation) (form, error) {
 	if !s.listed || s.typ.FromStoredAll == nil {
-		return s.derived.of(s.ctx, s.typ, o, what)
+		return s.cache.of(s.ctx, s.typ, o, what)
 	}
-	if f, ok := s.derived.kept(s.typ, o, what); ok {
+	if f, ok := s.cache.kept(s.typ, o, what); ok {
 		return f, nil
 	}
 	value, err := s.value(o)
@@ -152,7 +152,7 @@ func (s *shape) made(o *store.Object, what derivation) (form, error) {
 	plain.Stored, plain.OwnSteps, plain.FromStoredAll = nil, false, nil
 	f, err := derive(s.ctx, &plain, value, what)
 	if err == nil {
-		s.derived.offer(s.typ, o, what, f)
+		s.cache.offer(s.typ, o, what, f)
 	}
 	return f, err
 }

@@ -19,10 +19,9 @@ import (
 
 // Handler serves the API. It is safe for concurrent use.
 type Handler struct {
-	c         Config
-	metrics   *metrics
-	fragments *fragments
-	derived   *derived
+	c       Config
+	metrics *metrics
+	cache   *cache
 
 	// gate bounds what is under way.
 	gate *inflight.Gate
@@ -82,9 +81,7 @@ func New(c Config) *Handler {
 	}
 	h := &Handler{c: c, gate: newGate(&c.Limits)}
 	h.drained, h.drain = context.WithCancel(context.Background())
-	most := cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3)
-	h.fragments = newFragments(most/3, c.Registry.Store.Charge, func() { h.derived.shrink() })
-	h.derived = newDerived(func() int64 { return most - h.fragments.used.Load() }, c.Registry.Store.Charge)
+	h.cache = newCache(cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3), c.Registry.Store.Charge)
 	h.metrics = newMetrics(h)
 	h.requests.New = func() any { return &request{h: h} }
 	h.small.New = func() any { return newBuffer(smallBytes) }

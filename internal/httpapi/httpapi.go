@@ -45,9 +45,9 @@ type Config struct {
 	Log *slog.Logger
 	// Now is the clock of log lines and durations; nil: time.Now.
 	Now func() time.Time
-	// RepresentationBytes bounds what is kept of answers, in memory that counts as
-	// history: of compressed lists, which get a third of it at most, and of objects in
-	// other representations than JSON, which get what is left: 64 MiB are 10,000 pods. Zero: 96 MiB.
+	// RepresentationBytes bounds the cache of representations that are not stored: compressed
+	// lists, which get at most a third of it, and objects as protobuf, CBOR, table rows or
+	// other versions. 64 MiB hold 10,000 pods. The cache counts as history. Zero: 96 MiB.
 	RepresentationBytes int64
 	// Limits: zero fields mean those of DefaultLimits.
 	Limits Limits

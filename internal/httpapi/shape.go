@@ -22,12 +22,12 @@ import (
 // shape is how the objects of one answer are shown: rows C1 to C11. It belongs to
 // one request, whoever delivers its events.
 type shape struct {
-	ctx     context.Context //nolint:containedctx // of the request, which a webhook may be called for
-	derived *derived
-	typ     *resource.Type
-	out     wire.Output
-	binary  *wire.Binary // nil: the answer is text
-	head    string       // of a stored object, before its metadata
+	ctx    context.Context //nolint:containedctx // of the request, which a webhook may be called for
+	cache  *cache
+	typ    *resource.Type
+	out    wire.Output
+	binary *wire.Binary // nil: the answer is text
+	head   string       // of a stored object, before its metadata
 
 	wanted func() error // tells that nobody waits for the answer any more; nil: not known
 	listed bool         // the objects are those of a list
@@ -43,7 +43,7 @@ type shape struct {
 
 // newShape finds out how objects of a type are shown; row C2.
 func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
-	s := &shape{ctx: q.context(), derived: q.h.derived, typ: t, out: out, binary: out.Binary(), head: wire.Head(t), columns: true, wanted: q.wanted}
+	s := &shape{ctx: q.context(), cache: q.h.cache, typ: t, out: out, binary: out.Binary(), head: wire.Head(t), columns: true, wanted: q.wanted}
 	if out.Form != wire.Table {
 		return s, nil
 	}
@@ -214,13 +214,13 @@ func (s *shape) value(o *store.Object) ([]byte, error) {
 		}
 	}
 	if !s.listed {
-		f, err := s.derived.of(s.ctx, s.typ, o, converted)
+		f, err := s.cache.of(s.ctx, s.typ, o, converted)
 		return f.raw, err
 	}
 	if s.typ.FromStoredAll != nil {
 		return s.convertAhead(o)
 	}
-	raw, ok, err := s.derived.ofListed(s.ctx, s.typ, o, converted)
+	raw, ok, err := s.cache.ofListed(s.ctx, s.typ, o, converted)
 	if ok || err != nil {
 		return raw, err
 	}
@@ -265,7 +265,7 @@ func (s *shape) raw(o *store.Object) ([]byte, error) {
 		f, err := s.made(o, what)
 		return f.raw, err
 	}
-	raw, ok, err := s.derived.ofListed(s.ctx, s.typ, o, what)
+	raw, ok, err := s.cache.ofListed(s.ctx, s.typ, o, what)
 	if ok || err != nil {
 		return raw, err
 	}

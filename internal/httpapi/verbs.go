@@ -300,7 +300,7 @@ func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Out
 		if t.Stored == nil {
 			return q.json(code, o.Bytes(), out)
 		}
-		f, err := q.h.derived.of(q.context(), t, o, converted)
+		f, err := q.h.cache.of(q.context(), t, o, converted)
 		if err != nil {
 			return err
 		}

@@ -251,7 +251,7 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	}
 	value := e.Object.Bytes()
 	if q.typ.Stored != nil {
-		f, err := q.h.derived.of(q.ctx, q.typ, e.Object, converted)
+		f, err := q.h.cache.of(q.ctx, q.typ, e.Object, converted)
 		if err != nil {
 			return to, err
 		}
