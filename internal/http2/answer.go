@@ -81,7 +81,7 @@ func (w *response) Write(p []byte) (int, error) {
 	}
 	n, err := s.append(p)
 	if s.waiters == 0 && s.rest == nil {
-		s.waiting = time.Time{}
+		s.stall.end()
 	}
 	if err != nil {
 		return n, err
@@ -158,7 +158,7 @@ func (s *stream) leaveRest(p []byte) {
 	s.written += int64(len(p))
 	s.c.rests += len(p)
 	s.c.keep(len(p))
-	s.waits()
+	s.stall.begin(&s.c.mu, s)
 }
 
 // dropRest forgets the end of the answer: it was sent, or never will be. The lock is held.
@@ -166,43 +166,11 @@ func (s *stream) dropRest() {
 	s.c.rests -= len(s.rest)
 	s.c.keep(-len(s.rest))
 	s.rest = nil
-	s.waiting = time.Time{}
-	s.patient.Stop()
-	s.looks = false
+	s.stall.stop()
 }
 
-// waits notes that the client lets a write wait, and has that looked at after a while,
-// unless it will be anyway. The lock is held.
-func (s *stream) waits() {
-	if s.waiting.IsZero() {
-		s.waiting = time.Now()
-	}
-	switch {
-	case s.looks:
-		return
-	case s.patient == nil:
-		s.patient = time.AfterFunc(s.patience, s.checkWaiting)
-	default:
-		s.patient.Reset(s.patience)
-	}
-	s.looks = true
-}
-
-// checkWaiting breaks the answer off if a write has waited for too long.
-func (s *stream) checkWaiting() {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.looks = false
-	if s.waiting.IsZero() {
-		return
-	}
-	if left := s.patience - time.Since(s.waiting); left > 0 {
-		s.patient.Reset(left)
-		s.looks = true
-		return
-	}
-	s.breakOff()
-}
+// stalled breaks the answer off, because a write has waited for the client for too long.
+func (s *stream) stalled() { s.breakOff() }
 
 // resumeRest appends as much of the end of the answer as the client takes. The lock is held.
 func (s *stream) resumeRest() {
@@ -263,12 +231,8 @@ func (w *response) SetReadDeadline(at time.Time) error {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.setTimer(&s.readTimer, at, func() {
-		if s.bodyErr == nil {
-			s.bodyErr = os.ErrDeadlineExceeded
-		}
-		wake(s.readable)
-	})
+	s.readUntil = at
+	wake(s.readable)
 	return nil
 }
 
@@ -278,7 +242,22 @@ func (w *response) SetWriteDeadline(at time.Time) error {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.setTimer(&s.writeTimer, at, s.breakOff)
+	if s.writeTimer != nil {
+		s.writeTimer.Stop()
+		s.writeTimer = nil
+	}
+	if at.IsZero() {
+		return nil
+	}
+	var mine *time.Timer
+	mine = time.AfterFunc(time.Until(at), func() {
+		s.c.mu.Lock()
+		defer s.c.mu.Unlock()
+		if s.writeTimer == mine { // otherwise it was replaced while it fired
+			s.breakOff()
+		}
+	})
+	s.writeTimer = mine
 	return nil
 }
 
@@ -290,10 +269,7 @@ func (w *response) SetWriteTimeout(d time.Duration) {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.patience = cmp.Or(d, s.c.s.WriteTimeout)
-	if s.looks {
-		s.patient.Reset(s.patience)
-	}
+	s.stall.setLimit(cmp.Or(d, s.c.s.WriteTimeout))
 }
 
 // breakOff breaks the answer off, unless it has ended. The lock is held.
@@ -303,26 +279,6 @@ func (s *stream) breakOff() {
 		s.c.resetStream(s.id, h2.ErrCodeInternal)
 		s.c.flushLater()
 	}
-}
-
-// setTimer has f called at a time, with the lock held; the zero time: never.
-func (s *stream) setTimer(t **time.Timer, at time.Time, f func()) {
-	if *t != nil {
-		(*t).Stop()
-		*t = nil
-	}
-	if at.IsZero() {
-		return
-	}
-	var mine *time.Timer
-	mine = time.AfterFunc(time.Until(at), func() {
-		s.c.mu.Lock()
-		defer s.c.mu.Unlock()
-		if *t == mine { // otherwise it was replaced while it fired
-			f()
-		}
-	})
-	*t = mine
 }
 
 // begin appends the headers, once. p is the beginning of the body, end reports that p is

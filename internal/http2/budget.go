@@ -218,11 +218,11 @@ func (c *conn) mayEnd() bool {
 // sent, for the end of an answer, or for that of a header block. The lock is held.
 func (c *conn) waitsLong() bool {
 	now := time.Now()
-	if !c.since.IsZero() && now.Sub(c.since) > waits || !c.blockUntil.IsZero() && c.blockUntil.Sub(now) < c.s.headerTimeout()-waits {
+	if !c.stall.since.IsZero() && now.Sub(c.stall.since) > waits || !c.blockUntil.IsZero() && c.blockUntil.Sub(now) < c.s.headerTimeout()-waits {
 		return true
 	}
 	for _, s := range c.streams {
-		if s.rest != nil && now.Sub(s.waiting) > waits {
+		if s.rest != nil && now.Sub(s.stall.since) > waits {
 			return true
 		}
 	}

@@ -250,9 +250,7 @@ func (c *conn) close() {
 	c.mu.Lock()
 	c.fail(errGone)
 	sending := c.sending
-	if c.stalled != nil {
-		c.stalled.Stop()
-	}
+	c.stall.stop()
 	c.mu.Unlock()
 	c.timer.Stop()
 	c.cancel()

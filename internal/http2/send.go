@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -28,9 +27,7 @@ type sender struct {
 	encoder *hpack.Encoder
 	block   bytes.Buffer // the header block that is being encoded
 
-	since   time.Time   // when the write under way began; zero: there is none
-	stalled *time.Timer // looks whether it has taken too long; not touched by each write
-	looks   bool        // stalled will fire
+	stall stallTimer // of the write to the client
 }
 
 // corker is a connection that can gather what is written to it: TLS writes its
@@ -42,6 +39,7 @@ type corker interface {
 
 func (s *sender) start(c *conn) {
 	s.c, s.last, s.maxFrame = c, -1, firstSize
+	s.stall.limit = c.s.WriteTimeout
 	s.window, s.firstWindow = firstGrant, firstGrant
 	s.encoder = hpack.NewEncoder(&s.block)
 }
@@ -174,7 +172,7 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 		if st.mayLeave(want) {
 			return 0, nil
 		}
-		st.waits()
+		st.stall.begin(&s.c.mu, st)
 		s.c.account()
 		st.waiters++
 		st.wait(&st.writable)
@@ -256,12 +254,11 @@ func (s *sender) send() {
 	out, room := s.out, s.room
 	s.out, s.room, s.last = nil, nil, -1
 	s.next()
-	s.since = time.Now()
 	if s.c.flying = len(out); len(out) > corkBytes {
 		s.c.flying *= 2
 	}
 	s.c.account()
-	s.look(s.c.s.WriteTimeout)
+	s.stall.begin(&s.c.mu, s)
 	s.c.mu.Unlock()
 	err := s.write(out)
 	if cap(out) <= 2*sendBytes {
@@ -269,40 +266,18 @@ func (s *sender) send() {
 		buffers.Put(room)
 	}
 	s.c.mu.Lock()
-	s.since, s.c.flying = time.Time{}, 0
+	s.stall.end()
+	s.c.flying = 0
 	s.c.account()
 	if err != nil {
 		s.c.sendFailed()
 	}
 }
 
-// look has the write under way looked at after a while, unless it will be anyway. (A
-// deadline of the connection would have to be moved with each write. And it must not
-// be over when crypto/tls answers a client by itself.)
-func (s *sender) look(after time.Duration) {
-	switch {
-	case s.looks:
-		return
-	case s.stalled == nil:
-		s.stalled = time.AfterFunc(after, s.checkStalled)
-	default:
-		s.stalled.Reset(after)
-	}
-	s.looks = true
-}
-
-// checkStalled ends the connection if the write under way has taken too long.
-func (s *sender) checkStalled() {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.looks = false
-	if s.since.IsZero() {
-		return
-	}
-	if left := s.c.s.WriteTimeout - time.Since(s.since); left > 0 {
-		s.look(left)
-		return
-	}
+// stalled ends the connection, because a write has taken too long. (A deadline of the
+// connection would have to be moved with each write. And it must not be over when
+// crypto/tls answers a client by itself.)
+func (s *sender) stalled() {
 	s.c.log("a client does not read", nil)
 	s.c.sendFailed()
 }

@@ -38,13 +38,12 @@ type stream struct {
 
 	readable, writable chan struct{} // get a value when it may go on; nil: none has waited yet
 
-	readTimer, writeTimer *time.Timer
+	readUntil  time.Time   // reads of the body fail from then on; zero: they do not
+	readTimer  *time.Timer // wakes a read at readUntil; nil: no read has waited with a deadline
+	writeTimer *time.Timer // of SetWriteDeadline; nil: there is none
 
-	patience time.Duration // how long a write may wait for the client
-	waiting  time.Time     // when the current write, or the write that left rest, began to block; zero if none
-	waiters  int           // goroutines that wait to write
-	patient  *time.Timer   // looks whether it is too long; not touched by each write
-	looks    bool          // patient will fire
+	stall   stallTimer // of the write that waits for the client, or of rest
+	waiters int        // goroutines that wait to write
 
 	headerBytes int    // of the request, while its handler runs
 	rest        []byte // the end of the answer that the handler did not wait for
@@ -53,7 +52,7 @@ type stream struct {
 }
 
 func newStream(c *conn, id uint32, end bool) *stream {
-	s := &stream{c: c, id: id, window: c.firstWindow, declared: -1, uploads: c.s.UploadBytes, patience: c.s.WriteTimeout}
+	s := &stream{c: c, id: id, window: c.firstWindow, declared: -1, uploads: c.s.UploadBytes, stall: stallTimer{limit: c.s.WriteTimeout}}
 	if end {
 		s.bodyEnded, s.bodyErr, s.declared = true, io.EOF, 0
 	}
@@ -182,12 +181,15 @@ func (s *stream) drop() {
 	}
 }
 
-// stopTimers stops the timers of what the handler does.
+// stopTimers stops the timers of the handler's calls.
 func (s *stream) stopTimers() {
-	for _, t := range []*time.Timer{s.readTimer, s.writeTimer, s.patient} {
-		if t != nil && (t != s.patient || s.rest == nil) {
+	for _, t := range []*time.Timer{s.readTimer, s.writeTimer} {
+		if t != nil {
 			t.Stop()
 		}
+	}
+	if s.rest == nil {
+		s.stall.stop()
 	}
 }
 
@@ -200,6 +202,9 @@ func (b *body) Read(p []byte) (int, error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	for {
+		if s.bodyErr == nil && !s.readUntil.IsZero() && !time.Now().Before(s.readUntil) {
+			s.bodyErr = os.ErrDeadlineExceeded
+		}
 		switch {
 		case s.closed && s.bodyErr != io.EOF: //nolint:errorlint // it is set as it is
 			return 0, http.ErrBodyReadAfterClose
@@ -222,8 +227,25 @@ func (b *body) Read(p []byte) (int, error) {
 			s.c.flush()
 			continue
 		}
-		s.wait(&s.readable)
+		s.waitToRead()
 	}
+}
+
+// waitToRead waits for more of the body, at most until the read deadline. The lock is let
+// go meanwhile.
+func (s *stream) waitToRead() {
+	switch left := time.Until(s.readUntil); {
+	case s.readUntil.IsZero():
+	case s.readTimer == nil:
+		s.readTimer = time.AfterFunc(left, func() {
+			s.c.mu.Lock()
+			defer s.c.mu.Unlock()
+			wake(s.readable)
+		})
+	default:
+		s.readTimer.Reset(left)
+	}
+	s.wait(&s.readable)
 }
 
 // took lets the client send more.
