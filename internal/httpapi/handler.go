@@ -137,8 +137,10 @@ func (q *request) end() {
 	if v != nil {
 		q.recovered(v)
 	}
-	q.dog.release()
 	q.free()
+	if q.r.ProtoMajor == 1 { // net/http sends the rest of the answer
+		q.setWriteTimeout(q.h.c.Limits.WriteTimeout)
+	}
 	q.h.metrics.done(q)
 	if v == nil {
 		q.forget()

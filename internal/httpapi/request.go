@@ -29,7 +29,6 @@ type request struct {
 	r *http.Request
 
 	start time.Time
-	dog   watchdog
 
 	place place
 	typ   *resource.Type // nil: the path is of no known resource
@@ -73,6 +72,9 @@ type request struct {
 
 func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 	q.w, q.r, q.start, q.errors = w, r, q.h.c.Now(), wire.Documents
+	if r.ProtoMajor == 1 { // the connection has the deadline of the answer before
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	}
 }
 
 // forget drops everything that belongs to the request.

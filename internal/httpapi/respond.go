@@ -209,17 +209,31 @@ func (q *request) writeLast(parts ...[]byte) error {
 
 // writeOut writes without a look at the seat.
 func (q *request) writeOut(b []byte) error {
-	until := time.Now().Add(q.h.c.Limits.WriteTimeout)
-	if !q.deadline.IsZero() && q.deadline.Before(until) && q.bytes > 0 {
-		until = q.deadline
-	}
-	q.dog.guard(q.w, until, false)
+	q.limitWrite()
 	n, err := q.w.Write(b)
 	q.bytes += int64(n)
 	if err == http.ErrBodyNotAllowed { // HEAD
 		err = nil
 	}
 	return err
+}
+
+// limitWrite bounds how long the next write may wait for the client: WriteTimeout, and
+// after the first write at most the time that is left for the request.
+func (q *request) limitWrite() {
+	d := q.h.c.Limits.WriteTimeout
+	if !q.deadline.IsZero() && q.bytes > 0 {
+		d = max(1, min(d, time.Until(q.deadline)))
+	}
+	q.setWriteTimeout(d)
+}
+
+func (q *request) setWriteTimeout(d time.Duration) {
+	if w, ok := q.w.(interface{ SetWriteTimeout(d time.Duration) }); ok { // HTTP/2
+		w.SetWriteTimeout(d)
+		return
+	}
+	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(d))
 }
 
 // counter counts what another handler answers.
@@ -233,7 +247,6 @@ func (q *request) delegate(h http.Handler, bytes int) error {
 	if err := q.holdAnswer(bytes); err != nil {
 		return err
 	}
-	q.dog.guard(q.w, q.deadline, false)
 	h.ServeHTTP(&counter{q.w, q}, q.r)
 	if q.code == 0 {
 		q.code = http.StatusOK
@@ -256,6 +269,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	}
 	var n int
 	err := c.q.outside(false, func() (err error) {
+		c.q.limitWrite()
 		n, err = c.ResponseWriter.Write(b)
 		return err
 	})

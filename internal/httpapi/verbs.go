@@ -366,7 +366,8 @@ func (q *request) readBody(length, limit int64) (body []byte, err error) {
 	if q.seat != nil && !q.seat.Suspend(0) {
 		return nil, errFull()
 	}
-	q.dog.guard(q.w, q.deadline, true)
+	client := http.NewResponseController(q.w)
+	_ = client.SetReadDeadline(q.deadline)
 	from := q.r.Body
 	if length < 0 {
 		length, from = limit+1, http.MaxBytesReader(q.w, from, limit)
@@ -386,8 +387,9 @@ func (q *request) readBody(length, limit int64) (body []byte, err error) {
 	if length > limit && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		err = nil // the end of a body of unknown length
 	}
-	q.dog.release()
-	q.bodyRead = err == nil
+	if q.bodyRead = err == nil; q.bodyRead {
+		_ = client.SetReadDeadline(time.Time{})
+	}
 	if q.seat != nil && err == nil {
 		q.seat.Widen(1 + len(body)/seatBodyBytes)
 		err = q.seat.Resume(q.context())

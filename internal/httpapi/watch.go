@@ -265,8 +265,8 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 var errNoRoom = errors.New("no memory left for requests that wait for their clients")
 
 // httpStream writes events as lines of the answer's body. A client that does not read
-// is given up by the answer itself if it can (HTTP/2), otherwise by the request's
-// watchdog.
+// is given up by the answer itself if it can (HTTP/2), otherwise by a deadline of the
+// connection.
 type httpStream struct {
 	q      *request
 	c      *http.ResponseController
@@ -309,8 +309,7 @@ func (s *httpStream) send(events []byte, _ []int) error {
 
 func (s *httpStream) flush() error {
 	if s.shared == nil {
-		s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
-		defer s.q.dog.release()
+		s.q.limitWrite()
 	}
 	err := s.c.Flush()
 	if errors.Is(err, http.ErrNotSupported) {
