@@ -44,12 +44,9 @@ const (
 	shedInterval = 50 * time.Millisecond
 )
 
-// isKnown reports whether the client has authenticated. The lock is held.
+// isKnown reports whether the client has authenticated.
 func (c *conn) isKnown() bool {
-	if !c.known && (c.s.Authenticated == nil || c.s.Authenticated(c.tls.NetConn())) {
-		c.known = true
-	}
-	return c.known
+	return c.s.Authenticated == nil || c.s.Authenticated(c.tls.NetConn())
 }
 
 // hasRoom reports whether the headers of one more request fit. The lock is held.
@@ -193,7 +190,7 @@ func (s *Server) victims() []victim {
 	for _, c := range s.all() {
 		c.mu.Lock()
 		if c.mayEnd() {
-			all = append(all, victim{c, c.charged, c.known})
+			all = append(all, victim{c, c.charged, c.isKnown()})
 		}
 		c.mu.Unlock()
 	}

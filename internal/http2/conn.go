@@ -45,7 +45,6 @@ type conn struct {
 	away    bool   // GOAWAY was sent
 	idle    time.Time
 	timer   *time.Timer // closes a connection that is idle, or does not go
-	known   bool        // the client has authenticated
 	resets  [128]uint32 // the newest streams that were reset from here
 	reset   int         // how many were
 	uploads int         // bytes of bodies that may come

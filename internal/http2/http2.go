@@ -108,8 +108,8 @@ type Server struct {
 	// room, and connections are ended that let the server wait: those first that have not
 	// authenticated, those of them first that hold the most.
 	TransportBytes int64
-	// Authenticated reports whether the client of a connection has shown who it is; nil:
-	// each has. It must not block.
+	// Authenticated reports whether the client of a connection has authenticated; nil: all
+	// have. It is called with every write, so it must be fast, and once true it stays true.
 	Authenticated func(net.Conn) bool
 	// Log gets panics of handlers, as errors, and what clients do wrong, at debug level.
 	Log *slog.Logger
