@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -236,6 +237,8 @@ func (s *shape) partial(to []byte, o *store.Object) ([]byte, error) {
 	return wire.AppendPartial(to, meta, s.out), nil
 }
 
+var metadataMember = []byte(`"metadata":`)
+
 // metadata is that of an object, as JSON. Where it ends is looked for once.
 func (s *shape) metadata(o *store.Object) ([]byte, error) {
 	if s.typ.Stored != nil {
@@ -245,13 +248,13 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 		}
 		return wire.MetadataOf(value)
 	}
-	begin, value := len(s.head)+len(`"metadata":`), o.Bytes()
+	begin, value := len(s.head)+len(metadataMember), o.Bytes()
 	// The mark may be of a type with another head: a definition may be replaced.
 	if end := o.Mark(); end > begin && end <= len(value) && string(value[:len(s.head)]) == s.head {
 		return value[begin:end], nil
 	}
 	meta, err := wire.MetadataOf(value)
-	if err == nil && begin < len(value) && &meta[0] == &value[begin] {
+	if err == nil && bytes.HasPrefix(value[min(len(s.head), len(value)):], metadataMember) {
 		o.SetMark(begin + len(meta))
 	}
 	return meta, err
