@@ -39,8 +39,9 @@ type Config struct {
 	// Checks are the named checks of /healthz, /livez and /readyz, in order, after
 	// "ping", which is always there. Empty: only that one.
 	Checks []Check
-	// Figures are further metrics of /metrics, as tidemark_*; empty: none.
-	Figures []Figure
+	// Metrics returns further metrics of /metrics. It is called for each scrape, must be
+	// cheap, and is safe for concurrent use; nil: there are none.
+	Metrics func() []Metric
 	// Log gets panics and refused writes; nil: nothing is logged.
 	Log *slog.Logger
 	// Now is the clock of log lines and durations; nil: time.Now.
@@ -77,15 +78,15 @@ type Page struct {
 	Read func() ([]byte, error)
 }
 
-// Figure is one number of /metrics that is read when it is asked for.
-type Figure struct {
-	// Name is the whole name of the metric: "tidemark_store_revision".
+// Metric is one value of /metrics.
+type Metric struct {
+	// Name is the whole name: "tidemark_store_revision".
 	Name string
 	Help string
-	// Labels tell figures of one name apart; each of them has the same ones.
+	// Labels distinguish metrics of one name, which all have the same label names; nil:
+	// there is one metric of the name.
 	Labels map[string]string
-	// Counter: it only grows; otherwise it is a gauge.
+	// Counter: the value only grows. Otherwise the metric is a gauge.
 	Counter bool
-	// Read is safe for concurrent use.
-	Read func() float64
+	Value   float64
 }

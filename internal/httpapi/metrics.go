@@ -103,8 +103,8 @@ func newMetrics(h *Handler) *metrics {
 	r.MustRegister(m.requests, m.durations, m.sizes, m.longrunning, m.terminations, m.events, m.eventSizes,
 		inFlight("readOnly", h.gate, inflight.Reads), inFlight("mutating", h.gate, inflight.Writes), waitingBytes(h.gate), buildInfo(&h.c),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(garbage)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, f := range h.c.Figures {
-		r.MustRegister(f.collector())
+	if h.c.Metrics != nil {
+		r.MustRegister(further(h.c.Metrics))
 	}
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
@@ -134,11 +134,22 @@ func buildInfo(c *Config) prometheus.Collector {
 	return g
 }
 
-func (f Figure) collector() prometheus.Collector {
-	if f.Counter {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: f.Name, Help: f.Help, ConstLabels: f.Labels}, f.Read)
+// further collects the metrics of Config.Metrics.
+type further func() []Metric
+
+// Describe implements prometheus.Collector. It describes nothing: the metrics are those of
+// the scrape.
+func (further) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (f further) Collect(to chan<- prometheus.Metric) {
+	for _, m := range f() {
+		kind := prometheus.GaugeValue
+		if m.Counter {
+			kind = prometheus.CounterValue
+		}
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(m.Name, m.Help, nil, m.Labels), kind, m.Value)
 	}
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: f.Name, Help: f.Help, ConstLabels: f.Labels}, f.Read)
 }
 
 // routeBytes is about what a route takes in memory while its metrics are sent.

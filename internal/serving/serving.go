@@ -65,17 +65,19 @@ type Limits struct {
 // connection keeps them. A usual chain has 1 to 6 KiB; TLS allows 256.
 const certificateBytes = 32 << 10
 
-// Server serves until Stop. All methods are safe for concurrent use.
+// Server serves from Start until Stop. All methods are safe for concurrent use.
 type Server struct {
 	http     *http.Server
+	http2    *http2.Server
 	listener *listener
 	drain    func()
 	served   chan struct{} // closed when nothing is accepted any more
 	busy     busy
+	log      *slog.Logger
 }
 
-// Start serves on the listener. It returns at once.
-func Start(c Config) *Server {
+// New makes a server. It accepts no connection yet.
+func New(c Config) *Server {
 	if c.Connections == 0 {
 		c.Connections = MaxConnections()
 	}
@@ -84,8 +86,9 @@ func Start(c Config) *Server {
 		drain:    c.Drain,
 		served:   make(chan struct{}),
 		busy:     busy{idle: make(chan struct{}, 1)},
+		log:      c.Log,
 	}
-	h2 := &http2.Server{
+	s.http2 = &http2.Server{
 		MaxStreams:     c.Limits.Streams,
 		HeaderBytes:    c.Limits.HeaderBytes,
 		UploadBytes:    c.Limits.UploadBytes,
@@ -96,12 +99,12 @@ func Start(c Config) *Server {
 		Authenticated:  func(c net.Conn) bool { return c.(*connection).isAuthenticated() },
 		Log:            c.Log,
 	}
-	serveHTTP2 := func(s *http.Server, t *tls.Conn, h http.Handler) {
+	serveHTTP2 := func(_ *http.Server, t *tls.Conn, h http.Handler) {
 		conn := t.NetConn().(*connection)
 		conn.shookHands()
 		conn.headers.end()
 		conn.headers.forget(conn.l.headers)
-		h2.Serve(s, t, h)
+		s.http2.Serve(s.http, t, h)
 	}
 	s.http = &http.Server{
 		Handler:           s.counted(c.Handler),
@@ -136,16 +139,24 @@ func Start(c Config) *Server {
 			}
 		},
 	}
-	s.http.RegisterOnShutdown(h2.Shutdown)
+	s.http.RegisterOnShutdown(s.http2.Shutdown)
+	return s
+}
+
+// Start serves on the listener, and returns at once. It is called once, before Stop.
+func (s *Server) Start() {
 	go func() {
 		defer close(s.served)
 		err := s.http.ServeTLS(s.listener, "", "")
 		if !s.listener.isClosed() {
-			c.Log.Error("no more connections are accepted", "err", err)
+			s.log.Error("no more connections are accepted", "err", err)
 		}
 	}()
-	return s
 }
+
+// TransportUsed returns how many bytes wait for clients of HTTP/2 connections: the part of
+// Limits.TransportBytes that is used.
+func (s *Server) TransportUsed() int64 { return s.http2.TransportUsed() }
 
 // checkSize refuses certificates of a client that are too large to be kept.
 func checkSize(chain [][]byte, _ [][]*x509.Certificate) error {
