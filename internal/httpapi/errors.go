@@ -17,8 +17,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// errNoPage is a path outside the API that is not served: the answer is text.
-var errNoPage = errors.New("404 page not found")
+// The answers to these errors are text.
+var (
+	errNoPage     = errors.New("404 page not found") // a path outside the API that is not served
+	errOverloaded = errors.New("no seat is free")    // for a request of the user
+)
 
 // refusal makes an error of a code and a reason that no function of apierrors
 // makes. Details are the empty ones where kube-apiserver has them: {}.
@@ -157,8 +160,13 @@ func (q *request) fail(err error) {
 		// client does not take a part for the whole.
 		panic(http.ErrAbortHandler)
 	}
-	if errors.Is(err, errNoPage) {
-		q.text(http.StatusNotFound, "404 page not found\n")
+	switch err {
+	case errNoPage:
+		q.text(http.StatusNotFound, err.Error()+"\n")
+		return
+	case errOverloaded:
+		q.header()["Retry-After"] = retrySoon
+		q.text(http.StatusTooManyRequests, "Too many requests, please try again later.\n")
 		return
 	}
 	s := bounded(statusOf(err), q.statusBytes())

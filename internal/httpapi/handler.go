@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,20 +92,6 @@ func New(c Config) *Handler {
 // It is idempotent.
 func (h *Handler) Drain() { h.drain() }
 
-// ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := h.requests.Get().(*request)
-	q.begin(w, r)
-	defer q.end()
-	err := q.serve()
-	if err == nil && q.to != nil {
-		err = q.pull()
-	}
-	if err != nil {
-		q.fail(err)
-	}
-}
-
 func (h *Handler) log() *slog.Logger {
 	if h.c.Log != nil {
 		return h.c.Log
@@ -128,44 +112,6 @@ func (h *Handler) documents() *documents {
 		h.served.Store(d)
 	}
 	return d
-}
-
-// end is the last thing of a request, whatever happened: it recovers from a
-// panic, counts, and gives back what the request held.
-func (q *request) end() {
-	v := recover()
-	if v != nil {
-		q.recovered(v)
-	}
-	q.free()
-	if q.r.ProtoMajor == 1 { // net/http sends the rest of the answer
-		q.setWriteTimeout(q.h.c.Limits.WriteTimeout)
-	}
-	q.h.metrics.done(q)
-	if v == nil {
-		q.forget()
-		q.h.requests.Put(q)
-		return
-	}
-	// Somebody may still hold a part of the request: it is not used again.
-	if v == http.ErrAbortHandler || q.aborted {
-		panic(http.ErrAbortHandler)
-	}
-}
-
-// recovered answers a panic with 500, or has the answer broken off when it has
-// begun.
-func (q *request) recovered(v any) {
-	if v == http.ErrAbortHandler {
-		return
-	}
-	q.h.log().Error("panic in a request", "method", q.r.Method, "path", q.r.URL.Path,
-		"panic", v, "stack", string(debug.Stack()))
-	if q.wrote {
-		q.aborted = true
-		return
-	}
-	q.fail(errPanic())
 }
 
 // isHealth tells the paths that answer however much is under way.

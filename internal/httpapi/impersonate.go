@@ -37,6 +37,9 @@ func impersonates(h http.Header) bool {
 // for nobody else.
 func (q *request) impersonate() error {
 	h := q.r.Header
+	if !impersonates(h) {
+		return nil
+	}
 	extra := extraHeaders(h)
 	as := &authn.User{Name: h.Get(impersonateUser), UID: h.Get(impersonateUID), Groups: slices.Clone(h[impersonateGroup]), Extra: extra.values}
 	if as.Name == "" {
@@ -57,7 +60,7 @@ func (q *request) impersonate() error {
 			delete(h, name)
 		}
 	}
-	q.attrs.User = as
+	q.info.User = as
 	return nil
 }
 
@@ -77,7 +80,7 @@ func withStanding(u *authn.User) []string {
 
 // mayImpersonate asks for each right that it takes.
 func (q *request) mayImpersonate(as *authn.User, extra []string) error {
-	ask := authz.Attributes{User: q.attrs.User, Verb: "impersonate", IsResource: true, Version: "v1", Path: q.r.URL.Path}
+	ask := authz.Attributes{User: q.info.User, Verb: "impersonate", IsResource: true, Version: "v1", Path: q.r.URL.Path}
 	user := ask
 	user.Resource, user.Name = "users", as.Name
 	if namespace, name, ok := serviceAccount(as.Name); ok {

@@ -190,19 +190,19 @@ func keyOf(q *request) routeKey {
 	k := routeKey{verb: metricVerb(q), scope: "cluster", dryRun: q.dryRun()}
 	if q.typ == nil {
 		k.scope = ""
-		if q.place.kind == otherPath {
+		if q.info.kind == otherPath {
 			k.sub = knownPath(q.r.URL.Path)
 		}
 		return k
 	}
 	k.group, k.version, k.resource = q.typ.Group, q.typ.Version, q.typ.Resource
-	if s := q.typ.Subresource(q.place.sub); s != nil {
+	if s := q.typ.Subresource(q.info.Subresource); s != nil {
 		k.sub = s.Name
 	}
 	switch {
-	case q.attrs.Name != "" || q.verb == verbCreate:
+	case q.info.Name != "" || q.info.Verb == verbCreate:
 		k.scope = "resource"
-	case q.place.inNamespace:
+	case q.info.inNamespace:
 		k.scope = "namespace"
 	}
 	return k
@@ -210,7 +210,7 @@ func keyOf(q *request) routeKey {
 
 // dryRun is the value of the parameter as metrics have it: row R1.
 func (q *request) dryRun() string {
-	switch q.verb {
+	switch q.info.Verb {
 	case verbCreate, verbUpdate, verbPatch, verbDelete, verbDeleteCollection:
 	default:
 		return ""
@@ -223,7 +223,7 @@ func (q *request) dryRun() string {
 }
 
 func metricVerb(q *request) string {
-	switch q.verb {
+	switch q.info.Verb {
 	case verbGet:
 		return "GET"
 	case verbList:

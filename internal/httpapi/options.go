@@ -80,7 +80,7 @@ func boolean(v url.Values, name string) bool {
 // writeOptions reads the parameters of a create, an update or a patch; their
 // values are checked by the registry.
 func (q *request) writeOptions() registry.WriteOptions {
-	o := registry.WriteOptions{UserAgent: q.r.UserAgent(), By: q.attrs.User, Allow: q.alsoAllowed}
+	o := registry.WriteOptions{UserAgent: q.r.UserAgent(), By: q.info.User, Allow: q.alsoAllowed}
 	if q.r.URL.RawQuery == "" {
 		return o
 	}
@@ -98,7 +98,7 @@ func (q *request) writeOptions() registry.WriteOptions {
 // alsoAllowed asks whether the user may do another verb on the same target: an
 // update and an apply that create need create, too (rows A3, S2).
 func (q *request) alsoAllowed(verb string) error {
-	a := q.attrs
+	a := q.info.Attributes
 	a.Verb = verb
 	return q.may(&a)
 }

@@ -14,7 +14,7 @@ import (
 
 // page serves everything that is not a resource.
 func (q *request) page() error {
-	switch q.place.kind {
+	switch q.info.kind {
 	case rootAPI, rootAPIs, groupPath, versionPath:
 		return q.discovery()
 	}
@@ -43,8 +43,8 @@ func (q *request) page() error {
 
 // discovery tells what is served: row C17.
 func (q *request) discovery() error {
-	p, docs := &q.place, q.h.documents()
-	if p.kind == versionPath && p.group != "" && !docs.catalog.Serves(p.group) && docs.catalog.Lists(p.group, p.version) == nil {
+	p, docs := &q.info, q.h.documents()
+	if p.kind == versionPath && p.Group != "" && !docs.catalog.Serves(p.Group) && docs.catalog.Lists(p.Group, p.Version) == nil {
 		return errNoPage
 	}
 	doc, offer, ok := q.document(docs)
@@ -73,7 +73,7 @@ func (q *request) discovery() error {
 
 // document chooses the document of a path, and tells how it is negotiated.
 func (q *request) document(docs *documents) (discovery.Document, wire.Offer, bool) {
-	p := &q.place
+	p := &q.info
 	switch p.kind {
 	case rootAPI:
 		if wire.AcceptsAggregated(q.accept()) {
@@ -86,10 +86,10 @@ func (q *request) document(docs *documents) (discovery.Document, wire.Offer, boo
 		}
 		return docs.APIs(), wire.Documents, true
 	case groupPath:
-		doc, ok := docs.Group(p.group)
+		doc, ok := docs.Group(p.Group)
 		return doc, wire.Documents, ok
 	}
-	doc, ok := docs.GroupVersion(p.group, p.version)
+	doc, ok := docs.GroupVersion(p.Group, p.Version)
 	return doc, wire.Resources, ok
 }
 

@@ -19,22 +19,22 @@ import (
 // resource serves a path below a group and version.
 func (q *request) resource() error {
 	if q.typ == nil {
-		if q.place.group != "" && !q.h.c.Catalog().Serves(q.place.group) {
+		if q.info.Group != "" && !q.h.c.Catalog().Serves(q.info.Group) {
 			return errNoPage
 		}
 		return errNoResource()
 	}
-	if refused := allow(q.typ, &q.place, q.r.Method); refused != routed {
+	if refused := allow(q.typ, &q.info, q.r.Method); refused != routed {
 		return q.unrouted(refused)
 	}
 	if q.typ.Deprecated != "" {
 		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
 	}
-	if s := q.typ.Subresource(q.place.sub); s != nil && s.Connect != nil {
+	if s := q.typ.Subresource(q.info.Subresource); s != nil && s.Connect != nil {
 		q.errors = wire.Errors
 		return q.connect(s)
 	}
-	if q.verb == verbPatch {
+	if q.info.Verb == verbPatch {
 		if _, err := q.patchType(); err != nil {
 			return err
 		}
@@ -56,15 +56,15 @@ func (q *request) resource() error {
 
 // unrouted is the answer where a type has nothing at a path, or not by the method.
 func (q *request) unrouted(why routeError) error {
-	switch t, p := q.typ, &q.place; {
+	switch t, p := q.typ, &q.info; {
 	case !t.Explicit && why == noRoute:
 		return errNoResource()
 	case !t.Explicit:
 		return errNoMethod()
 	case why == noMethod:
-		return apierrors.NewMethodNotSupported(t.GroupResource(), q.verb)
-	case p.sub != "" && p.inNamespace == t.Namespaced && !p.malformed:
-		return apierrors.NewNotFound(t.GroupResource(), p.name)
+		return apierrors.NewMethodNotSupported(t.GroupResource(), q.info.Verb)
+	case p.Subresource != "" && p.inNamespace == t.Namespaced && !p.malformed:
+		return apierrors.NewNotFound(t.GroupResource(), p.Name)
 	}
 	return errNoPage
 }
@@ -73,15 +73,15 @@ func (q *request) unrouted(why routeError) error {
 func (q *request) offer() wire.Offer {
 	target := q.target()
 	switch {
-	case q.typ.Explicit && q.verb == verbWatch:
+	case q.typ.Explicit && q.info.Verb == verbWatch:
 		return wire.TreeStreams
 	case q.typ.Explicit:
 		return wire.Trees
-	case q.verb == verbWatch:
+	case q.info.Verb == verbWatch:
 		return wire.Streams
-	case q.verb == verbList:
+	case q.info.Verb == verbList:
 		return wire.Lists
-	case target.Exchanged().Columns == nil, q.verb == verbCreate && q.h.c.Registry.Acts(target):
+	case target.Exchanged().Columns == nil, q.info.Verb == verbCreate && q.h.c.Registry.Acts(target):
 		return wire.Answers
 	}
 	return wire.Objects
@@ -89,11 +89,11 @@ func (q *request) offer() wire.Offer {
 
 // checkNames refuses names that cannot be a segment of a path: row A7.
 func (q *request) checkNames() error {
-	if fault := nameFault(q.place.name); fault != "" {
-		return apierrors.NewBadRequest(`Name parameter invalid: "` + q.place.name + `": ` + fault)
+	if fault := nameFault(q.info.Name); fault != "" {
+		return apierrors.NewBadRequest(`Name parameter invalid: "` + q.info.Name + `": ` + fault)
 	}
-	if fault := nameFault(q.place.namespace); fault != "" {
-		return apierrors.NewBadRequest(`Namespace parameter invalid: "` + q.place.namespace + `": ` + fault)
+	if fault := nameFault(q.info.Namespace); fault != "" {
+		return apierrors.NewBadRequest(`Namespace parameter invalid: "` + q.info.Namespace + `": ` + fault)
 	}
 	return nil
 }
@@ -101,13 +101,13 @@ func (q *request) checkNames() error {
 // do is the verb.
 func (q *request) do(out wire.Output) error {
 	target := q.target()
-	if q.verb == verbCreate && q.h.c.Registry.Acts(target) {
+	if q.info.Verb == verbCreate && q.h.c.Registry.Acts(target) {
 		return q.act(target, out)
 	}
 	if err := q.unserved(target); err != nil {
 		return err
 	}
-	switch q.verb {
+	switch q.info.Verb {
 	case verbGet:
 		return q.get(target, out)
 	case verbList:
@@ -127,9 +127,12 @@ func (q *request) do(out wire.Output) error {
 }
 
 func (q *request) target() registry.Target {
-	t := registry.Target{Type: q.typ, Subresource: q.place.sub, Name: q.place.name}
+	t := registry.Target{Type: q.typ, Subresource: q.info.Subresource}
+	if !q.info.collection {
+		t.Name = q.info.Name
+	}
 	if q.typ.Namespaced {
-		t.Namespace = q.place.namespace
+		t.Namespace = q.info.Namespace
 	}
 	return t
 }
@@ -139,7 +142,7 @@ func (q *request) target() registry.Target {
 func (q *request) unserved(t registry.Target) error {
 	switch {
 	case q.h.c.Registry.Reads(t):
-		if q.verb == verbWatch {
+		if q.info.Verb == verbWatch {
 			return apierrors.NewMethodNotSupported(t.Type.GroupResource(), verbWatch)
 		}
 	case t.Type.Collection == "":
@@ -185,7 +188,7 @@ func (q *request) put(t registry.Target, out wire.Output) error {
 		return err
 	}
 	verb := q.h.c.Registry.Create
-	if q.verb == verbUpdate {
+	if q.info.Verb == verbUpdate {
 		verb = q.h.c.Registry.Update
 	}
 	o, err := verb(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions())

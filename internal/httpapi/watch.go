@@ -37,7 +37,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	if q.place.watch {
+	if q.info.watch {
 		// The prefix asks for a watch whatever the parameter says, and has no defaults
 		// of its own (row A6).
 		o.Watch = false
