@@ -252,7 +252,7 @@ func (q *request) delete(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	o, err := q.h.c.Registry.Delete(q.context(), t, options, q.attrs.User)
+	o, err := q.h.c.Registry.Delete(q.context(), t, options, q.info.User)
 	return q.written(&o, err, t, out)
 }
 
@@ -266,7 +266,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	l, err := q.h.c.Registry.DeleteCollection(q.seated(q.r.Context()), t, options, lo, q.attrs.User) // without a limit of time
+	l, err := q.h.c.Registry.DeleteCollection(q.seated(q.r.Context()), t, options, lo, q.info.User) // without a limit of time
 	if err != nil {
 		return err
 	}
