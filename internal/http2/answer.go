@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -307,7 +306,7 @@ func (s *stream) begin(p []byte, end bool) {
 		h["Content-Type"] = []string{http.DetectContentType(p)}
 	}
 	if _, dated := h["Date"]; !dated {
-		h["Date"] = now()
+		h["Date"] = s.c.s.now()
 	}
 	if s.err != nil {
 		return
@@ -422,15 +421,13 @@ type date struct {
 	text []string
 }
 
-var today atomic.Pointer[date]
-
 // now returns the Date header. Callers must not change it.
-func now() []string {
+func (s *Server) now() []string {
 	t := time.Now()
-	d := today.Load()
+	d := s.date.Load()
 	if d == nil || d.unix != t.Unix() {
 		d = &date{t.Unix(), []string{t.UTC().Format(http.TimeFormat)}}
-		today.Store(d)
+		s.date.Store(d)
 	}
 	return d.text
 }

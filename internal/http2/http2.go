@@ -119,6 +119,7 @@ type Server struct {
 	stopping bool               // guarded by mu
 
 	workers workers
+	date    atomic.Pointer[date]
 
 	used       atomic.Int64 // of TransportBytes
 	overBudget atomic.Bool  // shed runs until there is room again

@@ -46,7 +46,7 @@ func (f *form) size() (n int64) {
 	return n
 }
 
-// derive makes a form of a stored value.
+// derive makes a form of a stored value, in the version of the type.
 func derive(ctx context.Context, t *resource.Type, value []byte, what derivation) (form, error) {
 	if what == converted {
 		made, err := wire.As(ctx, t, value)

@@ -40,19 +40,19 @@ func (c *compressed) is(r *run) bool {
 	return c.moment == r.moment && slices.EqualFunc(c.revisions, r.objects, func(v store.Revision, o *store.Object) bool { return v == o.Modified })
 }
 
-// run is neighbours that are compressed together.
+// run is a run of neighbours.
 type run struct {
 	typ     *resource.Type
 	look    look
-	moment  uint64 // of the rows of a table: what they say of ages
-	passing bool   // soon they say something else: it is not worth being kept
+	moment  uint64 // identifies the ages in the rows of a table
+	passing bool   // the ages change soon, so the run is not worth keeping
 	objects []*store.Object
 	hash    uint64
 	bytes   int
 }
 
-// The size of a run: it ends after one of runEvery objects on average, from
-// minRun on, and at the latest when it has maxRun objects or maxRunBytes.
+// From minRun objects on, a run ends after each object with probability 1/runEvery, and at
+// the latest when it has maxRun objects or maxRunBytes.
 const (
 	minRun      = 16
 	runEvery    = 32
@@ -60,9 +60,11 @@ const (
 	maxRunBytes = 512 << 10
 )
 
+// runSeed makes hashes of keys unpredictable for clients. Servers of one process share it:
+// it holds nothing of theirs.
 var runSeed = maphash.MakeSeed()
 
-// add adds the next object, and tells whether it ends the run.
+// add adds the next object, and reports whether it ends the run.
 func (r *run) add(o *store.Object) bool {
 	key := maphash.String(runSeed, o.Key)
 	r.objects = append(r.objects, o)
@@ -75,14 +77,14 @@ func (r *run) add(o *store.Object) bool {
 // reset begins the next run.
 func (r *run) reset() { *r = run{typ: r.typ, look: r.look, objects: r.objects[:0]} }
 
-// zipped is a list that is being put together from fragments.
+// zipped writes a list as one gzip member that consists of compressed runs.
 type zipped struct {
 	s      *sink
 	member deflate.Member
 	shape  *shape
 	run    run
-	begun  bool // an item stands before the run
-	// measures: nothing is written but the bytes of the items are counted.
+	begun  bool // an item was written
+	// measures: nothing is written; size counts the bytes of the items.
 	measures bool
 	size     int
 }
@@ -93,7 +95,7 @@ func newZipped(s *sink, h *shape) *zipped {
 	return &zipped{s: s, shape: h, run: run{typ: h.typ, look: h.look()}}
 }
 
-// zip starts the answer as a member with the head of the list and its first items.
+// zip begins a compressed answer with the head of the list and its first items.
 func (s *sink) zip(h *shape, head []byte, items []*store.Object) (*zipped, error) {
 	s.begin(true)
 	z := newZipped(s, h)
@@ -124,7 +126,6 @@ func (z *zipped) add(o *store.Object) error {
 // flush adds the run.
 func (z *zipped) flush() error {
 	s := z.s
-	// What differs in nothing but its look is another run.
 	z.run.hash = (z.run.hash ^ uint64(z.run.look)<<32 ^ z.run.moment) * 0x9e3779b97f4a7c15
 	f, err := s.q.h.cache.ofRun(z.shape.ctx, &z.run, z.text)
 	if err != nil {
@@ -152,7 +153,7 @@ func (z *zipped) flush() error {
 	return err
 }
 
-// text is the run as it stands in the list, without a comma around it.
+// text returns the items of the run, with commas between them.
 func (z *zipped) text() (text []byte, err error) {
 	text = z.s.buf[:0]
 	defer z.shape.reach(z.run.objects)()
@@ -189,7 +190,7 @@ func (z *zipped) end() error {
 	return z.flush()
 }
 
-// close adds the rest of the list and ends the member.
+// close adds the last run and the tail, and writes the end of the member.
 func (z *zipped) close(tail string) error {
 	if err := z.end(); err != nil {
 		return err

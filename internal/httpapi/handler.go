@@ -21,23 +21,23 @@ type Handler struct {
 	metrics *metrics
 	cache   *cache
 
-	// gate bounds what is under way.
+	// gate limits the running requests.
 	gate *inflight.Gate
 
 	// drained is done when watches have to end.
 	drained context.Context
 	drain   context.CancelFunc
 
-	// served are the documents of the newest catalog that was seen.
+	// served are the discovery documents of the current catalog.
 	served atomic.Pointer[documents]
 
 	requests     sync.Pool // *request
 	small, large sync.Pool // *[]byte, of smallBytes and of about WriteBatchBytes
 }
 
-// smallBytes is what most objects and events fit into. Thousands of clients that
-// do not read may each hold a buffer until their deadline: it must not be a large
-// one.
+// smallBytes is the size of small buffers, into which most objects and events fit. Thousands
+// of clients that do not read may each hold a buffer until their deadline, so most buffers
+// must be small.
 const smallBytes = 16 << 10
 
 func newBuffer(size int) *[]byte {
@@ -45,8 +45,7 @@ func newBuffer(size int) *[]byte {
 	return &b
 }
 
-// buffer returns an empty buffer for about size bytes. One that is not given back
-// is garbage.
+// buffer returns an empty buffer for about size bytes. Giving it back is optional.
 func (h *Handler) buffer(size int) *[]byte {
 	if size <= smallBytes {
 		return h.small.Get().(*[]byte)
@@ -54,18 +53,19 @@ func (h *Handler) buffer(size int) *[]byte {
 	return h.large.Get().(*[]byte)
 }
 
-// giveBack takes a buffer that nobody reads any more, and what it has become.
+// giveBack returns a buffer that is not used any more to its pool. b is the buffer, which may
+// have grown.
 func (h *Handler) giveBack(room *[]byte, b []byte) {
 	*room = b[:0]
 	switch {
 	case cap(b) <= smallBytes:
 		h.small.Put(room)
-	case cap(b) <= 2*h.c.Limits.WriteBatchBytes: // one of some MiB would stay for ever
+	case cap(b) <= 2*h.c.Limits.WriteBatchBytes: // larger ones would stay in the pool
 		h.large.Put(room)
 	}
 }
 
-// documents are what a catalog says of itself.
+// documents are the discovery documents of a catalog.
 type documents struct {
 	catalog *resource.Catalog
 	*discovery.Documents
@@ -99,7 +99,7 @@ func (h *Handler) log() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// documents returns those of the catalog that is served now.
+// documents returns the documents of the current catalog.
 func (h *Handler) documents() *documents {
 	c := h.c.Catalog()
 	d := h.served.Load()
@@ -114,7 +114,7 @@ func (h *Handler) documents() *documents {
 	return d
 }
 
-// isHealth tells the paths that answer however much is under way.
+// isHealth reports whether a path is a health check, which needs no seat.
 func isHealth(path string) bool {
 	return path == "/healthz" || path == "/livez" || path == "/readyz" ||
 		strings.HasPrefix(path, "/healthz/") || strings.HasPrefix(path, "/livez/") || strings.HasPrefix(path, "/readyz/")

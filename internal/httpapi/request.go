@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// request is a request under way: used by the request's goroutine alone, and
-// again for later requests.
+// request is a running request. Only the request's goroutine uses it. It is reused for later
+// requests.
 type request struct {
 	h *Handler
 	w http.ResponseWriter
@@ -23,28 +23,28 @@ type request struct {
 	start time.Time
 
 	info requestInfo
-	typ  *resource.Type // nil: the path is of no known resource
-	// catalog is the newest one in which typ was seen to be served; nil: not looked.
+	typ  *resource.Type // nil: the path names no known resource
+	// catalog is the newest catalog that is known to serve typ; nil: none was checked.
 	catalog *resource.Catalog
 
-	values   url.Values // of the query; nil until asked for
-	deadline time.Time  // zero: the request has no end
+	values   url.Values // of the query; nil before query is called
+	deadline time.Time  // zero: there is none
 	cancel   context.CancelFunc
-	ctx      context.Context // of the work for the request, with its deadline and its seat; nil until asked for
+	ctx      context.Context // with the deadline and the seat; nil before context is called
 
-	// seat is what the request takes of the limits; nil: nothing.
+	// seat is the request's seat; nil: it has none.
 	seat    *inflight.Seat
-	left    bool // the seat was given back for good
+	left    bool // the seat was given back, and is not taken again
 	stays   bool // the request keeps its seat to its end: its answer is not counted
 	failing bool // the answer is an error
 
 	// A watch that is open; nil otherwise.
 	watch *registry.Watch
-	to    stream        // nil too when the events were sent already
-	route *routeMetrics // where its events and its end count
+	to    stream        // nil for a WebSocket, whose events have been sent
+	route *routeMetrics // of the watch
 	shape *shape        // nil: whole objects in JSON
 
-	// errors is how an error is negotiated.
+	// errors are the representations that an error can have.
 	errors wire.Offer
 
 	// The answer so far.
@@ -54,20 +54,19 @@ type request struct {
 	code     int
 	bytes    int64
 
-	// Room that would be allocated for each request otherwise: values of headers,
-	// events of a watch that is mostly idle.
+	// Buffers that are reused by later requests.
 	auditID, length [1]string
 	events          [spareEvents]registry.Event
 }
 
 func (q *request) begin(w http.ResponseWriter, r *http.Request) {
-	q.w, q.r, q.start, q.errors = w, r, q.h.c.Now(), wire.Documents
+	q.w, q.r, q.start, q.errors = w, r, time.Now(), wire.Documents
 	if r.ProtoMajor == 1 { // the connection has the deadline of the answer before
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	}
 }
 
-// forget drops everything that belongs to the request.
+// forget clears the request for reuse.
 func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
@@ -78,7 +77,7 @@ func (q *request) forget() {
 	q.events = [spareEvents]registry.Event{}
 }
 
-// free gives back what the request holds of the limits.
+// free closes the watch, and gives back the seat.
 func (q *request) free() {
 	if q.watch != nil {
 		q.watch.Close()
@@ -98,8 +97,7 @@ func (q *request) free() {
 	}
 }
 
-// context returns the context of the work for the request, which carries its deadline and
-// its seat.
+// context returns a context with the request's deadline and seat.
 func (q *request) context() context.Context {
 	switch {
 	case q.ctx != nil:
@@ -119,8 +117,7 @@ func (q *request) extend(d time.Duration) {
 	q.ctx, q.cancel, q.deadline = nil, nil, time.Now().Add(d)
 }
 
-// query returns the parameters; a part that is malformed is left out, as
-// kube-apiserver does.
+// query returns the parameters. Malformed ones are left out, as in kube-apiserver.
 func (q *request) query() url.Values {
 	if q.values == nil {
 		q.values = q.r.URL.Query()
@@ -128,10 +125,10 @@ func (q *request) query() url.Values {
 	return q.values
 }
 
-// header is that of the answer.
+// header returns the headers of the answer.
 func (q *request) header() http.Header { return q.w.Header() }
 
-// accept is the Accept header, its lines joined.
+// accept returns the Accept header. Several lines are joined.
 func (q *request) accept() string {
 	lines := q.r.Header["Accept"]
 	if len(lines) == 1 {

@@ -54,8 +54,8 @@ func wantsWatch(query string) bool {
 	return ok && value != "0" && !strings.EqualFold(value, "false")
 }
 
-// lookup finds the first value of a parameter whose name needs no escapes,
-// without parsing the rest. The value is as it was sent.
+// lookup returns the first value of a parameter, without parsing the rest of the query. The
+// name must not need escapes; the value is not unescaped.
 func lookup(query, name string) (string, bool) {
 	for query != "" {
 		var part string

@@ -49,7 +49,7 @@ func (q *request) takeSeat() error {
 	return nil
 }
 
-// seated is a context with the request's seat, if it has one.
+// seated returns a context with the request's seat, if it has one.
 func (q *request) seated(ctx context.Context) context.Context {
 	if q.seat == nil {
 		return ctx
@@ -57,8 +57,7 @@ func (q *request) seated(ctx context.Context) context.Context {
 	return inflight.WithSeat(ctx, q.seat)
 }
 
-// errFull is the answer to a request when there is no memory left for requests that wait
-// for their clients.
+// errFull is the answer (429) if the budget for waiting requests is spent.
 func errFull() error {
 	return apierrors.NewTooManyRequests(inflight.ErrFull.Error(), 1)
 }

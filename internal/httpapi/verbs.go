@@ -54,7 +54,7 @@ func (q *request) resource() error {
 	return q.do(out)
 }
 
-// unrouted is the answer where a type has nothing at a path, or not by the method.
+// unrouted returns the error for a path that the type does not serve, or not by the method.
 func (q *request) unrouted(why routeError) error {
 	switch t, p := q.typ, &q.info; {
 	case !t.Explicit && why == noRoute:
@@ -69,7 +69,7 @@ func (q *request) unrouted(why routeError) error {
 	return errNoPage
 }
 
-// offer is what the answer can look like.
+// offer returns the representations that the answer can have.
 func (q *request) offer() wire.Offer {
 	target := q.target()
 	switch {
@@ -87,7 +87,7 @@ func (q *request) offer() wire.Offer {
 	return wire.Objects
 }
 
-// checkNames refuses names that cannot be a segment of a path: row A7.
+// checkNames refuses names that cannot be a segment of a path.
 func (q *request) checkNames() error {
 	if fault := nameFault(q.info.Name); fault != "" {
 		return apierrors.NewBadRequest(`Name parameter invalid: "` + q.info.Name + `": ` + fault)
@@ -98,7 +98,7 @@ func (q *request) checkNames() error {
 	return nil
 }
 
-// do is the verb.
+// do calls the verb.
 func (q *request) do(out wire.Output) error {
 	target := q.target()
 	if q.info.Verb == verbCreate && q.h.c.Registry.Acts(target) {
@@ -137,8 +137,8 @@ func (q *request) target() registry.Target {
 	return t
 }
 
-// unserved refuses what is discoverable and not there yet. An object that does
-// not exist is what a client is told of first.
+// unserved refuses resources that discovery shows and that are not implemented. If the
+// object does not exist, that is the error.
 func (q *request) unserved(t registry.Target) error {
 	switch {
 	case q.h.c.Registry.Reads(t):
@@ -160,7 +160,7 @@ func (q *request) unserved(t registry.Target) error {
 func (q *request) get(t registry.Target, out wire.Output) error {
 	ctx, revision := q.r.Context(), ""
 	if q.typ.FromStoredAll != nil {
-		ctx = q.context() // a webhook may be asked
+		ctx = q.context() // a webhook may be called
 	}
 	if q.r.URL.RawQuery != "" {
 		v := q.query()
@@ -208,14 +208,14 @@ func (q *request) patch(t registry.Target, out wire.Output) error {
 	return q.written(&o, err, t, out)
 }
 
-// warn sets the headers of warnings, that of a deprecated kind before them.
+// warn sets the Warning headers. The warning of a deprecated kind comes first.
 func (q *request) warn(t registry.Target, warnings []string) {
 	if len(warnings) > 0 {
 		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, warnings...))
 	}
 }
 
-// written answers a write; its warnings go out with an error, too.
+// written answers a write. Its warnings are sent with an error, too.
 func (q *request) written(o *registry.Object, err error, t registry.Target, out wire.Output) error {
 	q.warn(t, o.Warnings)
 	if err != nil {
@@ -224,7 +224,8 @@ func (q *request) written(o *registry.Object, err error, t registry.Target, out 
 	return q.answer(o, t, out)
 }
 
-// act has what is not stored answered: row A10.
+// act answers a POST of an object that is never stored: a review, a token, a binding, an
+// eviction.
 func (q *request) act(t registry.Target, out wire.Output) error {
 	media, err := q.inputType()
 	if err != nil {
@@ -256,7 +257,7 @@ func (q *request) delete(t registry.Target, out wire.Output) error {
 	return q.written(&o, err, t, out)
 }
 
-// deleteCollection answers with the objects that it deleted: row D9.
+// deleteCollection answers with the objects that it deleted.
 func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	options, err := q.deleteOptions()
 	if err != nil {
@@ -275,7 +276,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	return q.writeList(l, out)
 }
 
-// answer writes what a verb answered with.
+// answer writes the result of a verb.
 func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output) error {
 	if o.Status != nil {
 		return q.json(http.StatusOK, encodeStatus(o.Status), out)
@@ -299,7 +300,7 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 
 // show answers with one object.
 func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
-	if out.Form == wire.Whole && out.Binary() == nil { // as nearly always
+	if out.Form == wire.Whole && out.Binary() == nil { // nearly always
 		if t.Stored == nil {
 			return q.json(code, o.Bytes(), out)
 		}
@@ -326,8 +327,7 @@ func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Out
 	return q.json(code, body, out)
 }
 
-// body reads the request's body: row C19. A client that does not end it in time
-// is told so.
+// body reads the request's body, at most until the deadline.
 func (q *request) body() ([]byte, error) {
 	limit := q.h.c.Limits.BodyBytes
 	length := q.r.ContentLength
@@ -355,16 +355,16 @@ func (q *request) body() ([]byte, error) {
 }
 
 const (
-	// firstBodyBytes is the room that a body gets at first, whatever length it is said to
-	// have: a client holds no more memory than it has sent bytes for.
+	// firstBodyBytes is the first buffer of a body, whatever its declared length. It doubles
+	// as the bytes arrive: a client holds no more memory than it has sent.
 	firstBodyBytes = 8 << 10
-	// seatBodyBytes is how large the body is that one seat is enough for: what becomes of
-	// a large one takes up to 20 times its bytes.
+	// seatBodyBytes is the part of a body that one seat is for. Larger bodies need more seats:
+	// a write takes up to 20 times the memory of its body.
 	seatBodyBytes = 128 << 10
 )
 
-// readBody reads a body of a length, -1: unknown, without a seat. It is counted in what
-// the request holds.
+// readBody reads a body of a length (-1: unknown) without holding a seat. Its bytes count in
+// the budget for waiting requests.
 func (q *request) readBody(length, limit int64) (body []byte, err error) {
 	if q.seat != nil && !q.seat.Suspend(0) {
 		return nil, errFull()
