@@ -105,8 +105,8 @@ func (c *cache) shard(k cacheKey) *cacheShard { return &c.shards[k.version%cache
 // of returns a form of an object in the version of the type, and keeps it. An object that
 // is not stored (the result of a dry-run) has no revision, so its forms are not kept.
 func (c *cache) of(ctx context.Context, t *resource.Type, o *store.Object, what derivation) (form, error) {
-	if what == tableRow && t.Stored != nil && t.Columns == t.Stored.Columns {
-		t = t.Stored // all versions have the same row
+	if what == tableRow && t.Display.Columns == t.StoredVersion().Display.Columns {
+		t = t.StoredVersion() // all versions have the same row
 	}
 	if o.Created == 0 || t.ID == 0 {
 		return derive(ctx, t, o.Bytes(), what)
@@ -209,7 +209,7 @@ func (c *cache) finish(ctx context.Context, e *cacheEntry, t *resource.Type, pro
 		}
 	}
 	var err error
-	if t.FromStoredAll != nil {
+	if t.ConvertsByWebhook() {
 		err = inflight.Wait(ctx, 0, wait)
 	} else {
 		err = wait()

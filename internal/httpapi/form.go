@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -59,32 +61,55 @@ func derive(ctx context.Context, t *resource.Type, value []byte, what derivation
 		raw, err := appendRaw(ctx, nil, t, value, what)
 		return form{raw: raw}, err
 	}
-	o, err := wire.ReadSome(ctx, t, value, t.Columns.Reads)
+	o, err := wire.ReadSome(ctx, t, value, t.Display.Columns.Reads)
 	if err != nil {
 		return form{}, err
 	}
+	return rowOf(t, o), nil
+}
+
+// deriveConverted is derive for an object of a custom kind that has been converted: the
+// value is JSON in the version of the type.
+func deriveConverted(t *resource.Type, value []byte, what derivation) (form, error) {
+	if what != tableRow {
+		raw, err := appendTree(nil, value, what)
+		return form{raw: raw}, err
+	}
+	o, err := wire.Unmarshal(value, t.New)
+	if err != nil {
+		return form{}, err
+	}
+	return rowOf(t, o), nil
+}
+
+func rowOf(t *resource.Type, o runtime.Object) form {
 	row := new(resource.Row)
-	t.Columns.Cells(o, row)
+	t.Display.Columns.Cells(o, row)
 	row.Compact()
-	return form{row: row}, nil
+	return form{row: row}
 }
 
 // appendRaw appends a stored value, or its metadata, in a binary medium.
 func appendRaw(ctx context.Context, to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
-	if what.partial || t.Decode != nil {
-		value, err := wire.As(ctx, t, value)
-		if err != nil {
-			return to, err
-		}
-		if !what.partial { // it has no other encoding than JSON
-			_, raw, err := what.medium.Document(value)
-			return append(to, raw...), err
-		}
-		meta, err := wire.MetadataOf(value)
-		if err != nil {
-			return to, err
-		}
-		return what.medium.AppendPartial(to, meta)
+	if !what.partial && t.Custom == nil {
+		return what.medium.AppendValue(to, t, value)
 	}
-	return what.medium.AppendValue(to, t, value)
+	value, err := wire.As(ctx, t, value)
+	if err != nil {
+		return to, err
+	}
+	return appendTree(to, value, what)
+}
+
+// appendTree appends JSON that has no Go type, or its metadata, in a binary medium.
+func appendTree(to, value []byte, what derivation) ([]byte, error) {
+	if !what.partial {
+		_, raw, err := what.medium.Document(value)
+		return append(to, raw...), err
+	}
+	meta, err := wire.MetadataOf(value)
+	if err != nil {
+		return to, err
+	}
+	return what.medium.AppendPartial(to, meta)
 }

@@ -20,6 +20,8 @@ type Handler struct {
 	c       Config
 	metrics *metrics
 	cache   *cache
+	// connections are those whose watches deliver to each other.
+	connections connections
 
 	// gate limits the running requests.
 	gate *inflight.Gate

@@ -214,7 +214,7 @@ func (q *request) inputType() (wire.MediaType, error) {
 // support it.
 func (q *request) bodyType() (wire.MediaType, error) {
 	media, err := q.inputType()
-	if err == nil && media == wire.Protobuf && q.target().Exchanged().Decode != nil {
+	if err == nil && media == wire.Protobuf && q.target().Exchanged().Custom != nil {
 		return "", errUnsupportedMediaType(inputText+q.h.c.Media.InputTypes(), nil)
 	}
 	return media, err
@@ -243,7 +243,7 @@ func (q *request) patchType() (types.PatchType, error) {
 	switch {
 	case !ok:
 		return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
-	case p == types.StrategicMergePatchType && q.typ.NoStrategic:
+	case p == types.StrategicMergePatchType && q.typ.Custom != nil:
 		return "", errUnsupportedMediaType(patchTreesText+q.h.c.Media.ConfigurationTypes(), nil)
 	}
 	return p, nil

@@ -41,6 +41,7 @@ type request struct {
 	// A watch that is open; nil otherwise.
 	watch *registry.Watch
 	to    stream        // nil for a WebSocket, whose events have been sent
+	lines httpStream    // the buffer of to
 	route *routeMetrics // of the watch
 	shape *shape        // nil: whole objects in JSON
 
@@ -71,7 +72,8 @@ func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
-	q.ctx, q.to, q.shape, q.left, q.failing, q.stays = nil, nil, nil, false, false, false
+	q.to, q.lines = nil, httpStream{}
+	q.ctx, q.shape, q.left, q.failing, q.stays = nil, nil, false, false, false
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [spareEvents]registry.Event{}
@@ -82,6 +84,7 @@ func (q *request) free() {
 	if q.watch != nil {
 		q.watch.Close()
 		q.watch = nil
+		q.lines.leave()
 	}
 	if q.route != nil {
 		q.route.running.Dec()

@@ -35,6 +35,8 @@ type shape struct {
 	listed bool         // the objects are those of a list
 	room   []byte       // the buffer of raw
 	ahead  ahead        // of a list that a webhook converts
+	// current: the object is in the version of the type and needs no conversion.
+	current bool
 
 	// Of a table: which part of the object a row carries, the time that ages refer to, and
 	// whether the next event has the columns.
@@ -58,7 +60,7 @@ func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
 		err := field.Invalid(field.NewPath("includeObject"), string(s.include), "must be 'Metadata', 'Object', 'None', or empty")
 		return nil, apierrors.NewBadRequest("Unable to convert to Table as requested: " + err.Error())
 	}
-	if t.Columns == nil {
+	if t.Display.Columns == nil {
 		return nil, notShown("the resource " + t.GroupResource().String() + " does not support being converted to a Table")
 	}
 	return s, nil
@@ -72,7 +74,7 @@ func notShown(message string) error {
 // itemHead returns how many leading bytes of a stored object an item of a list omits: kind
 // and apiVersion, which the list has.
 func (s *shape) itemHead() int {
-	if s.typ.Explicit {
+	if s.typ.Custom != nil {
 		return len("{")
 	}
 	return len(s.head)
@@ -80,9 +82,7 @@ func (s *shape) itemHead() int {
 
 // goName returns the name of a type in error messages, as kube-apiserver has it.
 func goName(t *resource.Type, list string) string {
-	if t.Stored != nil {
-		t = t.Stored
-	}
+	t = t.StoredVersion()
 	group, _, _ := strings.Cut(t.Group, ".")
 	if group == "" {
 		group = "core"
@@ -137,7 +137,7 @@ func (s *shape) frame(m wire.ListMeta) wire.Frame {
 	case wire.PartialList:
 		return wire.PartialListOf(s.out, m)
 	case wire.Table:
-		return wire.TableOf(s.out, s.typ.Columns, m)
+		return wire.TableOf(s.out, s.typ.Display.Columns, m)
 	}
 	return wire.ListOf(s.typ, m)
 }
@@ -153,10 +153,7 @@ func (s *shape) sort(l *registry.List) error {
 		stored *store.Object
 	}
 	var all []placed
-	create := s.typ.New
-	if s.typ.Stored != nil {
-		create = s.typ.Stored.New
-	}
+	create := s.typ.StoredVersion().New
 	for o, err := range l.Items {
 		if err != nil {
 			return err
@@ -168,7 +165,7 @@ func (s *shape) sort(l *registry.List) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, placed{s.typ.Columns.Place(object), o})
+		all = append(all, placed{s.typ.Display.Columns.Place(object), o})
 	}
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
 	l.Whole = false
@@ -207,10 +204,10 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 // value returns an object as JSON in the version of the type. It is valid until the next
 // call.
 func (s *shape) value(o *store.Object) ([]byte, error) {
-	if s.typ.Stored == nil {
+	if s.typ.Conversion == nil || s.current {
 		return o.Bytes(), nil
 	}
-	if s.typ.OwnSteps && s.wanted != nil { // a webhook may be called
+	if s.typ.ConvertsPerRequest() && s.wanted != nil { // a webhook may be called
 		if err := s.wanted(); err != nil {
 			return nil, err
 		}
@@ -219,7 +216,7 @@ func (s *shape) value(o *store.Object) ([]byte, error) {
 		f, err := s.cache.of(s.ctx, s.typ, o, converted)
 		return f.raw, err
 	}
-	if s.typ.FromStoredAll != nil {
+	if s.typ.ConvertsByWebhook() {
 		return s.convertAhead(o)
 	}
 	raw, ok, err := s.cache.ofListed(s.ctx, s.typ, o, converted)
@@ -242,7 +239,7 @@ var metadataMember = []byte(`"metadata":`)
 
 // metadata returns the metadata of an object as JSON. The object remembers where it ends.
 func (s *shape) metadata(o *store.Object) ([]byte, error) {
-	if s.typ.Stored != nil {
+	if s.typ.Conversion != nil && !s.current {
 		value, err := s.value(o)
 		if err != nil {
 			return nil, err
@@ -265,7 +262,7 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 // call.
 func (s *shape) raw(o *store.Object) ([]byte, error) {
 	what := derivation{medium: s.binary, partial: s.out.Form != wire.Whole}
-	if !s.listed || s.typ.FromStoredAll != nil {
+	if !s.listed || s.typ.ConvertsByWebhook() {
 		f, err := s.made(o, what)
 		return f.raw, err
 	}
@@ -328,14 +325,9 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 	}
 	o := e.Object
 	if e.Type == registry.Bookmark {
-		if s.typ.OwnSteps {
-			return s.plainBookmark(to, e)
-		}
-		stored := s.typ
-		if stored.Stored != nil {
-			stored = stored.Stored
-		}
-		o = &store.Object{Held: wire.AppendBookmark(nil, stored, uint64(e.Revision), e.InitialEventsEnd), Modified: e.Revision}
+		s.current = s.typ.ConvertsPerRequest() // no webhook is called for a bookmark
+		defer func() { s.current = false }()
+		o = &store.Object{Held: wire.AppendBookmark(nil, s.typ.StrategyVersion(), uint64(e.Revision), e.InitialEventsEnd), Modified: e.Revision}
 		if e.InitialEventsEnd && s.include == metav1.IncludeNone {
 			// The annotation that ends the initial events is part of the object.
 			s.include = metav1.IncludeMetadata
@@ -352,18 +344,6 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 	to, err := s.object(wire.BeginEvent(to, string(e.Type)), o)
 	s.columns = false // only the first event has them
 	return append(to, wire.EventTail...), err
-}
-
-// plainBookmark appends a bookmark of a type with conversion steps, perhaps a webhook: they
-// do not apply to bookmarks.
-func (s *shape) plainBookmark(to []byte, e *registry.Event) ([]byte, error) {
-	typ := *s.typ
-	typ.Stored, typ.OwnSteps = nil, false
-	plain := *s
-	plain.typ = &typ
-	to, err := plain.event(to, e)
-	s.columns = plain.columns
-	return to, err
 }
 
 func (s *shape) statusEvent(to []byte, eventType string, status []byte) ([]byte, error) {
