@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -105,12 +105,12 @@ func globalDefault(s *store.State) (*schedulingv1.PriorityClass, error) {
 var isGlobal = []byte(`"globalDefault":true`)
 
 func setTolerations(_ context.Context, a *registry.Admission) error {
-	core.DefaultTolerations(a.Object.(*corev1.Pod))
+	podspec.DefaultTolerations(a.Object.(*corev1.Pod))
 	return nil
 }
 
 func syncAppArmor(_ context.Context, a *registry.Admission) error {
-	a.Warnings = core.SyncAppArmor(a.Object.(*corev1.Pod))
+	a.Warnings = podspec.SyncAppArmor(a.Object.(*corev1.Pod))
 	return nil
 }
 

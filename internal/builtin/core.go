@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -101,7 +102,7 @@ func coreGroup() resource.Group {
 			UnconditionalUpdate: true, DeleteReturnsObject: true,
 			Subresources:   []resource.Subresource{statusWith(updates(storage.ValidateClaimStatus))},
 			NewStatus:      defaults(storage.NewClaimStatus),
-			Default:        defaults(storage.DefaultClaim),
+			Default:        defaults(claimspec.DefaultClaim),
 			PrepareCreate:  protect("kubernetes.io/pvc-protection", defaults(storage.PrepareClaim)),
 			PrepareUpdate:  prepares(storage.PrepareClaimUpdate),
 			Validate:       validates(storage.ValidateClaim),

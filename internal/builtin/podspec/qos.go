@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"iter"
@@ -8,8 +8,8 @@ import (
 
 // eachContainer yields the containers of a Pod with their places: init containers,
 // containers, ephemeral ones. The places are below that of the spec.
-func eachContainer(spec *corev1.PodSpec, at place) iter.Seq2[*corev1.Container, place] {
-	return func(yield func(*corev1.Container, place) bool) {
+func eachContainer(spec *corev1.PodSpec, at lazyPath) iter.Seq2[*corev1.Container, lazyPath] {
+	return func(yield func(*corev1.Container, lazyPath) bool) {
 		for i := range spec.InitContainers {
 			if !yield(&spec.InitContainers[i], at.Child("initContainers").Index(i)) {
 				return

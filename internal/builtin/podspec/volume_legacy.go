@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"net"
@@ -15,44 +15,44 @@ import (
 
 // These are the volumes whose drivers were once part of Kubernetes.
 
-func (r *podRules) need(at *field.Path, name, value string) {
+func (r *rules) need(at *field.Path, name, value string) {
 	if value == "" {
 		r.Required(at, name, "")
 	}
 }
 
 // needName: a reference to a secret has a name.
-func (r *podRules) needName(at *field.Path, ref *corev1.LocalObjectReference) {
+func (r *rules) needName(at *field.Path, ref *corev1.LocalObjectReference) {
 	if ref != nil && ref.Name == "" {
 		r.Required(at.Child("secretRef"), "name", "")
 	}
 }
 
-func (r *podRules) byte(at *field.Path, name string, n, least int32) {
+func (r *rules) byte(at *field.Path, name string, n, least int32) {
 	if n < 0 || n > 255 {
 		r.Invalid(at, name, n, validation.InclusiveRangeError(int(least), 255))
 	}
 }
 
-func gitRepo(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func gitRepo(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("gitRepo")
 	r.need(at, "repository", s.GitRepo.Repository)
 	r.relative(at, "directory", s.GitRepo.Directory)
 }
 
-func gcePersistentDisk(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func gcePersistentDisk(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("persistentDisk")
 	r.need(at, "pdName", s.GCEPersistentDisk.PDName)
 	r.byte(at, "partition", s.GCEPersistentDisk.Partition, 1)
 }
 
-func awsElasticBlockStore(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func awsElasticBlockStore(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("awsElasticBlockStore")
 	r.need(at, "volumeID", s.AWSElasticBlockStore.VolumeID)
 	r.byte(at, "partition", s.AWSElasticBlockStore.Partition, 1)
 }
 
-func nfs(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func nfs(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("nfs")
 	r.need(at, "server", s.NFS.Server)
 	r.need(at, "path", s.NFS.Path)
@@ -71,7 +71,7 @@ var iscsiNames = []struct {
 	{"naa", regexp.MustCompile(`^naa.[[:alnum:]]{32}$`)},
 }
 
-func (r *podRules) iscsiName(at *field.Path, name, value string) {
+func (r *rules) iscsiName(at *field.Path, name, value string) {
 	for _, n := range iscsiNames {
 		if strings.HasPrefix(value, n.prefix) {
 			if !n.form.MatchString(value) {
@@ -83,7 +83,7 @@ func (r *podRules) iscsiName(at *field.Path, name, value string) {
 	r.Invalid(at, name, value, "must be valid format starting with iqn, eui, or naa")
 }
 
-func iscsi(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func iscsi(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("iscsi")
 	v := s.ISCSI
 	r.need(at, "targetPortal", v.TargetPortal)
@@ -101,13 +101,13 @@ func iscsi(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-func glusterfs(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func glusterfs(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("glusterfs")
 	r.need(at, "endpoints", s.Glusterfs.EndpointsName)
 	r.need(at, "path", s.Glusterfs.Path)
 }
 
-func flocker(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func flocker(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("flocker")
 	v := s.Flocker
 	switch {
@@ -121,7 +121,7 @@ func flocker(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-func rbd(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func rbd(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("rbd")
 	if len(s.RBD.CephMonitors) == 0 {
 		r.Required(at, "monitors", "")
@@ -129,19 +129,19 @@ func rbd(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	r.need(at, "image", s.RBD.RBDImage)
 }
 
-func cinder(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func cinder(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("cinder")
 	r.need(at, "volumeID", s.Cinder.VolumeID)
 	r.needName(at, s.Cinder.SecretRef)
 }
 
-func cephFS(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func cephFS(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	if len(s.CephFS.Monitors) == 0 {
 		r.Required(at.Child("cephfs"), "monitors", "")
 	}
 }
 
-func quobyte(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func quobyte(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	const pairs = "must be a host:port pair or multiple pairs separated by commas"
 	at = at.Child("quobyte")
 	v := s.Quobyte
@@ -160,7 +160,7 @@ func quobyte(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	r.need(at, "volume", v.Volume)
 }
 
-func fibreChannel(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func fibreChannel(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("fc")
 	v := s.FC
 	switch {
@@ -178,10 +178,10 @@ func fibreChannel(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-func flexVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func flexVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("flexVolume")
 	r.need(at, "driver", s.FlexVolume.Driver)
-	start := len(r.list)
+	start := r.Len()
 	for key := range s.FlexVolume.Options {
 		domain, _, _ := strings.Cut(key, "/")
 		domain = "." + strings.ToLower(domain)
@@ -189,24 +189,24 @@ func flexVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 			r.Invalid(at.Child("options").Key(key), "", key, "kubernetes.io and k8s.io namespaces are reserved")
 		}
 	}
-	r.sortFrom(start)
+	r.SortFrom(start)
 }
 
-func azureFile(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func azureFile(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("azureFile")
 	r.need(at, "secretName", s.AzureFile.SecretName)
 	r.need(at, "shareName", s.AzureFile.ShareName)
 }
 
-func vsphere(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func vsphere(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	r.need(at.Child("vsphereVolume"), "volumePath", s.VsphereVolume.VolumePath)
 }
 
-func photon(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func photon(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	r.need(at.Child("photonPersistentDisk"), "pdID", s.PhotonPersistentDisk.PdID)
 }
 
-func portworx(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func portworx(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	r.need(at.Child("portworxVolume"), "volumeID", s.PortworxVolume.VolumeID)
 }
 
@@ -215,13 +215,13 @@ var (
 	azureDiskKinds    = []corev1.AzureDataDiskKind{corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk, corev1.AzureSharedBlobDisk}
 )
 
-func azureDisk(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func azureDisk(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("azureDisk")
 	v := s.AzureDisk
 	r.need(at, "diskName", v.DiskName)
 	r.need(at, "diskURI", v.DataDiskURI)
-	OneOf(&r.Faults, at, "cachingMode", *v.CachingMode, azureCachingModes)
-	OneOf(&r.Faults, at, "kind", *v.Kind, azureDiskKinds)
+	check.Enum(r.Errors, at, "cachingMode", *v.CachingMode, azureCachingModes)
+	check.Enum(r.Errors, at, "kind", *v.Kind, azureDiskKinds)
 	prefix, form := "https://", "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
 	if *v.Kind == corev1.AzureManagedDisk {
 		prefix, form = "/subscriptions/", "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
@@ -231,7 +231,7 @@ func azureDisk(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-func storageOS(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func storageOS(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("storageos")
 	v := s.StorageOS
 	if v.VolumeName == "" {
@@ -245,7 +245,7 @@ func storageOS(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	r.needName(at, v.SecretRef)
 }
 
-func scaleIO(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func scaleIO(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("scaleIO")
 	r.need(at, "gateway", s.ScaleIO.Gateway)
 	r.need(at, "system", s.ScaleIO.System)

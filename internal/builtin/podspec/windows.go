@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ var (
 	dotsUserForm = regexp.MustCompile(`^[\. ]+$`)
 )
 
-func (r *podRules) windowsOptions(o *corev1.WindowsSecurityContextOptions, at *field.Path) {
+func (r *rules) windowsOptions(o *corev1.WindowsSecurityContextOptions, at *field.Path) {
 	if o == nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (r *podRules) windowsOptions(o *corev1.WindowsSecurityContextOptions, at *f
 }
 
 // windowsUser checks a name of the form DOMAIN\USER.
-func (r *podRules) windowsUser(name string, at *field.Path) {
+func (r *rules) windowsUser(name string, at *field.Path) {
 	bad := func(detail string) { r.Invalid(at, "runAsUserName", name, "runAsUserName"+detail) }
 	switch {
 	case name == "":
@@ -87,13 +87,13 @@ func (r *podRules) windowsUser(name string, at *field.Path) {
 
 // hostProcess checks containers that are processes of a Windows host: all of a Pod
 // are, or none.
-func (r *podRules) hostProcess(at *field.Path) {
+func (r *rules) hostProcess(at *field.Path) {
 	var ofPod *bool
 	if o := r.spec.SecurityContext.WindowsOptions; o != nil {
 		ofPod = o.HostProcess
 	}
 	all, host := 0, 0
-	for c, of := range eachContainer(r.spec, place{path: at}) {
+	for c, of := range eachContainer(r.spec, lazyPath{path: at}) {
 		at := of.path
 		all++
 		own := ofPod
@@ -122,7 +122,7 @@ func (r *podRules) hostProcess(at *field.Path) {
 var systems = []corev1.OSName{corev1.Linux, corev1.Windows}
 
 // system checks what goes with the system that the Pod says.
-func (r *podRules) system(at *field.Path) {
+func (r *rules) system(at *field.Path) {
 	os := r.spec.OS
 	switch {
 	case os == nil:
@@ -133,7 +133,7 @@ func (r *podRules) system(at *field.Path) {
 		if r.spec.SecurityContext.WindowsOptions != nil {
 			r.Forbidden(at.Child("securityContext"), "windowsOptions", detail)
 		}
-		for c, of := range eachContainer(r.spec, place{path: at}) {
+		for c, of := range eachContainer(r.spec, lazyPath{path: at}) {
 			at := of.path
 			if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil {
 				r.Forbidden(at.Child("securityContext"), "windowsOptions", detail)
@@ -142,12 +142,12 @@ func (r *podRules) system(at *field.Path) {
 	case os.Name == corev1.Windows:
 		r.windows(at)
 	default:
-		OneOf(&r.Faults, at, "os", os.Name, systems)
+		check.Enum(r.Errors, at, "os", os.Name, systems)
 	}
 }
 
 // windows: what a Pod that runs on Windows cannot have.
-func (r *podRules) windows(at *field.Path) {
+func (r *rules) windows(at *field.Path) {
 	const never = "cannot be set for a windows pod"
 	forbid := func(at *field.Path, name string, set bool) {
 		if set {
@@ -170,7 +170,7 @@ func (r *podRules) windows(at *field.Path) {
 	forbid(in, "supplementalGroups", c.SupplementalGroups != nil)
 	forbid(in, "supplementalGroupsPolicy", c.SupplementalGroupsPolicy != nil)
 	forbid(in, "seLinuxChangePolicy", c.SELinuxChangePolicy != nil)
-	for each, of := range eachContainer(r.spec, place{path: at}) {
+	for each, of := range eachContainer(r.spec, lazyPath{path: at}) {
 		at := of.path
 		c, in := each.SecurityContext, at.Child("securityContext")
 		if c == nil {
@@ -188,3 +188,6 @@ func (r *podRules) windows(at *field.Path) {
 		forbid(in, "runAsGroup", c.RunAsGroup != nil)
 	}
 }
+
+// IsWindows reports whether a Pod says that it runs on Windows.
+func IsWindows(spec *corev1.PodSpec) bool { return spec.OS != nil && spec.OS.Name == corev1.Windows }

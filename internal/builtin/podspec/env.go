@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ var (
 	}
 )
 
-func (r *podRules) env(all []corev1.EnvVar, at *field.Path) {
+func (r *rules) env(all []corev1.EnvVar, at *field.Path) {
 	if len(all) == 0 {
 		return
 	}
@@ -49,7 +49,7 @@ func (r *podRules) env(all []corev1.EnvVar, at *field.Path) {
 	}
 }
 
-func (r *podRules) valueFrom(v *corev1.EnvVar, at *field.Path) {
+func (r *rules) valueFrom(v *corev1.EnvVar, at *field.Path) {
 	from, n := v.ValueFrom, 0
 	if from.FieldRef != nil {
 		n++
@@ -82,7 +82,7 @@ func (r *podRules) valueFrom(v *corev1.EnvVar, at *field.Path) {
 }
 
 // fieldRef checks which field of a Pod is shown.
-func (r *podRules) fieldRef(at *field.Path, f *corev1.ObjectFieldSelector, allowed []string) {
+func (r *rules) fieldRef(at *field.Path, f *corev1.ObjectFieldSelector, allowed []string) {
 	if f.FieldPath == "" {
 		r.Required(at, "fieldPath", "")
 		return
@@ -108,7 +108,7 @@ func (r *podRules) fieldRef(at *field.Path, f *corev1.ObjectFieldSelector, allow
 	case ofMap:
 		r.Each(at, "", key, check.QualifiedNameFaults(key))
 	default:
-		OneOf(&r.Faults, at, "fieldPath", path, allowed)
+		check.Enum(r.Errors, at, "fieldPath", path, allowed)
 	}
 }
 
@@ -126,7 +126,7 @@ func mapKey(path string) (of, key string, ok bool) {
 }
 
 // resourceRef checks which amount of a container is shown, and in what unit.
-func (r *podRules) resourceRef(at *field.Path, f *corev1.ResourceFieldSelector, volume bool) {
+func (r *rules) resourceRef(at *field.Path, f *corev1.ResourceFieldSelector, volume bool) {
 	huge := strings.HasPrefix(f.Resource, "requests.hugepages-") || strings.HasPrefix(f.Resource, "limits.hugepages-")
 	switch {
 	case volume && f.ContainerName == "":
@@ -134,7 +134,7 @@ func (r *podRules) resourceRef(at *field.Path, f *corev1.ResourceFieldSelector, 
 	case f.Resource == "":
 		r.Required(at, "resource", "")
 	case !huge:
-		OneOf(&r.Faults, at, "resource", f.Resource, resourceFields)
+		check.Enum(r.Errors, at, "resource", f.Resource, resourceFields)
 	}
 	if f.Divisor.IsZero() {
 		return
@@ -162,7 +162,7 @@ func (r *podRules) resourceRef(at *field.Path, f *corev1.ResourceFieldSelector, 
 	}
 }
 
-func (r *podRules) keyRef(at *field.Path, name, key string) {
+func (r *rules) keyRef(at *field.Path, name, key string) {
 	r.Each(at, "name", name, check.SubdomainFaults(name))
 	if key == "" {
 		r.Required(at, "key", "")
@@ -171,7 +171,7 @@ func (r *podRules) keyRef(at *field.Path, name, key string) {
 	}
 }
 
-func (r *podRules) fileRef(at *field.Path, f *corev1.FileKeySelector) {
+func (r *rules) fileRef(at *field.Path, f *corev1.FileKeySelector) {
 	if f.Key == "" {
 		r.Required(at, "key", "")
 	} else {
@@ -191,8 +191,8 @@ func (r *podRules) fileRef(at *field.Path, f *corev1.FileKeySelector) {
 
 // fileRefVolumes: files that an environment is read from are in volumes that the
 // Pod itself fills.
-func (r *podRules) fileRefVolumes(at *field.Path) {
-	for c := range eachContainer(r.spec, place{unread: true}) {
+func (r *rules) fileRefVolumes(at *field.Path) {
+	for c := range eachContainer(r.spec, lazyPath{unread: true}) {
 		for i := range c.Env {
 			if from := c.Env[i].ValueFrom; from != nil && from.FileKeyRef != nil {
 				r.checkFileRefVolumes(at)
@@ -202,12 +202,12 @@ func (r *podRules) fileRefVolumes(at *field.Path) {
 	}
 }
 
-func (r *podRules) checkFileRefVolumes(at *field.Path) {
+func (r *rules) checkFileRefVolumes(at *field.Path) {
 	volumes := map[string]*corev1.VolumeSource{}
 	for i := range r.spec.Volumes {
 		volumes[r.spec.Volumes[i].Name] = &r.spec.Volumes[i].VolumeSource
 	}
-	for c, of := range eachContainer(r.spec, place{path: at}) {
+	for c, of := range eachContainer(r.spec, lazyPath{path: at}) {
 		at := of.path
 		for i := range c.Env {
 			if c.Env[i].ValueFrom == nil || c.Env[i].ValueFrom.FileKeyRef == nil {
@@ -225,7 +225,7 @@ func (r *podRules) checkFileRefVolumes(at *field.Path) {
 	}
 }
 
-func (r *podRules) envFrom(all []corev1.EnvFromSource, at *field.Path) {
+func (r *rules) envFrom(all []corev1.EnvFromSource, at *field.Path) {
 	for i := range all {
 		v, list, at := &all[i], at.Child("envFrom"), at.Child("envFrom").Index(i)
 		if v.Prefix != "" {
@@ -249,7 +249,7 @@ func (r *podRules) envFrom(all []corev1.EnvFromSource, at *field.Path) {
 	}
 }
 
-func (r *podRules) envRef(at *field.Path, name string) {
+func (r *rules) envRef(at *field.Path, name string) {
 	if name == "" {
 		r.Required(at, "name", "")
 		return

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -11,10 +11,10 @@ const (
 	maxTokenSeconds = 1 << 32
 )
 
-func projectedVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func projectedVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("projected")
 	r.fileMode(at, "defaultMode", s.Projected.DefaultMode)
-	p := projection{podRules: r, at: at}
+	p := projection{rules: r, at: at}
 	for i := range s.Projected.Sources {
 		p.source(&s.Projected.Sources[i], at.Child("sources").Index(i))
 	}
@@ -22,7 +22,7 @@ func projectedVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 
 // projection is a volume of several sources, whose files must not meet.
 type projection struct {
-	*podRules
+	*rules
 	at    *field.Path
 	paths map[string]bool
 }

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -7,11 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 var schemes = []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}
 
-func (r *podRules) probes(c *corev1.Container, at *field.Path) {
+func (r *rules) probes(c *corev1.Container, at *field.Path) {
 	if p := c.LivenessProbe; p != nil {
 		r.probe(p, at.Child("livenessProbe"))
 		r.onceIsEnough(p, at, "livenessProbe")
@@ -28,13 +30,13 @@ func (r *podRules) probes(c *corev1.Container, at *field.Path) {
 	}
 }
 
-func (r *podRules) onceIsEnough(p *corev1.Probe, at *field.Path, name string) {
+func (r *rules) onceIsEnough(p *corev1.Probe, at *field.Path, name string) {
 	if p.SuccessThreshold != 1 {
 		r.Invalid(at.Child(name), "successThreshold", p.SuccessThreshold, "must be 1")
 	}
 }
 
-func (r *podRules) probe(p *corev1.Probe, at *field.Path) {
+func (r *rules) probe(p *corev1.Probe, at *field.Path) {
 	r.handler(handler{exec: p.Exec, httpGet: p.HTTPGet, tcpSocket: p.TCPSocket, grpc: p.GRPC}, at)
 	r.NonNegative(at, "initialDelaySeconds", int64(p.InitialDelaySeconds))
 	r.NonNegative(at, "timeoutSeconds", int64(p.TimeoutSeconds))
@@ -46,7 +48,7 @@ func (r *podRules) probe(p *corev1.Probe, at *field.Path) {
 	}
 }
 
-func (r *podRules) lifecycle(l *corev1.Lifecycle, at *field.Path) {
+func (r *rules) lifecycle(l *corev1.Lifecycle, at *field.Path) {
 	if l == nil {
 		return
 	}
@@ -69,7 +71,7 @@ type handler struct {
 	sleep     *corev1.SleepAction
 }
 
-func (r *podRules) handler(h handler, at *field.Path) {
+func (r *rules) handler(h handler, at *field.Path) {
 	found := false
 	first := func(set bool, name string) bool {
 		if set && found {
@@ -101,18 +103,18 @@ func (r *podRules) handler(h handler, at *field.Path) {
 	}
 }
 
-func (r *podRules) httpGet(h *corev1.HTTPGetAction, at *field.Path) {
+func (r *rules) httpGet(h *corev1.HTTPGetAction, at *field.Path) {
 	if h.Path == "" {
 		r.Required(at, "path", "")
 	}
 	r.portOrName(at, "port", h.Port)
-	OneOf(&r.Faults, at, "scheme", h.Scheme, schemes)
+	check.Enum(r.Errors, at, "scheme", h.Scheme, schemes)
 	for i := range h.HTTPHeaders {
 		r.Each(at, "httpHeaders", h.HTTPHeaders[i].Name, validation.IsHTTPHeaderName(h.HTTPHeaders[i].Name))
 	}
 }
 
-func (r *podRules) portOrName(at *field.Path, name string, p intstr.IntOrString) {
+func (r *rules) portOrName(at *field.Path, name string, p intstr.IntOrString) {
 	if p.Type == intstr.Int {
 		if p.IntVal < 1 || p.IntVal > 65535 {
 			r.Each(at, name, int(p.IntVal), validation.IsValidPortNum(int(p.IntVal)))

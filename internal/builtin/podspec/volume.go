@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
 // badMode is said of the modes of files.
@@ -19,7 +20,7 @@ type volumeSource struct {
 	// name is the member as it is said when there are several.
 	name  string
 	set   func(*corev1.VolumeSource) bool
-	check func(*podRules, *corev1.VolumeSource, *field.Path)
+	check func(*rules, *corev1.VolumeSource, *field.Path)
 }
 
 // volumeSources are all kinds, in the order in which they are looked at.
@@ -57,14 +58,14 @@ var volumeSources = []volumeSource{
 }
 
 // checkVolumes keeps in r.volumes those that are sound.
-func (r *podRules) checkVolumes(at *field.Path) {
+func (r *rules) checkVolumes(at *field.Path) {
 	if len(r.spec.Volumes) == 0 {
 		return
 	}
 	made := r.madeClaims()
 	r.volumes = make(map[string]*corev1.VolumeSource, len(r.spec.Volumes))
 	for i := range r.spec.Volumes {
-		v, at, start := &r.spec.Volumes[i], at.Index(i), len(r.list)
+		v, at, start := &r.spec.Volumes[i], at.Index(i), r.Len()
 		r.volumeName = v.Name
 		r.checkVolumeSource(&v.VolumeSource, at)
 		if v.Name == "" {
@@ -75,7 +76,7 @@ func (r *podRules) checkVolumes(at *field.Path) {
 		if r.volumes[v.Name] != nil {
 			r.Duplicate(at, "name", v.Name)
 		}
-		if len(r.list) == start {
+		if r.Len() == start {
 			r.volumes[v.Name] = &v.VolumeSource
 		}
 		if c := v.PersistentVolumeClaim; c != nil && made.Has(c.ClaimName) {
@@ -85,19 +86,19 @@ func (r *podRules) checkVolumes(at *field.Path) {
 }
 
 // madeClaims are the claims that the ephemeral volumes of the Pod make.
-func (r *podRules) madeClaims() (names seen) {
-	if r.meta == nil || r.meta.Name == "" {
+func (r *rules) madeClaims() (names check.Seen[string]) {
+	if r.pod == nil || r.pod.Name == "" {
 		return names
 	}
 	for i := range r.spec.Volumes {
 		if v := &r.spec.Volumes[i]; v.Ephemeral != nil {
-			names.Again(r.meta.Name + "-" + v.Name)
+			names.Again(r.pod.Name + "-" + v.Name)
 		}
 	}
 	return names
 }
 
-func (r *podRules) checkVolumeSource(s *corev1.VolumeSource, at *field.Path) {
+func (r *rules) checkVolumeSource(s *corev1.VolumeSource, at *field.Path) {
 	found := false
 	for i := range volumeSources {
 		source := &volumeSources[i]
@@ -118,7 +119,7 @@ func (r *podRules) checkVolumeSource(s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-func emptyDir(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func emptyDir(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	if limit := s.EmptyDir.SizeLimit; limit != nil && limit.Sign() < 0 {
 		r.Forbidden(at.Child("emptyDir"), "sizeLimit", "SizeLimit field must be a valid resource quantity")
 	}
@@ -129,7 +130,7 @@ var hostPathTypes = []corev1.HostPathType{
 	corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket,
 }
 
-func hostPath(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func hostPath(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("hostPath")
 	if s.HostPath.Path == "" {
 		r.Required(at, "path", "")
@@ -137,11 +138,11 @@ func hostPath(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	}
 	r.noBacksteps(at, "path", s.HostPath.Path)
 	if t := s.HostPath.Type; t != nil {
-		OneOf(&r.Faults, at, "type", *t, hostPathTypes)
+		check.Enum(r.Errors, at, "type", *t, hostPathTypes)
 	}
 }
 
-func secretVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func secretVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("secret")
 	if s.Secret.SecretName == "" {
 		r.Required(at, "secretName", "")
@@ -150,7 +151,7 @@ func secretVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	r.keys(at, s.Secret.Items)
 }
 
-func configMapVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func configMapVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("configMap")
 	if s.ConfigMap.Name == "" {
 		r.Required(at, "name", "")
@@ -159,19 +160,19 @@ func configMapVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	r.keys(at, s.ConfigMap.Items)
 }
 
-func (r *podRules) fileMode(at *field.Path, name string, mode *int32) {
+func (r *rules) fileMode(at *field.Path, name string, mode *int32) {
 	if mode != nil && (*mode > 0o777 || *mode < 0) {
 		r.Invalid(at, name, *mode, badMode)
 	}
 }
 
-func (r *podRules) keys(at *field.Path, items []corev1.KeyToPath) {
+func (r *rules) keys(at *field.Path, items []corev1.KeyToPath) {
 	for i := range items {
 		r.key(at.Child("items").Index(i), &items[i])
 	}
 }
 
-func (r *podRules) key(at *field.Path, k *corev1.KeyToPath) {
+func (r *rules) key(at *field.Path, k *corev1.KeyToPath) {
 	if k.Key == "" {
 		r.Required(at, "key", "")
 	}
@@ -183,16 +184,16 @@ func (r *podRules) key(at *field.Path, k *corev1.KeyToPath) {
 }
 
 // relative: a path that stays below where it begins.
-func (f *Faults) relative(at *field.Path, name, p string) {
+func (r *rules) relative(at *field.Path, name, p string) {
 	if path.IsAbs(p) {
-		f.Invalid(at, name, p, "must be a relative path")
+		r.Invalid(at, name, p, "must be a relative path")
 	}
-	f.noBacksteps(at, name, p)
+	r.noBacksteps(at, name, p)
 }
 
-func (f *Faults) noBacksteps(at *field.Path, name, p string) {
+func (r *rules) noBacksteps(at *field.Path, name, p string) {
 	if hasBackstep(p) {
-		f.Invalid(at, name, p, "must not contain '..'")
+		r.Invalid(at, name, p, "must not contain '..'")
 	}
 }
 
@@ -209,20 +210,20 @@ func hasBackstep(p string) bool {
 }
 
 // localPath is relative, and not a name that the kubelet keeps for itself.
-func (f *Faults) localPath(at *field.Path, name, p string) {
-	f.relative(at, name, p)
+func (r *rules) localPath(at *field.Path, name, p string) {
+	r.relative(at, name, p)
 	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {
-		f.Invalid(at, name, p, "must not start with '..'")
+		r.Invalid(at, name, p, "must not start with '..'")
 	}
 }
 
-func claimVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func claimVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	if s.PersistentVolumeClaim.ClaimName == "" {
 		r.Required(at.Child("persistentVolumeClaim"), "claimName", "")
 	}
 }
 
-func downwardVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func downwardVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("downwardAPI")
 	r.fileMode(at, "defaultMode", s.DownwardAPI.DefaultMode)
 	for i := range s.DownwardAPI.Items {
@@ -230,7 +231,7 @@ func downwardVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-func (r *podRules) downwardFile(at *field.Path, file *corev1.DownwardAPIVolumeFile) {
+func (r *rules) downwardFile(at *field.Path, file *corev1.DownwardAPIVolumeFile) {
 	if file.Path == "" {
 		r.Required(at, "path", "")
 	}
@@ -250,18 +251,18 @@ func (r *podRules) downwardFile(at *field.Path, file *corev1.DownwardAPIVolumeFi
 }
 
 // csiDriver checks the name of a driver.
-func (f *Faults) csiDriver(at *field.Path, name, driver string) {
+func (r *rules) csiDriver(at *field.Path, name, driver string) {
 	if driver == "" {
-		f.Required(at, name, "")
+		r.Required(at, name, "")
 		return
 	}
 	if len(driver) > 63 {
-		f.Add(field.TooLong(member(at, name), "", 63))
+		r.Add(field.TooLong(check.Member(at, name), "", 63))
 	}
-	f.Each(at, name, driver, check.SubdomainFaults(strings.ToLower(driver)))
+	r.Each(at, name, driver, check.SubdomainFaults(strings.ToLower(driver)))
 }
 
-func csiVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func csiVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("csi")
 	r.csiDriver(at, "driver", s.CSI.Driver)
 	switch ref := s.CSI.NodePublishSecretRef; {
@@ -273,25 +274,25 @@ func csiVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
 	}
 }
 
-func ephemeralVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func ephemeralVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	if t := s.Ephemeral.VolumeClaimTemplate; t == nil {
 		r.Required(at.Child("ephemeral"), "volumeClaimTemplate", "")
 	} else {
-		r.claimTemplate(at.Child("ephemeral", "volumeClaimTemplate"), t)
+		claimspec.ValidateTemplate(r.Errors, t, at.Child("ephemeral", "volumeClaimTemplate"))
 	}
-	if r.meta == nil || r.meta.Name == "" || r.volumeName == "" {
+	if r.pod == nil || r.pod.Name == "" || r.volumeName == "" {
 		return
 	}
-	claim := r.meta.Name + "-" + r.volumeName
+	claim := r.pod.Name + "-" + r.volumeName
 	for _, fault := range check.SubdomainFaults(claim) {
 		r.Invalid(at, "name", r.volumeName, fmt.Sprintf("PVC name %q: %v", claim, fault))
 	}
 }
 
-func imageVolume(r *podRules, s *corev1.VolumeSource, at *field.Path) {
+func imageVolume(r *rules, s *corev1.VolumeSource, at *field.Path) {
 	at = at.Child("image")
-	if r.meta != nil && s.Image.Reference == "" {
+	if r.pod != nil && s.Image.Reference == "" {
 		r.Required(at, "reference", "")
 	}
-	requiredOneOf(&r.Faults, at, "pullPolicy", s.Image.PullPolicy, pullPolicies)
+	check.RequiredEnum(r.Errors, at, "pullPolicy", s.Image.PullPolicy, pullPolicies)
 }

@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +54,7 @@ func sumOfContainers(spec *corev1.PodSpec, of func(*corev1.Container) corev1.Res
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		if isSidecar(c) {
+		if IsSidecar(c) {
 			addResources(sum, of(c))
 			addResources(sidecars, of(c))
 			maxResources(first, sidecars)
@@ -69,7 +69,7 @@ func sumOfContainers(spec *corev1.PodSpec, of func(*corev1.Container) corev1.Res
 }
 
 // isSidecar tells init containers that go on running.
-func isSidecar(c *corev1.Container) bool {
+func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 

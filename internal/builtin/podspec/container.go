@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"reflect"
@@ -29,7 +29,7 @@ const (
 	maxExitCodes    = 255
 )
 
-func (r *podRules) checkContainers(at *field.Path) {
+func (r *rules) checkContainers(at *field.Path) {
 	all := r.spec.Containers
 	if len(all) == 0 {
 		r.Required(at, "", "")
@@ -48,7 +48,7 @@ func (r *podRules) checkContainers(at *field.Path) {
 	r.hostPorts(all, at)
 }
 
-func (r *podRules) checkInitContainers(at *field.Path) {
+func (r *rules) checkInitContainers(at *field.Path) {
 	all := r.spec.InitContainers
 	for i := range all {
 		c, at, list := &all[i], at.Index(i), at
@@ -60,7 +60,7 @@ func (r *podRules) checkInitContainers(at *field.Path) {
 		// They run one after another, and may have the same ports. All are said to be
 		// the first.
 		r.hostPorts(all[i:i+1], list)
-		if isSidecar(c) {
+		if IsSidecar(c) {
 			r.lifecycle(c.Lifecycle, at)
 			r.probes(c, at)
 			continue
@@ -86,14 +86,14 @@ func (r *podRules) checkInitContainers(at *field.Path) {
 	}
 }
 
-func (r *podRules) checkEphemeral(at *field.Path) {
+func (r *rules) checkEphemeral(at *field.Path) {
 	all := r.spec.EphemeralContainers
-	var names seen // besides r.containers, which are what they can look into
+	var names check.Seen[string] // besides r.containers, which are what they can look into
 	for i := range all {
 		e, at := &all[i], at.Index(i)
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		r.container(c, at)
-		r.image(c, at)
+		ValidateImage(r.Errors, c, at)
 		if r.containers.Has(e.Name) || names.Again(e.Name) {
 			r.Duplicate(at, "name", e.Name)
 		}
@@ -105,7 +105,7 @@ func (r *podRules) checkEphemeral(at *field.Path) {
 }
 
 // ephemeralForbidden: what only a container has that is there from the start.
-func (r *podRules) ephemeralForbidden(c *corev1.Container, at *field.Path) {
+func (r *rules) ephemeralForbidden(c *corev1.Container, at *field.Path) {
 	const never = "cannot be set for an Ephemeral Container"
 	for _, part := range [...]struct {
 		name string
@@ -136,7 +136,7 @@ func (r *podRules) ephemeralForbidden(c *corev1.Container, at *field.Path) {
 }
 
 // container checks what containers of all sorts have.
-func (r *podRules) container(c *corev1.Container, at *field.Path) {
+func (r *rules) container(c *corev1.Container, at *field.Path) {
 	if c.Name == "" {
 		r.Required(at, "name", "")
 	} else {
@@ -145,27 +145,28 @@ func (r *podRules) container(c *corev1.Container, at *field.Path) {
 	if c.Image == "" {
 		r.Required(at, "image", "")
 	}
-	requiredOneOf(&r.Faults, at, "terminationMessagePolicy", c.TerminationMessagePolicy, terminationPolicies)
+	check.RequiredEnum(r.Errors, at, "terminationMessagePolicy", c.TerminationMessagePolicy, terminationPolicies)
 	r.ports(c.Ports, at)
 	r.env(c.Env, at)
 	r.envFrom(c.EnvFrom, at)
 	r.mounts(c, at)
 	r.devices(c, at)
-	requiredOneOf(&r.Faults, at, "imagePullPolicy", c.ImagePullPolicy, pullPolicies)
-	r.resources(&c.Resources, at.Child("resources"), (*Faults).containerResource)
+	check.RequiredEnum(r.Errors, at, "imagePullPolicy", c.ImagePullPolicy, pullPolicies)
+	r.resources(&c.Resources, at.Child("resources"), check.ContainerResourceName)
 	r.resizePolicy(c, at)
 	r.securityContext(c.SecurityContext, at)
 }
 
-// image is checked in Pods alone: a template's may be filled in later.
-func (r *podRules) image(c *corev1.Container, at *field.Path) {
+// ValidateImage checks the image of a container of a Pod. That of a template is not
+// checked: it may be filled in later.
+func ValidateImage(errs *check.Errors, c *corev1.Container, at *field.Path) {
 	if strings.TrimSpace(c.Image) != c.Image {
-		r.Invalid(at, "image", c.Image, "must not have leading or trailing whitespace")
+		errs.Invalid(at, "image", c.Image, "must not have leading or trailing whitespace")
 	}
 }
 
-func (r *podRules) ports(all []corev1.ContainerPort, at *field.Path) {
-	var names seen
+func (r *rules) ports(all []corev1.ContainerPort, at *field.Path) {
+	var names check.Seen[string]
 	for i := range all {
 		p, at := &all[i], at.Child("ports").Index(i)
 		if p.Name != "" {
@@ -183,18 +184,18 @@ func (r *podRules) ports(all []corev1.ContainerPort, at *field.Path) {
 		if p.HostPort != 0 {
 			r.port(at, "hostPort", p.HostPort)
 		}
-		requiredOneOf(&r.Faults, at, "protocol", p.Protocol, protocols)
+		check.RequiredEnum(r.Errors, at, "protocol", p.Protocol, protocols)
 	}
 }
 
-func (r *podRules) port(at *field.Path, name string, n int32) {
+func (r *rules) port(at *field.Path, name string, n int32) {
 	if n < 1 || n > 65535 {
 		r.Each(at, name, n, validation.IsValidPortNum(int(n)))
 	}
 }
 
 // hostPorts: two containers cannot have the same port of the node.
-func (r *podRules) hostPorts(all []corev1.Container, at *field.Path) {
+func (r *rules) hostPorts(all []corev1.Container, at *field.Path) {
 	type key struct {
 		protocol corev1.Protocol
 		ip       string
@@ -221,22 +222,22 @@ func (r *podRules) hostPorts(all []corev1.Container, at *field.Path) {
 	}
 }
 
-func (r *podRules) resizePolicy(c *corev1.Container, at *field.Path) {
-	var names seen
+func (r *rules) resizePolicy(c *corev1.Container, at *field.Path) {
+	var names check.Seen[string]
 	for i, p := range c.ResizePolicy {
 		at := at.Child("resizePolicy")
 		if names.Again(string(p.ResourceName)) {
 			r.Duplicate(at.Index(i), "", p.ResourceName)
 		}
-		requiredOneOf(&r.Faults, at, "", p.ResourceName, resizeResources)
-		requiredOneOf(&r.Faults, at, "", p.RestartPolicy, resizePolicies)
+		check.RequiredEnum(r.Errors, at, "", p.ResourceName, resizeResources)
+		check.RequiredEnum(r.Errors, at, "", p.RestartPolicy, resizePolicies)
 		if r.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
 			r.Invalid(at, "", p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 		}
 	}
 }
 
-func (r *podRules) initRestartPolicy(c *corev1.Container, at *field.Path) {
+func (r *rules) initRestartPolicy(c *corev1.Container, at *field.Path) {
 	if c.RestartPolicy == nil {
 		if len(c.RestartPolicyRules) > 0 {
 			r.Required(at, "restartPolicy", "must specify restartPolicy when restart rules are used")
@@ -246,11 +247,11 @@ func (r *podRules) initRestartPolicy(c *corev1.Container, at *field.Path) {
 	r.restartPolicy(c, at)
 }
 
-func (r *podRules) restartPolicy(c *corev1.Container, at *field.Path) {
+func (r *rules) restartPolicy(c *corev1.Container, at *field.Path) {
 	rules := c.RestartPolicyRules
 	switch {
 	case c.RestartPolicy != nil:
-		OneOf(&r.Faults, at, "restartPolicy", *c.RestartPolicy, containerRestarts)
+		check.Enum(r.Errors, at, "restartPolicy", *c.RestartPolicy, containerRestarts)
 	case len(rules) == 0:
 		return
 	default:
@@ -261,12 +262,12 @@ func (r *podRules) restartPolicy(c *corev1.Container, at *field.Path) {
 	}
 	for i := range rules {
 		rule, at := &rules[i], at.Child("restartPolicyRules").Index(i)
-		OneOf(&r.Faults, at, "action", rule.Action, restartActions)
+		check.Enum(r.Errors, at, "action", rule.Action, restartActions)
 		if rule.ExitCodes == nil {
 			r.Required(at, "exitCodes", "must be specified")
 			continue
 		}
-		OneOf(&r.Faults, at.Child("exitCodes"), "operator", rule.ExitCodes.Operator, exitCodeOperators)
+		check.Enum(r.Errors, at.Child("exitCodes"), "operator", rule.ExitCodes.Operator, exitCodeOperators)
 		if n := len(rule.ExitCodes.Values); n > maxExitCodes {
 			r.Add(field.TooMany(at.Child("exitCodes", "values"), n, maxExitCodes))
 		}

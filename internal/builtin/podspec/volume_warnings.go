@@ -1,11 +1,12 @@
-package core
+package podspec
 
 import (
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
 // volume warns of drivers that are no longer there.
@@ -30,20 +31,11 @@ func (w *warnings) volume(v *corev1.Volume, i int) {
 		}
 	}
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-		w.claim(&v.Ephemeral.VolumeClaimTemplate.Spec, w.below("spec", "volumes").Index(i).Child("ephemeral", "volumeClaimTemplate", "spec"))
+		at := w.below("spec", "volumes").Index(i).Child("ephemeral", "volumeClaimTemplate", "spec")
+		for _, text := range claimspec.Warnings(&v.Ephemeral.VolumeClaimTemplate.Spec, at.path) {
+			w.add("%s", text)
+		}
 	}
-}
-
-// ClaimWarnings are those about what a claim asks for.
-func ClaimWarnings(c *corev1.PersistentVolumeClaimSpec, at *field.Path) []string {
-	var w warnings
-	w.claim(c, place{path: at})
-	return w.list
-}
-
-func (w *warnings) claim(c *corev1.PersistentVolumeClaimSpec, at place) {
-	w.wholeBytes(c.Resources.Requests, corev1.ResourceStorage, at.Child("resources", "requests"))
-	w.wholeBytes(c.Resources.Limits, corev1.ResourceStorage, at.Child("resources", "limits"))
 }
 
 // filePath is a file in a volume, and what it comes from, if that has to be said.

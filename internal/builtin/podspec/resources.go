@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -12,30 +12,25 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// containerResource checks the name of what a container asks for.
-func (f *Faults) containerResource(at *field.Path, name corev1.ResourceName) {
-	f.Add(check.ContainerResourceName(name, at)...)
-}
-
-// podResource checks the name of what a Pod as a whole asks for.
-func (f *Faults) podResource(at *field.Path, name corev1.ResourceName) {
-	faults := check.ResourceName(name, at)
-	if len(faults) == 0 && !ofPods(name) {
-		f.Add(field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
+// podResourceName checks the name of a resource that a Pod as a whole asks for.
+func podResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
+	errs := check.ResourceName(name, at)
+	if len(errs) == 0 && !ofPods(name) {
+		errs = append(errs, field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
 	}
-	f.Add(faults...)
+	return errs
 }
 
 // hugePages checks that an amount is a number of whole pages.
-func (f *Faults) hugePages(at *field.Path, name corev1.ResourceName, q resource.Quantity) {
+func (r *rules) hugePages(at *field.Path, name corev1.ResourceName, q resource.Quantity) {
 	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 || q.Value()%size.Value() != 0 {
-		f.Invalid(at, "", q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))
+		r.Invalid(at, "", q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))
 	}
 }
 
 // resources checks what a container or a Pod asks for; checkName is for the names.
-func (r *podRules) resources(q *corev1.ResourceRequirements, at *field.Path, checkName func(*Faults, *field.Path, corev1.ResourceName)) {
+func (r *rules) resources(q *corev1.ResourceRequirements, at *field.Path, checkName func(corev1.ResourceName, *field.Path) field.ErrorList) {
 	huge, usual := false, false
 	var names [8]corev1.ResourceName
 	amount := func(list string, name corev1.ResourceName, n resource.Quantity) {
@@ -44,8 +39,8 @@ func (r *podRules) resources(q *corev1.ResourceRequirements, at *field.Path, che
 			return
 		}
 		at := at.Child(list).Key(string(name))
-		checkName(&r.Faults, at, name)
-		r.list = check.Quantity(r.list, name, n, at)
+		r.Add(checkName(name, at)...)
+		r.Add(check.Quantity(nil, name, n, at)...)
 		if check.IsHugePages(name) {
 			huge = true
 			r.hugePages(at, name, n)
@@ -80,7 +75,7 @@ func simpleAmount(name corev1.ResourceName, q resource.Quantity) bool {
 }
 
 // underLimit: requests are at most the limit, and as much where nothing else works.
-func (r *podRules) underLimit(limits corev1.ResourceList, at *field.Path, name corev1.ResourceName, q resource.Quantity) {
+func (r *rules) underLimit(limits corev1.ResourceList, at *field.Path, name corev1.ResourceName, q resource.Quantity) {
 	limit, limited := limits[name]
 	switch {
 	case !limited && !mayOvercommit(name):
@@ -94,8 +89,8 @@ func (r *podRules) underLimit(limits corev1.ResourceList, at *field.Path, name c
 }
 
 // claims checks the devices that a container uses.
-func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
-	var keys, byRequest seen // names or name/request, and names of the latter
+func (r *rules) claims(all []corev1.ResourceClaim, at *field.Path) {
+	var keys, byRequest check.Seen[string] // names or name/request, and names of the latter
 	for i := range all {
 		c, at := &all[i], at.Child("claims").Index(i)
 		if c.Name == "" {
@@ -125,7 +120,7 @@ func (r *podRules) claims(all []corev1.ResourceClaim, at *field.Path) {
 	}
 }
 
-func (r *podRules) unknownClaim(at *field.Path, name string) {
+func (r *rules) unknownClaim(at *field.Path, name string) {
 	if r.noClaim == "" { // once: the names can be many, and so can those that are none of them
 		r.noClaim = "must be one of the names in pod.spec.resourceClaims"
 		if names := slices.Sorted(slices.Values(r.claimNames.All())); len(names) == 0 {
@@ -140,12 +135,12 @@ func (r *podRules) unknownClaim(at *field.Path, name string) {
 }
 
 // resourceClaims checks the devices that the containers may use.
-func (r *podRules) resourceClaims(at *field.Path) {
+func (r *rules) resourceClaims(at *field.Path) {
 	all := r.spec.ResourceClaims
 	if len(all) == 0 {
 		return
 	}
-	if r.meta != nil && isStatic(r.meta.Annotations) {
+	if r.pod != nil && IsStatic(r.pod.Annotations) {
 		for i := range all {
 			r.Forbidden(field.NewPath(""), "", "static pods do not support resource claims")
 			r.claimNames.Again(all[i].Name)
@@ -178,47 +173,55 @@ func (r *podRules) resourceClaims(at *field.Path) {
 }
 
 // isStatic tells Pods that a node runs by itself.
-func isStatic(annotations map[string]string) bool {
+func IsStatic(annotations map[string]string) bool {
 	_, ok := annotations[corev1.MirrorPodAnnotationKey]
 	return ok
 }
 
 // podResources checks what a Pod as a whole may use, also against its containers.
-func (r *podRules) podResources(at *field.Path) {
+func (r *rules) podResources(at *field.Path) {
 	q := r.spec.Resources
 	if q == nil {
 		return
 	}
 	at = at.Child("resources")
-	if isWindows(r.spec) {
+	if IsWindows(r.spec) {
 		r.Forbidden(at, "", "may not be set for a windows pod")
 		return
 	}
 	if q.Claims != nil {
 		r.Forbidden(at, "claims", "claims may not be set for Resources at pod-level")
 	}
-	r.resources(q, at, (*Faults).podResource)
-	start := len(r.list)
+	r.resources(q, at, podResourceName)
+	start := r.Len()
 	for name, sum := range sumOfContainers(r.spec, requestsOf) {
 		if have, ok := q.Requests[name]; ok && sum.Cmp(have) > 0 {
 			r.Invalid(at.Child("requests").Key(string(name)), "", have.String(), fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String()))
 		}
 	}
-	r.sortFrom(start)
-	start = len(r.list)
+	r.SortFrom(start)
+	start = r.Len()
 	for name, sum := range sumOfContainers(r.spec, limitsOf) {
 		if have, ok := q.Limits[name]; ok && check.IsHugePages(name) && sum.Cmp(have) > 0 {
 			r.Invalid(at.Child("limits").Key(string(name)), "", have.String(), fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String()))
 		}
 	}
-	r.sortFrom(start)
+	r.SortFrom(start)
 	for i := range r.spec.Containers {
-		start := len(r.list)
+		start := r.Len()
 		for name, limit := range r.spec.Containers[i].Resources.Limits {
 			if most, ok := q.Limits[name]; ok && limit.Cmp(most) > 0 {
 				r.Invalid(at.Child("containers").Index(i).Key(string(name)), "limits", limit.String(), fmt.Sprintf("must be less than or equal to pod limits of %s", most.String()))
 			}
 		}
-		r.sortFrom(start)
+		r.SortFrom(start)
 	}
+}
+
+// ValidateOverhead checks what a runtime uses itself, like the limits of a container.
+func ValidateOverhead(list corev1.ResourceList, at *field.Path) field.ErrorList {
+	var errs check.Errors
+	r := rules{Errors: &errs, spec: &corev1.PodSpec{}}
+	r.resources(&corev1.ResourceRequirements{Limits: list}, at, check.ContainerResourceName)
+	return errs.List()
 }

@@ -1,4 +1,8 @@
-package core
+// Package podspec has the rules of the spec of a Pod, wherever it stands: in a Pod, or in
+// the template of a workload. It sets defaults, validates, and warns.
+//
+// Paths, reasons, messages and their order are those of kube-apiserver v1.36.
+package podspec
 
 import (
 	"fmt"
@@ -27,26 +31,49 @@ var (
 )
 
 // podRules checks one pod spec. The spec has its defaults.
-type podRules struct {
-	Faults
+type rules struct {
+	*check.Errors
 	spec *corev1.PodSpec
-	// meta is that of a Pod; nil: the spec is that of a template.
-	meta *metav1.ObjectMeta
+	// pod is the metadata of the Pod, nil for the spec of a template.
+	pod *metav1.ObjectMeta
 	// volumes are those that are sound, volumeName the one that is looked at.
 	volumes    map[string]*corev1.VolumeSource
 	volumeName string
 	// claimNames are the devices that containers may use.
-	claimNames seen
+	claimNames check.Seen[string]
 	// noClaim says of a name that it is none of them; empty until it is needed.
 	noClaim string
 	// containers are the names of containers and init containers.
-	containers seen
+	containers check.Seen[string]
 	// hostUsers: the users in the containers are those of the host.
 	hostUsers bool
 }
 
+// ValidatePod checks the spec and the annotations of a Pod, which has its defaults.
+func ValidatePod(errs *check.Errors, p *corev1.Pod) {
+	ValidateAnnotations(errs, p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	r, at := rules{Errors: errs, spec: &p.Spec, pod: &p.ObjectMeta}, field.NewPath("spec")
+	r.check(at)
+	if r.spec.ServiceAccountName == "" {
+		for i := range r.spec.Volumes {
+			v := r.spec.Volumes[i].Projected
+			for j := 0; v != nil && j < len(v.Sources); j++ {
+				if v.Sources[j].ServiceAccountToken != nil {
+					r.Forbidden(at.Child("volumes").Index(i).Child("projected", "sources").Index(j), "serviceAccountToken", "must not be specified when serviceAccountName is not set")
+				}
+			}
+		}
+	}
+	for i := range r.spec.Containers {
+		ValidateImage(errs, &r.spec.Containers[i], at.Child("containers").Index(i))
+	}
+	for i := range r.spec.InitContainers {
+		ValidateImage(errs, &r.spec.InitContainers[i], at.Child("initContainers").Index(i))
+	}
+}
+
 // check looks at all of a spec that stands at a path.
-func (r *podRules) check(at *field.Path) {
+func (r *rules) check(at *field.Path) {
 	spec := r.spec
 	r.hostUsers = spec.HostUsers == nil || *spec.HostUsers
 	r.checkVolumes(at.Child("volumes"))
@@ -56,8 +83,8 @@ func (r *podRules) check(at *field.Path) {
 	r.checkEphemeral(at.Child("ephemeralContainers"))
 	r.podResources(at)
 	r.hostNetwork(at)
-	requiredOneOf(&r.Faults, at, "restartPolicy", spec.RestartPolicy, restartPolicies)
-	requiredOneOf(&r.Faults, at, "dnsPolicy", spec.DNSPolicy, dnsPolicies)
+	check.RequiredEnum(r.Errors, at, "restartPolicy", spec.RestartPolicy, restartPolicies)
+	check.RequiredEnum(r.Errors, at, "dnsPolicy", spec.DNSPolicy, dnsPolicies)
 	if len(spec.NodeSelector) > 0 {
 		r.Add(check.Labels(spec.NodeSelector, at.Child("nodeSelector"))...)
 	}
@@ -65,12 +92,12 @@ func (r *podRules) check(at *field.Path) {
 	r.affinity(spec.Affinity, at)
 	r.dns(at)
 	for i, g := range spec.ReadinessGates {
-		r.labelName(at.Child("readinessGates").Index(i), "conditionType", string(g.ConditionType))
+		r.QualifiedName(at.Child("readinessGates").Index(i), "conditionType", string(g.ConditionType))
 	}
-	var gates seen
+	var gates check.Seen[string]
 	for i, g := range spec.SchedulingGates {
 		at := at.Child("schedulingGates").Index(i)
-		r.labelName(at, "", g.Name)
+		r.QualifiedName(at, "", g.Name)
 		if gates.Again(g.Name) {
 			r.Duplicate(at, "", g.Name)
 		}
@@ -88,7 +115,7 @@ func (r *podRules) check(at *field.Path) {
 }
 
 // names checks what stands for something of that name.
-func (r *podRules) names(at *field.Path) {
+func (r *rules) names(at *field.Path) {
 	spec := r.spec
 	if n := spec.ServiceAccountName; n != "" {
 		r.Each(at, "serviceAccountName", n, check.SubdomainFaults(n))
@@ -105,22 +132,17 @@ func (r *podRules) names(at *field.Path) {
 	if spec.Subdomain != "" {
 		r.Each(at, "subdomain", spec.Subdomain, check.LabelFaults(spec.Subdomain))
 	}
-	r.tolerations(spec.Tolerations, at.Child("tolerations"))
+	ValidateTolerations(r.Errors, spec.Tolerations, at.Child("tolerations"))
 	for i := range spec.HostAliases {
 		a, at := &spec.HostAliases[i], at.Child("hostAliases").Index(i)
-		r.ip(at, "ip", a.IP)
+		r.IP(at, "ip", a.IP)
 		for j, name := range a.Hostnames {
 			r.Each(at.Child("hostnames").Index(j), "", name, check.SubdomainFaults(name))
 		}
 	}
 }
 
-// ip checks an address.
-func (f *Faults) ip(at *field.Path, name, value string) {
-	f.Add(validation.IsValidIPForLegacyField(member(at, name), value, true, nil)...)
-}
-
-func (r *podRules) classes(at *field.Path) {
+func (r *rules) classes(at *field.Path) {
 	spec := r.spec
 	if n := spec.PriorityClassName; n != "" {
 		r.Each(at, "priorityClassName", n, check.SubdomainFaults(n))
@@ -129,28 +151,28 @@ func (r *podRules) classes(at *field.Path) {
 		r.Each(at, "runtimeClassName", *n, check.SubdomainFaults(*n))
 	}
 	if p := spec.PreemptionPolicy; p != nil {
-		requiredOneOf(&r.Faults, at, "preemptionPolicy", *p, preemptionPolicies)
+		check.RequiredEnum(r.Errors, at, "preemptionPolicy", *p, preemptionPolicies)
 	}
 	if spec.Overhead != nil {
-		r.resources(&corev1.ResourceRequirements{Limits: spec.Overhead}, at.Child("overhead"), (*Faults).containerResource)
+		r.resources(&corev1.ResourceRequirements{Limits: spec.Overhead}, at.Child("overhead"), check.ContainerResourceName)
 	}
 }
 
 // hostNetwork: the ports of a container in the host's network are the host's.
-func (r *podRules) hostNetwork(at *field.Path) {
+func (r *rules) hostNetwork(at *field.Path) {
 	if !r.spec.HostNetwork {
 		return
 	}
 	for i := range r.spec.Containers {
 		for j, p := range r.spec.Containers[i].Ports {
-			if p.HostPort != p.ContainerPort && (p.HostPort != 0 || r.meta != nil) {
+			if p.HostPort != p.ContainerPort && (p.HostPort != 0 || r.pod != nil) {
 				r.Invalid(at.Child("containers").Index(i).Child("ports").Index(j), "hostPort", p.HostPort, "must match `containerPort` when `hostNetwork` is true")
 			}
 		}
 	}
 }
 
-func (r *podRules) dns(at *field.Path) {
+func (r *rules) dns(at *field.Path) {
 	c := r.spec.DNSConfig
 	at = at.Child("dnsConfig")
 	if r.spec.DNSPolicy == corev1.DNSNone && (c == nil || len(c.Nameservers) == 0) {
@@ -168,7 +190,7 @@ func (r *podRules) dns(at *field.Path) {
 		r.Invalid(at, "nameservers", c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
 	}
 	for i, ip := range c.Nameservers {
-		r.ip(at.Child("nameservers").Index(i), "", ip)
+		r.IP(at.Child("nameservers").Index(i), "", ip)
 	}
 	if len(c.Searches) > maxSearchPaths {
 		r.Invalid(at, "searches", c.Searches, fmt.Sprintf("must not have more than %v search paths", maxSearchPaths))
@@ -189,7 +211,7 @@ func (r *podRules) dns(at *field.Path) {
 	}
 }
 
-func (r *podRules) hostnameOverride(at *field.Path) {
+func (r *rules) hostnameOverride(at *field.Path) {
 	name := r.spec.HostnameOverride
 	if name == nil {
 		return

@@ -1,8 +1,10 @@
-package core
+package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 var (
@@ -10,12 +12,12 @@ var (
 	recursiveReadOnlys = []corev1.RecursiveReadOnlyMode{corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible}
 )
 
-func (r *podRules) mounts(c *corev1.Container, at *field.Path) {
+func (r *rules) mounts(c *corev1.Container, at *field.Path) {
 	if len(c.VolumeMounts) == 0 {
 		return
 	}
 	at = at.Child("volumeMounts")
-	var paths, devices, devicePaths seen
+	var paths, devices, devicePaths check.Seen[string]
 	for i := range c.VolumeDevices {
 		devices.Again(c.VolumeDevices[i].Name)
 		devicePaths.Again(c.VolumeDevices[i].DevicePath)
@@ -45,7 +47,7 @@ func (r *podRules) mounts(c *corev1.Container, at *field.Path) {
 }
 
 // mountOptions checks how a volume is mounted. All mounts are said to be one.
-func (r *podRules) mountOptions(c *corev1.Container, i int, at *field.Path) {
+func (r *rules) mountOptions(c *corev1.Container, i int, at *field.Path) {
 	m := &c.VolumeMounts[i]
 	if m.SubPath != "" {
 		r.relative(at, "subPath", m.SubPath)
@@ -57,7 +59,7 @@ func (r *podRules) mountOptions(c *corev1.Container, i int, at *field.Path) {
 		r.relative(at, "subPathExpr", m.SubPathExpr)
 	}
 	if m.MountPropagation != nil {
-		OneOf(&r.Faults, at, "mountPropagation", *m.MountPropagation, mountPropagations)
+		check.Enum(r.Errors, at, "mountPropagation", *m.MountPropagation, mountPropagations)
 		if *m.MountPropagation == corev1.MountPropagationBidirectional && !isPrivileged(c) {
 			r.Forbidden(at, "mountPropagation", "Bidirectional mount propagation is available only to privileged containers")
 		}
@@ -69,7 +71,7 @@ func isPrivileged(c *corev1.Container) bool {
 	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
-func (r *podRules) recursiveReadOnly(m *corev1.VolumeMount, at *field.Path) {
+func (r *rules) recursiveReadOnly(m *corev1.VolumeMount, at *field.Path) {
 	if m.RecursiveReadOnly == nil || *m.RecursiveReadOnly == corev1.RecursiveReadOnlyDisabled {
 		return
 	}
@@ -82,20 +84,20 @@ func (r *podRules) recursiveReadOnly(m *corev1.VolumeMount, at *field.Path) {
 			r.Forbidden(at, "recursiveReadOnly", "may only be specified when mountPropagation is None or not specified")
 		}
 	default:
-		OneOf(&r.Faults, at, "recursiveReadOnly", *m.RecursiveReadOnly, recursiveReadOnlys)
+		check.Enum(r.Errors, at, "recursiveReadOnly", *m.RecursiveReadOnly, recursiveReadOnlys)
 	}
 }
 
-func (r *podRules) devices(c *corev1.Container, at *field.Path) {
+func (r *rules) devices(c *corev1.Container, at *field.Path) {
 	if len(c.VolumeDevices) == 0 {
 		return
 	}
-	var mounts, mountPaths seen
+	var mounts, mountPaths check.Seen[string]
 	for i := range c.VolumeMounts {
 		mounts.Again(c.VolumeMounts[i].Name)
 		mountPaths.Again(c.VolumeMounts[i].MountPath)
 	}
-	var names, paths seen
+	var names, paths check.Seen[string]
 	for i := range c.VolumeDevices {
 		d, at := &c.VolumeDevices[i], at.Child("volumeDevices").Index(i)
 		v := r.volumes[d.Name]

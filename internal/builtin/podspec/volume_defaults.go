@@ -1,8 +1,11 @@
-package core
+package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
 // The modes of files that a volume makes, where it does not say: rw-r--r--.
@@ -34,7 +37,7 @@ func defaultVolume(v *corev1.Volume) {
 		defaultProjected(s.Projected)
 	}
 	if s.Ephemeral != nil && s.Ephemeral.VolumeClaimTemplate != nil {
-		DefaultClaimSpec(&s.Ephemeral.VolumeClaimTemplate.Spec)
+		claimspec.Default(&s.Ephemeral.VolumeClaimTemplate.Spec)
 	}
 	defaultOldVolume(s)
 }
@@ -42,16 +45,16 @@ func defaultVolume(v *corev1.Volume) {
 // defaultOldVolume is of the sources that drivers have taken over.
 func defaultOldVolume(s *corev1.VolumeSource) {
 	if s.ISCSI != nil {
-		or(&s.ISCSI.ISCSIInterface, "default")
+		check.SetIfZero(&s.ISCSI.ISCSIInterface, "default")
 	}
 	if s.RBD != nil {
-		or(&s.RBD.RBDPool, "rbd")
-		or(&s.RBD.RadosUser, "admin")
-		or(&s.RBD.Keyring, "/etc/ceph/keyring")
+		check.SetIfZero(&s.RBD.RBDPool, "rbd")
+		check.SetIfZero(&s.RBD.RadosUser, "admin")
+		check.SetIfZero(&s.RBD.Keyring, "/etc/ceph/keyring")
 	}
 	if s.ScaleIO != nil {
-		or(&s.ScaleIO.StorageMode, "ThinProvisioned")
-		or(&s.ScaleIO.FSType, "xfs")
+		check.SetIfZero(&s.ScaleIO.StorageMode, "ThinProvisioned")
+		check.SetIfZero(&s.ScaleIO.FSType, "xfs")
 	}
 	if d := s.AzureDisk; d != nil {
 		if d.CachingMode == nil {
@@ -93,24 +96,4 @@ func defaultProjected(p *corev1.ProjectedVolumeSource) {
 		}
 		s.ClusterTrustBundle, s.PodCertificate = nil, nil // off, as by default
 	}
-}
-
-// DefaultClaimSpec fills in what a client leaves out of a claim, of its own or in a
-// template.
-func DefaultClaimSpec(c *corev1.PersistentVolumeClaimSpec) {
-	if c.VolumeMode == nil {
-		c.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)
-	}
-	roundUp(c.Resources.Limits)
-	roundUp(c.Resources.Requests)
-}
-
-// DefaultClaimTemplate fills in what a client leaves out of a claim that stands in
-// another object. The kind is always said there.
-func DefaultClaimTemplate(c *corev1.PersistentVolumeClaim) {
-	c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
-	or(&c.Status.Phase, corev1.ClaimPending)
-	DefaultClaimSpec(&c.Spec)
-	roundUp(c.Status.Capacity)
-	roundUp(c.Status.AllocatedResources)
 }

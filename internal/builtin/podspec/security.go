@@ -1,4 +1,4 @@
-package core
+package podspec
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ var (
 
 // securityContext checks that of a container. Privileged ones are allowed: each
 // cluster that runs its own components as Pods needs them.
-func (r *podRules) securityContext(c *corev1.SecurityContext, at *field.Path) {
+func (r *rules) securityContext(c *corev1.SecurityContext, at *field.Path) {
 	if c == nil {
 		return
 	}
@@ -31,7 +31,7 @@ func (r *podRules) securityContext(c *corev1.SecurityContext, at *field.Path) {
 	r.user(at, "runAsUser", c.RunAsUser)
 	r.group(at, "runAsGroup", c.RunAsGroup)
 	if m := c.ProcMount; m != nil {
-		OneOf(&r.Faults, at, "procMount", *m, procMounts)
+		check.Enum(r.Errors, at, "procMount", *m, procMounts)
 		if *m == corev1.UnmaskedProcMount && r.hostUsers {
 			r.Invalid(at, "procMount", m, "`hostUsers` must be false to use `Unmasked`")
 		}
@@ -53,19 +53,19 @@ func (r *podRules) securityContext(c *corev1.SecurityContext, at *field.Path) {
 	r.appArmor(c.AppArmorProfile, at)
 }
 
-func (r *podRules) user(at *field.Path, name string, id *int64) {
+func (r *rules) user(at *field.Path, name string, id *int64) {
 	if id != nil {
 		r.Each(at, name, *id, validation.IsValidUserID(*id))
 	}
 }
 
-func (r *podRules) group(at *field.Path, name string, id *int64) {
+func (r *rules) group(at *field.Path, name string, id *int64) {
 	if id != nil {
 		r.Each(at, name, *id, validation.IsValidGroupID(*id))
 	}
 }
 
-func (r *podRules) seccomp(p *corev1.SeccompProfile, at *field.Path) {
+func (r *rules) seccomp(p *corev1.SeccompProfile, at *field.Path) {
 	if p == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (r *podRules) seccomp(p *corev1.SeccompProfile, at *field.Path) {
 	if p.Type == "" {
 		r.Required(at, "type", "type is required when seccompProfile is set")
 	} else {
-		OneOf(&r.Faults, at, "type", p.Type, seccompTypes)
+		check.Enum(r.Errors, at, "type", p.Type, seccompTypes)
 	}
 	switch local := p.Type == corev1.SeccompProfileTypeLocalhost; {
 	case local && p.LocalhostProfile == nil:
@@ -85,7 +85,7 @@ func (r *podRules) seccomp(p *corev1.SeccompProfile, at *field.Path) {
 	}
 }
 
-func (r *podRules) appArmor(p *corev1.AppArmorProfile, at *field.Path) {
+func (r *rules) appArmor(p *corev1.AppArmorProfile, at *field.Path) {
 	if p == nil {
 		return
 	}
@@ -108,12 +108,12 @@ func (r *podRules) appArmor(p *corev1.AppArmorProfile, at *field.Path) {
 	case "":
 		r.Required(at, "type", "type is required when appArmorProfile is set")
 	default:
-		OneOf(&r.Faults, at, "type", p.Type, appArmorTypes)
+		check.Enum(r.Errors, at, "type", p.Type, appArmorTypes)
 	}
 }
 
 // podSecurityContext checks that of a Pod.
-func (r *podRules) podSecurityContext(at *field.Path) {
+func (r *rules) podSecurityContext(at *field.Path) {
 	c := r.spec.SecurityContext
 	at = at.Child("securityContext")
 	r.group(at, "fsGroup", c.FSGroup)
@@ -127,16 +127,16 @@ func (r *podRules) podSecurityContext(at *field.Path) {
 	}
 	r.sysctls(c.Sysctls, at)
 	if p := c.FSGroupChangePolicy; p != nil {
-		OneOf(&r.Faults, at, "fsGroupChangePolicy", *p, fsGroupChanges)
+		check.Enum(r.Errors, at, "fsGroupChangePolicy", *p, fsGroupChanges)
 	}
 	r.seccomp(c.SeccompProfile, at)
 	r.windowsOptions(c.WindowsOptions, at)
 	r.appArmor(c.AppArmorProfile, at)
 	if p := c.SupplementalGroupsPolicy; p != nil {
-		OneOf(&r.Faults, at, "supplementalGroupsPolicy", *p, supplementalPolicies)
+		check.Enum(r.Errors, at, "supplementalGroupsPolicy", *p, supplementalPolicies)
 	}
 	if p := c.SELinuxChangePolicy; p != nil {
-		OneOf(&r.Faults, at, "seLinuxChangePolicy", *p, seLinuxChanges)
+		check.Enum(r.Errors, at, "seLinuxChangePolicy", *p, seLinuxChanges)
 	}
 }
 
@@ -145,8 +145,8 @@ const maxSysctl = 253
 
 var sysctlForm = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
-func (r *podRules) sysctls(all []corev1.Sysctl, at *field.Path) {
-	var names seen
+func (r *rules) sysctls(all []corev1.Sysctl, at *field.Path) {
+	var names check.Seen[string]
 	for i := range all {
 		name, at := all[i].Name, at.Child("sysctls").Index(i)
 		again := names.Again(name)
@@ -183,7 +183,7 @@ func sysctlNamespace(name string) (net, ipc bool) {
 
 // checkHostUsers: users of a Pod that are not the host's go with no other part of
 // the host.
-func (r *podRules) checkHostUsers(at *field.Path) {
+func (r *rules) checkHostUsers(at *field.Path) {
 	if r.hostUsers {
 		return
 	}
@@ -197,7 +197,7 @@ func (r *podRules) checkHostUsers(at *field.Path) {
 	if r.spec.HostIPC {
 		r.Forbidden(at, "HostIPC", when)
 	}
-	for c, of := range eachContainer(r.spec, place{path: at}) {
+	for c, of := range eachContainer(r.spec, lazyPath{path: at}) {
 		at := of.path
 		if len(c.VolumeDevices) > 0 {
 			r.Forbidden(at, "volumeDevices", when)

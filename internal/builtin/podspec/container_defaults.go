@@ -1,8 +1,10 @@
-package core
+package podspec
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // DefaultEphemeral fills in what a client leaves out of an ephemeral container.
@@ -14,10 +16,10 @@ func defaultContainer(c *corev1.Container) {
 	if c.ImagePullPolicy == "" {
 		c.ImagePullPolicy = pullPolicy(c.Image)
 	}
-	or(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
-	or(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	check.SetIfZero(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	check.SetIfZero(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
-		or(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+		check.SetIfZero(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
 	for i := range c.Env {
 		from := c.Env[i].ValueFrom
@@ -29,8 +31,8 @@ func defaultContainer(c *corev1.Container) {
 			from.FileKeyRef.Optional = ptr.To(false)
 		}
 	}
-	roundUp(c.Resources.Limits)
-	roundUp(c.Resources.Requests)
+	check.RoundUp(c.Resources.Limits)
+	check.RoundUp(c.Resources.Requests)
 	defaultProbe(c.LivenessProbe)
 	defaultProbe(c.ReadinessProbe)
 	defaultProbe(c.StartupProbe)
@@ -61,7 +63,7 @@ func pullPolicy(image string) corev1.PullPolicy {
 
 func defaultFieldRef(f *corev1.ObjectFieldSelector) {
 	if f != nil {
-		or(&f.APIVersion, "v1")
+		check.SetIfZero(&f.APIVersion, "v1")
 	}
 }
 
@@ -69,10 +71,10 @@ func defaultProbe(p *corev1.Probe) {
 	if p == nil {
 		return
 	}
-	or(&p.TimeoutSeconds, 1)
-	or(&p.PeriodSeconds, 10)
-	or(&p.SuccessThreshold, 1)
-	or(&p.FailureThreshold, 3)
+	check.SetIfZero(&p.TimeoutSeconds, 1)
+	check.SetIfZero(&p.PeriodSeconds, 10)
+	check.SetIfZero(&p.SuccessThreshold, 1)
+	check.SetIfZero(&p.FailureThreshold, 3)
 	defaultHTTPGet(p.HTTPGet)
 	if p.GRPC != nil && p.GRPC.Service == nil {
 		p.GRPC.Service = ptr.To("")
@@ -81,7 +83,7 @@ func defaultProbe(p *corev1.Probe) {
 
 func defaultHTTPGet(h *corev1.HTTPGetAction) {
 	if h != nil {
-		or(&h.Path, "/")
-		or(&h.Scheme, corev1.URISchemeHTTP)
+		check.SetIfZero(&h.Path, "/")
+		check.SetIfZero(&h.Scheme, corev1.URISchemeHTTP)
 	}
 }

@@ -1,8 +1,7 @@
-package core
+package podspec
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -13,25 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
-
-// PodWarnings are those about a new Pod. Updates of Pods have none: people seldom
-// make them.
-func PodWarnings(p, old *corev1.Pod) []string {
-	if old != nil {
-		return nil
-	}
-	var list []string
-	if faults := check.LabelFaults(p.Name); len(faults) > 0 {
-		list = append(list, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", faults))
-	}
-	return append(list, specWarnings(warnings{spec: &p.Spec, annotations: p.Annotations})...)
-}
 
 // specWarnings looks for a reason to warn, and only if there is one for words.
 func specWarnings(w warnings) []string {
 	look := w
-	look.at = place{unread: true}
+	look.at = lazyPath{unread: true}
 	if look.pod(); !look.found {
 		return nil
 	}
@@ -39,45 +26,7 @@ func specWarnings(w warnings) []string {
 	return w.list
 }
 
-// PodStatusWarnings are those about an update of a Pod's status.
-func PodStatusWarnings(p, _ *corev1.Pod) []string {
-	var w warnings
-	for i := range p.Status.PodIPs {
-		w.ip(p.Status.PodIPs[i].IP, w.below("status", "podIPs").Index(i).Child("ip"))
-	}
-	for i := range p.Status.HostIPs {
-		w.ip(p.Status.HostIPs[i].IP, w.below("status", "hostIPs").Index(i).Child("ip"))
-	}
-	return w.list
-}
-
-// PodTemplateWarnings are those about a PodTemplate.
-func PodTemplateWarnings(t, old *corev1.PodTemplate) []string {
-	if old != nil && equality.Semantic.DeepEqual(&t.Template, &old.Template) {
-		return nil
-	}
-	return TemplateWarnings(&t.Template, field.NewPath("template"))
-}
-
-// ReplicationControllerWarnings are those about one. After an update it is the old
-// template that is looked at.
-func ReplicationControllerWarnings(r, old *corev1.ReplicationController) (list []string) {
-	t := r.Spec.Template
-	switch {
-	case old == nil:
-		list = NameWarnings(r.Name)
-	case equality.Semantic.DeepEqual(&r.Spec, &old.Spec):
-		return nil
-	default:
-		t = old.Spec.Template
-	}
-	if t == nil {
-		return list
-	}
-	return append(list, TemplateWarnings(t, field.NewPath("spec", "template"))...)
-}
-
-// NameWarnings are those about the name of a workload.
+// NameWarnings warns of the name of a workload that its Pods cannot have as hostnames.
 func NameWarnings(name string) []string {
 	faults := check.LabelFaults(name)
 	if len(faults) == 0 {
@@ -86,16 +35,22 @@ func NameWarnings(name string) []string {
 	return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", faults)}
 }
 
-// TemplateWarnings are those about the template of a workload.
+// Warnings warns of what a Pod's spec and annotations have that has no effect, or another
+// one than it seems.
+func Warnings(p *corev1.Pod) []string {
+	return specWarnings(warnings{spec: &p.Spec, annotations: p.Annotations})
+}
+
+// TemplateWarnings is Warnings of the template of a workload.
 func TemplateWarnings(t *corev1.PodTemplateSpec, at *field.Path) []string {
-	return specWarnings(warnings{spec: &t.Spec, annotations: t.Annotations, at: place{path: at}, template: true})
+	return specWarnings(warnings{spec: &t.Spec, annotations: t.Annotations, at: lazyPath{path: at}, template: true})
 }
 
 // warnings collects those about one pod spec.
 type warnings struct {
 	spec        *corev1.PodSpec
 	annotations map[string]string
-	at          place // of the template, or the Pod
+	at          lazyPath // of the template, or the Pod
 	template    bool
 	found       bool
 	list        []string
@@ -123,7 +78,7 @@ func (w *warnings) another() bool {
 }
 
 // below is a path below that of the template.
-func (w *warnings) below(name string, more ...string) place { return w.at.Child(name, more...) }
+func (w *warnings) below(name string, more ...string) lazyPath { return w.at.Child(name, more...) }
 
 func (w *warnings) pod() {
 	w.oldLabels()
@@ -155,31 +110,16 @@ func (w *warnings) pod() {
 	}
 }
 
-func (w *warnings) ip(ip string, at place) {
-	if a, err := netip.ParseAddr(ip); err == nil && a.Is4() {
-		return
-	}
+func (w *warnings) ip(ip string, at lazyPath) {
 	for _, text := range check.IPWarnings(ip, at.path) {
 		w.add("%s", text)
 	}
 }
 
-// OldNodeLabels are labels of nodes that have other names now, or none.
-var OldNodeLabels = map[string]string{
-	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
-	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
-	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
-	"failure-domain.beta.kubernetes.io/zone":        `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
-	"beta.kubernetes.io/instance-type":              `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
-	"app.kubernetes.io/created-by":                  `deprecated since v1.9`,
-	"scheduler.alpha.kubernetes.io/preferAvoidPods": `deprecated since v1.22; use Taints and Tolerations instead`,
-	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
-}
-
 func (w *warnings) oldLabels() {
 	start := len(w.list)
 	for key := range w.spec.NodeSelector {
-		if why, ok := OldNodeLabels[key]; ok {
+		if why, ok := nodeselector.DeprecatedLabels[key]; ok {
 			w.add("%s: %s", w.below("spec", "nodeSelector").Key(key), why)
 		}
 	}
@@ -198,26 +138,19 @@ func (w *warnings) oldLabels() {
 	}
 	for i := range w.spec.TopologySpreadConstraints {
 		c, at := &w.spec.TopologySpreadConstraints[i], w.below("spec", "topologySpreadConstraints").Index(i)
-		if why, ok := OldNodeLabels[c.TopologyKey]; ok {
+		if why, ok := nodeselector.DeprecatedLabels[c.TopologyKey]; ok {
 			w.add("%s: %s is %s", at.Child("topologyKey"), c.TopologyKey, why)
 		}
 		w.selector(c.LabelSelector, at)
 	}
 }
 
-// NodeTermWarnings are those about one way to select nodes.
-func NodeTermWarnings(t *corev1.NodeSelectorTerm, at *field.Path) []string {
-	var w warnings
-	w.nodeTerm(t, place{path: at}, false)
-	return w.list
-}
-
 // nodeTerm is about one way to select nodes; values says whether they are looked at,
 // too, where nothing else checks them.
-func (w *warnings) nodeTerm(t *corev1.NodeSelectorTerm, at place, values bool) {
+func (w *warnings) nodeTerm(t *corev1.NodeSelectorTerm, at lazyPath, values bool) {
 	for i := range t.MatchExpressions {
 		q, at := &t.MatchExpressions[i], at.Child("matchExpressions").Index(i)
-		if why, ok := OldNodeLabels[q.Key]; ok {
+		if why, ok := nodeselector.DeprecatedLabels[q.Key]; ok {
 			w.add("%s: %s is %s", at.Child("key"), q.Key, why)
 		}
 		for j := 0; values && j < len(q.Values); j++ {
@@ -229,7 +162,7 @@ func (w *warnings) nodeTerm(t *corev1.NodeSelectorTerm, at place, values bool) {
 }
 
 // selector: none at all is not the same as an empty one.
-func (w *warnings) selector(s *metav1.LabelSelector, at place) {
+func (w *warnings) selector(s *metav1.LabelSelector, at lazyPath) {
 	if s == nil {
 		w.add("%s: a null labelSelector results in matching no pod", at.Child("labelSelector"))
 	}
@@ -259,7 +192,7 @@ func (w *warnings) seccompAnnotation(key string) {
 // twice: what stands twice in lists that others merge.
 func (w *warnings) twice() {
 	if len(w.spec.HostAliases) > 1 {
-		var ips seen
+		var ips check.Seen[string]
 		for i := range w.spec.HostAliases {
 			if ip := w.spec.HostAliases[i].IP; ips.Again(ip) {
 				w.add("%s: duplicate ip %q", w.below("spec", "hostAliases").Index(i).Child("ip"), ip)
@@ -267,7 +200,7 @@ func (w *warnings) twice() {
 		}
 	}
 	if len(w.spec.ImagePullSecrets) > 1 {
-		var names seen
+		var names check.Seen[string]
 		for i, s := range w.spec.ImagePullSecrets {
 			if names.Again(s.Name) {
 				w.add("%s: duplicate name %q", w.below("spec", "imagePullSecrets").Index(i).Child("name"), s.Name)
@@ -282,13 +215,13 @@ func (w *warnings) twice() {
 }
 
 // fraction: there is no part of a byte.
-func (w *warnings) fraction(all corev1.ResourceList, at place) {
+func (w *warnings) fraction(all corev1.ResourceList, at lazyPath) {
 	for _, name := range [...]corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		w.wholeBytes(all, name, at)
 	}
 }
 
-func (w *warnings) wholeBytes(all corev1.ResourceList, name corev1.ResourceName, at place) {
+func (w *warnings) wholeBytes(all corev1.ResourceList, name corev1.ResourceName, at lazyPath) {
 	if q, ok := all[name]; ok && q.MilliValue()%1000 != 0 {
 		w.add("%s: fractional byte value %q is invalid, must be an integer", at.Key(string(name)), q.String())
 	}
@@ -324,11 +257,11 @@ func (w *warnings) appArmorAnnotation(c *corev1.Container) {
 
 // hides: a variable that is set twice is only sound when the second value is made of
 // the first.
-func (w *warnings) hides(c *corev1.Container, at place) {
+func (w *warnings) hides(c *corev1.Container, at lazyPath) {
 	if len(c.Env) < 2 {
 		return
 	}
-	var names seen
+	var names check.Seen[string]
 	for i := range c.Env {
 		v := &c.Env[i]
 		if !names.Again(v.Name) {
@@ -343,7 +276,7 @@ func (w *warnings) hides(c *corev1.Container, at place) {
 // containerPort is a port with its place.
 type containerPort struct {
 	*corev1.ContainerPort
-	at place
+	at lazyPath
 }
 
 func (w *warnings) ports() {
@@ -352,7 +285,7 @@ func (w *warnings) ports() {
 		protocol corev1.Protocol
 	}
 	var all map[key][]containerPort
-	var names map[string]place
+	var names map[string]lazyPath
 	var named []string
 	for c, at := range eachContainer(w.spec, w.below("spec")) {
 		for i := range c.Ports {
@@ -361,7 +294,7 @@ func (w *warnings) ports() {
 				w.add("%s: hostIP set without hostPort: %+v", p.at, *p.ContainerPort)
 			}
 			if all == nil {
-				all, names = map[key][]containerPort{}, map[string]place{}
+				all, names = map[key][]containerPort{}, map[string]lazyPath{}
 			}
 			k := key{p.ContainerPort.ContainerPort, p.Protocol}
 			for _, other := range all[k] {
