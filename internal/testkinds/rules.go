@@ -45,23 +45,32 @@ func Rules[T any](t *testing.T, valid string, rows []Rule, apply func(o *T) []st
 // Below returns rows whose paths begin at a part of the object: each line of their edits,
 // and of what they want, that does not begin with metadata, spec or status, or with [], the whole.
 func Below(part string, rows []Rule) []Rule {
-	prefixed := func(lines string) string {
-		var out strings.Builder
-		for line := range strings.Lines(lines) {
-			if !fromRoot.MatchString(line) {
-				out.WriteString(part)
-				if !strings.ContainsRune(":.[", rune(line[0])) {
-					out.WriteByte('.')
-				}
-			}
-			out.WriteString(line)
-		}
-		return out.String()
-	}
 	for i, row := range rows {
-		rows[i] = Rule{row[0], prefixed(row[1]), prefixed(row[2])}
+		rows[i] = Rule{row[0], prefixed(part, row[1]), prefixed(part, row[2])}
 	}
 	return rows
+}
+
+// UpdatesBelow is Below of a table about updates.
+func UpdatesBelow(part string, rows []Update) []Update {
+	for i, row := range rows {
+		rows[i] = Update{row[0], prefixed(part, row[1]), prefixed(part, row[2]), prefixed(part, row[3])}
+	}
+	return rows
+}
+
+func prefixed(part, lines string) string {
+	var out strings.Builder
+	for line := range strings.Lines(lines) {
+		if !fromRoot.MatchString(line) {
+			out.WriteString(part)
+			if !strings.ContainsRune(":.[", rune(line[0])) {
+				out.WriteByte('.')
+			}
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // Updates runs a table about updates.
