@@ -43,7 +43,7 @@ func Rules[T any](t *testing.T, valid string, rows []Rule, apply func(o *T) []st
 }
 
 // Below returns rows whose paths begin at a part of the object: each line of their edits,
-// and of what they want, that does not begin with metadata, spec or status, or with [], the whole.
+// and of what they want, that does not begin with metadata, annotations, spec or status, or with [], the whole.
 func Below(part string, rows []Rule) []Rule {
 	for i, row := range rows {
 		rows[i] = Rule{row[0], prefixed(part, row[1]), prefixed(part, row[2])}
@@ -193,7 +193,7 @@ func decode[T any](t *testing.T, v any) *T {
 
 var (
 	step     = regexp.MustCompile(`^(?:\.?([^.\[\]]+)|\[(\d+)\]|\["([^"]+)"\])`)
-	fromRoot = regexp.MustCompile(`^(\[\]|(metadata|spec|status)\b)`)
+	fromRoot = regexp.MustCompile(`^(\[\]|(metadata|annotations|spec|status)\b)`)
 	repeated = regexp.MustCompile(`\{(.)\*(\d+)\}`)
 )
 
