@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,33 +18,36 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// limits holds Pods and claims to the LimitRanges of their namespace: what a container
-// leaves out it gets from there, and what is beyond them is refused.
-type limits struct{ store *store.Store }
-
+// LimitRanges bound the resources of Pods and claims in their namespace: a container gets the
+// resources that it leaves out, and what is beyond the limits is refused.
 const limitRanges = "limitranges"
 
-// wants is the Wants of the step. In a namespace without LimitRanges nothing is looked
-// at.
-func (l limits) wants(t registry.Target, verb string) bool {
-	switch t.Type.Collection {
-	case "pods":
-		if !(t.Subresource == "" && verb == "create" || t.Subresource == "resize" && verb == "update") {
-			return false
-		}
-	case "persistentvolumeclaims":
-		if t.Subresource != "" || verb == "delete" {
-			return false
-		}
-	default:
-		return false
+// limitRanger handles new and changed objects in namespaces that have LimitRanges.
+func limitRanger(*Config) registry.Plugin {
+	return registry.Plugin{
+		Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+			switch t.Type.Collection {
+			case pods:
+				if !(t.Subresource == "" && o == admissionv1.Create || t.Subresource == "resize" && o == admissionv1.Update) {
+					return false
+				}
+			case "persistentvolumeclaims":
+				if t.Subresource != "" || o == admissionv1.Delete {
+					return false
+				}
+			default:
+				return false
+			}
+			return s.Snapshot(limitRanges).Count(t.Namespace+"/", "") > 0
+		},
+		Mutate:   setDefaultLimits,
+		Validate: checkLimits,
 	}
-	return l.store.Any().Snapshot(limitRanges).Count(t.Namespace+"/", "") > 0
 }
 
-// of are the LimitRanges of a namespace, by name.
-func (l limits) of(namespace string) (all []*corev1.LimitRange, err error) {
-	for o := range l.store.Any().Snapshot(limitRanges).Scan(namespace+"/", "") {
+// limitRangesOf returns the LimitRanges of a namespace, by name.
+func limitRangesOf(s *store.State, namespace string) (all []*corev1.LimitRange, err error) {
+	for o := range s.Snapshot(limitRanges).Scan(namespace+"/", "") {
 		r, err := registry.Decode[corev1.LimitRange](o)
 		if err != nil {
 			return nil, err
@@ -53,11 +57,14 @@ func (l limits) of(namespace string) (all []*corev1.LimitRange, err error) {
 	return all, nil
 }
 
-// complete is the Completion of Pods.
-func (l limits) complete(_ context.Context, a *registry.Admission) error {
-	ranges, err := l.of(a.Namespace)
+func setDefaultLimits(_ context.Context, a *registry.Attributes) error {
+	p, ok := a.Object.(*corev1.Pod)
+	if !ok || a.Subresource != "" {
+		return nil
+	}
+	ranges, err := limitRangesOf(a.State, a.Namespace)
 	for _, r := range ranges {
-		fill(a.Object.(*corev1.Pod), r)
+		fill(p, r)
 	}
 	return err
 }
@@ -115,12 +122,11 @@ func missing(to *corev1.ResourceList, from corev1.ResourceList) (names []string)
 	return names
 }
 
-// admit is the Admit of the step.
-func (l limits) admit(_ context.Context, a *registry.Admission) error {
+func checkLimits(_ context.Context, a *registry.Attributes) error {
 	if old, ok := a.Old.(metav1.Object); ok && old.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	ranges, err := l.of(a.Namespace)
+	ranges, err := limitRangesOf(a.State, a.Namespace)
 	if err != nil {
 		return err
 	}
@@ -133,7 +139,7 @@ func (l limits) admit(_ context.Context, a *registry.Admission) error {
 			errs = checkClaim(o, r)
 		}
 		if len(errs) > 0 {
-			return refused(a, "%w", utilerrors.NewAggregate(errs))
+			return forbidden(a, "%w", utilerrors.NewAggregate(errs))
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -23,16 +24,18 @@ type Alteration struct {
 	// UID and Version are what the object has to have; empty: any.
 	UID     types.UID
 	Version string
-	DryRun  bool
+	// By is the client.
+	By     *authn.User
+	DryRun bool
 }
 
 // Alter changes a stored object for an Action. Its generation stays, for a Pod
 // that is given its node wants nothing else than before, and so do its managed
 // fields.
 func (r *Registry) Alter(ctx context.Context, t Target, a Alteration) (Object, error) {
-	w := &write{Target: t, options: &WriteOptions{}, dryRun: a.DryRun, alters: true}
+	w := &write{Target: t, source: fromAction, by: a.By, options: &WriteOptions{}, dryRun: a.DryRun}
 	made, err := r.modify(ctx, w, change{once: a.Version != "", next: func(v existing) (runtime.Object, error) {
-		w.applied, w.isApplied = w.managedOf(v.stored), true
+		w.owners.decide(w.owners.of(v.stored))
 		next := v.object.DeepCopyObject()
 		if err := a.require(t, next.(metav1.Object)); err != nil {
 			return nil, err
@@ -91,21 +94,21 @@ func (t Target) read(ctx context.Context, o *store.Object) (runtime.Object, erro
 // encode makes the bytes that are stored of an object in the version of a write's
 // steps.
 func (t Target) encode(ctx context.Context, o runtime.Object) (wire.Encoded, error) {
-	if t.Type.Stored == nil || !t.Type.OwnSteps {
+	if !t.Type.ConvertsPerRequest() {
 		return wire.Encode(t.stored(), o)
 	}
-	stored, err := t.Type.ToStored(ctx, o.DeepCopyObject())
+	stored, err := t.Type.Conversion.ToStored(ctx, o.DeepCopyObject())
 	if err != nil {
 		return wire.Encoded{}, err
 	}
-	return wire.Encode(t.Type.Stored, stored)
+	return wire.Encode(t.Type.StoredVersion(), stored)
 }
 
 // readValue is read of a value, which may be a part of what is stored.
 func (t Target) readValue(ctx context.Context, key string, value []byte) (runtime.Object, error) {
 	var object runtime.Object
 	var err error
-	if t.Type.OwnSteps {
+	if t.Type.ConvertsPerRequest() {
 		object, err = wire.Read(ctx, t.Type, value)
 	} else {
 		object, err = wire.Unmarshal(value, t.stored().New)

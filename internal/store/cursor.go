@@ -12,51 +12,36 @@ import (
 //
 // A cursor is a revision and a topic: the keys it selects. Cursors of the same
 // keys share the topic. A topic knows the last change that it selects, so a
-// cursor that has seen it needs to look at nothing: it is as far as the published
-// state, whatever was written elsewhere.
+// cursor that has seen that change has nothing to read, whatever was written
+// elsewhere.
 //
 // No wakeup is lost, and no change is passed over:
 //
-//	publisher   record the change; topic.last = r; published = state; wake
+//	publisher   record the change; topic.last = r; published = state; notify
 //	cursor      P = published; last = topic.last;
 //	            last <= position: nothing selected up to P is left, position = P
 //	            else: read the records in (position, P]
 //
 // If the cursor saw a P with the change in it, then topic.last was set before. If
-// it did not, the wake comes after its look, and finds it waiting, or about to look
-// once more. A cursor joins its topic before the change is recorded, or after it is
-// published, never in between: the publisher would not know that it has to be woken.
+// it did not, the notification comes after its look, and finds it parked, or about to
+// look once more. A cursor joins its topic before the change is recorded, or after it is
+// published, never in between: the publisher would not know that it has to be notified.
 //
-// A topic knows the change before its last one, too. A cursor that has seen that
-// goes to the last one straight, past all that was written elsewhere meanwhile.
+// A topic also knows the change before its last one. A cursor that has seen that
+// one goes to the last one directly, past all that was written elsewhere meanwhile.
 //
-// # Rounds
+// # Batches
 //
-// A topic wakes its cursors in rounds. What is published while some of those that were
-// woken have not run yet wakes nobody: the last one to run begins the next round. So
-// under load each cursor runs once for several changes, where it would run once for
-// each, and waking costs a writer nothing. A round lasts as long as it takes to run who
-// is woken (and, of a bundle, to deliver), not to send what they read: a slow client holds
-// nobody up. Rounds of many
-// keep a distance of up to two milliseconds, too; the first change after a quiet moment
-// waits for nothing, nor does any where few wait. A cursor that was not called, because
-// its reader was at work, looks for itself when that comes back, unless a round is to come
-// anyway: then it takes what the others take, in one go.
+// A topic notifies its watchers in batches, one batch at a time. A change that is
+// published during a batch notifies no one: the end of the batch begins the next one.
+// Under load each watcher therefore runs once for several changes, and notifying costs
+// a writer nothing. A batch ends when all whom it woke have read (and, in a group, have
+// delivered). They send afterwards, so a slow client delays no batch. A topic with many
+// cursors also keeps up to two milliseconds between batches. The first change after a
+// quiet moment never waits, and neither does any change that few watch.
 //
-// # Bundles
-//
-// Readers that write to the same place, the watches of one connection, may share it: a
-// round then wakes one of those of a bundle that wait, and that one, its leader, delivers
-// to the others what they select while they sleep on, and flushes once for all of them.
-// To wake a goroutine, and to have it wait again, costs as much as all else that an event
-// does to a watch. A reader that the leader cannot serve (there is no room for what it
-// selects, it ends, it has to read the log) is woken, and goes on by itself:
-//
-//	round       waiting -> called: the leader is woken, the others are lent to it
-//	leader      Deliver for itself and each that is lent: waiting again, or shaken
-//	            the round is over for all of them; Flush
-//
-// A leader whose place is full leaves the rest to the next one, and flushes.
+// A cursor that was busy when its batch began reads before it waits again, unless
+// another batch is due: then it takes part in that one.
 
 // topic is a set of keys that cursors select. A topic without cursors is
 // forgotten.
@@ -64,45 +49,33 @@ type topic struct {
 	prefix string
 	// last is the newest change that the topic selects, or a revision above it.
 	last atomic.Uint64
-	// previous is the one before last, or a revision above it. It is set before
-	// last, and read after it: together with a last that is older, it can only be
-	// too new.
+	// previous is the change before last, or a revision above it. It is written before
+	// last and read after it: next to an older last it can only be too new.
 	previous atomic.Uint64
-	marked   bool // is among those to wake; used by the leader alone
+	marked   bool // it is in the list of those to notify; only the committing writer uses it
 
-	// running is how many cursors of the round were woken and did not run yet, and one
-	// while they are being woken.
+	// running is how many of those that the batch woke have not read yet, plus one while
+	// the batch begins.
 	running atomic.Int32
-	again   atomic.Bool // there is something to wake for since the round began
+	again   atomic.Bool // something was published since the batch began
 
 	mu       sync.Mutex
 	cursors  []*Cursor
-	bundles  map[any]*bundle // nil until there is one
-	leaders  []*Cursor       // of the round that is beginning
-	earliest time.Time       // for the next round; zero: at once
-	pause    *time.Timer     // until then; nil: there was none yet
+	earliest time.Time   // for the next batch; zero: at once
+	pause    *time.Timer // until then; nil: there was none yet
 }
 
-// bundle is the cursors of a topic that one of them may be read for. The topic's lock
-// guards it, and while a round is under way its leader alone has what is lent.
-type bundle struct {
-	with   any       // its name
-	size   int       // its cursors
-	leader *Cursor   // of the round that is beginning
-	lent   []*Cursor // those of the round that its leader has not served yet
-}
-
-// Changes that many wait for are worth gathering: a round that wakes gatherFrom cursors
-// or more begins gatherEach for each of them behind the one before, gatherMost at most.
-// With a change every millisecond, an event for each of 100 or 1,000 watches costs a
-// tenth less CPU with two milliseconds than with none, and comes no later.
+// Changes that many watch are worth gathering: where a topic has gatherFrom cursors or
+// more, the next batch begins gatherEach for each of them after the one before, gatherMost
+// at most. With a change every millisecond, an event for each of 100 or 1,000 watches costs
+// a tenth less CPU with two milliseconds than with none, and comes no later.
 const (
 	gatherFrom = 32
 	gatherEach = 20 * time.Microsecond
 	gatherMost = 2 * time.Millisecond
 )
 
-// selects tells whether the topic has the key.
+// selects reports whether the topic has the key.
 func (t *topic) selects(key string) bool {
 	switch {
 	case t.prefix == "":
@@ -113,39 +86,39 @@ func (t *topic) selects(key string) bool {
 	return key == t.prefix
 }
 
-// note takes a change that the topic selects.
+// note records a change that the topic selects.
 func (t *topic) note(r Revision) {
 	t.previous.Store(t.last.Load())
 	t.last.Store(uint64(r))
 }
 
-// wake begins a round, or has another one follow the one that is under way: whoever ends
-// it looks at again after running is zero, and here it is the other way round.
-func (t *topic) wake() {
+// notify begins a batch. If one is under way, its end begins the next: it looks at again
+// after running became zero, so again is set first here.
+func (t *topic) notify() {
 	t.marked = false
 	t.again.Store(true)
 	t.next()
 }
 
-// ran ends a cursor's part in the round.
-func (t *topic) ran() {
+// done ends one watcher's part in the batch.
+func (t *topic) done() {
 	if t.running.Add(-1) == 0 {
 		t.next()
 	}
 }
 
-// next begins a round if there is something to wake for, and none is under way.
+// next begins a batch if there is something new and no batch is under way.
 func (t *topic) next() {
 	for t.again.Load() && t.running.Load() == 0 {
 		t.mu.Lock()
 		if t.again.Load() && t.running.Load() == 0 && !t.paused() {
-			t.round()
+			t.begin()
 		}
 		t.mu.Unlock()
 	}
 }
 
-// paused has the next round wait if it is too early for it. The lock is held.
+// paused delays the next batch if it is too early for it. The lock is held.
 func (t *topic) paused() bool {
 	if t.earliest.IsZero() {
 		return false
@@ -156,101 +129,49 @@ func (t *topic) paused() bool {
 	}
 	t.running.Store(1) // until then
 	if t.pause == nil {
-		t.pause = time.AfterFunc(left, t.ran)
+		t.pause = time.AfterFunc(left, t.done)
 	} else {
 		t.pause.Reset(left)
 	}
 	return true
 }
 
-// round wakes those that wait. The lock is held.
-func (t *topic) round() {
+// begin begins a batch: it wakes one cursor of each group that waits. The lock is held.
+func (t *topic) begin() {
 	t.running.Store(1)
 	t.again.Store(false)
-	woken := 0
-	for _, c := range t.cursors {
-		if !c.state.CompareAndSwap(waiting, called) {
-			continue
-		}
-		woken++
-		switch b := c.bundle; {
-		case b == nil:
-			t.call(c)
-		case b.leader == nil:
-			b.leader = c
-			t.leaders = append(t.leaders, c)
-		default:
-			b.lent = append(b.lent, c)
-		}
-	}
-	for _, c := range t.leaders {
-		c.bundle.leader = nil
-		t.call(c)
-	}
-	clear(t.leaders)
-	t.leaders = t.leaders[:0]
 	t.earliest = time.Time{}
-	if woken >= gatherFrom {
-		t.earliest = time.Now().Add(min(gatherMost, time.Duration(woken)*gatherEach))
+	for _, c := range t.cursors {
+		if c.group.Load().wake(t) && len(t.cursors) >= gatherFrom && t.earliest.IsZero() {
+			t.earliest = time.Now().Add(min(gatherMost, time.Duration(len(t.cursors))*gatherEach))
+		}
 	}
 	t.running.Add(-1)
 }
 
-// call wakes one that a round has called, and will run.
-func (t *topic) call(c *Cursor) {
-	t.running.Add(1)
-	c.ready <- struct{}{}
-}
-
-// Reader is who reads a cursor that shares where its changes go.
-type Reader interface {
-	// Deliver reads the cursor with TryRecent, on behalf of the goroutine that waits for
-	// it, and passes on what there is. It does not wait, and does not panic: all readers
-	// of the topic depend on it.
-	Deliver() Delivery
-	// Flush has what was delivered to the readers of a bundle leave. It may wait.
-	Flush()
-}
-
-// Delivery is what became of a Deliver.
-type Delivery int
-
-const (
-	Delivered Delivery = iota // nothing is left
-	Full                      // nothing is left, and it is time for Flush
-	Declined                  // the goroutine that waits has to look
-)
-
 // Cursor is a place in the shared history. It holds no queue and no copy: a
-// reader that lags costs nobody anything, until what it has not read falls out
-// of the history. One goroutine uses a cursor; while that is in Wait, a leader may use it
-// through its Reader.
+// reader that lags costs others nothing, until what it has not read falls out
+// of the history. One goroutine uses a cursor; while it is in Wait, another one of its
+// group may use the cursor through its Reader.
 type Cursor struct {
 	store      *Store
 	collection *collection
-	topic      *topic // nil once closed
-	state      atomic.Int32
-	nudged     atomic.Bool   // by Wake
-	ready      chan struct{} // gets a value when the state is no longer waiting
-	position   Revision      // all that it selects up to here was read
-	place      int           // in topic.cursors
-	reader     Reader        // nil: it is of no bundle; set by Share, as the bundle is
-	bundle     *bundle
+	topic      *topic   // nil once closed
+	position   Revision // all that it selects up to here was read
+	index      int      // in topic.cursors
+
+	group   atomic.Pointer[Group]
+	reader  Reader        // nil: it is alone in its group
+	woken   atomic.Bool   // by Wake; Wait has not returned since
+	ready   chan struct{} // gets a value when a parked cursor is not parked any more
+	leads   bool          // it then is the leader of its group
+	wokenBy *topic        // whose batch made it the leader; nil: none
 }
 
-// The state of a cursor.
-const (
-	awake   int32 = iota // it looks for itself before it waits
-	waiting              // until a round, or Wake
-	called               // by a round, of which it is; its leader may be reading it
-	shaken               // by Wake
-)
-
-// Watch starts a cursor at a place in the log: its first change is the first one
-// after the revision. A revision below the history is *ExpiredError; one that is
-// not reached yet is allowed, the cursor then waits for it. Prefix selects keys:
-// "" all of them, "namespace/" one namespace, "namespace/name" or "name" that one
-// object; the cursor wakes for nothing else.
+// Watch starts a cursor that begins with the first change after the revision. A revision
+// below the history is an *ExpiredError. One that is not reached yet is allowed: the
+// cursor waits for it. Prefix selects keys: "" all of them, "namespace/" one namespace,
+// "namespace/name" or "name" one object. No other change wakes the cursor.
 func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
@@ -259,6 +180,7 @@ func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error
 		return nil, &ExpiredError{Revision: after, Floor: floor}
 	}
 	c := &Cursor{store: s, collection: s.collection(collection), position: after, ready: make(chan struct{}, 1)}
+	c.group.Store(new(Group))
 	s.history.mu.Lock()
 	c.collection.join(c, prefix)
 	s.history.mu.Unlock()
@@ -275,7 +197,7 @@ func (c *recent) join(cursor *Cursor, prefix string) {
 	t := c.topics[prefix]
 	if t == nil {
 		t = &topic{prefix: strings.Clone(prefix)}
-		// Which change was its last, nobody knows.
+		// Its last change is not known, so take one that cannot be too old.
 		t.last.Store(uint64(c.newest))
 		t.previous.Store(uint64(c.newest))
 		if c.topics == nil {
@@ -285,7 +207,7 @@ func (c *recent) join(cursor *Cursor, prefix string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	cursor.topic, cursor.place = t, len(t.cursors)
+	cursor.topic, cursor.index = t, len(t.cursors)
 	t.cursors = append(t.cursors, cursor)
 }
 
@@ -298,16 +220,11 @@ func (c *recent) leave(cursor *Cursor) {
 	defer t.mu.Unlock()
 	end := len(t.cursors) - 1
 	moved := t.cursors[end]
-	t.cursors[cursor.place], moved.place = moved, cursor.place
+	t.cursors[cursor.index], moved.index = moved, cursor.index
 	t.cursors[end] = nil
 	t.cursors = t.cursors[:end]
 	if end == 0 {
 		delete(c.topics, t.prefix)
-	}
-	if b := cursor.bundle; b != nil {
-		if b.size--; b.size == 0 {
-			delete(t.bundles, b.with)
-		}
 	}
 }
 
@@ -324,122 +241,57 @@ func (c *recent) wakeAll() {
 	}
 }
 
-// Wake has the cursors of a collection look again, though nothing changed in it: those
-// who wait find out what else concerns them.
+// Wake wakes the cursors of a collection although nothing changed in it, so that their
+// readers look at what else concerns them.
 func (s *Store) Wake(collection string) {
 	if c := (*s.names.Load())[collection]; c != nil {
 		c.wakeAll()
 	}
 }
 
-// Wake has Wait return, the one under way or else the next one: the reader waits for
-// something else, too. It is safe for concurrent use, also after Close.
+// Wake makes Wait return: the one under way, or else the next one. It is for readers that
+// also wait for something else. It is safe for concurrent use, also after Close.
 func (c *Cursor) Wake() {
-	c.nudged.Store(true)
-	if c.state.CompareAndSwap(waiting, shaken) {
-		c.ready <- struct{}{}
-	}
+	c.woken.Store(true)
+	c.group.Load().release(c)
 }
 
-// Share has the cursors of a topic that are shared with the same thing be read for each
-// other: see Bundles. It is called once, before the first Wait.
-func (c *Cursor) Share(with any, r Reader) {
-	t := c.topic
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.bundles[with]
-	if b == nil {
-		if t.bundles == nil {
-			t.bundles = map[any]*bundle{}
-		}
-		b = &bundle{with: with}
-		t.bundles[with] = b
-	}
-	b.size++
-	c.bundle, c.reader = b, r
+// Share adds the cursor to a group, whose readers deliver for each other: see Group. It is
+// called at most once, before the first Wait.
+func (c *Cursor) Share(g *Group, r Reader) {
+	c.reader = r
+	c.group.Store(g)
 }
 
-// Wait waits until there may be something for TryNext, or for Wake. It may return for
-// nothing. Meanwhile others may read the cursor for its Reader, if it has one.
+// Wait waits until there may be something for TryNext, or for Wake. It may return without
+// a reason. Meanwhile others of its group may read the cursor through its Reader.
 func (c *Cursor) Wait() {
-	for c.topic != nil {
-		position := c.position // from now on others may read on
-		c.state.Store(waiting)
-		// What a round is to come for can wait for it: that finds the cursor waiting.
-		if (c.nudged.Load() || c.behind(position) && !c.topic.again.Load()) && c.state.CompareAndSwap(waiting, awake) {
-			c.nudged.Store(false)
-			return
-		}
+	g := c.group.Load()
+	for c.topic != nil && g.park(c) {
 		<-c.ready
-		nudged := c.nudged.Swap(false)
-		switch {
-		case c.state.Swap(awake) != called:
-			return
-		case c.bundle == nil:
-			c.topic.ran()
-			return
-		case !c.lead() || nudged: // one that was called to lead may have been nudged before
-			return
+		if !c.leads || !g.lead(c) {
+			break
 		}
 	}
+	c.woken.Store(false)
 }
 
-// lead does a leader's part in a round, and tells whether it has nothing else to do.
-func (c *Cursor) lead() (done bool) {
-	b := c.bundle
-	d := c.reader.Deliver()
-	done = d != Declined
-	for d != Full && len(b.lent) > 0 {
-		other := b.take()
-		d = other.reader.Deliver()
-		other.served(d)
-	}
-	if len(b.lent) > 0 {
-		c.topic.call(b.take())
-	}
-	c.topic.ran()
-	c.reader.Flush()
-	return done
-}
+// Ready reports whether there may be something for TryNext: Wait would return at once, or
+// with the next batch.
+func (c *Cursor) Ready() bool { return c.topic == nil || c.woken.Load() || c.behind() }
 
-// take takes one of those that are lent.
-func (b *bundle) take() *Cursor {
-	end := len(b.lent) - 1
-	c := b.lent[end]
-	b.lent[end] = nil
-	b.lent = b.lent[:end]
-	return c
-}
+// due reports whether Wait would return at once.
+func (c *Cursor) due() bool { return c.woken.Load() || c.behind() && !c.topic.again.Load() }
 
-// served has a cursor that was lent wait again, or wakes it.
-func (c *Cursor) served(d Delivery) {
-	if d == Declined {
-		c.state.Store(shaken)
-		c.ready <- struct{}{}
-		return
-	}
-	c.state.Store(waiting)
-	if c.nudged.Load() && c.state.CompareAndSwap(waiting, shaken) { // it was not waiting when it was
-		c.ready <- struct{}{}
-	}
-}
-
-// Ready tells whether there may be something for TryNext: Wait would return at once, or
-// with the next round.
-func (c *Cursor) Ready() bool {
-	return c.topic == nil || c.nudged.Load() || c.behind(c.position)
-}
-
-// behind tells whether something may be left to read for a cursor that has read up to a
-// revision.
-func (c *Cursor) behind(position Revision) bool {
-	return c.store.Any().revision > position && Revision(c.topic.last.Load()) > position
+// behind reports whether something may be left to read.
+func (c *Cursor) behind() bool {
+	return c.store.Any().revision > c.position && Revision(c.topic.last.Load()) > c.position
 }
 
 // Next fills buf with the changes that follow, at least one, and waits for them
-// until the context ends. It returns how many there are. *ExpiredError: the
-// reader was too slow, and the history went on without it; ErrClosed: the store
-// was closed. Changes that are no longer in memory are read back from the log.
+// until the context ends. It returns their number. An *ExpiredError means that the
+// reader was too slow and the history went on without it, ErrClosed that the store
+// was closed. Changes that left memory are read back from the log.
 func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
 	defer context.AfterFunc(ctx, c.Wake)()
 	for {
@@ -469,13 +321,14 @@ func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 			return n, err
 		}
 		if more {
-			c.Wake() // there is more to look at, after others had their turn
+			c.Wake() // there is more to look at, but others come first
 			return 0, nil
 		}
 	}
 }
 
-// TryRecent is TryNext for what is in memory. When it is not ok, TryNext has to look.
+// TryRecent is TryNext for changes that are in memory. If it is not ok, only TryNext can
+// tell.
 func (c *Cursor) TryRecent(buf []*Change) (n int, ok bool) {
 	for {
 		upTo, pending := c.pending()
@@ -489,8 +342,8 @@ func (c *Cursor) TryRecent(buf []*Change) (n int, ok bool) {
 	}
 }
 
-// pending tells whether something that the cursor selects may be left to read,
-// up to a revision. If not, the cursor goes on to the published revision.
+// pending reports whether something that the cursor selects may be left to read, up to
+// a revision. If not, it moves the cursor to the published revision.
 func (c *Cursor) pending() (upTo Revision, pending bool) {
 	upTo = c.store.Any().revision // before the look at last
 	if upTo <= c.position {
@@ -503,8 +356,8 @@ func (c *Cursor) pending() (upTo Revision, pending bool) {
 	return upTo, true
 }
 
-// read fills buf from memory, and moves the cursor; false when memory does not
-// have all that follows.
+// read fills buf from memory and moves the cursor. It returns false if some of the changes
+// that follow left memory.
 func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, found bool) {
 	prefix := cursor.topic.prefix
 	var namespace, key uint32
@@ -543,8 +396,8 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 	return n, true
 }
 
-// readBack fills buf from the log, with changes that left memory. It looks at
-// one batch of the collection's changes at most; more tells that there may be more.
+// readBack fills buf from the log with changes that left memory. It looks at a limited
+// number of the collection's changes; more reports that there may be others.
 func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool, err error) {
 	s := c.store
 	c.collection.mu.RLock()
@@ -574,14 +427,14 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 		return nil
 	})
 	if n > 0 {
-		err = nil // what was read is delivered; the error comes again
+		err = nil // the caller gets these changes, and the error with the next call
 	}
 	return n, more, err
 }
 
-// Revision is how far the cursor has seen: no change that it selects at or
-// below this revision is left to read. It grows with writes to other collections
-// too, so a bookmark can say it. It never passes what is durable.
+// Revision is how far the cursor has read: no change that it selects is left at or below
+// this revision. It also grows with writes to other collections, so a bookmark can
+// report it. It never passes what is durable.
 func (c *Cursor) Revision() Revision {
 	if c.topic == nil {
 		return c.position

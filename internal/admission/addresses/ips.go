@@ -1,0 +1,159 @@
+package addresses
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What is said of addresses that cannot be had.
+var (
+	errFull    = errors.New("range is full")
+	errOutside = errors.New("the provided network does not match the current range")
+	errTaken   = errors.New("provided IP is already allocated")
+)
+
+// maxOffset bounds how much of a large range is given out: there are never so many
+// Services.
+const maxOffset = 1 << 62
+
+// ipRange is the addresses of a prefix from the second one on, as many as last: of a
+// single address none.
+type ipRange struct {
+	prefix netip.Prefix
+	last   uint64
+}
+
+func newRange(p netip.Prefix) *ipRange {
+	r := &ipRange{prefix: p, last: maxOffset}
+	if bits := p.Addr().BitLen() - p.Bits(); bits < 62 {
+		r.last = 1<<bits - 1
+	}
+	if p.Addr().Is4() && r.last > 0 {
+		r.last-- // that of the range itself is for everybody
+	}
+	return r
+}
+
+// at is the address so far behind the first one of the prefix.
+func (r *ipRange) at(offset uint64) netip.Addr {
+	if r.prefix.Addr().Is4() {
+		b := r.prefix.Addr().As4()
+		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(offset))
+		return netip.AddrFrom4(b)
+	}
+	b := r.prefix.Addr().As16()
+	binary.BigEndian.PutUint64(b[8:], binary.BigEndian.Uint64(b[8:])+offset) // no carry: the prefix is masked
+	return netip.AddrFrom16(b)
+}
+
+// offset is the reverse of at; false: the address is not one to give out.
+func (r *ipRange) offset(ip netip.Addr) (uint64, bool) {
+	if !r.prefix.Contains(ip) {
+		return 0, false
+	}
+	var n uint64
+	if ip.Is4() {
+		a, b := ip.As4(), r.prefix.Addr().As4()
+		n = uint64(binary.BigEndian.Uint32(a[:]) - binary.BigEndian.Uint32(b[:]))
+	} else {
+		a, b := ip.As16(), r.prefix.Addr().As16()
+		n = binary.BigEndian.Uint64(a[8:]) - binary.BigEndian.Uint64(b[8:])
+	}
+	return n, n >= 1 && n <= r.last
+}
+
+// reservedBand is how much at the beginning of a range is left to those who name
+// their address, as long as there is more: a sixteenth, at least 16 and at most 256
+// addresses.
+func reservedBand(size uint64) uint64 {
+	if size < 32 {
+		return 0
+	}
+	return min(max(size/16, 16), 256)
+}
+
+// nextIP chooses an address of a family by chance, of the first range that has any.
+func (c *choice) nextIP(f corev1.IPFamily) (netip.Addr, error) {
+	for _, in := range c.rangesOf(f) {
+		if ip, ok := c.chooseIP(in); ok {
+			c.ips = append(c.ips, ip)
+			return ip, nil
+		}
+	}
+	return netip.Addr{}, errFull
+}
+
+func (c *choice) chooseIP(in *ipRange) (netip.Addr, bool) {
+	band := reservedBand(in.last)
+	free := func(offset uint64) bool { return !c.hasIP(in.at(offset)) }
+	offset, ok := search(band+1, in.last, free)
+	if !ok {
+		offset, ok = search(1, band, free)
+	}
+	return in.at(offset), ok
+}
+
+// search looks for a number between two that is free: from a random place on, around
+// once.
+func search(from, to uint64, free func(uint64) bool) (uint64, bool) {
+	if to < from {
+		return 0, false
+	}
+	n := from + rand.Uint64N(to-from+1)
+	for at := n; ; {
+		if free(at) {
+			return at, true
+		}
+		if at++; at > to {
+			at = from
+		}
+		if at == n {
+			return 0, false
+		}
+	}
+}
+
+// takeIP takes an address that somebody wants.
+func (c *choice) takeIP(f corev1.IPFamily, text string) error {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return errOutside // it was validated already
+	}
+	gives := func(in *ipRange) bool { _, ok := in.offset(ip); return ok }
+	switch {
+	case !gives(c.ranges[f]) && !slices.ContainsFunc(c.rangesOf(f), gives):
+		return errOutside
+	case c.hasIP(ip):
+		return errTaken
+	}
+	c.ips = append(c.ips, ip)
+	return nil
+}
+
+func (c *choice) hasIP(ip netip.Addr) bool {
+	for _, mine := range c.ips {
+		if mine == ip {
+			return true
+		}
+	}
+	return c.used.ips[ip] > 0 || c.store.Any().Get(ipAddresses, ip.String()) != nil
+}
+
+func familyOf(ip netip.Addr) corev1.IPFamily {
+	if ip.Unmap().Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+func other(f corev1.IPFamily) corev1.IPFamily {
+	if f == corev1.IPv4Protocol {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}
