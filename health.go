@@ -4,9 +4,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
-// checks are those of /readyz, under the names that probes know. The server
-// accepts connections only once everything is there, so what can fail later on is
-// the log alone; "etcd" is its name for clients of kube-apiserver.
+// checks are the checks of /readyz, by the names that probes use. The server
+// accepts connections only once all parts have started, so only the log can fail later.
+// For clients of kube-apiserver its name is "etcd".
 func (s *Server) checks() []httpapi.Check {
 	fine := func() error { return nil }
 	return []httpapi.Check{
@@ -61,9 +61,9 @@ func (r *running) metrics() []httpapi.Metric {
 	return all
 }
 
-// loopChecks has a line for each controller that is switched on, so that one can
-// see which are. One that fails tries again, which is no reason to send clients
-// elsewhere: the metrics show how it goes.
+// loopChecks has a line for each enabled controller, so that operators see which run. A
+// controller that fails retries, which does not make the server unready: the metrics show
+// its failures.
 func (r *running) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
 	for _, f := range r.loops.Figures() {
