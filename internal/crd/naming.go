@@ -195,7 +195,6 @@ func shortNamesInUse(wanted, has []string, taken map[string]bool) error {
 
 // inGroup are the names that the other definitions of the group have.
 func (n *Naming) inGroup(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) (resources, kinds map[string]bool) {
-	n.set.Catalog()
 	resources, kinds = map[string]bool{}, map[string]bool{}
 	have := func(names *apiextensionsv1.CustomResourceDefinitionNames) {
 		for _, name := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
@@ -203,7 +202,7 @@ func (n *Naming) inGroup(d *apiextensionsv1.CustomResourceDefinition, others map
 		}
 		kinds[names.Kind], kinds[names.ListKind] = names.Kind != "", names.ListKind != ""
 	}
-	for key, e := range n.set.served.Load().byGroup[d.Spec.Group] {
+	for key, e := range n.set.now().byGroup[d.Spec.Group] {
 		if key != d.Name {
 			have(&e.head.Status.AcceptedNames)
 		}
