@@ -37,7 +37,7 @@ func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Regi
 	verbs.Reserve = map[string]registry.Reserve{"services": r.addresses.Reserve}
 	claims := defaultclass.Claims{Store: r.store, NoDefault: !r.plugins.On(admission.DefaultStorageClass), AnyGrows: !r.plugins.On(admission.ClaimResize)}
 	if !claims.NoDefault || !claims.AnyGrows {
-		verbs.Reserve["persistentvolumeclaims"] = claims.Reserve
+		verbs.Reserve["persistentvolumeclaims"] = defaultclass.OfClaims(claims)
 	}
 	if r.plugins.On(admission.DefaultIngressClass) {
 		verbs.Reserve["ingresses.networking.k8s.io"] = defaultclass.OfIngresses(r.store)

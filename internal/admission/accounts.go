@@ -22,7 +22,7 @@ import (
 
 // accounts gives each new Pod a ServiceAccount that is there, and what comes with it: a
 // token in each container, and the secrets that images are pulled with.
-type accounts struct{ store *store.Store }
+type accounts struct{ *lookups }
 
 const (
 	defaultAccount = "default"
@@ -93,9 +93,9 @@ func (s accounts) find(ctx context.Context, a *registry.Admission, p *corev1.Pod
 	name := p.Spec.ServiceAccountName
 	state, end := s.store.Any(), time.Now().Add(defaultAccountWait)
 	for {
-		o := state.Get("serviceaccounts", a.Namespace+"/"+name)
+		o := state.Get(serviceAccounts, a.Namespace+"/"+name)
 		if o != nil {
-			return registry.Decode[corev1.ServiceAccount](o)
+			return s.accounts.Of(o)
 		}
 		var err error
 		if name == defaultAccount {

@@ -14,14 +14,11 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // limits holds Pods and claims to the LimitRanges of their namespace: what a container
 // leaves out it gets from there, and what is beyond them is refused.
-type limits struct{ store *store.Store }
-
-const limitRanges = "limitranges"
+type limits struct{ *lookups }
 
 // wants is the Wants of the step. In a namespace without LimitRanges nothing is looked
 // at.
@@ -41,21 +38,9 @@ func (l limits) wants(t registry.Target, verb string) bool {
 	return l.store.Any().Snapshot(limitRanges).Count(t.Namespace+"/", "") > 0
 }
 
-// of are the LimitRanges of a namespace, by name.
-func (l limits) of(namespace string) (all []*corev1.LimitRange, err error) {
-	for o := range l.store.Any().Snapshot(limitRanges).Scan(namespace+"/", "") {
-		r, err := registry.Decode[corev1.LimitRange](o)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, nil
-}
-
 // complete is the Completion of Pods.
 func (l limits) complete(_ context.Context, a *registry.Admission) error {
-	ranges, err := l.of(a.Namespace)
+	ranges, err := l.limitsIn(l.store.Any(), a.Namespace)
 	for _, r := range ranges {
 		fill(a.Object.(*corev1.Pod), r)
 	}
@@ -120,7 +105,7 @@ func (l limits) admit(_ context.Context, a *registry.Admission) error {
 	if old, ok := a.Old.(metav1.Object); ok && old.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	ranges, err := l.of(a.Namespace)
+	ranges, err := l.limitsIn(l.store.Any(), a.Namespace)
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,7 @@
 package admission
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,26 +20,20 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Where what Pods refer to is stored.
-const (
-	priorityClasses = "priorityclasses.scheduling.k8s.io"
-	runtimeClasses  = "runtimeclasses.node.k8s.io"
-)
-
 // Completing returns what completes new objects, by collection (registry.Completing).
 func Completing(c Config) map[string][]registry.Completion {
-	s := c.Store
+	l := newLookups(c.Store)
 	var pods []registry.Completion
 	add := func(name string, completion registry.Completion) {
 		if c.Plugins.On(name) {
 			pods = append(pods, completion)
 		}
 	}
-	add(limitRanger, limits{s}.complete)
-	add(serviceAccount, accounts{s}.complete)
-	add(priority, func(_ context.Context, a *registry.Admission) error { return setPriority(s.Any(), a) })
+	add(limitRanger, limits{l}.complete)
+	add(serviceAccount, accounts{l}.complete)
+	add(priority, func(_ context.Context, a *registry.Admission) error { return l.setPriority(c.Store.Any(), a) })
 	add(defaultTolerations, setTolerations)
-	add(runtimeClass, func(_ context.Context, a *registry.Admission) error { return setRuntime(s.Any(), a) })
+	add(runtimeClass, func(_ context.Context, a *registry.Admission) error { return l.setRuntime(c.Store.Any(), a) })
 	return map[string][]registry.Completion{"pods": append(pods, syncAppArmor)}
 }
 
@@ -50,7 +42,7 @@ func forbidden(a *registry.Admission, p *corev1.Pod, format string, args ...any)
 }
 
 // setPriority resolves the priority class of a Pod, or the default one.
-func setPriority(s *store.State, a *registry.Admission) error {
+func (l *lookups) setPriority(s *store.State, a *registry.Admission) error {
 	p := a.Object.(*corev1.Pod)
 	class := &schedulingv1.PriorityClass{PreemptionPolicy: ptr.To(corev1.PreemptLowerPriority)}
 	if name := p.Spec.PriorityClassName; name != "" {
@@ -58,14 +50,14 @@ func setPriority(s *store.State, a *registry.Admission) error {
 		if stored == nil {
 			return forbidden(a, p, "no PriorityClass with name %v was found", name)
 		}
-		class = &schedulingv1.PriorityClass{}
-		if err := json.Unmarshal(stored.Bytes(), class); err != nil {
+		var err error
+		if class, err = l.priorityClasses.Of(stored); err != nil {
 			return err
 		}
-	} else if global, err := globalDefault(s); err != nil {
-		return err
-	} else if global != nil {
-		class = global
+	} else if global := l.defaultPriority.At(s); global.err != nil {
+		return global.err
+	} else if global.class != nil {
+		class = global.class
 	}
 	p.Spec.PriorityClassName = class.Name
 	if have := p.Spec.Priority; have != nil && *have != class.Value {
@@ -78,31 +70,9 @@ func setPriority(s *store.State, a *registry.Admission) error {
 	if have := p.Spec.PreemptionPolicy; have != nil && *have != *class.PreemptionPolicy {
 		return forbidden(a, p, "the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *have, *class.PreemptionPolicy)
 	}
-	p.Spec.PreemptionPolicy = class.PreemptionPolicy
+	p.Spec.PreemptionPolicy = ptr.To(*class.PreemptionPolicy)
 	return nil
 }
-
-// globalDefault is the class of Pods that name none: the lowest one that wants to
-// be that. Nil: there is none.
-func globalDefault(s *store.State) (*schedulingv1.PriorityClass, error) {
-	var lowest *schedulingv1.PriorityClass
-	for o := range s.Snapshot(priorityClasses).Scan("", "") {
-		if !bytes.Contains(o.Bytes(), isGlobal) {
-			continue
-		}
-		var c schedulingv1.PriorityClass
-		if err := json.Unmarshal(o.Bytes(), &c); err != nil {
-			return nil, err
-		}
-		if c.GlobalDefault && (lowest == nil || lowest.Value > c.Value) {
-			lowest = &c
-		}
-	}
-	return lowest, nil
-}
-
-// isGlobal is in each class that may be the default one.
-var isGlobal = []byte(`"globalDefault":true`)
 
 func setTolerations(_ context.Context, a *registry.Admission) error {
 	core.DefaultTolerations(a.Object.(*corev1.Pod))
@@ -116,15 +86,16 @@ func syncAppArmor(_ context.Context, a *registry.Admission) error {
 
 // setRuntime adds what the runtime class of a Pod takes for itself, and where it
 // runs.
-func setRuntime(s *store.State, a *registry.Admission) error {
+func (l *lookups) setRuntime(s *store.State, a *registry.Admission) error {
 	p := a.Object.(*corev1.Pod)
-	class := nodev1.RuntimeClass{}
+	class := &nodev1.RuntimeClass{}
 	if name := p.Spec.RuntimeClassName; name != nil {
 		stored := s.Get(runtimeClasses, *name)
 		if stored == nil {
 			return forbidden(a, p, "pod rejected: RuntimeClass %q not found", *name)
 		}
-		if err := json.Unmarshal(stored.Bytes(), &class); err != nil {
+		var err error
+		if class, err = l.runtimeClasses.Of(stored); err != nil {
 			return err
 		}
 	}
@@ -134,12 +105,12 @@ func setRuntime(s *store.State, a *registry.Admission) error {
 	case o != nil && len(p.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(o.PodFixed, p.Spec.Overhead):
 		return forbidden(a, p, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
 	case o != nil:
-		p.Spec.Overhead = o.PodFixed
+		p.Spec.Overhead = o.PodFixed.DeepCopy()
 	}
 	if class.Scheduling == nil {
 		return nil
 	}
-	return setScheduling(a, p, class.Scheduling)
+	return setScheduling(a, p, class.Scheduling.DeepCopy())
 }
 
 func setScheduling(a *registry.Admission, p *corev1.Pod, to *nodev1.Scheduling) error {

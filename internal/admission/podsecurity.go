@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"reflect"
@@ -19,13 +18,12 @@ import (
 	"k8s.io/pod-security-admission/policy"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // podSecurity holds Pods to the standard that the labels of their namespace name:
 // it refuses those that break the one that is enforced, and warns of those that break
 // the one that is warned of. Of what makes Pods it only warns.
-type podSecurity struct{ store *store.Store }
+type podSecurity struct{ *lookups }
 
 // levels evaluates Pods. It is a table of a few hundred kilobytes, made when the first
 // namespace wants it.
@@ -65,15 +63,15 @@ func (p podSecurity) wants(t registry.Target, verb string) bool {
 }
 
 func (p podSecurity) labelled(namespace string) bool {
-	o := p.store.Any().Get("namespaces", namespace)
-	return o != nil && bytes.Contains(o.Bytes(), label)
+	wanted, err := p.levelsIn(p.store.Any(), namespace)
+	return err != nil || !wanted.FullyPrivileged()
 }
 
 func (p podSecurity) admit(_ context.Context, a *registry.Admission) error {
 	if n, ok := a.Object.(*corev1.Namespace); ok {
 		return p.admitNamespace(a, n)
 	}
-	wanted, err := p.of(a.Namespace)
+	wanted, err := p.levelsIn(p.store.Any(), a.Namespace)
 	if err != nil || wanted.FullyPrivileged() {
 		return err
 	}
@@ -91,20 +89,6 @@ func (p podSecurity) admit(_ context.Context, a *registry.Admission) error {
 		warn(a, wanted, &t.ObjectMeta, &t.Spec)
 	}
 	return nil
-}
-
-// of is what a namespace wants.
-func (p podSecurity) of(namespace string) (api.Policy, error) {
-	o := p.store.Any().Get("namespaces", namespace)
-	if o == nil {
-		return everyone, nil
-	}
-	made, err := registry.Decode[metav1.PartialObjectMetadata](o)
-	if err != nil {
-		return everyone, err
-	}
-	wanted, _ := api.PolicyToEvaluate(made.Labels, everyone) // what is no level is the strictest
-	return wanted, nil
 }
 
 func violates(level api.LevelVersion, meta *metav1.ObjectMeta, spec *corev1.PodSpec) policy.AggregateCheckResult {

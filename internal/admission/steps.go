@@ -27,18 +27,18 @@ type Config struct {
 
 // Steps returns what looks at writes once they are valid.
 func Steps(c Config) []registry.Step {
-	s := c.Store
+	l := newLookups(c.Store)
 	var steps []registry.Step
 	add := func(name string, step registry.Step) {
 		if c.Plugins.On(name) {
 			steps = append(steps, step)
 		}
 	}
-	add(limitRanger, registry.Step{Wants: limits{s}.wants, Admit: limits{s}.admit})
-	add(serviceAccount, registry.Step{Wants: accounts{s}.wants, Admit: accounts{s}.admit})
-	add(podSecurityPlugin, registry.Step{Wants: podSecurity{s}.wants, Admit: podSecurity{s}.admit})
+	add(limitRanger, registry.Step{Wants: limits{l}.wants, Admit: limits{l}.admit})
+	add(serviceAccount, registry.Step{Wants: accounts{l}.wants, Admit: accounts{l}.admit})
+	add(podSecurityPlugin, registry.Step{Wants: podSecurity{l}.wants, Admit: podSecurity{l}.admit})
 	add(priority, registry.Step{Wants: writesOf(priorityClasses), Admit: func(_ context.Context, a *registry.Admission) error {
-		return oneDefaultPriority(s.Any(), a)
+		return l.oneDefaultPriority(c.Store.Any(), a)
 	}})
 	add(subjectRestriction, registry.Step{Wants: writesOf("certificatesigningrequests.certificates.k8s.io"), Admit: noMasters})
 	if c.Quotas != nil {
@@ -61,16 +61,16 @@ func refused(a *registry.Admission, format string, args ...any) error {
 }
 
 // oneDefaultPriority refuses a second class for the Pods that name none.
-func oneDefaultPriority(s *store.State, a *registry.Admission) error {
+func (l *lookups) oneDefaultPriority(s *store.State, a *registry.Admission) error {
 	class := a.Object.(*schedulingv1.PriorityClass)
 	if !class.GlobalDefault {
 		return nil
 	}
-	have, err := globalDefault(s)
-	if err != nil {
-		return err
+	global := l.defaultPriority.At(s)
+	if global.err != nil {
+		return global.err
 	}
-	if have != nil && (a.Verb == "create" || have.Name != class.Name) {
+	if have := global.class; have != nil && (a.Verb == "create" || have.Name != class.Name) {
 		return refused(a, "PriorityClass %v is already marked as default. Only one default can exist", have.Name)
 	}
 	return nil

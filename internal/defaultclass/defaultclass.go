@@ -4,7 +4,6 @@
 package defaultclass
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
@@ -12,16 +11,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// marker is the end of the annotations that mark a class, before the quote that ends
-// them.
-var marker = []byte(`is-default-class"`)
+const storageClasses = "storageclasses.storage.k8s.io"
 
 // Claims says what is done for PersistentVolumeClaims.
 type Claims struct {
@@ -31,41 +27,45 @@ type Claims struct {
 	NoDefault, AnyGrows bool
 }
 
-// Reserve completes new PersistentVolumeClaims with a StorageClass, and lets those grow
+// OfClaims completes new PersistentVolumeClaims with a StorageClass, and lets those grow
 // whose class allows it. It is a registry.Reserve.
-func (r Claims) Reserve(next, old runtime.Object, _ bool) (func(), error) {
-	c := next.(*corev1.PersistentVolumeClaim)
-	if before, ok := old.(*corev1.PersistentVolumeClaim); ok {
-		if r.AnyGrows {
+func OfClaims(r Claims) func(next, old runtime.Object, dryRun bool) (func(), error) {
+	byDefault := newDefault(storageClasses, "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+	return func(next, old runtime.Object, _ bool) (func(), error) {
+		c := next.(*corev1.PersistentVolumeClaim)
+		if before, ok := old.(*corev1.PersistentVolumeClaim); ok {
+			if r.AnyGrows {
+				return nil, nil
+			}
+			return nil, mayGrow(r.Store, c, before)
+		}
+		if r.NoDefault {
 			return nil, nil
 		}
-		return nil, mayGrow(r.Store, c, before)
+		if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; old != nil || c.Spec.StorageClassName != nil || named {
+			return nil, nil
+		}
+		class := byDefault.At(r.Store.Any())
+		if class.name != "" {
+			c.Spec.StorageClassName = &class.name
+		}
+		return nil, class.err
 	}
-	if r.NoDefault {
-		return nil, nil
-	}
-	if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; old != nil || c.Spec.StorageClassName != nil || named {
-		return nil, nil
-	}
-	name, err := find(r.Store, "storageclasses.storage.k8s.io", "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-	if name != "" {
-		c.Spec.StorageClassName = &name
-	}
-	return nil, err
 }
 
 // OfIngresses completes Ingresses with an IngressClass. It is a registry.Reserve.
 func OfIngresses(s *store.Store) func(next, old runtime.Object, dryRun bool) (func(), error) {
+	byDefault := newDefault("ingressclasses.networking.k8s.io", networkingv1.AnnotationIsDefaultIngressClass)
 	return func(next, old runtime.Object, _ bool) (func(), error) {
 		i := next.(*networkingv1.Ingress)
 		if _, named := i.Annotations["kubernetes.io/ingress.class"]; old != nil || i.Spec.IngressClassName != nil || named {
 			return nil, nil
 		}
-		name, err := find(s, "ingressclasses.networking.k8s.io", networkingv1.AnnotationIsDefaultIngressClass)
-		if name != "" {
-			i.Spec.IngressClassName = &name
+		class := byDefault.At(s.Any())
+		if class.name != "" {
+			i.Spec.IngressClassName = &class.name
 		}
-		return nil, err
+		return nil, class.err
 	}
 }
 
@@ -81,7 +81,7 @@ func mayGrow(s *store.Store, c, old *corev1.PersistentVolumeClaim) error {
 	}
 	const unable = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 	name := classOf(c)
-	o := s.Any().Get("storageclasses.storage.k8s.io", name)
+	o := s.Any().Get(storageClasses, name)
 	if name == "" || name != classOf(old) || o == nil {
 		return refuse(unable)
 	}
@@ -104,36 +104,4 @@ func classOf(c *corev1.PersistentVolumeClaim) string {
 		return *c.Spec.StorageClassName
 	}
 	return ""
-}
-
-// find returns the newest class that one of the annotations marks, the first by name
-// of several that are as new; empty: there is none.
-func find(s *store.Store, collection string, annotations ...string) (string, error) {
-	var found *metav1.PartialObjectMetadata
-	for o := range s.Any().Snapshot(collection).Scan("", "") { // sorted by name
-		if !bytes.Contains(o.Bytes(), marker) {
-			continue
-		}
-		read, err := wire.Unmarshal(o.Bytes(), func() runtime.Object { return new(metav1.PartialObjectMetadata) })
-		if err != nil {
-			return "", fmt.Errorf("reading %s %s: %w", collection, o.Key, err)
-		}
-		class := read.(*metav1.PartialObjectMetadata)
-		if isMarked(class, annotations) && (found == nil || found.CreationTimestamp.Before(&class.CreationTimestamp)) {
-			found = class
-		}
-	}
-	if found == nil {
-		return "", nil
-	}
-	return found.Name, nil
-}
-
-func isMarked(class *metav1.PartialObjectMetadata, annotations []string) bool {
-	for _, a := range annotations {
-		if class.Annotations[a] == "true" {
-			return true
-		}
-	}
-	return false
 }

@@ -48,6 +48,8 @@ type Books struct {
 	// recount is called with a namespace whose quotas say too much.
 	recount atomic.Pointer[func(namespace string)]
 
+	stored stored
+
 	mu    sync.Mutex
 	pages map[string]*page // of namespaces where something is under way
 }
@@ -126,7 +128,7 @@ func (b *Books) Admit(ctx context.Context, a *registry.Admission) error {
 	if e == nil {
 		return nil
 	}
-	quotas, err := of(b.state(), a.Namespace)
+	quotas, err := b.stored.in(b.state(), a.Namespace)
 	if err != nil {
 		return err
 	}
@@ -253,7 +255,7 @@ func (b *Books) charge(ctx context.Context, p *page, namespace string) {
 }
 
 func (b *Books) chargeAll(ctx context.Context, p *page, namespace string, all []*entry) {
-	quotas, err := of(b.state(), namespace)
+	quotas, err := b.stored.in(b.state(), namespace)
 	for _, e := range all {
 		e.done, e.err = true, err
 	}
