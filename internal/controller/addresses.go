@@ -121,7 +121,7 @@ func (r *cidrs) sync(ctx context.Context, i item) error {
 		})
 	}
 	if left := c.DeletionTimestamp.Add(cidrStays).Sub(r.l.now()); left > 0 {
-		r.queue.addAt(i, time.Now().Add(left), false)
+		r.queue.addAfter(i, left, false)
 		return nil
 	}
 	return r.l.removeFinalizer(ctx, i.object, c.UID, cidrFinalizer)

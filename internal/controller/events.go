@@ -160,8 +160,7 @@ func (e *events) plan(now time.Time, least time.Duration) {
 		e.row = newExpiries() // maps do not become smaller by themselves
 		return
 	}
-	wait := max(least, time.Unix(0, first.due).Sub(now))
-	e.queue.addAt(look, time.Now().Add(wait), false)
+	e.queue.addAfter(look, max(least, time.Unix(0, first.due).Sub(now)), false)
 }
 
 // sync looks at the row, or deletes one event.

@@ -128,7 +128,7 @@ func (n *namespaces) observe(c *store.CollectionChange) {
 	case c.Before == nil || waits == nil || n.empty(namespace, waits):
 		n.queue.add(namespaceItem(namespace))
 	default: // the conditions have to follow, in a while
-		n.queue.addAt(namespaceItem(namespace), time.Now().Add(pace), true)
+		n.queue.addAfter(namespaceItem(namespace), pace, true)
 	}
 }
 

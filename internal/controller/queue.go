@@ -109,15 +109,16 @@ func (q *queue) addLocked(i item) {
 	q.start()
 }
 
-// addAt has an item looked at when the time has come; an earlier time that is set
-// already holds. An item that is counted holds up Settled until then.
-func (q *queue) addAt(i item, due time.Time, counted bool) {
+// addAfter queues an item once a while has passed, unless it is queued earlier. Settled
+// waits for an item that is counted.
+func (q *queue) addAfter(i item, wait time.Duration, counted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.addAtLocked(i, due, counted)
+	q.addAfterLocked(i, wait, counted)
 }
 
-func (q *queue) addAtLocked(i item, due time.Time, counted bool) {
+func (q *queue) addAfterLocked(i item, wait time.Duration, counted bool) {
+	due := time.Now().Add(wait)
 	if _, there := q.waiting[i]; there || q.closed {
 		return
 	}
@@ -244,7 +245,7 @@ func (q *queue) done(i item, err error) {
 		wait = min(lastRetry, firstRetry<<n)
 	}
 	q.log.Warn("a controller failed, and tries again", "controller", q.name, "collection", i.collection, "key", i.key, "err", plain(err), "after", wait)
-	q.addAtLocked(i, time.Now().Add(wait), true)
+	q.addAfterLocked(i, wait, true)
 }
 
 // plain is an error as it may be logged: what is wrong with an object is told by its

@@ -153,7 +153,7 @@ func (r *quotas) add(i item) {
 		r.queue.add(i)
 		return
 	}
-	r.queue.addAt(i, time.Now().Add(pause), true)
+	r.queue.addAfter(i, pause, true)
 }
 
 func (r *quotas) sync(ctx context.Context, i item) error {
@@ -171,7 +171,7 @@ func (r *quotas) sync(ctx context.Context, i item) error {
 	}
 	r.mu.Unlock()
 	if !next.IsZero() {
-		r.queue.addAt(i, time.Now().Add(next.Sub(r.l.now())+time.Second), false)
+		r.queue.addAfter(i, next.Sub(r.l.now())+time.Second, false)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (r *requests) sync(ctx context.Context, i item) error {
 		return nil
 	}
 	if left := end.Sub(r.l.now()); left >= 0 {
-		r.queue.addAt(i, time.Now().Add(left+time.Millisecond), false)
+		r.queue.addAfter(i, left+time.Millisecond, false)
 		return nil
 	}
 	return r.l.remove(ctx, i.object, o, metav1.DeletePropagationBackground)
