@@ -58,6 +58,8 @@ func TestNextRequest(t *testing.T) {
 	w.must("pods", "n", pod("free", hostNet))
 }
 
-func priorityOf(p *corev1.Pod) string { return fmt.Sprint(p.Spec.PriorityClassName, " ", *p.Spec.Priority) }
+func priorityOf(p *corev1.Pod) string {
+	return fmt.Sprint(p.Spec.PriorityClassName, " ", *p.Spec.Priority)
+}
 
 func overheadOf(p *corev1.Pod) string { return p.Spec.Overhead.Cpu().String() }

@@ -11,15 +11,14 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
 )
 
-// Apply merges an applied configuration into the live object, and answers with the
-// merged object and its managed fields: rows S2 to S7. The objects are JSON in the
-// schema's version; live is nil when there is none yet. before is the live array, as
-// for Update; patch is the JSON of the configuration. next is live itself, the same
-// bytes, when nothing changed, and so is managed. What is next has no managed
-// fields, and needs defaulting and validation.
+// Apply merges an applied configuration into the live object, and returns the merged
+// object and its managed fields. The objects are JSON in the schema's version; live is nil
+// for a new object. before holds the managed fields of live, as in Update; patch is the
+// configuration as JSON. next is nil when the live object stays as it is. It has no
+// managed fields, and still needs defaulting and validation.
 //
-// Errors are *apierrors.StatusError: 409 with causes for conflicts, 400 for what is
-// wrong with the patch. Any other error means that live is no JSON object.
+// Errors are *apierrors.StatusError: 409 with causes for conflicts, 400 for an invalid
+// patch. Any other error means that live is not a JSON object.
 func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, managed []byte, err error) {
 	entries, err := parseManaged(before)
 	if err != nil {
@@ -42,10 +41,10 @@ func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, m
 			return nil, nil, err
 		}
 	}
-	if next == nil {
+	if next == nil && live == nil {
 		next = was
 	}
-	return next, unlessSame(before, encodeManaged(after)), nil
+	return next, encodeManaged(after), nil
 }
 
 // applying is who applies, and whether it takes what others own.

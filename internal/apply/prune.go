@@ -13,9 +13,9 @@ import "slices"
 // The last step brings back what stood below an element that went away in the first
 // one, and which nobody owned, as long as the element itself is still there.
 
-// prune takes from the merged object what is no longer applied. owned is what all
-// managers own, with what is applied now. The result is merged itself, the same
-// bytes, when nothing goes away; ok is false where the library has to say.
+// prune removes from the merged object what is no longer applied. owned is what all
+// managers own, with what is applied now. The result is nil when nothing goes away; ok is
+// false where the library has to decide.
 func (c *comparison) prune(s *shape, merged []byte, last, owned *trie) (result []byte, ok bool) {
 	var t tape
 	if t.read(merged) != nil {
@@ -43,7 +43,7 @@ func (c *comparison) prune(s *shape, merged []byte, last, owned *trie) (result [
 	kept.ensure(s, &kept.nodes[0])
 	drop = mixed(mixed(all, kept, onlyLeft), last, both)
 	if drop.nodes[0].n == 0 {
-		return merged, !c.odd
+		return nil, !c.odd
 	}
 	return r.without(s, drop), !c.odd
 }

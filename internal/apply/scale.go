@@ -44,8 +44,8 @@ func (r Replicas) ToScale(managed []byte) ([]byte, error) {
 }
 
 // FromScale are the managed fields of the object, which had these at its version,
-// after its Scale got those of scale. They are the same bytes when nobody scaled. As
-// upstream, who scales has no time.
+// after its Scale got those of scale. They are equal when the replicas' owners stay. As in
+// kube-apiserver, the entry of the one who scales has no time.
 func (r Replicas) FromScale(managed, scale []byte, version schema.GroupVersion) ([]byte, error) {
 	if was, err := r.ToScale(managed); err != nil || string(was) == string(scale) {
 		return managed, err
@@ -59,8 +59,7 @@ func (r Replicas) FromScale(managed, scale []byte, version schema.GroupVersion) 
 		return nil, err
 	}
 	out, err := managedfields.NewScaleHandler(entries, version, r.mappings()).ToParent(of)
-	b, err := encodeEntries(out, err)
-	return unlessSame(managed, b), err
+	return encodeEntries(out, err)
 }
 
 // Untimed takes from those who scaled the time that this write gave them: as upstream,

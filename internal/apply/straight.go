@@ -190,8 +190,9 @@ func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w applying)
 		if !ok {
 			return nil, nil, false
 		}
-		m.changed = m.changed || &pruned[0] != &m.out[0]
-		m.out = pruned
+		if pruned != nil {
+			m.changed, m.out = true, pruned
+		}
 	}
 	if !m.changed {
 		own.time, own.seconds = "", 0

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 	if err != nil {
 		return nil, false, err
 	}
-	if shown != nil && sameSlice(next, shown) && sameSlice(managed, seen) {
+	if next == nil && bytes.Equal(managed, seen) {
 		return nil, false, nil
 	}
 	if scale != nil {
@@ -149,7 +150,7 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 		}
 	}
 	w.applied, w.isApplied = managed, true
-	if shown != nil && sameSlice(next, shown) {
+	if next == nil {
 		return nil, true, nil
 	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
@@ -171,11 +172,6 @@ func (t Target) replicas() apply.Replicas {
 		}
 	}
 	return all
-}
-
-// sameSlice tells whether two slices are the same bytes in memory, or both empty.
-func sameSlice(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // complain says that a configuration has a key twice: row S5.
