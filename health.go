@@ -43,7 +43,7 @@ func (r *running) figures() []httpapi.Figure {
 		},
 	}
 	all = append(all, r.storageFigures()...)
-	for _, f := range r.loops.Figures() {
+	for _, f := range r.loops.Metrics() {
 		name := map[string]string{"name": f.Name}
 		all = append(all,
 			httpapi.Figure{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Read: f.Depth},
@@ -60,7 +60,7 @@ func (r *running) figures() []httpapi.Figure {
 // elsewhere: the metrics show how it goes.
 func (r *running) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
-	for _, f := range r.loops.Figures() {
+	for _, f := range r.loops.Metrics() {
 		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return r.loops.Err() }, Note: func() string {
 			if f.Paused() > 0 {
 				return ", paused: a kube-controller-manager holds its lease"

@@ -14,16 +14,17 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// quotas keeps the status of ResourceQuotas: the limits that hold, and what is used of
-// them. What new objects use is charged when they are admitted; the loop counts anew when
-// objects go or use less, when limits change, once the writes have ended that began before
-// they held, and when something was charged and then not stored.
+// quotas maintains the status of ResourceQuotas: the limits in effect, and what is used.
+// Admission charges what new objects use. The loop counts again when objects are deleted or
+// use less, when limits change, when writes have ended that began before a limit was in
+// effect, and when a write failed after it was charged.
 type quotas struct {
 	l     *Loops
 	queue *queue
 
-	// spaces are the quotas of the namespaces that have any. The reader alone uses them.
-	spaces map[string]map[string]*corev1.ResourceQuota
+	// byNamespace holds the quotas of the namespaces that have any. Only the reader uses
+	// it.
+	byNamespace map[string]map[string]*corev1.ResourceQuota
 
 	mu    sync.Mutex
 	pause map[item]time.Duration // before a quota is counted again, where that is not at once
@@ -38,7 +39,7 @@ func newQuotas(l *Loops, q *queue) loop {
 }
 
 func (r *quotas) begin(s *store.State) {
-	r.spaces = map[string]map[string]*corev1.ResourceQuota{}
+	r.byNamespace = map[string]map[string]*corev1.ResourceQuota{}
 	if r.l.c.Quotas == nil {
 		return
 	}
@@ -48,16 +49,16 @@ func (r *quotas) begin(s *store.State) {
 	}
 }
 
-// keep remembers what a quota limits.
+// keep remembers the limits of a quota.
 func (r *quotas) keep(o *store.Object) {
 	q, err := registry.Decode[corev1.ResourceQuota](o)
 	if err != nil {
 		return
 	}
-	if r.spaces[q.Namespace] == nil {
-		r.spaces[q.Namespace] = map[string]*corev1.ResourceQuota{}
+	if r.byNamespace[q.Namespace] == nil {
+		r.byNamespace[q.Namespace] = map[string]*corev1.ResourceQuota{}
 	}
-	r.spaces[q.Namespace][q.Name] = &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: q.Spec.Hard}}
+	r.byNamespace[q.Namespace][q.Name] = &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: q.Spec.Hard}}
 }
 
 func (r *quotas) observe(c *store.CollectionChange) {
@@ -67,14 +68,14 @@ func (r *quotas) observe(c *store.CollectionChange) {
 	if c.Collection == quota.Collection {
 		r.observeQuota(c)
 	}
-	if len(r.spaces) == 0 {
+	if len(r.byNamespace) == 0 {
 		return
 	}
 	namespace, _, ok := strings.Cut(c.Key(), "/")
-	if !ok || r.spaces[namespace] == nil || !r.l.c.Quotas.Uncharged && !mayUseLess(c) {
+	if !ok || r.byNamespace[namespace] == nil || !r.l.c.Quotas.Uncharged && !mayUseLess(c) {
 		return
 	}
-	for name, q := range r.spaces[namespace] {
+	for name, q := range r.byNamespace[namespace] {
 		if quota.Concerns(q, c.Collection) {
 			r.add(item{object: object{quota.Collection, namespace + "/" + name}})
 		}
@@ -85,9 +86,9 @@ func (r *quotas) observeQuota(c *store.CollectionChange) {
 	namespace, name, _ := strings.Cut(c.Key(), "/")
 	i := item{object: object{quota.Collection, c.Key()}}
 	if c.After == nil {
-		delete(r.spaces[namespace], name)
-		if len(r.spaces[namespace]) == 0 {
-			delete(r.spaces, namespace)
+		delete(r.byNamespace[namespace], name)
+		if len(r.byNamespace[namespace]) == 0 {
+			delete(r.byNamespace, namespace)
 		}
 		r.mu.Lock()
 		delete(r.pause, i)
@@ -108,7 +109,7 @@ func differ(c *store.CollectionChange, path ...string) bool {
 	return !bytes.Equal(registry.Member(c.Before.Bytes(), path...), registry.Member(c.After.Bytes(), path...))
 }
 
-// mayUseLess tells from a change whether less is used after it, as far as bytes tell.
+// mayUseLess reports, from the bytes of an object, whether it may use less after a change.
 func mayUseLess(c *store.CollectionChange) bool {
 	switch {
 	case c.Before == nil:
@@ -127,7 +128,7 @@ func mayUseLess(c *store.CollectionChange) bool {
 	return false
 }
 
-// stale has the quotas of a namespace counted.
+// stale queues the quotas of a namespace.
 func (r *quotas) stale(namespace string) {
 	for o := range r.l.store.Any().Snapshot(quota.Collection).Scan(namespace+"/", "") {
 		r.add(item{object: object{quota.Collection, o.Key}})
@@ -135,16 +136,16 @@ func (r *quotas) stale(namespace string) {
 }
 
 const (
-	// countingShare is how much longer a quota is left alone than counting it took: of
-	// what many deletions in a row cost, counting is a tenth.
+	// countingShare is how many times longer a quota rests than counting it took: in a
+	// series of deletions, counting takes a tenth of the time.
 	countingShare = 10
-	// shortCount is not worth waiting for.
+	// A count shorter than shortCount needs no rest.
 	shortCount = time.Millisecond
 	longestLag = 10 * time.Second
 )
 
-// add has a quota counted: at once, or, where counting takes long, after a pause, in
-// which more may come together.
+// add queues a quota: at once, or after a pause where counting takes long, so that one
+// count covers several changes.
 func (r *quotas) add(i item) {
 	r.mu.Lock()
 	pause := r.pause[i]
