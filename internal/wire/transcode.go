@@ -93,7 +93,7 @@ func (c *transcoder) null() bool {
 	return true
 }
 
-// text consumes a string after its opening quote, and returns what is between the quotes.
+// text consumes a string, and returns what is between its quotes.
 func (c *transcoder) text() (text []byte, escaped, ok bool) {
 	if !c.is('"') {
 		return nil, false, false
