@@ -18,30 +18,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/tidemark-dev/tidemark/internal/addresses"
-	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
-	"github.com/tidemark-dev/tidemark/internal/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// createOwn makes what is there from the first moment, and what gives out addresses
-// for it and for everything later.
-func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Registry, c addresses.Config, at netip.AddrPort) (err error) {
-	c.Store = r.store
-	if r.addresses, err = addresses.New(c); err != nil {
-		return err
-	}
-	verbs.Reserve = map[string]registry.Reserve{"services": r.addresses.Reserve}
-	claims := defaultclass.Claims{Store: r.store, NoDefault: !r.plugins.On(admission.DefaultStorageClass), AnyGrows: !r.plugins.On(admission.ClaimResize)}
-	if !claims.NoDefault || !claims.AnyGrows {
-		verbs.Reserve["persistentvolumeclaims"] = defaultclass.OfClaims(claims)
-	}
-	if r.plugins.On(admission.DefaultIngressClass) {
-		verbs.Reserve["ingresses.networking.k8s.io"] = defaultclass.OfIngresses(r.store)
-	}
+// createOwn makes the namespaces and the objects by which clients find the server.
+func (s *Server) createOwn(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
 	catalog := builtin.Catalog()
 	if err := createNamespaces(ctx, verbs, catalog); err != nil {
 		return err

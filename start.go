@@ -19,8 +19,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission"
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -30,7 +31,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
 	"github.com/tidemark-dev/tidemark/internal/pki"
-	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/reload"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -55,9 +55,8 @@ type running struct {
 	serving    *serving.Server
 	loops      *controller.Loops
 	addresses  *addresses.Allocator
-	plugins    admission.Plugins // of admission
-	quotas     *quota.Books
-	ips        *addresses.Objects
+	plugins    admission.Plugins
+	quotas     *quota.Ledger
 	custom     *crd.Set
 	naming     *crd.Naming
 
@@ -119,28 +118,28 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	catalog := builtin.Catalog()
 	r.custom = crd.NewSet(r.store, catalog, log)
 	r.naming = crd.NewNaming(r.custom, s.now)
-	verbs := &registry.Registry{Store: r.store, Following: map[string]registry.Follow{crd.Collection: r.naming.Follow}}
-	r.quotas = &quota.Books{Registry: verbs, Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.plugins.On(admission.ResourceQuota), Now: s.now}
-	admit := admission.Config{Store: r.store, Plugins: r.plugins, Quotas: r.quotas}
-	r.ips = &addresses.Objects{Registry: verbs, Type: catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")}
-	verbs.Completing = admission.Completing(admit)
-	verbs.Admission = append(admission.Steps(admit), registry.Step{Wants: r.ips.Wants, Admit: r.ips.Admit})
-	if !s.NoUnenforcedWarnings {
-		verbs.Admission = append(verbs.Admission, admission.Unenforced())
-	}
-	if r.tokens, err = s.openTokens(verbs, catalog); err != nil {
+	if r.tokens, err = s.openTokens(r.store, catalog); err != nil {
 		return nil, err
 	}
 	credentials, err := s.credentials(r, log)
 	if err != nil {
 		return nil, err
 	}
-	verbs.Actions = virtual.Actions(virtual.Config{
-		Registry: verbs, Catalog: r.custom.Catalog,
-		Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
-	})
-	verbs.Sources = virtual.Sources()
-	if err := s.createOwn(ctx, r, verbs, services, reached(listener)); err != nil {
+	services.Store, services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
+	if r.addresses, err = addresses.New(services); err != nil {
+		return nil, err
+	}
+	r.quotas = &quota.Ledger{Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.plugins.On("ResourceQuota"), Now: s.now}
+	verbs := &registry.Registry{
+		Store: r.store,
+		Plugins: admission.Chain(admission.Config{
+			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
+		}),
+		Virtual: virtual.New(virtual.Config{
+			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
+		}),
+	}
+	if err := s.createOwn(ctx, r, verbs, reached(listener)); err != nil {
 		return nil, err
 	}
 	if err := s.createKnown(ctx, verbs, r.authority); err != nil {
@@ -184,7 +183,8 @@ func (s *Server) checkLoops() error {
 func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logger) (*controller.Loops, error) {
 	return controller.Start(controller.Config{
 		Registry: verbs, Catalog: r.custom.Catalog, Definitions: r.custom, Naming: r.naming, Enabled: s.Controllers, EventTTL: s.EventTTL,
-		RootCA: r.authority.CertificatePEM, Quotas: r.quotas, Addresses: r.ips, Log: log,
+		RootCA: r.authority.CertificatePEM, Quotas: r.quotas, Log: log,
+		Addresses: &addresses.Repair{Registry: verbs, Type: r.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})
 }
 
@@ -321,10 +321,10 @@ func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.Cl
 }
 
 // openTokens needs the lock that opening the log took.
-func (s *Server) openTokens(verbs *registry.Registry, catalog *resource.Catalog) (*satoken.Authority, error) {
+func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog) (*satoken.Authority, error) {
 	c := satoken.Config{Dir: s.pkiDir(), Issuer: s.ServiceAccountIssuer, Now: s.now}
 	c.Find = func(name, namespace, object string) (satoken.Found, bool) {
-		i, ok := verbs.Identity(registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
+		i, ok := registry.IdentityOf(objects.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
 		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
 	}
 	return satoken.Open(c)

@@ -63,7 +63,7 @@ var wrongLines = map[string]string{
 	"serve --controllers=":           "-* none",
 
 	"serve --enable-admission-plugins=Nothing":                 `there is no admission plugin "Nothing"`,
-	"serve --disable-admission-plugins=NamespaceLifecycle":     "cannot be switched off",
+	"serve --disable-admission-plugins=NamespaceLifecycle":     "cannot be disabled",
 	"serve --feature-gates=Nope=true":                          "those that there are: CBORServingAndStorage",
 	"serve --feature-gates=CBORServingAndStorage":              "CBORServingAndStorage=true or",
 	"serve --feature-gates=CBORServingAndStorage=maybe":        "want true or false",

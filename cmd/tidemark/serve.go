@@ -17,8 +17,8 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
-	"github.com/tidemark-dev/tidemark/internal/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission"
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 )
 
@@ -138,7 +138,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all of them, a name is that one, -name is all but that one, -* is none; all: "+strings.Join(controller.Names(), ", "))
 	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long events stay after their last write")
 
-	byDefault, optional, fixed := admission.Switched()
+	byDefault, optional, fixed := admission.Modes()
 	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to switch on, by their names in kube-apiserver: "+optional+"; on in any case: "+fixed)
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to switch off; on by default: "+byDefault)
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +23,10 @@ import (
 
 // accounts gives each new Pod a ServiceAccount that is there, and what comes with it: a
 // token in each container, and the secrets that images are pulled with.
-type accounts struct{ *lookups }
+type accounts struct {
+	store *store.Store
+	*lookups
+}
 
 const (
 	defaultAccount = "default"
@@ -37,9 +41,23 @@ const (
 	tokenSeconds = 3607
 )
 
-// complete is the Completion of Pods.
-func (s accounts) complete(ctx context.Context, a *registry.Admission) error {
+func serviceAccount(c *Config) registry.Plugin {
+	s := accounts{c.Store, c.lookups}
+	return registry.Plugin{
+		Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
+			return t.Type.Collection == pods && (t.Subresource == "" && o == admissionv1.Create || t.Subresource == "ephemeralcontainers" && o == admissionv1.Update)
+		},
+		Mutate:   s.mutate,
+		Validate: s.validate,
+	}
+}
+
+// mutate gives a new Pod its account. It also checks the Secrets that a new Pod names.
+func (s accounts) mutate(ctx context.Context, a *registry.Attributes) error {
 	p := a.Object.(*corev1.Pod)
+	if a.Subresource != "" {
+		return nil
+	}
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return checkMirror(a, p) // it has to stay as its kubelet has it
 	}
@@ -57,22 +75,20 @@ func (s accounts) complete(ctx context.Context, a *registry.Admission) error {
 	}
 	if enforces(account) {
 		if err := checkSecrets(account, p); err != nil {
-			return forbidden(a, p, "%w", err)
+			return forbidden(a, "%w", err)
 		}
 	}
 	return nil
 }
 
-// wants is the Wants of the step: what a new Pod says is checked with the rest.
-func (s accounts) wants(t registry.Target, _ string) bool {
-	return t.Type.Collection == "pods" && t.Subresource == "ephemeralcontainers"
-}
-
-// admit is the Admit of the step.
-func (s accounts) admit(ctx context.Context, a *registry.Admission) error {
+// validate checks the Secrets that new ephemeral containers name.
+func (s accounts) validate(ctx context.Context, a *registry.Attributes) error {
 	p := a.Object.(*corev1.Pod)
+	if a.Subresource == "" {
+		return nil
+	}
 	if p.Spec.ServiceAccountName == "" {
-		return forbidden(a, p, "no service account specified for pod %s/%s", a.Namespace, p.Name)
+		return forbidden(a, "no service account specified for pod %s/%s", a.Namespace, p.Name)
 	}
 	account, err := s.find(ctx, a, p)
 	if err != nil || !enforces(account) {
@@ -82,16 +98,16 @@ func (s accounts) admit(ctx context.Context, a *registry.Admission) error {
 	for i := range p.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		if err := checkContainerSecrets("ephemeral container", c, account, mountable); err != nil {
-			return forbidden(a, p, "%w", err)
+			return forbidden(a, "%w", err)
 		}
 	}
 	return nil
 }
 
 // find returns the account of a Pod. For the one that each namespace is given it waits.
-func (s accounts) find(ctx context.Context, a *registry.Admission, p *corev1.Pod) (*corev1.ServiceAccount, error) {
+func (s accounts) find(ctx context.Context, a *registry.Attributes, p *corev1.Pod) (*corev1.ServiceAccount, error) {
 	name := p.Spec.ServiceAccountName
-	state, end := s.store.Any(), time.Now().Add(defaultAccountWait)
+	state, end := a.State, time.Now().Add(defaultAccountWait)
 	for {
 		o := state.Get(serviceAccounts, a.Namespace+"/"+name)
 		if o != nil {
@@ -105,7 +121,7 @@ func (s accounts) find(ctx context.Context, a *registry.Admission, p *corev1.Pod
 		switch {
 		case name != defaultAccount, errors.As(err, &late):
 			missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccount"}, name)
-			return nil, forbidden(a, p, "error looking up service account %s/%s: %w", a.Namespace, name, missing)
+			return nil, forbidden(a, "error looking up service account %s/%s: %w", a.Namespace, name, missing)
 		case err != nil:
 			return nil, err
 		}
@@ -166,16 +182,16 @@ func tokenSource() *corev1.ProjectedVolumeSource {
 }
 
 // checkMirror refuses what a Pod that stands for one of a kubelet's own cannot have.
-func checkMirror(a *registry.Admission, p *corev1.Pod) error {
+func checkMirror(a *registry.Attributes, p *corev1.Pod) error {
 	if p.Spec.ServiceAccountName != "" {
-		return forbidden(a, p, "a mirror pod may not reference service accounts")
+		return forbidden(a, "a mirror pod may not reference service accounts")
 	}
 	if namesSecrets(p) {
-		return forbidden(a, p, "a mirror pod may not reference secrets")
+		return forbidden(a, "a mirror pod may not reference secrets")
 	}
 	for _, v := range p.Spec.Volumes {
 		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
-			return forbidden(a, p, "a mirror pod may not use ServiceAccountToken volume projections")
+			return forbidden(a, "a mirror pod may not use ServiceAccountToken volume projections")
 		}
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/admission"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
-	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -50,10 +50,8 @@ func BenchmarkCreate(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				r := &registry.Registry{Store: s}
-				books := &quota.Books{Registry: r, Quotas: types["resourcequotas"]}
-				config := admission.Config{Store: s, Plugins: plugins, Quotas: books}
-				r.Admission, r.Completing = admission.Steps(config), admission.Completing(config)
+				ledger := &quota.Ledger{Quotas: types["resourcequotas"]}
+				r := &registry.Registry{Store: s, Plugins: admission.Chain(admission.Config{Store: s, Enabled: plugins, Quotas: ledger})}
 				create := func(collection, namespace, body string) {
 					t := registry.Target{Type: types[collection], Namespace: namespace}
 					if _, err := r.Create(ctx, t, registry.Body{Media: wire.JSON, Bytes: []byte(body)}, registry.WriteOptions{FieldManager: "bench"}); err != nil {
@@ -65,7 +63,7 @@ func BenchmarkCreate(b *testing.B) {
 					create(collection, "n", body)
 				}
 				if len(c.objects["resourcequotas"]) > 0 {
-					if _, err := books.Recount(ctx, "n", "q", "bench"); err != nil {
+					if _, err := ledger.Recount(ctx, r, "n", "q", "bench"); err != nil {
 						b.Fatal(err)
 					}
 				}

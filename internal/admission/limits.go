@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,35 +15,42 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// limits holds Pods and claims to the LimitRanges of their namespace: what a container
-// leaves out it gets from there, and what is beyond them is refused.
-type limits struct{ *lookups }
-
-// wants is the Wants of the step. In a namespace without LimitRanges nothing is looked
-// at.
-func (l limits) wants(t registry.Target, verb string) bool {
-	switch t.Type.Collection {
-	case "pods":
-		if !(t.Subresource == "" && verb == "create" || t.Subresource == "resize" && verb == "update") {
-			return false
-		}
-	case "persistentvolumeclaims":
-		if t.Subresource != "" || verb == "delete" {
-			return false
-		}
-	default:
-		return false
+// limitRanger bounds the resources of Pods and claims by the LimitRanges of their namespace: a
+// container gets the resources that it leaves out, and what is beyond the limits is refused.
+func limitRanger(c *Config) registry.Plugin {
+	l := c.lookups
+	return registry.Plugin{
+		Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+			switch t.Type.Collection {
+			case pods:
+				if !(t.Subresource == "" && o == admissionv1.Create || t.Subresource == "resize" && o == admissionv1.Update) {
+					return false
+				}
+			case "persistentvolumeclaims":
+				if t.Subresource != "" || o == admissionv1.Delete {
+					return false
+				}
+			default:
+				return false
+			}
+			return s.Snapshot(limitRanges).Count(t.Namespace+"/", "") > 0
+		},
+		Mutate:   l.setDefaultLimits,
+		Validate: l.checkLimits,
 	}
-	return l.store.Any().Snapshot(limitRanges).Count(t.Namespace+"/", "") > 0
 }
 
-// complete is the Completion of Pods.
-func (l limits) complete(_ context.Context, a *registry.Admission) error {
-	ranges, err := l.limitsIn(l.store.Any(), a.Namespace)
+func (l *lookups) setDefaultLimits(_ context.Context, a *registry.Attributes) error {
+	p, ok := a.Object.(*corev1.Pod)
+	if !ok || a.Subresource != "" {
+		return nil
+	}
+	ranges, err := l.limitsIn(a.State, a.Namespace)
 	for _, r := range ranges {
-		fill(a.Object.(*corev1.Pod), r)
+		fill(p, r)
 	}
 	return err
 }
@@ -100,12 +108,11 @@ func missing(to *corev1.ResourceList, from corev1.ResourceList) (names []string)
 	return names
 }
 
-// admit is the Admit of the step.
-func (l limits) admit(_ context.Context, a *registry.Admission) error {
+func (l *lookups) checkLimits(_ context.Context, a *registry.Attributes) error {
 	if old, ok := a.Old.(metav1.Object); ok && old.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	ranges, err := l.limitsIn(l.store.Any(), a.Namespace)
+	ranges, err := l.limitsIn(a.State, a.Namespace)
 	if err != nil {
 		return err
 	}
@@ -118,7 +125,7 @@ func (l limits) admit(_ context.Context, a *registry.Admission) error {
 			errs = checkClaim(o, r)
 		}
 		if len(errs) > 0 {
-			return refused(a, "%w", utilerrors.NewAggregate(errs))
+			return forbidden(a, "%w", utilerrors.NewAggregate(errs))
 		}
 	}
 	return nil

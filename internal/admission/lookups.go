@@ -18,6 +18,7 @@ import (
 const (
 	limitRanges     = "limitranges"
 	namespaces      = "namespaces"
+	pods            = "pods"
 	priorityClasses = "priorityclasses.scheduling.k8s.io"
 	runtimeClasses  = "runtimeclasses.node.k8s.io"
 	serviceAccounts = "serviceaccounts"
@@ -26,7 +27,6 @@ const (
 // lookups are the stored objects that admission reads, decoded. They are shared: plugins
 // copy what they put into an object.
 type lookups struct {
-	store           *store.Store
 	limitRanges     *derived.Memo[*corev1.LimitRange]
 	levels          *derived.Memo[api.Policy] // the pod security levels of namespaces
 	priorityClasses *derived.Memo[*schedulingv1.PriorityClass]
@@ -35,10 +35,9 @@ type lookups struct {
 	defaultPriority *derived.Value[defaultPriority]
 }
 
-func newLookups(s *store.Store) *lookups {
+func newLookups() *lookups {
 	const perNamespace, perClass = 1024, 64
 	return &lookups{
-		store:           s,
 		limitRanges:     derived.NewMemo(perNamespace, registry.Decode[corev1.LimitRange]),
 		levels:          derived.NewMemo(perNamespace, levelsOf),
 		priorityClasses: derived.NewMemo(perClass, registry.Decode[schedulingv1.PriorityClass]),

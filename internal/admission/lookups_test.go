@@ -26,7 +26,7 @@ func TestNextRequest(t *testing.T) {
 		}
 	}
 	replaceRuntime := func() {
-		if _, err := w.Delete(t.Context(), w.target("runtimeclasses", "", "r"), &metav1.DeleteOptions{}); err != nil {
+		if _, err := w.Delete(t.Context(), w.target("runtimeclasses", "", "r"), &metav1.DeleteOptions{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		w.must("runtimeclasses", "", fmt.Sprintf(runtimeClass, "20m"))

@@ -1,122 +1,163 @@
-// Package admission is what the server itself adds to new objects and refuses of
-// them, by what else is stored: the part of kube-apiserver's default admission
-// that needs no policies of its users. What follows from an object alone is its
-// kind's to default.
 package admission
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/certificates"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Completing returns what completes new objects, by collection (registry.Completing).
-func Completing(c Config) map[string][]registry.Completion {
-	l := newLookups(c.Store)
-	var pods []registry.Completion
-	add := func(name string, completion registry.Completion) {
-		if c.Plugins.On(name) {
-			pods = append(pods, completion)
-		}
+// priority resolves the priority class of new Pods, and refuses a second default class.
+func priority(c *Config) registry.Plugin {
+	l := c.lookups
+	newPods, classes := to(pods, admissionv1.Create), to(priorityClasses, admissionv1.Create, admissionv1.Update)
+	return registry.Plugin{
+		Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+			return newPods(s, t, o) || classes(s, t, o)
+		},
+		Mutate: func(_ context.Context, a *registry.Attributes) error {
+			if p, ok := a.Object.(*corev1.Pod); ok {
+				return l.setPriority(a, p)
+			}
+			return nil
+		},
+		Validate: func(_ context.Context, a *registry.Attributes) error {
+			if c, ok := a.Object.(*schedulingv1.PriorityClass); ok {
+				return l.oneDefaultPriority(a, c)
+			}
+			return nil
+		},
 	}
-	add(limitRanger, limits{l}.complete)
-	add(serviceAccount, accounts{l}.complete)
-	add(priority, func(_ context.Context, a *registry.Admission) error { return l.setPriority(c.Store.Any(), a) })
-	add(defaultTolerations, setTolerations)
-	add(runtimeClass, func(_ context.Context, a *registry.Admission) error { return l.setRuntime(c.Store.Any(), a) })
-	return map[string][]registry.Completion{"pods": append(pods, syncAppArmor)}
-}
-
-func forbidden(a *registry.Admission, p *corev1.Pod, format string, args ...any) error {
-	return apierrors.NewForbidden(a.Type.GroupResource(), p.Name, fmt.Errorf(format, args...))
 }
 
 // setPriority resolves the priority class of a Pod, or the default one.
-func (l *lookups) setPriority(s *store.State, a *registry.Admission) error {
-	p := a.Object.(*corev1.Pod)
+func (l *lookups) setPriority(a *registry.Attributes, p *corev1.Pod) error {
 	class := &schedulingv1.PriorityClass{PreemptionPolicy: ptr.To(corev1.PreemptLowerPriority)}
 	if name := p.Spec.PriorityClassName; name != "" {
-		stored := s.Get(priorityClasses, name)
+		stored := a.State.Get(priorityClasses, name)
 		if stored == nil {
-			return forbidden(a, p, "no PriorityClass with name %v was found", name)
+			return forbidden(a, "no PriorityClass with name %v was found", name)
 		}
 		var err error
 		if class, err = l.priorityClasses.Of(stored); err != nil {
 			return err
 		}
-	} else if global := l.defaultPriority.At(s); global.err != nil {
+	} else if global := l.defaultPriority.At(a.State); global.err != nil {
 		return global.err
 	} else if global.class != nil {
 		class = global.class
 	}
 	p.Spec.PriorityClassName = class.Name
 	if have := p.Spec.Priority; have != nil && *have != class.Value {
-		return forbidden(a, p, "the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *have, class.Value)
+		return forbidden(a, "the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *have, class.Value)
 	}
 	p.Spec.Priority = ptr.To(class.Value)
 	if class.PreemptionPolicy == nil {
 		return nil
 	}
 	if have := p.Spec.PreemptionPolicy; have != nil && *have != *class.PreemptionPolicy {
-		return forbidden(a, p, "the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *have, *class.PreemptionPolicy)
+		return forbidden(a, "the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *have, *class.PreemptionPolicy)
 	}
 	p.Spec.PreemptionPolicy = ptr.To(*class.PreemptionPolicy)
 	return nil
 }
 
-func setTolerations(_ context.Context, a *registry.Admission) error {
-	core.DefaultTolerations(a.Object.(*corev1.Pod))
-	return nil
-}
-
-func syncAppArmor(_ context.Context, a *registry.Admission) error {
-	a.Warnings = core.SyncAppArmor(a.Object.(*corev1.Pod))
-	return nil
-}
-
-// setRuntime adds what the runtime class of a Pod takes for itself, and where it
-// runs.
-func (l *lookups) setRuntime(s *store.State, a *registry.Admission) error {
-	p := a.Object.(*corev1.Pod)
-	class := &nodev1.RuntimeClass{}
-	if name := p.Spec.RuntimeClassName; name != nil {
-		stored := s.Get(runtimeClasses, *name)
-		if stored == nil {
-			return forbidden(a, p, "pod rejected: RuntimeClass %q not found", *name)
-		}
-		var err error
-		if class, err = l.runtimeClasses.Of(stored); err != nil {
-			return err
-		}
-	}
-	switch o := class.Overhead; {
-	case o == nil && p.Spec.Overhead != nil:
-		a.Refusal = forbidden(a, p, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
-	case o != nil && len(p.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(o.PodFixed, p.Spec.Overhead):
-		return forbidden(a, p, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
-	case o != nil:
-		p.Spec.Overhead = o.PodFixed.DeepCopy()
-	}
-	if class.Scheduling == nil {
+// oneDefaultPriority refuses a second class for the Pods that name none.
+func (l *lookups) oneDefaultPriority(a *registry.Attributes, class *schedulingv1.PriorityClass) error {
+	if !class.GlobalDefault {
 		return nil
 	}
-	return setScheduling(a, p, class.Scheduling.DeepCopy())
+	global := l.defaultPriority.At(a.State)
+	if global.err != nil {
+		return global.err
+	}
+	if have := global.class; have != nil && (a.Operation == admissionv1.Create || have.Name != class.Name) {
+		return forbidden(a, "PriorityClass %v is already marked as default. Only one default can exist", have.Name)
+	}
+	return nil
 }
 
-func setScheduling(a *registry.Admission, p *corev1.Pod, to *nodev1.Scheduling) error {
+// defaultTolerations has new Pods tolerate that their node is not ready or not reachable, for
+// a while.
+func defaultTolerations(*Config) registry.Plugin {
+	return creating(pods, func(_ context.Context, a *registry.Attributes) error {
+		core.DefaultTolerations(a.Object.(*corev1.Pod))
+		return nil
+	})
+}
+
+// appArmor keeps the annotations and the fields of AppArmor profiles in step.
+func appArmor(*Config) registry.Plugin {
+	return creating(pods, func(_ context.Context, a *registry.Attributes) error {
+		for _, w := range core.SyncAppArmor(a.Object.(*corev1.Pod)) {
+			a.Warn(w)
+		}
+		return nil
+	})
+}
+
+// runtimeClass adds to new Pods the resources that their runtime class uses itself, and where
+// it runs.
+func runtimeClass(c *Config) registry.Plugin {
+	l := c.lookups
+	p := creating(pods, func(_ context.Context, a *registry.Attributes) error {
+		p := a.Object.(*corev1.Pod)
+		class, err := l.runtimeClassOf(a, p)
+		if err != nil {
+			return err
+		}
+		if o := class.Overhead; o != nil {
+			if len(p.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(o.PodFixed, p.Spec.Overhead) {
+				return forbidden(a, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+			}
+			p.Spec.Overhead = o.PodFixed.DeepCopy()
+		}
+		if class.Scheduling == nil {
+			return nil
+		}
+		return setScheduling(a, p, class.Scheduling.DeepCopy())
+	})
+	p.Validate = func(_ context.Context, a *registry.Attributes) error {
+		p := a.Object.(*corev1.Pod)
+		if p.Spec.Overhead == nil {
+			return nil
+		}
+		class, err := l.runtimeClassOf(a, p)
+		if err == nil && class.Overhead == nil {
+			err = forbidden(a, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+		}
+		return err
+	}
+	return p
+}
+
+// runtimeClassOf returns the runtime class of a Pod, an empty one if it names none.
+func (l *lookups) runtimeClassOf(a *registry.Attributes, p *corev1.Pod) (*nodev1.RuntimeClass, error) {
+	if p.Spec.RuntimeClassName == nil {
+		return &nodev1.RuntimeClass{}, nil
+	}
+	stored := a.State.Get(runtimeClasses, *p.Spec.RuntimeClassName)
+	if stored == nil {
+		return nil, forbidden(a, "pod rejected: RuntimeClass %q not found", *p.Spec.RuntimeClassName)
+	}
+	return l.runtimeClasses.Of(stored)
+}
+
+func setScheduling(a *registry.Attributes, p *corev1.Pod, to *nodev1.Scheduling) error {
 	for key, value := range to.NodeSelector {
 		if have, ok := p.Spec.NodeSelector[key]; ok && have != value {
-			return forbidden(a, p, "conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, value, key, have)
+			return forbidden(a, "conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, value, key, have)
 		}
 		if p.Spec.NodeSelector == nil {
 			p.Spec.NodeSelector = make(map[string]string, len(to.NodeSelector))
@@ -125,4 +166,25 @@ func setScheduling(a *registry.Admission, p *corev1.Pod, to *nodev1.Scheduling) 
 	}
 	p.Spec.Tolerations = mergeTolerations(p.Spec.Tolerations, to.Tolerations)
 	return nil
+}
+
+// subjectRestriction refuses requests for certificates of clients in system:masters.
+func subjectRestriction(*Config) registry.Plugin {
+	return registry.Plugin{
+		Handles: to("certificatesigningrequests.certificates.k8s.io", admissionv1.Create, admissionv1.Update),
+		Validate: func(_ context.Context, a *registry.Attributes) error {
+			r := a.Object.(*certificatesv1.CertificateSigningRequest)
+			if r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+				return nil
+			}
+			asked, err := certificates.Parse(r)
+			if err != nil {
+				return forbidden(a, "failed to parse CSR: %v", err)
+			}
+			if slices.Contains(asked.Subject.Organization, "system:masters") {
+				return forbidden(a, "use of %s signer with system:masters group is not allowed", r.Spec.SignerName)
+			}
+			return nil
+		},
+	}
 }

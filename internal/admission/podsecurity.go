@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,12 +19,8 @@ import (
 	"k8s.io/pod-security-admission/policy"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
-
-// podSecurity holds Pods to the standard that the labels of their namespace name:
-// it refuses those that break the one that is enforced, and warns of those that break
-// the one that is warned of. Of what makes Pods it only warns.
-type podSecurity struct{ *lookups }
 
 // levels evaluates Pods. It is a table of a few hundred kilobytes, made when the first
 // namespace wants it.
@@ -47,31 +44,40 @@ var label = []byte(`"pod-security.kubernetes.io/`)
 // makers are the collections of what makes Pods.
 var makers = []string{"cronjobs.batch", "daemonsets.apps", "deployments.apps", "jobs.batch", "podtemplates", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"}
 
-// wants is the Wants of the step. In a namespace without labels nothing is looked at.
-func (p podSecurity) wants(t registry.Target, verb string) bool {
+// podSecurityPlugin holds Pods to the Pod Security Standard that the labels of their namespace
+// name: it refuses Pods that violate the enforced level, and warns of Pods that violate the
+// warning level. For the objects that make Pods it only warns.
+func podSecurityPlugin(c *Config) registry.Plugin {
+	return registry.Plugin{Handles: c.lookups.handlesPodSecurity, Validate: c.lookups.checkPodSecurity}
+}
+
+// handlesPodSecurity handles namespaces, and in namespaces with the labels of a level Pods and
+// the objects that make Pods.
+func (l *lookups) handlesPodSecurity(s *store.State, t registry.Target, o admissionv1.Operation) bool {
 	switch collection := t.Type.Collection; {
-	case verb == "delete":
+	case o == admissionv1.Delete:
 		return false
-	case collection == "namespaces":
+	case collection == namespaces:
 		return t.Subresource == ""
-	case collection == "pods":
-		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && p.labelled(t.Namespace)
+	case collection == pods:
+		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && l.restricted(s, t.Namespace)
 	case slices.Contains(makers, collection):
-		return t.Subresource == "" && p.labelled(t.Namespace)
+		return t.Subresource == "" && l.restricted(s, t.Namespace)
 	}
 	return false
 }
 
-func (p podSecurity) labelled(namespace string) bool {
-	wanted, err := p.levelsIn(p.store.Any(), namespace)
+// restricted reports whether a namespace has a level that does not allow everything.
+func (l *lookups) restricted(s *store.State, namespace string) bool {
+	wanted, err := l.levelsIn(s, namespace)
 	return err != nil || !wanted.FullyPrivileged()
 }
 
-func (p podSecurity) admit(_ context.Context, a *registry.Admission) error {
+func (l *lookups) checkPodSecurity(_ context.Context, a *registry.Attributes) error {
 	if n, ok := a.Object.(*corev1.Namespace); ok {
-		return p.admitNamespace(a, n)
+		return checkLevels(a, n)
 	}
-	wanted, err := p.levelsIn(p.store.Any(), a.Namespace)
+	wanted, err := l.levelsIn(a.State, a.Namespace)
 	if err != nil || wanted.FullyPrivileged() {
 		return err
 	}
@@ -80,7 +86,7 @@ func (p podSecurity) admit(_ context.Context, a *registry.Admission) error {
 			return nil
 		}
 		if r := violates(wanted.Enforce, &pod.ObjectMeta, &pod.Spec); !r.Allowed {
-			return refused(a, "violates PodSecurity %q: %s", wanted.Enforce.String(), r.ForbiddenDetail())
+			return forbidden(a, "violates PodSecurity %q: %s", wanted.Enforce.String(), r.ForbiddenDetail())
 		}
 		warn(a, wanted, &pod.ObjectMeta, &pod.Spec)
 		return nil
@@ -95,9 +101,9 @@ func violates(level api.LevelVersion, meta *metav1.ObjectMeta, spec *corev1.PodS
 	return policy.AggregateCheckResults(levels().EvaluatePod(level, meta, spec))
 }
 
-func warn(a *registry.Admission, wanted api.Policy, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
+func warn(a *registry.Attributes, wanted api.Policy, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
 	if r := violates(wanted.Warn, meta, spec); !r.Allowed {
-		a.Warnings = append(a.Warnings, fmt.Sprintf("would violate PodSecurity %q: %s", wanted.Warn.String(), r.ForbiddenDetail()))
+		a.Warn(fmt.Sprintf("would violate PodSecurity %q: %s", wanted.Warn.String(), r.ForbiddenDetail()))
 	}
 }
 
@@ -141,9 +147,9 @@ func template(o runtime.Object) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// admitNamespace refuses labels that name no level, and warns of Pods that break a
-// level that is enforced from now on.
-func (p podSecurity) admitNamespace(a *registry.Admission, n *corev1.Namespace) error {
+// checkLevels refuses labels of a namespace that name no level, and warns of Pods that
+// violate a level which is enforced from now on.
+func checkLevels(a *registry.Attributes, n *corev1.Namespace) error {
 	wanted, errs := api.PolicyToEvaluate(n.Labels, everyone)
 	old, ok := a.Old.(*corev1.Namespace)
 	invalid := apierrors.NewInvalid(a.Type.GroupVersionKind().GroupKind(), n.Name, errs)
@@ -161,23 +167,25 @@ func (p podSecurity) admitNamespace(a *registry.Admission, n *corev1.Namespace) 
 	if now == was || now.Level == api.LevelPrivileged || now.Version == was.Version && api.CompareLevels(now.Level, was.Level) < 1 {
 		return nil
 	}
-	warnings, err := p.violations(n.Name, now)
-	a.Warnings = append(a.Warnings, warnings...)
+	warnings, err := violations(a.State, n.Name, now)
+	for _, w := range warnings {
+		a.Warn(w)
+	}
 	return err
 }
 
 // mostPods are those of a namespace that are looked at when its level changes.
 const mostPods = 3000
 
-// violations tells which Pods of a namespace break a level, those with one reason in
-// one line.
-func (p podSecurity) violations(namespace string, level api.LevelVersion) ([]string, error) {
+// violations describes which Pods of a namespace violate a level, with one line for each
+// reason.
+func violations(s *store.State, namespace string, level api.LevelVersion) ([]string, error) {
 	type reason struct {
 		first string
 		count int
 	}
 	reasons := map[string]reason{}
-	pods, err := p.pods(namespace)
+	pods, err := podsOf(s, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -213,11 +221,11 @@ func (p podSecurity) violations(namespace string, level api.LevelVersion) ([]str
 	return append(all, lines...), nil
 }
 
-// pods are those of a namespace: first one of each owner, then the others.
-func (p podSecurity) pods(namespace string) (all []*corev1.Pod, err error) {
+// podsOf returns the Pods of a namespace: first one of each owner, then the others.
+func podsOf(s *store.State, namespace string) (all []*corev1.Pod, err error) {
 	var others []*corev1.Pod
 	seen := map[types.UID]bool{}
-	for o := range p.store.Any().Snapshot("pods").Scan(namespace+"/", "") {
+	for o := range s.Snapshot(pods).Scan(namespace+"/", "") {
 		pod, err := registry.Decode[corev1.Pod](o)
 		if err != nil {
 			return nil, err

@@ -33,8 +33,7 @@ func newWorld(t *testing.T, enable ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := admission.Config{Store: s, Plugins: plugins}
-	return &world{t, &registry.Registry{Store: s, Admission: admission.Steps(c), Completing: admission.Completing(c)}}
+	return &world{t, &registry.Registry{Store: s, Plugins: admission.Chain(admission.Config{Store: s, Enabled: plugins})}}
 }
 
 func (w *world) target(resource, namespace, name string) registry.Target {

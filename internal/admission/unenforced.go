@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // unenforced are collections whose objects an API server acts on, and this one only
@@ -38,18 +40,21 @@ const (
 	noFairness = "requests are not classified by priority and fairness"
 )
 
-// Unenforced warns clients that write what this server stores and does not act on:
-// who relies on a policy must not believe that it holds.
-func Unenforced() registry.Step {
-	return registry.Step{
-		Wants: func(t registry.Target, verb string) bool {
-			return t.Subresource == "" && verb != "delete" && unenforced[t.Type.Collection] != ""
+// unenforcedWarnings warns clients that write objects which this server stores and does not act
+// on: users who rely on a policy must not believe that it holds.
+func unenforcedWarnings(c *Config) registry.Plugin {
+	if c.NoWarnings {
+		return registry.Plugin{}
+	}
+	return registry.Plugin{
+		Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
+			return t.Subresource == "" && o != admissionv1.Delete && unenforced[t.Type.Collection] != ""
 		},
-		Admit: func(_ context.Context, a *registry.Admission) error {
+		Validate: func(_ context.Context, a *registry.Attributes) error {
 			if s, ok := a.Object.(*apiregistrationv1.APIService); ok && s.Spec.Service == nil {
-				return nil // what it names is served here
+				return nil // the server serves that group itself
 			}
-			a.Warnings = append(a.Warnings, fmt.Sprintf("this server stores the %s and does not act on it: %s", a.Type.Kind, unenforced[a.Type.Collection]))
+			a.Warn(fmt.Sprintf("this server stores the %s and does not act on it: %s", a.Type.Kind, unenforced[a.Type.Collection]))
 			return nil
 		},
 	}

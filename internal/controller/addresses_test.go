@@ -11,11 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 const (
@@ -100,7 +102,7 @@ func TestIPAddressesKilled(t *testing.T) {
 		w.settle()
 		w.log.live(appends)
 		_ = w.try("services", "n", service("b", "10.0.0.6"))
-		_, _ = w.Delete(t.Context(), w.target("services", "n/a"), nil)
+		_, _ = w.Delete(t.Context(), w.target("services", "n/a"), nil, nil)
 		w.runOrDie()
 		w.log.live(-1)
 		w.restart()
@@ -181,9 +183,11 @@ func TestGeneratedNameTaken(t *testing.T) {
 	w := newWorld(t, "service-cidr", "service-ip-repair")
 	w.services = true
 	var first string
-	w.admission = []registry.Step{{
-		Wants: func(t registry.Target, _ string) bool { return t.Type.Collection == "services" },
-		Admit: func(_ context.Context, a *registry.Admission) error {
+	w.plugins = []registry.Plugin{{
+		Handles: func(_ *store.State, t registry.Target, _ admissionv1.Operation) bool {
+			return t.Type.Collection == "services"
+		},
+		Validate: func(_ context.Context, a *registry.Attributes) error {
 			if first == "" {
 				first = a.Object.(*corev1.Service).Name
 				return w.try("services", "n", service(first, "10.0.0.5"))

@@ -69,7 +69,7 @@ func TestAggregation(t *testing.T) {
 	want("view", "watch", "get", "delete", "list")
 	want("edit", "watch", "get", "delete", "list", "patch")
 
-	if _, err := w.Delete(t.Context(), w.target(clusterRoles, "b"), nil); err != nil {
+	if _, err := w.Delete(t.Context(), w.target(clusterRoles, "b"), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	want("view", "delete", "get", "list")

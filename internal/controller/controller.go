@@ -31,9 +31,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/crd"
-	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -56,10 +56,10 @@ type Config struct {
 	// RootCA returns the certificates (PEM) by which clients verify the server. Nil, or an
 	// empty result: no ConfigMap kube-root-ca.crt is created.
 	RootCA func() []byte
-	// Addresses are the IPAddresses of Services; nil: they are not maintained.
-	Addresses *addresses.Objects
-	// Quotas counts what ResourceQuotas limit; nil: nothing is counted.
-	Quotas *quota.Books
+	// Addresses repairs the IPAddresses of Services; nil: they are not repaired.
+	Addresses *addresses.Repair
+	// Quotas counts the resources that ResourceQuotas limit; nil: they are not counted.
+	Quotas *quota.Ledger
 	// Now is the wall clock; nil: time.Now.
 	Now func() time.Time
 	Log *slog.Logger

@@ -132,13 +132,13 @@ func (d *definitions) recheck(ctx context.Context, o object, c *apiextensionsv1.
 	if apihelpers.IsCRDConditionTrue(c, apiextensionsv1.NamesAccepted) && apihelpers.IsCRDConditionTrue(c, apiextensionsv1.Established) {
 		return nil
 	}
-	return d.l.c.Naming.Recheck(func(name func(*apiextensionsv1.CustomResourceDefinition) bool) error {
-		return d.edit(ctx, o, "status", func(c *apiextensionsv1.CustomResourceDefinition) error {
-			if !name(c) {
-				return errLeave
-			}
-			return nil
-		})
+	return d.edit(ctx, o, "status", func(c *apiextensionsv1.CustomResourceDefinition) error {
+		next := d.l.c.Naming.Named(c)
+		if next == nil {
+			return errLeave
+		}
+		c.Status = next.Status
+		return nil
 	})
 }
 

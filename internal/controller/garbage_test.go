@@ -361,7 +361,7 @@ func TestHalfGone(t *testing.T) {
 	w.settle()
 	w.loops.Stop()
 	w.log.live(1) // the mark of the pod, and not its removal
-	if _, err := w.Delete(t.Context(), w.target("pods", "n/p"), &metav1.DeleteOptions{}); err == nil {
+	if _, err := w.Delete(t.Context(), w.target("pods", "n/p"), &metav1.DeleteOptions{}, nil); err == nil {
 		t.Fatal("the pod was removed in one step")
 	}
 	w.log.live(-1)

@@ -197,8 +197,8 @@ func TestStrays(t *testing.T) {
 // to be deleted; the other deletions there wait for it. It begins with a restart.
 func (w *world) onDelete(namespace string, do func()) {
 	var once sync.Once
-	w.admission = append(w.admission, registry.Step{Admit: func(_ context.Context, a *registry.Admission) error {
-		if a.Verb == "delete" && a.Namespace == namespace {
+	w.plugins = append(w.plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if a.Operation == "DELETE" && a.Namespace == namespace {
 			once.Do(do)
 		}
 		return nil
@@ -346,8 +346,8 @@ func testNamespaceFailures(t *testing.T) {
 	for i := range 3 {
 		w.make("leases.coordination.k8s.io", "n", fmt.Sprintf(`{"metadata":{"name":"l%d","finalizers":[%s]}}`, i, strings.Join(finalizers[20*i:20*i+20], ",")))
 	}
-	w.admission = append(w.admission, registry.Step{Admit: func(_ context.Context, a *registry.Admission) error {
-		if a.Verb != "delete" || a.Namespace != "n" {
+	w.plugins = append(w.plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if a.Operation != "DELETE" || a.Namespace != "n" {
 			return nil
 		}
 		switch a.Type.Collection {

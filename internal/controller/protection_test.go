@@ -138,7 +138,7 @@ func BenchmarkClaims(b *testing.B) {
 		b.StartTimer()
 		all := func(collection string) {
 			target := w.target(collection, "n/")
-			if _, err := w.DeleteCollection(b.Context(), target, nil, &metainternal.ListOptions{}); err != nil {
+			if _, err := w.DeleteCollection(b.Context(), target, nil, &metainternal.ListOptions{}, nil); err != nil {
 				b.Fatal(err)
 			}
 			w.settle()

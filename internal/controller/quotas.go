@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tidemark-dev/tidemark/internal/quota"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -31,11 +31,7 @@ type quotas struct {
 }
 
 func newQuotas(l *Loops, q *queue) loop {
-	made := &quotas{l: l, queue: q, pause: map[item]time.Duration{}}
-	if l.c.Quotas != nil {
-		l.c.Quotas.OnStale(made.stale)
-	}
-	return made
+	return &quotas{l: l, queue: q, pause: map[item]time.Duration{}}
 }
 
 func (r *quotas) begin(s *store.State) {
@@ -96,11 +92,10 @@ func (r *quotas) observeQuota(c *store.CollectionChange) {
 		return
 	}
 	if c.Before == nil || differ(c, "spec") || differ(c, "status", "hard") {
+		// After a change of the limits that hold, this counts what was stored before they held
+		// and while they were written.
 		r.keep(c.After)
 		r.queue.add(i)
-	}
-	if c.Before == nil || differ(c, "status", "hard") { // writes that began before were not charged
-		r.l.c.Registry.AfterWrites(func() { r.add(i) })
 	}
 }
 
@@ -113,7 +108,7 @@ func differ(c *store.CollectionChange, path ...string) bool {
 func mayUseLess(c *store.CollectionChange) bool {
 	switch {
 	case c.Before == nil:
-		return false // it was charged, or began before the limit held (observeQuota)
+		return false // it was charged, or stored before the limit held (observeQuota)
 	case c.After == nil:
 		return true
 	}
@@ -126,13 +121,6 @@ func mayUseLess(c *store.CollectionChange) bool {
 		return differ(c, "spec") || differ(c, "status")
 	}
 	return false
-}
-
-// stale queues the quotas of a namespace.
-func (r *quotas) stale(namespace string) {
-	for o := range r.l.store.Any().Snapshot(quota.Collection).Scan(namespace+"/", "") {
-		r.add(item{object: object{quota.Collection, o.Key}})
-	}
 }
 
 const (
@@ -160,7 +148,7 @@ func (r *quotas) add(i item) {
 func (r *quotas) sync(ctx context.Context, i item) error {
 	namespace, name, _ := strings.Cut(i.key, "/")
 	began := time.Now()
-	next, err := r.l.c.Quotas.Recount(ctx, namespace, name, manager)
+	next, err := r.l.c.Quotas.Recount(ctx, r.l.c.Registry, namespace, name, manager)
 	if err != nil {
 		return err
 	}

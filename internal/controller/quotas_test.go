@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -88,7 +87,7 @@ func TestQuotaStatus(t *testing.T) {
 	w.change("pods", "n/early", "status", func(o metav1.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodSucceeded })
 	w.wantStatus("n/q", hard, `"count/configmaps":"1","count/pods":"2","pods":"1","requests.cpu":"200m"`)
 	zero := int64(0)
-	if _, err := w.Delete(t.Context(), w.target("pods", "n/late"), &metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+	if _, err := w.Delete(t.Context(), w.target("pods", "n/late"), &metav1.DeleteOptions{GracePeriodSeconds: &zero}, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.erase("configmaps", "n/early", "")
@@ -157,7 +156,7 @@ func TestQuotaRace(t *testing.T) {
 		for range 20 {
 			name := fmt.Sprintf("first%d", r.IntN(racers))
 			if r.IntN(2) == 0 {
-				_, err := w.Delete(t.Context(), w.target("configmaps", "n/"+name), nil)
+				_, err := w.Delete(t.Context(), w.target("configmaps", "n/"+name), nil, nil)
 				if err != nil && !apierrors.IsNotFound(err) {
 					t.Error(err)
 				}
@@ -199,7 +198,7 @@ func countOf(collection string, changes []store.CollectionChange) (n, most int) 
 	return n, most
 }
 
-// TestQuotaIsLate: a write that began before a limit held is counted when it is stored.
+// TestQuotaIsLate: a write that began before a limit held is charged when it is stored.
 func TestQuotaIsLate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -215,18 +214,19 @@ func TestQuotaIsLate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newBank(t)
+			began, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+			var once sync.Once
+			w.plugins = []registry.Plugin{{Validate: func(_ context.Context, a *registry.Attributes) error {
+				if a.Name == "slow" {
+					once.Do(func() { close(began); <-goOn })
+				}
+				return nil
+			}}}
+			w.restart()
 			if c.early != "" {
 				w.make("resourcequotas", "n", fmt.Sprintf(quotaOf, c.early))
 				w.settle()
 			}
-			began, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-			w.Following = map[string]registry.Follow{"secrets": func(o, _ runtime.Object) (runtime.Object, func()) {
-				if o.(metav1.Object).GetName() == "slow" {
-					close(began)
-					<-goOn
-				}
-				return nil, nil
-			}}
 			go func() { ended <- w.try("secrets", "n", `{"metadata":{"name":"slow"}}`) }()
 			<-began
 			c.hold(w)
@@ -254,7 +254,7 @@ func TestQuotaKilled(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			_ = w.try("secrets", "n", fmt.Sprintf(`{"metadata":{"name":%q}}`, name)) // the third is refused
 		}
-		_, _ = w.Delete(t.Context(), w.target("secrets", "n/a"), nil)
+		_, _ = w.Delete(t.Context(), w.target("secrets", "n/a"), nil, nil)
 		w.runOrDie()
 		w.log.live(-1)
 		w.restart()

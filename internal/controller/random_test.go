@@ -73,7 +73,7 @@ func (w *crowd) act(chance *rand.Rand) {
 		w.mu.Lock()
 		w.deleted[o.uid] = true
 		w.mu.Unlock()
-		_, err := w.Delete(w.Context(), w.target(o.collection, o.key), &metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})
+		_, err := w.Delete(w.Context(), w.target(o.collection, o.key), &metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}}, nil)
 		w.allow(err, metav1.StatusReasonNotFound, metav1.StatusReasonConflict)
 	case pick < 15:
 		w.alter(o, func(m metav1.Object) { m.SetFinalizers(nil) })

@@ -17,10 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidemark-dev/tidemark/internal/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
-	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -34,8 +34,8 @@ type world struct {
 	log    *mortal
 	config controller.Config
 	memory int64 // of the history; zero: as it comes
-	// admission is asked about each write, from the next restart on.
-	admission []registry.Step
+	// plugins are the admission chain from the next restart on.
+	plugins []registry.Plugin
 	// quotas has writes charged, from the next restart on.
 	quotas bool
 	// services has Services get addresses, from the next restart on.
@@ -70,23 +70,21 @@ func (w *world) open() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.store, w.Registry = s, &registry.Registry{Store: s, Admission: w.admission}
+	w.store, w.Registry = s, &registry.Registry{Store: s, Plugins: slices.Clone(w.plugins)}
 	w.config.Registry = w.Registry
 	if w.services {
-		a, err := addresses.New(addresses.Config{Store: s, Ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}})
+		kind := w.kind("ipaddresses.networking.k8s.io")
+		a, err := addresses.New(addresses.Config{Store: s, Type: kind, Ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}})
 		if err != nil {
 			w.Fatal(err)
 		}
 		w.Cleanup(a.Close)
-		objects := &addresses.Objects{Registry: w.Registry, Type: w.kind("ipaddresses.networking.k8s.io")}
-		w.config.Addresses = objects
-		w.Reserve = map[string]registry.Reserve{"services": a.Reserve}
-		w.Admission = append(slices.Clone(w.admission), registry.Step{Wants: objects.Wants, Admit: objects.Admit})
+		w.config.Addresses = &addresses.Repair{Registry: w.Registry, Type: kind}
+		w.Plugins = append(w.Plugins, a.Plugin())
 	}
 	if w.quotas {
-		books := &quota.Books{Registry: w.Registry, Quotas: w.kind(quota.Collection)}
-		w.config.Quotas = books
-		w.Admission = append(slices.Clone(w.admission), registry.Step{Wants: books.Wants, Admit: books.Admit})
+		w.config.Quotas = &quota.Ledger{Quotas: w.kind(quota.Collection)}
+		w.Plugins = append(w.Plugins, w.config.Quotas.Plugin())
 	}
 	if w.config.Catalog == nil {
 		w.config.Catalog = builtin.Catalog
@@ -174,7 +172,7 @@ func (w *world) erase(collection, key string, policy metav1.DeletionPropagation)
 	if policy != "" {
 		o.PropagationPolicy = &policy
 	}
-	if _, err := w.Delete(w.Context(), w.target(collection, key), o); err != nil {
+	if _, err := w.Delete(w.Context(), w.target(collection, key), o, nil); err != nil {
 		w.Fatalf("delete %s %s: %v", collection, key, err)
 	}
 }

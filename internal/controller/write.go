@@ -86,7 +86,7 @@ func (l *Loops) removeAt(ctx context.Context, t registry.Target, o *store.Object
 	_, err := l.c.Registry.Delete(ctx, t, &metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 		PropagationPolicy: &policy,
-	})
+	}, nil)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -3,32 +3,24 @@ package crd
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
-	"sync"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Naming decides which names definitions get, so that no two have the same. Its methods
 // are safe for concurrent use.
 //
-// A new definition that gets all the names it wants, as nearly always, holds up nobody:
-// until its write has ended, whoever else wants names sees what it took. All other
-// writes that may change names wait for each other, and for those.
+// A definition gets its names by the catalog, in the transaction that stores it, which claims
+// each name that is new to it (Acquired). Of two definitions that want the same name by the
+// same state, the second one is named again by the state that has the first.
 type Naming struct {
 	set *Set
 	now func() time.Time
-	// mu is held from before names are looked at until the write has ended: shared by
-	// the new definitions that got all they wanted, by one of the others alone.
-	mu sync.RWMutex
-
-	taking sync.Mutex // held while a new definition looks at names; after mu
-	// taken are the names of those that are about to be stored. Guarded by taking.
-	taken map[*apiextensionsv1.CustomResourceDefinition]bool
 }
 
 // NewNaming makes one for the definitions of a set. Now is the wall clock; nil:
@@ -37,74 +29,64 @@ func NewNaming(s *Set, now func() time.Time) *Naming {
 	if now == nil {
 		now = time.Now
 	}
-	return &Naming{set: s, now: now, taken: map[*apiextensionsv1.CustomResourceDefinition]bool{}}
+	return &Naming{set: s, now: now}
 }
 
-// Follow says in a copy of a definition, which is about to be stored, what is to be said
-// of its names: registry.Follow.
-func (n *Naming) Follow(o, old runtime.Object) (then runtime.Object, release func()) {
-	d := o.(*apiextensionsv1.CustomResourceDefinition)
-	if old == nil {
-		if then, release := n.take(d); release != nil {
-			return then, release
-		}
-	}
-	n.mu.Lock()
-	if next := n.named(d, nil); next != nil {
-		return next, n.mu.Unlock
-	}
-	return nil, n.mu.Unlock
-}
-
-// take gives a new definition its names, if those are all that it wants.
-func (n *Naming) take(d *apiextensionsv1.CustomResourceDefinition) (then *apiextensionsv1.CustomResourceDefinition, release func()) {
-	n.mu.RLock()
-	n.taking.Lock()
-	defer n.taking.Unlock()
-	then = n.named(d, n.taken)
-	if then == nil || !apihelpers.IsCRDConditionTrue(then, apiextensionsv1.NamesAccepted) {
-		n.mu.RUnlock()
-		return nil, nil
-	}
-	n.taken[then] = true
-	return then, func() {
-		n.taking.Lock()
-		delete(n.taken, then)
-		n.taking.Unlock()
-		n.mu.RUnlock()
-	}
-}
-
-// named is a definition without its versions, whose status says what is to be said of
-// its names; nil where it does already. Beside those that are stored, others have names.
-func (n *Naming) named(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) *apiextensionsv1.CustomResourceDefinition {
+// Named returns a copy of a definition, without its versions, whose status reports which
+// names it has by the newest catalog; nil if its status reports that already.
+func (n *Naming) Named(d *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	next := *d
 	next.Spec.Versions = nil
 	d.Status.DeepCopyInto(&next.Status)
-	if n.setStatus(&next, others); reflect.DeepEqual(&d.Status, &next.Status) {
+	if n.setStatus(&next); reflect.DeepEqual(&d.Status, &next.Status) {
 		return nil
 	}
 	return &next
 }
 
-// Recheck has an edit of the status of a definition that is stored already, in which
-// it calls what it is given, wait for the writes of others.
-func (n *Naming) Recheck(edit func(name func(*apiextensionsv1.CustomResourceDefinition) bool) error) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return edit(func(d *apiextensionsv1.CustomResourceDefinition) bool {
-		next := n.named(d, nil)
-		if next == nil {
-			return false
+// Acquired yields the accepted names of a definition that the definition before it did not
+// have, each with its group and namespace: names of resources and of kinds are apart. Old is
+// nil for a new definition.
+func Acquired(d, old *apiextensionsv1.CustomResourceDefinition) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		had := map[string]bool{}
+		if old != nil {
+			for name := range claims(old) {
+				had[name] = true
+			}
 		}
-		d.Status = next.Status
-		return true
-	})
+		for name := range claims(d) {
+			if !had[name] && !yield(name) {
+				return
+			}
+		}
+	}
 }
 
-func (n *Naming) setStatus(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) {
+func claims(d *apiextensionsv1.CustomResourceDefinition) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		resources, kinds := taken(&d.Status.AcceptedNames)
+		for _, name := range resources {
+			if name != "" && !yield("definitions/"+d.Spec.Group+"/resource/"+name) {
+				return
+			}
+		}
+		for _, name := range kinds {
+			if name != "" && !yield("definitions/"+d.Spec.Group+"/kind/"+name) {
+				return
+			}
+		}
+	}
+}
+
+// taken returns the names that no other definition of the group can have.
+func taken(names *apiextensionsv1.CustomResourceDefinitionNames) (resources, kinds []string) {
+	return append([]string{names.Plural, names.Singular}, names.ShortNames...), []string{names.Kind, names.ListKind}
+}
+
+func (n *Naming) setStatus(d *apiextensionsv1.CustomResourceDefinition) {
 	n.setApproval(d)
-	names, accepted := n.accept(d, others)
+	names, accepted := n.accept(d)
 	established := apihelpers.FindCRDCondition(d, apiextensionsv1.Established)
 	d.Status.AcceptedNames = names
 	n.condition(d, accepted)
@@ -149,8 +131,8 @@ func (n *Naming) setApproval(d *apiextensionsv1.CustomResourceDefinition) {
 }
 
 // accept gives a definition the names that no other one of its group has.
-func (n *Naming) accept(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) (apiextensionsv1.CustomResourceDefinitionNames, apiextensionsv1.CustomResourceDefinitionCondition) {
-	resources, kinds := n.inGroup(d, others)
+func (n *Naming) accept(d *apiextensionsv1.CustomResourceDefinition) (apiextensionsv1.CustomResourceDefinitionNames, apiextensionsv1.CustomResourceDefinitionCondition) {
+	resources, kinds := n.inGroup(d)
 	wanted, names := &d.Spec.Names, *d.Status.AcceptedNames.DeepCopy()
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue,
 		Reason: "NoConflicts", Message: "no conflicts found"}
@@ -193,23 +175,19 @@ func shortNamesInUse(wanted, has []string, taken map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// inGroup are the names that the other definitions of the group have.
-func (n *Naming) inGroup(d *apiextensionsv1.CustomResourceDefinition, others map[*apiextensionsv1.CustomResourceDefinition]bool) (resources, kinds map[string]bool) {
+// inGroup returns the names that the other definitions of the group have.
+func (n *Naming) inGroup(d *apiextensionsv1.CustomResourceDefinition) (resources, kinds map[string]bool) {
 	resources, kinds = map[string]bool{}, map[string]bool{}
-	have := func(names *apiextensionsv1.CustomResourceDefinitionNames) {
-		for _, name := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
+	for key, e := range n.set.now().byGroup[d.Spec.Group] {
+		if key == d.Name {
+			continue
+		}
+		r, k := taken(&e.head.Status.AcceptedNames)
+		for _, name := range r {
 			resources[name] = name != ""
 		}
-		kinds[names.Kind], kinds[names.ListKind] = names.Kind != "", names.ListKind != ""
-	}
-	for key, e := range n.set.now().byGroup[d.Spec.Group] {
-		if key != d.Name {
-			have(&e.head.Status.AcceptedNames)
-		}
-	}
-	for other := range others {
-		if other.Spec.Group == d.Spec.Group && other.Name != d.Name {
-			have(&other.Status.AcceptedNames)
+		for _, name := range k {
+			kinds[name] = name != ""
 		}
 	}
 	return resources, kinds

@@ -249,7 +249,7 @@ func (q *request) delete(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	o, err := q.h.c.Registry.Delete(q.context(), t, options)
+	o, err := q.h.c.Registry.Delete(q.context(), t, options, q.attrs.User)
 	return q.written(&o, err, t, out)
 }
 
@@ -263,7 +263,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	l, err := q.h.c.Registry.DeleteCollection(q.seated(q.r.Context()), t, options, lo) // without a limit of time
+	l, err := q.h.c.Registry.DeleteCollection(q.seated(q.r.Context()), t, options, lo, q.attrs.User) // without a limit of time
 	if err != nil {
 		return err
 	}

@@ -10,23 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Place names what an Action answers: a virtual resource, or a subresource that is
-// created.
-type Place struct {
-	schema.GroupResource
-	Subresource string
+// Virtual are the resources and subresources that are answered and not stored. Its methods
+// are safe for concurrent use.
+type Virtual interface {
+	// Creator returns the function that answers a create of the target; nil if creates of the
+	// target store an object.
+	Creator(t Target) Creator
+	// Source returns what makes the objects of a kind that is only read; nil if they are
+	// stored.
+	Source(t Target) *Source
 }
 
-// Action answers a create that stores nothing under the name it was sent to: row
-// A10. It returns the answer, which may be what was sent, completed; nil: a Status
-// that says that it was done. It is safe for concurrent use.
-type Action func(ctx context.Context, c *Call) (runtime.Object, error)
+// Creator answers a create that stores nothing under the name it was sent to. It returns
+// the answer, which may be the body, completed; nil: a Status that reports success.
+type Creator func(ctx context.Context, c *Call) (runtime.Object, error)
 
-// Call is what an Action is asked.
+// Call is a create that a Creator answers.
 type Call struct {
-	Target Target
+	Registry *Registry
+	Target   Target
 	// Sent is the body: decoded, in the namespace of the request.
 	Sent runtime.Object
 	// By is who asks.
@@ -35,7 +40,7 @@ type Call struct {
 	DryRun bool
 }
 
-// Answer is that of an Action.
+// Answer is the answer to a Call.
 type Answer struct {
 	// Value is the JSON of the answer.
 	Value []byte
@@ -45,16 +50,21 @@ type Answer struct {
 	Warnings []string
 }
 
-// Acts tells whether a create of the target is answered by an Action.
-func (r *Registry) Acts(t Target) bool { return r.Actions[t.place()] != nil }
+// Acts reports whether a create of the target is answered by a Creator.
+func (r *Registry) Acts(t Target) bool { return r.creator(t) != nil }
 
-func (t Target) place() Place { return Place{t.Type.GroupResource(), t.Subresource} }
+func (r *Registry) creator(t Target) Creator {
+	if r.Virtual == nil {
+		return nil
+	}
+	return r.Virtual.Creator(t)
+}
 
-// accessReviews are answered in every namespace: an error would tell those who may
-// not see a namespace whether it exists.
-var accessReviews = Place{GroupResource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}}
+// accessReviews are answered in every namespace: an error would disclose to clients which
+// may not read a namespace whether it exists.
+var accessReviews = schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}
 
-// Act has an Action answer a create: rows A8, A10, A13, F1 to F5, R2.
+// Act has a Creator answer a create.
 func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (Answer, error) {
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
@@ -73,12 +83,12 @@ func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (A
 			named.Name = meta.GetName()
 		}
 	}
-	if t.place() != accessReviews {
-		if err := r.checkNamespace(named); err != nil {
+	if t.Type.GroupResource() != accessReviews {
+		if err := checkNamespace(r.Store.Any(), named); err != nil {
 			return Answer{Warnings: w.warnings}, err
 		}
 	}
-	made, err := r.Actions[t.place()](ctx, &Call{Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
+	made, err := r.creator(t)(ctx, &Call{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
 	if err != nil {
 		return Answer{Warnings: w.warnings}, status(err)
 	}
@@ -90,17 +100,16 @@ func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (A
 	return Answer{Value: value, Warnings: w.warnings}, err
 }
 
-// Identity is what tells one object from another of the same name.
+// Identity tells an object from others of the same name.
 type Identity struct {
 	UID string
 	// Deleted is when the object has to be gone; zero: it was not deleted.
 	Deleted time.Time
 }
 
-// Identity looks an object up in the state that is there; ok is false when it is
-// not.
-func (r *Registry) Identity(t Target) (i Identity, ok bool) {
-	o := r.Store.Any().Get(t.Type.Collection, t.key())
+// IdentityOf looks an object up in a state; ok is false when it does not exist.
+func IdentityOf(s *store.State, t Target) (i Identity, ok bool) {
+	o := s.Get(t.Type.Collection, t.key())
 	if o == nil {
 		return i, false
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -23,16 +24,18 @@ type Alteration struct {
 	// UID and Version are what the object has to have; empty: any.
 	UID     types.UID
 	Version string
-	DryRun  bool
+	// By is the client.
+	By     *authn.User
+	DryRun bool
 }
 
 // Alter changes a stored object for an Action. Its generation stays, for a Pod
 // that is given its node wants nothing else than before, and so do its managed
 // fields.
 func (r *Registry) Alter(ctx context.Context, t Target, a Alteration) (Object, error) {
-	w := &write{Target: t, options: &WriteOptions{}, dryRun: a.DryRun, alters: true}
+	w := &write{Target: t, source: fromAction, by: a.By, options: &WriteOptions{}, dryRun: a.DryRun}
 	made, err := r.modify(ctx, w, change{once: a.Version != "", next: func(v existing) (runtime.Object, error) {
-		w.applied, w.isApplied = w.managedOf(v.stored), true
+		w.owners.decide(w.owners.of(v.stored))
 		next := v.object.DeepCopyObject()
 		if err := a.require(t, next.(metav1.Object)); err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,16 +46,16 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			if err != nil {
 				return nil, err
 			}
-			sent, changed, err := r.applied(ctx, w, w.managedOf(v.stored), shown, config)
+			sent, changed, err := r.applied(ctx, w, w.owners.of(v.stored), shown, config)
 			if err != nil {
 				return nil, err
 			}
 			if err := w.complain(complaint); err != nil {
 				return nil, err
 			}
-			if !changed && r.asks(w.Target, "update") {
-				w.applied, w.isApplied = managedFields(v.stored.Bytes()), true
-				return v.object.DeepCopyObject(), nil // the chain sees it all the same
+			if !changed && r.handles(r.Store.Any(), w.Target, admissionv1.Update, looksAt) {
+				w.owners.decide(w.owners.of(v.stored))
+				return v.object.DeepCopyObject(), nil // plugins see it all the same
 			}
 			if !changed {
 				if complaint == "" {
@@ -77,10 +78,11 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 // appliedBefore is the object when the same application of the same configuration
 // is known to change nothing of it; nil: it has to be found out.
 func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
-	if r.asks(w.Target, "update") {
-		return nil // it may have changed its mind
+	state := r.Store.Any()
+	if r.handles(state, w.Target, admissionv1.Update, looksAt) {
+		return nil // a plugin may decide otherwise this time
 	}
-	current := r.Store.Any().Get(w.Type.Collection, w.key())
+	current := state.Get(w.Type.Collection, w.key())
 	if current == nil || !r.unchanged.Has(r.application(w, body, current)) {
 		return nil
 	}
@@ -149,7 +151,7 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 			return nil, false, err
 		}
 	}
-	w.applied, w.isApplied = managed, true
+	w.owners.decide(managed)
 	if next == nil {
 		return nil, true, nil
 	}

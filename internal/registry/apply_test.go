@@ -225,8 +225,8 @@ func TestAdmission(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
 	var seen []string
-	s.Admission = append(s.Admission, registry.Step{Admit: func(_ context.Context, a *registry.Admission) error {
-		text := a.Verb
+	s.Plugins = append(s.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+		text := strings.ToLower(string(a.Operation))
 		if a.Subresource != "" {
 			text += "/" + a.Subresource
 		}
@@ -240,7 +240,7 @@ func TestAdmission(t *testing.T) {
 			text += " dry"
 		}
 		seen = append(seen, text)
-		a.Warnings = append(a.Warnings, "seen")
+		a.Warn("seen")
 		if a.Object != nil && a.Object.(metav1.Object).GetLabels()["bad"] != "" {
 			return fmt.Errorf("refused")
 		}
@@ -260,7 +260,7 @@ func TestAdmission(t *testing.T) {
 	if _, err := s.Patch(ctx, status, merge(`{"status":{"podIP":"1.1.1.1"}}`), dry); err != nil {
 		t.Error(err)
 	}
-	if o, err := s.Delete(ctx, s.target("pods", "default", "a"), nil); err != nil || len(o.Warnings) != 1 {
+	if o, err := s.Delete(ctx, s.target("pods", "default", "a"), nil, nil); err != nil || len(o.Warnings) != 1 {
 		t.Errorf("%v, %q", err, o.Warnings)
 	}
 	want := "create new:a; update new:a old:a; update/status new:a old:a dry; delete old:a"
@@ -276,8 +276,8 @@ func TestLostCreation(t *testing.T) {
 	ctx := context.Background()
 	lease := registry.Target{Type: kind(t, "coordination.k8s.io", "v1", "leases"), Namespace: "default", Name: "l"}
 	raced := false
-	s.Admission = append(s.Admission, registry.Step{Admit: func(_ context.Context, a *registry.Admission) error {
-		if raced || a.Verb != "create" {
+	s.Plugins = append(s.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if raced || a.Operation != "CREATE" {
 			return nil
 		}
 		raced = true
@@ -308,7 +308,7 @@ func TestAdmissionOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := 0
-	s.Admission = append(s.Admission, registry.Step{Admit: func(context.Context, *registry.Admission) error {
+	s.Plugins = append(s.Plugins, registry.Plugin{Validate: func(context.Context, *registry.Attributes) error {
 		asked++
 		return nil
 	}})

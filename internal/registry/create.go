@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
@@ -24,15 +26,26 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 	if err != nil {
 		return Object{}, err
 	}
-	sent, err := w.decode(b)
-	if err != nil {
-		return w.answer(nil, false, err)
+	for attempt := 1; ; attempt++ {
+		w.begin()
+		sent, err := w.decode(b)
+		if err != nil {
+			return w.answer(nil, false, err)
+		}
+		meta := sent.(metav1.Object)
+		generates := meta.GetName() == "" && meta.GetGenerateName() != ""
+		made, err := r.create(ctx, w, sent)
+		switch {
+		case restarts(err) && ctx.Err() == nil:
+		case generates && isTaken(err) && attempt < nameAttempts: // admission has to see the next name, too
+		default:
+			return w.answer(made, true, err)
+		}
 	}
-	made, err := r.create(ctx, w, sent)
-	return w.answer(made, true, err)
 }
 
-// create stores what a client sent as a new object.
+// create stores what a client sent as a new object. The error is store.ErrStale if the
+// request has to start again.
 func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*store.Object, error) {
 	meta := sent.(metav1.Object)
 	if err := placeNamespace(w.Target, meta); err != nil {
@@ -41,25 +54,58 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if w.Type.Closed != "" {
 		return nil, apierrors.NewForbidden(w.Type.GroupResource(), meta.GetName(), errors.New(w.Type.Closed))
 	}
-	named := w.Target
-	named.Name = meta.GetName()
-	if err := r.checkNamespace(named); err != nil {
+	at, state := w.Target, r.Store.Any()
+	at.Name = meta.GetName()
+	if err := checkNamespace(state, at); err != nil {
 		return nil, err
 	}
-	defer r.end(w)
-	generate := meta.GetName() == "" && meta.GetGenerateName() != ""
-	if generate {
-		meta.SetName(generateName(meta.GetGenerateName()))
+	generates := meta.GetName() == "" && meta.GetGenerateName() != ""
+	if generates {
+		at.Name = r.generateName(state, at, meta.GetGenerateName())
+		meta.SetName(at.Name)
 	}
-	next, err := r.prepareCreate(ctx, w, sent)
+	a := w.attributes(admissionv1.Create, state, nil, nil)
+	a.Name = at.Name
+	next, err := r.prepareCreate(ctx, w, a, sent)
 	if err != nil {
 		return nil, err
 	}
-	return r.insert(ctx, w, next, generate)
+	e, _, err := r.encode(ctx, w, nil, next)
+	if err == nil {
+		err = checkSize(e, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	made, err := r.commit(ctx, a, store.Write{Collection: at.Type.Collection, Key: at.key(), Value: e.Bytes, RevisionAt: e.RevisionAt})
+	if errors.Is(err, store.ErrExists) {
+		err = r.exists(at, generates)
+	}
+	return made, err
+}
+
+// generateName makes a name that no object has in a state. Another request may take it
+// before this one is stored.
+func (r *Registry) generateName(s *store.State, t Target, base string) string {
+	for range nameAttempts {
+		t.Name = r.newName(base)
+		if s.Get(t.Type.Collection, t.key()) == nil {
+			break
+		}
+	}
+	return t.Name
+}
+
+// newName makes a name from its base.
+func (r *Registry) newName(base string) string {
+	if r.GenerateName != nil {
+		return r.GenerateName(base)
+	}
+	return generateName(base)
 }
 
 // prepareCreate makes what is stored from what a client sent.
-func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Object) (runtime.Object, error) {
+func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, sent runtime.Object) (runtime.Object, error) {
 	version, err := bodyVersion(sent.(metav1.Object))
 	if err != nil {
 		return nil, err
@@ -69,7 +115,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 		return nil, err
 	}
 	meta, st := next.(metav1.Object), w.stored()
-	w.takeManaged(meta)
+	w.owners.take(meta)
 	w.dedupOwners(meta)
 	meta.SetUID(types.UID(uuid.New()))
 	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
@@ -79,14 +125,9 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if st.Generation && !st.GenerationLate { // other kinds keep what the client set
 		meta.SetGeneration(1)
 	}
-	if !st.StatusOnCreate {
-		clearStatus(st, next)
-	}
-	if st.NewStatus != nil {
-		st.NewStatus(next)
-	}
-	refusal, err := r.complete(ctx, w, next)
-	if err != nil {
+	emptyStatus(st, next)
+	a.Object = next
+	if err := r.complete(ctx, w, a); err != nil {
 		return nil, err
 	}
 	errs := w.validateNew(ctx, next)
@@ -99,13 +140,49 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, sent runtime.Obj
 	if st.Warnings != nil {
 		w.warnings = append(w.warnings, st.Warnings(next, nil)...)
 	}
-	if refusal != nil {
-		return nil, refusal
-	}
 	if version != 0 {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
-	return next, r.admit(ctx, w, next, nil)
+	if w.source == fromServer {
+		return next, nil
+	}
+	return next, r.admit(ctx, a)
+}
+
+// emptyStatus gives a new object the status that it starts with.
+func emptyStatus(st *resource.Type, next runtime.Object) {
+	if !st.StatusOnCreate {
+		clearStatus(st, next)
+	}
+	if st.NewStatus != nil {
+		st.NewStatus(next)
+	}
+}
+
+// complete sets in a new object what only the server may set, and has the mutating plugins
+// change it. The client owns what it sent.
+func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err error) {
+	st, by := w.stored(), w.by
+	plugins := w.source != fromServer && r.handles(a.State, a.Target, a.Operation, mutates)
+	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && !plugins {
+		return nil
+	}
+	if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
+		return err
+	}
+	if plugins {
+		if err := r.mutate(ctx, a); err != nil {
+			return err
+		}
+		emptyStatus(st, a.Object)
+	}
+	if st.PrepareCreate != nil {
+		st.PrepareCreate(a.Object)
+	}
+	if st.SetCreator != nil && by != nil {
+		st.SetCreator(a.Object, by.Info())
+	}
+	return nil
 }
 
 // validateNew checks a new object.
@@ -126,99 +203,6 @@ func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorLi
 	return append(errs, of...)
 }
 
-// complete sets what only the server may set in a new object. What the client sent
-// is what it owns. The refusal comes after validation.
-func (r *Registry) complete(ctx context.Context, w *write, object runtime.Object) (refusal, err error) {
-	st, by, completing := w.stored(), w.options.By, r.Completing[w.Type.Collection]
-	reserve := r.Reserve[w.Type.Collection]
-	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && completing == nil && reserve == nil {
-		return nil, nil
-	}
-	if w.asSent, err = clientBytes(ctx, w.Type, object); err != nil {
-		return nil, err
-	}
-	a := &Admission{Target: w.Target, Verb: "create", Object: object, DryRun: w.dryRun}
-	for _, step := range completing {
-		if err := step(ctx, a); err != nil {
-			return nil, err
-		}
-		w.warnings = append(w.warnings, a.Warnings...)
-		a.Warnings = nil
-	}
-	if st.PrepareCreate != nil {
-		st.PrepareCreate(object)
-	}
-	if st.SetCreator != nil && by != nil {
-		st.SetCreator(object, by.Info())
-	}
-	if reserve != nil {
-		w.release, err = reserve(object, nil, w.dryRun)
-	}
-	return a.Refusal, err
-}
-
-// reserve completes an object that was changed.
-func (r *Registry) reserve(ctx context.Context, w *write, next, old runtime.Object) (err error) {
-	w.asSent = nil
-	reserve := r.Reserve[w.Type.Collection]
-	if reserve == nil || w.Subresource != "" {
-		return nil
-	}
-	if w.asSent, err = clientBytes(ctx, w.Type, next); err != nil {
-		return err
-	}
-	w.release, err = reserve(next, old, w.dryRun)
-	return err
-}
-
-// end lets go of what was reserved for the write, which has ended, and tells those who
-// wanted to know.
-func (r *Registry) end(w *write) {
-	if w.era != nil {
-		defer r.writes.leave(w.era)
-		w.era = nil
-	}
-	for _, release := range []*func(){&w.release, &w.follows} {
-		if *release != nil {
-			(*release)()
-			*release = nil
-		}
-	}
-	for _, f := range w.ends {
-		f(w.isStored)
-	}
-	w.ends, w.isStored = nil, false
-}
-
-// insert stores a new object; a generated name that is taken is generated again.
-func (r *Registry) insert(ctx context.Context, w *write, object runtime.Object, generate bool) (*store.Object, error) {
-	meta, t := object.(metav1.Object), w.Target
-	for attempt := 1; ; attempt++ {
-		t.Name = meta.GetName()
-		e, _, err := r.encode(ctx, w, nil, object)
-		if err == nil {
-			err = checkSize(e, nil)
-		}
-		if err != nil {
-			return nil, err
-		}
-		c := store.Write{Collection: t.Type.Collection, Key: t.key(), Value: e.Bytes, RevisionAt: e.RevisionAt}
-		if c.Then, err = r.follow(ctx, w, e, object, nil); err != nil {
-			return nil, err
-		}
-		made, err := r.commit(ctx, w, c)
-		switch {
-		case err == nil:
-			return made, nil
-		case !errors.Is(err, store.ErrExists):
-			return nil, err
-		case !generate, attempt == nameAttempts:
-			return nil, r.exists(t, meta.GetGenerateName() != "")
-		}
-		meta.SetName(generateName(meta.GetGenerateName()))
-	}
-}
-
 // exists is the answer to a name that is taken, maybe by an object that is on its
 // way out: rows D3, G4.
 func (r *Registry) exists(t Target, generated bool) error {
@@ -229,6 +213,8 @@ func (r *Registry) exists(t Target, generated bool) error {
 type takenError struct{ *apierrors.StatusError }
 
 func (e *takenError) Is(target error) bool { return target == store.ErrExists }
+
+func isTaken(err error) bool { return errors.Is(err, store.ErrExists) }
 
 func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError {
 	err := apierrors.NewAlreadyExists(t.Type.GroupResource(), t.Name)
@@ -246,13 +232,14 @@ func isDeleted(o *store.Object) bool {
 	return at(o.Bytes(), []string{"metadata", "deletionTimestamp"}) != ""
 }
 
-// checkNamespace requires that the namespace of a new object is there and stays:
-// row A9.
-func (r *Registry) checkNamespace(t Target) error {
+// checkNamespace requires that the namespace of a new object exists and is not
+// terminating. The transaction of the object needs the namespace as it is in the state, so
+// that nothing is created in a namespace after its deletion has begun.
+func checkNamespace(s *store.State, t Target) error {
 	if !t.Type.Namespaced || t.Namespace == "" {
 		return nil
 	}
-	ns := r.Store.Any().Get("namespaces", t.Namespace)
+	ns := s.Get("namespaces", t.Namespace)
 	if ns == nil {
 		return apierrors.NewNotFound(schemaNamespaces, t.Namespace)
 	}

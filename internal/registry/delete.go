@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -23,49 +25,54 @@ import (
 // back are finalizers, those that the propagation policy asks for among them, time
 // to stop, and what a kind itself knows of (the content of a namespace). Then the
 // object is marked, and goes when the last of them does (replace).
-func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions) (Object, error) {
-	w, checked, err := newDeletion(t, o)
+//
+// By is the client, nil for the server itself.
+func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
+	w, err := newDeletion(t, o, by)
 	if err != nil {
 		return Object{}, err
 	}
-	return r.delete(ctx, w, checked)
+	return r.delete(ctx, w)
 }
 
 // newDeletion checks the options of a deletion; an empty dryRun means none.
-func newDeletion(t Target, o *metav1.DeleteOptions) (*write, *metav1.DeleteOptions, error) {
+func newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, error) {
 	if o == nil {
 		o = &metav1.DeleteOptions{}
 	}
 	checked := *o
 	checked.DryRun = wanted(o.DryRun)
 	if errs := metav1validation.ValidateDeleteOptions(&checked); len(errs) > 0 {
-		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	w := &write{Target: t, dryRun: len(checked.DryRun) > 0}
+	w := &write{Target: t, deletion: &checked, by: by, dryRun: len(checked.DryRun) > 0}
 	//lint:ignore SA1019 old clients send it
 	if said := o.OrphanDependents != nil || o.PropagationPolicy != nil; t.Type.Orphans && t.Type.OrphansWarning != "" && !said {
 		w.warnings = append(w.warnings, t.Type.OrphansWarning)
 	}
-	return w, &checked, nil
+	return w, nil
 }
 
-func (r *Registry) delete(ctx context.Context, w *write, o *metav1.DeleteOptions) (Object, error) {
+func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
+	warned := len(w.warnings)
 	for {
 		if err := ctx.Err(); err != nil {
 			return Object{}, status(err)
 		}
-		current := r.Store.Any().Get(w.Type.Collection, w.key())
+		w.warnings = w.warnings[:warned]
+		state := r.Store.Any()
+		current := state.Get(w.Type.Collection, w.key())
 		if current == nil {
 			return Object{}, w.notFound()
 		}
-		if err := checkPreconditions(w.Target, current, o.Preconditions); err != nil {
+		if err := checkPreconditions(w.Target, current, w.deletion.Preconditions); err != nil {
 			return Object{}, err
 		}
 		if err := checkImmortal(w.Target); err != nil {
 			return Object{}, err
 		}
-		answer, err := r.deleteVersion(ctx, w, current, o)
-		if conflicts(err) {
+		answer, err := r.deleteVersion(ctx, w, state, current)
+		if conflicts(err) || restarts(err) {
 			continue // look again at what is there now
 		}
 		answer.Warnings = w.warnings
@@ -74,13 +81,13 @@ func (r *Registry) delete(ctx context.Context, w *write, o *metav1.DeleteOptions
 }
 
 // deleteVersion deletes one version of an object.
-func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.Object, o *metav1.DeleteOptions) (Object, error) {
-	defer r.end(w)
-	if err := r.admitDelete(ctx, w, current); err != nil {
+func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, current *store.Object) (Object, error) {
+	a, o := w.attributes(admissionv1.Delete, s, nil, nil), w.deletion
+	if err := r.admitDelete(ctx, a, current); err != nil {
 		return Object{}, err
 	}
 	if goesAtOnce(w.stored(), current, o) {
-		return r.remove(ctx, w, current)
+		return r.remove(ctx, a, current)
 	}
 	next, err := w.read(ctx, current)
 	if err != nil {
@@ -88,7 +95,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.O
 	}
 	phase := mark(w.stored(), next, o, r.now())
 	if phase == removed && !graceful(w.stored()) {
-		return r.remove(ctx, w, current)
+		return r.remove(ctx, a, current)
 	}
 	marked := current
 	if phase != pending {
@@ -98,7 +105,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.O
 		}
 		if !unchanged(current, e, nil) {
 			c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified, Deleting: true}
-			if marked, err = r.commit(ctx, w, c); err != nil {
+			if marked, err = r.commit(ctx, a, c); err != nil {
 				return Object{}, err
 			}
 		}
@@ -107,7 +114,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.O
 		return deleted(w.Target, marked), nil
 	}
 	if phase == removed {
-		return r.remove(ctx, w, marked)
+		return r.remove(ctx, a, marked)
 	}
 	//lint:ignore SA1019 old clients send it, and wait for 202
 	accepted := o.OrphanDependents != nil && !*o.OrphanDependents
@@ -115,12 +122,12 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, current *store.O
 }
 
 // remove takes an object out of the store.
-func (r *Registry) remove(ctx context.Context, w *write, current *store.Object) (Object, error) {
-	gone, err := r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified})
+func (r *Registry) remove(ctx context.Context, a *Attributes, current *store.Object) (Object, error) {
+	gone, err := r.commit(ctx, a, store.Write{Collection: a.Type.Collection, Key: current.Key, If: current.Modified})
 	if err != nil {
 		return Object{}, err
 	}
-	return deleted(w.Target, gone), nil
+	return deleted(a.Target, gone), nil
 }
 
 // deleted is the answer to an immediate deletion: row D1.

@@ -71,7 +71,7 @@ func TestDeletePhases(t *testing.T) {
 					o.DryRun = []string{"All"}
 					before = s.Store.Any().Revision()
 				}
-				answer, err := s.Delete(context.Background(), target, &o)
+				answer, err := s.Delete(context.Background(), target, &o, nil)
 				if err != nil {
 					t.Fatalf("%s: %v", row.name, err)
 				}
@@ -211,26 +211,26 @@ func TestDeleteCollection(t *testing.T) {
 	}
 	count := func() int { return s.Store.Any().Snapshot("configmaps").Count("", "") }
 	uid := types.UID("x")
-	if _, err := s.DeleteCollection(ctx, target, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, &metainternal.ListOptions{}); err == nil || statusOf(t, err).Code != 409 {
+	if _, err := s.DeleteCollection(ctx, target, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}, &metainternal.ListOptions{}, nil); err == nil || statusOf(t, err).Code != 409 {
 		t.Errorf("another uid: %v", err)
 	}
-	if _, err := s.DeleteCollection(ctx, target, nil, &metainternal.ListOptions{ResourceVersionMatch: "x"}); err == nil || statusOf(t, err).Code != 422 {
+	if _, err := s.DeleteCollection(ctx, target, nil, &metainternal.ListOptions{ResourceVersionMatch: "x"}, nil); err == nil || statusOf(t, err).Code != 422 {
 		t.Errorf("a bad match: %v", err)
 	}
-	l, err := s.DeleteCollection(ctx, target, &metav1.DeleteOptions{DryRun: []string{"All"}}, &metainternal.ListOptions{})
+	l, err := s.DeleteCollection(ctx, target, &metav1.DeleteOptions{DryRun: []string{"All"}}, &metainternal.ListOptions{}, nil)
 	if err != nil || len(names(l)) != 21 || count() != 22 {
 		t.Errorf("a dry-run: %v", err)
 	}
-	l, err = s.DeleteCollection(ctx, target, nil, &metainternal.ListOptions{Limit: 4})
+	l, err = s.DeleteCollection(ctx, target, nil, &metainternal.ListOptions{Limit: 4}, nil)
 	if err != nil || len(names(l)) != 4 || l.Continue == "" || count() != 18 {
 		t.Errorf("a page: %v, %d left", err, count())
 	}
 	jobs := registry.Target{Type: kind(t, "batch", "v1", "jobs"), Namespace: "default"}
-	if l, err := s.DeleteCollection(ctx, jobs, nil, &metainternal.ListOptions{}); err != nil || len(l.Warnings) != 1 {
+	if l, err := s.DeleteCollection(ctx, jobs, nil, &metainternal.ListOptions{}, nil); err != nil || len(l.Warnings) != 1 {
 		t.Errorf("the deletion of jobs: %v, without a warning", err)
 	}
 	before := s.Store.Any().Revision()
-	l, err = s.DeleteCollection(ctx, target, nil, &metainternal.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"l": "1"})})
+	l, err = s.DeleteCollection(ctx, target, nil, &metainternal.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"l": "1"})}, nil)
 	if err != nil || len(names(l)) != 9 || count() != 10 || s.Store.Any().Revision() != before+9 {
 		t.Errorf("by label: %v, %d left, %d revisions", err, count(), s.Store.Any().Revision()-before)
 	}
@@ -247,7 +247,7 @@ func TestDeletionTime(t *testing.T) {
 	s.create("pods", "default", fmt.Sprintf(somePod, "n", 30))
 	five := int64(5)
 	for _, o := range []metav1.DeleteOptions{{}, {GracePeriodSeconds: &five}} {
-		answer, err := s.Delete(context.Background(), s.target("pods", "default", "p"), &o)
+		answer, err := s.Delete(context.Background(), s.target("pods", "default", "p"), &o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -20,8 +21,8 @@ const deletersPerCollection = 256
 // answers with that list, as it was before: rows D9, P12. Each object is deleted
 // on its own, as Delete would; one that is gone already is no error. After another
 // error what is not deleted yet stays.
-func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.DeleteOptions, lo *metainternal.ListOptions) (*List, error) {
-	w, checked, err := newDeletion(t, o)
+func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.DeleteOptions, lo *metainternal.ListOptions, by *authn.User) (*List, error) {
+	w, err := newDeletion(t, o, by)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.Del
 		}
 		objects = append(objects, object)
 	}
-	if err := r.deleteAll(ctx, w, checked, objects); err != nil {
+	if err := r.deleteAll(ctx, w, objects); err != nil {
 		return nil, err
 	}
 	return &List{
@@ -53,7 +54,7 @@ func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.Del
 }
 
 // deleteAll deletes objects, many at once.
-func (r *Registry) deleteAll(ctx context.Context, w *write, o *metav1.DeleteOptions, objects []*store.Object) error {
+func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Object) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make(chan error, 1) // the first one
@@ -66,9 +67,9 @@ func (r *Registry) deleteAll(ctx context.Context, w *write, o *metav1.DeleteOpti
 				if i >= len(objects) {
 					return
 				}
-				one := &write{Target: w.Target, dryRun: w.dryRun}
+				one := &write{Target: w.Target, deletion: w.deletion, by: w.by, dryRun: w.dryRun}
 				one.Namespace, one.Name = one.split(objects[i].Key)
-				if _, err := r.delete(ctx, one, o); err != nil && !apierrors.IsNotFound(err) {
+				if _, err := r.delete(ctx, one); err != nil && !apierrors.IsNotFound(err) {
 					select {
 					case errs <- err:
 					default:

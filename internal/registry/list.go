@@ -38,8 +38,8 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	if err != nil {
 		return nil, err
 	}
-	if r.Reads(t) {
-		return r.listSource(ctx, t, o)
+	if s := r.source(t); s != nil {
+		return s.list(ctx, t, o)
 	}
 	s, err := newSelector(ctx, t, o)
 	if err != nil {

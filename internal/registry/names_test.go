@@ -72,7 +72,7 @@ func TestLooseNames(t *testing.T) {
 			if _, err := s.Get(context.Background(), found, ""); err != nil {
 				t.Errorf("%s: get: %.300s", what, err)
 			}
-			if _, err := s.Delete(context.Background(), found, &metav1.DeleteOptions{}); err != nil {
+			if _, err := s.Delete(context.Background(), found, &metav1.DeleteOptions{}, nil); err != nil {
 				t.Errorf("%s: delete: %.300s", what, err)
 			}
 		}

@@ -62,7 +62,7 @@ func (w *write) patched(ctx context.Context, v existing, p *Patch) (runtime.Obje
 		return nil, err
 	}
 	if p.Type != types.JSONPatchType && !bytes.Contains(p.Bytes, []byte("managedFields")) {
-		lean := withoutManaged(document, managedFields(document))
+		lean := withoutManaged(document, locateManaged(document))
 		if _, d, err := w.patchDocument(lean, p); err == nil && len(d.Strict) == 0 {
 			return d.Object, nil
 		}

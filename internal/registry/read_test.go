@@ -431,7 +431,7 @@ func churn(ctx context.Context, s *server, writer int, seed uint64) {
 		target := s.target("configmaps", "default", name)
 		var err error
 		if seed>>60%4 == 0 {
-			_, err = s.Delete(ctx, target, nil)
+			_, err = s.Delete(ctx, target, nil, nil)
 		} else if _, err = s.Update(ctx, target, body(configMap(name, "", fmt.Sprint(i))), registry.WriteOptions{}); err != nil {
 			target.Name = ""
 			_, err = s.Create(ctx, target, body(configMap(name, "", fmt.Sprint(i))), registry.WriteOptions{})

@@ -12,8 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/inflight"
@@ -32,43 +30,17 @@ type Registry struct {
 	// FutureWait is how long a read waits for a revision that is not reached yet;
 	// zero: 3 s (row P4).
 	FutureWait time.Duration
-	// Completing are what completes new objects of a collection, in this order, before
-	// they are validated, with what no field manager owns; nil: nothing does.
-	Completing map[string][]Completion
-	// Admission is asked about each write, in this order; empty: every write is
-	// admitted.
-	Admission []Step
-	// Reserve completes objects of a collection with what follows from others, before they
-	// are validated: addresses that no two have, the class that is the default. Nil: there
-	// is nothing of that sort.
-	Reserve map[string]Reserve
-	// Following makes the version that follows an object of a collection in the step that
-	// stores it. Nil: nothing follows.
-	Following map[string]Follow
-	// Actions answer creates that store nothing under the name they are sent to; nil:
-	// there are none.
-	Actions map[Place]Action
-	// Sources make the objects of kinds that are read and never stored; nil: there are
-	// none.
-	Sources map[schema.GroupResource]Source
+	// Plugins are the admission chain, in order; empty: every write is admitted.
+	Plugins []Plugin
+	// Virtual answers for the resources that are not stored; nil: there are none.
+	Virtual Virtual
+	// GenerateName makes a name from metadata.generateName; nil: as Kubernetes does, with
+	// five random characters.
+	GenerateName func(base string) string
 
 	schemas   sync.Map // *resource.Type, or weak.Pointer of a structural schema: *apply.Schema
 	unchanged apply.Unchanged
-	writes    writes
 }
-
-// Reserve completes an object in the stored version that shall be stored, of which old
-// is what is stored, nil for a new one. No field manager owns what it sets. Release is
-// called when the write has ended, whether the object is stored then or not; nil: there
-// is nothing to let go of. It is safe for concurrent use.
-type Reserve func(next, old runtime.Object, dryRun bool) (release func(), err error)
-
-// Follow makes the version that follows an object about to be stored, of which old is
-// what is stored, nil for a new one. Then has another status, and may lack what is
-// neither metadata nor status; nil: nothing follows. Release is called when the write has
-// ended, whether the object is stored then or not; nil: there is nothing to let go of. It
-// is safe for concurrent use.
-type Follow func(o, old runtime.Object) (then runtime.Object, release func())
 
 // Target is what a request is about.
 type Target struct {
@@ -159,8 +131,8 @@ func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (O
 	if err != nil {
 		return Object{}, err
 	}
-	if r.Reads(t) {
-		return r.getSource(ctx, t)
+	if s := r.source(t); s != nil {
+		return s.get(ctx, t)
 	}
 	state, err := r.state(ctx, getTable[class], revision)
 	if err != nil {

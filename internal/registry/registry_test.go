@@ -85,7 +85,7 @@ func (s *server) update(plural, namespace, name, text string) *store.Object {
 
 func (s *server) delete(plural, namespace, name string) *registry.Object {
 	s.t.Helper()
-	o, err := s.Delete(context.Background(), s.target(plural, namespace, name), &metav1.DeleteOptions{})
+	o, err := s.Delete(context.Background(), s.target(plural, namespace, name), &metav1.DeleteOptions{}, nil)
 	if err != nil {
 		s.t.Fatalf("deleting %s %s: %v", plural, name, err)
 	}

@@ -12,23 +12,27 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Source makes the objects of a kind that is read and never stored, whenever somebody
-// reads them. They have no version. Its function is called by many goroutines at once.
+// Source makes the objects of a kind that is read and never stored, at each read. They
+// have no version. Read is safe for concurrent use.
 type Source struct {
-	// Names are those of all objects, in the order of a list.
+	// Names are the names of all objects, in the order of a list.
 	Names []string
 	// Read makes some of them, in the same order.
 	Read func(ctx context.Context, names []string) []runtime.Object
 }
 
-// Reads tells whether objects of the target are made by a Source.
-func (r *Registry) Reads(t Target) bool {
-	return t.Type.Collection == "" && r.Sources[t.Type.GroupResource()].Read != nil
+// Reads reports whether objects of the target are made by a Source.
+func (r *Registry) Reads(t Target) bool { return r.source(t) != nil }
+
+func (r *Registry) source(t Target) *Source {
+	if t.Type.Collection != "" || r.Virtual == nil {
+		return nil
+	}
+	return r.Virtual.Source(t)
 }
 
-// getSource reads one object of a Source.
-func (r *Registry) getSource(ctx context.Context, t Target) (Object, error) {
-	s := r.Sources[t.Type.GroupResource()]
+// get reads one object.
+func (s *Source) get(ctx context.Context, t Target) (Object, error) {
 	for _, name := range s.Names {
 		if name == t.Name {
 			made, err := madeOf(t, name, s.Read(ctx, []string{name})[0])
@@ -38,27 +42,25 @@ func (r *Registry) getSource(ctx context.Context, t Target) (Object, error) {
 	return Object{}, apierrors.NewNotFound(schema.GroupResource{Group: t.Type.Group, Resource: t.Type.Singular}, t.Name)
 }
 
-// listSource reads the objects of a Source that are selected. Versions and limits mean
-// nothing to it.
-func (r *Registry) listSource(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
-	s, err := newSelector(ctx, t, o)
+// list reads the objects that are selected. Versions and limits mean nothing to it.
+func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
+	selected, err := newSelector(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}
-	source := r.Sources[t.Type.GroupResource()]
 	var names []string
-	for _, name := range source.Names {
-		if s.key == "" || s.key == name {
+	for _, name := range s.Names {
+		if selected.key == "" || selected.key == name {
 			names = append(names, name)
 		}
 	}
 	var items []*store.Object
-	for i, object := range source.Read(ctx, names) {
+	for i, object := range s.Read(ctx, names) {
 		made, err := madeOf(t, names[i], object)
 		if err != nil {
 			return nil, err
 		}
-		if s.matches(made) {
+		if selected.matches(made) {
 			items = append(items, made)
 		}
 	}

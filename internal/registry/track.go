@@ -24,14 +24,52 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
+// ownership is what a request says and finds out about the managed fields of its object.
+type ownership struct {
+	// sent are the managed fields of the body. They replace those of the object.
+	sent []metav1.ManagedFieldsEntry
+	// leftOut are the managed fields of the body if they were not decoded, because they are
+	// those of the object.
+	leftOut []byte
+	// live is where the managed fields of looked stand, the object that was looked at last.
+	live   span
+	looked *store.Object
+	// decided are the managed fields that an apply decided on; isDecided: it did.
+	decided   []byte
+	isDecided bool
+	// client is the object as JSON of the version of the request, before the server set what
+	// no manager owns; nil: it set nothing.
+	client []byte
+}
+
+// decide sets the managed fields that will be stored.
+func (o *ownership) decide(managed []byte) { o.decided, o.isDecided = managed, true }
+
+// take moves the managed fields of a body out of the object.
+func (o *ownership) take(meta metav1.Object) {
+	o.sent = meta.GetManagedFields()
+	meta.SetManagedFields(nil)
+}
+
+// locate returns where the managed fields of a stored object stand, which is asked for
+// several times.
+func (o *ownership) locate(stored *store.Object) span {
+	if o.looked != stored {
+		o.looked, o.live = stored, locateManaged(stored.Bytes())
+	}
+	return o.live
+}
+
+// of are the managed fields of a stored object.
+func (o *ownership) of(stored *store.Object) []byte { return o.locate(stored).in(stored.Bytes()) }
+
 // encode makes the bytes that are stored, with the managed fields that follow from
-// the write: row G7. before is nil for a new object. Same says that they are what is
-// stored already; then there are no bytes, and nobody needs to find out whose the
-// fields are.
+// the write. before is nil for a new object. Same says that they are what is
+// stored already; then there are no bytes, and ownership is not tracked.
 func (r *Registry) encode(ctx context.Context, w *write, before *existing, next runtime.Object) (e wire.Encoded, same bool, err error) {
 	if wire.HasEmpty(next) {
-		if w.asSent == nil { // who sends an empty list owns it
-			if w.asSent, err = clientBytes(ctx, w.Type, next); err != nil {
+		if w.owners.client == nil { // the client owns an empty list that it sends
+			if w.owners.client, err = clientBytes(ctx, w.Type, next); err != nil {
 				return e, false, apierrors.NewBadRequest(err.Error())
 			}
 		}
@@ -43,10 +81,10 @@ func (r *Registry) encode(ctx context.Context, w *write, before *existing, next 
 	}
 	var live []byte
 	if before != nil {
-		live = w.managedOf(before.stored)
+		live = w.owners.of(before.stored)
 	}
-	start, managed := live, w.applied
-	if !w.isApplied {
+	start, managed := live, w.owners.decided
+	if !w.owners.isDecided {
 		if start, err = w.managedBefore(live); err != nil {
 			return e, false, err
 		}
@@ -55,7 +93,7 @@ func (r *Registry) encode(ctx context.Context, w *write, before *existing, next 
 	if before != nil && sameManaged(w, managed, live) && unchanged(before.stored, e, live) {
 		return wire.Encoded{}, true, nil
 	}
-	if w.isApplied {
+	if w.owners.isDecided {
 		return withManaged(e, managed), false, nil
 	}
 	if managed, err = r.track(ctx, w, before, next, start, e.Bytes); err != nil {
@@ -64,17 +102,17 @@ func (r *Registry) encode(ctx context.Context, w *write, before *existing, next 
 	if with := withManaged(e, managed); checkSize(with, nil) == nil {
 		return with, false, nil
 	}
-	return e, false, nil // of an object so large nobody knows who owns what: row C19
+	return e, false, nil // an object of this size has no managed fields
 }
 
-// sameManaged tells whether managed fields say nothing new. Those of an apply may
-// have another time alone: what it took away comes back where the server fills it
+// sameManaged reports whether managed fields say nothing new. Those of an apply may
+// differ in their times alone: what it removed comes back where the server fills it
 // in, as in the references of environment variables.
 func sameManaged(w *write, managed, live []byte) bool {
-	return bytes.Equal(managed, live) || w.isApplied && apply.SameButTimes(managed, live)
+	return bytes.Equal(managed, live) || w.owners.isDecided && apply.SameButTimes(managed, live)
 }
 
-// track says who owns what after an update.
+// track returns the managed fields after an update.
 func (r *Registry) track(ctx context.Context, w *write, before *existing, next runtime.Object, start, encoded []byte) ([]byte, error) {
 	s, err := r.schema(ctx, w.Type)
 	if err != nil {
@@ -88,8 +126,8 @@ func (r *Registry) track(ctx context.Context, w *write, before *existing, next r
 	}
 	after := encoded
 	switch {
-	case w.asSent != nil:
-		after = w.asSent
+	case w.owners.client != nil:
+		after = w.owners.client
 	case w.Type.Stored != nil:
 		if after, err = clientBytes(ctx, w.Type, next); err != nil {
 			return nil, err
@@ -125,17 +163,18 @@ func clientBytes(ctx context.Context, t *resource.Type, stored runtime.Object) (
 }
 
 // managedBefore are the managed fields that an update starts from: those of the
-// object, unless the body has others. Bodies of subresources have no say.
+// object, unless the body has others. Bodies of subresources do not change them.
 func (w *write) managedBefore(live []byte) ([]byte, error) {
-	if w.Subresource != "" || w.managed == nil && (w.leftOut == nil || bytes.Equal(w.leftOut, live)) {
+	o := &w.owners
+	if w.Subresource != "" || o.sent == nil && (o.leftOut == nil || bytes.Equal(o.leftOut, live)) {
 		return live, nil
 	}
-	if w.managed == nil { // somebody else was faster, and changed them
-		if err := json.Unmarshal(w.leftOut, &w.managed); err != nil {
+	if o.sent == nil { // another request has changed them
+		if err := json.Unmarshal(o.leftOut, &o.sent); err != nil {
 			return nil, err
 		}
 	}
-	sent, err := json.Marshal(w.managed)
+	sent, err := json.Marshal(o.sent)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -143,8 +182,8 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 		return live, nil
 	}
 	start := apply.Before(live, sent)
-	if w.Name != "" && bytes.Equal(start, sent) { // those of a new object are its writer's in any case
-		errs := metav1validation.ValidateManagedFields(w.managed, field.NewPath("metadata", "managedFields"))
+	if w.Name != "" && bytes.Equal(start, sent) { // a new object has those of its writer in any case
+		errs := metav1validation.ValidateManagedFields(o.sent, field.NewPath("metadata", "managedFields"))
 		errs = slices.Repeat(errs, w.timesChecked())
 		return start, invalid(w.Type, &metav1.ObjectMeta{Name: w.Name}, errs)
 	}
@@ -257,15 +296,9 @@ func convert(ctx context.Context, from, to *resource.Type, object []byte) ([]byt
 }
 
 // managedFields are those of stored bytes, nil when there are none.
-func managedFields(value []byte) []byte { return find(value, "metadata", "managedFields") }
+func managedFields(value []byte) []byte { return locateManaged(value).in(value) }
 
-// managedOf are those of a stored object, which is asked for several times.
-func (w *write) managedOf(o *store.Object) []byte {
-	if w.looked != o {
-		w.looked, w.live = o, managedFields(o.Bytes())
-	}
-	return w.live
-}
+func locateManaged(value []byte) span { return locate(value, "metadata", "managedFields") }
 
 // withManaged puts managed fields into an encoding.
 func withManaged(e wire.Encoded, managed []byte) wire.Encoded {
@@ -280,15 +313,12 @@ func withManaged(e wire.Encoded, managed []byte) wire.Encoded {
 
 const managedMember = `,"managedFields":`
 
-// managedAt is where they belong: they are the last member of the metadata, which
-// is where encoding/json has them.
-func managedAt(e wire.Encoded) int {
-	metadata := member(e.Bytes, "metadata")
-	return cap(e.Bytes) - cap(metadata) + len(metadata) - 1
-}
+// managedAt is where they belong: they are the last member of the metadata, as
+// encoding/json writes it.
+func managedAt(e wire.Encoded) int { return locate(e.Bytes, "metadata").to - 1 }
 
-// unchanged tells whether an encoding with managed fields is what is stored, apart
-// from the digits of the version: such an update writes nothing (row G3).
+// unchanged reports whether an encoding with managed fields is what is stored, apart
+// from the digits of the version: such an update writes nothing.
 func unchanged(current *store.Object, e wire.Encoded, managed []byte) bool {
 	digits := len(strconv.FormatUint(uint64(current.Modified), 10))
 	size, end := len(e.Bytes)+digits, len(e.Bytes)
@@ -311,39 +341,32 @@ func unchanged(current *store.Object, e wire.Encoded, managed []byte) bool {
 	return len(managed) == 0 || bytes.Equal(managedFields(have), managed)
 }
 
-// withoutManaged is an object without its managed fields, which are parts of its
-// bytes: for most they are nothing but work, and half of the object. It is the object
-// itself when they do not stand where encoding/json has them.
-func withoutManaged(object, managed []byte) []byte {
-	at := cap(object) - cap(managed)
-	before := at - len(managedMember)
-	if len(managed) == 0 || before < 0 || string(object[before:at]) != managedMember {
+// withoutManaged is an object without its managed fields, which stand at managed: they are
+// half of most objects, and most requests do not use them. It is the object itself if they do
+// not stand where encoding/json writes them.
+func withoutManaged(object []byte, managed span) []byte {
+	before := managed.from - len(managedMember)
+	if managed.to == 0 || before < 0 || string(object[before:managed.from]) != managedMember {
 		return object
 	}
-	out := make([]byte, 0, before+len(object)-at-len(managed))
-	return append(append(out, object[:before]...), object[at+len(managed):]...)
+	out := make([]byte, 0, before+len(object)-managed.to)
+	return append(append(out, object[:before]...), object[managed.to:]...)
 }
 
-// decodeLean is decode of a body that may say of the managed fields what they are,
-// to the letter, as nearly always: then there is nothing to learn of them.
+// decodeLean is decode of a body that may repeat the managed fields of the object exactly,
+// as nearly always: then they are not decoded.
 func (w *write) decodeLean(b Body, current *store.Object) (runtime.Object, error) {
 	if current == nil || b.Media != wire.JSON || bytes.Count(b.Bytes, []byte(managedMember[1:])) != 1 {
 		return w.decode(b)
 	}
-	live := w.managedOf(current)
-	if said := managedFields(b.Bytes); len(live) > 0 && bytes.Equal(said, live) {
+	live, said := w.owners.of(current), locateManaged(b.Bytes)
+	if len(live) > 0 && bytes.Equal(said.in(b.Bytes), live) {
 		lean := Body{b.Media, withoutManaged(b.Bytes, said)}
 		if sent, err := w.decode(lean); err == nil {
-			w.leftOut = live
+			w.owners.leftOut = live
 			return sent, nil
 		}
 		w.warnings = nil
 	}
-	return w.decode(b) // what is wrong is said of the whole
-}
-
-// takeManaged moves the managed fields of a body out of the object.
-func (w *write) takeManaged(meta metav1.Object) {
-	w.managed = meta.GetManagedFields()
-	meta.SetManagedFields(nil)
+	return w.decode(b) // the errors are about the whole body
 }

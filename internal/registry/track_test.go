@@ -45,8 +45,8 @@ func TestManagedFieldsOfBody(t *testing.T) {
 				t.Fatal(err)
 			}
 			if row.race {
-				s.Admission = append(s.Admission, registry.Step{Admit: func(ctx context.Context, a *registry.Admission) error {
-					s.Admission = nil
+				s.Plugins = append(s.Plugins, registry.Plugin{Validate: func(ctx context.Context, a *registry.Attributes) error {
+					s.Plugins = nil
 					text := strings.Replace(string(made.Stored.Bytes()), `"data":{`, `"data":{"other":"1",`, 1)
 					_, err := s.Update(ctx, s.target("configmaps", "default", "a"), body(text), as("c"))
 					return err

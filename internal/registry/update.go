@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,23 +28,39 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 	if err != nil {
 		return Object{}, err
 	}
-	sent, err := w.decodeLean(b, r.Store.Any().Get(t.Type.Collection, t.key()))
+	body := func() (runtime.Object, error) {
+		sent, err := w.decodeLean(b, r.Store.Any().Get(t.Type.Collection, t.key()))
+		if err != nil {
+			return nil, err
+		}
+		return sent, w.place(sent.(metav1.Object))
+	}
+	sent, err := body()
 	if err != nil {
 		return w.answer(nil, false, err)
 	}
-	meta := sent.(metav1.Object)
-	if err := w.place(meta); err != nil {
-		return w.answer(nil, false, err)
-	}
-	lock, err := bodyLock(meta)
+	lock, err := bodyLock(sent.(metav1.Object))
 	if err != nil {
 		return w.answer(nil, false, err)
+	}
+	take := func() (o runtime.Object, err error) { // each attempt uses its object up
+		if o, sent = sent, nil; o != nil {
+			return o, nil
+		}
+		warned := len(w.warnings)
+		o, err = body()
+		w.warnings = w.warnings[:warned] // the first attempt has warned of it
+		return o, err
 	}
 	created := false
 	made, err := r.modify(ctx, w, change{
 		once: lock.version != 0,
 		absent: func() (*store.Object, error) {
-			made, err := r.createOnUpdate(ctx, w, sent.DeepCopyObject(), lock)
+			o, err := take()
+			if err != nil {
+				return nil, err
+			}
+			made, err := r.createOnUpdate(ctx, w, o, lock)
 			created = err == nil
 			return made, err
 		},
@@ -51,10 +68,11 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 			if err := lock.check(w.Target, v.stored); err != nil {
 				return nil, err
 			}
-			if lock.version != 0 { // it is not needed again
-				return w.merge(ctx, v.object, sent)
+			o, err := take()
+			if err != nil {
+				return nil, err
 			}
-			return w.merge(ctx, v.object, sent.DeepCopyObject())
+			return w.merge(ctx, v.object, o)
 		},
 	})
 	return w.answer(made, created, err)
@@ -79,32 +97,32 @@ func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func
 // existing is an object as it is stored, read.
 type existing struct {
 	stored *store.Object
-	object runtime.Object // nobody may change it; it may lack its managed fields
+	object runtime.Object // must not be changed; it may lack its managed fields
 }
 
-// existing reads an object that is about to change. Of its managed fields the stored
-// bytes will do, but for admission.
-func (r *Registry) existing(ctx context.Context, w *write, current *store.Object) (runtime.Object, error) {
-	if r.asks(w.Target, "update") {
+// existing reads an object that is about to change. Only admission plugins need its managed
+// fields decoded.
+func (r *Registry) existing(ctx context.Context, w *write, s *store.State, current *store.Object) (runtime.Object, error) {
+	if r.handles(s, w.Target, admissionv1.Update, looksAt) {
 		return w.read(ctx, current)
 	}
-	return w.readValue(ctx, current.Key, withoutManaged(current.Bytes(), w.managedOf(current)))
+	return w.readValue(ctx, current.Key, withoutManaged(current.Bytes(), w.owners.locate(current)))
 }
 
 // change is what a request makes of an object.
 type change struct {
 	// next makes what shall be stored, nil when nothing changes. It runs again when
-	// somebody else was faster.
+	// another request was faster.
 	next func(v existing) (runtime.Object, error)
 	// absent answers when there is no object; nil: it is not found.
 	absent func() (*store.Object, error)
-	// once: the request named the version that it changes, so that somebody who was
-	// faster is a conflict.
+	// once: the request named the version that it changes, so that another request that
+	// was faster is a conflict.
 	once bool
 }
 
-// modify changes an object: the one way of updates, patches and applies, of the
-// object and of its subresources.
+// modify changes an object. Updates, patches and applies of the object and of its
+// subresources all go through it.
 func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Object, error) {
 	warned := len(w.warnings)
 	for {
@@ -112,30 +130,33 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 			return nil, err
 		}
 		w.warnings = w.warnings[:warned]
-		current := r.Store.Any().Get(w.Type.Collection, w.key())
+		state := r.Store.Any()
+		current := state.Get(w.Type.Collection, w.key())
 		if current == nil {
 			if c.absent == nil {
 				return nil, w.notFound()
 			}
 			made, err := c.absent()
-			if errors.Is(err, store.ErrExists) {
-				continue // somebody else was faster: now it is an update
+			if isTaken(err) || restarts(err) {
+				continue // if it exists now, this is an update
 			}
 			return made, err
 		}
-		old, err := r.existing(ctx, w, current)
+		old, err := r.existing(ctx, w, state, current)
 		if err != nil {
 			return nil, err
 		}
-		next, err := c.next(existing{current, old})
+		v := existing{current, old}
+		next, err := c.next(v)
 		if err != nil || next == nil {
 			return current, err
 		}
-		made, err := r.replace(ctx, w, existing{current, old}, next)
-		if !conflicts(err) {
+		made, err := r.replace(ctx, w, state, v, next)
+		switch {
+		case restarts(err):
+		case !conflicts(err):
 			return made, err
-		}
-		if c.once {
+		case c.once:
 			return nil, lost(w.Target, err)
 		}
 	}
@@ -232,54 +253,26 @@ func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtim
 	return sent, nil
 }
 
-// replace stores the next version of an object, or lets go of it when nothing
-// holds its deletion back any more: row D2.
-func (r *Registry) replace(ctx context.Context, w *write, v existing, next runtime.Object) (*store.Object, error) {
-	st, current, old := w.stored(), v.stored, v.object
-	meta, oldMeta := next.(metav1.Object), old.(metav1.Object)
-	keepSystemFields(meta, oldMeta)
-	w.takeManaged(meta)
-	w.dedupOwners(meta)
-	if st.Generation && !st.GenerationStays && !w.alters && w.Subresource != "status" && !sameDesired(st, next, old) {
-		meta.SetGeneration(oldMeta.GetGeneration() + 1)
-	}
-	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
-	defer r.end(w)
-	if err := r.reserve(ctx, w, next, old); err != nil {
+// replace stores the next version of an object, or removes it if nothing holds its deletion
+// back any more.
+func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v existing, next runtime.Object) (*store.Object, error) {
+	a, current := w.attributes(admissionv1.Update, s, next, v.object), v.stored
+	if err := r.mutateUpdate(ctx, w, a); err != nil {
 		return nil, err
 	}
-	errs := validateUpdate(st, w.Subresource, meta, oldMeta)
-	check, warn := st.ValidateUpdate, st.Warnings
-	if w.Type.ValidateUpdate != nil {
-		check = w.Type.ValidateUpdate
-	}
-	if s := w.subresource(); s != nil {
-		check, warn = s.Validate, s.Warnings
-	}
-	if check != nil && !w.alters {
-		errs = append(errs, check(ctx, next, old)...)
-		if st.Tolerated != nil {
-			w.warnings = append(w.warnings, st.Tolerated(next)...)
-		}
-	}
-	if err := ctx.Err(); err != nil { // rules can take long
+	next = a.Object
+	if err := r.prepareUpdate(ctx, w, v, next); err != nil {
 		return nil, err
 	}
-	if err := invalid(st, meta, errs); err != nil {
-		return nil, err
-	}
-	if warn != nil {
-		w.warnings = append(w.warnings, warn(next, old)...)
-	}
-	if err := r.admit(ctx, w, next, old); err != nil {
+	if err := r.admit(ctx, a); err != nil {
 		return nil, err
 	}
 	e, same, err := r.encode(ctx, w, &v, next)
 	if err != nil {
 		return nil, err
 	}
-	if nothingHolds(st, next) {
-		_, err := r.commit(ctx, w, store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified})
+	if nothingHolds(w.stored(), next) {
+		_, err := r.commit(ctx, a, store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified})
 		if same {
 			return current, err
 		}
@@ -291,13 +284,70 @@ func (r *Registry) replace(ctx context.Context, w *write, v existing, next runti
 	if err := checkSize(e, current); err != nil {
 		return nil, err
 	}
-	c := store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}
-	if w.Subresource == "" {
-		if c.Then, err = r.follow(ctx, w, e, next, old); err != nil {
-			return nil, err
+	return r.commit(ctx, a, store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
+}
+
+// mutateUpdate has the mutating plugins change an object, and restores what the request
+// cannot change. The client owns what it sent.
+func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes) (err error) {
+	w.owners.client = nil
+	if !r.handles(a.State, a.Target, a.Operation, mutates) {
+		return nil
+	}
+	meta := a.Object.(metav1.Object)
+	managed := meta.GetManagedFields()
+	meta.SetManagedFields(nil)
+	keepSystemFields(meta, a.Old.(metav1.Object))
+	w.dedupOwners(meta)
+	if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
+		return err
+	}
+	if err := r.mutate(ctx, a); err != nil {
+		return err
+	}
+	if s := w.subresource(); s == nil || s.Set == nil {
+		a.Object, err = w.mergeStored(w.stored(), a.Old, a.Object)
+	}
+	a.Object.(metav1.Object).SetManagedFields(managed)
+	return err
+}
+
+// prepareUpdate restores what no update changes, and validates the next version of an
+// object.
+func (r *Registry) prepareUpdate(ctx context.Context, w *write, v existing, next runtime.Object) error {
+	st, old := w.stored(), v.object
+	meta, oldMeta := next.(metav1.Object), old.(metav1.Object)
+	keepSystemFields(meta, oldMeta)
+	w.owners.take(meta)
+	w.dedupOwners(meta)
+	if st.Generation && !st.GenerationStays && w.source != fromAction && w.Subresource != "status" && !sameDesired(st, next, old) {
+		meta.SetGeneration(oldMeta.GetGeneration() + 1)
+	}
+	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
+	errs := validateUpdate(st, w.Subresource, meta, oldMeta)
+	check, warn := st.ValidateUpdate, st.Warnings
+	if w.Type.ValidateUpdate != nil {
+		check = w.Type.ValidateUpdate
+	}
+	if s := w.subresource(); s != nil {
+		check, warn = s.Validate, s.Warnings
+	}
+	if check != nil && w.source != fromAction {
+		errs = append(errs, check(ctx, next, old)...)
+		if st.Tolerated != nil {
+			w.warnings = append(w.warnings, st.Tolerated(next)...)
 		}
 	}
-	return r.commit(ctx, w, c)
+	if err := ctx.Err(); err != nil { // rules can take long
+		return err
+	}
+	if err := invalid(st, meta, errs); err != nil {
+		return err
+	}
+	if warn != nil {
+		w.warnings = append(w.warnings, warn(next, old)...)
+	}
+	return nil
 }
 
 // takeUID takes the UID that was sent to a subresource: it is refused when it is another one.

@@ -22,20 +22,34 @@ func member(object []byte, name string) []byte {
 	return found
 }
 
-// find returns the value at a path of members, nil when there is none. What stands
-// behind it is not looked at.
-func find(object []byte, path ...string) []byte {
+// find returns the value at a path of members, nil when there is none.
+func find(object []byte, path ...string) []byte { return locate(object, path...).in(object) }
+
+// span is where a value stands in an encoding; the zero value: nowhere.
+type span struct{ from, to int }
+
+// in returns the value, nil when there is none.
+func (s span) in(object []byte) []byte {
+	if s.to == 0 {
+		return nil
+	}
+	return object[s.from:s.to]
+}
+
+// locate returns where the value at a path of members stands. It does not read what
+// follows the value.
+func locate(object []byte, path ...string) span {
 	i := space(object, 0)
 	for _, name := range path {
 		if i = enter(object, i, name); i < 0 {
-			return nil
+			return span{}
 		}
 	}
 	end := skipValue(object, i)
 	if end < 0 {
-		return nil
+		return span{}
 	}
-	return object[i:end]
+	return span{i, end}
 }
 
 // enter returns where the value of a member begins of the object that begins at i,

@@ -70,7 +70,7 @@ func TestWithoutManaged(t *testing.T) {
 		if want == "" {
 			want = text
 		}
-		if got := withoutManaged([]byte(text), managedFields([]byte(text))); string(got) != want {
+		if got := withoutManaged([]byte(text), locateManaged([]byte(text))); string(got) != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}

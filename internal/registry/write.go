@@ -43,40 +43,30 @@ type WriteOptions struct {
 // goroutine.
 type write struct {
 	Target
-	options *WriteOptions
-	// dryRun: everything is done but the commit (row R1).
+	source source
+	// options are nil for a deletion, deletion is nil for anything else.
+	options  *WriteOptions
+	deletion *metav1.DeleteOptions
+	by       *authn.User
+	// dryRun: the write is not committed.
 	dryRun bool
-	// patch: the request is a patch, whose words on owner references differ.
-	patch bool
-	// alters: an Action writes, of which the generation does not tell.
-	alters bool
-	// managed are the managed fields that the body says, which decide on those of the
-	// object: row G7.
-	managed []metav1.ManagedFieldsEntry
-	// leftOut are the managed fields that the body has, when they were not read as they
-	// are those of the object.
-	leftOut []byte
-	// live are the managed fields of looked, the object that was looked at last.
-	live   []byte
-	looked *store.Object
-	// applied are those that an apply decided on; isApplied: it did.
-	applied   []byte
-	isApplied bool
-	// asSent is the object as JSON of its type's version, before the server set what
-	// nobody owns; nil: it set nothing, or only what is never owned.
-	asSent []byte
-	// release ends the reservation of what the object got; nil: there is none.
-	release func()
-	// follows ends what was reserved for the version that follows; nil: nothing was.
-	follows func()
-	// era is what the write is counted in from its admission to its end; nil: in none.
-	era *era
-	// ends are told when the write has ended, and whether it is stored.
-	ends     []func(stored bool)
-	isStored bool
-	// warnings go out with the answer, whatever it is: row F7.
+	owners ownership
+	// warnings go out with the answer, whatever it is.
 	warnings []string
 }
+
+// source is where the next version of an object comes from.
+type source uint8
+
+const (
+	fromBody source = iota
+	fromPatch
+	// fromAction: a virtual subresource changes the object. Neither its generation nor its
+	// managed fields change.
+	fromAction
+	// fromServer: the server itself writes.
+	fromServer
+)
 
 // newWrite checks the options: rows F1, G8, R2. Kind is theirs: "CreateOptions",
 // "UpdateOptions" or "PatchOptions". An empty dryRun means none.
@@ -95,7 +85,11 @@ func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*w
 	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 	}
-	return &write{Target: t, options: o, dryRun: len(dryRun) > 0, patch: kind == "PatchOptions"}, nil
+	w := &write{Target: t, options: o, by: o.By, dryRun: len(dryRun) > 0}
+	if kind == "PatchOptions" {
+		w.source = fromPatch
+	}
+	return w, nil
 }
 
 // wanted drops empty values: `dryRun=` means no dry-run.
@@ -174,7 +168,7 @@ func (w *write) dedupOwners(meta metav1.Object) {
 	}
 	meta.SetOwnerReferences(kept)
 	when := ""
-	if w.patch {
+	if w.source == fromPatch {
 		when = " after mutating admission happens"
 	}
 	w.warnings = append(w.warnings, fmt.Sprintf(".metadata.ownerReferences contains duplicate entries%s; API server dedups owner references in 1.20+, "+
@@ -189,36 +183,6 @@ func checkSize(e wire.Encoded, current *store.Object) error {
 		return nil
 	}
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object would have more than %d bytes", patch.MaxBytes))
-}
-
-// commit makes the change; a dry-run finds out whether it could be made, and what
-// the answer would be.
-func (r *Registry) commit(ctx context.Context, w *write, c store.Write) (*store.Object, error) {
-	if err := c.Check(); err != nil {
-		return nil, unfit(w.Target, err)
-	}
-	if !w.dryRun {
-		if w.follows != nil { // what it holds is let go when it is known how the write ended
-			ctx = context.WithoutCancel(ctx)
-		}
-		made, err := r.Store.Commit(ctx, c)
-		w.isStored = err == nil
-		return made, err
-	}
-	current := r.Store.Any().Get(c.Collection, c.Key)
-	switch {
-	case current == nil && c.If != 0:
-		return nil, store.ErrNotFound
-	case current != nil && c.If == 0:
-		return nil, store.ErrExists
-	case current != nil && c.If != current.Modified:
-		return nil, store.ErrConflict
-	case c.Value == nil:
-		return current, nil
-	case current == nil:
-		return unversioned(c), nil
-	}
-	return asOf(c.Key, wire.Encoded{Bytes: c.Value, RevisionAt: c.RevisionAt}, current.Modified), nil
 }
 
 // unfit is the answer to a write that no store keeps. What clients send is refused
@@ -258,6 +222,12 @@ func unversioned(c store.Write) *store.Object {
 // conflicts tells whether somebody else was faster.
 func conflicts(err error) bool {
 	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
+}
+
+// begin starts a request, for the first time or again.
+func (w *write) begin() {
+	w.owners = ownership{}
+	w.warnings = w.warnings[:0:0]
 }
 
 // lost is what a client is told when somebody else was faster.

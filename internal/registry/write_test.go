@@ -220,7 +220,7 @@ func TestDelete(t *testing.T) {
 		{"immortal", s.target("namespaces", "", "default"), metav1.DeleteOptions{}, 403, "this namespace may not be deleted"},
 	}
 	for _, row := range rows {
-		_, err := s.Delete(ctx, row.target, &row.options)
+		_, err := s.Delete(ctx, row.target, &row.options, nil)
 		if err == nil {
 			t.Errorf("%s: it was deleted", row.name)
 			continue

@@ -185,7 +185,7 @@ func (c Config) create(ctx context.Context, w wanted) error {
 
 // recreate makes a binding of another role of the one that there is.
 func (c Config) recreate(ctx context.Context, w wanted) error {
-	if _, err := c.Registry.Delete(ctx, w.target, nil); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := c.Registry.Delete(ctx, w.target, nil, nil); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	err := c.create(ctx, w)

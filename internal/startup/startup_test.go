@@ -95,7 +95,7 @@ func edit[T any](w *world, kind, place string, change func(*T)) {
 
 func (w *world) remove(kind, place string) {
 	w.Helper()
-	if _, err := w.Registry.Delete(w.Context(), w.target(kind, place), nil); err != nil {
+	if _, err := w.Registry.Delete(w.Context(), w.target(kind, place), nil, nil); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -42,9 +42,13 @@ func (g *group) deletes() int {
 func (s *Store) appendOnce(g *group) error {
 	entries := s.entries[:0]
 	for _, p := range g.proposals {
-		if p.err == nil {
-			entries = append(entries, Entry{Collection: p.collection.name, Key: p.key,
-				Revision: p.change.Revision, Object: p.object, Before: p.change.Before, Deleting: p.deleting})
+		if p.err != nil {
+			continue
+		}
+		for i := range p.writes {
+			w := &p.writes[i]
+			entries = append(entries, Entry{Collection: w.collection.name, Key: w.key,
+				Revision: w.change.Revision, Object: w.object, Before: w.change.Before, Deleting: w.deleting})
 		}
 	}
 	mark := s.aging.due(g.state.revision)
@@ -86,8 +90,8 @@ func (s *Store) appendLog(entries []Entry, mark *Mark) (err error) {
 
 // rebase takes the tip back to the published state, fails the writes of the
 // group in flight that are not kept, and checks and applies again all others, those
-// of the open group too. A write that passes makes the same change as before: its
-// condition names the version that it replaces.
+// of the open group too. A transaction that passes makes the same changes as before: its
+// conditions name the versions that it replaces.
 func (s *Store) rebase(g *group, err error, keep func(*proposal) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,11 +100,15 @@ func (s *Store) rebase(g *group, err error, keep func(*proposal) bool) {
 	for _, group := range []*group{g, s.open} {
 		if group != nil {
 			for _, p := range group.proposals {
-				p.collection.tip = s.sealed.root(p.collection)
+				for i := range p.writes {
+					c := p.writes[i].collection
+					c.tip = s.sealed.root(c)
+				}
 			}
 		}
 	}
 	s.newEdit(s.edit.kept)
+	s.guards.rebase(s.sealed.revision)
 	for _, p := range g.proposals {
 		if p.err == nil && !keep(p) {
 			p.err = err
@@ -117,10 +125,34 @@ func (s *Store) reapply(g *group) {
 	g.rebased = true
 	for _, p := range g.proposals {
 		if p.err == nil {
-			p.err = check(p.collection.tip.get(p.key), p.condition)
+			p.err = s.recheck(p)
 		}
-		if p.err == nil {
-			s.apply(p)
+		if p.err != nil {
+			continue
+		}
+		for i := range p.writes {
+			s.apply(&p.writes[i])
+		}
+		s.guards.claim(p.guards, p.writes[len(p.writes)-1].change.Revision, s.Any().revision)
+	}
+}
+
+// recheck is decide for a transaction that joined a group. Its guards hold: the claims since
+// then may be gone, and there are no others.
+func (s *Store) recheck(p *proposal) error {
+	for i := range p.writes {
+		w := &p.writes[i]
+		if w.next {
+			continue
+		}
+		if err := check(w.collection.tip.get(w.key), w.condition); err != nil {
+			return &TxnError{WritePart, i, err}
 		}
 	}
+	for i := range p.needs {
+		if !s.holds(&p.needs[i]) {
+			return &TxnError{NeedPart, i, ErrStale}
+		}
+	}
+	return nil
 }

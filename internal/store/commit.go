@@ -57,6 +57,7 @@ type committer struct {
 	edit     edit   // of the open group
 	bytes    int64  // State.bytes of the tip
 	touched  []*collection
+	guards   guards
 	open     *group // nil when empty
 	inFlight *group // sealed, not yet published
 
@@ -74,33 +75,44 @@ func (c *committer) start(s *State) {
 	c.edit.token = 1
 }
 
-// group is a run of writes that become durable together. Guarded by
+// group is a run of transactions that become durable together. Guarded by
 // committer.mu until it is sealed, then owned by its leader.
 type group struct {
 	proposals []*proposal
-	first     [1]*proposal // room for a writer that comes alone
+	first     [1]*proposal // room for a transaction that comes alone
+	writes    int
 	bytes     int
 	state     *State // the state with these writes; nil until sealed, or when all failed
 	keep      bool   // history keeps the state
 	token     uint64 // of the edit that made the state
 	retired   int64  // edit.retired
-	rebased   bool   // some of its writes were checked again, and may have failed
+	rebased   bool   // some of its transactions were checked again, and may have failed
 	err       error  // why all failed
 
 	lead chan struct{} // gets a value for the writer that shall lead; nil when the first one led at once
-	done chan struct{} // closed when the group is done; nil while nobody waits
+	done chan struct{} // closed when the group is done; nil while no writer waits
 	over bool          // the group is done
 }
 
-// proposal is a write on its way.
+// proposal is a transaction in a group.
 type proposal struct {
+	writes   []proposed
+	first    [1]proposed // room for a transaction of one write
+	needs    []Need
+	guards   []Guard
+	deleting bool // all of its writes are steps of deletions
+	err      error
+}
+
+// proposed is a write of a proposal.
+type proposed struct {
 	collection *collection
 	key        string
 	condition  Revision
+	next       bool    // Write.Next
 	object     *Object // the next version; nil of a deletion
 	deleting   bool    // Write.Deleting, or a deletion
 	change     *Change
-	err        error
 }
 
 // wait returns a channel that is closed when the group is done. The caller holds
@@ -142,12 +154,15 @@ func (d *draft) object(r Revision) *Object {
 	return o
 }
 
-// held is how many bytes the object will hold.
-func (d *draft) held() int {
-	if d.packed != nil {
-		return len(d.packed)
+// takes is what the object will take in memory; a deletion takes nothing.
+func (d *draft) takes(key string) int64 {
+	switch {
+	case d.value == nil:
+		return 0
+	case d.packed != nil:
+		return takes(len(d.packed), len(key))
 	}
-	return len(d.value)
+	return takes(len(d.value), len(key))
 }
 
 // splice puts the revision in.
@@ -162,44 +177,48 @@ func (d *draft) splice(r Revision) []byte {
 	return d.value
 }
 
-// Commit makes one change and returns when it is durable and readable. The
-// result is the new version; of a deletion, the last state as of the revision of
-// the deletion (Object.At). With Write.If zero an existing object is
-// ErrExists; otherwise an absent one is ErrNotFound, and one whose Modified is
-// not If is ErrConflict. When the context ends early the write may still happen;
-// the error says so by wrapping ctx.Err().
+// Commit is Apply of a transaction of one write. Its errors are ErrExists, ErrNotFound and
+// ErrConflict as they are.
 func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
-	if err := w.Check(); err != nil {
-		return nil, err
+	made, err := s.Apply(ctx, &Txn{Writes: []Write{w}})
+	if err == nil {
+		return made[0], nil
 	}
-	o, err := s.commit(ctx, w)
-	if errors.Is(err, ErrNoSpace) && s.awaitRoom(ctx) {
-		o, err = s.commit(ctx, w)
+	var failed *TxnError
+	if errors.As(err, &failed) {
+		err = failed.Err
 	}
-	return o, err
+	return nil, err
 }
 
-// commit is one try of Commit.
-func (s *Store) commit(ctx context.Context, w Write) (*Object, error) {
-	var d, then draft
-	if w.Value != nil {
-		d = newDraft(w.Value, w.RevisionAt, s.Any().revision+1)
-		if s.o.packs(w.Collection, len(w.Value)) {
-			d.packed = pack(w.Value)
-		}
+// Apply makes a transaction and returns when it is durable and readable. The result has
+// an object for each write: the new version; of a deletion, the last state as of the
+// revision of the deletion (Object.At). A *TxnError says which condition does not hold: with
+// Write.If zero an existing object is ErrExists; otherwise an absent one is ErrNotFound,
+// and one whose Modified is not If is ErrConflict; a need or a guard that does not hold is
+// ErrStale. When the context ends early the transaction may still happen; the error
+// says so by wrapping ctx.Err().
+func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
 	}
-	if w.Then != nil {
-		then = newDraft(w.Then.Value, w.Then.RevisionAt, s.Any().revision+2)
-		if s.o.packs(w.Collection, len(w.Then.Value)) {
-			then.packed = pack(w.Then.Value)
-		}
+	if i := t.repeated(); i >= 0 {
+		return nil, &TxnError{WritePart, i, ErrStale}
 	}
+	made, err := s.commit(ctx, t)
+	if errors.Is(err, ErrNoSpace) && s.awaitRoom(ctx) {
+		made, err = s.commit(ctx, t)
+	}
+	return made, err
+}
+
+// commit is one try of Apply.
+func (s *Store) commit(ctx context.Context, t *Txn) ([]*Object, error) {
+	var one [1]draft
+	drafts, size := s.drafts(t, one[:0])
 	for {
 		s.mu.Lock()
-		g, p, err := s.propose(&w, &d, &then)
-		if p != nil && w.Then != nil {
-			s.follows(g, p, &then)
-		}
+		g, p, err := s.propose(t, drafts, size)
 		if p != nil && !s.leading {
 			s.leading = true
 			s.seal(g)
@@ -220,7 +239,7 @@ func (s *Store) commit(ctx context.Context, w Write) (*Object, error) {
 			}
 			return g.outcome(p)
 		}
-		// What was found rests on the group g, or g is full.
+		// The error rests on the group g, or g is full.
 		select {
 		case <-done:
 		case <-ctx.Done():
@@ -233,102 +252,52 @@ func (s *Store) commit(ctx context.Context, w Write) (*Object, error) {
 	}
 }
 
-// What every log can keep, in bytes. The log does not check these again: a violation
-// there is fatal.
-const (
-	// MaxKey bounds a collection's name, and the key of a new object.
-	MaxKey = 4 << 10
-	// MaxValue bounds the value of an object. It is far above what a request can bring,
-	// and far below the 4 GiB that a batch of Pebble holds.
-	MaxValue = 64 << 20
-)
-
-// Check returns an error when no log can keep the write: an *UnfitError for what can
-// follow from what a client sent, another error for a mistake of the caller. Commit
-// begins with it, before the write joins a group; a dry-run calls it alone.
-func (w *Write) Check() error {
-	switch {
-	case w.Collection == "":
-		return errors.New("a write needs a collection")
-	case w.Value == nil && w.If == 0:
-		return errors.New("a deletion needs the revision of what it deletes")
-	case w.Value == nil && w.Then != nil:
-		return errors.New("nothing follows a deletion")
-	case w.Key == "":
-		return w.unfit("a key is not empty", false)
-	case strings.IndexByte(w.Key, 0) >= 0:
-		return w.unfit("a key has no zero byte", false)
-	case strings.IndexByte(w.Collection, 0) >= 0 || len(w.Collection) > MaxKey:
-		return w.unfit(fmt.Sprintf("the collection's name has a zero byte or more than %d bytes", MaxKey), false)
-	case len(w.Key) > MaxKey && w.If == 0: // what is there was written before there was a bound
-		return w.unfit(fmt.Sprintf("a key has at most %d bytes", MaxKey), false)
+// drafts copies the values of a transaction, and returns their size.
+func (s *Store) drafts(t *Txn, all []draft) ([]draft, int) {
+	size, next := 0, s.Any().revision
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		next++
+		if w.Value == nil {
+			all = append(all, draft{})
+			continue
+		}
+		d := newDraft(w.Value, w.RevisionAt, next)
+		if s.o.packs(w.Collection, len(w.Value)) {
+			d.packed = pack(w.Value)
+		}
+		size += len(d.value)
+		all = append(all, d)
 	}
-	if err := w.checkValue(w.Value, w.RevisionAt); err != nil || w.Then == nil {
-		return err
-	}
-	return w.checkValue(w.Then.Value, w.Then.RevisionAt)
+	return all, size
 }
 
-func (w *Write) checkValue(value []byte, at int) error {
-	switch {
-	case len(value) > MaxValue:
-		return w.unfit(fmt.Sprintf("a value has at most %d bytes", MaxValue), true)
-	case value != nil && (at < 0 || at > len(value)):
-		return fmt.Errorf("RevisionAt is %d in a value of %d bytes", at, len(value))
-	}
-	return nil
-}
-
-func (w *Write) unfit(why string, size bool) error {
-	const shown = 64 // bytes
-	return &UnfitError{Key: w.Key[:min(len(w.Key), shown)], Why: why, Size: size}
-}
-
-// propose checks the write and joins the open group. Without a proposal: when
+// propose checks a transaction and joins the open group. Without a proposal: when
 // there is an error, it rests on the group, if there is one; when there is none,
-// the group is full. Then is what follows. The caller holds s.mu.
-func (s *Store) propose(w *Write, d, then *draft) (*group, *proposal, error) {
+// the group is full. The caller holds s.mu.
+func (s *Store) propose(t *Txn, drafts []draft, size int) (*group, *proposal, error) {
 	switch {
 	case s.failure != nil:
 		return nil, nil, s.failure
 	case s.closing:
 		return nil, nil, ErrClosed
 	}
-	c := s.collectionLocked(w.Collection)
-	before := c.tip.get(w.Key)
-	size := len(d.value) + len(then.value)
-	if before != nil {
-		size += before.Len()
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		if before := s.collectionLocked(w.Collection).tip.get(w.Key); before != nil {
+			size += before.Len()
+		}
+		if w.Next {
+			size += len(drafts[i-1].value)
+		}
 	}
-	if g := s.open; g != nil && (len(g.proposals) >= maxGroupWrites || g.bytes+size > maxGroupBytes) {
+	if g := s.open; g != nil && (g.writes+len(t.Writes) > maxGroupWrites || g.bytes+size > maxGroupBytes) {
 		return g, nil, nil
 	}
-	if err := check(before, w.If); err != nil {
-		if before == s.Any().root(c).get(w.Key) {
-			return nil, nil, err
-		}
-		return s.pending(before), nil, err
+	if g, err := s.decide(t, drafts); err != nil {
+		return g, nil, err
 	}
-	last := d
-	if w.Then != nil {
-		last = then
-	}
-	if err := s.fits(w, before, last); err != nil {
-		return s.pending(nil), nil, err
-	}
-	s.last++
-	p := &proposal{collection: c, key: w.Key, condition: w.If, deleting: w.Deleting || w.Value == nil}
-	if w.Value != nil {
-		p.object = d.object(s.last)
-		p.object.Created = s.last
-		if before != nil {
-			p.object.Created, p.object.Key = before.Created, before.Key
-		} else {
-			p.object.Key = strings.Clone(w.Key)
-		}
-		p.key = p.object.Key
-	}
-	p.change = &Change{Revision: s.last, Before: before, After: p.object}
+	p := s.proposal(t, drafts)
 	g := s.open
 	if g == nil {
 		g = new(group)
@@ -339,49 +308,112 @@ func (s *Store) propose(w *Write, d, then *draft) (*group, *proposal, error) {
 		g.lead = make(chan struct{}, 1)
 	}
 	g.proposals = append(g.proposals, p)
+	g.writes += len(t.Writes)
 	g.bytes += size
-	s.apply(p)
 	return g, p, nil
 }
 
-// follows adds what follows a proposal, on which it rests, to its group. The caller
-// holds s.mu.
-func (s *Store) follows(g *group, first *proposal, d *draft) {
-	s.last++
-	before := first.object
-	p := &proposal{collection: first.collection, key: first.key, condition: before.Modified}
-	p.object = d.object(s.last)
-	p.object.Key, p.object.Created = before.Key, before.Created
-	p.change = &Change{Revision: s.last, Before: before, After: p.object}
-	g.proposals = append(g.proposals, p)
-	g.bytes += before.Len()
-	s.apply(p)
+// decide checks the conditions of a transaction against the tip. An error comes with the
+// group that it rests on, nil where that is published. The caller holds s.mu.
+func (s *Store) decide(t *Txn, drafts []draft) (*group, error) {
+	var grown int64
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		c := s.collectionLocked(w.Collection)
+		before, had := c.tip.get(w.Key), int64(0)
+		switch {
+		case w.Next:
+			had = drafts[i-1].takes(w.Key)
+		default:
+			had = objectBytes(before)
+			if err := check(before, w.If); err != nil {
+				return s.restsOn(c, w.Key, before), &TxnError{WritePart, i, err}
+			}
+		}
+		grows := drafts[i].takes(w.Key) - had
+		if err := s.fits(w, before != nil || w.Next, grown, grows); err != nil {
+			return s.pending(nil), err
+		}
+		grown += grows
+	}
+	for i := range t.Needs {
+		n := &t.Needs[i]
+		if s.holds(n) {
+			continue
+		}
+		c := s.collectionLocked(n.Collection)
+		return s.restsOn(c, n.Key, c.tip.get(n.Key)), &TxnError{NeedPart, i, ErrStale}
+	}
+	for i := range t.Guards {
+		n := &t.Guards[i]
+		if last := s.guards.last(n.Name); last > n.Seen {
+			err := &TxnError{GuardPart, i, ErrStale}
+			if last <= s.Any().revision {
+				return nil, err
+			}
+			return s.pendingAt(last), err
+		}
+	}
+	return nil, nil
 }
 
-// check compares the condition of a write with what is there.
-func check(before *Object, condition Revision) error {
-	switch {
-	case condition == 0 && before != nil:
-		return ErrExists
-	case condition != 0 && before == nil:
-		return ErrNotFound
-	case condition != 0 && before.Modified != condition:
-		return ErrConflict
+// restsOn returns the group that made the tip's version of an object, nil when it is
+// published.
+func (s *Store) restsOn(c *collection, key string, tip *Object) *group {
+	if tip == s.Any().root(c).get(key) {
+		return nil
 	}
-	return nil
+	return s.pending(tip)
+}
+
+// proposal makes the changes of a transaction in the tip. The caller holds s.mu.
+func (s *Store) proposal(t *Txn, drafts []draft) *proposal {
+	p := &proposal{needs: t.Needs, guards: t.Guards, deleting: true}
+	p.writes = p.first[:0]
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		c := s.collectionLocked(w.Collection)
+		before := c.tip.get(w.Key)
+		s.last++
+		made := proposed{collection: c, key: w.Key, condition: w.If, next: w.Next, deleting: w.Deleting || w.Value == nil}
+		if w.Value != nil {
+			o := drafts[i].object(s.last)
+			o.Created = s.last
+			if before != nil {
+				o.Created, o.Key = before.Created, before.Key
+			} else {
+				o.Key = strings.Clone(w.Key)
+			}
+			made.object, made.key = o, o.Key
+		}
+		made.change = &Change{Revision: s.last, Before: before, After: made.object}
+		p.deleting = p.deleting && made.deleting
+		p.writes = append(p.writes, made)
+		s.apply(&made)
+	}
+	s.guards.claim(p.guards, s.last, s.Any().revision)
+	return p
 }
 
 // pending returns the group that the tip's version of an object comes from; of
 // an absent object, the newest.
 func (s *Store) pending(o *Object) *group {
-	if s.open == nil || s.inFlight != nil && o != nil && o.Modified <= s.sealed.revision {
+	if o == nil {
+		return s.pendingAt(s.last)
+	}
+	return s.pendingAt(o.Modified)
+}
+
+// pendingAt returns the group that a revision belongs to, which is not published.
+func (s *Store) pendingAt(r Revision) *group {
+	if s.open == nil || s.inFlight != nil && r <= s.sealed.revision {
 		return s.inFlight
 	}
 	return s.open
 }
 
 // apply makes the change in the tip.
-func (s *Store) apply(p *proposal) {
+func (s *Store) apply(p *proposed) {
 	s.bytes += objectBytes(p.object) - objectBytes(p.change.Before)
 	c := p.collection
 	if !c.touched {
@@ -406,13 +438,14 @@ func (s *Store) sealState(g *group) {
 	g.state = nil
 	for _, p := range g.proposals {
 		if p.err == nil {
-			g.state = &State{revision: p.change.Revision, collections: *s.names.Load(), bytes: s.bytes}
+			last := p.writes[len(p.writes)-1].change.Revision
+			g.state = &State{revision: last, collections: *s.names.Load(), bytes: s.bytes}
 		}
 	}
 	if g.state != nil {
 		g.state.roots = s.sealed.roots.with(s.touched)
 		s.sealed = g.state
-		g.keep = s.history.wantsKept(len(g.proposals))
+		g.keep = s.history.wantsKept(g.writes)
 	}
 	kept := s.edit.kept
 	if g.keep {
@@ -429,17 +462,23 @@ func (s *Store) newEdit(kept uint64) {
 	s.touched = s.touched[:0]
 }
 
-// outcome is the answer to one write of a group that is done.
-func (g *group) outcome(p *proposal) (*Object, error) {
+// outcome is the result of a transaction of a group that is done.
+func (g *group) outcome(p *proposal) ([]*Object, error) {
 	switch {
 	case g.err != nil:
 		return nil, g.err
 	case p.err != nil:
 		return nil, p.err
-	case p.object != nil:
-		return p.object, nil
 	}
-	return p.change.Gone(), nil
+	made := make([]*Object, len(p.writes))
+	for i := range p.writes {
+		if w := &p.writes[i]; w.object != nil {
+			made[i] = w.object
+		} else {
+			made[i] = w.change.Gone()
+		}
+	}
+	return made, nil
 }
 
 // follow waits until the group is done, and leads it if it is told to.

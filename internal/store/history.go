@@ -115,21 +115,14 @@ func (s *Store) record(g *group) []*topic {
 		if p.err != nil {
 			continue
 		}
-		ch := p.change
-		ch.bytes = &h.bytes
-		cost := int64(changeOverhead)
-		if ch.Before != nil {
-			cost += replacedBytes(ch.Before)
-			if ch.After == nil {
-				cost += int64(len(ch.Before.Key))
-			}
+		for i := range p.writes {
+			w := &p.writes[i]
+			cost := s.historyCost(w.change)
+			w.change.bytes = &h.bytes
+			h.order.push(origin{w.collection, w.change.Revision, cost})
+			h.bytes.Add(cost)
+			woken = w.collection.record(w.change, woken)
 		}
-		if s.inMemory {
-			cost += entryOverhead
-		}
-		h.order.push(origin{p.collection, ch.Revision, cost})
-		h.bytes.Add(cost)
-		woken = p.collection.record(ch, woken)
 	}
 	if n := len(h.kept); n > 0 {
 		h.kept[n-1].bytes += g.retired
@@ -140,6 +133,21 @@ func (s *Store) record(g *group) []*topic {
 		h.bytes.Add(keptOverhead)
 	}
 	return woken
+}
+
+// historyCost is what a change takes in the memory of the history.
+func (s *Store) historyCost(ch *Change) int64 {
+	cost := int64(changeOverhead)
+	if ch.Before != nil {
+		cost += replacedBytes(ch.Before)
+		if ch.After == nil {
+			cost += int64(len(ch.Before.Key))
+		}
+	}
+	if s.inMemory {
+		cost += entryOverhead
+	}
+	return cost
 }
 
 // record adds a change, and the topics that it concerns to woken. A topic knows

@@ -25,12 +25,13 @@ func TestPacked(t *testing.T) {
 	for i := range 60 {
 		all.Go(func() {
 			before, behind := text(i)
-			then := &store.Version{Value: []byte(before + behind + "\n"), RevisionAt: len(before)}
-			made, err := s.Commit(t.Context(), store.Write{Collection: "definitions", Key: fmt.Sprint(i), Value: []byte(before + behind), RevisionAt: len(before), Then: then})
+			w := store.Write{Collection: "definitions", Key: fmt.Sprint(i), Value: []byte(before + behind), RevisionAt: len(before)}
+			next := store.Write{Collection: "definitions", Key: w.Key, Value: []byte(before + behind + "\n"), RevisionAt: len(before), Next: true}
+			made, err := s.Apply(t.Context(), &store.Txn{Writes: []store.Write{w, next}})
 			if err != nil {
 				t.Error(err)
-			} else if want := fmt.Sprint(before, made.Modified, behind); string(made.Bytes()) != want {
-				t.Errorf("wrote %.60s, got %.60s", want, made.Bytes())
+			} else if want := fmt.Sprint(before, made[0].Modified, behind); string(made[0].Bytes()) != want {
+				t.Errorf("wrote %.60s, got %.60s", want, made[0].Bytes())
 			}
 		})
 	}

@@ -70,21 +70,22 @@ func (s *Store) SetQuota(bytes int64) {
 	s.watchQuota(s.Any().bytes)
 }
 
-// fits refuses a write that grows the objects beyond the quota. The caller holds s.mu.
-func (s *Store) fits(w *Write, before *Object, d *draft) error {
+// fits refuses a write that grows the objects beyond the quota. Grown are the bytes that
+// the writes before it in the transaction add, grows those that it adds itself. The caller
+// holds s.mu.
+func (s *Store) fits(w *Write, update bool, grown, grows int64) error {
 	limit := s.quota.limit.Load()
 	if limit <= 0 || w.Deleting || w.Value == nil {
 		return nil
 	}
-	grows := takes(d.held(), len(w.Key)) - objectBytes(before)
 	most := limit
-	if before != nil && grows <= smallGrowth {
+	if update && grows <= smallGrowth {
 		most += limit / quotaSlack
 	}
-	if grows <= 0 || s.bytes+grows <= most {
+	if grows <= 0 || s.bytes+grown+grows <= most {
 		return nil
 	}
-	return &QuotaError{Used: s.bytes, Limit: limit, Grows: grows}
+	return &QuotaError{Used: s.bytes + grown, Limit: limit, Grows: grows}
 }
 
 // noteFull counts a write that the quota refused, and logs the first. The caller does

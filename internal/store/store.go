@@ -30,18 +30,9 @@ type Write struct {
 
 	// If is the condition. Its zero value asks that the object be absent.
 	If Revision
-
-	// Then is what follows at once: the next version of the object, which what the
-	// server does to each object of the kind makes of it. It has a revision of its own,
-	// and becomes durable and readable in the same step. Nil: nothing follows.
-	Then *Version
-}
-
-// Version is one of an object that is not stored yet: Value and RevisionAt are as in
-// Write.
-type Version struct {
-	Value      []byte
-	RevisionAt int
+	// Next: the write changes what the write directly before it in the transaction makes.
+	// If is zero then.
+	Next bool
 }
 
 // Options configure a store. The zero value works, but for Log.

@@ -30,8 +30,8 @@ func (c *Config) binding(ctx context.Context, call *registry.Call) (runtime.Obje
 	if err := validateBinding(b); err != nil {
 		return nil, err
 	}
-	_, err := c.Registry.Alter(ctx, c.target("pods", namespace, b.Name), registry.Alteration{
-		UID: b.UID, Version: b.ResourceVersion, DryRun: call.DryRun,
+	_, err := call.Registry.Alter(ctx, c.target("pods", namespace, b.Name), registry.Alteration{
+		By: call.By, UID: b.UID, Version: b.ResourceVersion, DryRun: call.DryRun,
 		Change: func(o runtime.Object) error { return c.assign(o.(*corev1.Pod), b) },
 	})
 	return nil, err

@@ -39,8 +39,8 @@ var cluster = []component{
 	{"etcd-0", ""},
 }
 
-func components() registry.Source {
-	s := registry.Source{Read: readComponents}
+func components() *registry.Source {
+	s := &registry.Source{Read: readComponents}
 	for _, c := range cluster {
 		s.Names = append(s.Names, c.name)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
@@ -29,7 +30,7 @@ func (c *Config) eviction(ctx context.Context, call *registry.Call) (runtime.Obj
 	if sent.Name != call.Target.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	e := evicting{Config: c, ctx: ctx, pod: c.target("pods", call.Target.Namespace, call.Target.Name)}
+	e := evicting{Config: c, registry: call.Registry, by: call.By, ctx: ctx, pod: c.target("pods", call.Target.Namespace, call.Target.Name)}
 	if sent.DeleteOptions != nil {
 		e.options = *sent.DeleteOptions
 	}
@@ -46,17 +47,19 @@ func (c *Config) eviction(ctx context.Context, call *registry.Call) (runtime.Obj
 // evicting is an eviction that is under way.
 type evicting struct {
 	*Config
-	ctx     context.Context
-	pod     registry.Target
-	options metav1.DeleteOptions
-	dryRun  bool
+	registry *registry.Registry
+	by       *authn.User
+	ctx      context.Context
+	pod      registry.Target
+	options  metav1.DeleteOptions
+	dryRun   bool
 }
 
 // run decides on the Pod as it is, and again when it became another one meanwhile.
 func (e *evicting) run() error {
 	asked := e.options.Preconditions
 	for {
-		o, err := e.Registry.Read(e.ctx, e.pod)
+		o, err := e.registry.Read(e.ctx, e.pod)
 		if err != nil {
 			return err
 		}
@@ -115,8 +118,8 @@ func (e *evicting) allowed(p *corev1.Pod) (free bool, err error) {
 			return true, nil
 		}
 	}
-	_, err = e.Registry.Alter(e.ctx, e.budget(b.Namespace, b.Name), registry.Alteration{
-		DryRun: e.dryRun,
+	_, err = e.registry.Alter(e.ctx, e.budget(b.Namespace, b.Name), registry.Alteration{
+		By: e.by, DryRun: e.dryRun,
 		Change: func(o runtime.Object) error {
 			return e.take(o.(*policyv1.PodDisruptionBudget), p.Name)
 		},
@@ -127,7 +130,7 @@ func (e *evicting) allowed(p *corev1.Pod) (free bool, err error) {
 // budgets are those that select the Pod.
 func (e *evicting) budgets(p *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	var all []*policyv1.PodDisruptionBudget
-	for o, err := range e.Registry.All(e.ctx, e.budget(p.Namespace, "")) {
+	for o, err := range e.registry.All(e.ctx, e.budget(p.Namespace, "")) {
 		if err != nil {
 			return nil, err
 		}
@@ -197,8 +200,8 @@ func (e *evicting) announce(p *corev1.Pod, pre **metav1.Preconditions) error {
 	if e.dryRun || p.DeletionTimestamp != nil {
 		return nil
 	}
-	made, err := e.Registry.Alter(e.ctx, e.pod, registry.Alteration{
-		UID: p.UID, Version: version(*pre),
+	made, err := e.registry.Alter(e.ctx, e.pod, registry.Alteration{
+		By: e.by, UID: p.UID, Version: version(*pre),
 		Change: func(o runtime.Object) error {
 			setPodCondition(o.(*corev1.Pod), corev1.PodCondition{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
@@ -217,7 +220,7 @@ func (e *evicting) announce(p *corev1.Pod, pre **metav1.Preconditions) error {
 func (e *evicting) delete(pre *metav1.Preconditions) error {
 	o := e.options
 	o.Preconditions = pre
-	_, err := e.Registry.Delete(e.ctx, e.pod, &o)
+	_, err := e.registry.Delete(e.ctx, e.pod, &o, e.by)
 	return err
 }
 

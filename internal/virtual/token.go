@@ -30,7 +30,7 @@ var tokenRequests = schema.GroupKind{Group: authenticationGroup, Kind: "TokenReq
 // is stored either way. Where there is no key yet, either one makes it and writes
 // pki/serviceaccount.pem: the token of a dry run is as good as any.
 func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime.Object, error) {
-	account, err := c.read(ctx, "serviceaccounts", call.Target.Namespace, call.Target.Name)
+	account, err := c.read(ctx, call.Registry, "serviceaccounts", call.Target.Namespace, call.Target.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime
 		Namespace:      account.GetNamespace(),
 		ServiceAccount: satoken.Ref{Name: account.GetName(), UID: string(account.GetUID())},
 	}
-	if err := c.bind(ctx, request.Spec.BoundObjectRef, &s); err != nil {
+	if err := c.bind(ctx, call.Registry, request.Spec.BoundObjectRef, &s); err != nil {
 		return nil, err
 	}
 	if len(request.Spec.Audiences) == 0 {
@@ -101,7 +101,7 @@ func checkLife(seconds int64) error {
 }
 
 // bind binds a token to an object; nil: to none.
-func (c *Config) bind(ctx context.Context, ref *authenticationv1.BoundObjectReference, s *satoken.Subject) error {
+func (c *Config) bind(ctx context.Context, r *registry.Registry, ref *authenticationv1.BoundObjectReference, s *satoken.Subject) error {
 	if ref == nil {
 		return nil
 	}
@@ -115,20 +115,20 @@ func (c *Config) bind(ctx context.Context, ref *authenticationv1.BoundObjectRefe
 	switch kind.GroupKind() {
 	case schema.GroupKind{Kind: "Pod"}:
 		to = &s.Pod
-		if object, err = c.read(ctx, "pods", s.Namespace, ref.Name); err != nil {
+		if object, err = c.read(ctx, r, "pods", s.Namespace, ref.Name); err != nil {
 			return err
 		}
-		if err := c.bindPod(object.(*corev1.Pod), s); err != nil {
+		if err := c.bindPod(r, object.(*corev1.Pod), s); err != nil {
 			return err
 		}
 	case schema.GroupKind{Kind: "Secret"}:
 		to = &s.Secret
-		if object, err = c.read(ctx, "secrets", s.Namespace, ref.Name); err != nil {
+		if object, err = c.read(ctx, r, "secrets", s.Namespace, ref.Name); err != nil {
 			return err
 		}
 	case schema.GroupKind{Kind: "Node"}:
 		to = &s.Node
-		if object, err = c.read(ctx, "nodes", "", ref.Name); err != nil {
+		if object, err = c.read(ctx, r, "nodes", "", ref.Name); err != nil {
 			return err
 		}
 	default:
@@ -142,7 +142,7 @@ func (c *Config) bind(ctx context.Context, ref *authenticationv1.BoundObjectRefe
 }
 
 // bindPod tells of the Pod's node, which the token names too.
-func (c *Config) bindPod(pod *corev1.Pod, s *satoken.Subject) error {
+func (c *Config) bindPod(r *registry.Registry, pod *corev1.Pod, s *satoken.Subject) error {
 	if pod.Spec.ServiceAccountName != s.ServiceAccount.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", s.ServiceAccount.Name))
 	}
@@ -150,7 +150,7 @@ func (c *Config) bindPod(pod *corev1.Pod, s *satoken.Subject) error {
 		return nil
 	}
 	s.Node = &satoken.Ref{Name: pod.Spec.NodeName}
-	if node, ok := c.Registry.Identity(c.target("nodes", "", pod.Spec.NodeName)); ok {
+	if node, ok := registry.IdentityOf(r.Store.Any(), c.target("nodes", "", pod.Spec.NodeName)); ok {
 		s.Node.UID = node.UID
 	}
 	return nil
@@ -162,8 +162,8 @@ func otherObject(kind schema.GroupVersionKind, ref *authenticationv1.BoundObject
 }
 
 // read reads an object of the core group.
-func (c *Config) read(ctx context.Context, name, namespace, object string) (metav1.Object, error) {
-	o, err := c.Registry.Read(ctx, c.target(name, namespace, object))
+func (c *Config) read(ctx context.Context, r *registry.Registry, name, namespace, object string) (metav1.Object, error) {
+	o, err := r.Read(ctx, c.target(name, namespace, object))
 	if err != nil {
 		return nil, err
 	}

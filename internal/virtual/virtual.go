@@ -1,7 +1,6 @@
-// Package virtual answers what is created and never stored under its name: reviews
-// of who a user is and what the user may do, tokens of service accounts, bindings
-// and evictions of Pods (row A10). Each is one function, an entry of the table that Actions
-// returns. Sources returns what is only read.
+// Package virtual has the resources that are answered and never stored: reviews of who a user
+// is and what the user may do, tokens of service accounts, bindings and evictions of Pods. Each
+// is one function of the table in New. ComponentStatuses are only read.
 package virtual
 
 import (
@@ -16,12 +15,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
-// Config is what the answers rest on. Every field without "nil" in its comment is
-// required.
+// Config is what the answers rest on. Every field is required, but for those whose zero value
+// has a meaning.
 type Config struct {
-	Registry *registry.Registry
-	Catalog  func() *resource.Catalog
-	// Review tells who a token is of, as authn.Credentials does.
+	Catalog func() *resource.Catalog
+	// Review authenticates a token, as authn.Credentials does.
 	Review func(token string, audiences []string) (*authn.User, []string, error)
 	Authz  authz.Authorizer
 	Rules  authz.Ruler
@@ -35,29 +33,49 @@ const (
 	authorizationGroup  = "authorization.k8s.io"
 )
 
-// Actions returns what answers, by what is asked. What it returns may be changed.
-func Actions(c Config) map[registry.Place]registry.Action {
+// Resources are the virtual resources and subresources: they implement registry.Virtual.
+type Resources struct {
+	creators map[place]registry.Creator
+	sources  map[schema.GroupResource]*registry.Source
+}
+
+// place is a resource, or a subresource.
+type place struct {
+	schema.GroupResource
+	sub string
+}
+
+// New returns the virtual resources.
+func New(c Config) *Resources {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	at := func(group, name, sub string) registry.Place {
-		return registry.Place{GroupResource: schema.GroupResource{Group: group, Resource: name}, Subresource: sub}
+	at := func(group, name, sub string) place {
+		return place{schema.GroupResource{Group: group, Resource: name}, sub}
 	}
-	return map[registry.Place]registry.Action{
-		at(authenticationGroup, "selfsubjectreviews", ""):       c.selfSubjectReview,
-		at(authenticationGroup, "tokenreviews", ""):             c.tokenReview,
-		at(authorizationGroup, "subjectaccessreviews", ""):      c.subjectAccessReview,
-		at(authorizationGroup, "localsubjectaccessreviews", ""): c.localSubjectAccessReview,
-		at(authorizationGroup, "selfsubjectaccessreviews", ""):  c.selfSubjectAccessReview,
-		at(authorizationGroup, "selfsubjectrulesreviews", ""):   c.selfSubjectRulesReview,
-		at("", "serviceaccounts", "token"):                      c.tokenRequest,
-		at("", "bindings", ""):                                  c.binding,
-		at("", "pods", "binding"):                               c.binding,
-		at("", "pods", "eviction"):                              c.eviction,
+	return &Resources{
+		creators: map[place]registry.Creator{
+			at(authenticationGroup, "selfsubjectreviews", ""):       c.selfSubjectReview,
+			at(authenticationGroup, "tokenreviews", ""):             c.tokenReview,
+			at(authorizationGroup, "subjectaccessreviews", ""):      c.subjectAccessReview,
+			at(authorizationGroup, "localsubjectaccessreviews", ""): c.localSubjectAccessReview,
+			at(authorizationGroup, "selfsubjectaccessreviews", ""):  c.selfSubjectAccessReview,
+			at(authorizationGroup, "selfsubjectrulesreviews", ""):   c.selfSubjectRulesReview,
+			at("", "serviceaccounts", "token"):                      c.tokenRequest,
+			at("", "bindings", ""):                                  c.binding,
+			at("", "pods", "binding"):                               c.binding,
+			at("", "pods", "eviction"):                              c.eviction,
+		},
+		sources: map[schema.GroupResource]*registry.Source{{Resource: "componentstatuses"}: components()},
 	}
 }
 
-// Sources returns what makes the objects of kinds that are read and never stored.
-func Sources() map[schema.GroupResource]registry.Source {
-	return map[schema.GroupResource]registry.Source{{Resource: "componentstatuses"}: components()}
+// Creator implements registry.Virtual.
+func (r *Resources) Creator(t registry.Target) registry.Creator {
+	return r.creators[place{t.Type.GroupResource(), t.Subresource}]
+}
+
+// Source implements registry.Virtual.
+func (r *Resources) Source(t registry.Target) *registry.Source {
+	return r.sources[t.Type.GroupResource()]
 }

@@ -205,38 +205,73 @@ func (r *run) revision() store.Revision {
 	return head - store.Revision(back)
 }
 
-// next is a write that is possible on a state, and what it makes the state of
-// the key.
-func (r *run) next(collection, key string, before *store.Object) store.Write {
+// transaction is one that the run proposes, with the objects that it was decided by.
+type transaction struct {
+	store.Txn
+	befores []*store.Object // of the writes, nil of one with Next
+}
+
+// next is a transaction that is possible on the state as it is.
+func (r *run) next(collection, key string) transaction {
+	var t transaction
+	state := r.store.Any()
+	r.add(&t, state, collection, key)
+	for r.chance.IntN(6) == 0 {
+		if other := r.key(); !slices.ContainsFunc(t.Writes, func(w store.Write) bool { return w.Key == other }) {
+			r.add(&t, state, r.collection(), other)
+		}
+	}
+	if r.chance.IntN(6) == 0 {
+		n := store.Need{Collection: r.collection(), Key: r.key()}
+		if o := state.Get(n.Collection, n.Key); o != nil {
+			n.Modified = o.Modified
+		}
+		t.Needs = append(t.Needs, n)
+	}
+	return t
+}
+
+// add adds a write to a transaction, or one and the next of the same object.
+func (r *run) add(t *transaction, state *store.State, collection, key string) {
+	before := state.Get(collection, key)
+	t.befores = append(t.befores, before)
 	content := strings.Repeat("x", r.chance.IntN(40))
 	if r.chance.IntN(50) == 0 {
 		content = strings.Repeat("y", 5000)
 	}
 	if before != nil && r.chance.IntN(3) == 0 {
-		return del(collection, key, before.Modified)
+		t.Writes = append(t.Writes, del(collection, key, before.Modified))
+		return
 	}
 	w := put(collection, key, content, 0)
 	if before != nil {
 		w.If = before.Modified
 	}
+	t.Writes = append(t.Writes, w)
 	if r.chance.IntN(10) == 0 {
-		then := put(collection, key, content+" then", 0)
-		w.Then = &store.Version{Value: then.Value, RevisionAt: then.RevisionAt}
+		next := put(collection, key, content+" next", 0)
+		next.Next = true
+		t.Writes, t.befores = append(t.Writes, next), append(t.befores, nil)
 	}
-	return w
 }
 
-// done are the changes that a write made: the one it was, and what followed it.
-func (r *run) done(w store.Write, before, result *store.Object) []modelChange {
-	all := []modelChange{r.made(w, before, result)}
-	if w.Then == nil {
-		return all
+// done are the changes that a transaction made.
+func (r *run) done(t *transaction, made []*store.Object) (all []modelChange) {
+	for i, w := range t.Writes {
+		before := t.befores[i]
+		if w.Next {
+			r.counts["next"]++
+			before = made[i-1]
+		}
+		if i > 0 && made[i].Modified != made[i-1].Modified+1 {
+			r.Errorf("writes of a transaction have the revisions %d and %d", made[i-1].Modified, made[i].Modified)
+		}
+		all = append(all, r.made(w, before, made[i]))
 	}
-	r.counts["then"]++
-	at := result.Modified + 1
-	follows := &store.Object{Key: w.Key, Created: result.Created, Modified: at, RevisionAt: int32(w.Then.RevisionAt),
-		Held: fmt.Append(nil, string(w.Then.Value[:w.Then.RevisionAt]), uint64(at), string(w.Then.Value[w.Then.RevisionAt:]))}
-	return append(all, modelChange{w.Collection, w.Key, at, result, follows})
+	if len(all) > 1 {
+		r.counts["several"]++
+	}
+	return all
 }
 
 func (r *run) made(w store.Write, before, result *store.Object) modelChange {
@@ -250,14 +285,12 @@ func (r *run) made(w store.Write, before, result *store.Object) modelChange {
 }
 
 func (r *run) write() {
-	collection, key := r.collection(), r.key()
-	before := r.store.Any().Get(collection, key)
-	w := r.next(collection, key, before)
-	o, err := r.store.Commit(r.Context(), w)
+	t := r.next(r.collection(), r.key())
+	made, err := r.store.Apply(r.Context(), &t.Txn)
 	if err != nil {
-		r.Fatalf("commit: %v", err)
+		r.Fatalf("apply: %v", err)
 	}
-	r.model.changes = append(r.model.changes, r.done(w, before, o)...)
+	r.model.changes = append(r.model.changes, r.done(&t, made)...)
 }
 
 // writeMany has writers at once, which may meet at a key: exactly one of those
@@ -266,25 +299,30 @@ func (r *run) writeMany() {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for range r.chance.IntN(12) + 2 {
-		collection := r.collection()
-		key := r.key()[:4] + "0" // few keys, so that they meet
-		before := r.store.Any().Get(collection, key)
-		w := r.next(collection, key, before)
+		t := r.next(r.collection(), r.key()[:4]+"0") // few keys, so that they meet
+		state := r.store.Any()
 		wg.Go(func() {
-			o, err := r.store.Commit(r.Context(), w)
+			made, err := r.store.Apply(r.Context(), &t.Txn)
 			mu.Lock()
 			defer mu.Unlock()
+			var failed *store.TxnError
 			switch {
 			case err == nil:
-				r.model.changes = append(r.model.changes, r.done(w, before, o)...)
-			case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+				r.model.changes = append(r.model.changes, r.done(&t, made)...)
+			case errors.As(err, &failed) && failed.Part == store.WritePart:
 				r.counts["refused"]++
-				now := r.store.Any().Get(collection, key)
-				if now == before {
+				w := t.Writes[failed.Index]
+				if r.store.Any().Get(w.Collection, w.Key) == t.befores[failed.Index] {
+					r.Errorf("%v, and the state that shows it cannot be read", err)
+				}
+			case errors.Is(err, store.ErrStale):
+				r.counts["stale"]++
+				n := t.Needs[failed.Index]
+				if r.store.Any().Get(n.Collection, n.Key) == state.Get(n.Collection, n.Key) {
 					r.Errorf("%v, and the state that shows it cannot be read", err)
 				}
 			default:
-				r.Errorf("commit: %v", err)
+				r.Errorf("apply: %v", err)
 			}
 		})
 	}

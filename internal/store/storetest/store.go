@@ -71,8 +71,6 @@ func testUnfit(t *testing.T, medium Medium) {
 	s := Open(t, store.Options{Log: medium(t)(t)})
 	large := put("pods", "ns/large", "", 0)
 	large.Value = append(large.Value, make([]byte, store.MaxValue)...)
-	follows := put("pods", "ns/follows", "", 0)
-	follows.Then = &store.Version{Value: large.Value}
 	a := mustCommit(t, s, put("pods", "ns/a", "", 0))
 	unfit := map[string]store.Write{
 		"an empty key":          put("pods", "", "", 0),
@@ -84,7 +82,6 @@ func testUnfit(t *testing.T, medium Medium) {
 		"a long collection":     put(strings.Repeat("p", store.MaxKey+1), "ns/a", "", 0),
 		"a long key":            put("pods", strings.Repeat("k", store.MaxKey+1), "", 0),
 		"a large value":         large,
-		"a large one follows":   follows,
 	}
 	var wg sync.WaitGroup
 	for what, w := range unfit {

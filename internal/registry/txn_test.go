@@ -4,26 +4,21 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/patch"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
-	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 )
 
-// TestFollowing: the version that follows an object is the one that an edit of the
-// status would make, to the letter.
-func TestFollowing(t *testing.T) {
+// TestNextStatus: the second version of an object is exactly the one that an edit of the
+// status would make.
+func TestNextStatus(t *testing.T) {
 	for name, bodies := range map[string][]string{
 		"new":            {definitionOf(`"labels":{"a":"b"}`, `{"type":"object"}`)},
 		"empty lists":    {definitionOf(`"labels":{},"finalizers":[]`, `{"type":"object","required":[],"properties":{}}`)},
@@ -62,15 +57,8 @@ func lastOf(t *testing.T, bodies []string, edit func(s *server, at registry.Targ
 	s := newServer(t, store.Options{})
 	s.Now = func() time.Time { return time.Unix(1_767_225_600, 0) }
 	at := registry.Target{Type: kind(t, "apiextensions.k8s.io", "v1", "customresourcedefinitions"), Name: "things.example.com"}
-	released := 0
 	if edit == nil {
-		s.Following = map[string]registry.Follow{at.Type.Collection: func(o, _ runtime.Object) (runtime.Object, func()) {
-			then := *o.(*apiextensionsv1.CustomResourceDefinition)
-			then.Status = *then.Status.DeepCopy()
-			establish(&then)
-			then.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}
-			return &then, func() { released++ }
-		}}
+		follows(s)
 	}
 	stored := func() *store.Object { return s.Store.Any().Get(at.Type.Collection, at.Name) }
 	for i, text := range bodies {
@@ -87,8 +75,6 @@ func lastOf(t *testing.T, bodies []string, edit func(s *server, at registry.Targ
 		}
 		if edit != nil {
 			edit(s, at)
-		} else if released != i+1 {
-			t.Errorf("released %d times after %d writes", released, i+1)
 		}
 	}
 	return uidIn.ReplaceAllString(revisionIn.ReplaceAllString(string(stored().Bytes()), ""), "")
@@ -101,24 +87,22 @@ func definitionOf(metadata, schema string, more ...string) string {
 		metadata, schema, fmt.Sprint(append([]string{""}, more...)[len(more)]))
 }
 
-// follows has a version follow each definition, and counts how often what that holds is
-// let go.
-func follows(s *server, at registry.Target, released *atomic.Int32) {
-	s.Following = map[string]registry.Follow{at.Type.Collection: func(o, _ runtime.Object) (runtime.Object, func()) {
-		then := *o.(*apiextensionsv1.CustomResourceDefinition)
-		then.Status = *then.Status.DeepCopy()
-		establish(&then)
-		then.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}
-		return &then, func() { released.Add(1) }
-	}}
+// follows has a second version follow each definition, in the same transaction.
+func follows(s *server) {
+	s.Plugins = append(s.Plugins, registry.Plugin{Record: func(ctx context.Context, tx *registry.Transaction) error {
+		next := *tx.Object.(*apiextensionsv1.CustomResourceDefinition)
+		next.Status = *next.Status.DeepCopy()
+		establish(&next)
+		next.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}
+		return tx.NextStatus(ctx, &next)
+	}})
 }
 
-// TestFollowingLimit: what follows an object has the limit of every object.
-func TestFollowingLimit(t *testing.T) {
+// TestNextStatusLimit: the second version of an object has the limit of every object.
+func TestNextStatusLimit(t *testing.T) {
 	s := newServer(t, store.Options{})
 	at := registry.Target{Type: kind(t, "apiextensions.k8s.io", "v1", "customresourcedefinitions"), Name: "things.example.com"}
-	var released atomic.Int32
-	follows(s, at, &released)
+	follows(s)
 	refused := 0
 	for less := int32(400); ; less += 50 {
 		text := definitionOf(`"labels":{"a":"b"}`, `{"type":"object","description":"`+strings.Repeat("x", patch.MaxBytes-int(less))+`"}`)
@@ -133,51 +117,4 @@ func TestFollowingLimit(t *testing.T) {
 	if o := s.Store.Any().Get(at.Type.Collection, at.Name); refused == 0 || patch.Size(o.Bytes()) > patch.MaxBytes {
 		t.Errorf("%d were refused, and one of %d bytes is stored", refused, patch.Size(o.Bytes()))
 	}
-}
-
-// gated is a log whose appends wait.
-type gated struct {
-	*memlog.Log
-	gate atomic.Pointer[chan struct{}]
-}
-
-func (g *gated) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
-	if gate := g.gate.Load(); gate != nil {
-		<-*gate
-	}
-	return g.Log.Append(ctx, group, mark)
-}
-
-// TestFollowingHeld: what a following version holds (names, of a definition) is held
-// until the write has ended, however long its client waits.
-func TestFollowingHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &gated{Log: memlog.New()}
-		s := newServer(t, store.Options{Log: log})
-		at := registry.Target{Type: kind(t, "apiextensions.k8s.io", "v1", "customresourcedefinitions"), Name: "things.example.com"}
-		var released atomic.Int32
-		follows(s, at, &released)
-		gate := make(chan struct{})
-		log.gate.Store(&gate)
-		var wg sync.WaitGroup
-		wg.Go(func() { s.create("configmaps", "default", configMap("leads", "", "")) })
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		wg.Go(func() {
-			_, err := s.Create(ctx, registry.Target{Type: at.Type}, body(definitionOf(`"labels":{}`, `{"type":"object"}`)), registry.WriteOptions{FieldManager: "a"})
-			if stored := s.Store.Any().Get(at.Type.Collection, at.Name) != nil; stored != (err == nil) {
-				t.Errorf("stored: %v, %v", stored, err)
-			}
-		})
-		time.Sleep(time.Minute)
-		if released.Load() > 0 {
-			t.Error("it was let go before the write had ended")
-		}
-		close(gate)
-		wg.Wait()
-		if released.Load() != 1 {
-			t.Errorf("it was let go %d times", released.Load())
-		}
-	})
 }

@@ -4,74 +4,75 @@
 package defaultclass
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-const storageClasses = "storageclasses.storage.k8s.io"
+const (
+	claims         = "persistentvolumeclaims"
+	storageClasses = "storageclasses.storage.k8s.io"
+)
 
-// Claims says what is done for PersistentVolumeClaims.
-type Claims struct {
-	Store *store.Store
-	// NoDefault: new ones are not completed. AnyGrows: those may grow whose class does not
-	// allow it.
-	NoDefault, AnyGrows bool
-}
-
-// OfClaims completes new PersistentVolumeClaims with a StorageClass, and lets those grow
-// whose class allows it. It is a registry.Reserve.
-func OfClaims(r Claims) func(next, old runtime.Object, dryRun bool) (func(), error) {
+// StorageClass gives new claims that name no class the default one.
+func StorageClass() registry.Plugin {
 	byDefault := newDefault(storageClasses, "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-	return func(next, old runtime.Object, _ bool) (func(), error) {
-		c := next.(*corev1.PersistentVolumeClaim)
-		if before, ok := old.(*corev1.PersistentVolumeClaim); ok {
-			if r.AnyGrows {
-				return nil, nil
-			}
-			return nil, mayGrow(r.Store, c, before)
+	return registry.Plugin{Handles: to(claims, admissionv1.Create), Mutate: func(_ context.Context, a *registry.Attributes) error {
+		c := a.Object.(*corev1.PersistentVolumeClaim)
+		if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; c.Spec.StorageClassName != nil || named {
+			return nil
 		}
-		if r.NoDefault {
-			return nil, nil
-		}
-		if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; old != nil || c.Spec.StorageClassName != nil || named {
-			return nil, nil
-		}
-		class := byDefault.At(r.Store.Any())
+		class := byDefault.At(a.State)
 		if class.name != "" {
 			c.Spec.StorageClassName = &class.name
 		}
-		return nil, class.err
-	}
+		return class.err
+	}}
 }
 
-// OfIngresses completes Ingresses with an IngressClass. It is a registry.Reserve.
-func OfIngresses(s *store.Store) func(next, old runtime.Object, dryRun bool) (func(), error) {
+// IngressClass gives new Ingresses that name no class the default one.
+func IngressClass() registry.Plugin {
 	byDefault := newDefault("ingressclasses.networking.k8s.io", networkingv1.AnnotationIsDefaultIngressClass)
-	return func(next, old runtime.Object, _ bool) (func(), error) {
-		i := next.(*networkingv1.Ingress)
-		if _, named := i.Annotations["kubernetes.io/ingress.class"]; old != nil || i.Spec.IngressClassName != nil || named {
-			return nil, nil
+	return registry.Plugin{Handles: to("ingresses.networking.k8s.io", admissionv1.Create), Mutate: func(_ context.Context, a *registry.Attributes) error {
+		i := a.Object.(*networkingv1.Ingress)
+		if _, named := i.Annotations["kubernetes.io/ingress.class"]; i.Spec.IngressClassName != nil || named {
+			return nil
 		}
-		class := byDefault.At(s.Any())
+		class := byDefault.At(a.State)
 		if class.name != "" {
 			i.Spec.IngressClassName = &class.name
 		}
-		return nil, class.err
+		return class.err
+	}}
+}
+
+// Resize refuses that claims grow whose class does not allow it.
+func Resize() registry.Plugin {
+	return registry.Plugin{Handles: to(claims, admissionv1.Update), Validate: func(_ context.Context, a *registry.Attributes) error {
+		return mayGrow(a.State, a.Object.(*corev1.PersistentVolumeClaim), a.Old.(*corev1.PersistentVolumeClaim))
+	}}
+}
+
+func to(collection string, operation admissionv1.Operation) func(*store.State, registry.Target, admissionv1.Operation) bool {
+	return func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
+		return t.Type.Collection == collection && t.Subresource == "" && o == operation
 	}
 }
 
 // mayGrow refuses a bound claim that wants more than before, unless its class can give
 // it.
-func mayGrow(s *store.Store, c, old *corev1.PersistentVolumeClaim) error {
+func mayGrow(s *store.State, c, old *corev1.PersistentVolumeClaim) error {
 	size, before := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
 	if size.Cmp(before) <= 0 || old.Status.Phase != corev1.ClaimBound { // validation refuses what is not bound
 		return nil
@@ -81,7 +82,7 @@ func mayGrow(s *store.Store, c, old *corev1.PersistentVolumeClaim) error {
 	}
 	const unable = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 	name := classOf(c)
-	o := s.Any().Get(storageClasses, name)
+	o := s.Get(storageClasses, name)
 	if name == "" || name != classOf(old) || o == nil {
 		return refuse(unable)
 	}

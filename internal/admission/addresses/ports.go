@@ -50,29 +50,24 @@ func (p PortRange) check() error {
 	return nil
 }
 
-func (r *reservation) hasPort(p int32) bool {
-	return r.given[p] || r.used.ports[p] > 0 || r.pending.ports[p] > 0
-}
+func (c *choice) hasPort(p int32) bool { return c.ports[p] || c.used.ports[p] > 0 }
 
-// Ports are those that this write has been given.
-func (r *reservation) Ports() []int32 { return r.ports }
-
-func (r *reservation) takePort(p int32) error {
+func (c *choice) takePort(p int32) error {
 	switch {
-	case p < r.Allocator.ports.First || p > r.Allocator.ports.Last:
-		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", r.Allocator.ports)
-	case r.hasPort(p):
+	case p < c.Allocator.ports.First || p > c.Allocator.ports.Last:
+		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", c.Allocator.ports)
+	case c.hasPort(p):
 		return errors.New("provided port is already allocated")
 	}
-	r.give(p)
+	c.ports[p] = true
 	return nil
 }
 
 // nextPort chooses a port by chance, of the first ones only when no other is left.
-func (r *reservation) nextPort() (int32, error) {
-	first, last := uint64(r.Allocator.ports.First), uint64(r.Allocator.ports.Last)
+func (c *choice) nextPort() (int32, error) {
+	first, last := uint64(c.Allocator.ports.First), uint64(c.Allocator.ports.Last)
 	band := reservedPorts(last - first + 1)
-	free := func(p uint64) bool { return !r.hasPort(int32(p)) }
+	free := func(p uint64) bool { return !c.hasPort(int32(p)) }
 	p, ok := search(first+band, last, free)
 	if !ok && band > 0 {
 		p, ok = search(first, first+band-1, free)
@@ -80,17 +75,8 @@ func (r *reservation) nextPort() (int32, error) {
 	if !ok {
 		return 0, errFull
 	}
-	r.give(int32(p))
+	c.ports[int32(p)] = true
 	return int32(p), nil
-}
-
-// give notes a port that the write has been given.
-func (r *reservation) give(p int32) {
-	if r.given == nil {
-		r.given = map[int32]bool{}
-	}
-	r.given[p] = true
-	r.ports = append(r.ports, p)
 }
 
 // reservedPorts is how many ports at the beginning are left to those who name theirs.
@@ -101,9 +87,12 @@ func reservedPorts(size uint64) uint64 {
 	return min(max(size/32, 16), 128)
 }
 
-// nodePorts are all that a Service has: each once, that of its health checks with
-// them.
+// nodePorts returns the node ports of a Service, each once, with the port of its health
+// checks; none for nil.
 func nodePorts(s *corev1.Service) []int32 {
+	if s == nil {
+		return nil
+	}
 	var all []int32
 	seen := map[int32]bool{}
 	add := func(p int32) {
@@ -138,7 +127,7 @@ func wantsNodePorts(s *corev1.Service) bool {
 
 // newPorts gives the ports of a new Service their node ports. Ports of one number and
 // several protocols share one.
-func (r *reservation) newPorts(s *corev1.Service) error {
+func (c *choice) newPorts(s *corev1.Service) error {
 	if !hasNodePorts(s) {
 		return nil
 	}
@@ -159,11 +148,11 @@ func (r *reservation) newPorts(s *corev1.Service) error {
 		switch {
 		case want != 0 && want == given[p.Port]:
 		case want != 0:
-			if err := r.takePort(want); err != nil {
+			if err := c.takePort(want); err != nil {
 				return invalid(s, field.Invalid(specPath.Child("ports").Index(i).Child("nodePort"), want, err.Error()))
 			}
 		default:
-			next, err := r.nextPort()
+			next, err := c.nextPort()
 			if err != nil {
 				return full("a nodePort", err)
 			}
@@ -190,7 +179,7 @@ func requested(ports []corev1.ServicePort) map[int32]int32 {
 
 // updatePorts gives node ports to ports that have none, and takes those that an
 // update names and the Service did not have.
-func (r *reservation) updatePorts(s, old *corev1.Service) error {
+func (c *choice) updatePorts(s, old *corev1.Service) error {
 	if !hasNodePorts(s) {
 		return nil
 	}
@@ -201,13 +190,13 @@ func (r *reservation) updatePorts(s, old *corev1.Service) error {
 	for i := range s.Spec.Ports {
 		p := &s.Spec.Ports[i]
 		switch {
-		case p.NodePort != 0 && (had[p.NodePort] || r.given[p.NodePort]):
+		case p.NodePort != 0 && (had[p.NodePort] || c.ports[p.NodePort]):
 		case p.NodePort != 0:
-			if err := r.takePort(p.NodePort); err != nil {
+			if err := c.takePort(p.NodePort); err != nil {
 				return invalid(s, field.Invalid(specPath.Child("ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
 			}
 		case wantsNodePorts(s):
-			next, err := r.nextPort()
+			next, err := c.nextPort()
 			if err != nil {
 				return full("a nodePort", err)
 			}
@@ -218,14 +207,14 @@ func (r *reservation) updatePorts(s, old *corev1.Service) error {
 }
 
 // healthPort gives a Service whose health is checked the port for it.
-func (r *reservation) healthPort(s *corev1.Service) error {
+func (c *choice) healthPort(s *corev1.Service) error {
 	if p := s.Spec.HealthCheckNodePort; p != 0 {
-		if err := r.takePort(p); err != nil {
+		if err := c.takePort(p); err != nil {
 			return invalid(s, field.Invalid(specPath.Child("healthCheckNodePort"), p, err.Error()))
 		}
 		return nil
 	}
-	next, err := r.nextPort()
+	next, err := c.nextPort()
 	if err != nil {
 		return full("a HealthCheck NodePort", err)
 	}

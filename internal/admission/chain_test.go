@@ -18,8 +18,8 @@ func TestChoose(t *testing.T) {
 		{"Limits", "", `there is no admission plugin "Limits": want some of AlwaysAdmit, `},
 		{"", "limitranger", `there is no admission plugin "limitranger": want some of `},
 		{"NodeRestriction", "", "the admission plugin NodeRestriction is not a part of this server; these are: NamespaceLifecycle, LimitRanger, ServiceAccount, "},
-		{"", "NamespaceLifecycle", "the admission plugin NamespaceLifecycle cannot be switched off; these can: LimitRanger, ServiceAccount, "},
-		{"Priority", "Priority", "the admission plugin Priority is to be switched on and off"},
+		{"", "NamespaceLifecycle", "the admission plugin NamespaceLifecycle cannot be disabled; these can: LimitRanger, ServiceAccount, "},
+		{"Priority", "Priority", "the admission plugin Priority is both enabled and disabled"},
 	} {
 		split := func(s string) []string {
 			if s == "" {

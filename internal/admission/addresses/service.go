@@ -24,46 +24,46 @@ func full(what string, err error) error {
 }
 
 // create completes a new Service.
-func (r *reservation) create(s *corev1.Service) error {
+func (c *choice) create(s *corev1.Service) error {
 	if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
 	}
-	if errs := r.families(s, nil); len(errs) > 0 {
+	if errs := c.families(s, nil); len(errs) > 0 {
 		return invalid(s, errs...)
 	}
-	if err := r.allIPs(s); err != nil {
+	if err := c.allIPs(s); err != nil {
 		return err
 	}
-	if err := r.newPorts(s); err != nil {
+	if err := c.newPorts(s); err != nil {
 		return err
 	}
 	if core.NeedsHealthCheck(s) {
-		return r.healthPort(s)
+		return c.healthPort(s)
 	}
 	return nil
 }
 
 // update completes a Service that was changed.
-func (r *reservation) update(s, old *corev1.Service) error {
+func (c *choice) update(s, old *corev1.Service) error {
 	keepAllocated(s, old)
 	alignIPs(s, old)
-	if errs := r.families(s, old); len(errs) > 0 {
+	if errs := c.families(s, old); len(errs) > 0 {
 		return invalid(s, errs...)
 	}
-	if err := r.updateIPs(s, old); err != nil {
+	if err := c.updateIPs(s, old); err != nil {
 		return err
 	}
-	if err := r.updatePorts(s, old); err != nil {
+	if err := c.updatePorts(s, old); err != nil {
 		return err
 	}
 	if core.NeedsHealthCheck(s) && !core.NeedsHealthCheck(old) {
-		return r.healthPort(s)
+		return c.healthPort(s)
 	}
 	return nil
 }
 
 // allIPs gives a Service an address of each of its families.
-func (r *reservation) allIPs(s *corev1.Service) error {
+func (c *choice) allIPs(s *corev1.Service) error {
 	spec := &s.Spec
 	if spec.Type == corev1.ServiceTypeExternalName || slices.Equal(spec.ClusterIPs, []string{corev1.ClusterIPNone}) {
 		return nil
@@ -73,7 +73,7 @@ func (r *reservation) allIPs(s *corev1.Service) error {
 		if i == len(ips) {
 			ips = append(ips, "")
 		}
-		if err := r.oneIP(s, ips, i); err != nil {
+		if err := c.oneIP(s, ips, i); err != nil {
 			return err
 		}
 	}
@@ -85,15 +85,15 @@ func (r *reservation) allIPs(s *corev1.Service) error {
 }
 
 // oneIP takes the address that stands in a place, or chooses one where none does.
-func (r *reservation) oneIP(s *corev1.Service, ips []string, i int) error {
+func (c *choice) oneIP(s *corev1.Service, ips []string, i int) error {
 	f := s.Spec.IPFamilies[i]
 	if ips[i] != "" {
-		if err := r.takeIP(f, ips[i]); err != nil {
+		if err := c.takeIP(f, ips[i]); err != nil {
 			return invalid(s, field.Invalid(ipsPath, s.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: %v", ips[i], err)))
 		}
 		return nil
 	}
-	ip, err := r.nextIP(f)
+	ip, err := c.nextIP(f)
 	if err != nil {
 		return full(fmt.Sprintf("a serviceIP for Service %q", s.Name), err)
 	}
@@ -103,13 +103,13 @@ func (r *reservation) oneIP(s *corev1.Service, ips []string, i int) error {
 
 // updateIPs gives addresses to a Service that had none, and a second one to one that
 // wants it. What it does not want any more is free once it is stored so.
-func (r *reservation) updateIPs(s, old *corev1.Service) error {
+func (c *choice) updateIPs(s, old *corev1.Service) error {
 	spec, was := &s.Spec, &old.Spec
 	switch {
 	case spec.Type == corev1.ServiceTypeExternalName:
 		return nil
 	case was.Type == corev1.ServiceTypeExternalName, len(was.ClusterIPs) == 0:
-		return r.allIPs(s)
+		return c.allIPs(s)
 	case was.ClusterIPs[0] == corev1.ClusterIPNone, staysPreferred(s, old):
 		return nil
 	case len(was.IPFamilies) == 1 && len(spec.IPFamilies) == 2:
@@ -117,7 +117,7 @@ func (r *reservation) updateIPs(s, old *corev1.Service) error {
 		if len(ips) < 2 {
 			ips = append(ips, "")
 		}
-		if err := r.oneIP(s, ips, 1); err != nil {
+		if err := c.oneIP(s, ips, 1); err != nil {
 			return err
 		}
 		spec.ClusterIPs = ips

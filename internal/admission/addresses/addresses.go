@@ -1,22 +1,10 @@
-// Package addresses gives out what no two Services may have: cluster IPs and node
-// ports.
+// Package addresses allocates what no two Services may share: cluster IPs and node ports.
 //
-// # What is taken
-//
-// There is one truth, the Services that are stored, and the IPAddresses that users made
-// (those of Services follow them: Objects). Beside them stands what writes
-// under way have reserved: it is gone when the write has ended, whichever way, for
-// then the Service is stored or it is not. So nothing has to be given back, nothing is
-// lost when a server is killed, and a restart begins with the right picture.
-//
-//	Reserve: lock; read on in the changes of Services; choose what neither a Service
-//	         nor another write has; note it as the write's; unlock
-//	write:   validated, admitted, stored or refused
-//	release: lock; forget what the write noted; unlock
-//
-// No two writes get the same: a write that has ended before another one's Reserve has
-// its Service among the changes that this one reads first, and one that has not ended
-// has its note. A dry-run chooses as any other write and notes nothing.
+// The Services that are stored say what is taken, and the IPAddresses that users made. The
+// allocator chooses by them (Mutate). The transaction of a Service has its IPAddresses in it,
+// which only one Service can create, and claims its node ports (Record). If another
+// Service was faster, the request starts again and chooses by the newer state. So nothing
+// has to be released, and nothing is lost when a server is killed.
 package addresses
 
 import (
@@ -24,13 +12,17 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -45,23 +37,25 @@ type Config struct {
 	// Ports are the node ports; the zero value: DefaultPorts.
 	Ports PortRange
 	Store *store.Store
+	// Type is the type of IPAddresses.
+	Type *resource.Type
 }
 
 // DefaultRange is what most clusters have. It has room for a million Services.
 var DefaultRange = netip.MustParsePrefix("10.96.0.0/12")
 
-// Allocator gives out. It is safe for concurrent use.
+// Allocator chooses addresses and node ports. It is safe for concurrent use.
 type Allocator struct {
 	ranges map[corev1.IPFamily]*ipRange
-	first  corev1.IPFamily // that of Services that name none
+	first  corev1.IPFamily // the family of Services that name none
 	ports  PortRange
 	store  *store.Store
+	kind   *resource.Type // IPAddress
 
-	mu      sync.Mutex // guards what follows
-	cursor  *store.Cursor
-	used    taken // by Services that are stored, as far as cursor has read
-	pending taken // by writes under way
-	buf     [64]*store.Change
+	mu     sync.Mutex // guards what follows
+	cursor *store.Cursor
+	used   taken // by stored Services, as far as cursor has read
+	buf    [64]*store.Change
 }
 
 // taken counts who has what: two Services that were stored otherwise may have the
@@ -71,7 +65,7 @@ type taken struct {
 	ports map[int32]int
 }
 
-// New makes an allocator. It reads the store when it is first asked for something.
+// New makes an allocator. It reads the store when it is first asked to choose.
 func New(c Config) (*Allocator, error) {
 	if len(c.Ranges) == 0 {
 		c.Ranges = []netip.Prefix{DefaultRange}
@@ -82,11 +76,10 @@ func New(c Config) (*Allocator, error) {
 	if c.Ports == (PortRange{}) {
 		c.Ports = DefaultPorts
 	}
-	a := &Allocator{ranges: map[corev1.IPFamily]*ipRange{}, first: familyOf(c.Ranges[0].Addr()), ports: c.Ports, store: c.Store}
+	a := &Allocator{ranges: map[corev1.IPFamily]*ipRange{}, first: familyOf(c.Ranges[0].Addr()), ports: c.Ports, store: c.Store, kind: c.Type}
 	for _, r := range c.Ranges {
 		a.ranges[familyOf(r.Addr())] = newRange(r)
 	}
-	a.pending = taken{map[netip.Addr]int{}, map[int32]int{}}
 	return a, nil
 }
 
@@ -165,43 +158,78 @@ func (a *Allocator) Close() {
 	}
 }
 
-// reservation is what one write has been given.
-type reservation struct {
-	*Allocator
-	ips   []netip.Addr
-	ports []int32
-	given map[int32]bool // the same ports
+// Plugin returns the admission plugin of Services.
+func (a *Allocator) Plugin() registry.Plugin {
+	if a == nil {
+		return registry.Plugin{}
+	}
+	return registry.Plugin{
+		Handles: func(_ *store.State, t registry.Target, _ admissionv1.Operation) bool {
+			return t.Type.Collection == services && t.Subresource == ""
+		},
+		Mutate: func(_ context.Context, at *registry.Attributes) error { return a.Complete(at.Object, at.Old) },
+		Record: a.record,
+	}
 }
 
-// Reserve completes a Service that shall be stored: the fields of its addresses and
-// families, its node ports. Old is what is stored, nil for a new one. The caller calls
-// release when the write has ended, in whichever way; it is nil when there is an error.
-func (a *Allocator) Reserve(next, old runtime.Object, dryRun bool) (release func(), err error) {
-	s := next.(*corev1.Service)
+// choice is what one Service is given.
+type choice struct {
+	*Allocator
+	ips   []netip.Addr
+	ports map[int32]bool
+}
+
+// Complete fills in the addresses, families and node ports of a Service that shall be
+// stored. Old is the stored Service, nil for a new one. It keeps no record of its choice.
+func (a *Allocator) Complete(next, old runtime.Object) error {
+	s, ok := next.(*corev1.Service)
+	if !ok {
+		return nil // a deletion
+	}
 	before, _ := old.(*corev1.Service)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.readOn(); err != nil {
-		return nil, err
+		return err
 	}
-	r := &reservation{Allocator: a}
+	c := &choice{Allocator: a, ports: map[int32]bool{}}
 	if before == nil {
-		err = r.create(s)
-	} else {
-		err = r.update(s, before)
+		return c.create(s)
 	}
-	if err != nil {
-		return nil, err
+	return c.update(s, before)
+}
+
+// record claims the node ports that a Service did not have, creates the IPAddresses of its new
+// addresses, and removes those of addresses that it does not have any more.
+func (a *Allocator) record(ctx context.Context, t *registry.Transaction) error {
+	old, _ := t.Old.(*corev1.Service)
+	next, _ := t.Object.(*corev1.Service)
+	if t.Own().Value == nil {
+		next = nil
 	}
-	if dryRun || len(r.ips)+len(r.ports) == 0 {
-		return func() {}, nil
+	had, has := addressesOf(old), addressesOf(next)
+	for _, ip := range has {
+		if slices.Contains(had, ip) {
+			continue
+		}
+		w, err := t.Create(ctx, registry.Target{Type: a.kind}, ipAddress(ip, next))
+		if err != nil {
+			return err
+		}
+		t.Before(w)
 	}
-	a.pending.count(r.ips, r.ports, 1)
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.pending.count(r.ips, r.ports, -1)
-	}, nil
+	for _, ip := range had {
+		if o := t.State.Get(ipAddresses, ip); o != nil && !slices.Contains(has, ip) && isOf(o, old) {
+			t.After(store.Write{Collection: ipAddresses, Key: o.Key, If: o.Modified})
+		}
+	}
+	ports := nodePorts(old)
+	for _, p := range nodePorts(next) {
+		if !slices.Contains(ports, p) {
+			t.Claim("nodeport/" + strconv.Itoa(int(p)))
+		}
+	}
+	return nil
 }
 
 func (t *taken) count(ips []netip.Addr, ports []int32, by int) {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // charge is what a write adds to quotas.
@@ -22,11 +21,6 @@ type charge struct {
 	fail        func(format string, args ...any) error
 
 	use, more corev1.ResourceList // of the object, and how much more than of old
-
-	// What the books say of it; they are of the namespace's turn.
-	done   bool
-	err    error
-	places map[types.UID]corev1.ResourceList // by the quota's UID: what it was charged there
 }
 
 // measure fills in what the object uses.

@@ -1,28 +1,34 @@
 package addresses_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tidemark-dev/tidemark/internal/addresses"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// bed is an allocator over a store.
+// bed is a registry whose Services get addresses.
 type bed struct {
 	*testing.T
 	*addresses.Allocator
-	store *store.Store
+	*registry.Registry
+	services *resource.Type
 }
 
 func newBed(t *testing.T, c addresses.Config) *bed {
@@ -31,56 +37,59 @@ func newBed(t *testing.T, c addresses.Config) *bed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	c.Store = s
-	b := &bed{T: t, store: s}
+	b := &bed{T: t, Registry: &registry.Registry{Store: s}, services: builtin.Catalog().Lookup("", "v1", "services")}
 	b.restart(c)
+	namespaces := registry.Target{Type: builtin.Catalog().Lookup("", "v1", "namespaces")}
+	if _, err := b.Create(t.Context(), namespaces, registry.Body{Media: wire.JSON, Bytes: []byte(`{"metadata":{"name":"n"}}`)}, registry.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
 // restart begins with what is stored alone.
 func (b *bed) restart(c addresses.Config) {
-	c.Store = b.store
+	c.Store, c.Type = b.Store, builtin.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")
 	a, err := addresses.New(c)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(a.Close)
 	b.Allocator = a
+	b.Registry = &registry.Registry{Store: b.Store, Plugins: []registry.Plugin{a.Plugin()}}
 }
 
-// put reserves, stores and releases, as the verbs do.
-func (b *bed) put(s, old *corev1.Service) error {
-	core.DefaultService(s)
-	var before store.Revision
-	var stored runtime.Object // nil, and not a pointer that is
-	if old != nil {
-		before, stored = b.store.Any().Get("services", old.Name).Modified, old
-	}
-	release, err := b.Reserve(s, stored, false)
-	if err != nil {
-		return err
-	}
-	defer release()
+// put creates or replaces a Service, and fills in what is stored.
+func (b *bed) put(s, old *corev1.Service) error { return b.write(s, old, registry.WriteOptions{}) }
+
+func (b *bed) write(s, old *corev1.Service, o registry.WriteOptions) error {
 	value, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	const revision = `{"revision":"`
-	value = append([]byte(revision+`",`), value[1:]...)
-	_, err = b.store.Commit(b.Context(), store.Write{Collection: "services", Key: s.Name, Value: value, RevisionAt: len(revision), If: before})
-	return err
+	t, body := registry.Target{Type: b.services, Namespace: "n"}, registry.Body{Media: wire.JSON, Bytes: value}
+	var made registry.Object
+	if old == nil {
+		made, err = b.Create(b.Context(), t, body, o)
+	} else {
+		t.Name = s.Name
+		made, err = b.Update(b.Context(), t, body, o)
+	}
+	if err != nil {
+		return err
+	}
+	*s = corev1.Service{}
+	return json.Unmarshal(made.Stored.Bytes(), s)
 }
 
 func (b *bed) remove(name string) {
-	o := b.store.Any().Get("services", name)
-	if _, err := b.store.Commit(b.Context(), store.Write{Collection: "services", Key: name, If: o.Modified}); err != nil {
+	if _, err := b.Delete(b.Context(), registry.Target{Type: b.services, Namespace: "n", Name: name}, nil, nil); err != nil {
 		b.Fatal(err)
 	}
 }
 
 func service(name string, kind corev1.ServiceType) *corev1.Service {
 	s := &corev1.Service{Spec: corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}}}
-	s.Name = name
+	s.Name, s.Namespace = name, "n"
 	return s
 }
 
@@ -114,8 +123,8 @@ func TestConcurrent(t *testing.T) {
 
 	// What is removed can be had again, and a restart knows no more and no less.
 	var name string
-	for o := range b.store.Any().Snapshot("services").Scan("", "") {
-		name = o.Key
+	for o := range b.Store.Any().Snapshot("services").Scan("", "") {
+		_, name, _ = strings.Cut(o.Key, "/")
 		break
 	}
 	b.restart(small)
@@ -145,7 +154,7 @@ func TestSmallCIDRs(t *testing.T) {
 			const revision = `{"metadata":{"resourceVersion":"`
 			more := fmt.Sprintf(revision+`","name":"more"},"spec":{"cidrs":[%q]}}`, cidr)
 			w := store.Write{Collection: "servicecidrs.networking.k8s.io", Key: "more", Value: []byte(more), RevisionAt: len(revision)}
-			if _, err := b.store.Commit(t.Context(), w); err != nil {
+			if _, err := b.Store.Commit(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}
 			for i := range full + want + 1 {
@@ -172,7 +181,7 @@ func TestSmallCIDRs(t *testing.T) {
 
 // given are the addresses and node ports of what is stored, each once.
 func (b *bed) given() (ips, ports []string) {
-	for o := range b.store.Any().Snapshot("services").Scan("", "") {
+	for o := range b.Store.Any().Snapshot("services").Scan("", "") {
 		var s corev1.Service
 		if err := json.Unmarshal(o.Bytes(), &s); err != nil {
 			b.Fatal(err)
@@ -189,8 +198,7 @@ func (b *bed) given() (ips, ports []string) {
 	return slices.Compact(ips), slices.Compact(ports)
 }
 
-// TestNothingIsHeld: neither a dry-run nor a write that failed keeps anything, and a
-// write under way does.
+// TestNothingIsHeld: neither a dry-run nor a write that fails keeps an address.
 func TestNothingIsHeld(t *testing.T) {
 	b := newBed(t, small)
 	want := func() *corev1.Service {
@@ -198,24 +206,106 @@ func TestNothingIsHeld(t *testing.T) {
 		s.Spec.ClusterIP, s.Spec.Ports[0].NodePort = "10.1.2.7", 30007
 		return s
 	}
+	dry := registry.WriteOptions{DryRun: []string{"All"}}
 	for range 2 {
-		if _, err := b.Reserve(want(), nil, true); err != nil {
+		if err := b.write(want(), nil, dry); err != nil {
 			t.Fatalf("a dry-run: %v", err)
 		}
 	}
-	release, err := b.Reserve(want(), nil, false)
-	if err != nil {
-		t.Fatal(err)
+	fails := true
+	b.Plugins = append(b.Plugins, registry.Plugin{Validate: func(context.Context, *registry.Attributes) error {
+		if fails {
+			return errors.New("refused")
+		}
+		return nil
+	}})
+	if err := b.put(want(), nil); err == nil {
+		t.Fatal("a plugin refuses the Service, and it is stored")
 	}
-	if _, err := b.Reserve(want(), nil, false); !apierrors.IsInvalid(err) {
-		t.Errorf("what a write under way has was given again: %v", err)
-	}
-	release() // the write failed
+	fails = false
 	if err := b.put(want(), nil); err != nil {
 		t.Errorf("a write that failed keeps its address: %v", err)
 	}
-	if _, err := b.Reserve(want(), nil, true); !apierrors.IsInvalid(err) {
+	other := want()
+	other.Name = "other"
+	if err := b.write(other, nil, dry); !apierrors.IsInvalid(err) {
 		t.Errorf("a dry-run was given what is taken: %v", err)
+	}
+}
+
+// TestTakenMeanwhile: of Services that want the same address, or the same node port, one gets it,
+// however many are decided by the same state.
+func TestTakenMeanwhile(t *testing.T) {
+	for what, set := range map[string]func(s *corev1.Service){
+		"address":   func(s *corev1.Service) { s.Spec.ClusterIP = "10.1.2.7" },
+		"node port": func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30007 },
+	} {
+		b := newBed(t, small)
+		const writers = 8
+		var all, ready sync.WaitGroup
+		ready.Add(writers)
+		var asked sync.Map
+		b.Plugins = append(b.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+			if _, again := asked.LoadOrStore(a.Name, true); !again {
+				ready.Done()
+				ready.Wait() // each has chosen before any is stored
+			}
+			return nil
+		}})
+		made := make(chan string, writers)
+		for i := range writers {
+			all.Go(func() {
+				s := service(fmt.Sprint("s", i), corev1.ServiceTypeNodePort)
+				set(s)
+				err := b.put(s, nil)
+				switch {
+				case err == nil:
+					made <- s.Name
+				case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "already allocated"):
+					t.Errorf("%s: %v", what, err)
+				}
+			})
+		}
+		all.Wait()
+		if ips, ports := b.given(); len(made) != 1 || len(ips) != 1 || len(ports) != 1 {
+			t.Errorf("%s: %d Services have it; addresses %v, node ports %v", what, len(made), ips, ports)
+		}
+		if n := b.Store.Any().Snapshot("ipaddresses.networking.k8s.io").Count("", ""); n != 1 {
+			t.Errorf("%s: there are %d IPAddresses", what, n)
+		}
+	}
+}
+
+// TestGeneratedNameTaken: an IPAddress names the Service that is stored, when another Service
+// takes the generated name first.
+func TestGeneratedNameTaken(t *testing.T) {
+	b := newBed(t, small)
+	names := []string{"taken", "late", "late", "free"} // the first one is stored, the second one meanwhile
+	b.GenerateName = func(string) string {
+		name := names[0]
+		names = names[1:]
+		return name
+	}
+	if err := b.put(service("taken", ""), nil); err != nil {
+		t.Fatal(err)
+	}
+	b.Plugins = append(b.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if a.Name == "late" && a.Object.(*corev1.Service).GenerateName != "" {
+			return b.put(service("late", ""), nil)
+		}
+		return nil
+	}})
+	s := service("", "")
+	s.GenerateName = "x"
+	if err := b.put(s, nil); err != nil || s.Name != "free" {
+		t.Fatalf("%q: %v", s.Name, err)
+	}
+	parents := map[string]string{}
+	for o := range b.Store.Any().Snapshot("ipaddresses.networking.k8s.io").Scan("", "") {
+		parents[addresses.ParentOf(o)] = o.Key
+	}
+	if len(parents) != 3 || parents["n/free"] != s.Spec.ClusterIP || parents["n/late"] == "" || parents["n/taken"] == "" {
+		t.Errorf("the IPAddresses are %v", parents)
 	}
 }
 
@@ -239,7 +329,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("%+v became %+v", old.Spec, same.Spec)
 	}
 	external := service("s", corev1.ServiceTypeExternalName)
-	core.PrepareServiceUpdate(external, same)
+	external.Spec.ExternalName = "example.com"
 	if err := b.put(external, same); err != nil || external.Spec.ClusterIP != "" {
 		t.Fatalf("%v %+v", err, external.Spec)
 	}
@@ -266,7 +356,7 @@ func TestFamilies(t *testing.T) {
 	} {
 		s := service("s", "")
 		s.Spec.IPFamilyPolicy = &policy
-		if _, err := b.Reserve(s, nil, true); err != nil || !slices.Equal(s.Spec.IPFamilies, want) || len(s.Spec.ClusterIPs) != len(want) {
+		if err := b.write(s, nil, registry.WriteOptions{DryRun: []string{"All"}}); err != nil || !slices.Equal(s.Spec.IPFamilies, want) || len(s.Spec.ClusterIPs) != len(want) {
 			t.Errorf("%s: %v %+v", policy, err, s.Spec)
 		}
 	}

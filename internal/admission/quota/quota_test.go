@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,39 +16,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tidemark-dev/tidemark/internal/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
-	"github.com/tidemark-dev/tidemark/internal/quota"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// bank is the verbs with the books.
+// bank is the verbs with the ledger.
 type bank struct {
 	*testing.T
 	*registry.Registry
-	books *quota.Books
-	now   time.Time
+	ledger *quota.Ledger
+	now    time.Time
 }
 
-func newBank(t *testing.T) *bank {
-	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
+func newBank(t *testing.T) *bank { return newBankOver(t, memlog.New()) }
+
+func newBankOver(t *testing.T, log store.Log) *bank {
+	s, err := store.Open(t.Context(), store.Options{Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
 	b := &bank{T: t, Registry: &registry.Registry{Store: s}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	b.Now = func() time.Time { return b.now }
-	b.books = &quota.Books{Registry: b.Registry, Quotas: b.target("resourcequotas", "").Type, Now: b.Now}
-	services, err := addresses.New(addresses.Config{Store: s})
+	b.ledger = &quota.Ledger{Quotas: b.target("resourcequotas", "").Type, Now: b.Now}
+	services, err := addresses.New(addresses.Config{Store: s, Type: b.target("ipaddresses", "").Type})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(services.Close)
-	b.Reserve = map[string]registry.Reserve{"services": services.Reserve}
-	b.Admission = []registry.Step{{Wants: b.books.Wants, Admit: b.books.Admit}}
+	b.Plugins = []registry.Plugin{services.Plugin(), b.ledger.Plugin()}
 	b.must("namespaces", `{"metadata":{"name":"n"}}`)
 	return b
 }
@@ -108,7 +111,7 @@ func (b *bank) quota(name, hard, scopes string) {
 
 func (b *bank) count(name string) time.Time {
 	b.Helper()
-	next, err := b.books.Recount(b.Context(), "n", name, "test")
+	next, err := b.ledger.Recount(b.Context(), b.Registry, "n", name, "test")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -238,7 +241,7 @@ func TestStoppingPods(t *testing.T) {
 	b.quota("q", `"pods":"9"`, "")
 	b.must("pods", pod("p", `{}`, `"nodeName":"node",`))
 	grace := int64(30)
-	if _, err := b.Delete(t.Context(), b.target("pods", "p"), &metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+	if _, err := b.Delete(t.Context(), b.target("pods", "p"), &metav1.DeleteOptions{GracePeriodSeconds: &grace}, nil); err != nil {
 		t.Fatal(err)
 	}
 	next := b.count("q")
@@ -253,46 +256,190 @@ func TestStoppingPods(t *testing.T) {
 	b.used("q", `"pods":"0"`)
 }
 
-// TestPanic: a write that ends in a panic while charges are made, of which the HTTP server
-// recovers, holds up nobody, and lets nobody pass who is not charged.
-func TestPanic(t *testing.T) {
-	const writers = 16
+// TestTogether: whatever writers do at once, a quota is never exceeded, and its status is at each
+// revision what the objects of that revision use.
+func TestTogether(t *testing.T) {
+	chance := testrand.New(t)
+	b := newBank(t)
+	const limit, writers, writes = 40, 12, 40
+	b.quota("q", fmt.Sprintf(`"services":"%d","services.nodeports":"%d"`, limit, limit/2), "")
+	b.quota("all", `"count/services":"1000","secrets":"1000"`, "")
+	start := b.Store.Any().Revision()
+	seeds := make([]*rand.Rand, writers)
+	for i := range seeds {
+		seeds[i] = rand.New(rand.NewPCG(chance.Uint64(), 0))
+	}
+	var refused, conflicts atomic.Int64
+	var all sync.WaitGroup
+	for _, chance := range seeds {
+		all.Go(func() {
+			for range writes {
+				name := fmt.Sprint("s", chance.IntN(60))
+				var err error
+				switch chance.IntN(6) {
+				case 0, 1, 2:
+					err = b.create("services", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"type":%q,"ports":[{"port":80}]}}`, name, []string{"ClusterIP", "NodePort"}[chance.IntN(2)]))
+				case 3:
+					err = b.patch("services", name, "", fmt.Sprintf(`{"spec":{"type":%q}}`, []string{"ClusterIP", "NodePort"}[chance.IntN(2)]))
+				case 4:
+					err = b.create("secrets", `{"metadata":{"generateName":"s"}}`)
+				case 5: // it must not be counted while it goes
+					_, err = b.Delete(t.Context(), b.target("services", name), nil, nil)
+				}
+				switch {
+				case err == nil || apierrors.IsNotFound(err):
+				case apierrors.IsAlreadyExists(err):
+					conflicts.Add(1)
+				case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	_, end := b.Store.Bounds()
+	for r := start; r <= end; r++ {
+		s, err := b.Store.Exact(t.Context(), "services", r, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.neverExceeds(s, limit, limit/2)
+		s.Close()
+	}
+	t.Logf("%d refused, %d conflicts", refused.Load(), conflicts.Load())
+}
+
+// neverExceeds checks the objects themselves: the limits, and that no two Services share an
+// address or a node port.
+func (b *bank) neverExceeds(s *store.View, most, ports int) {
+	b.Helper()
+	n, with := 0, map[int32]string{}
+	ips := map[string]string{}
+	for o, err := range s.Scan("", "") {
+		if err != nil {
+			b.Fatal(err)
+		}
+		service, err := registry.Decode[corev1.Service](o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n++
+		if other := ips[service.Spec.ClusterIP]; other != "" {
+			b.Errorf("%s and %s share %s", other, o.Key, service.Spec.ClusterIP)
+		}
+		ips[service.Spec.ClusterIP] = o.Key
+		for _, p := range service.Spec.Ports {
+			if p.NodePort == 0 {
+				continue
+			}
+			if other := with[p.NodePort]; other != "" {
+				b.Errorf("%s and %s share the port %d", other, o.Key, p.NodePort)
+			}
+			with[p.NodePort] = o.Key
+		}
+	}
+	if n > most || len(with) > ports {
+		b.Errorf("at revision %d there are %d Services with %d node ports, the limits are %d and %d", s.Revision(), n, len(with), most, ports)
+	}
+}
+
+// TestChargedOnce: the charge and the object are stored together, for each write that
+// succeeds and for no other.
+func TestChargedOnce(t *testing.T) {
 	b := newBank(t)
 	b.quota("q", `"secrets":"1000"`, "")
-	var edits, stored, stale atomic.Int64
-	b.books.OnStale(func(string) { stale.Add(1) })
-	b.Admission = append(b.Admission, registry.Step{
-		Wants: func(t registry.Target, _ string) bool { return t.Type.Collection == quota.Collection },
-		Admit: func(context.Context, *registry.Admission) error {
-			if edits.Add(1)%2 == 0 {
-				panic("in the middle of it")
-			}
-			return nil
-		},
-	})
+	const writers = 32
+	var stored atomic.Int64
 	for round := range 10 {
 		var all sync.WaitGroup
 		for i := range writers {
-			all.Go(func() {
-				defer func() { _ = recover() }()
-				if b.create("secrets", fmt.Sprintf(`{"metadata":{"name":"s%d-%d"}}`, round, i)) == nil {
+			all.Go(func() { // each name twice
+				if b.create("secrets", fmt.Sprintf(`{"metadata":{"name":"s%d-%d"}}`, round, i/2)) == nil {
 					stored.Add(1)
 				}
 			})
 		}
-		done := make(chan struct{})
-		go func() { all.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(time.Minute):
-			t.Fatal("a panic holds up all writes after it")
+		all.Wait()
+		if want := int64((round + 1) * writers / 2); stored.Load() != want {
+			t.Fatalf("%d were stored, want %d", stored.Load(), want)
 		}
+		b.used("q", fmt.Sprintf(`"secrets":"%d"`, stored.Load())) // and nothing was counted again
 	}
-	if stale.Load() == 0 {
-		t.Error("nobody was told to count again")
+}
+
+// TestWaitsInVain: a write whose client gives up is charged or it is not, as the object is stored
+// or not, and does not hold up the others.
+func TestWaitsInVain(t *testing.T) {
+	b := newBank(t)
+	b.quota("q", `"secrets":"1000"`, "")
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			go cancel()
+			_, _ = b.Create(ctx, b.target("secrets", ""), registry.Body{Media: wire.JSON, Bytes: fmt.Appendf(nil, `{"metadata":{"name":"s%d"}}`, i)}, registry.WriteOptions{})
+		})
 	}
-	b.used("q", fmt.Sprintf(`"secrets":"%d"`, stored.Load())) // the panics were before the commits
-	b.Admission = b.Admission[:1]
-	b.count("q")
-	b.used("q", fmt.Sprintf(`"secrets":"%d"`, stored.Load()))
+	all.Wait()
+	b.used("q", fmt.Sprintf(`"secrets":"%d"`, b.Store.Any().Snapshot("secrets").Count("", "")))
+}
+
+// TestFailedLog: of writes that the log has no space for nothing is charged.
+func TestFailedLog(t *testing.T) {
+	full := &fullLog{Log: memlog.New()}
+	b := newBankOver(t, full)
+	b.quota("q", `"secrets":"1000"`, "")
+	b.must("secrets", `{"metadata":{"name":"a"}}`)
+	full.full.Store(true)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if err := b.create("secrets", fmt.Sprintf(`{"metadata":{"name":"b%d"}}`, i)); err == nil {
+				t.Error("a write succeeds that the log refuses")
+			}
+		})
+	}
+	all.Wait()
+	b.used("q", `"secrets":"1"`)
+	full.full.Store(false)
+	b.must("secrets", `{"metadata":{"name":"c"}}`)
+	b.used("q", `"secrets":"2"`)
+}
+
+// fullLog is a log that has no space at times.
+type fullLog struct {
+	store.Log
+	full atomic.Bool
+}
+
+func (l *fullLog) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
+	if l.full.Load() {
+		return store.ErrNoSpace
+	}
+	return l.Log.Append(ctx, group, mark)
+}
+
+// TestGeneratedNameTaken: a write whose generated name another one takes is charged once.
+func TestGeneratedNameTaken(t *testing.T) {
+	b := newBank(t)
+	b.quota("q", `"secrets":"10"`, "")
+	names := []string{"a", "a", "b"}
+	b.GenerateName = func(string) string {
+		name := names[0]
+		names = names[1:]
+		return name
+	}
+	b.Plugins = append([]registry.Plugin{{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if a.Object.(metav1.Object).GetGenerateName() != "" && len(names) == 2 {
+			b.must("secrets", `{"metadata":{"name":"a"}}`)
+		}
+		return nil
+	}}}, b.Plugins...)
+	b.must("secrets", `{"metadata":{"generateName":"x"}}`)
+	b.used("q", `"secrets":"2"`)
+	if b.Store.Any().Get("secrets", "n/b") == nil {
+		t.Error("the Secret has another name")
+	}
 }

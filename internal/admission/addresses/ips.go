@@ -78,19 +78,19 @@ func reservedBand(size uint64) uint64 {
 }
 
 // nextIP chooses an address of a family by chance, of the first range that has any.
-func (r *reservation) nextIP(f corev1.IPFamily) (netip.Addr, error) {
-	for _, in := range r.rangesOf(f) {
-		if ip, ok := r.chooseIP(in); ok {
-			r.ips = append(r.ips, ip)
+func (c *choice) nextIP(f corev1.IPFamily) (netip.Addr, error) {
+	for _, in := range c.rangesOf(f) {
+		if ip, ok := c.chooseIP(in); ok {
+			c.ips = append(c.ips, ip)
 			return ip, nil
 		}
 	}
 	return netip.Addr{}, errFull
 }
 
-func (r *reservation) chooseIP(in *ipRange) (netip.Addr, bool) {
+func (c *choice) chooseIP(in *ipRange) (netip.Addr, bool) {
 	band := reservedBand(in.last)
-	free := func(offset uint64) bool { return !r.hasIP(in.at(offset)) }
+	free := func(offset uint64) bool { return !c.hasIP(in.at(offset)) }
 	offset, ok := search(band+1, in.last, free)
 	if !ok {
 		offset, ok = search(1, band, free)
@@ -119,29 +119,29 @@ func search(from, to uint64, free func(uint64) bool) (uint64, bool) {
 }
 
 // takeIP takes an address that somebody wants.
-func (r *reservation) takeIP(f corev1.IPFamily, text string) error {
+func (c *choice) takeIP(f corev1.IPFamily, text string) error {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
 		return errOutside // it was validated already
 	}
 	gives := func(in *ipRange) bool { _, ok := in.offset(ip); return ok }
 	switch {
-	case !gives(r.ranges[f]) && !slices.ContainsFunc(r.rangesOf(f), gives):
+	case !gives(c.ranges[f]) && !slices.ContainsFunc(c.rangesOf(f), gives):
 		return errOutside
-	case r.hasIP(ip):
+	case c.hasIP(ip):
 		return errTaken
 	}
-	r.ips = append(r.ips, ip)
+	c.ips = append(c.ips, ip)
 	return nil
 }
 
-func (r *reservation) hasIP(ip netip.Addr) bool {
-	for _, mine := range r.ips {
+func (c *choice) hasIP(ip netip.Addr) bool {
+	for _, mine := range c.ips {
 		if mine == ip {
 			return true
 		}
 	}
-	return r.used.ips[ip] > 0 || r.pending.ips[ip] > 0 || r.store.Any().Get(ipAddresses, ip.String()) != nil
+	return c.used.ips[ip] > 0 || c.store.Any().Get(ipAddresses, ip.String()) != nil
 }
 
 func familyOf(ip netip.Addr) corev1.IPFamily {

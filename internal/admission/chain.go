@@ -1,0 +1,220 @@
+// Package admission is the chain of plugins that each write goes through before it is stored.
+// Its one table, plugins, lists them in the order in which they are asked; docs/admission.md
+// shows the same list.
+//
+// The packages below this one hold the plugins that need more than a file: quota, addresses
+// and defaultclass.
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/defaultclass"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/crd"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// entry is a line of the table.
+type entry struct {
+	// name is the name that kube-apiserver's flags know; empty: a part of the server.
+	name string
+	mode mode
+	// plugin makes the plugin; nil: the verbs or the kinds do what it does, or this server
+	// does not have it (absent).
+	plugin func(c *Config) registry.Plugin
+}
+
+// mode says when a plugin is enabled.
+type mode uint8
+
+const (
+	// absent: this server does not have the plugin.
+	absent mode = iota
+	// on: it is enabled unless it is disabled by a flag.
+	on
+	// off: it is enabled by a flag.
+	off
+	// always: it cannot be disabled.
+	always
+)
+
+// plugins are all plugins of kube-apiserver v1.36, in its order, and after them the parts of
+// the server that are plugins, too.
+var plugins = []entry{
+	{"AlwaysAdmit", absent, nil},
+	{"NamespaceAutoProvision", absent, nil},
+	{"NamespaceLifecycle", always, nil}, // registry: checkNamespace, checkImmortal
+	{"NamespaceExists", absent, nil},
+	{"LimitPodHardAntiAffinityTopology", absent, nil},
+	{"LimitRanger", on, limitRanger},
+	{"ServiceAccount", off, serviceAccount},
+	{"NodeRestriction", absent, nil},
+	{"TaintNodesByCondition", always, nil}, // the strategy of nodes
+	{"AlwaysPullImages", absent, nil},
+	{"ImagePolicyWebhook", absent, nil},
+	{"PodSecurity", on, podSecurityPlugin},
+	{"PodNodeSelector", absent, nil},
+	{"Priority", on, priority},
+	{"DefaultTolerationSeconds", on, defaultTolerations},
+	{"PodTolerationRestriction", absent, nil},
+	{"EventRateLimit", absent, nil},
+	{"ExtendedResourceToleration", absent, nil},
+	{"DefaultStorageClass", on, func(*Config) registry.Plugin { return defaultclass.StorageClass() }},
+	{"StorageObjectInUseProtection", always, nil}, // the strategies of volumes and claims
+	{"PodGroupProtection", absent, nil},
+	{"OwnerReferencesPermissionEnforcement", absent, nil},
+	{"PersistentVolumeClaimResize", on, func(*Config) registry.Plugin { return defaultclass.Resize() }},
+	{"RuntimeClass", on, runtimeClass},
+	{"CertificateApproval", absent, nil},
+	{"CertificateSigning", absent, nil},
+	{"ClusterTrustBundleAttest", absent, nil},
+	{"CertificateSubjectRestriction", on, subjectRestriction},
+	{"DefaultIngressClass", on, func(*Config) registry.Plugin { return defaultclass.IngressClass() }},
+	{"DenyServiceExternalIPs", absent, nil},
+	{"PodTopologyLabels", absent, nil},
+	{"PodGroupWorkloadExists", absent, nil},
+	{"NodeDeclaredFeatureValidator", absent, nil},
+	{"JobValidation", absent, nil},
+	{"PodResizeValidator", absent, nil},
+	{"MutatingAdmissionPolicy", absent, nil},
+	{"MutatingAdmissionWebhook", absent, nil},
+	{"ValidatingAdmissionPolicy", absent, nil},
+	{"ValidatingAdmissionWebhook", absent, nil},
+	{"ResourceQuota", on, func(c *Config) registry.Plugin { return c.Quotas.Plugin() }},
+	{"AlwaysDeny", absent, nil},
+
+	{"", always, appArmor},
+	{"", always, func(c *Config) registry.Plugin { return c.Addresses.Plugin() }},
+	{"", always, definitionNames},
+	{"", always, unenforcedWarnings},
+}
+
+// Config is what the plugins are made of. Every field is required but where it says what nil
+// means.
+type Config struct {
+	Store *store.Store
+	// Enabled are the plugins that are enabled.
+	Enabled Plugins
+	// Quotas charges ResourceQuotas; nil: there is no such plugin.
+	Quotas *quota.Ledger
+	// Addresses allocates the addresses and node ports of Services; nil: there is no such
+	// plugin.
+	Addresses *addresses.Allocator
+	// Names gives definitions of custom resources their names; nil: there is no such plugin.
+	Names *crd.Naming
+	// NoWarnings: clients are not warned of objects that this server stores and does not act
+	// on.
+	NoWarnings bool
+
+	lookups *lookups // Chain sets them
+}
+
+// Chain returns the enabled plugins, in their order.
+func Chain(c Config) []registry.Plugin {
+	c.lookups = newLookups()
+	var chain []registry.Plugin
+	for _, e := range plugins {
+		switch {
+		case e.plugin == nil || e.name != "" && !c.Enabled.On(e.name):
+			continue
+		case e.name == "ResourceQuota" && c.Quotas == nil:
+			continue
+		}
+		if p := e.plugin(&c); p.Mutate != nil || p.Validate != nil || p.Record != nil {
+			p.Name = e.name
+			chain = append(chain, p)
+		}
+	}
+	return chain
+}
+
+// Plugins are those that are enabled, by name. The zero value has those that are on by
+// default.
+type Plugins struct{ changed map[string]bool }
+
+// On reports whether a plugin is enabled.
+func (p Plugins) On(name string) bool {
+	if is, ok := p.changed[name]; ok {
+		return is
+	}
+	i := slices.IndexFunc(plugins, func(e entry) bool { return e.name == name })
+	return i >= 0 && (plugins[i].mode == on || plugins[i].mode == always)
+}
+
+// Choose enables and disables plugins. Disabling a plugin that this server does not have is
+// a no-op.
+func Choose(enable, disable []string) (Plugins, error) {
+	p := Plugins{map[string]bool{}}
+	for _, name := range enable {
+		switch m, err := modeOf(name); {
+		case err != nil:
+			return p, err
+		case m == absent:
+			return p, fmt.Errorf("the admission plugin %s is not a part of this server; these are: %s", name, named(on, off, always))
+		}
+		p.changed[name] = true
+	}
+	for _, name := range disable {
+		switch m, err := modeOf(name); {
+		case err != nil:
+			return p, err
+		case m == always:
+			return p, fmt.Errorf("the admission plugin %s cannot be disabled; these can: %s", name, named(on, off))
+		case p.changed[name]:
+			return p, fmt.Errorf("the admission plugin %s is both enabled and disabled", name)
+		}
+		p.changed[name] = false
+	}
+	return p, nil
+}
+
+func modeOf(name string) (mode, error) {
+	for _, e := range plugins {
+		if e.name == name && name != "" {
+			return e.mode, nil
+		}
+	}
+	return absent, fmt.Errorf("there is no admission plugin %q: want some of %s", name, named(absent, on, off, always))
+}
+
+// named returns the names of the plugins of some modes, in their order.
+func named(modes ...mode) string {
+	var all []string
+	for _, e := range plugins {
+		if e.name != "" && slices.Contains(modes, e.mode) {
+			all = append(all, e.name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Modes returns the names of the plugins that are enabled by default, of those that are
+// not, and of those that cannot be disabled.
+func Modes() (byDefault, optional, fixed string) { return named(on), named(off), named(always) }
+
+// to handles operations on the objects of a collection, and not on subresources.
+func to(collection string, operations ...admissionv1.Operation) func(*store.State, registry.Target, admissionv1.Operation) bool {
+	return func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
+		return t.Subresource == "" && t.Type.Collection == collection && slices.Contains(operations, o)
+	}
+}
+
+// forbidden is the answer to a write that a plugin refuses.
+func forbidden(a *registry.Attributes, format string, args ...any) error {
+	return apierrors.NewForbidden(a.Type.GroupResource(), a.Object.(metav1.Object).GetName(), fmt.Errorf(format, args...))
+}
+
+// mutating is a plugin that changes new objects of a collection by the state.
+func creating(collection string, mutate func(ctx context.Context, a *registry.Attributes) error) registry.Plugin {
+	return registry.Plugin{Handles: to(collection, admissionv1.Create), Mutate: mutate}
+}

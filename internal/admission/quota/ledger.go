@@ -1,0 +1,371 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Ledger charges writes to the ResourceQuotas of their namespaces. Its methods are safe for
+// concurrent use.
+//
+// A write and its charge are one transaction: the object, and the status of each quota that
+// counts it. So a limit is never exceeded, and no charge is left over, however many writers
+// there are and however their writes end. In each namespace with quotas one writer at a time
+// commits: it takes all writes that wait, refuses those that do not fit, and commits the
+// others with one update of each quota.
+//
+// A limit holds once it stands in the status of its quota. A write that was decided by a
+// state without it starts again if the quota was written since then (the guard of the namespace).
+type Ledger struct {
+	// Quotas is the type of ResourceQuotas.
+	Quotas *resource.Type
+	// Uncharged: there is no plugin that charges, so that used resources are only counted.
+	Uncharged bool
+	// Now is the wall clock; nil: time.Now.
+	Now func() time.Time
+
+	stored stored
+
+	mu         sync.Mutex
+	namespaces map[string]*namespace // those with writes that wait or are committed
+}
+
+// namespace is the queue of a namespace.
+type namespace struct {
+	committing sync.Mutex
+
+	users   int      // guarded by Ledger.mu
+	waiting []*entry // guarded by Ledger.mu
+}
+
+// entry is a write that waits for its charge and its commit.
+type entry struct {
+	charge
+	t    *registry.Transaction
+	done bool // guarded by namespace.committing, as are the others
+	made []*store.Object
+	err  error
+}
+
+// manager is the field manager of charges, as in kube-apiserver.
+const manager = "kube-apiserver"
+
+func (l *Ledger) now() time.Time {
+	if l.Now != nil {
+		return l.Now()
+	}
+	return time.Now()
+}
+
+// Plugin returns the admission plugin ResourceQuota.
+func (l *Ledger) Plugin() registry.Plugin {
+	return registry.Plugin{Handles: handles, Validate: l.check, Record: record, Commit: l.commit}
+}
+
+// handles handles what quotas may count, and the quotas themselves.
+func handles(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+	collection := t.Type.Collection
+	switch {
+	case t.Namespace == "" || o == admissionv1.Delete:
+		return false
+	case o == admissionv1.Create, collection == Collection:
+		return true
+	case t.Subresource == "" && kinds[collection] != nil, t.Subresource == "resize" && collection == pods, t.Subresource == "status" && collection == claims:
+		return count(s, t.Namespace) > 0
+	}
+	return false
+}
+
+// count returns how many quotas a namespace has.
+func count(s *store.State, namespace string) int {
+	return s.Snapshot(Collection).Count(namespace+"/", "")
+}
+
+// guardOf is the guard that each write of a quota claims, except for charges.
+func guardOf(namespace string) string { return "quota/" + namespace }
+
+// check refuses a dry-run that would exceed a quota.
+func (l *Ledger) check(_ context.Context, a *registry.Attributes) error {
+	if !a.DryRun || count(a.State, a.Namespace) == 0 {
+		return nil
+	}
+	c := l.chargeOf(a)
+	if c == nil {
+		return nil
+	}
+	quotas, err := l.stored.in(a.State, a.Namespace)
+	for _, q := range quotas {
+		if _, err := c.on(q); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// record has writes of quotas claim the guard of their namespace, and new objects hold to it.
+func record(_ context.Context, t *registry.Transaction) error {
+	g := store.Guard{Name: guardOf(t.Namespace), Seen: t.State.Revision(), Claim: t.Type.Collection == Collection}
+	t.Guards = append(t.Guards, g)
+	return nil
+}
+
+// chargeOf returns what a write has to be charged for; nil: nothing.
+func (l *Ledger) chargeOf(a *registry.Attributes) *charge {
+	k := kindOf(a.Type.Collection)
+	if k == nil || a.Operation == admissionv1.Update && !k.updates {
+		return nil
+	}
+	c := &charge{kind: k, object: a.Object, old: a.Old, free: a.Subresource == "status", now: l.now()}
+	c.fail = func(format string, args ...any) error {
+		return apierrors.NewForbidden(a.Type.GroupResource(), a.Name, fmt.Errorf(format, args...))
+	}
+	if pod, ok := a.Object.(*corev1.Pod); ok && a.Old != nil && a.Subresource == "" && isTerminating(pod) == isTerminating(a.Old.(*corev1.Pod)) {
+		return nil
+	}
+	return c
+}
+
+// commit commits a write with its charge.
+func (l *Ledger) commit(ctx context.Context, t *registry.Transaction) ([]*store.Object, error) {
+	if t.Own().Value == nil || count(t.State, t.Namespace) == 0 {
+		return t.Apply(ctx)
+	}
+	c := l.chargeOf(t.Attributes)
+	if c == nil {
+		return t.Apply(ctx)
+	}
+	quotas, err := l.stored.in(t.State, t.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	charged := false
+	for _, q := range quotas {
+		added, err := c.on(q)
+		charged = charged || added != nil || err != nil // the newest state decides on refusals
+	}
+	if !charged {
+		return t.Apply(ctx)
+	}
+	e := &entry{charge: *c, t: t}
+	n := l.enter(t.Namespace, e)
+	defer l.leave(t.Namespace, n)
+	n.committing.Lock()
+	defer n.committing.Unlock()
+	if !e.done {
+		l.commitAll(context.WithoutCancel(ctx), n) // the writes of others, too
+	}
+	return e.made, e.err
+}
+
+// enter adds a write to those that wait.
+func (l *Ledger) enter(name string, e *entry) *namespace {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.namespaces[name]
+	if n == nil {
+		if l.namespaces == nil {
+			l.namespaces = map[string]*namespace{}
+		}
+		n = &namespace{}
+		l.namespaces[name] = n
+	}
+	n.users++
+	n.waiting = append(n.waiting, e)
+	return n
+}
+
+func (l *Ledger) leave(name string, n *namespace) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n.users--; n.users == 0 {
+		delete(l.namespaces, name)
+	}
+}
+
+// A transaction has the writes of at most mostEntries requests, and stops at mostBytes.
+const (
+	mostEntries = 64
+	mostBytes   = 1 << 20
+)
+
+// errBroken is the answer to writes that were committed together with one that panicked.
+var errBroken = apierrors.NewInternalError(errors.New("charging the quotas of the namespace was broken off"))
+
+// commitAll commits all writes that wait. The caller has n.committing.
+func (l *Ledger) commitAll(ctx context.Context, n *namespace) {
+	l.mu.Lock()
+	all := n.waiting
+	n.waiting = nil
+	l.mu.Unlock()
+	defer func() {
+		for _, e := range all { // after a panic, which the server may survive
+			if !e.done {
+				e.end(nil, errBroken)
+			}
+		}
+	}()
+	most := mostEntries
+	for left := all; len(left) > 0; left = slices.DeleteFunc(slices.Clone(left), func(e *entry) bool { return e.done }) {
+		size, bytes := 0, 0
+		for ; size < min(len(left), most) && bytes < mostBytes; size++ {
+			bytes += len(left[size].t.Own().Value)
+		}
+		err := l.commitBatch(ctx, left[:size])
+		switch {
+		case err == nil:
+		case size == 1:
+			left[0].end(nil, err)
+		default:
+			most = 1 // the error may be about one of them
+		}
+	}
+}
+
+func (e *entry) end(made []*store.Object, err error) { e.made, e.err, e.done = made, err, true }
+
+// commitBatch commits writes and their charges together, and ends those that are committed or
+// refused. The others have to be tried again. An error is about all of them.
+func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
+	r, name := batch[0].t.Registry(), batch[0].t.Namespace
+	s := r.Store.Any()
+	quotas, err := l.stored.in(s, name)
+	if err != nil {
+		return err
+	}
+	for i, q := range quotas { // fit charges the copies
+		charged := *q
+		quotas[i] = &charged
+	}
+	txn := store.Txn{Guards: []store.Guard{{Name: guardOf(name), Seen: s.Revision()}}}
+	changed := make([]bool, len(quotas))
+	for _, e := range batch {
+		if e.fit(quotas, changed) {
+			txn.Writes = append(txn.Writes, e.t.Writes...)
+			txn.Needs = append(txn.Needs, e.t.Needs...)
+			txn.Guards = append(txn.Guards, e.t.Guards...)
+		}
+	}
+	if len(txn.Writes) == 0 {
+		return nil
+	}
+	for i, q := range quotas {
+		if !changed[i] {
+			continue
+		}
+		w, err := l.update(ctx, r, s, q)
+		if err != nil {
+			return err
+		}
+		if w.Value != nil {
+			txn.Writes = append(txn.Writes, w)
+		}
+	}
+	made, err := r.Store.Apply(ctx, &txn)
+	var failed *store.TxnError
+	switch {
+	case errors.As(err, &failed):
+		attribute(batch, failed)
+		return nil
+	case err != nil:
+		return err
+	}
+	for _, e := range batch {
+		if !e.done {
+			n := len(e.t.Writes)
+			e.end(made[:n:n], nil)
+			made = made[n:]
+		}
+	}
+	return nil
+}
+
+// attribute ends the write of a batch whose condition does not hold. If the condition is one of
+// the charges, no write ends: all are charged again by a newer state.
+func attribute(batch []*entry, failed *store.TxnError) {
+	index := failed.Index
+	if failed.Part == store.GuardPart {
+		index-- // the first one is about the quotas
+	}
+	for _, e := range batch {
+		if e.done {
+			continue
+		}
+		n := [...]int{store.WritePart: len(e.t.Writes), store.NeedPart: len(e.t.Needs), store.GuardPart: len(e.t.Guards)}[failed.Part]
+		if index >= 0 && index < n {
+			e.end(nil, &store.TxnError{Part: failed.Part, Index: index, Err: failed.Err})
+			return
+		}
+		index -= n
+	}
+}
+
+// fit charges a write to the quotas, in memory, if it fits all of them. Otherwise it ends the
+// write. Changed are the quotas that were charged.
+func (e *entry) fit(quotas []*corev1.ResourceQuota, changed []bool) bool {
+	adds := make([]corev1.ResourceList, len(quotas))
+	for i, q := range quotas {
+		var err error
+		if adds[i], err = e.on(q); err != nil {
+			e.end(nil, err)
+			return false
+		}
+	}
+	for i, q := range quotas {
+		if adds[i] != nil {
+			add(q, adds[i])
+			changed[i] = true
+		}
+	}
+	return true
+}
+
+// update makes the write of a charged quota.
+func (l *Ledger) update(ctx context.Context, r *registry.Registry, s *store.State, q *corev1.ResourceQuota) (store.Write, error) {
+	t := registry.Target{Type: l.Quotas, Subresource: "status", Namespace: q.Namespace, Name: q.Name}
+	return r.PrepareEdit(ctx, t, s.Get(Collection, q.Namespace+"/"+q.Name), manager, func(o metav1.Object) error {
+		o.(*corev1.ResourceQuota).Status.Used = q.Status.Used
+		return nil
+	})
+}
+
+// errNothing ends an edit that changes nothing.
+var errNothing = errors.New("the quota is up to date")
+
+// Recount counts the resources that a quota limits, and writes them into its status as a field
+// manager, with the limits that hold from now on. Next is when that has to be done again although
+// nothing changes; zero: never. It is no error if the quota does not exist.
+func (l *Ledger) Recount(ctx context.Context, r *registry.Registry, namespace, name, by string) (next time.Time, err error) {
+	t := registry.Target{Type: l.Quotas, Subresource: "status", Namespace: namespace, Name: name}
+	_, err = r.Edit(ctx, t, by, func(o metav1.Object) error {
+		q := o.(*corev1.ResourceQuota)
+		var used corev1.ResourceList
+		var err error
+		// A write that is committed while this one counts changes the quota, and then this edit
+		// is made again.
+		if used, next, err = Used(r.Store.Any(), q, l.now()); err != nil {
+			return err
+		}
+		if equal(used, q.Status.Used) && equal(q.Spec.Hard, q.Status.Hard) {
+			return errNothing
+		}
+		q.Status.Hard, q.Status.Used = q.Spec.Hard, used
+		return nil
+	})
+	if errors.Is(err, errNothing) || apierrors.IsNotFound(err) {
+		err = nil
+	}
+	return next, err
+}

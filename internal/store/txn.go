@@ -1,0 +1,237 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// # Transactions
+//
+// A transaction is one or more writes that the store makes together or not at all. Its
+// conditions are decided on the tip, under the lock of the committer, in O(log n) each:
+//
+//	Write.If   the object that is written is at this revision
+//	Need       another object is at this revision
+//	Guard      no other transaction has claimed a name since this revision
+//
+// A transaction that fails changes nothing, and the error is returned once everything that
+// it rests on is published: the caller decides again by the state that is there then.
+//
+// All three have a form in a log with other writers: comparisons of the revisions of keys,
+// where a guard is a key of its own.
+
+// Txn is a transaction.
+type Txn struct {
+	// Writes are made in this order. Each has a revision of its own; there is at least one
+	// and at most MaxTxnWrites.
+	Writes []Write
+	// Needs and Guards are further conditions.
+	Needs  []Need
+	Guards []Guard
+}
+
+// MaxTxnWrites bounds the writes of a transaction.
+const MaxTxnWrites = 1024
+
+// Need is the condition that an object which the transaction does not write is still the
+// one that it was decided by.
+type Need struct {
+	Collection, Key string
+	// Modified is the revision of that object; zero: there is none.
+	Modified Revision
+}
+
+// Guard orders the transactions that claim something which is not the key of an object, such
+// as a port number or a name in a status. Guards live in memory: after a restart no
+// transaction is under way.
+type Guard struct {
+	Name string
+	// Seen is the revision of the state that the transaction was decided by. It fails if
+	// another transaction has claimed the name at a later revision.
+	Seen Revision
+	// Claim: the transaction claims the name.
+	Claim bool
+}
+
+// ErrStale: a need or a guard of a transaction does not hold. Nothing was written; the
+// transaction may be decided again by a newer state.
+var ErrStale = errors.New("the transaction was decided by a state that has changed")
+
+// TxnError says which condition of a transaction does not hold. It wraps ErrExists,
+// ErrNotFound or ErrConflict for a write; ErrStale for a need, for a guard, and for a write of
+// an object that the transaction writes before.
+type TxnError struct {
+	Part  TxnPart
+	Index int // in Txn.Writes, Txn.Needs or Txn.Guards
+	Err   error
+}
+
+// TxnPart is a part of a transaction.
+type TxnPart uint8
+
+// The parts of a transaction.
+const (
+	WritePart TxnPart = iota
+	NeedPart
+	GuardPart
+)
+
+func (e *TxnError) Error() string {
+	return fmt.Sprintf("%s %d: %v", [...]string{"write", "need", "guard"}[e.Part], e.Index, e.Err)
+}
+func (e *TxnError) Unwrap() error { return e.Err }
+
+// Check returns an error when no log can keep the transaction: an *UnfitError for what can
+// follow from what a client sent, another error for a mistake of the caller. Apply begins with
+// it, before the transaction joins a group; a dry-run calls it alone.
+func (t *Txn) Check() error {
+	if n := len(t.Writes); n == 0 || n > MaxTxnWrites {
+		return fmt.Errorf("a transaction has 1 to %d writes, not %d", MaxTxnWrites, n)
+	}
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		if w.Next && (i == 0 || !t.Writes[i-1].makes(w.Collection, w.Key)) {
+			return errors.New("a write that follows another one of its object stands directly behind it")
+		}
+		if err := w.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeated returns a write of an object that another write of the transaction changes, too, -1
+// if there is none. A write with Next is none.
+func (t *Txn) repeated() int {
+	if len(t.Writes) == 1 {
+		return -1
+	}
+	type place struct{ collection, key string }
+	seen := make(map[place]bool, len(t.Writes))
+	for i := range t.Writes {
+		w := &t.Writes[i]
+		if p := (place{w.Collection, w.Key}); w.Next {
+			continue
+		} else if seen[p] {
+			return i
+		} else {
+			seen[p] = true
+		}
+	}
+	return -1
+}
+
+func (w *Write) makes(collection, key string) bool {
+	return w.Value != nil && w.Collection == collection && w.Key == key
+}
+
+// What every log can keep, in bytes. The log does not check these again: a violation
+// there is fatal.
+const (
+	// MaxKey bounds a collection's name, and the key of a new object.
+	MaxKey = 4 << 10
+	// MaxValue bounds the value of an object. It is far above what a request can bring,
+	// and far below the 4 GiB that a batch of Pebble holds.
+	MaxValue = 64 << 20
+)
+
+// Check is Txn.Check of one write.
+func (w *Write) Check() error {
+	switch {
+	case w.Collection == "":
+		return errors.New("a write needs a collection")
+	case w.Value == nil && w.If == 0 && !w.Next:
+		return errors.New("a deletion needs the revision of what it deletes")
+	case w.Next && w.If != 0:
+		return errors.New("a write that follows another one has no revision to name")
+	case w.Key == "":
+		return w.unfit("a key is not empty", false)
+	case strings.IndexByte(w.Key, 0) >= 0:
+		return w.unfit("a key has no zero byte", false)
+	case strings.IndexByte(w.Collection, 0) >= 0 || len(w.Collection) > MaxKey:
+		return w.unfit(fmt.Sprintf("the collection's name has a zero byte or more than %d bytes", MaxKey), false)
+	case len(w.Key) > MaxKey && w.If == 0: // an older server may have stored longer ones
+		return w.unfit(fmt.Sprintf("a key has at most %d bytes", MaxKey), false)
+	case len(w.Value) > MaxValue:
+		return w.unfit(fmt.Sprintf("a value has at most %d bytes", MaxValue), true)
+	case w.Value != nil && (w.RevisionAt < 0 || w.RevisionAt > len(w.Value)):
+		return fmt.Errorf("RevisionAt is %d in a value of %d bytes", w.RevisionAt, len(w.Value))
+	}
+	return nil
+}
+
+func (w *Write) unfit(why string, size bool) error {
+	const shown = 64 // bytes
+	return &UnfitError{Key: w.Key[:min(len(w.Key), shown)], Why: why, Size: size}
+}
+
+// check compares the condition of a write with the object at the tip.
+func check(before *Object, condition Revision) error {
+	switch {
+	case condition == 0 && before != nil:
+		return ErrExists
+	case condition != 0 && before == nil:
+		return ErrNotFound
+	case condition != 0 && before.Modified != condition:
+		return ErrConflict
+	}
+	return nil
+}
+
+// holds reports whether the tip has what a need asks for. The caller holds committer.mu.
+func (s *Store) holds(n *Need) bool {
+	c := (*s.names.Load())[n.Collection]
+	if c == nil {
+		return n.Modified == 0
+	}
+	o := c.tip.get(n.Key)
+	return o == nil && n.Modified == 0 || o != nil && o.Modified == n.Modified
+}
+
+// guards knows at which revision each name was claimed last. Guarded by committer.mu.
+type guards struct {
+	claimed map[string]Revision
+	// floor is the newest claim of a name that is not in the map any more.
+	floor Revision
+}
+
+// mostGuards bounds the names in memory, apart from those of transactions that are not
+// published.
+const mostGuards = 8192
+
+func (g *guards) last(name string) Revision {
+	if r, ok := g.claimed[name]; ok {
+		return r
+	}
+	return g.floor
+}
+
+func (g *guards) claim(all []Guard, at, published Revision) {
+	for i := range all {
+		if !all[i].Claim {
+			continue
+		}
+		if g.claimed == nil {
+			g.claimed = map[string]Revision{}
+		}
+		if len(g.claimed) >= mostGuards {
+			g.forget(published)
+		}
+		g.claimed[all[i].Name] = at
+	}
+}
+
+// forget drops the names that were claimed by published transactions.
+func (g *guards) forget(published Revision) {
+	maps.DeleteFunc(g.claimed, func(_ string, at Revision) bool { return at <= published })
+	g.floor = max(g.floor, published)
+}
+
+// rebase takes the claims of transactions back that are not published.
+func (g *guards) rebase(published Revision) {
+	for name, at := range g.claimed {
+		g.claimed[name] = min(at, published)
+	}
+}
