@@ -188,7 +188,7 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// TestManagerOf: row G7.
+// TestManagerOf.
 func TestManagerOf(t *testing.T) {
 	for agent, want := range map[string]string{
 		"": "", "curl/8.1": "curl", "kubectl": "kubectl", "some-tool/v1.2 (linux) extra": "some-tool", "a\x00b\tc/1": "abc",

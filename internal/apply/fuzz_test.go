@@ -270,7 +270,7 @@ func straightAgainstLibrary(t *testing.T, s *Schema, before, old, next []byte, w
 		t.Fatal(err)
 	}
 	want, wantErr := s.updateByLibrary(entries, live, is, w)
-	if straight, ok := s.updateStraight(entries, old, next, w); ok { // which holds less against the schema
+	if straight, ok := s.updateFast(entries, old, next, w); ok { // which holds less against the schema
 		if got := encodeManaged(straight); wantErr == nil && !bytes.Equal(got, encodeManaged(want)) {
 			t.Fatalf("old %s\nnext %s\nbefore %s\ngot  %s\nwant %s %v", old, next, before, got, encodeManaged(want), wantErr)
 		}
@@ -288,7 +288,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, straight, ok := s.applyStraight(entries, live, patch, applying{w, force})
+	next, straight, ok := s.applyFast(entries, live, patch, applying{w, force})
 	if !ok {
 		return nil, nil, false
 	}

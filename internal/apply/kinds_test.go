@@ -106,7 +106,7 @@ func (k *kindHistory) run() (straight int) {
 			k.t.Fatal(err)
 		}
 		w := Write{Manager: manager, Subresource: k.sub, Time: time.Now()}
-		if _, ok := k.s.updateStraight(entries, old, data, w); ok {
+		if _, ok := k.s.updateFast(entries, old, data, w); ok {
 			straight++
 		}
 		got, err := k.s.Update(managed, old, data, w)

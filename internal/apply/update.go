@@ -30,7 +30,7 @@ func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 	if len(entries) == 0 && old != nil {
 		return nil, nil
 	}
-	if after, ok := s.updateStraight(entries, old, next, w); ok {
+	if after, ok := s.updateFast(entries, old, next, w); ok {
 		return encodeManaged(after), nil
 	}
 	live, err := s.liveTree(old)

@@ -14,10 +14,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// quotas maintains the status of ResourceQuotas: the limits in effect, and what is used.
-// Admission charges what new objects use. The loop counts again when objects are deleted or
-// use less, when limits change, when writes have ended that began before a limit was in
-// effect, and when a write failed after it was charged.
+// quotas maintains the status of ResourceQuotas: the limits in effect, and the resources in
+// use. The transaction of a new object charges what it uses. The loop counts again when
+// objects are deleted or use less, and when limits change.
 type quotas struct {
 	l     *Loops
 	queue *queue

@@ -58,7 +58,7 @@ func fromHex(t testing.TB, s string) []byte {
 	return b
 }
 
-// TestDecodeCBOR: the words of row C15, which are those of kube-apiserver.
+// TestDecodeCBOR: the words are those of kube-apiserver.
 func TestDecodeCBOR(t *testing.T) {
 	const (
 		unknown = unrecognized + "unable to determine group/version/kind: "
