@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/bench"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
-	"github.com/tidemark-dev/tidemark/internal/bench"
-	"github.com/tidemark-dev/tidemark/internal/progress"
 )
 
 // benchFlags are the flags of bench.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tidemark-dev/tidemark"
-	"github.com/tidemark-dev/tidemark/internal/bench"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/bench"
 )
 
 // TestBench measures a server, and compares what was written.

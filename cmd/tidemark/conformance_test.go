@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
-	"github.com/tidemark-dev/tidemark/internal/conformance"
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/conformance"
 )
 
 // TestConformance: the exit status says whether a server passes, fails, or could

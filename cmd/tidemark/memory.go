@@ -104,12 +104,6 @@ func toGain(free, allocated, live uint64) bool {
 	return gain >= max(leastTrim, live/4)
 }
 
-// startSettles is how long after the start its last work is done: the controllers
-// have seen all objects.
+// startSettles is the time after which the work of a start is done: the controllers
+// have seen all objects, and the memory that only the start needed can be freed.
 const startSettles = time.Second
-
-// endStart gives back the memory that only the start needed.
-func endStart() {
-	debug.FreeOSMemory()
-	unmapStart()
-}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -232,7 +233,7 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	defer remove()
 	f.announce(stdout, path, time.Since(begin))
 	notifyReady()
-	defer time.AfterFunc(startSettles, endStart).Stop()
+	defer time.AfterFunc(startSettles, debug.FreeOSMemory).Stop()
 
 	select {
 	case <-ctx.Done():

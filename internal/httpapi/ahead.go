@@ -91,7 +91,7 @@ func (s *shape) lookAhead(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.
 // that it returns is called.
 func (s *shape) reach(objects []*store.Object) (back func()) {
 	before := s.ahead.objects
-	if s.typ.FromStoredAll != nil {
+	if s.typ.ConvertsByWebhook() {
 		s.ahead.objects = append(slices.Clip(objects), before[min(1, len(before)):]...)
 	}
 	return func() { s.ahead.objects = before }
@@ -103,7 +103,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	if f, ok := s.derived.kept(s.typ, o, converted); ok {
 		return f.raw, nil
 	}
-	if value := o.Bytes(); s.typ.Settled != nil && s.typ.Settled(value) {
+	if value, c := o.Bytes(), s.typ.Conversion; c.AlreadyCurrent != nil && c.AlreadyCurrent(value) {
 		return value, nil
 	}
 	if raw := s.ahead.made[o.Modified]; raw != nil {
@@ -138,7 +138,10 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 // made is what is made of an object, and kept: in a list of objects that somebody else
 // converts out of what he made of it.
 func (s *shape) made(o *store.Object, what derivation) (form, error) {
-	if !s.listed || s.typ.FromStoredAll == nil {
+	if s.current {
+		return deriveConverted(s.typ, o.Bytes(), what)
+	}
+	if !s.listed || !s.typ.ConvertsByWebhook() {
 		return s.derived.of(s.ctx, s.typ, o, what)
 	}
 	if f, ok := s.derived.kept(s.typ, o, what); ok {
@@ -148,9 +151,7 @@ func (s *shape) made(o *store.Object, what derivation) (form, error) {
 	if err != nil {
 		return form{}, err
 	}
-	plain := *s.typ
-	plain.Stored, plain.OwnSteps, plain.FromStoredAll = nil, false, nil
-	f, err := derive(s.ctx, &plain, value, what)
+	f, err := deriveConverted(s.typ, value, what)
 	if err == nil {
 		s.derived.offer(s.typ, o, what, f)
 	}

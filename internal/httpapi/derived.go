@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -110,8 +112,8 @@ func newDerived(max func() int64, charge func(int64)) *derived {
 // of returns what is made of an object, in the version of the type, and keeps it. An
 // object that is not stored (of a dry-run) has no version of its own.
 func (d *derived) of(ctx context.Context, t *resource.Type, o *store.Object, what derivation) (form, error) {
-	if what == tableRow && t.Stored != nil && t.Columns == t.Stored.Columns {
-		t = t.Stored // the row of each version is the same
+	if what == tableRow && t.Display.Columns == t.StoredVersion().Display.Columns {
+		t = t.StoredVersion() // the row of each version is the same
 	}
 	if o.Created == 0 || t.ID == 0 {
 		return derive(ctx, t, o.Bytes(), what)
@@ -180,7 +182,7 @@ func (d *derived) shard(o *store.Object) *derivedShard {
 
 // finished makes what is not made yet.
 func (d *derived) finished(ctx context.Context, s *derivedShard, k *keptForm, t *resource.Type, o *store.Object) (form, error) {
-	if t.FromStoredAll != nil {
+	if t.ConvertsByWebhook() {
 		return d.asked(ctx, s, k, t, o)
 	}
 	if !k.ready.Load() {
@@ -342,32 +344,55 @@ func derive(ctx context.Context, t *resource.Type, value []byte, what derivation
 		raw, err := appendRaw(ctx, nil, t, value, what)
 		return form{raw: raw}, err
 	}
-	o, err := wire.ReadSome(ctx, t, value, t.Columns.Reads)
+	o, err := wire.ReadSome(ctx, t, value, t.Display.Columns.Reads)
 	if err != nil {
 		return form{}, err
 	}
+	return rowOf(t, o), nil
+}
+
+// deriveConverted is derive of an object of a custom kind that has been converted: the
+// value is JSON in the version of the type.
+func deriveConverted(t *resource.Type, value []byte, what derivation) (form, error) {
+	if what != tableRow {
+		raw, err := appendTree(nil, value, what)
+		return form{raw: raw}, err
+	}
+	o, err := wire.Unmarshal(value, t.New)
+	if err != nil {
+		return form{}, err
+	}
+	return rowOf(t, o), nil
+}
+
+func rowOf(t *resource.Type, o runtime.Object) form {
 	row := new(resource.Row)
-	t.Columns.Cells(o, row)
+	t.Display.Columns.Cells(o, row)
 	row.Compact()
-	return form{row: row}, nil
+	return form{row: row}
 }
 
 // appendRaw appends what is made of a stored value, which is not a row.
 func appendRaw(ctx context.Context, to []byte, t *resource.Type, value []byte, what derivation) ([]byte, error) {
-	if what.partial || t.Decode != nil {
-		value, err := wire.As(ctx, t, value)
-		if err != nil {
-			return to, err
-		}
-		if !what.partial { // JSON is all that there is of it
-			_, raw, err := what.medium.Document(value)
-			return append(to, raw...), err
-		}
-		meta, err := wire.MetadataOf(value)
-		if err != nil {
-			return to, err
-		}
-		return what.medium.AppendPartial(to, meta)
+	if !what.partial && t.Custom == nil {
+		return what.medium.AppendValue(to, t, value)
 	}
-	return what.medium.AppendValue(to, t, value)
+	value, err := wire.As(ctx, t, value)
+	if err != nil {
+		return to, err
+	}
+	return appendTree(to, value, what)
+}
+
+// appendTree appends what is made of JSON that has no Go type.
+func appendTree(to, value []byte, what derivation) ([]byte, error) {
+	if !what.partial {
+		_, raw, err := what.medium.Document(value)
+		return append(to, raw...), err
+	}
+	meta, err := wire.MetadataOf(value)
+	if err != nil {
+		return to, err
+	}
+	return what.medium.AppendPartial(to, meta)
 }

@@ -23,6 +23,8 @@ type Handler struct {
 	metrics   *metrics
 	fragments *fragments
 	derived   *derived
+	// connections are those whose watches deliver to each other.
+	connections connections
 
 	// gate bounds what is under way.
 	gate *inflight.Gate

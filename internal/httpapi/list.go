@@ -38,13 +38,13 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	if out.Form == wire.Table && q.typ.Columns.Place != nil {
+	if out.Form == wire.Table && q.typ.Display.Columns.Place != nil {
 		if err := h.sort(l); err != nil {
 			return err
 		}
 	}
 	h.listed = true
-	if q.typ.FromStoredAll != nil {
+	if q.typ.ConvertsByWebhook() {
 		l.Items = h.lookAhead(l.Items)
 	}
 	s := newSink(q)

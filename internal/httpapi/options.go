@@ -213,7 +213,7 @@ func (q *request) inputType() (wire.MediaType, error) {
 // bodyType is that of an object in the request's body, which the kind has to have.
 func (q *request) bodyType() (wire.MediaType, error) {
 	media, err := q.inputType()
-	if err == nil && media == wire.Protobuf && q.target().Exchanged().Decode != nil {
+	if err == nil && media == wire.Protobuf && q.target().Exchanged().Custom != nil {
 		return "", errUnsupportedMediaType(inputText+q.h.c.Media.InputTypes(), nil)
 	}
 	return media, err
@@ -242,7 +242,7 @@ func (q *request) patchType() (types.PatchType, error) {
 	switch {
 	case !ok:
 		return "", errUnsupportedMediaType(patchText, &metav1.StatusDetails{})
-	case p == types.StrategicMergePatchType && q.typ.NoStrategic:
+	case p == types.StrategicMergePatchType && q.typ.Custom != nil:
 		return "", errUnsupportedMediaType(patchTreesText+q.h.c.Media.ConfigurationTypes(), nil)
 	}
 	return p, nil

@@ -52,6 +52,7 @@ type request struct {
 	// A watch that is open; nil otherwise.
 	watch *registry.Watch
 	to    stream        // nil too when the events were sent already
+	lines httpStream    // room for to
 	route *routeMetrics // where its events and its end count
 	shape *shape        // nil: whole objects in JSON
 
@@ -80,7 +81,8 @@ func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.place, q.typ, q.catalog, q.verb, q.attrs = place{}, nil, nil, "", authz.Attributes{}
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
-	q.ctx, q.to, q.shape, q.left, q.failing, q.stays = nil, nil, nil, false, false, false
+	q.to, q.lines = nil, httpStream{}
+	q.ctx, q.shape, q.left, q.failing, q.stays = nil, nil, false, false, false
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [spareEvents]registry.Event{}
@@ -91,6 +93,7 @@ func (q *request) free() {
 	if q.watch != nil {
 		q.watch.Close()
 		q.watch = nil
+		q.lines.leave()
 	}
 	if q.route != nil {
 		q.route.running.Dec()

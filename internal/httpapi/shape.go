@@ -33,6 +33,8 @@ type shape struct {
 	listed bool         // the objects are those of a list
 	room   []byte       // what raw made last, when it is not kept
 	ahead  ahead        // of a list whose objects somebody else converts
+	// current: the object is in the version of the type and needs no conversion.
+	current bool
 
 	// Of a table: what of the object a row carries, the moment that ages are told of,
 	// and whether the columns are told.
@@ -56,7 +58,7 @@ func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
 		err := field.Invalid(field.NewPath("includeObject"), string(s.include), "must be 'Metadata', 'Object', 'None', or empty")
 		return nil, apierrors.NewBadRequest("Unable to convert to Table as requested: " + err.Error())
 	}
-	if t.Columns == nil {
+	if t.Display.Columns == nil {
 		return nil, notShown("the resource " + t.GroupResource().String() + " does not support being converted to a Table")
 	}
 	return s, nil
@@ -69,7 +71,7 @@ func notShown(message string) error {
 
 // itemHead is how many bytes of a stored object an item goes without.
 func (s *shape) itemHead() int {
-	if s.typ.Explicit {
+	if s.typ.Custom != nil {
 		return len("{")
 	}
 	return len(s.head)
@@ -77,9 +79,7 @@ func (s *shape) itemHead() int {
 
 // goName is a type as error messages name it.
 func goName(t *resource.Type, list string) string {
-	if t.Stored != nil {
-		t = t.Stored
-	}
+	t = t.StoredVersion()
 	group, _, _ := strings.Cut(t.Group, ".")
 	if group == "" {
 		group = "core"
@@ -134,7 +134,7 @@ func (s *shape) frame(m wire.ListMeta) wire.Frame {
 	case wire.PartialList:
 		return wire.PartialListOf(s.out, m)
 	case wire.Table:
-		return wire.TableOf(s.out, s.typ.Columns, m)
+		return wire.TableOf(s.out, s.typ.Display.Columns, m)
 	}
 	return wire.ListOf(s.typ, m)
 }
@@ -151,10 +151,7 @@ func (s *shape) sort(l *registry.List) error {
 		stored *store.Object
 	}
 	var all []placed
-	create := s.typ.New
-	if s.typ.Stored != nil {
-		create = s.typ.Stored.New
-	}
+	create := s.typ.StoredVersion().New
 	for o, err := range l.Items {
 		if err != nil {
 			return err
@@ -166,7 +163,7 @@ func (s *shape) sort(l *registry.List) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, placed{s.typ.Columns.Place(object), o})
+		all = append(all, placed{s.typ.Display.Columns.Place(object), o})
 	}
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
 	l.Whole = false
@@ -205,10 +202,10 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 // value is an object as JSON of the type's version. What it is converted to is made
 // about once. It is valid until the next call.
 func (s *shape) value(o *store.Object) ([]byte, error) {
-	if s.typ.Stored == nil {
+	if s.typ.Conversion == nil || s.current {
 		return o.Bytes(), nil
 	}
-	if s.typ.OwnSteps && s.wanted != nil { // somebody else may be asked
+	if s.typ.ConvertsPerRequest() && s.wanted != nil { // somebody else may be asked
 		if err := s.wanted(); err != nil {
 			return nil, err
 		}
@@ -217,7 +214,7 @@ func (s *shape) value(o *store.Object) ([]byte, error) {
 		f, err := s.derived.of(s.ctx, s.typ, o, converted)
 		return f.raw, err
 	}
-	if s.typ.FromStoredAll != nil {
+	if s.typ.ConvertsByWebhook() {
 		return s.convertAhead(o)
 	}
 	raw, ok, err := s.derived.ofListed(s.ctx, s.typ, o, converted)
@@ -238,7 +235,7 @@ func (s *shape) partial(to []byte, o *store.Object) ([]byte, error) {
 
 // metadata is that of an object, as JSON. Where it ends is looked for once.
 func (s *shape) metadata(o *store.Object) ([]byte, error) {
-	if s.typ.Stored != nil {
+	if s.typ.Conversion != nil && !s.current {
 		value, err := s.value(o)
 		if err != nil {
 			return nil, err
@@ -261,7 +258,7 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 // the next call.
 func (s *shape) raw(o *store.Object) ([]byte, error) {
 	what := derivation{medium: s.binary, partial: s.out.Form != wire.Whole}
-	if !s.listed || s.typ.FromStoredAll != nil {
+	if !s.listed || s.typ.ConvertsByWebhook() {
 		f, err := s.made(o, what)
 		return f.raw, err
 	}
@@ -324,14 +321,9 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 	}
 	o := e.Object
 	if e.Type == registry.Bookmark {
-		if s.typ.OwnSteps {
-			return s.plainBookmark(to, e)
-		}
-		stored := s.typ
-		if stored.Stored != nil {
-			stored = stored.Stored
-		}
-		o = &store.Object{Held: wire.AppendBookmark(nil, stored, uint64(e.Revision), e.InitialEventsEnd), Modified: e.Revision}
+		s.current = s.typ.ConvertsPerRequest() // no webhook is called for a bookmark
+		defer func() { s.current = false }()
+		o = &store.Object{Held: wire.AppendBookmark(nil, s.typ.StrategyVersion(), uint64(e.Revision), e.InitialEventsEnd), Modified: e.Revision}
 		if e.InitialEventsEnd && s.include == metav1.IncludeNone {
 			// Where the initial events end stands in the object: it cannot be left out.
 			s.include = metav1.IncludeMetadata
@@ -348,18 +340,6 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 	to, err := s.object(wire.BeginEvent(to, string(e.Type)), o)
 	s.columns = false // they come with the first event alone
 	return append(to, wire.EventTail...), err
-}
-
-// plainBookmark appends a bookmark of a type that is converted by more than itself,
-// perhaps by somebody else: it is none of theirs.
-func (s *shape) plainBookmark(to []byte, e *registry.Event) ([]byte, error) {
-	typ := *s.typ
-	typ.Stored, typ.OwnSteps = nil, false
-	plain := *s
-	plain.typ = &typ
-	to, err := plain.event(to, e)
-	s.columns = plain.columns
-	return to, err
 }
 
 func (s *shape) statusEvent(to []byte, eventType string, status []byte) ([]byte, error) {

@@ -49,12 +49,18 @@ func (s spy) TryWrite(p []byte) (ok, full bool) {
 // delivered, and declined.
 func startShared(t *testing.T, ahead int) (s *server, delivered, declined *atomic.Int64) {
 	delivered, declined = new(atomic.Int64), new(atomic.Int64)
-	s = start(t, wiring{
+	s = startHTTP2(t, ahead, func(w shared) http.ResponseWriter { return spy{w, delivered, declined} })
+	return s, delivered, declined
+}
+
+// startHTTP2 is startShared with answers that are wrapped.
+func startHTTP2(t *testing.T, ahead int, wrap func(shared) http.ResponseWriter) *server {
+	s := start(t, wiring{
 		http2: &http2.Server{
 			MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
 			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		},
-		wrap: func(w http.ResponseWriter) http.ResponseWriter { return spy{w.(shared), delivered, declined} },
+		wrap: func(w http.ResponseWriter) http.ResponseWriter { return wrap(w.(shared)) },
 	})
 	s.client = &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs},
@@ -62,7 +68,7 @@ func startShared(t *testing.T, ahead int) (s *server, delivered, declined *atomi
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: ahead},
 	}}
 	t.Cleanup(s.client.CloseIdleConnections)
-	return s, delivered, declined
+	return s
 }
 
 // TestFirstOfATable: an event that has to wait for the client is the same as one that has
@@ -81,6 +87,56 @@ func TestFirstOfATable(t *testing.T) {
 		if told, want := strings.Contains(line, `"columnDefinitions":[{`), i == 0; told != want {
 			t.Errorf("event %d: columns: %v, want %v: %s", i, told, want, line)
 		}
+	}
+}
+
+// panicky is an answer that panics when it is told to.
+type panicky struct {
+	shared
+	panics *atomic.Bool
+}
+
+// TryWrite implements shared.
+func (p panicky) TryWrite(b []byte) (ok, full bool) {
+	if p.panics.Load() {
+		panic("it is broken")
+	}
+	return p.shared.TryWrite(b)
+}
+
+// TestPanicOfOneWatch: a panic while events of a watch are delivered ends that watch, and no
+// other one of its connection.
+func TestPanicOfOneWatch(t *testing.T) {
+	var answers atomic.Int32
+	var panics [4]atomic.Bool
+	s := startHTTP2(t, 64<<10, func(w shared) http.ResponseWriter {
+		return panicky{w, &panics[min(answers.Add(1), int32(len(panics)))-1]}
+	})
+	var watches [3]*http.Response
+	for i := range watches {
+		watches[i] = s.open(t, t.Context(), "GET", maps+"?watch=1", nil)
+		defer watches[i].Body.Close()
+	}
+	panics[1].Store(true)
+	const writes = 3
+	for i := range writes {
+		s.create(t, "default", fmt.Sprintf("m-%d", i), 10)
+	}
+	broken := 0
+	for i, resp := range watches {
+		lines := bufio.NewReader(resp.Body)
+		for n := range writes {
+			if _, err := lines.ReadString('\n'); err != nil {
+				if i != 1 || n > 0 {
+					t.Errorf("watch %d, event %d: %v", i, n, err)
+				}
+				broken++
+				break
+			}
+		}
+	}
+	if broken != 1 {
+		t.Errorf("%d watches were broken off, want 1", broken)
 	}
 }
 

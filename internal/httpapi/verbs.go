@@ -57,9 +57,9 @@ func (q *request) resource() error {
 // unrouted is the answer where a type has nothing at a path, or not by the method.
 func (q *request) unrouted(why routeError) error {
 	switch t, p := q.typ, &q.place; {
-	case !t.Explicit && why == noRoute:
+	case t.Custom == nil && why == noRoute:
 		return errNoResource()
-	case !t.Explicit:
+	case t.Custom == nil:
 		return errNoMethod()
 	case why == noMethod:
 		return apierrors.NewMethodNotSupported(t.GroupResource(), q.verb)
@@ -73,15 +73,15 @@ func (q *request) unrouted(why routeError) error {
 func (q *request) offer() wire.Offer {
 	target := q.target()
 	switch {
-	case q.typ.Explicit && q.verb == verbWatch:
+	case q.typ.Custom != nil && q.verb == verbWatch:
 		return wire.TreeStreams
-	case q.typ.Explicit:
+	case q.typ.Custom != nil:
 		return wire.Trees
 	case q.verb == verbWatch:
 		return wire.Streams
 	case q.verb == verbList:
 		return wire.Lists
-	case target.Exchanged().Columns == nil, q.verb == verbCreate && q.h.c.Registry.Acts(target):
+	case target.Exchanged().Display.Columns == nil, q.verb == verbCreate && q.h.c.Registry.Acts(target):
 		return wire.Answers
 	}
 	return wire.Objects
@@ -156,7 +156,7 @@ func (q *request) unserved(t registry.Target) error {
 
 func (q *request) get(t registry.Target, out wire.Output) error {
 	ctx, revision := q.r.Context(), ""
-	if q.typ.FromStoredAll != nil {
+	if q.typ.ConvertsByWebhook() {
 		ctx = q.context() // a webhook may be asked
 	}
 	if q.r.URL.RawQuery != "" {
@@ -297,7 +297,7 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 // show answers with one object.
 func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
 	if out.Form == wire.Whole && out.Binary() == nil { // as nearly always
-		if t.Stored == nil {
+		if t.Conversion == nil {
 			return q.json(code, o.Bytes(), out)
 		}
 		f, err := q.h.derived.of(q.context(), t, o, converted)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -24,10 +23,6 @@ const spareEvents = 4
 
 // eventBytes is about what an event has around its object, or a bookmark.
 const eventBytes = 200
-
-// deliverBytes is about how much of one watch another one delivers: the connection takes no
-// more at a time, and the others wait meanwhile.
-const deliverBytes = 64 << 10
 
 // openWatch starts a watch: rows W1 and W7. What follows is pull's, which is called
 // from as high up as can be: of the many watches that wait at once, each holds the
@@ -46,7 +41,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
 	}
-	if q.typ.Outdated != nil {
+	if q.typ.Custom != nil {
 		q.watch.Over = q.watchOver
 	}
 	contentType := jsonType
@@ -64,11 +59,9 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		return q.watchWebSocket()
 	}
 	q.header()["Content-Type"] = contentType
-	to := newHTTPStream(q)
-	q.to = to
-	if to.shared != nil && q.quick() {
-		q.watch.Share(to, q.events[:0])
-	}
+	q.lines.open(q)
+	q.to = &q.lines
+	q.lines.share()
 	q.writeHeader(http.StatusOK)
 	q.letGo()
 	return nil
@@ -97,14 +90,20 @@ type stream interface {
 }
 
 // pull writes events until the watch ends. The request's own goroutine pulls them,
-// and writes what it gets in one write. While it waits it holds no buffer.
+// and writes what it gets in one write. While it waits it holds no buffer, and another
+// watch of its connection may deliver for it: see share.go.
 func (q *request) pull() error {
 	if err := q.to.flush(); err != nil {
 		return err
 	}
 	room := q.events[:0]
 	for {
-		events, err := q.watch.Next(room[:0])
+		events, err := q.nextEvents(room[:0])
+		if len(events) == 0 && err == nil {
+			room = q.events[:0]
+			q.watch.Wait()
+			continue
+		}
 		if len(events) > 0 {
 			if q.shape != nil && q.shape.out.Form == wire.PartialList && events[0].Status == nil {
 				return nil // an event is of no list, as kube-apiserver finds at the first
@@ -132,6 +131,15 @@ func (q *request) pull() error {
 	}
 }
 
+// nextEvents returns the next events that are there: those first that were not delivered
+// while the request waited.
+func (q *request) nextEvents(buf []registry.Event) ([]registry.Event, error) {
+	if left := q.lines.undelivered(); len(left) > 0 {
+		return left, nil
+	}
+	return q.watch.TryNext(buf)
+}
+
 // standing is how the type of a watch stands to what is served.
 type standing int
 
@@ -143,7 +151,7 @@ const (
 
 // standing finds it out. What is not a custom resource is always served.
 func (q *request) standing() standing {
-	if q.typ.Outdated == nil {
+	if q.typ.Custom == nil {
 		return served
 	}
 	c := q.h.c.Catalog()
@@ -152,7 +160,7 @@ func (q *request) standing() standing {
 	}
 	now := c.Lookup(q.typ.Group, q.typ.Version, q.typ.Resource)
 	switch {
-	case q.typ.Outdated.Load(), now != nil && now.Outdated != q.typ.Outdated:
+	case q.typ.Custom.Outdated.Load(), now != nil && (now.Custom == nil || now.Custom.Outdated != q.typ.Custom.Outdated):
 		return another
 	case now == nil:
 		return gone
@@ -250,7 +258,7 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 		return wire.AppendEvent(to, string(e.Type), s[:len(s)-1]), nil
 	}
 	value := e.Object.Bytes()
-	if q.typ.Stored != nil {
+	if q.typ.Conversion != nil {
 		f, err := q.h.derived.of(q.ctx, q.typ, e.Object, converted)
 		if err != nil {
 			return to, err
@@ -270,7 +278,12 @@ var errNoRoom = errors.New("no memory left for requests that wait for their clie
 type httpStream struct {
 	q      *request
 	c      *http.ResponseController
-	shared sharedResponse // nil: the answer cannot
+	answer sharedResponse // nil: the answer knows of no others
+
+	// Of a watch that shares its connection, see share.go.
+	joined bool
+	left   []registry.Event // not delivered: for the request's goroutine
+	broken error            // Deliver panicked with it
 }
 
 // sharedResponse is an answer that knows of the others of its connection.
@@ -280,19 +293,18 @@ type sharedResponse interface {
 	TryWrite(p []byte) (ok, full bool)
 }
 
-func newHTTPStream(q *request) *httpStream {
-	s := &httpStream{q: q, c: http.NewResponseController(q.w)}
-	if s.shared, _ = q.w.(sharedResponse); s.shared != nil {
-		s.shared.SetWriteTimeout(q.h.c.Limits.WriteTimeout)
+func (s *httpStream) open(q *request) {
+	s.q, s.c = q, http.NewResponseController(q.w)
+	if s.answer, _ = q.w.(sharedResponse); s.answer != nil {
+		s.answer.SetWriteTimeout(q.h.c.Limits.WriteTimeout)
 	}
-	return s
 }
 
 func (s *httpStream) send(events []byte, _ []int) error {
-	if s.shared == nil {
+	if s.answer == nil {
 		return s.q.write(events)
 	}
-	if ok, _ := s.shared.TryWrite(events); ok { // as mostly: a flush follows
+	if ok, _ := s.answer.TryWrite(events); ok { // as mostly: a flush follows
 		s.q.bytes += int64(len(events))
 		return nil
 	}
@@ -308,7 +320,7 @@ func (s *httpStream) send(events []byte, _ []int) error {
 }
 
 func (s *httpStream) flush() error {
-	if s.shared == nil {
+	if s.answer == nil {
 		s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
 		defer s.q.dog.release()
 	}
@@ -318,60 +330,6 @@ func (s *httpStream) flush() error {
 	}
 	return err
 }
-
-// quick tells whether events of the watch can be made without waiting for somebody else,
-// so that another watch may.
-func (q *request) quick() bool {
-	return q.typ.FromStoredAll == nil && (q.shape == nil || q.shape.out.Form != wire.PartialList)
-}
-
-// Connection implements registry.Outlet.
-func (s *httpStream) Connection() any { return s.shared.Connection() }
-
-// Deliver implements registry.Outlet. What is declined is made once more, by the
-// request's own goroutine.
-func (s *httpStream) Deliver(events []registry.Event) store.Delivery {
-	q := s.q
-	size := sizeOf(events)
-	if size > deliverBytes || !q.shows(events) {
-		return store.Declined
-	}
-	columns := q.shape != nil && q.shape.columns
-	room := q.h.buffer(size)
-	buf := (*room)[:0]
-	var ends [spareEvents]int
-	var err error
-	for i := range events {
-		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
-			break
-		}
-		ends[i] = len(buf)
-	}
-	ok, full := false, false
-	if err == nil {
-		ok, full = s.shared.TryWrite(buf)
-	}
-	q.h.giveBack(room, buf)
-	if !ok {
-		if q.shape != nil {
-			q.shape.columns = columns // nobody was told
-		}
-		return store.Declined
-	}
-	from := 0
-	for _, end := range ends[:len(events)] {
-		q.route.sent(end - from)
-		from = end
-	}
-	q.bytes += int64(from)
-	if full {
-		return store.Full
-	}
-	return store.Delivered
-}
-
-// Flush implements registry.Outlet. Who is gone finds out by itself.
-func (s *httpStream) Flush() { _ = s.flush() }
 
 // isWebSocket tells whether the client wants to upgrade its connection.
 func isWebSocket(r *http.Request) bool {

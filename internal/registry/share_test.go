@@ -3,7 +3,6 @@ package registry_test
 import (
 	"fmt"
 	"io"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -13,29 +12,34 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// outlet is where the events of a watch go that shares a connection.
-type outlet struct {
-	connection string
-	deliver    func() store.Delivery
-	spare      []registry.Event
-	took       []string // by the outlet
-	next       []string // by Next, and how it ended
+// sharer reads a watch that shares a group.
+type sharer struct {
+	*registry.Watch
+	accepts  store.Delivery // or Declined
+	left     []registry.Event
+	shared   []string // delivered by the leader
+	returned []string // to the watch's own goroutine
 }
 
-// Connection implements registry.Outlet.
-func (o *outlet) Connection() any { return o.connection }
-
-// Deliver implements registry.Outlet.
-func (o *outlet) Deliver(events []registry.Event) store.Delivery {
-	d := o.deliver()
-	if d != store.Declined {
-		o.took = append(o.took, names(events)...)
+// Deliver implements store.Reader.
+func (s *sharer) Deliver() store.Delivery {
+	for {
+		events, ok := s.Recent(make([]registry.Event, 0, 2))
+		switch {
+		case !ok:
+			return store.Declined
+		case len(events) == 0:
+			return s.accepts
+		case s.accepts == store.Declined:
+			s.left = events
+			return store.Declined
+		}
+		s.shared = append(s.shared, names(events)...)
 	}
-	return d
 }
 
-// Flush implements registry.Outlet.
-func (o *outlet) Flush() {}
+// Flush implements store.Reader.
+func (s *sharer) Flush() {}
 
 func names(events []registry.Event) (all []string) {
 	for _, e := range events {
@@ -45,49 +49,48 @@ func names(events []registry.Event) (all []string) {
 }
 
 // follow reads the watch to its end.
-func (o *outlet) follow(w *registry.Watch) {
-	defer w.Close()
-	defer func() {
-		if v := recover(); v != nil {
-			o.next = append(o.next, strings.SplitN(fmt.Sprint(v), "\n", 2)[0])
-		}
-	}()
+func (s *sharer) follow(t *testing.T) {
+	defer s.Close()
 	for {
-		events, err := w.Next(make([]registry.Event, 0, 1))
-		o.next = append(o.next, names(events)...)
+		events, err := s.TryNext(make([]registry.Event, 0, 1))
+		s.returned = append(s.returned, names(events)...)
 		if err != nil {
 			if err != io.EOF {
-				o.next = append(o.next, err.Error())
+				t.Error(err)
 			}
 			return
+		}
+		if len(events) == 0 {
+			s.Wait()
+			s.returned = append(s.returned, names(s.left)...)
+			s.left = nil
 		}
 	}
 }
 
-// TestWatchShare: what an outlet takes, Next does not return; what it declines, Next
-// returns; what it panics of, Next panics of, and nobody else.
+// TestWatchShare: the events of a watch in a group are delivered by the group's leader or,
+// if that is declined, by the watch's own goroutine; each once, in order, to its end.
 func TestWatchShare(t *testing.T) {
+	const all, none = "[ADDED default/a ADDED default/b MODIFIED default/a]", "[]"
 	rows := []struct {
-		name       string
-		deliver    func() store.Delivery
-		took, next string
+		accepts          store.Delivery
+		shared, returned string
 	}{
-		{"taken", func() store.Delivery { return store.Delivered }, "[ADDED default/a ADDED default/b MODIFIED default/a]", "[]"},
-		{"the connection is full", func() store.Delivery { return store.Full }, "[ADDED default/a ADDED default/b MODIFIED default/a]", "[]"},
-		{"declined", func() store.Delivery { return store.Declined }, "[]", "[ADDED default/a ADDED default/b MODIFIED default/a]"},
-		{"broken", func() store.Delivery { panic("it is broken") }, "[]", "[it is broken, delivering events]"},
+		{store.Delivered, all, none},
+		{store.Full, all, none},
+		{store.Declined, none, all},
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, store.Options{})
-		var outlets []*outlet
+		var groups [2]store.Group
+		var sharers []*sharer
 		lasts := int64(60)
-		for i := range 3 * len(rows) {
-			o := &outlet{connection: []string{"one", "another"}[i%2], deliver: rows[i%len(rows)].deliver}
+		for i := range 4 * len(rows) {
 			w := s.watch(metainternal.ListOptions{ResourceVersion: version(s.Store.Any().Revision()), TimeoutSeconds: &lasts})
-			o.spare = make([]registry.Event, 2)
-			w.Share(o, o.spare)
-			outlets = append(outlets, o)
-			go o.follow(w)
+			one := &sharer{Watch: w, accepts: rows[i%len(rows)].accepts}
+			w.Share(&groups[i%len(groups)], one)
+			sharers = append(sharers, one)
+			go one.follow(t)
 		}
 		for _, write := range []func(){
 			func() { s.create("configmaps", "default", configMap("a", "", "")) },
@@ -100,15 +103,10 @@ func TestWatchShare(t *testing.T) {
 			write()
 		}
 		synctest.Wait()
-		for i, o := range outlets {
+		for i, one := range sharers {
 			row := rows[i%len(rows)]
-			if took, next := fmt.Sprint(o.took), fmt.Sprint(o.next); took != row.took || next != row.next {
-				t.Errorf("%s: the outlet took %s, Next returned %s; want %s, %s", row.name, took, next, row.took, row.next)
-			}
-			for _, e := range o.spare {
-				if row.name != "broken" && e.Object != nil {
-					t.Errorf("%s: a watch that waits keeps %s", row.name, e.Object.Key)
-				}
+			if shared, returned := fmt.Sprint(one.shared), fmt.Sprint(one.returned); shared != row.shared || returned != row.returned {
+				t.Errorf("watch %d: the leader delivered %s, its own goroutine got %s; want %s, %s", i, shared, returned, row.shared, row.returned)
 			}
 		}
 	})

@@ -19,6 +19,11 @@ type Transaction struct {
 	store.Txn
 	own      int // the index of the request's own write
 	registry *Registry
+
+	// Room for the parts of most transactions.
+	writes [1]store.Write
+	needs  [1]store.Need
+	guards [1]store.Guard
 }
 
 // Own is the request's own write. Its Value is nil if the object is removed: by a deletion,
@@ -97,7 +102,7 @@ func (t *Transaction) NextStatus(ctx context.Context, next runtime.Object) error
 	to.Name, to.Subresource = t.Object.(metav1.Object).GetName(), "status"
 	by := &write{Target: to, options: &WriteOptions{FieldManager: ServerManager}, source: fromServer}
 	before := next.DeepCopyObject()
-	by.stored().Reach().CopyStatus(before, t.Object)
+	by.stored().Parts().CopyStatus(before, t.Object)
 	plain, err := by.encode(ctx, before)
 	if err != nil {
 		return err
@@ -141,8 +146,8 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 	if a.DryRun {
 		return r.dryRun(c)
 	}
-	t := &Transaction{Attributes: a, registry: r}
-	t.Writes = []store.Write{c}
+	t := &Transaction{Attributes: a, registry: r, writes: [1]store.Write{c}}
+	t.Writes, t.Needs, t.Guards = t.writes[:], t.needs[:0], t.guards[:0]
 	if c.If == 0 && a.Type.Namespaced {
 		t.Need("namespaces", a.Namespace) // which checkNamespace has looked at
 	}

@@ -165,7 +165,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 // createOnUpdate creates the object that a PUT did not find, where the kind
 // allows that: row A3.
 func (r *Registry) createOnUpdate(ctx context.Context, w *write, sent runtime.Object, l lock) (*store.Object, error) {
-	if !w.Type.CreateOnUpdate || w.Subresource != "" {
+	if !w.Type.Strategy.AllowCreateOnUpdate || w.Subresource != "" {
 		return nil, w.notFound()
 	}
 	if l.uid != "" {
@@ -202,7 +202,7 @@ func (l lock) check(t Target, current *store.Object) error {
 }
 
 func (l lock) checkVersion(t Target, current *store.Object) error {
-	if s := t.subresource(); l.version == 0 && !t.Type.UnconditionalUpdate && (s == nil || s.Exchange == nil) {
+	if s := t.subresource(); l.version == 0 && !t.Type.Strategy.AllowUnconditionalUpdate && (s == nil || s.Exchange == nil) {
 		// The wire has the resource where the kind stands elsewhere.
 		return apierrors.NewInvalid(schema.GroupKind{Group: t.Type.Group, Kind: t.Type.Resource}, t.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
@@ -245,10 +245,10 @@ func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtim
 		return withStatus(st, old, sent), nil
 	}
 	if st.Subresource("status") != nil {
-		st.Reach().CopyStatus(sent, old)
+		st.Parts().CopyStatus(sent, old)
 	}
-	if st.PrepareUpdate != nil {
-		st.PrepareUpdate(sent, old)
+	if st.Strategy.PrepareUpdate != nil {
+		st.Strategy.PrepareUpdate(sent, old)
 	}
 	return sent, nil
 }
@@ -320,22 +320,22 @@ func (r *Registry) prepareUpdate(ctx context.Context, w *write, v existing, next
 	keepSystemFields(meta, oldMeta)
 	w.owners.take(meta)
 	w.dedupOwners(meta)
-	if st.Generation && !st.GenerationStays && w.source != fromAction && w.Subresource != "status" && !sameDesired(st, next, old) {
+	if st.Strategy.Generation.CountChanges && w.source != fromAction && w.Subresource != "status" && !sameDesired(st, next, old) {
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
 	errs := validateUpdate(st, w.Subresource, meta, oldMeta)
-	check, warn := st.ValidateUpdate, st.Warnings
-	if w.Type.ValidateUpdate != nil {
-		check = w.Type.ValidateUpdate
+	check, warn := st.Strategy.ValidateUpdate, st.Strategy.Warnings
+	if own := w.Type.Strategy.ValidateUpdate; own != nil {
+		check = own
 	}
 	if s := w.subresource(); s != nil {
 		check, warn = s.Validate, s.Warnings
 	}
 	if check != nil && w.source != fromAction {
 		errs = append(errs, check(ctx, next, old)...)
-		if st.Tolerated != nil {
-			w.warnings = append(w.warnings, st.Tolerated(next)...)
+		if st.Strategy.Tolerated != nil {
+			w.warnings = append(w.warnings, st.Strategy.Tolerated(next)...)
 		}
 	}
 	if err := ctx.Err(); err != nil { // rules can take long
@@ -361,19 +361,20 @@ func takeUID(next, sent metav1.Object) {
 // metadata that a status update may change: row A11.
 func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
 	next := old.DeepCopyObject()
-	t.Reach().CopyStatus(next, sent)
+	t.Parts().CopyStatus(next, sent)
 	to, from := next.(metav1.Object), sent.(metav1.Object)
 	takeUID(to, from)
-	if !t.StatusKeeps.Has(resource.Labels) {
+	fixed := t.Strategy.Status.Fixed
+	if !fixed.Has(resource.Labels) {
 		to.SetLabels(from.GetLabels())
 	}
-	if !t.StatusKeeps.Has(resource.Annotations) {
+	if !fixed.Has(resource.Annotations) {
 		to.SetAnnotations(from.GetAnnotations())
 	}
-	if !t.StatusKeeps.Has(resource.Finalizers) {
+	if !fixed.Has(resource.Finalizers) {
 		to.SetFinalizers(from.GetFinalizers())
 	}
-	if !t.StatusKeeps.Has(resource.OwnerReferences) {
+	if !fixed.Has(resource.OwnerReferences) {
 		to.SetOwnerReferences(from.GetOwnerReferences())
 	}
 	return next

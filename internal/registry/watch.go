@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -91,23 +90,8 @@ type Watch struct {
 	changes  []*store.Change
 	ended    bool
 
-	// Of a watch that shares where its events go.
-	outlet Outlet
-	spare  []Event // room for what is delivered
-	left   []Event // of it, what the outlet declined, for Next
-	broken error   // what Deliver panicked with, for Next
-}
-
-// Outlet is where a watch's events go that another watch has found, which shares the
-// connection. The goroutine that uses the watch waits in Next meanwhile.
-type Outlet interface {
-	// Connection is the same for all that share it.
-	Connection() any
-	// Deliver sends events that are valid until it returns, all of them or, if it
-	// declines, none: then Next returns them. It does not wait for the client.
-	Deliver(events []Event) store.Delivery
-	// Flush has what was delivered to the watches of the connection leave.
-	Flush()
+	group  *store.Group // nil: the watch shares with no others
+	reader store.Reader
 }
 
 // start is where a watch begins.
@@ -143,53 +127,34 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	return w, nil
 }
 
-// Share has the watch's events be delivered together with those of the others of its
-// connection, if they come while all of them wait: see store.Reader. It is called once,
-// before Next; spare is room for one event or more, and may be the same as what Next is
-// given.
-func (w *Watch) Share(to Outlet, spare []Event) {
-	w.outlet, w.spare = to, spare[:0]
+// Share adds the watch to a group, whose watches may be read for each other while they
+// wait: see store.Group. The reader's Deliver uses Recent. Share is called once, before the
+// first Wait.
+func (w *Watch) Share(g *store.Group, r store.Reader) {
+	w.group, w.reader = g, r
 	if w.cursor != nil {
-		w.cursor.Share(to.Connection(), w)
+		w.cursor.Share(g, r)
 	}
 }
 
-// Deliver implements store.Reader. A panic is the watch's own, not that of whoever found
-// the events: Next goes on with it.
-func (w *Watch) Deliver() (result store.Delivery) {
-	defer func() {
-		if v := recover(); v != nil {
-			w.broken, result = fmt.Errorf("%v, delivering events\n%s", v, debug.Stack()), store.Declined
-		}
-	}()
+// Recent is TryNext for events that are in memory, and never waits. When it is not ok,
+// TryNext has to look.
+func (w *Watch) Recent(buf []Event) (events []Event, ok bool) {
 	for {
 		if w.rang.Load() || w.ctx.Err() != nil {
-			return store.Declined
+			return buf, false
 		}
-		n, ok := w.cursor.TryRecent(w.room(w.spare))
-		switch {
-		case !ok, n == 0 && w.Over != nil && w.Over():
-			return store.Declined
-		case n == 0:
-			return result
+		n, ok := w.cursor.TryRecent(w.room(buf))
+		if !ok || n == 0 && w.over() {
+			return buf, false
 		}
-		events := w.take(w.spare, n)
-		if len(events) == 0 {
-			continue
+		if buf = w.take(buf, n); n == 0 || len(buf) > 0 {
+			return buf, true
 		}
-		switch w.outlet.Deliver(events) {
-		case store.Declined:
-			w.left = events
-			return store.Declined
-		case store.Full:
-			result = store.Full
-		}
-		clear(events)
 	}
 }
 
-// Flush implements store.Reader.
-func (w *Watch) Flush() { w.outlet.Flush() }
+func (w *Watch) over() bool { return w.Over != nil && w.Over() }
 
 // planWatch finds out where a watch begins: rows W3, W4, W9, W11.
 func planWatch(o *metainternal.ListOptions) (start, error) {
@@ -235,8 +200,8 @@ func (w *Watch) begin() error {
 		return err
 	}
 	w.cursor, w.last = cursor, from
-	if w.outlet != nil {
-		cursor.Share(w.outlet.Connection(), w)
+	if w.group != nil {
+		cursor.Share(w.group, w.reader)
 	}
 	w.unbind = context.AfterFunc(w.ctx, cursor.Wake)
 	w.timer = time.AfterFunc(w.due().Sub(w.r.now()), func() {
@@ -262,11 +227,25 @@ func (w *Watch) matching(snapshot store.Snapshot) iter.Seq[*store.Object] {
 	}
 }
 
-// Next appends the events that are there to buf, waits for the first one when
-// there is none, and returns the slice. It returns io.EOF at the end of the watch
-// (timeoutSeconds, the context, an ERROR event before). It never appends more
-// than the capacity of buf, which is at least one.
+// Next is TryNext that waits for the first event.
 func (w *Watch) Next(buf []Event) ([]Event, error) {
+	for {
+		events, err := w.TryNext(buf)
+		if len(events) > len(buf) || err != nil {
+			return events, err
+		}
+		w.Wait()
+	}
+}
+
+// Wait waits until TryNext may have something. It may return without a reason.
+func (w *Watch) Wait() { w.cursor.Wait() }
+
+// TryNext appends the events that are there to buf and returns the slice. It returns
+// io.EOF at the end of the watch (timeoutSeconds, the context, an ERROR event before). It
+// never appends more than the capacity of buf, which is at least one. It waits only for the
+// revision that the watch begins at, and for the log.
+func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 	if w.ended {
 		return buf, io.EOF
 	}
@@ -277,22 +256,7 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 		return w.fail(buf, w.failed)
 	}
 	for {
-		if w.broken != nil {
-			panic(w.broken)
-		}
-		if n := min(len(w.left), cap(buf)-len(buf)); n > 0 {
-			at := len(buf)
-			buf = append(buf, w.left[:n]...)
-			if &buf[at] != &w.left[0] {
-				clear(w.left[:n]) // a watch that waits keeps no old object
-			}
-			w.left = w.left[n:]
-			return buf, nil
-		}
-		if w.ctx.Err() != nil {
-			return buf, w.finish()
-		}
-		if w.rang.Load() && w.look() {
+		if w.ctx.Err() != nil || w.rang.Load() && w.look() {
 			return buf, w.finish()
 		}
 		if w.initial != nil {
@@ -311,14 +275,14 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 		switch {
 		case len(buf) > 0:
 			return buf, nil
-		case n == 0 && w.Over != nil && w.Over():
+		case n == 0 && w.over():
 			return buf, w.finish()
 		case w.owes:
 			w.owes = false
 			w.last = max(w.last, w.cursor.Revision())
 			return append(buf, Event{Type: Bookmark, Revision: w.last}), nil
 		case n == 0:
-			w.cursor.Wait()
+			return buf, nil
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-//go:generate go run ../../test/startupgen
+//go:generate go run ../../tools/gen/startup
 
 //go:embed objects.gz
 var embedded []byte

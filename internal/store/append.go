@@ -66,7 +66,7 @@ func (s *Store) appendOnce(g *group) error {
 				s.room.garbage.Add(int64(e.Before.Len()))
 			}
 		}
-		if s.o.Now().UnixNano()-s.room.passed.Load() >= int64(roomRetry) {
+		if s.room.rested() {
 			s.aging.kick()
 		}
 	}

@@ -165,7 +165,7 @@ func (s *Store) compactLoop() {
 			err = s.tidy()
 		}
 		u := s.log.Usage()
-		s.room.done(u.FreeBytes < u.NeededBytes, s.o.Now())
+		s.room.done(u.FreeBytes < u.NeededBytes)
 		retry = nil
 		if floor, head = s.Bounds(); s.log.Short() > 0 && (floor < head || err != nil || s.worthReclaiming()) {
 			retry = time.After(wait)

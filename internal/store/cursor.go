@@ -12,51 +12,36 @@ import (
 //
 // A cursor is a revision and a topic: the keys it selects. Cursors of the same
 // keys share the topic. A topic knows the last change that it selects, so a
-// cursor that has seen it needs to look at nothing: it is as far as the published
-// state, whatever was written elsewhere.
+// cursor that has seen that change has nothing to read, whatever was written
+// elsewhere.
 //
 // No wakeup is lost, and no change is passed over:
 //
-//	publisher   record the change; topic.last = r; published = state; wake
+//	publisher   record the change; topic.last = r; published = state; notify
 //	cursor      P = published; last = topic.last;
 //	            last <= position: nothing selected up to P is left, position = P
 //	            else: read the records in (position, P]
 //
 // If the cursor saw a P with the change in it, then topic.last was set before. If
-// it did not, the wake comes after its look, and finds it waiting, or about to look
-// once more. A cursor joins its topic before the change is recorded, or after it is
-// published, never in between: the publisher would not know that it has to be woken.
+// it did not, the notification comes after its look, and finds it parked, or about to
+// look once more. A cursor joins its topic before the change is recorded, or after it is
+// published, never in between: the publisher would not know that it has to be notified.
 //
-// A topic knows the change before its last one, too. A cursor that has seen that
-// goes to the last one straight, past all that was written elsewhere meanwhile.
+// A topic also knows the change before its last one. A cursor that has seen that
+// one goes to the last one directly, past all that was written elsewhere meanwhile.
 //
-// # Rounds
+// # Batches
 //
-// A topic wakes its cursors in rounds. What is published while some of those that were
-// woken have not run yet wakes nobody: the last one to run begins the next round. So
-// under load each cursor runs once for several changes, where it would run once for
-// each, and waking costs a writer nothing. A round lasts as long as it takes to run who
-// is woken (and, of a bundle, to deliver), not to send what they read: a slow client holds
-// nobody up. Rounds of many
-// keep a distance of up to two milliseconds, too; the first change after a quiet moment
-// waits for nothing, nor does any where few wait. A cursor that was not called, because
-// its reader was at work, looks for itself when that comes back, unless a round is to come
-// anyway: then it takes what the others take, in one go.
+// A topic notifies its watchers in batches, one batch at a time. A change that is
+// published during a batch notifies no one: the end of the batch begins the next one.
+// Under load each watcher therefore runs once for several changes, and notifying costs
+// a writer nothing. A batch ends when all whom it woke have read (and, in a group, have
+// delivered). They send afterwards, so a slow client delays no batch. A topic with many
+// cursors also keeps up to two milliseconds between batches. The first change after a
+// quiet moment never waits, and neither does any change that few watch.
 //
-// # Bundles
-//
-// Readers that write to the same place, the watches of one connection, may share it: a
-// round then wakes one of those of a bundle that wait, and that one, its leader, delivers
-// to the others what they select while they sleep on, and flushes once for all of them.
-// To wake a goroutine, and to have it wait again, costs as much as all else that an event
-// does to a watch. A reader that the leader cannot serve (there is no room for what it
-// selects, it ends, it has to read the log) is woken, and goes on by itself:
-//
-//	round       waiting -> called: the leader is woken, the others are lent to it
-//	leader      Deliver for itself and each that is lent: waiting again, or shaken
-//	            the round is over for all of them; Flush
-//
-// A leader whose place is full leaves the rest to the next one, and flushes.
+// A cursor that was busy when its batch began reads before it waits again, unless
+// another batch is due: then it takes part in that one.
 
 // topic is a set of keys that cursors select. A topic without cursors is
 // forgotten.
@@ -68,41 +53,30 @@ type topic struct {
 	// last, and read after it: together with a last that is older, it can only be
 	// too new.
 	previous atomic.Uint64
-	marked   bool // is among those to wake; used by the leader alone
+	marked   bool // is among those to notify; used by the store's leader alone
 
-	// running is how many cursors of the round were woken and did not run yet, and one
-	// while they are being woken.
+	// running is how many of those that the batch woke have not read yet, plus one while
+	// the batch begins.
 	running atomic.Int32
-	again   atomic.Bool // there is something to wake for since the round began
+	again   atomic.Bool // something was published since the batch began
 
 	mu       sync.Mutex
 	cursors  []*Cursor
-	bundles  map[any]*bundle // nil until there is one
-	leaders  []*Cursor       // of the round that is beginning
-	earliest time.Time       // for the next round; zero: at once
-	pause    *time.Timer     // until then; nil: there was none yet
+	earliest time.Time   // for the next batch; zero: at once
+	pause    *time.Timer // until then; nil: there was none yet
 }
 
-// bundle is the cursors of a topic that one of them may be read for. The topic's lock
-// guards it, and while a round is under way its leader alone has what is lent.
-type bundle struct {
-	with   any       // its name
-	size   int       // its cursors
-	leader *Cursor   // of the round that is beginning
-	lent   []*Cursor // those of the round that its leader has not served yet
-}
-
-// Changes that many wait for are worth gathering: a round that wakes gatherFrom cursors
-// or more begins gatherEach for each of them behind the one before, gatherMost at most.
-// With a change every millisecond, an event for each of 100 or 1,000 watches costs a
-// tenth less CPU with two milliseconds than with none, and comes no later.
+// Changes that many watch are worth gathering: where a topic has gatherFrom cursors or
+// more, the next batch begins gatherEach for each of them after the one before, gatherMost
+// at most. With a change every millisecond, an event for each of 100 or 1,000 watches costs
+// a tenth less CPU with two milliseconds than with none, and comes no later.
 const (
 	gatherFrom = 32
 	gatherEach = 20 * time.Microsecond
 	gatherMost = 2 * time.Millisecond
 )
 
-// selects tells whether the topic has the key.
+// selects reports whether the topic has the key.
 func (t *topic) selects(key string) bool {
 	switch {
 	case t.prefix == "":
@@ -119,33 +93,33 @@ func (t *topic) note(r Revision) {
 	t.last.Store(uint64(r))
 }
 
-// wake begins a round, or has another one follow the one that is under way: whoever ends
-// it looks at again after running is zero, and here it is the other way round.
+// wake begins a batch, or has another one follow the one under way: the end of a batch
+// looks at again after running is zero, and here the order is the other one.
 func (t *topic) wake() {
 	t.marked = false
 	t.again.Store(true)
 	t.next()
 }
 
-// ran ends a cursor's part in the round.
-func (t *topic) ran() {
+// done ends one watcher's part in the batch.
+func (t *topic) done() {
 	if t.running.Add(-1) == 0 {
 		t.next()
 	}
 }
 
-// next begins a round if there is something to wake for, and none is under way.
+// next begins a batch if something was published and none is under way.
 func (t *topic) next() {
 	for t.again.Load() && t.running.Load() == 0 {
 		t.mu.Lock()
 		if t.again.Load() && t.running.Load() == 0 && !t.paused() {
-			t.round()
+			t.batch()
 		}
 		t.mu.Unlock()
 	}
 }
 
-// paused has the next round wait if it is too early for it. The lock is held.
+// paused puts the next batch off if it is too early for it. The lock is held.
 func (t *topic) paused() bool {
 	if t.earliest.IsZero() {
 		return false
@@ -156,95 +130,44 @@ func (t *topic) paused() bool {
 	}
 	t.running.Store(1) // until then
 	if t.pause == nil {
-		t.pause = time.AfterFunc(left, t.ran)
+		t.pause = time.AfterFunc(left, t.done)
 	} else {
 		t.pause.Reset(left)
 	}
 	return true
 }
 
-// round wakes those that wait. The lock is held.
-func (t *topic) round() {
+// batch wakes one cursor of each group that waits. The lock is held.
+func (t *topic) batch() {
 	t.running.Store(1)
 	t.again.Store(false)
-	woken := 0
-	for _, c := range t.cursors {
-		if !c.state.CompareAndSwap(waiting, called) {
-			continue
-		}
-		woken++
-		switch b := c.bundle; {
-		case b == nil:
-			t.call(c)
-		case b.leader == nil:
-			b.leader = c
-			t.leaders = append(t.leaders, c)
-		default:
-			b.lent = append(b.lent, c)
-		}
-	}
-	for _, c := range t.leaders {
-		c.bundle.leader = nil
-		t.call(c)
-	}
-	clear(t.leaders)
-	t.leaders = t.leaders[:0]
 	t.earliest = time.Time{}
-	if woken >= gatherFrom {
-		t.earliest = time.Now().Add(min(gatherMost, time.Duration(woken)*gatherEach))
+	for _, c := range t.cursors {
+		if c.group.Load().wake(t) && len(t.cursors) >= gatherFrom && t.earliest.IsZero() {
+			t.earliest = time.Now().Add(min(gatherMost, time.Duration(len(t.cursors))*gatherEach))
+		}
 	}
 	t.running.Add(-1)
 }
 
-// call wakes one that a round has called, and will run.
-func (t *topic) call(c *Cursor) {
-	t.running.Add(1)
-	c.ready <- struct{}{}
-}
-
-// Reader is who reads a cursor that shares where its changes go.
-type Reader interface {
-	// Deliver reads the cursor with TryRecent, on behalf of the goroutine that waits for
-	// it, and passes on what there is. It does not wait, and does not panic: all readers
-	// of the topic depend on it.
-	Deliver() Delivery
-	// Flush has what was delivered to the readers of a bundle leave. It may wait.
-	Flush()
-}
-
-// Delivery is what became of a Deliver.
-type Delivery int
-
-const (
-	Delivered Delivery = iota // nothing is left
-	Full                      // nothing is left, and it is time for Flush
-	Declined                  // the goroutine that waits has to look
-)
-
 // Cursor is a place in the shared history. It holds no queue and no copy: a
-// reader that lags costs nobody anything, until what it has not read falls out
-// of the history. One goroutine uses a cursor; while that is in Wait, a leader may use it
-// through its Reader.
+// reader that lags costs others nothing, until what it has not read falls out
+// of the history. One goroutine uses a cursor; while it is in Wait, another one of its
+// group may use the cursor through its Reader.
 type Cursor struct {
 	store      *Store
 	collection *collection
-	topic      *topic // nil once closed
-	state      atomic.Int32
-	nudged     atomic.Bool   // by Wake
-	ready      chan struct{} // gets a value when the state is no longer waiting
-	position   Revision      // all that it selects up to here was read
-	place      int           // in topic.cursors
-	reader     Reader        // nil: it is of no bundle; set by Share, as the bundle is
-	bundle     *bundle
-}
+	topic      *topic   // nil once closed
+	position   Revision // all that it selects up to here was read
+	place      int      // in topic.cursors
 
-// The state of a cursor.
-const (
-	awake   int32 = iota // it looks for itself before it waits
-	waiting              // until a round, or Wake
-	called               // by a round, of which it is; its leader may be reading it
-	shaken               // by Wake
-)
+	group  atomic.Pointer[Group]
+	reader Reader        // nil: it is alone in its group
+	woken  atomic.Bool   // by Wake; Wait has not returned since
+	ready  chan struct{} // gets a value when a parked cursor is not parked any more
+	leads  bool          // it then leads its group
+	batch  *topic        // that woke it to lead; nil: none did
+}
 
 // Watch starts a cursor at a place in the log: its first change is the first one
 // after the revision. A revision below the history is *ExpiredError; one that is
@@ -259,6 +182,7 @@ func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error
 		return nil, &ExpiredError{Revision: after, Floor: floor}
 	}
 	c := &Cursor{store: s, collection: s.collection(collection), position: after, ready: make(chan struct{}, 1)}
+	c.group.Store(new(Group))
 	s.history.mu.Lock()
 	c.collection.join(c, prefix)
 	s.history.mu.Unlock()
@@ -304,11 +228,6 @@ func (c *recent) leave(cursor *Cursor) {
 	if end == 0 {
 		delete(c.topics, t.prefix)
 	}
-	if b := cursor.bundle; b != nil {
-		if b.size--; b.size == 0 {
-			delete(t.bundles, b.with)
-		}
-	}
 }
 
 // wakeAll wakes every cursor of the collection.
@@ -335,105 +254,40 @@ func (s *Store) Wake(collection string) {
 // Wake has Wait return, the one under way or else the next one: the reader waits for
 // something else, too. It is safe for concurrent use, also after Close.
 func (c *Cursor) Wake() {
-	c.nudged.Store(true)
-	if c.state.CompareAndSwap(waiting, shaken) {
-		c.ready <- struct{}{}
-	}
+	c.woken.Store(true)
+	c.group.Load().release(c)
 }
 
-// Share has the cursors of a topic that are shared with the same thing be read for each
-// other: see Bundles. It is called once, before the first Wait.
-func (c *Cursor) Share(with any, r Reader) {
-	t := c.topic
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.bundles[with]
-	if b == nil {
-		if t.bundles == nil {
-			t.bundles = map[any]*bundle{}
-		}
-		b = &bundle{with: with}
-		t.bundles[with] = b
-	}
-	b.size++
-	c.bundle, c.reader = b, r
+// Share adds the cursor to a group, whose cursors are read for each other: see Group. It is
+// called once, before the first Wait.
+func (c *Cursor) Share(g *Group, r Reader) {
+	c.reader = r
+	c.group.Store(g)
 }
 
-// Wait waits until there may be something for TryNext, or for Wake. It may return for
-// nothing. Meanwhile others may read the cursor for its Reader, if it has one.
+// Wait waits until there may be something for TryNext, or for Wake. It may return without
+// a reason. Meanwhile others of its group may read the cursor through its Reader.
 func (c *Cursor) Wait() {
-	for c.topic != nil {
-		position := c.position // from now on others may read on
-		c.state.Store(waiting)
-		// What a round is to come for can wait for it: that finds the cursor waiting.
-		if (c.nudged.Load() || c.behind(position) && !c.topic.again.Load()) && c.state.CompareAndSwap(waiting, awake) {
-			c.nudged.Store(false)
-			return
-		}
+	g := c.group.Load()
+	for c.topic != nil && g.park(c) {
 		<-c.ready
-		nudged := c.nudged.Swap(false)
-		switch {
-		case c.state.Swap(awake) != called:
-			return
-		case c.bundle == nil:
-			c.topic.ran()
-			return
-		case !c.lead() || nudged: // one that was called to lead may have been nudged before
-			return
+		if !c.leads || !g.lead(c) {
+			break
 		}
 	}
+	c.woken.Store(false)
 }
 
-// lead does a leader's part in a round, and tells whether it has nothing else to do.
-func (c *Cursor) lead() (done bool) {
-	b := c.bundle
-	d := c.reader.Deliver()
-	done = d != Declined
-	for d != Full && len(b.lent) > 0 {
-		other := b.take()
-		d = other.reader.Deliver()
-		other.served(d)
-	}
-	if len(b.lent) > 0 {
-		c.topic.call(b.take())
-	}
-	c.topic.ran()
-	c.reader.Flush()
-	return done
-}
+// Ready reports whether there may be something for TryNext: Wait would return at once, or
+// with the next batch.
+func (c *Cursor) Ready() bool { return c.topic == nil || c.woken.Load() || c.behind() }
 
-// take takes one of those that are lent.
-func (b *bundle) take() *Cursor {
-	end := len(b.lent) - 1
-	c := b.lent[end]
-	b.lent[end] = nil
-	b.lent = b.lent[:end]
-	return c
-}
+// due reports whether Wait would return at once.
+func (c *Cursor) due() bool { return c.woken.Load() || c.behind() && !c.topic.again.Load() }
 
-// served has a cursor that was lent wait again, or wakes it.
-func (c *Cursor) served(d Delivery) {
-	if d == Declined {
-		c.state.Store(shaken)
-		c.ready <- struct{}{}
-		return
-	}
-	c.state.Store(waiting)
-	if c.nudged.Load() && c.state.CompareAndSwap(waiting, shaken) { // it was not waiting when it was
-		c.ready <- struct{}{}
-	}
-}
-
-// Ready tells whether there may be something for TryNext: Wait would return at once, or
-// with the next round.
-func (c *Cursor) Ready() bool {
-	return c.topic == nil || c.nudged.Load() || c.behind(c.position)
-}
-
-// behind tells whether something may be left to read for a cursor that has read up to a
-// revision.
-func (c *Cursor) behind(position Revision) bool {
-	return c.store.Any().revision > position && Revision(c.topic.last.Load()) > position
+// behind reports whether something may be left to read.
+func (c *Cursor) behind() bool {
+	return c.store.Any().revision > c.position && Revision(c.topic.last.Load()) > c.position
 }
 
 // Next fills buf with the changes that follow, at least one, and waits for them

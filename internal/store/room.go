@@ -49,7 +49,7 @@ type room struct {
 	next    chan struct{} // closed at the end of the next pass; nil while no write waits
 	givenUp int64         // revisions, for Stats
 	failed  time.Time     // when a pass did not help, or a write waited in vain for its end
-	passed  atomic.Int64  // when the last pass ended, in nanoseconds of Options.Now
+	passed  time.Time     // when the last pass ended
 
 	// garbage are the bytes that the log may give back: of history that compaction has let
 	// go of since the log reclaimed, and of what was replaced when space was short.
@@ -154,7 +154,7 @@ func (s *Store) awaitRoom(ctx context.Context) bool {
 	}
 	r := &s.room
 	r.mu.Lock()
-	if since := s.o.Now().Sub(r.failed); !r.failed.IsZero() && since >= 0 && since < roomPause {
+	if time.Since(r.failed) < roomPause {
 		r.mu.Unlock()
 		return false
 	}
@@ -171,7 +171,7 @@ func (s *Store) awaitRoom(ctx context.Context) bool {
 		return true
 	case <-timer.C:
 		r.mu.Lock()
-		r.failed = s.o.Now()
+		r.failed = time.Now()
 		r.mu.Unlock()
 	case <-ctx.Done():
 	case <-s.done:
@@ -179,19 +179,25 @@ func (s *Store) awaitRoom(ctx context.Context) bool {
 	return false
 }
 
-// done lets the writes go on that wait.
-func (r *room) done(failed bool, now time.Time) {
-	r.passed.Store(now.UnixNano())
+// done ends a pass of the loop: the writes that wait for it go on.
+func (r *room) done(failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed = time.Time{}
+	r.passed, r.failed = time.Now(), time.Time{}
 	if failed {
-		r.failed = now
+		r.failed = r.passed
 	}
 	if r.next != nil {
 		close(r.next)
 		r.next = nil
 	}
+}
+
+// rested reports whether the last pass of the loop is long enough ago for another one.
+func (r *room) rested() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.passed) >= roomRetry
 }
 
 // recentMarks say which revision was the newest at moments of the last seconds. Guarded

@@ -53,8 +53,9 @@ type Options struct {
 	// are seldom read. Object.Bytes unpacks them.
 	Packed map[string]bool
 
-	// Now is the clock; nil means time.Now. Only differences between two calls in
-	// one process count, by the monotonic reading where there is one.
+	// Now is the clock that measures the age of revisions; nil means time.Now. Only
+	// differences between two calls in one process count, by the monotonic reading where
+	// there is one. Timers and pauses use package time.
 	Now func() time.Time
 
 	// Note is called with what an operator wants to know about space: a message, and pairs

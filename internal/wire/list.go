@@ -32,7 +32,7 @@ type Frame struct {
 
 // ListOf returns the frame of a list of whole objects.
 func ListOf(t *resource.Type, m ListMeta) Frame {
-	return Frame{Kind: t.List(), APIVersion: t.GroupVersion().String(), Meta: m, full: t.Explicit}
+	return Frame{Kind: t.List(), APIVersion: t.GroupVersion().String(), Meta: m, full: t.Custom != nil}
 }
 
 // PartialListOf returns the frame of a list of partial objects. An empty one has null as

@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// Watches of one HTTP/2 connection share a store.Group: the goroutine of one of them
+// delivers events for all that wait, and flushes once. What it cannot deliver (the client
+// takes no more, the events are large, the type of the watch has changed) it leaves
+// to the watch's own goroutine.
+
+// deliverBytes bounds what one watch delivers for another: the connection takes no more at
+// a time, and the others wait meanwhile.
+const deliverBytes = 64 << 10
+
+// connections has the groups of the connections that watches share. The zero value is ready.
+type connections struct {
+	mu  sync.Mutex
+	all map[any]*connection
+}
+
+type connection struct {
+	group   store.Group
+	watches int // guarded by connections.mu
+}
+
+// join adds a watch to a connection, and returns the connection's group.
+func (c *connections) join(key any) *store.Group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.all[key]
+	if one == nil {
+		if c.all == nil {
+			c.all = map[any]*connection{}
+		}
+		one = new(connection)
+		c.all[key] = one
+	}
+	one.watches++
+	return &one.group
+}
+
+// leave takes a watch out of a connection.
+func (c *connections) leave(key any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.all[key]
+	if one.watches--; one.watches == 0 {
+		delete(c.all, key)
+	}
+}
+
+// share has the watch's events delivered together with those of its connection, unless
+// making them may wait for a webhook.
+func (s *httpStream) share() {
+	q := s.q
+	if s.answer == nil || q.typ.ConvertsByWebhook() || q.shape != nil && q.shape.out.Form == wire.PartialList {
+		return
+	}
+	s.joined = true
+	q.watch.Share(q.h.connections.join(s.answer.Connection()), s)
+}
+
+// leave ends what share began. The watch is closed.
+func (s *httpStream) leave() {
+	if s.joined {
+		s.joined = false
+		s.q.h.connections.leave(s.answer.Connection())
+	}
+}
+
+// undelivered returns the events that Deliver has left to the request, and goes on with its
+// panic.
+func (s *httpStream) undelivered() []registry.Event {
+	if s.broken != nil {
+		panic(s.broken)
+	}
+	events := s.left
+	s.left = nil
+	return events
+}
+
+// Deliver implements store.Reader. A panic is the watch's own, not that of the one that
+// delivers for it.
+func (s *httpStream) Deliver() (result store.Delivery) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.broken, result = fmt.Errorf("%v, delivering events\n%s", v, debug.Stack()), store.Declined
+		}
+	}()
+	for {
+		events, ok := s.q.watch.Recent(s.q.events[:0])
+		if !ok {
+			return store.Declined
+		}
+		if len(events) == 0 {
+			return result
+		}
+		ok, full := s.try(events)
+		if !ok {
+			s.left = events
+			return store.Declined
+		}
+		if full {
+			result = store.Full
+		}
+		clear(events) // a watch that waits keeps no old object
+	}
+}
+
+// Flush implements store.Reader. A client that is gone ends its requests by itself.
+func (s *httpStream) Flush() { _ = s.flush() }
+
+// try writes all of the events or, if it is not ok, none. It does not wait for the client.
+func (s *httpStream) try(events []registry.Event) (ok, full bool) {
+	q := s.q
+	size := sizeOf(events)
+	if size > deliverBytes || !q.shows(events) {
+		return false, false
+	}
+	columns := q.shape != nil && q.shape.columns
+	room := q.h.buffer(size)
+	buf := (*room)[:0]
+	var ends [spareEvents]int
+	var err error
+	for i := range events {
+		if buf, err = q.appendEvent(buf, &events[i]); err != nil {
+			break
+		}
+		ends[i] = len(buf)
+	}
+	if err == nil {
+		ok, full = s.answer.TryWrite(buf)
+	}
+	q.h.giveBack(room, buf)
+	if !ok {
+		if q.shape != nil {
+			q.shape.columns = columns // the client did not get them
+		}
+		return false, false
+	}
+	from := 0
+	for _, end := range ends[:len(events)] {
+		q.route.sent(end - from)
+		from = end
+	}
+	q.bytes += int64(from)
+	return true, full
+}

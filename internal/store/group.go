@@ -1,0 +1,187 @@
+package store
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Group is cursors whose readers write to one connection. To wake a goroutine, and to
+// have it wait again, costs as much as all else that an event does to a watch. So a batch
+// wakes one cursor of the group, the leader. The leader's goroutine delivers to all others
+// that wait, which sleep on, and flushes once.
+//
+// A reader that the leader cannot serve (its client has no room, it ends, it has to read
+// the log) is woken and goes on by itself. A leader that fills the connection stops
+// there and flushes, and the next leader serves the rest. No cursor waits for a
+// flush: the leader gives the others back before.
+//
+// At any time a cursor belongs to one of three:
+//
+//	its own goroutine   ... which calls Wait: parked
+//	the group           parked: a batch makes it the leader, a leader takes it,
+//	                    Wake gives it back to its goroutine
+//	a leader            Deliver: parked again, or back to its goroutine
+//
+// While one leader flushes, the group may have another. A cursor that is not
+// shared has a group of its own, whose leader only returns from Wait.
+//
+// The zero value is an empty group. All methods are safe for concurrent use.
+type Group struct {
+	// waits is whether cursors are parked and no leader is on its way to them. It is
+	// written with mu held.
+	waits atomic.Bool
+
+	mu     sync.Mutex // no other lock is taken while it is held
+	parked []*Cursor
+	spare  []*Cursor // room for parked; nil: a leader has it
+}
+
+// Reader reads a cursor of a group.
+type Reader interface {
+	// Deliver reads the cursor with TryRecent, on behalf of the goroutine that waits for
+	// it, and passes on what it gets. It does not wait, and does not panic: all readers of
+	// the topic depend on it.
+	Deliver() Delivery
+	// Flush sends what was delivered to the readers of the group. It may wait.
+	Flush()
+}
+
+// Delivery is the result of a Deliver.
+type Delivery int
+
+const (
+	Delivered Delivery = iota // nothing is left
+	Full                      // nothing is left, and it is time for Flush
+	Declined                  // the goroutine that waits has to look
+)
+
+// park adds a cursor to those that wait, unless it has something to read.
+func (g *Group) park(c *Cursor) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.parked = append(g.parked, c)
+	g.waits.Store(true) // before the look: a batch that comes after it finds the cursor
+	if c.due() {
+		g.remove(len(g.parked) - 1)
+		return false
+	}
+	return true
+}
+
+// remove takes a cursor out of parked. The lock is held.
+func (g *Group) remove(i int) *Cursor {
+	c := g.parked[i]
+	g.parked = slices.Delete(g.parked, i, i+1)
+	if len(g.parked) == 0 {
+		g.waits.Store(false)
+	}
+	return c
+}
+
+// release gives a cursor back to its goroutine, if it is parked.
+func (g *Group) release(c *Cursor) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i := slices.Index(g.parked, c); i >= 0 {
+		g.remove(i).ready <- struct{}{}
+	}
+}
+
+// wake makes a cursor the leader, on behalf of a batch, and reports whether it did.
+func (g *Group) wake(batch *topic) bool {
+	if !g.waits.Load() {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.waits.Load() {
+		return false
+	}
+	batch.running.Add(1)
+	g.elect(batch)
+	return true
+}
+
+// elect makes the cursor that was parked last the leader: its stack is the warmest. The
+// lock is held.
+func (g *Group) elect(batch *topic) {
+	c := g.remove(len(g.parked) - 1)
+	g.waits.Store(false)
+	c.leads, c.batch = true, batch
+	c.ready <- struct{}{}
+}
+
+// lead does the leader's part, on its goroutine, and reports whether the leader itself has
+// nothing left to do.
+func (g *Group) lead(c *Cursor) (idle bool) {
+	c.leads = false
+	if c.reader == nil {
+		c.endBatch()
+		return false
+	}
+	others := g.take()
+	d := c.reader.Deliver()
+	idle = d != Declined
+	seen, served := 0, others[:0]
+	for ; seen < len(others) && d != Full; seen++ {
+		o := others[seen]
+		if o.Ready() {
+			if d = o.reader.Deliver(); d == Declined {
+				o.ready <- struct{}{}
+				continue
+			}
+		}
+		served = append(served, o)
+	}
+	g.giveBack(others, seen, len(served))
+	c.endBatch()
+	c.reader.Flush()
+	return idle && !c.woken.Load()
+}
+
+// take takes all that are parked, for a leader.
+func (g *Group) take() []*Cursor {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := append(g.spare, g.parked...)
+	g.spare = nil
+	clear(g.parked)
+	g.parked = g.parked[:0]
+	g.waits.Store(false)
+	return all
+}
+
+// giveBack parks what a leader took: first what it has not seen, then the first so many,
+// which it has served. If one of all that are parked has something to read, there is a next
+// leader.
+func (g *Group) giveBack(taken []*Cursor, seen, served int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	due := seen < len(taken)
+	g.parked = append(append(g.parked, taken[seen:]...), taken[:served]...)
+	clear(taken)
+	g.spare = taken[:0]
+	g.waits.Store(len(g.parked) > 0)
+	g.parked = slices.DeleteFunc(g.parked, func(c *Cursor) bool {
+		if c.woken.Load() { // while the leader had it
+			c.ready <- struct{}{}
+			return true
+		}
+		due = due || c.due()
+		return false
+	})
+	if len(g.parked) == 0 {
+		g.waits.Store(false)
+	} else if due {
+		g.elect(nil)
+	}
+}
+
+// endBatch ends the cursor's part in the batch that woke it.
+func (c *Cursor) endBatch() {
+	if c.batch != nil {
+		c.batch.done()
+		c.batch = nil
+	}
+}
