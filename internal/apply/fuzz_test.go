@@ -128,8 +128,8 @@ func FuzzStraight(f *testing.F) {
 	})
 }
 
-// bothWays creates a, updates it to b, and applies p twice, by both ways. It tells how
-// many of the applies went straight.
+// bothWays creates a, updates it to b, and applies p twice, with both implementations. It
+// returns how many applies took the fast path.
 func bothWays(t *testing.T, s *Schema, a, b, p string, force bool) (straight int) {
 	old, next, patch := wrapped(a), wrapped(b), bytes.Replace(wrapped(p), []byte(`,"uid":"u"`), nil, 1)
 	now := Write{Manager: "one", Time: time.Unix(1e9, 0)}

@@ -30,7 +30,7 @@ func FromStructural(kind schema.GroupVersionKind, s *structuralschema.Structural
 	object.XEmbeddedResource = true // the root is an object, too
 	root := r.of(object, false)
 	made := newCustom(kind, func() *shape { return root }, func() (typed.ParseableType, error) {
-		return typed.ParseableType{}, errors.New("nothing tells what the structural schema is shown as")
+		return typed.ParseableType{}, errors.New("the structural schema has no OpenAPI form")
 	}, hasStatus)
 	made.shown = new(library)
 	return made

@@ -143,7 +143,7 @@ func (g *garbage) report(ctx context.Context, d dependent, t ownerType) error {
 		ReportingController: "garbage-collector-controller",
 	})
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil // told already, or there is no place to tell it
+		return nil // it exists, or cannot be created
 	}
 	return err
 }

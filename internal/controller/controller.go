@@ -278,7 +278,7 @@ func (l *Loops) follow(ctx context.Context) error {
 				r.loop.observe(&buf[i])
 			}
 		}
-		clear(buf[:n]) // what history lets go, nobody holds
+		clear(buf[:n]) // do not retain what the history drops
 		l.position.Store(uint64(feed.Revision()))
 		if n > 0 {
 			continue

@@ -33,7 +33,7 @@ import (
 )
 
 // TestPerNamespace: each namespace has its ServiceAccount and its certificates,
-// and has them again when somebody changes or deletes them.
+// and they are restored when they are changed or deleted.
 func TestPerNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -254,7 +254,7 @@ func TestYields(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		w.settle() // what is paused holds nobody up
+		w.settle() // paused loops do not delay it
 		w.want("serviceaccounts", "new/default", false)
 		w.want("configmaps", "n/garbage", true)
 		w.want("events", "n/e", false)
@@ -328,7 +328,7 @@ func TestYieldsAgain(t *testing.T) {
 	})
 }
 
-// TestYieldsAtStart: a lease that is old already when a server starts holds nobody up.
+// TestYieldsAtStart: a lease that has expired when a server starts does not pause the loops.
 func TestYieldsAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
