@@ -23,7 +23,10 @@ import (
 
 // accounts gives each new Pod a ServiceAccount that is there, and what comes with it: a
 // token in each container, and the secrets that images are pulled with.
-type accounts struct{ store *store.Store }
+type accounts struct {
+	store *store.Store
+	*lookups
+}
 
 const (
 	defaultAccount = "default"
@@ -39,7 +42,7 @@ const (
 )
 
 func serviceAccount(c *Config) registry.Plugin {
-	s := accounts{c.Store}
+	s := accounts{c.Store, c.lookups}
 	return registry.Plugin{
 		Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
 			return t.Type.Collection == pods && (t.Subresource == "" && o == admissionv1.Create || t.Subresource == "ephemeralcontainers" && o == admissionv1.Update)
@@ -106,9 +109,9 @@ func (s accounts) find(ctx context.Context, a *registry.Attributes, p *corev1.Po
 	name := p.Spec.ServiceAccountName
 	state, end := a.State, time.Now().Add(defaultAccountWait)
 	for {
-		o := state.Get("serviceaccounts", a.Namespace+"/"+name)
+		o := state.Get(serviceAccounts, a.Namespace+"/"+name)
 		if o != nil {
-			return registry.Decode[corev1.ServiceAccount](o)
+			return s.accounts.Of(o)
 		}
 		var err error
 		if name == defaultAccount {

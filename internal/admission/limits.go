@@ -18,12 +18,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// LimitRanges bound the resources of Pods and claims in their namespace: a container gets the
-// resources that it leaves out, and what is beyond the limits is refused.
-const limitRanges = "limitranges"
-
-// limitRanger handles new and changed objects in namespaces that have LimitRanges.
-func limitRanger(*Config) registry.Plugin {
+// limitRanger bounds the resources of Pods and claims by the LimitRanges of their namespace: a
+// container gets the resources that it leaves out, and what is beyond the limits is refused.
+func limitRanger(c *Config) registry.Plugin {
+	l := c.lookups
 	return registry.Plugin{
 		Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
 			switch t.Type.Collection {
@@ -40,29 +38,17 @@ func limitRanger(*Config) registry.Plugin {
 			}
 			return s.Snapshot(limitRanges).Count(t.Namespace+"/", "") > 0
 		},
-		Mutate:   setDefaultLimits,
-		Validate: checkLimits,
+		Mutate:   l.setDefaultLimits,
+		Validate: l.checkLimits,
 	}
 }
 
-// limitRangesOf returns the LimitRanges of a namespace, by name.
-func limitRangesOf(s *store.State, namespace string) (all []*corev1.LimitRange, err error) {
-	for o := range s.Snapshot(limitRanges).Scan(namespace+"/", "") {
-		r, err := registry.Decode[corev1.LimitRange](o)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, nil
-}
-
-func setDefaultLimits(_ context.Context, a *registry.Attributes) error {
+func (l *lookups) setDefaultLimits(_ context.Context, a *registry.Attributes) error {
 	p, ok := a.Object.(*corev1.Pod)
 	if !ok || a.Subresource != "" {
 		return nil
 	}
-	ranges, err := limitRangesOf(a.State, a.Namespace)
+	ranges, err := l.limitsIn(a.State, a.Namespace)
 	for _, r := range ranges {
 		fill(p, r)
 	}
@@ -122,11 +108,11 @@ func missing(to *corev1.ResourceList, from corev1.ResourceList) (names []string)
 	return names
 }
 
-func checkLimits(_ context.Context, a *registry.Attributes) error {
+func (l *lookups) checkLimits(_ context.Context, a *registry.Attributes) error {
 	if old, ok := a.Old.(metav1.Object); ok && old.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	ranges, err := limitRangesOf(a.State, a.Namespace)
+	ranges, err := l.limitsIn(a.State, a.Namespace)
 	if err != nil {
 		return err
 	}

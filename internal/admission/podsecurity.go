@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"reflect"
@@ -22,10 +21,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
-
-// PodSecurity holds Pods to the Pod Security Standard that the labels of their namespace
-// name: it refuses Pods that violate the enforced level, and warns of Pods that violate the
-// warning level. For the objects that make Pods it only warns.
 
 // levels evaluates Pods. It is a table of a few hundred kilobytes, made when the first
 // namespace wants it.
@@ -49,36 +44,40 @@ var label = []byte(`"pod-security.kubernetes.io/`)
 // makers are the collections of what makes Pods.
 var makers = []string{"cronjobs.batch", "daemonsets.apps", "deployments.apps", "jobs.batch", "podtemplates", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"}
 
-func podSecurityPlugin(*Config) registry.Plugin {
-	return registry.Plugin{Handles: handlesPodSecurity, Validate: checkPodSecurity}
+// podSecurityPlugin holds Pods to the Pod Security Standard that the labels of their namespace
+// name: it refuses Pods that violate the enforced level, and warns of Pods that violate the
+// warning level. For the objects that make Pods it only warns.
+func podSecurityPlugin(c *Config) registry.Plugin {
+	return registry.Plugin{Handles: c.lookups.handlesPodSecurity, Validate: c.lookups.checkPodSecurity}
 }
 
 // handlesPodSecurity handles namespaces, and in namespaces with the labels of a level Pods and
 // the objects that make Pods.
-func handlesPodSecurity(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+func (l *lookups) handlesPodSecurity(s *store.State, t registry.Target, o admissionv1.Operation) bool {
 	switch collection := t.Type.Collection; {
 	case o == admissionv1.Delete:
 		return false
-	case collection == "namespaces":
+	case collection == namespaces:
 		return t.Subresource == ""
 	case collection == pods:
-		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && labelled(s, t.Namespace)
+		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && l.restricted(s, t.Namespace)
 	case slices.Contains(makers, collection):
-		return t.Subresource == "" && labelled(s, t.Namespace)
+		return t.Subresource == "" && l.restricted(s, t.Namespace)
 	}
 	return false
 }
 
-func labelled(s *store.State, namespace string) bool {
-	o := s.Get("namespaces", namespace)
-	return o != nil && bytes.Contains(o.Bytes(), label)
+// restricted reports whether a namespace has a level that does not allow everything.
+func (l *lookups) restricted(s *store.State, namespace string) bool {
+	wanted, err := l.levelsIn(s, namespace)
+	return err != nil || !wanted.FullyPrivileged()
 }
 
-func checkPodSecurity(_ context.Context, a *registry.Attributes) error {
+func (l *lookups) checkPodSecurity(_ context.Context, a *registry.Attributes) error {
 	if n, ok := a.Object.(*corev1.Namespace); ok {
 		return checkLevels(a, n)
 	}
-	wanted, err := policyOf(a.State, a.Namespace)
+	wanted, err := l.levelsIn(a.State, a.Namespace)
 	if err != nil || wanted.FullyPrivileged() {
 		return err
 	}
@@ -96,20 +95,6 @@ func checkPodSecurity(_ context.Context, a *registry.Attributes) error {
 		warn(a, wanted, &t.ObjectMeta, &t.Spec)
 	}
 	return nil
-}
-
-// policyOf returns the levels that the labels of a namespace name.
-func policyOf(s *store.State, namespace string) (api.Policy, error) {
-	o := s.Get("namespaces", namespace)
-	if o == nil {
-		return everyone, nil
-	}
-	made, err := registry.Decode[metav1.PartialObjectMetadata](o)
-	if err != nil {
-		return everyone, err
-	}
-	wanted, _ := api.PolicyToEvaluate(made.Labels, everyone) // what is no level is the strictest
-	return wanted, nil
 }
 
 func violates(level api.LevelVersion, meta *metav1.ObjectMeta, spec *corev1.PodSpec) policy.AggregateCheckResult {

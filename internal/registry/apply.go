@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,7 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 	if err != nil {
 		return nil, false, err
 	}
-	if shown != nil && sameSlice(next, shown) && sameSlice(managed, seen) {
+	if next == nil && bytes.Equal(managed, seen) {
 		return nil, false, nil
 	}
 	if scale != nil {
@@ -151,7 +152,7 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 		}
 	}
 	w.owners.decide(managed)
-	if shown != nil && sameSlice(next, shown) {
+	if next == nil {
 		return nil, true, nil
 	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
@@ -173,11 +174,6 @@ func (t Target) replicas() apply.Replicas {
 		}
 	}
 	return all
-}
-
-// sameSlice tells whether two slices are the same bytes in memory, or both empty.
-func sameSlice(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // complain says that a configuration has a key twice: row S5.

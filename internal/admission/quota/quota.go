@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -129,16 +128,4 @@ func addTo(list corev1.ResourceList, name corev1.ResourceName, q resource.Quanti
 // equal reports whether two lists say the same.
 func equal(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
-}
-
-// of reads the quotas of a namespace, by name.
-func of(s *store.State, namespace string) (all []*corev1.ResourceQuota, err error) {
-	for o := range s.Snapshot(Collection).Scan(namespace+"/", "") {
-		q, err := registry.Decode[corev1.ResourceQuota](o)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, q)
-	}
-	return all, nil
 }
