@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/pki"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
 // clock is one that the test turns; safe for concurrent use.
@@ -36,52 +37,52 @@ func write(t *testing.T, dir, name, text string) string {
 // TestNoCredentials: the health endpoints and /version are open to everybody,
 // and nothing else is.
 func TestNoCredentials(t *testing.T) {
-	c := anonymous(start(t, &tidemark.Server{}))
+	c := servertest.Anonymous(servertest.Start(t, &tidemark.Server{}))
 	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz?verbose", "/livez/ping", "/version"} {
-		wantCode(t, c, path, http.StatusOK, "")
+		servertest.WantCode(t, c, path, http.StatusOK, "")
 	}
-	wantCode(t, c, "/metrics", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/metrics"`)
-	wantCode(t, c, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
-	wantCode(t, c, "/apis/apps/v1/deployments", http.StatusForbidden,
+	servertest.WantCode(t, c, "/metrics", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/metrics"`)
+	servertest.WantCode(t, c, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
+	servertest.WantCode(t, c, "/apis/apps/v1/deployments", http.StatusForbidden,
 		`deployments.apps is forbidden: User "system:anonymous" cannot list resource "deployments" in API group "apps" at the cluster scope`)
 
-	strict := start(t, &tidemark.Server{DisableAnonymous: true})
+	strict := servertest.Start(t, &tidemark.Server{DisableAnonymous: true})
 	for _, path := range []string{"/healthz", "/version", "/api"} {
-		wantCode(t, anonymous(strict), path, http.StatusUnauthorized, "Unauthorized")
+		servertest.WantCode(t, servertest.Anonymous(strict), path, http.StatusUnauthorized, "Unauthorized")
 	}
-	wantCode(t, strict.RESTConfig(), "/api", http.StatusOK, "")
+	servertest.WantCode(t, strict.RESTConfig(), "/api", http.StatusOK, "")
 }
 
 func TestWrongCredentials(t *testing.T) {
-	s, other := start(t, &tidemark.Server{}), start(t, &tidemark.Server{})
+	s, other := servertest.Start(t, &tidemark.Server{}), servertest.Start(t, &tidemark.Server{})
 	for _, path := range []string{"/healthz", "/api", defaultNamespace} {
-		wantCode(t, withToken(s, "wrong"), path, http.StatusUnauthorized, "Unauthorized")
-		wantCode(t, withToken(s, other.RESTConfig().BearerToken), path, http.StatusUnauthorized, "Unauthorized")
+		servertest.WantCode(t, servertest.WithToken(s, "wrong"), path, http.StatusUnauthorized, "Unauthorized")
+		servertest.WantCode(t, servertest.WithToken(s, other.RESTConfig().BearerToken), path, http.StatusUnauthorized, "Unauthorized")
 	}
 	foreign, err := other.RESTConfigFor("admin", "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := anonymous(s)
+	c := servertest.Anonymous(s)
 	c.CertData, c.KeyData = foreign.CertData, foreign.KeyData
-	wantCode(t, c, "/healthz", http.StatusUnauthorized, "Unauthorized")
+	servertest.WantCode(t, c, "/healthz", http.StatusUnauthorized, "Unauthorized")
 	c.BearerToken = s.RESTConfig().BearerToken
-	wantCode(t, c, defaultNamespace, http.StatusOK, "") // one that is right is enough
+	servertest.WantCode(t, c, defaultNamespace, http.StatusOK, "") // one that is right is enough
 }
 
 func TestClientCertificates(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	master, err := s.RESTConfigFor("ann", "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, master, defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, master, defaultNamespace, http.StatusOK, "")
 	bob, err := s.RESTConfigFor("bob", "dev")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, bob, "/healthz", http.StatusOK, "")
-	wantCode(t, bob, "/api/v1/nodes/x", http.StatusForbidden,
+	servertest.WantCode(t, bob, "/healthz", http.StatusOK, "")
+	servertest.WantCode(t, bob, "/api/v1/nodes/x", http.StatusForbidden,
 		`nodes "x" is forbidden: User "bob" cannot get resource "nodes" in API group "" at the cluster scope`)
 }
 
@@ -94,21 +95,21 @@ func TestClientCAFile(t *testing.T) {
 	var c clock
 	s := &tidemark.Server{ClientCAFile: file}
 	s.SetClock(c.now)
-	start(t, s)
+	servertest.Start(t, s)
 	as := func(a *pki.Authority) *rest.Config {
-		config := anonymous(s)
+		config := servertest.Anonymous(s)
 		var err error
 		if config.CertData, config.KeyData, err = a.IssueClient("ann", []string{"system:masters"}); err != nil {
 			t.Fatal(err)
 		}
 		return config
 	}
-	wantCode(t, as(ours), defaultNamespace, http.StatusOK, "")
-	wantCode(t, as(theirs), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
+	servertest.WantCode(t, as(ours), defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, as(theirs), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
 	write(t, dir, "ca.crt", string(theirs.CertificatePEM()))
 	c.turn(2 * time.Second)
-	wantCode(t, as(theirs), defaultNamespace, http.StatusOK, "")
-	wantCode(t, as(ours), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
+	servertest.WantCode(t, as(theirs), defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, as(ours), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
 }
 
 func TestTokenAuthFile(t *testing.T) {
@@ -117,17 +118,17 @@ func TestTokenAuthFile(t *testing.T) {
 	var c clock
 	s := &tidemark.Server{TokenAuthFile: file}
 	s.SetClock(c.now)
-	start(t, s)
-	wantCode(t, withToken(s, "t-ann"), defaultNamespace, http.StatusOK, "")
-	wantCode(t, withToken(s, "t-bob"), defaultNamespace, http.StatusForbidden,
+	servertest.Start(t, s)
+	servertest.WantCode(t, servertest.WithToken(s, "t-ann"), defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, servertest.WithToken(s, "t-bob"), defaultNamespace, http.StatusForbidden,
 		`namespaces "default" is forbidden: User "bob" cannot get resource "namespaces" in API group "" in the namespace "default"`)
 	write(t, dir, "tokens.csv", "t-carol,carol,3,system:masters\n")
 	c.turn(2 * time.Second)
-	wantCode(t, withToken(s, "t-carol"), defaultNamespace, http.StatusOK, "")
-	wantCode(t, withToken(s, "t-ann"), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
+	servertest.WantCode(t, servertest.WithToken(s, "t-carol"), defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, servertest.WithToken(s, "t-ann"), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
 	write(t, dir, "tokens.csv", "broken\n")
 	c.turn(2 * time.Second)
-	wantCode(t, withToken(s, "t-carol"), defaultNamespace, http.StatusOK, "") // as it was
+	servertest.WantCode(t, servertest.WithToken(s, "t-carol"), defaultNamespace, http.StatusOK, "") // as it was
 }
 
 // TestOwnCertificate serves the certificate of the user's files, the new one once
@@ -146,17 +147,17 @@ func TestOwnCertificate(t *testing.T) {
 	var c clock
 	s := &tidemark.Server{TLSCertFile: filepath.Join(dir, "tls.crt"), TLSPrivateKeyFile: filepath.Join(dir, "tls.key")}
 	s.SetClock(c.now)
-	start(t, s)
+	servertest.Start(t, s)
 	if !servedBy(t, s, "localhost").Equal(first) {
 		t.Error("another certificate is served")
 	}
-	wantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
 	second := issue()
 	c.turn(2 * time.Second)
 	if !servedBy(t, s, "localhost").Equal(second) {
 		t.Error("the old certificate is still served")
 	}
-	wantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
 }
 
 // TestRenewal: a server that runs for years is trusted by those who got their
@@ -165,7 +166,7 @@ func TestRenewal(t *testing.T) {
 	var c clock
 	s := &tidemark.Server{}
 	s.SetClock(c.now)
-	start(t, s)
+	servertest.Start(t, s)
 	config := s.RESTConfig()
 	before := servedBy(t, s, "localhost")
 	for range 6 {

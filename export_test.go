@@ -1,12 +1,6 @@
 package tidemark
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // SetClock sets the clock for certificates and for looking at files.
 func (s *Server) SetClock(now func() time.Time) { s.now = now }
-
-// Settled waits until the controllers have nothing left to do.
-func (s *Server) Settled(ctx context.Context) error { return s.must().loops.Settled(ctx) }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 )
@@ -130,7 +131,7 @@ func TestLogFails(t *testing.T) {
 	}
 	broken := errors.New("the disk is gone")
 	f.fail <- broken
-	resp, err := client(t, s.RESTConfig()).Post(s.URL()+"/api/v1/namespaces", "application/json",
+	resp, err := servertest.Client(t, s.RESTConfig()).Post(s.URL()+"/api/v1/namespaces", "application/json",
 		strings.NewReader(`{"metadata":{"name":"lost"}}`))
 	if err == nil {
 		defer resp.Body.Close()
@@ -146,5 +147,5 @@ func TestLogFails(t *testing.T) {
 	if !errors.Is(s.Err(), broken) {
 		t.Errorf("Err says %v", s.Err())
 	}
-	wantCode(t, anonymous(s), "/readyz", http.StatusInternalServerError, "")
+	servertest.WantCode(t, servertest.Anonymous(s), "/readyz", http.StatusInternalServerError, "")
 }

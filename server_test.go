@@ -11,135 +11,44 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
-
-// start starts a server for the length of a test, and checks that it stops
-// within a second.
-func start(t *testing.T, s *tidemark.Server) *tidemark.Server {
-	t.Helper()
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatalf("Start: %v", err)
-	}
-	t.Cleanup(func() { stop(t, s) })
-	return s
-}
-
-func stop(t *testing.T, s *tidemark.Server) {
-	t.Helper()
-	begin := time.Now()
-	if err := s.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
-	if took := time.Since(begin); took > 5*time.Second { // a second, and what a busy machine adds
-		t.Errorf("Close took %v", took)
-	}
-}
-
-// anonymous is a client's configuration without credentials.
-func anonymous(s *tidemark.Server) *rest.Config { return rest.AnonymousClientConfig(s.RESTConfig()) }
-
-// withToken is one with a bearer token.
-func withToken(s *tidemark.Server, token string) *rest.Config {
-	c := anonymous(s)
-	c.BearerToken = token
-	return c
-}
-
-// client is what client-go makes of a configuration, with connections of its own.
-func client(t *testing.T, c *rest.Config) *http.Client {
-	t.Helper()
-	c = rest.CopyConfig(c)
-	c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // keeps client-go from sharing transports
-	h, err := rest.HTTPClientFor(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(h.CloseIdleConnections)
-	return h
-}
-
-// get sends a GET, and returns the code and the body.
-func get(t *testing.T, c *rest.Config, path string) (int, string) {
-	t.Helper()
-	return getAs(t, c, path, "")
-}
-
-// getAs is get for an answer in some form; empty: whatever comes.
-func getAs(t *testing.T, c *rest.Config, path, accept string) (int, string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if accept != "" {
-		r.Header.Set("Accept", accept)
-	}
-	resp, err := client(t, c).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
-// wantCode requires a code, and a message in the Status when it is an error.
-func wantCode(t *testing.T, c *rest.Config, path string, code int, message string) {
-	t.Helper()
-	got, body := get(t, c, path)
-	if got != code {
-		t.Errorf("GET %s: %d, want %d\n%s", path, got, code, body)
-	}
-	if message == "" {
-		return
-	}
-	var status metav1.Status
-	if err := json.Unmarshal([]byte(body), &status); err != nil || status.Message != message || status.Code != int32(code) {
-		t.Errorf("GET %s: %s (%v), want the message %q", path, body, err, message)
-	}
-}
 
 const defaultNamespace = "/api/v1/namespaces/default"
 
 func TestZeroValue(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	if !strings.HasPrefix(s.URL(), "https://127.0.0.1:") {
 		t.Errorf("the server is at %q", s.URL())
 	}
 	c := s.RESTConfig()
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
-		wantCode(t, c, "/api/v1/namespaces/"+name, http.StatusOK, "")
+		servertest.WantCode(t, c, "/api/v1/namespaces/"+name, http.StatusOK, "")
 	}
 	for _, path := range []string{"/healthz", "/livez?verbose", "/readyz", "/readyz/etcd", "/metrics", "/api", "/apis", "/openapi/v3"} {
-		wantCode(t, c, path, http.StatusOK, "")
+		servertest.WantCode(t, c, path, http.StatusOK, "")
 	}
 	fromFile, err := clientcmd.RESTConfigFromKubeConfig(s.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, fromFile, defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, fromFile, defaultNamespace, http.StatusOK, "")
 	c.Host = "changed"
 	if s.RESTConfig().Host == "changed" {
 		t.Error("RESTConfig is not a copy")
 	}
-	if _, metrics := get(t, s.RESTConfig(), "/metrics"); !strings.Contains(metrics, "\ntidemark_store_revision ") {
+	if _, metrics := servertest.Get(t, s.RESTConfig(), "/metrics"); !strings.Contains(metrics, "\ntidemark_store_revision ") {
 		t.Error("the metrics do not tell the revision of the store")
 	}
 }
@@ -151,14 +60,14 @@ func TestFeatureGates(t *testing.T) {
 		t.Errorf("an unknown gate: %v", err)
 	}
 	for _, on := range []bool{true, false} {
-		s := start(t, &tidemark.Server{FeatureGates: map[string]bool{"CBORServingAndStorage": on}})
+		s := servertest.Start(t, &tidemark.Server{FeatureGates: map[string]bool{"CBORServingAndStorage": on}})
 		c := s.RESTConfig()
 		r, err := http.NewRequest(http.MethodGet, c.Host+defaultNamespace, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("Accept", "application/cbor")
-		resp, err := client(t, c).Do(r)
+		resp, err := servertest.Client(t, c).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +84,7 @@ func TestVersion(t *testing.T) {
 		"1.2.3":               "v1.36.3+tidemark.1.2.3",
 		"v1.2.3-rc.1+dirty_x": "v1.36.3+tidemark.1.2.3-rc.1.dirty.x",
 	} {
-		_, body := get(t, anonymous(start(t, &tidemark.Server{Version: own})), "/version")
+		_, body := servertest.Get(t, servertest.Anonymous(servertest.Start(t, &tidemark.Server{Version: own})), "/version")
 		var v version.Info
 		if err := json.Unmarshal([]byte(body), &v); err != nil || v.GitVersion != want || v.Major != "1" || v.Minor != "36" {
 			t.Errorf("/version of %q says %s, want %s", own, body, want)
@@ -194,8 +103,8 @@ func TestLifeCycle(t *testing.T) {
 	if s.Start(t.Context()) == nil {
 		t.Error("a server started twice")
 	}
-	stop(t, &s)
-	stop(t, &s)
+	servertest.Stop(t, &s)
+	servertest.Stop(t, &s)
 	if s.Start(t.Context()) == nil {
 		t.Error("a server started after Close")
 	}
@@ -204,7 +113,7 @@ func TestLifeCycle(t *testing.T) {
 		t.Error("the port is still open")
 	}
 	var never tidemark.Server
-	stop(t, &never)
+	servertest.Stop(t, &never)
 	if never.Start(t.Context()) == nil {
 		t.Error("a server that was closed has started")
 	}
@@ -251,42 +160,42 @@ func TestStartFails(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "rubbish") {
 			t.Errorf("%v; want %q, and not what the file holds", err, row.want)
 		}
-		stop(t, row.s)
+		servertest.Stop(t, row.s)
 	}
-	start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}) // nobody holds it
+	servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}) // nobody holds it
 }
 
 // TestRestart: a server on the same directory is the same server to its clients.
 func TestRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	first := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
+	first := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
 	if err := first.WriteKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	_, before := get(t, first.RESTConfig(), defaultNamespace)
+	_, before := servertest.Get(t, first.RESTConfig(), defaultNamespace)
 	port := first.RESTConfig().Host
 	second := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
 	if err := second.Start(t.Context()); err == nil {
 		t.Fatal("two servers use one directory")
 	}
-	stop(t, first)
+	servertest.Stop(t, first)
 
 	third := &tidemark.Server{Storage: &datadir.Dir{Path: dir}}
 	fmt.Sscanf(strings.TrimPrefix(port, "https://127.0.0.1:"), "%d", &third.Port)
-	start(t, third)
+	servertest.Start(t, third)
 	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, after := get(t, c, defaultNamespace); after != before {
+	if _, after := servertest.Get(t, c, defaultNamespace); after != before {
 		t.Errorf("the namespace was\n%s\nand is, after a restart,\n%s", before, after)
 	}
 }
 
 // TestKubeconfigOfOthers: a file that tidemark did not write is left alone.
 func TestKubeconfigOfOthers(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	path := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -302,10 +211,10 @@ func TestKubeconfigOfOthers(t *testing.T) {
 // TestStopUnderWatches: watches end without an error, as at the end of their
 // time, and nobody waits for them.
 func TestStopUnderWatches(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	var watches []*bufio.Reader
 	for range 3 {
-		h := client(t, s.RESTConfig())
+		h := servertest.Client(t, s.RESTConfig())
 		for range 20 {
 			resp, err := h.Get(s.URL() + "/api/v1/namespaces?watch=1")
 			if err != nil || resp.StatusCode != http.StatusOK {
@@ -322,7 +231,7 @@ func TestStopUnderWatches(t *testing.T) {
 			}
 		}
 	}
-	stop(t, s)
+	servertest.Stop(t, s)
 	for _, w := range watches {
 		if rest, err := io.ReadAll(w); err != nil || len(rest) > 0 {
 			t.Fatalf("a watch ended with %v, after %q", err, rest)
@@ -332,10 +241,10 @@ func TestStopUnderWatches(t *testing.T) {
 
 // TestStopUnderStall: a client that never ends its body does not hold up the end.
 func TestStopUnderStall(t *testing.T) {
-	s := start(t, &tidemark.Server{})
+	s := servertest.Start(t, &tidemark.Server{})
 	body, write := io.Pipe()
 	defer write.Close()
-	h := client(t, s.RESTConfig())
+	h := servertest.Client(t, s.RESTConfig())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -347,7 +256,7 @@ func TestStopUnderStall(t *testing.T) {
 	if _, err := write.Write([]byte("{")); err != nil { // read: the request is on its way
 		t.Fatal(err)
 	}
-	stop(t, s)
+	servertest.Stop(t, s)
 	<-done
 }
 
@@ -361,11 +270,11 @@ func TestInterfaces(t *testing.T) {
 		} else {
 			l.Close()
 		}
-		s := start(t, &tidemark.Server{BindAddress: bind})
+		s := servertest.Start(t, &tidemark.Server{BindAddress: bind})
 		if !strings.HasPrefix(s.URL(), want) {
 			t.Errorf("bound to %s the server is at %s", bind, s.URL())
 		}
-		wantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
+		servertest.WantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
 	}
 }
 
@@ -402,7 +311,7 @@ func TestServingNames(t *testing.T) {
 		{"172.30.0.0/16", []string{"172.30.0.1"}, "10.96.0.1"},
 		{"fd00:1::/108,10.7.0.0/24", []string{"fd00:1::1", "10.7.0.1"}, "172.30.0.1"},
 	} {
-		s := start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, ServiceClusterIPRange: row.ranges})
+		s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, ServiceClusterIPRange: row.ranges})
 		c, err := tls.Dial("tcp", strings.TrimPrefix(s.URL(), "https://"), trusting(s.RESTConfig()))
 		if err != nil {
 			t.Fatal(err)
@@ -417,6 +326,6 @@ func TestServingNames(t *testing.T) {
 		if leaf.VerifyHostname(row.not) == nil {
 			t.Errorf("with the ranges %q the certificate names %s", row.ranges, row.not)
 		}
-		stop(t, s)
+		servertest.Stop(t, s)
 	}
 }

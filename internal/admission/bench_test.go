@@ -20,7 +20,7 @@ import (
 func BenchmarkCreate(b *testing.B) {
 	types := map[string]*resource.Type{}
 	for t := range builtin.Catalog().Types() {
-		if t.Collection != "" && t.Stored == nil {
+		if t.Collection != "" && t.Conversion == nil {
 			types[t.Collection] = t
 		}
 	}

@@ -28,7 +28,7 @@ func TestFromStructural(t *testing.T) {
 			t.Fatal(err)
 		}
 		typ := servedAs(t, text)
-		from, err := typ.Structural()
+		from, err := typ.Custom.Structural()
 		if err != nil {
 			t.Fatalf("%v of %s", err, text)
 		}
@@ -36,7 +36,7 @@ func TestFromStructural(t *testing.T) {
 			continue // not of that form
 		}
 		compared++
-		shown, err := typ.OpenAPI(3)
+		shown, err := typ.Custom.OpenAPI(3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestFromStructural(t *testing.T) {
 		if !apply.SameShape(got, want) {
 			t.Fatalf("the shape is another one: %s", text)
 		}
-		if _, err := typ.OpenAPI(2); err != nil {
+		if _, err := typ.Custom.OpenAPI(2); err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(from, before) {

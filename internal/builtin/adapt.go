@@ -13,8 +13,8 @@ type pointerTo[T any] interface {
 	runtime.Object
 }
 
-// defaults adapts what changes an object of a kind: Default, NewStatus,
-// PrepareCreate.
+// defaults adapts a function that changes one object of a kind: Default, PrepareCreate,
+// Status.New.
 func defaults[T any, P pointerTo[T]](f func(*T)) func(runtime.Object) {
 	return func(o runtime.Object) { f(o.(P)) }
 }

@@ -13,48 +13,67 @@ import (
 func admissionregistrationGroup() resource.Group {
 	types := []resource.Type{
 		{
-			Resource: "mutatingadmissionpolicies", Kind: "MutatingAdmissionPolicy", New: object[admissionregistrationv1.MutatingAdmissionPolicy],
-			Default:        defaults(admissionregistration.DefaultMutatingPolicy),
-			Validate:       validates(admissionregistration.ValidateMutatingPolicy),
-			ValidateUpdate: updates(admissionregistration.ValidateMutatingPolicyUpdate),
+			Names: resource.Names{Resource: "mutatingadmissionpolicies", Kind: "MutatingAdmissionPolicy"},
+			New:   object[admissionregistrationv1.MutatingAdmissionPolicy],
+			Strategy: resource.Strategy{
+				Default:        defaults(admissionregistration.DefaultMutatingPolicy),
+				Validate:       validates(admissionregistration.ValidateMutatingPolicy),
+				ValidateUpdate: updates(admissionregistration.ValidateMutatingPolicyUpdate),
+			},
 		},
 		{
-			Resource: "mutatingadmissionpolicybindings", Kind: "MutatingAdmissionPolicyBinding", New: object[admissionregistrationv1.MutatingAdmissionPolicyBinding],
-			Default:        defaults(admissionregistration.DefaultMutatingBinding),
-			Validate:       validates(admissionregistration.ValidateMutatingBinding),
-			ValidateUpdate: updates(admissionregistration.ValidateMutatingBindingUpdate),
+			Names: resource.Names{Resource: "mutatingadmissionpolicybindings", Kind: "MutatingAdmissionPolicyBinding"},
+			New:   object[admissionregistrationv1.MutatingAdmissionPolicyBinding],
+			Strategy: resource.Strategy{
+				Default:        defaults(admissionregistration.DefaultMutatingBinding),
+				Validate:       validates(admissionregistration.ValidateMutatingBinding),
+				ValidateUpdate: updates(admissionregistration.ValidateMutatingBindingUpdate),
+			},
 		},
 		{
-			Resource: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration", New: object[admissionregistrationv1.MutatingWebhookConfiguration],
-			Default:        defaults(admissionregistration.DefaultMutatingWebhooks),
-			Validate:       validates(admissionregistration.ValidateMutatingWebhooks),
-			ValidateUpdate: updates(admissionregistration.ValidateMutatingWebhooksUpdate),
+			Names: resource.Names{Resource: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration"},
+			New:   object[admissionregistrationv1.MutatingWebhookConfiguration],
+			Strategy: resource.Strategy{
+				Default:        defaults(admissionregistration.DefaultMutatingWebhooks),
+				Validate:       validates(admissionregistration.ValidateMutatingWebhooks),
+				ValidateUpdate: updates(admissionregistration.ValidateMutatingWebhooksUpdate),
+			},
 		},
 		{
-			Resource: "validatingadmissionpolicies", Kind: "ValidatingAdmissionPolicy", New: object[admissionregistrationv1.ValidatingAdmissionPolicy],
-			Subresources:   []resource.Subresource{statusWith(updates(admissionregistration.ValidateValidatingPolicyStatus))},
-			StatusKeeps:    allMetadata,
-			Default:        defaults(admissionregistration.DefaultValidatingPolicy),
-			Validate:       validates(admissionregistration.ValidateValidatingPolicy),
-			ValidateUpdate: updates(admissionregistration.ValidateValidatingPolicyUpdate),
+			Names:        resource.Names{Resource: "validatingadmissionpolicies", Kind: "ValidatingAdmissionPolicy"},
+			New:          object[admissionregistrationv1.ValidatingAdmissionPolicy],
+			Subresources: []resource.Subresource{statusWith(updates(admissionregistration.ValidateValidatingPolicyStatus))},
+			Strategy: resource.Strategy{
+				Status:         statusAlone,
+				Default:        defaults(admissionregistration.DefaultValidatingPolicy),
+				Validate:       validates(admissionregistration.ValidateValidatingPolicy),
+				ValidateUpdate: updates(admissionregistration.ValidateValidatingPolicyUpdate),
+			},
 		},
 		{
-			Resource: "validatingadmissionpolicybindings", Kind: "ValidatingAdmissionPolicyBinding", New: object[admissionregistrationv1.ValidatingAdmissionPolicyBinding],
-			Default:        defaults(admissionregistration.DefaultValidatingBinding),
-			Validate:       validates(admissionregistration.ValidateValidatingBinding),
-			ValidateUpdate: updates(admissionregistration.ValidateValidatingBindingUpdate),
+			Names: resource.Names{Resource: "validatingadmissionpolicybindings", Kind: "ValidatingAdmissionPolicyBinding"},
+			New:   object[admissionregistrationv1.ValidatingAdmissionPolicyBinding],
+			Strategy: resource.Strategy{
+				Default:        defaults(admissionregistration.DefaultValidatingBinding),
+				Validate:       validates(admissionregistration.ValidateValidatingBinding),
+				ValidateUpdate: updates(admissionregistration.ValidateValidatingBindingUpdate),
+			},
 		},
 		{
-			Resource: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration", New: object[admissionregistrationv1.ValidatingWebhookConfiguration],
-			Default:        defaults(admissionregistration.DefaultValidatingWebhooks),
-			Validate:       validates(admissionregistration.ValidateValidatingWebhooks),
-			ValidateUpdate: updates(admissionregistration.ValidateValidatingWebhooksUpdate),
+			Names: resource.Names{Resource: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration"},
+			New:   object[admissionregistrationv1.ValidatingWebhookConfiguration],
+			Strategy: resource.Strategy{
+				Default:        defaults(admissionregistration.DefaultValidatingWebhooks),
+				Validate:       validates(admissionregistration.ValidateValidatingWebhooks),
+				ValidateUpdate: updates(admissionregistration.ValidateValidatingWebhooksUpdate),
+			},
 		},
 	}
 	for i := range types {
 		t := &types[i]
-		t.AnyFinalizer, t.MetadataOnce, t.Generation = true, true, true
-		t.Categories, t.Warnings = inAPIExtensions, warnOfStaticName
+		t.Categories = inAPIExtensions
+		t.Strategy.Metadata = resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckUpdate}
+		t.Strategy.Generation, t.Strategy.Warnings = counted, warnOfStaticName
 	}
 	return group("admissionregistration.k8s.io", version{"v1", types})
 }

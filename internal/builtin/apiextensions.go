@@ -12,19 +12,19 @@ import (
 func apiextensionsGroup() resource.Group {
 	return group("apiextensions.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition", New: object[apiextensionsv1.CustomResourceDefinition],
-			ShortNames: []string{"crd", "crds"}, Categories: inAPIExtensions,
-			Generation:     true,
-			AnyFinalizer:   true,
-			Subresources:   []resource.Subresource{statusWith(updates(apiextensions.ValidateStatus))},
-			Default:        defaults(apiextensions.Default),
-			NewStatus:      defaults(apiextensions.NewStatus),
-			PrepareUpdate:  prepares(apiextensions.KeepStored),
-			Validate:       validates(apiextensions.Validate),
-			ValidateUpdate: updates(apiextensions.ValidateUpdate),
-			Warnings:       warns(apiextensions.Warnings),
-			Held:           func(o runtime.Object) bool { return apiextensions.Held(o.(*apiextensionsv1.CustomResourceDefinition)) },
-			PrepareDelete:  defaults(apiextensions.PrepareDelete),
+			Names:        resource.Names{Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition", ShortNames: []string{"crd", "crds"}, Categories: inAPIExtensions},
+			New:          object[apiextensionsv1.CustomResourceDefinition],
+			Subresources: []resource.Subresource{statusWith(updates(apiextensions.ValidateStatus))},
+			Strategy: resource.Strategy{
+				Metadata: resource.MetadataRules{AnyFinalizer: true},
+				Status:   resource.StatusRules{New: defaults(apiextensions.NewStatus)}, Generation: counted,
+				Deletion:       resource.Deletion{Blocked: func(o runtime.Object) bool { return apiextensions.Held(o.(*apiextensionsv1.CustomResourceDefinition)) }, Prepare: defaults(apiextensions.PrepareDelete)},
+				Default:        defaults(apiextensions.Default),
+				PrepareUpdate:  prepares(apiextensions.KeepStored),
+				Validate:       validates(apiextensions.Validate),
+				ValidateUpdate: updates(apiextensions.ValidateUpdate),
+				Warnings:       warns(apiextensions.Warnings),
+			},
 		},
 	}})
 }

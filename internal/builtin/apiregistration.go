@@ -11,16 +11,16 @@ import (
 func apiregistrationGroup() resource.Group {
 	return group("apiregistration.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "apiservices", Kind: "APIService", New: object[apiregistrationv1.APIService],
-			AnyFinalizer:   true,
-			Categories:     inAPIExtensions,
-			Subresources:   []resource.Subresource{statusWith(updates(apiregistration.ValidateStatus))},
-			StatusKeeps:    allMetadata,
-			ValidateName:   pathSegment,
-			Default:        defaults(apiregistration.DefaultAPIService),
-			NewStatus:      defaults(apiregistration.NewStatus),
-			Validate:       validates(apiregistration.ValidateAPIService),
-			ValidateUpdate: updates(apiregistration.ValidateAPIServiceUpdate),
+			Names:        resource.Names{Resource: "apiservices", Kind: "APIService", Categories: inAPIExtensions},
+			New:          object[apiregistrationv1.APIService],
+			Subresources: []resource.Subresource{statusWith(updates(apiregistration.ValidateStatus))},
+			Strategy: resource.Strategy{
+				Metadata:       resource.MetadataRules{ValidateName: pathSegment, AnyFinalizer: true},
+				Status:         resource.StatusRules{New: defaults(apiregistration.NewStatus), Fixed: resource.AllMetadata},
+				Default:        defaults(apiregistration.DefaultAPIService),
+				Validate:       validates(apiregistration.ValidateAPIService),
+				ValidateUpdate: updates(apiregistration.ValidateAPIServiceUpdate),
+			},
 		},
 	}})
 }

@@ -10,17 +10,18 @@ import (
 func authenticationGroup() resource.Group {
 	return group("authentication.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "selfsubjectreviews", Kind: "SelfSubjectReview", New: object[authenticationv1.SelfSubjectReview],
-			Verbs: onlyCreate,
+			Names: resource.Names{Resource: "selfsubjectreviews", Kind: "SelfSubjectReview"},
+			New:   object[authenticationv1.SelfSubjectReview], Verbs: onlyCreate,
 		},
 		{
-			Resource: "tokenreviews", Kind: "TokenReview", New: object[authenticationv1.TokenReview],
-			Verbs: onlyCreate,
+			Names: resource.Names{Resource: "tokenreviews", Kind: "TokenReview"},
+			New:   object[authenticationv1.TokenReview], Verbs: onlyCreate,
 		},
 	}})
 }
 
 // tokenRequest is what serviceaccounts/token exchanges.
 var tokenRequest = resource.Type{
-	Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest", New: object[authenticationv1.TokenRequest],
+	Names: resource.Names{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"},
+	New:   object[authenticationv1.TokenRequest],
 }

@@ -12,23 +12,25 @@ import (
 // converted.
 func autoscalingGroup() resource.Group {
 	v2 := []resource.Type{{
-		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv2.HorizontalPodAutoscaler],
-		MetadataOnce: true,
-		Namespaced:   true, ShortNames: []string{"hpa"}, Categories: inAll,
-		UnconditionalUpdate: true,
-		Subresources:        []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
-		Default:             defaultAutoscaler,
-		Validate:            validates(autoscaling.ValidateAutoscaler),
-		ValidateUpdate:      updates(autoscaling.ValidateAutoscalerUpdate),
+		Names: resource.Names{Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", ShortNames: []string{"hpa"}, Categories: inAll},
+		New:   object[autoscalingv2.HorizontalPodAutoscaler], Namespaced: true,
+		Subresources: []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
+		Strategy: resource.Strategy{
+			AllowUnconditionalUpdate: true, Metadata: recheckUpdate,
+			Default:        defaultAutoscaler,
+			Validate:       validates(autoscaling.ValidateAutoscaler),
+			ValidateUpdate: updates(autoscaling.ValidateAutoscalerUpdate),
+		},
 	}}
 	v1 := []resource.Type{{
-		Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", New: object[autoscalingv1.HorizontalPodAutoscaler],
-		MetadataOnce: true,
-		Namespaced:   true, ShortNames: []string{"hpa"}, Categories: inAll,
-		Stored: &v2[0], ToStored: alone(storedAutoscaler), FromStored: alone(autoscalerFromV2),
-		UnconditionalUpdate: true,
-		Subresources:        []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
-		Default:             defaults(autoscaling.DefaultOld),
+		Names: resource.Names{Resource: "horizontalpodautoscalers", Kind: "HorizontalPodAutoscaler", ShortNames: []string{"hpa"}, Categories: inAll},
+		New:   object[autoscalingv1.HorizontalPodAutoscaler], Namespaced: true,
+		Conversion:   &resource.Conversion{Stored: &v2[0], ToStored: alone(storedAutoscaler), FromStored: alone(autoscalerFromV2)},
+		Subresources: []resource.Subresource{statusWith(updates(autoscaling.ValidateAutoscalerStatus))},
+		Strategy: resource.Strategy{
+			AllowUnconditionalUpdate: true, Metadata: recheckUpdate,
+			Default: defaults(autoscaling.DefaultOld),
+		},
 	}}
 	return group("autoscaling", version{"v2", v2}, version{"v1", v1})
 }

@@ -78,12 +78,12 @@ func BenchmarkPod(b *testing.B) {
 	ctx := context.Background()
 	whole := func() runtime.Object {
 		o := sent.DeepCopy()
-		t.Default(o)
-		t.PrepareCreate(o)
+		t.Strategy.Default(o)
+		t.Strategy.PrepareCreate(o)
 		return o
 	}
 	made := whole()
-	if errs := t.Validate(ctx, made); len(errs) > 0 {
+	if errs := t.Strategy.Validate(ctx, made); len(errs) > 0 {
 		b.Fatal(errs)
 	}
 	for _, part := range []struct {
@@ -93,11 +93,11 @@ func BenchmarkPod(b *testing.B) {
 		{"copy", func() { sent.DeepCopy() }},
 		{"whole", func() {
 			o := whole()
-			t.Validate(ctx, o)
-			t.Warnings(o, nil)
+			t.Strategy.Validate(ctx, o)
+			t.Strategy.Warnings(o, nil)
 		}},
-		{"validate", func() { t.Validate(ctx, made) }},
-		{"warn", func() { t.Warnings(made, nil) }},
+		{"validate", func() { t.Strategy.Validate(ctx, made) }},
+		{"warn", func() { t.Strategy.Warnings(made, nil) }},
 	} {
 		b.Run(part.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -60,23 +60,17 @@ func build() *resource.Catalog {
 	return resource.NewCatalog(groups)
 }
 
-// addColumns gives each kind that is read its columns, those of the stored version; and
-// what subresources exchange its own.
+// addColumns gives each kind that is read the columns of its stored version.
 func addColumns(groups []resource.Group) {
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			for _, t := range v.Types {
-				stored := t
-				if t.Stored != nil {
-					stored = t.Stored
-				}
 				if t.Collection != "" || t.Allows("list") {
-					t.Columns = columns.Of(stored.New())
+					t.Display.Columns = columns.Of(t.StoredVersion().New())
 				}
 			}
 		}
 	}
-	scaleType.Columns = columns.Of(scaleType.New())
 }
 
 // version is a served version, its types sorted by Resource.
@@ -86,7 +80,7 @@ type version struct {
 }
 
 // group completes the rows of a group. The types of the result are those of its
-// arguments, so a row may point to another one as its Stored type.
+// arguments, so the Conversion of a row may point to another row.
 func group(name string, versions ...version) resource.Group {
 	g := resource.Group{Name: name, Versions: make([]resource.Version, len(versions))}
 	for i, v := range versions {
@@ -111,8 +105,8 @@ func complete(t *resource.Type, group, version string) {
 			t.Collection = t.GroupResource().String()
 		}
 	}
-	if t.ValidateName == nil {
-		t.ValidateName = validation.NameIsDNSSubdomain
+	if m := &t.Strategy.Metadata; m.ValidateName == nil {
+		m.ValidateName = validation.NameIsDNSSubdomain
 	}
 	for i := range t.Subresources {
 		k := &t.Subresources[i].Kind
@@ -169,9 +163,18 @@ func proxy(options string, connect func(runtime.Object, url.Values) (string, err
 	return connection("proxy", options, proxyVerbs, connect)
 }
 
-// allMetadata is what an update of the status cannot change where the subresource
-// is for the status alone.
-const allMetadata = resource.Labels | resource.Annotations | resource.Finalizers | resource.OwnerReferences
+// The values that many strategies share.
+var (
+	// counted is a generation that counts changes of the spec.
+	counted = resource.Generation{Initial: 1, CountChanges: true}
+	// returnsObject is a deletion whose response is the object.
+	returnsObject = resource.Deletion{ReturnsObject: true}
+	// recheckUpdate is for kinds whose validation of an update does not check the
+	// metadata as that of a new object.
+	recheckUpdate = resource.MetadataRules{Recheck: resource.RecheckUpdate}
+	// statusAlone is for kinds whose subresource "status" cannot change metadata.
+	statusAlone = resource.StatusRules{Fixed: resource.AllMetadata}
+)
 
 // notSupported is how most kinds with fields of their own refuse others.
 const notSupported = "field label not supported: %s"

@@ -81,16 +81,16 @@ func TestRules(t *testing.T) {
 			name string
 			set  bool
 		}{
-			{"create-on-update", x.CreateOnUpdate},
-			{"unconditional", x.UnconditionalUpdate},
-			{"generation", x.Generation && !x.GenerationLate},
-			{"counts-labels", x.GenerationCounts.Has(resource.Labels)},
-			{"counts-annotations", x.GenerationCounts.Has(resource.Annotations)},
-			{"keeps-labels", x.StatusKeeps.Has(resource.Labels)},
-			{"keeps-annotations", x.StatusKeeps.Has(resource.Annotations)},
-			{"keeps-finalizers", x.StatusKeeps.Has(resource.Finalizers)},
-			{"keeps-ownerReferences", x.StatusKeeps.Has(resource.OwnerReferences)},
-			{"returns-object", x.DeleteReturnsObject},
+			{"create-on-update", x.Strategy.AllowCreateOnUpdate},
+			{"unconditional", x.Strategy.AllowUnconditionalUpdate},
+			{"generation", x.Strategy.Generation.Initial != 0},
+			{"counts-labels", x.Strategy.Generation.CountMetadata.Has(resource.Labels)},
+			{"counts-annotations", x.Strategy.Generation.CountMetadata.Has(resource.Annotations)},
+			{"keeps-labels", x.Strategy.Status.Fixed.Has(resource.Labels)},
+			{"keeps-annotations", x.Strategy.Status.Fixed.Has(resource.Annotations)},
+			{"keeps-finalizers", x.Strategy.Status.Fixed.Has(resource.Finalizers)},
+			{"keeps-ownerReferences", x.Strategy.Status.Fixed.Has(resource.OwnerReferences)},
+			{"returns-object", x.Strategy.Deletion.ReturnsObject},
 		} {
 			if r.set {
 				got = append(got, r.name)
@@ -111,7 +111,7 @@ func TestShape(t *testing.T) {
 	collections := map[string]*resource.Type{}
 	for x := range builtin.Catalog().Types() {
 		name := x.GroupVersion().String() + " " + x.Resource
-		if x.ValidateName == nil {
+		if x.Strategy.Metadata.ValidateName == nil {
 			t.Errorf("%s: no ValidateName", name)
 		}
 		if !slices.IsSorted(x.Verbs) {
@@ -125,19 +125,19 @@ func TestShape(t *testing.T) {
 				t.Errorf("%s/%s: verbs %v are not sorted", name, s.Name, s.Verbs)
 			}
 		}
-		if x.FieldError != "" {
-			if s := fmt.Sprintf(x.FieldError, "LABEL"); !strings.Contains(s, "LABEL") || strings.Contains(s, "%!") {
-				t.Errorf("%s: FieldError %q does not take one string", name, x.FieldError)
+		if x.Display.FieldError != "" {
+			if s := fmt.Sprintf(x.Display.FieldError, "LABEL"); !strings.Contains(s, "LABEL") || strings.Contains(s, "%!") {
+				t.Errorf("%s: FieldError %q does not take one string", name, x.Display.FieldError)
 			}
 		}
-		if (x.FieldError == "") != (len(x.Fields) == 0) {
+		if (x.Display.FieldError == "") != (len(x.Display.Fields) == 0) {
 			t.Errorf("%s: a kind has fields of its own and words for others, or neither", name)
 		}
-		if x.GenerationCounts != 0 && !x.Generation {
-			t.Errorf("%s: GenerationCounts without Generation", name)
+		if x.Strategy.Generation.CountMetadata != 0 && !x.Strategy.Generation.CountChanges {
+			t.Errorf("%s: CountMetadata without CountChanges", name)
 		}
-		if x.StatusKeeps != 0 && x.Subresource("status") == nil {
-			t.Errorf("%s: StatusKeeps without a status subresource", name)
+		if x.Strategy.Status.Fixed != 0 && x.Subresource("status") == nil {
+			t.Errorf("%s: fixed metadata without a status subresource", name)
 		}
 		if stored := x.Collection != ""; stored != x.Allows("watch") {
 			t.Errorf("%s: stored: %v, can be watched: %v", name, stored, x.Allows("watch"))
@@ -155,13 +155,12 @@ func checkStored(t *testing.T, name string, x *resource.Type, collections map[st
 	if x.Collection == "" {
 		return
 	}
-	stored := x
-	if x.Stored != nil {
-		stored = x.Stored
-		if x.ToStored == nil || x.FromStored == nil {
+	stored := x.StoredVersion()
+	if c := x.Conversion; c != nil {
+		if c.ToStored == nil || c.FromStored == nil {
 			t.Errorf("%s: Stored without conversions", name)
 		}
-		if stored.Collection != x.Collection || stored.Stored != nil {
+		if stored.Collection != x.Collection || stored.Conversion != nil {
 			t.Errorf("%s: its stored type is %+v", name, stored.GroupVersionKind())
 		}
 		if builtin.Catalog().Lookup(stored.Group, stored.Version, stored.Resource) != stored {
@@ -201,11 +200,8 @@ func TestNew(t *testing.T) {
 // boolean in the stored version.
 func TestFields(t *testing.T) {
 	for x := range builtin.Catalog().Types() {
-		stored := x
-		if x.Stored != nil {
-			stored = x.Stored
-		}
-		for _, f := range x.Fields {
+		stored := x.StoredVersion()
+		for _, f := range x.Display.Fields {
 			paths := f.Paths
 			if paths == nil {
 				paths = [][]string{strings.Split(f.Name, ".")}

@@ -11,19 +11,19 @@ import (
 func certificatesGroup() resource.Group {
 	return group("certificates.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "certificatesigningrequests", Kind: "CertificateSigningRequest", New: object[certificatesv1.CertificateSigningRequest],
-			ShortNames:          []string{"csr"},
-			UnconditionalUpdate: true,
+			Names: resource.Names{Resource: "certificatesigningrequests", Kind: "CertificateSigningRequest", ShortNames: []string{"csr"}},
+			New:   object[certificatesv1.CertificateSigningRequest],
 			Subresources: []resource.Subresource{
 				{Name: "approval", Verbs: getPatchUpdate, MetadataAsNew: true, Set: certificates.Approve, Validate: updates(certificates.ValidateApproval)},
 				{Name: "status", Verbs: getPatchUpdate, MetadataAsNew: true, Set: certificates.Sign, Validate: updates(certificates.ValidateStatus)},
 			},
-			Fields:        fields("spec.signerName"),
-			FieldError:    notSupported,
-			ValidateName:  pathSegment,
-			SetCreator:    certificates.SetRequester,
-			PrepareUpdate: certificates.KeepRequest,
-			Validate:      validates(certificates.ValidateRequest),
+			Display: resource.Display{Fields: fields("spec.signerName"), FieldError: notSupported},
+			Strategy: resource.Strategy{
+				AllowUnconditionalUpdate: true, Metadata: resource.MetadataRules{ValidateName: pathSegment},
+				SetCreator:    certificates.SetRequester,
+				PrepareUpdate: certificates.KeepRequest,
+				Validate:      validates(certificates.ValidateRequest),
+			},
 		},
 	}})
 }

@@ -43,7 +43,7 @@ func TestAutoscalerFacts(t *testing.T) {
 	}
 	x := lookup(t, "autoscaling", "v1", "horizontalpodautoscalers")
 	for _, f := range facts {
-		got, err := x.FromStored(context.Background(), f.V2)
+		got, err := x.Conversion.FromStored(context.Background(), f.V2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestAutoscalerFacts(t *testing.T) {
 		if f.V1 == nil {
 			continue
 		}
-		got, err = x.ToStored(context.Background(), f.V1)
+		got, err = x.Conversion.ToStored(context.Background(), f.V1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestAutoscalerDropsAnnotations(t *testing.T) {
 		"autoscaling.alpha.kubernetes.io/scale-down-tolerance": "1",
 		"keep": "me",
 	}}}
-	lookup(t, "autoscaling", "v2", "horizontalpodautoscalers").Default(o)
+	lookup(t, "autoscaling", "v2", "horizontalpodautoscalers").Strategy.Default(o)
 	if d := cmp.Diff(o.Annotations, map[string]string{"keep": "me"}); d != "" {
 		t.Errorf("annotations (-got +want):\n%s", d)
 	}
@@ -95,18 +95,18 @@ func TestAutoscalerRoundTrip(t *testing.T) {
 	for i := range 2000 {
 		in := randomAutoscaler(r)
 		autoscaling.DefaultBehavior(in.Spec.Behavior) // which version 1 cannot leave open
-		v1, err := x.FromStored(context.Background(), in.DeepCopy())
+		v1, err := x.Conversion.FromStored(context.Background(), in.DeepCopy())
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := x.ToStored(context.Background(), v1.DeepCopyObject())
+		out, err := x.Conversion.ToStored(context.Background(), v1.DeepCopyObject())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !equality.Semantic.DeepEqual(out, in) {
 			t.Fatalf("%d (-got +want):\n%s", i, cmp.Diff(text(t, out), text(t, in)))
 		}
-		again, err := x.FromStored(context.Background(), out)
+		again, err := x.Conversion.FromStored(context.Background(), out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +129,8 @@ func TestEventRoundTrip(t *testing.T) {
 			in          runtime.Object
 			there, back func(context.Context, runtime.Object) (runtime.Object, error)
 		}{
-			{core, x.FromStored, x.ToStored},
-			{events, x.ToStored, x.FromStored},
+			{core, x.Conversion.FromStored, x.Conversion.ToStored},
+			{events, x.Conversion.ToStored, x.Conversion.FromStored},
 		} {
 			other, err := c.there(t.Context(), c.in.DeepCopyObject())
 			if err != nil {
@@ -150,13 +150,13 @@ func TestEventRoundTrip(t *testing.T) {
 // TestConversionRefuses: a conversion of another kind is an error, not a panic.
 func TestConversionRefuses(t *testing.T) {
 	for x := range builtin.Catalog().Types() {
-		if x.Stored == nil {
+		if x.Conversion == nil {
 			continue
 		}
-		if o, err := x.ToStored(context.Background(), new(corev1.Pod)); err == nil {
+		if o, err := x.Conversion.ToStored(context.Background(), new(corev1.Pod)); err == nil {
 			t.Errorf("%s: a Pod became %T", x.GroupVersionKind(), o)
 		}
-		if o, err := x.FromStored(context.Background(), new(corev1.Pod)); err == nil {
+		if o, err := x.Conversion.FromStored(context.Background(), new(corev1.Pod)); err == nil {
 			t.Errorf("%s: a Pod became %T", x.GroupVersionKind(), o)
 		}
 	}

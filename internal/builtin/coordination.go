@@ -11,15 +11,15 @@ import (
 func coordinationGroup() resource.Group {
 	return group("coordination.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "leases", Kind: "Lease", New: object[coordinationv1.Lease],
-			AnyFinalizer:   true,
-			MetadataOnce:   true,
-			Namespaced:     true,
-			CreateOnUpdate: true,
-			PrepareCreate:  defaults(coordination.PrepareLease),
-			PrepareUpdate:  prepares(coordination.PrepareLeaseUpdate),
-			Validate:       validates(coordination.ValidateLease),
-			ValidateUpdate: updates(coordination.ValidateLeaseUpdate),
+			Names: resource.Names{Resource: "leases", Kind: "Lease"},
+			New:   object[coordinationv1.Lease], Namespaced: true,
+			Strategy: resource.Strategy{
+				AllowCreateOnUpdate: true, Metadata: resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckUpdate},
+				PrepareCreate:  defaults(coordination.PrepareLease),
+				PrepareUpdate:  prepares(coordination.PrepareLeaseUpdate),
+				Validate:       validates(coordination.ValidateLease),
+				ValidateUpdate: updates(coordination.ValidateLeaseUpdate),
+			},
 		},
 	}})
 }

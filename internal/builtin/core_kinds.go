@@ -15,8 +15,14 @@ import (
 
 // What subresources of Pods exchange.
 var (
-	bindingType  = resource.Type{Version: "v1", Kind: "Binding", New: object[corev1.Binding]}
-	evictionType = resource.Type{Group: "policy", Version: "v1", Kind: "Eviction", New: object[policyv1.Eviction]}
+	bindingType = resource.Type{
+		Names: resource.Names{Version: "v1", Kind: "Binding"},
+		New:   object[corev1.Binding],
+	}
+	evictionType = resource.Type{
+		Names: resource.Names{Group: "policy", Version: "v1", Kind: "Eviction"},
+		New:   object[policyv1.Eviction],
+	}
 )
 
 // podFields have, where a Pod lacks the field, the value that the server gives to

@@ -11,15 +11,16 @@ import (
 func discoveryGroup() resource.Group {
 	return group("discovery.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "endpointslices", Kind: "EndpointSlice", New: object[discoveryv1.EndpointSlice],
-			MetadataOnce:        true,
-			Namespaced:          true,
-			UnconditionalUpdate: true, Generation: true,
-			GenerationCounts: resource.Labels,
-			Default:          defaults(discovery.DefaultSlice),
-			Validate:         validates(discovery.ValidateSlice),
-			ValidateUpdate:   updates(discovery.ValidateSliceUpdate),
-			Warnings:         warns(discovery.WarnOfSlice),
+			Names: resource.Names{Resource: "endpointslices", Kind: "EndpointSlice"},
+			New:   object[discoveryv1.EndpointSlice], Namespaced: true,
+			Strategy: resource.Strategy{
+				AllowUnconditionalUpdate: true, Metadata: recheckUpdate,
+				Generation:     resource.Generation{Initial: 1, CountChanges: true, CountMetadata: resource.Labels},
+				Default:        defaults(discovery.DefaultSlice),
+				Validate:       validates(discovery.ValidateSlice),
+				ValidateUpdate: updates(discovery.ValidateSliceUpdate),
+				Warnings:       warns(discovery.WarnOfSlice),
+			},
 		},
 	}})
 }

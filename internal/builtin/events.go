@@ -14,16 +14,16 @@ import (
 func eventsGroup(stored *resource.Type) resource.Group {
 	return group("events.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "events", Kind: "Event", New: object[eventsv1.Event],
-			MetadataApart: true,
-			AnyFinalizer:  true,
-			Namespaced:    true, ShortNames: []string{"ev"},
-			Collection: stored.Collection, Stored: stored, ToStored: alone(eventToCore), FromStored: alone(eventFromCore),
-			CreateOnUpdate: true, UnconditionalUpdate: true,
-			Fields:         regardingFields,
-			FieldError:     notSupported,
-			Validate:       validates(core.ValidateNewEvent),
-			ValidateUpdate: updates(core.ValidateNewEventUpdate),
+			Names: resource.Names{Resource: "events", Kind: "Event", ShortNames: []string{"ev"}},
+			New:   object[eventsv1.Event], Namespaced: true, Collection: stored.Collection,
+			Conversion: &resource.Conversion{Stored: stored, ToStored: alone(eventToCore), FromStored: alone(eventFromCore)},
+			Display:    resource.Display{Fields: regardingFields, FieldError: notSupported},
+			Strategy: resource.Strategy{
+				AllowCreateOnUpdate: true, AllowUnconditionalUpdate: true,
+				Metadata:       resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckNothing},
+				Validate:       validates(core.ValidateNewEvent),
+				ValidateUpdate: updates(core.ValidateNewEventUpdate),
+			},
 		},
 	}})
 }

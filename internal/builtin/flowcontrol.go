@@ -11,24 +11,26 @@ import (
 func flowcontrolGroup() resource.Group {
 	return group("flowcontrol.apiserver.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "flowschemas", Kind: "FlowSchema", New: object[flowcontrolv1.FlowSchema],
-			MetadataOnce:        true,
-			UnconditionalUpdate: true, Generation: true,
-			Subresources:   []resource.Subresource{statusWith(updates(flowcontrol.ValidateFlowSchemaStatus))},
-			StatusKeeps:    allMetadata,
-			Default:        defaults(flowcontrol.DefaultFlowSchema),
-			Validate:       validates(flowcontrol.ValidateFlowSchema),
-			ValidateUpdate: updates(flowcontrol.ValidateFlowSchemaUpdate),
+			Names:        resource.Names{Resource: "flowschemas", Kind: "FlowSchema"},
+			New:          object[flowcontrolv1.FlowSchema],
+			Subresources: []resource.Subresource{statusWith(updates(flowcontrol.ValidateFlowSchemaStatus))},
+			Strategy: resource.Strategy{
+				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Status: statusAlone, Generation: counted,
+				Default:        defaults(flowcontrol.DefaultFlowSchema),
+				Validate:       validates(flowcontrol.ValidateFlowSchema),
+				ValidateUpdate: updates(flowcontrol.ValidateFlowSchemaUpdate),
+			},
 		},
 		{
-			Resource: "prioritylevelconfigurations", Kind: "PriorityLevelConfiguration", New: object[flowcontrolv1.PriorityLevelConfiguration],
-			MetadataOnce:        true,
-			UnconditionalUpdate: true, Generation: true,
-			Subresources:   []resource.Subresource{statusWith(updates(flowcontrol.ValidatePriorityLevelStatus))},
-			StatusKeeps:    allMetadata,
-			Default:        defaults(flowcontrol.DefaultPriorityLevel),
-			Validate:       validates(flowcontrol.ValidatePriorityLevel),
-			ValidateUpdate: updates(flowcontrol.ValidatePriorityLevelUpdate),
+			Names:        resource.Names{Resource: "prioritylevelconfigurations", Kind: "PriorityLevelConfiguration"},
+			New:          object[flowcontrolv1.PriorityLevelConfiguration],
+			Subresources: []resource.Subresource{statusWith(updates(flowcontrol.ValidatePriorityLevelStatus))},
+			Strategy: resource.Strategy{
+				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Status: statusAlone, Generation: counted,
+				Default:        defaults(flowcontrol.DefaultPriorityLevel),
+				Validate:       validates(flowcontrol.ValidatePriorityLevel),
+				ValidateUpdate: updates(flowcontrol.ValidatePriorityLevelUpdate),
+			},
 		},
 	}})
 }

@@ -82,79 +82,67 @@ func (g *growth) try(l testkinds.List) {
 		if !strings.Contains(g.typ.Kind+" "+l.Name, *growthOf) {
 			continue
 		}
-		// What looks wrong is looked at again, with more: then chance weighs less.
-		for n := g.few; ; n *= 4 {
-			few, many := g.fastest(l, e.Text, n), g.fastest(l, e.Text, 4*n)
-			if many < bound*few || many < noise {
-				break
-			}
-			if n == 4*g.few {
-				g.t.Errorf("%s %s, %s: %d entries take %v, %d %v", g.typ.Kind, l.Name, e.Name, n, few, 4*n, many)
-				break
-			}
+		slow := testkinds.Growth(g.few, growthNoise, func(n int) testkinds.Steps { return g.measure(l.Fill(g.base, e.Text, n)) })
+		if slow != "" {
+			g.t.Errorf("%s %s, %s: %s", g.typ.Kind, l.Name, e.Name, slow)
 		}
 	}
 }
 
-const (
-	// bound is how much longer four times as many entries may take. What compares each
-	// with each takes sixteen times as long.
-	bound = 10
-	// noise is what other work on the machine can add to a measurement.
-	noise = 20 * time.Millisecond
-)
+// growthNoise is the CPU time below which a list is not compared.
+const growthNoise = 20 * time.Millisecond
 
-// fastest is how long n entries take, in the fastest of two attempts.
-func (g *growth) fastest(l testkinds.List, text string, n int) time.Duration {
-	o := l.Fill(g.base, text, n)
-	return min(g.measure(o), g.measure(o))
-}
-
-// measure runs what a kind does with an object that a client sends: as a new one, and as
-// the next version of itself and of the base.
-func (g *growth) measure(sent runtime.Object) time.Duration {
-	typ := g.typ
+// measure runs the functions of a kind over an object that a client sends: as a new one,
+// and as the next version of itself and of the base.
+func (g *growth) measure(sent runtime.Object) testkinds.Steps {
 	o, old := sent.DeepCopyObject(), g.base.DeepCopyObject()
-	var copies []runtime.Object
-	for range 3 {
-		copies = append(copies, sent.DeepCopyObject())
+	copies := []runtime.Object{sent.DeepCopyObject(), sent.DeepCopyObject(), sent.DeepCopyObject()}
+	took := testkinds.Steps{}
+	err := took.Do("all functions of the kind", func() error { return runKind(g.typ, o, old, copies) })
+	if err != nil {
+		return nil // the object has no stored version
 	}
-	begin := time.Now()
+	return took
+}
+
+// runKind calls the functions of a kind as a create and two updates of o do: one from
+// old, one from an equal object, of which there are three copies.
+func runKind(typ *resource.Type, o, old runtime.Object, copies []runtime.Object) error {
 	for _, x := range append([]runtime.Object{o, old}, copies...) {
-		if typ.Default != nil {
-			typ.Default(x)
+		if typ.Strategy.Default != nil {
+			typ.Strategy.Default(x)
 		}
 	}
-	if typ.Stored != nil {
+	if typ.Conversion != nil {
 		for _, x := range []*runtime.Object{&o, &old, &copies[0], &copies[1], &copies[2]} {
 			var err error
-			if *x, err = typ.ToStored(context.Background(), *x); err != nil {
-				return 0
+			if *x, err = typ.Conversion.ToStored(context.Background(), *x); err != nil {
+				return err
 			}
 		}
-		typ = typ.Stored
+		typ = typ.StoredVersion()
 	}
-	if typ.PrepareCreate != nil {
-		typ.PrepareCreate(o)
+	if typ.Strategy.PrepareCreate != nil {
+		typ.Strategy.PrepareCreate(o)
 	}
-	if typ.Validate != nil {
-		typ.Validate(context.Background(), o)
+	if typ.Strategy.Validate != nil {
+		typ.Strategy.Validate(context.Background(), o)
 	}
-	if typ.Warnings != nil {
-		typ.Warnings(o, nil)
-		typ.Warnings(o, old)
-		typ.Warnings(o, copies[1])
+	if typ.Strategy.Warnings != nil {
+		typ.Strategy.Warnings(o, nil)
+		typ.Strategy.Warnings(o, old)
+		typ.Strategy.Warnings(o, copies[1])
 	}
 	for _, was := range []runtime.Object{old, copies[1]} {
 		next := copies[0]
-		if typ.PrepareUpdate != nil {
-			typ.PrepareUpdate(next, was)
+		if typ.Strategy.PrepareUpdate != nil {
+			typ.Strategy.PrepareUpdate(next, was)
 		}
-		if typ.ValidateUpdate != nil {
-			typ.ValidateUpdate(context.Background(), next, was)
+		if typ.Strategy.ValidateUpdate != nil {
+			typ.Strategy.ValidateUpdate(context.Background(), next, was)
 		}
-		if typ.Tolerated != nil {
-			typ.Tolerated(next)
+		if typ.Strategy.Tolerated != nil {
+			typ.Strategy.Tolerated(next)
 		}
 		for i := range typ.Subresources {
 			s := &typ.Subresources[i]
@@ -166,11 +154,11 @@ func (g *growth) measure(sent runtime.Object) time.Duration {
 			}
 		}
 	}
-	if typ.Reach() != nil {
-		typ.Reach().SameDesired(copies[0], copies[1])
+	if typ.Parts() != nil {
+		typ.Parts().SameDesired(copies[0], copies[1])
 	}
-	if typ.Columns != nil {
-		typ.Columns.Cells(o, new(resource.Row))
+	if typ.Display.Columns != nil {
+		typ.Display.Columns.Cells(o, new(resource.Row))
 	}
-	return time.Since(begin)
+	return nil
 }

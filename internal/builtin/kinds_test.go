@@ -45,17 +45,17 @@ func TestNames(t *testing.T) {
 	} {
 		x := lookup(t, c.group, c.version, c.resource)
 		for _, n := range c.good {
-			if wrong := x.ValidateName(n, false); len(wrong) > 0 {
+			if wrong := x.Strategy.Metadata.ValidateName(n, false); len(wrong) > 0 {
 				t.Errorf("%s %q: %q, want nothing", c.resource, n, wrong)
 			}
 		}
 		for _, n := range c.bad {
-			if wrong := x.ValidateName(n, false); len(wrong) == 0 {
+			if wrong := x.Strategy.Metadata.ValidateName(n, false); len(wrong) == 0 {
 				t.Errorf("%s %q is accepted", c.resource, n)
 			}
 		}
 	}
-	if wrong := lookup(t, "", "v1", "pods").ValidateName("web-", true); len(wrong) > 0 {
+	if wrong := lookup(t, "", "v1", "pods").Strategy.Metadata.ValidateName("web-", true); len(wrong) > 0 {
 		t.Errorf("a prefix that ends with a dash: %q", wrong)
 	}
 }
@@ -80,7 +80,7 @@ func TestSecretDefault(t *testing.T) {
 		},
 	} {
 		got := c.in.DeepCopy()
-		x.Default(got)
+		x.Strategy.Default(got)
 		if d := cmp.Diff(got, &c.want); d != "" {
 			t.Errorf("%s (-got +want):\n%s", c.name, d)
 		}
@@ -93,9 +93,9 @@ func TestNamespace(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b", corev1.LabelMetadataName: "other"}},
 		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"example.com/x"}},
 	}
-	x.Default(ns)
-	x.NewStatus(ns)
-	x.PrepareCreate(ns)
+	x.Strategy.Default(ns)
+	x.Strategy.Status.New(ns)
+	x.Strategy.PrepareCreate(ns)
 	want := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "b", corev1.LabelMetadataName: "n"}},
 		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"example.com/x", corev1.FinalizerKubernetes}},
@@ -106,14 +106,14 @@ func TestNamespace(t *testing.T) {
 	}
 
 	again := want.DeepCopy()
-	x.PrepareCreate(again)
+	x.Strategy.PrepareCreate(again)
 	if d := cmp.Diff(again, want); d != "" {
 		t.Errorf("created with all of it (-got +want):\n%s", d)
 	}
 
 	next := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	x.Default(next)
-	x.PrepareUpdate(next, want)
+	x.Strategy.Default(next)
+	x.Strategy.PrepareUpdate(next, want)
 	if d := cmp.Diff(next.Spec, want.Spec); d != "" {
 		t.Errorf("updated (-got +want):\n%s", d)
 	}
@@ -130,17 +130,17 @@ func TestNamespace(t *testing.T) {
 // client says.
 func TestPhases(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"}}
-	lookup(t, "", "v1", "pods").PrepareCreate(pod)
+	lookup(t, "", "v1", "pods").Strategy.PrepareCreate(pod)
 	if d := cmp.Diff(pod.Status, corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort}); d != "" {
 		t.Errorf("pod (-got +want):\n%s", d)
 	}
 	claim := &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
-	lookup(t, "", "v1", "persistentvolumeclaims").NewStatus(claim)
+	lookup(t, "", "v1", "persistentvolumeclaims").Strategy.Status.New(claim)
 	if claim.Status.Phase != corev1.ClaimPending {
 		t.Errorf("claim: %s", claim.Status.Phase)
 	}
 	volume := &corev1.PersistentVolume{Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
-	lookup(t, "", "v1", "persistentvolumes").NewStatus(volume)
+	lookup(t, "", "v1", "persistentvolumes").Strategy.Status.New(volume)
 	if volume.Status.Phase != corev1.VolumePending {
 		t.Errorf("volume: %s", volume.Status.Phase)
 	}
@@ -156,12 +156,12 @@ func TestNodeTaint(t *testing.T) {
 	}
 	want := []corev1.Taint{other, {Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}}
 	for range 2 {
-		x.PrepareCreate(n)
+		x.Strategy.PrepareCreate(n)
 		if d := cmp.Diff(n.Spec.Taints, want); d != "" {
 			t.Errorf("taints (-got +want):\n%s", d)
 		}
 	}
-	if !x.StatusOnCreate || n.Status.Phase != corev1.NodeRunning {
+	if !x.Strategy.Status.KeepOnCreate || n.Status.Phase != corev1.NodeRunning {
 		t.Error("a new Node loses its status")
 	}
 }
@@ -179,7 +179,7 @@ func TestSelectableDefaults(t *testing.T) {
 		"replicationcontrollers status.replicas": "0",
 	}
 	for x := range builtin.Catalog().Types() {
-		for _, f := range x.Fields {
+		for _, f := range x.Display.Fields {
 			if k := x.Resource + " " + f.Name; f.Default != want[k] {
 				t.Errorf("%s: %q, want %q", k, f.Default, want[k])
 			}

@@ -11,11 +11,13 @@ import (
 func nodeGroup() resource.Group {
 	return group("node.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "runtimeclasses", Kind: "RuntimeClass", New: object[nodev1.RuntimeClass],
-			AnyFinalizer:   true,
-			CreateOnUpdate: true,
-			Validate:       validates(node.ValidateRuntimeClass),
-			ValidateUpdate: updates(node.ValidateRuntimeClassUpdate),
+			Names: resource.Names{Resource: "runtimeclasses", Kind: "RuntimeClass"},
+			New:   object[nodev1.RuntimeClass],
+			Strategy: resource.Strategy{
+				AllowCreateOnUpdate: true, Metadata: resource.MetadataRules{AnyFinalizer: true},
+				Validate:       validates(node.ValidateRuntimeClass),
+				ValidateUpdate: updates(node.ValidateRuntimeClassUpdate),
+			},
 		},
 	}})
 }

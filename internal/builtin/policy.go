@@ -12,14 +12,14 @@ import (
 func policyGroup() resource.Group {
 	return group("policy", version{"v1", []resource.Type{
 		{
-			Resource: "poddisruptionbudgets", Kind: "PodDisruptionBudget", New: object[policyv1.PodDisruptionBudget],
-			MetadataApart: true,
-			AnyFinalizer:  true,
-			Namespaced:    true, ShortNames: []string{"pdb"},
-			Generation:     true,
-			Subresources:   []resource.Subresource{statusWith(updates(policy.ValidateBudgetStatus))},
-			Validate:       validates(policy.ValidateBudget),
-			ValidateUpdate: updates(policy.ValidateBudgetUpdate),
+			Names: resource.Names{Resource: "poddisruptionbudgets", Kind: "PodDisruptionBudget", ShortNames: []string{"pdb"}},
+			New:   object[policyv1.PodDisruptionBudget], Namespaced: true,
+			Subresources: []resource.Subresource{statusWith(updates(policy.ValidateBudgetStatus))},
+			Strategy: resource.Strategy{
+				Metadata: resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckNothing}, Generation: counted,
+				Validate:       validates(policy.ValidateBudget),
+				ValidateUpdate: updates(policy.ValidateBudgetUpdate),
+			},
 		},
 	}})
 }

@@ -136,7 +136,7 @@ func everyMedium(t *testing.T, typ *resource.Type, o runtime.Object) {
 			t.Fatalf("%s (-got +want):\n%s", media, cmp.Diff(encoded(t, d.Object), encoded(t, first.Object)))
 		}
 	}
-	if typ.Collection == "" || typ.Stored != nil {
+	if typ.Collection == "" || typ.Conversion != nil {
 		return
 	}
 	stored, err := wire.Encode(typ, first.Object)
@@ -166,7 +166,7 @@ func checkRowOfSome(t *testing.T, typ *resource.Type, stored []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	some, err := wire.ReadSome(context.Background(), typ, stored, typ.Columns.Reads)
+	some, err := wire.ReadSome(context.Background(), typ, stored, typ.Display.Columns.Reads)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +175,8 @@ func checkRowOfSome(t *testing.T, typ *resource.Type, stored []byte) {
 	}
 	now := time.Now()
 	var want, got resource.Row
-	typ.Columns.Cells(whole, &want)
-	typ.Columns.Cells(some, &got)
+	typ.Display.Columns.Cells(whole, &want)
+	typ.Display.Columns.Cells(some, &got)
 	if diff := cmp.Diff(string(got.Append(nil, now)), string(want.Append(nil, now))); diff != "" {
 		t.Errorf("another row (-got +want):\n%s", diff)
 	}
@@ -236,7 +236,7 @@ func checkRow(t *testing.T, typ *resource.Type, o runtime.Object) {
 	t.Helper()
 	before := o.DeepCopyObject()
 	var row resource.Row
-	typ.Columns.Cells(o, &row)
+	typ.Display.Columns.Cells(o, &row)
 	if !equality.Semantic.DeepEqual(o, before) {
 		t.Errorf("its cells change the object (-got +want):\n%s", cmp.Diff(encoded(t, o), encoded(t, before)))
 	}
@@ -245,7 +245,7 @@ func checkRow(t *testing.T, typ *resource.Type, o runtime.Object) {
 		t.Fatal(err)
 	}
 	var columns []metav1.TableColumnDefinition
-	if err := json.Unmarshal(typ.Columns.Definitions(), &columns); err != nil {
+	if err := json.Unmarshal(typ.Display.Columns.Definitions(), &columns); err != nil {
 		t.Fatal(err)
 	}
 	extra := 0

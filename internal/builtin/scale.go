@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"sync"
+
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -8,16 +10,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/columns"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// scaleType is what the subresources scale exchange.
-var scaleType = resource.Type{Group: "autoscaling", Version: "v1", Kind: "Scale", New: object[autoscalingv1.Scale]}
+// scaleType is what clients send to and get from the subresource "scale" of built-in kinds.
+var scaleType = sync.OnceValue(newScale)
 
-// Scale is what the subresources scale exchange, of any kind.
-func Scale() *resource.Type { return &scaleType }
+// CustomScale returns what clients send to and get from the subresource "scale" of custom
+// kinds. Its difference from that of built-in kinds is the error for other kinds.
+var CustomScale = sync.OnceValue(func() *resource.Type {
+	t := newScale()
+	t.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.NotConverted }
+	return t
+})
+
+func newScale() *resource.Type {
+	return &resource.Type{
+		Names:   resource.Names{Group: "autoscaling", Version: "v1", Kind: "Scale"},
+		New:     object[autoscalingv1.Scale],
+		Display: resource.Display{Columns: columns.Of(&autoscalingv1.Scale{})},
+	}
+}
 
 // scaled is what of an object a Scale shows.
 type scaled struct {
@@ -30,7 +47,7 @@ type scaled struct {
 // scaleOf is the subresource of a kind, whose parts a function finds.
 func scaleOf(parts func(runtime.Object) scaled) resource.Subresource {
 	return resource.Subresource{
-		Name: "scale", Verbs: getPatchUpdate, Exchange: &scaleType, Replicas: []string{"spec", "replicas"},
+		Name: "scale", Verbs: getPatchUpdate, Exchange: scaleType(), Replicas: []string{"spec", "replicas"},
 		View: func(o runtime.Object) (runtime.Object, error) { return parts(o).show(), nil },
 		Set:  func(o, sent runtime.Object) error { return parts(o).set(sent.(*autoscalingv1.Scale)) },
 	}
@@ -53,7 +70,7 @@ func (s scaled) show() *autoscalingv1.Scale {
 
 func (s scaled) set(sent *autoscalingv1.Scale) error {
 	if n := sent.Spec.Replicas; n < 0 {
-		return apierrors.NewInvalid(scaleType.GroupVersionKind().GroupKind(), sent.Name, field.ErrorList{
+		return apierrors.NewInvalid(scaleType().GroupVersionKind().GroupKind(), sent.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0"),
 		})
 	}

@@ -11,13 +11,14 @@ import (
 func schedulingGroup() resource.Group {
 	return group("scheduling.k8s.io", version{"v1", []resource.Type{
 		{
-			Resource: "priorityclasses", Kind: "PriorityClass", New: object[schedulingv1.PriorityClass],
-			MetadataOnce:        true,
-			ShortNames:          []string{"pc"},
-			UnconditionalUpdate: true, Generation: true, GenerationStays: true,
-			Default:        defaults(scheduling.DefaultPriorityClass),
-			Validate:       validates(scheduling.ValidatePriorityClass),
-			ValidateUpdate: updates(scheduling.ValidatePriorityClassUpdate),
+			Names: resource.Names{Resource: "priorityclasses", Kind: "PriorityClass", ShortNames: []string{"pc"}},
+			New:   object[schedulingv1.PriorityClass],
+			Strategy: resource.Strategy{
+				AllowUnconditionalUpdate: true, Metadata: recheckUpdate, Generation: resource.Generation{Initial: 1},
+				Default:        defaults(scheduling.DefaultPriorityClass),
+				Validate:       validates(scheduling.ValidatePriorityClass),
+				ValidateUpdate: updates(scheduling.ValidatePriorityClassUpdate),
+			},
 		},
 	}})
 }

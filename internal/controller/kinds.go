@@ -32,7 +32,7 @@ func (l *Loops) served() *kinds {
 		}
 		k.byKind[t.GroupVersionKind()] = t
 		// The stored version, so that what is edited is what is stored.
-		if old := k.byCollection[t.Collection]; old == nil || old.Stored != nil && t.Stored == nil {
+		if old := k.byCollection[t.Collection]; old == nil || old.Conversion != nil && t.Conversion == nil {
 			k.byCollection[t.Collection] = t
 		}
 	}

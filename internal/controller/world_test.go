@@ -124,7 +124,7 @@ func (w *world) settle() {
 func (w *world) kind(collection string) *resource.Type {
 	w.Helper()
 	for t := range w.types().Types() {
-		if t.Collection == collection && t.Stored == nil {
+		if t.Collection == collection && t.Conversion == nil {
 			return t
 		}
 	}

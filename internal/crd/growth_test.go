@@ -28,7 +28,7 @@ type customs struct {
 	*registry.Registry
 	t    *testing.T
 	typ  *resource.Type
-	took map[string]time.Duration
+	took testkinds.Steps
 }
 
 func newCustoms(t *testing.T, schema any) *customs {
@@ -51,7 +51,7 @@ func newCustoms(t *testing.T, schema any) *customs {
 	}
 	set := crd.NewSet(s, builtin.Catalog(), nil)
 	t.Cleanup(set.Close)
-	return &customs{&registry.Registry{Store: s}, t, set.Catalog().Lookup("example.com", "v1", "things"), map[string]time.Duration{}}
+	return &customs{&registry.Registry{Store: s}, t, set.Catalog().Lookup("example.com", "v1", "things"), testkinds.Steps{}}
 }
 
 type tree = map[string]any
@@ -68,14 +68,6 @@ func text(t *testing.T, v any) string {
 func custom(t *testing.T, v any) []byte {
 	t.Helper()
 	return []byte(text(t, tree{"apiVersion": "example.com/v1", "kind": "K", "metadata": tree{"name": "a", "namespace": "default"}, "spec": tree{"v": v}}))
-}
-
-// step measures one verb.
-func (c *customs) step(name string, do func() error) error {
-	begin := testkinds.CPUTime()
-	err := do()
-	c.took[name] += testkinds.CPUTime() - begin
-	return err
 }
 
 // customCase is a schema, and a value with n entries.
@@ -167,41 +159,20 @@ var (
 // with many entries, too: the time that a verb takes grows as the entries do.
 func TestCustomGrowth(t *testing.T) {
 	const (
-		few      = 2000
-		attempts = 5
-		bound    = 8 // what compares each with each takes sixteen times as long
-		noise    = 100 * time.Millisecond
+		few   = 2000
+		noise = 100 * time.Millisecond
 	)
 	for _, c := range customCases {
 		t.Run(c.name, func(t *testing.T) {
-			less, more, slow := c.run(t, few), c.run(t, 4*few), ""
-			// What looks slow is measured again: other work on the machine only adds.
-			for range attempts {
-				slow = ""
-				for step, took := range more {
-					if took > bound*less[step] && took > noise {
-						slow += fmt.Sprintf("\n%s: %d entries take %v, %d %v", step, few, less[step], 4*few, took)
-					}
-				}
-				if slow == "" {
-					return
-				}
-				fastest(more, c.run(t, 4*few))
+			if slow := testkinds.Growth(few, noise, func(n int) testkinds.Steps { return c.run(t, n) }); slow != "" {
+				t.Error(slow)
 			}
-			t.Error(slow)
 		})
 	}
 }
 
-// fastest keeps the shorter times of the steps of two runs.
-func fastest(took, again map[string]time.Duration) {
-	for step := range took {
-		took[step] = min(took[step], again[step])
-	}
-}
-
-// run returns how long each step takes with n entries.
-func (c *customCase) run(t *testing.T, n int) map[string]time.Duration {
+// run measures each step with n entries.
+func (c *customCase) run(t *testing.T, n int) testkinds.Steps {
 	s := newCustoms(t, c.schema(n))
 	value, ctx := c.value(n), t.Context()
 	much := custom(t, value)
@@ -214,8 +185,8 @@ func (c *customCase) run(t *testing.T, n int) map[string]time.Duration {
 			return err
 		}
 	}
-	s.step("strict", create(much, registry.WriteOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}))
-	err := s.step("create", create(much, registry.WriteOptions{FieldValidation: metav1.FieldValidationWarn}))
+	s.took.Do("strict", create(much, registry.WriteOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}))
+	err := s.took.Do("create", create(much, registry.WriteOptions{FieldValidation: metav1.FieldValidationWarn}))
 	if (err == nil) != c.right {
 		t.Fatalf("creating %d: %.2000v", n, err)
 	}
@@ -234,13 +205,13 @@ func (c *customCase) run(t *testing.T, n int) map[string]time.Duration {
 			return err
 		}
 	}
-	s.step("update", put(registry.WriteOptions{}))
-	s.step("merge patch", func() error {
+	s.took.Do("update", put(registry.WriteOptions{}))
+	s.took.Do("merge patch", func() error {
 		_, err := s.Patch(ctx, at, registry.Patch{Type: types.MergePatchType, Bytes: much}, registry.WriteOptions{})
 		return err
 	})
 	for _, manager := range []string{"one", "two"} {
-		s.step("apply by "+manager, func() error {
+		s.took.Do("apply by "+manager, func() error {
 			_, err := s.Patch(ctx, at, registry.Patch{Type: types.ApplyYAMLPatchType, Bytes: changed}, registry.WriteOptions{FieldManager: manager, Force: new(true)})
 			return err
 		})
@@ -268,14 +239,14 @@ func TestValidationEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCustoms(t, schema)
-			o, _, err := s.typ.Decode(custom(t, each(number)(8000)))
+			o, _, err := s.typ.Custom.Decode(custom(t, each(number)(8000)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for ctx, want := range map[context.Context]bool{gone: true, t.Context(): false} {
 				for verb, errs := range map[string]error{
-					"create": s.typ.Validate(ctx, o).ToAggregate(),
-					"update": s.typ.ValidateUpdate(ctx, o, new(crd.Object)).ToAggregate(),
+					"create": s.typ.Strategy.Validate(ctx, o).ToAggregate(),
+					"update": s.typ.Strategy.ValidateUpdate(ctx, o, new(crd.Object)).ToAggregate(),
 				} {
 					text := fmt.Sprint(errs)
 					if ended := strings.Contains(text, "operation interrupted") || strings.Contains(text, "ended early"); ended != want {

@@ -34,11 +34,11 @@ func TestReplacedDefinition(t *testing.T) {
 	if set.Catalog().Lookup("example.com", "v1", "things") == old {
 		t.Fatal("the type is the same")
 	}
-	a, err := old.Structural()
+	a, err := old.Custom.Structural()
 	if err != nil || a == nil {
 		t.Fatal(a, err)
 	}
-	if b, err := old.Structural(); b != a || err != nil {
+	if b, err := old.Custom.Structural(); b != a || err != nil {
 		t.Error("it was compiled again", err)
 	}
 }

@@ -3,7 +3,6 @@ package crd
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -11,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -21,7 +19,7 @@ import (
 // scaleOf is the subresource scale of a version.
 func scaleOf(v *version) resource.Subresource {
 	scale := v.Subresources.Scale
-	exchange := scaleType()
+	exchange := builtin.CustomScale()
 	return resource.Subresource{
 		Name: "scale", Kind: exchange.GroupVersionKind(), Verbs: statusVerbs, Exchange: exchange,
 		Replicas: steps(scale.SpecReplicasPath),
@@ -32,14 +30,6 @@ func scaleOf(v *version) resource.Subresource {
 		},
 	}
 }
-
-// scaleType is what the subresource exchanges: that of built-in kinds, but for what is
-// said to other kinds.
-var scaleType = sync.OnceValue(func() *resource.Type {
-	t := *builtin.Scale()
-	t.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.NotConverted }
-	return &t
-})
 
 func showScale(scale *apiextensionsv1.CustomResourceSubresourceScale, o *Object) (runtime.Object, error) {
 	wanted, ok, err := unstructured.NestedInt64(o.Members, steps(scale.SpecReplicasPath)...)

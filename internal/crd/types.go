@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilversion "k8s.io/apimachinery/pkg/version"
 
@@ -24,17 +23,17 @@ var everyVerb = []string{"delete", "deletecollection", "get", "list", "patch", "
 
 var statusVerbs = []string{"get", "patch", "update"}
 
-// plainParts are the parts of objects without a status of their own.
-var plainParts = &resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
-
-// statusParts are the parts of objects with one. New ones have that of the stored
-// version.
-func (v *version) statusParts() *resource.Parts {
-	parts := &resource.Parts{ClearStatus: v.newStatus, CopyStatus: copyStatus, SameDesired: sameButStatus}
-	if !v.Storage {
-		parts.ClearStatus = clearStatus
+// parts access objects of the version. Without the subresource "status" the status is a
+// part of the desired state. The stored version gives new objects their status.
+func (v *version) parts() resource.Parts {
+	p := resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
+	if !v.hasStatus() {
+		return p
 	}
-	return parts
+	if p.SameDesired = sameButStatus; v.Storage {
+		p.ClearStatus = v.newStatus
+	}
+	return p
 }
 
 // makeTypes makes the types of a definition: those of its served versions, and the one
@@ -51,14 +50,14 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 		t := d.newType(v)
 		all = append(all, t)
 		if v != stored || !fresh {
-			t.Stored, t.OwnSteps = raw, true
-			t.FromStored = v.from
 			begin := v.begin()
-			t.Settled = func(value []byte) bool { return v.settled(begin, value) }
-			if d.asks() {
-				t.FromStoredAll = v.fromAll
+			t.Conversion = &resource.Conversion{
+				Stored: raw, ToStored: stored.take, FromStored: v.from, PerRequest: true,
+				AlreadyCurrent: func(value []byte) bool { return v.alreadyCurrent(begin, value) },
 			}
-			t.ToStored = stored.take
+			if d.asks() {
+				t.Conversion.FromStoredAll = v.fromAll
+			}
 		}
 		if v.Served {
 			served = append(served, t)
@@ -79,40 +78,24 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 func (d *definition) newType(v *version) *resource.Type {
 	names, spec := &d.head.Status.AcceptedNames, &d.head.Spec
 	t := &resource.Type{
-		Group: spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
-		Resource: names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
+		Names: resource.Names{
+			Group: spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
+			Resource: names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
+		},
 		Namespaced: spec.Scope == apiextensionsv1.NamespaceScoped,
 		Verbs:      everyVerb,
+		Deprecated: d.deprecation(v),
 		Collection: names.Plural + "." + spec.Group,
 		New:        func() runtime.Object { return new(Object) },
-		Decode:     v.decode, Default: v.setDefaults,
-		Parts: plainParts, Generation: true, StatusOnCreate: true,
-		ValidateName: validation.NameIsDNSSubdomain,
-		Validate:     func(ctx context.Context, o runtime.Object) field.ErrorList { return v.validate(ctx, o.(*Object)) },
-		ValidateUpdate: func(ctx context.Context, o, old runtime.Object) field.ErrorList {
-			return v.validateUpdate(ctx, o.(*Object), old.(*Object), false)
+		Strategy:   v.strategy(),
+		Display:    resource.Display{Fields: v.fields(), FieldError: "field label not supported: %s", Columns: v.columns()},
+		Custom: &resource.Custom{
+			Decode: v.decode, OpenAPI: v.openAPI, Structural: v.managed, Parts: v.parts(),
+			Stamp:    fmt.Sprintf("%s/%d/%s", d.head.Metadata.UID, d.head.Metadata.Generation, names.ListKind),
+			Outdated: d.outdated, Terminating: d.head.Metadata.DeletionTimestamp != "",
 		},
-		MetadataOnce: true,
-		Warnings:     warn,
-		Tolerated:    tolerated,
-		Fields:       v.fields(),
-		OpenAPI:      v.openAPI,
-		Structural:   v.managed,
-		Stamp:        fmt.Sprintf("%s/%d/%s", d.head.Metadata.UID, d.head.Metadata.Generation, d.head.Status.AcceptedNames.ListKind),
-		NoStrategic:  true, AnyFinalizer: true,
-		Explicit:    true,
-		Outdated:    d.outdated,
-		FieldError:  "field label not supported: %s",
-		Columns:     v.columns(),
-		Deprecated:  d.deprecation(v),
-		StatusKeeps: resource.Labels | resource.Annotations | resource.Finalizers | resource.OwnerReferences,
-	}
-	t.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.UnknownKind }
-	if d.head.Metadata.DeletionTimestamp != "" {
-		t.Closed = "create not allowed while custom resource definition is terminating"
 	}
 	if v.hasStatus() {
-		t.Parts, t.StatusOnCreate = v.statusParts(), false
 		t.Subresources = append(t.Subresources, resource.Subresource{
 			Name: "status", Kind: t.GroupVersionKind(), Verbs: statusVerbs,
 			Validate: func(ctx context.Context, o, old runtime.Object) field.ErrorList {
@@ -124,6 +107,22 @@ func (d *definition) newType(v *version) *resource.Type {
 		t.Subresources = append(t.Subresources, scaleOf(v))
 	}
 	return t
+}
+
+// strategy is how objects of the version are written.
+func (v *version) strategy() resource.Strategy {
+	return resource.Strategy{
+		Metadata:   resource.MetadataRules{ValidateName: validation.NameIsDNSSubdomain, AnyFinalizer: true, Recheck: resource.RecheckUpdate},
+		Status:     resource.StatusRules{KeepOnCreate: !v.hasStatus(), Fixed: resource.AllMetadata},
+		Generation: resource.Generation{Initial: 1, CountChanges: true},
+		Default:    v.setDefaults,
+		Validate:   func(ctx context.Context, o runtime.Object) field.ErrorList { return v.validate(ctx, o.(*Object)) },
+		ValidateUpdate: func(ctx context.Context, o, old runtime.Object) field.ErrorList {
+			return v.validateUpdate(ctx, o.(*Object), old.(*Object), false)
+		},
+		Warnings:  warn,
+		Tolerated: tolerated,
+	}
 }
 
 // from makes a stored object one of this version.

@@ -79,7 +79,7 @@ func resourceDiscovery(t *resource.Type) apidiscovery.APIResourceDiscovery {
 // resource.
 func responseKind(t *resource.Type, k schema.GroupVersionKind) *metav1.GroupVersionKind {
 	out := &metav1.GroupVersionKind{Kind: k.Kind}
-	if t.Explicit || k.GroupVersion() != t.GroupVersion() {
+	if t.Custom != nil || k.GroupVersion() != t.GroupVersion() {
 		out.Group, out.Version = k.Group, k.Version
 	}
 	return out

@@ -111,10 +111,7 @@ func storageVersionHash(t *resource.Type) string {
 	if t.Collection == "" {
 		return ""
 	}
-	stored := t
-	if t.Stored != nil {
-		stored = t.Stored
-	}
+	stored := t.StoredVersion()
 	sum := sha256.Sum256([]byte(stored.Group + "/" + stored.Version + "/" + stored.Kind))
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }

@@ -60,7 +60,7 @@ func (c *connections) leave(key any) {
 // making them may wait for a webhook.
 func (s *httpStream) share() {
 	q := s.q
-	if s.answer == nil || q.typ.FromStoredAll != nil || q.shape != nil && q.shape.out.Form == wire.PartialList {
+	if s.answer == nil || q.typ.ConvertsByWebhook() || q.shape != nil && q.shape.out.Form == wire.PartialList {
 		return
 	}
 	s.joined = true

@@ -32,7 +32,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	if q.place.watch {
+	if q.info.watch {
 		// The prefix asks for a watch whatever the parameter says, and has no defaults
 		// of its own (row A6).
 		o.Watch = false
@@ -41,7 +41,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
 	}
-	if q.typ.Outdated != nil {
+	if q.typ.Custom != nil {
 		q.watch.Over = q.watchOver
 	}
 	contentType := jsonType
@@ -151,7 +151,7 @@ const (
 
 // standing finds it out. What is not a custom resource is always served.
 func (q *request) standing() standing {
-	if q.typ.Outdated == nil {
+	if q.typ.Custom == nil {
 		return served
 	}
 	c := q.h.c.Catalog()
@@ -160,7 +160,7 @@ func (q *request) standing() standing {
 	}
 	now := c.Lookup(q.typ.Group, q.typ.Version, q.typ.Resource)
 	switch {
-	case q.typ.Outdated.Load(), now != nil && now.Outdated != q.typ.Outdated:
+	case q.typ.Custom.Outdated.Load(), now != nil && (now.Custom == nil || now.Custom.Outdated != q.typ.Custom.Outdated):
 		return another
 	case now == nil:
 		return gone
@@ -258,8 +258,8 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 		return wire.AppendEvent(to, string(e.Type), s[:len(s)-1]), nil
 	}
 	value := e.Object.Bytes()
-	if q.typ.Stored != nil {
-		f, err := q.h.derived.of(q.ctx, q.typ, e.Object, converted)
+	if q.typ.Conversion != nil {
+		f, err := q.h.cache.of(q.ctx, q.typ, e.Object, converted)
 		if err != nil {
 			return to, err
 		}
@@ -273,8 +273,8 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 var errNoRoom = errors.New("no memory left for requests that wait for their clients")
 
 // httpStream writes events as lines of the answer's body. A client that does not read
-// is given up by the answer itself if it can (HTTP/2), otherwise by the request's
-// watchdog.
+// is given up by the answer itself if it can (HTTP/2), otherwise by a deadline of the
+// connection.
 type httpStream struct {
 	q      *request
 	c      *http.ResponseController
@@ -321,8 +321,7 @@ func (s *httpStream) send(events []byte, _ []int) error {
 
 func (s *httpStream) flush() error {
 	if s.answer == nil {
-		s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
-		defer s.q.dog.release()
+		s.q.limitWrite()
 	}
 	err := s.c.Flush()
 	if errors.Is(err, http.ErrNotSupported) {

@@ -20,7 +20,7 @@ var (
 // pages in another way: the kinds alone, without the lists of what is served and
 // without the deprecated paths of watches.
 func custom(types []*resource.Type) bool {
-	return len(types) > 0 && !slices.ContainsFunc(types, func(t *resource.Type) bool { return t.OpenAPI == nil })
+	return len(types) > 0 && !slices.ContainsFunc(types, func(t *resource.Type) bool { return t.Custom == nil })
 }
 
 // customResources adds the operations of custom resources.

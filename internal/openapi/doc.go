@@ -8,4 +8,4 @@
 // when a page is first asked for; an idle server carries the compressed data only.
 package openapi
 
-//go:generate go run ../../test/openapigen
+//go:generate go run ../../tools/gen/openapi

@@ -93,7 +93,10 @@ func (d *documents) newHash(page string) string {
 	h := sha512.New()
 	fmt.Fprintln(h, embeddedHash(), d.version, d.cbor, page)
 	for _, t := range d.subjects[page].types {
-		fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs, t.Stamp)
+		fmt.Fprintln(h, t.GroupVersionKind(), t.Resource, t.Verbs)
+		if t.Custom != nil {
+			fmt.Fprintln(h, t.Custom.Stamp)
+		}
 		for i := range t.Subresources {
 			fmt.Fprintln(h, t.Subresources[i].Name, t.Subresources[i].Kind, t.Subresources[i].Verbs)
 		}
@@ -272,7 +275,7 @@ func (d *documents) content(page string) (tree, error) {
 	return tree{"openapi": "3.0.0", "info": d.info(), "paths": paths, "components": components}, nil
 }
 
-// addCustom adds the models of a page's types whose schemas are no Go types'.
+// addCustom adds the models of a page's custom kinds.
 func (d *documents) addCustom(all map[string]tree, page string) error {
 	if page != "v2" {
 		return addCustom(all, d.subjects[page].types, 3)

@@ -226,7 +226,7 @@ func (p *groupPage) typeOperations(t *resource.Type) {
 			p.add(at.collection+"/{name}", patch("patch"+p.title+what, "partially update the specified "+t.Kind, model, &gvk, object))
 		case "delete":
 			answer := metaPrefix + "Status"
-			if t.DeleteReturnsObject && t.Kind != "Namespace" {
+			if t.Strategy.Deletion.ReturnsObject && t.Kind != "Namespace" {
 				answer = model
 			}
 			p.add(at.collection+"/{name}", remove(p.title, what, article("delete", t.Kind), "delete", answer, &gvk, object))

@@ -61,7 +61,7 @@ func Documented(c *resource.Catalog) map[string]bool {
 func descriptions(c *resource.Catalog) map[string]map[string]string {
 	w := walker{seen: map[reflect.Type]bool{}, texts: map[string]map[string]string{}}
 	for t := range c.Types() {
-		if t.OpenAPI != nil {
+		if t.Custom != nil {
 			continue
 		}
 		w.walk(reflect.TypeOf(t.New()))
@@ -182,7 +182,7 @@ const (
 
 // modelOf is the name of a type's model.
 func modelOf(t *resource.Type) string {
-	if t.OpenAPI != nil {
+	if t.Custom != nil {
 		parts := strings.Split(t.Group, ".")
 		slices.Reverse(parts)
 		return strings.Join(append(parts, t.Version, t.Kind), ".")
@@ -196,13 +196,13 @@ func modelOf(t *resource.Type) string {
 // listModelOf is the name of the model of a type's lists.
 func listModelOf(t *resource.Type) string { return strings.TrimSuffix(modelOf(t), t.Kind) + t.List() }
 
-// addCustom adds the models of types whose schemas are no Go types'.
+// addCustom adds the models of custom kinds.
 func addCustom(all map[string]tree, types []*resource.Type, number int) error {
 	for _, t := range types {
-		if t.OpenAPI == nil {
+		if t.Custom == nil {
 			continue
 		}
-		shown, err := t.OpenAPI(number)
+		shown, err := t.Custom.OpenAPI(number)
 		if err != nil {
 			return err
 		}

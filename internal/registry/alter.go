@@ -94,21 +94,21 @@ func (t Target) read(ctx context.Context, o *store.Object) (runtime.Object, erro
 // encode makes the bytes that are stored of an object in the version of a write's
 // steps.
 func (t Target) encode(ctx context.Context, o runtime.Object) (wire.Encoded, error) {
-	if t.Type.Stored == nil || !t.Type.OwnSteps {
+	if !t.Type.ConvertsPerRequest() {
 		return wire.Encode(t.stored(), o)
 	}
-	stored, err := t.Type.ToStored(ctx, o.DeepCopyObject())
+	stored, err := t.Type.Conversion.ToStored(ctx, o.DeepCopyObject())
 	if err != nil {
 		return wire.Encoded{}, err
 	}
-	return wire.Encode(t.Type.Stored, stored)
+	return wire.Encode(t.Type.StoredVersion(), stored)
 }
 
 // readValue is read of a value, which may be a part of what is stored.
 func (t Target) readValue(ctx context.Context, key string, value []byte) (runtime.Object, error) {
 	var object runtime.Object
 	var err error
-	if t.Type.OwnSteps {
+	if t.Type.ConvertsPerRequest() {
 		object, err = wire.Read(ctx, t.Type, value)
 	} else {
 		object, err = wire.Unmarshal(value, t.stored().New)

@@ -51,8 +51,8 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err := placeNamespace(w.Target, meta); err != nil {
 		return nil, err
 	}
-	if w.Type.Closed != "" {
-		return nil, apierrors.NewForbidden(w.Type.GroupResource(), meta.GetName(), errors.New(w.Type.Closed))
+	if c := w.Type.Custom; c != nil && c.Terminating {
+		return nil, apierrors.NewForbidden(w.Type.GroupResource(), meta.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
 	}
 	at, state := w.Target, r.Store.Any()
 	at.Name = meta.GetName()
@@ -122,8 +122,9 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	meta.SetDeletionTimestamp(nil)
 	meta.SetDeletionGracePeriodSeconds(nil)
 	meta.SetSelfLink("")
-	if st.Generation && !st.GenerationLate { // other kinds keep what the client set
-		meta.SetGeneration(1)
+	s := &st.Strategy
+	if g := s.Generation.Initial; g != 0 {
+		meta.SetGeneration(g)
 	}
 	emptyStatus(st, next)
 	a.Object = next
@@ -137,8 +138,8 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	if err := invalid(st, meta, errs); err != nil {
 		return nil, err
 	}
-	if st.Warnings != nil {
-		w.warnings = append(w.warnings, st.Warnings(next, nil)...)
+	if s.Warnings != nil {
+		w.warnings = append(w.warnings, s.Warnings(next, nil)...)
 	}
 	if version != 0 {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
@@ -151,11 +152,11 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 
 // emptyStatus gives a new object the status that it starts with.
 func emptyStatus(st *resource.Type, next runtime.Object) {
-	if !st.StatusOnCreate {
+	if !st.Strategy.Status.KeepOnCreate {
 		clearStatus(st, next)
 	}
-	if st.NewStatus != nil {
-		st.NewStatus(next)
+	if start := st.Strategy.Status.New; start != nil {
+		start(next)
 	}
 }
 
@@ -163,8 +164,9 @@ func emptyStatus(st *resource.Type, next runtime.Object) {
 // change it. The client owns what it sent.
 func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err error) {
 	st, by := w.stored(), w.by
+	s := &st.Strategy
 	plugins := w.source != fromServer && r.handles(a.State, a.Target, a.Operation, mutates)
-	if st.PrepareCreate == nil && (st.SetCreator == nil || by == nil) && !plugins {
+	if s.PrepareCreate == nil && (s.SetCreator == nil || by == nil) && !plugins {
 		return nil
 	}
 	if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
@@ -176,11 +178,11 @@ func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err e
 		}
 		emptyStatus(st, a.Object)
 	}
-	if st.PrepareCreate != nil {
-		st.PrepareCreate(a.Object)
+	if s.PrepareCreate != nil {
+		s.PrepareCreate(a.Object)
 	}
-	if st.SetCreator != nil && by != nil {
-		st.SetCreator(a.Object, by.Info())
+	if s.SetCreator != nil && by != nil {
+		s.SetCreator(a.Object, by.Info())
 	}
 	return nil
 }
@@ -189,15 +191,15 @@ func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err e
 func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorList {
 	st := w.stored()
 	errs := validateNew(st, o.(metav1.Object))
-	check := st.Validate
-	if w.Type.Validate != nil {
-		check = w.Type.Validate
+	check := st.Strategy.Validate
+	if own := w.Type.Strategy.Validate; own != nil {
+		check = own
 	}
 	if check == nil {
 		return errs
 	}
 	of := check(ctx, o)
-	if st.MetadataApart && len(of) > 0 {
+	if st.Strategy.Metadata.Recheck == resource.RecheckNothing && len(of) > 0 {
 		return of
 	}
 	return append(errs, of...)

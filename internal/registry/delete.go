@@ -47,8 +47,8 @@ func newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, err
 	}
 	w := &write{Target: t, deletion: &checked, by: by, dryRun: len(checked.DryRun) > 0}
 	//lint:ignore SA1019 old clients send it
-	if said := o.OrphanDependents != nil || o.PropagationPolicy != nil; t.Type.Orphans && t.Type.OrphansWarning != "" && !said {
-		w.warnings = append(w.warnings, t.Type.OrphansWarning)
+	if said := o.OrphanDependents != nil || o.PropagationPolicy != nil; t.Type.Strategy.Deletion.OrphanWarning != "" && !said {
+		w.warnings = append(w.warnings, t.Type.Strategy.Deletion.OrphanWarning)
 	}
 	return w, nil
 }
@@ -132,7 +132,7 @@ func (r *Registry) remove(ctx context.Context, a *Attributes, current *store.Obj
 
 // deleted is the answer to an immediate deletion: row D1.
 func deleted(t Target, gone *store.Object) Object {
-	if t.Type.DeleteReturnsObject {
+	if t.Type.Strategy.Deletion.ReturnsObject {
 		return Object{Stored: gone}
 	}
 	return Object{Status: &metav1.Status{
@@ -201,7 +201,7 @@ func otherThan(what, sent, have string) error {
 // goesAtOnce tells from the bytes alone that nothing holds the deletion of an
 // object back, as nearly always.
 func goesAtOnce(t *resource.Type, current *store.Object, o *metav1.DeleteOptions) bool {
-	if graceful(t) || t.Held != nil {
+	if graceful(t) || t.Strategy.Deletion.Blocked != nil {
 		return false
 	}
 	if list := member(member(current.Bytes(), "metadata"), "finalizers"); len(list) > 2 {
@@ -211,7 +211,7 @@ func goesAtOnce(t *resource.Type, current *store.Object, o *metav1.DeleteOptions
 }
 
 // graceful tells whether objects of a kind get time to stop.
-func graceful(t *resource.Type) bool { return t.GracePeriod != nil }
+func graceful(t *resource.Type) bool { return t.Strategy.Deletion.GracePeriod != nil }
 
 // phase is how far a deletion gets.
 type phase uint8
@@ -228,7 +228,7 @@ const (
 // mark writes into an object what a request for its deletion makes of it: rows
 // D2, D4, D8.
 func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now time.Time) phase {
-	meta := object.(metav1.Object)
+	meta, blocked := object.(metav1.Object), t.Strategy.Deletion.Blocked
 	first := meta.GetDeletionTimestamp() == nil
 	grace := int64(0)
 	if graceful(t) {
@@ -238,20 +238,20 @@ func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now 
 		}
 	}
 	meta.SetFinalizers(collectorFinalizers(t, meta.GetFinalizers(), o))
-	held := len(meta.GetFinalizers()) > 0 || t.Held != nil && t.Held(object)
+	held := len(meta.GetFinalizers()) > 0 || blocked != nil && blocked(object)
 	if !held && !graceful(t) {
 		return removed
 	}
 	if !graceful(t) && first {
 		stamp(meta, now, 0)
-		if t.Held != nil {
+		if blocked != nil {
 			meta.SetDeletionGracePeriodSeconds(nil)
 		}
 	}
-	if t.PrepareDelete != nil {
-		t.PrepareDelete(object)
+	if prepare := t.Strategy.Deletion.Prepare; prepare != nil {
+		prepare(object)
 	}
-	if first && t.Held == nil && meta.GetGeneration() > 0 {
+	if first && blocked == nil && meta.GetGeneration() > 0 {
 		meta.SetGeneration(meta.GetGeneration() + 1)
 	}
 	if held || grace > 0 {
@@ -277,7 +277,7 @@ func giveTime(t *resource.Type, object runtime.Object, asked *int64, now time.Ti
 	since, given := meta.GetDeletionTimestamp(), meta.GetDeletionGracePeriodSeconds()
 	switch {
 	case since == nil:
-		seconds = max(t.GracePeriod(object, asked), 0)
+		seconds = max(t.Strategy.Deletion.GracePeriod(object, asked), 0)
 		stamp(meta, now, seconds)
 		return seconds, true
 	case given == nil || *given == 0 && len(meta.GetFinalizers()) == 0:
@@ -294,7 +294,7 @@ func giveTime(t *resource.Type, object runtime.Object, asked *int64, now time.Ti
 // garbage collector act first, as far as the request and the kind want it to: row
 // D4. Each request decides anew.
 func collectorFinalizers(t *resource.Type, have []string, o *metav1.DeleteOptions) []string {
-	if t.NoDependents {
+	if t.Strategy.Deletion.Dependents == resource.NoDependents {
 		return have
 	}
 	policy := propagation(t, have, o)
@@ -332,7 +332,7 @@ func propagation(t *resource.Type, have []string, o *metav1.DeleteOptions) metav
 		return metav1.DeletePropagationOrphan
 	case slices.Contains(have, metav1.FinalizerDeleteDependents):
 		return metav1.DeletePropagationForeground
-	case t.Orphans:
+	case t.Strategy.Deletion.Dependents == resource.OrphanDependents:
 		return metav1.DeletePropagationOrphan
 	}
 	return metav1.DeletePropagationBackground
@@ -347,5 +347,6 @@ func nothingHolds(t *resource.Type, object runtime.Object) bool {
 	if grace := meta.GetDeletionGracePeriodSeconds(); grace != nil && *grace != 0 {
 		return false
 	}
-	return t.Held == nil || !t.Held(object)
+	blocked := t.Strategy.Deletion.Blocked
+	return blocked == nil || !blocked(object)
 }

@@ -41,7 +41,7 @@ func digestOf(t *resource.Type) digest {
 // digestsFields tells whether the fields of a type are in its objects' digests. Of custom
 // kinds they are not: their types come and go with each change of the definition, too many
 // for the bits, and what one of them knows is no matter of the next.
-func digestsFields(t *resource.Type) bool { return !t.Explicit }
+func digestsFields(t *resource.Type) bool { return t.Custom == nil }
 
 // allows tells whether an object with the digest may be selected: always when its
 // digest is not known, or is of another type.
@@ -58,7 +58,7 @@ func (a *attributes) digest() digest {
 	}
 	if digestsFields(a.typ) {
 		for i, value := range a.values {
-			d |= d.bits("\x00"+a.typ.Fields[i].Name, value)
+			d |= d.bits("\x00"+a.typ.Display.Fields[i].Name, value)
 		}
 	}
 	return d
@@ -81,7 +81,7 @@ func (s *selector) wanted() digest {
 	}
 	for _, r := range s.fields {
 		if r.equal && r.field >= 0 && digestsFields(s.typ) {
-			all |= all.bits("\x00"+s.typ.Fields[r.field].Name, r.value)
+			all |= all.bits("\x00"+s.typ.Display.Fields[r.field].Name, r.value)
 		}
 	}
 	if all == 0 {

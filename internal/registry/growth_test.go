@@ -36,13 +36,8 @@ var (
 const (
 	// growthSample is how many combinations of a list and its entries TestGrowth tries.
 	growthSample = 12
-	// growthBound is how much longer four times as many entries may take. What compares
-	// each with each takes sixteen times as long.
-	growthBound = 8
-	// growthNoise is what other work on the machine can add to a measurement.
+	// growthNoise is the CPU time below which a step is not compared.
 	growthNoise = 50 * time.Millisecond
-	// growthAttempts is how often what looks slow is measured.
-	growthAttempts = 5
 	// growthBytes is the most that an object has: a body brings 3 MiB.
 	growthBytes = 5 << 19
 )
@@ -139,39 +134,24 @@ type growth struct {
 	answered map[string]int
 }
 
-// try compares n entries with 4n. What looks slow is measured again: other work on the
-// machine only adds.
+// try compares n entries with 4n.
 func (g *growth) try(l testkinds.List, name, text string) {
 	size := 1 + (len(asJSON(g.t, l.Fill(g.base, text, 101)))-len(asJSON(g.t, l.Fill(g.base, text, 1))))/100
 	most := growthBytes / size / 4
 	n := min(g.few, most)
-	few, many, slow := g.run(l.Fill(g.base, text, n)), g.run(l.Fill(g.base, text, 4*n)), ""
-	for range growthAttempts {
-		slow = ""
-		for step, took := range many {
-			if took > growthBound*few[step] && took > growthNoise {
-				slow += fmt.Sprintf("\n%s: %d entries take %v, %d %v", step, n, few[step], 4*n, took)
-			}
-		}
-		if slow == "" {
-			return
-		}
-		for step, again := range g.run(l.Fill(g.base, text, 4*n)) {
-			many[step] = min(many[step], again)
-		}
+	slow := testkinds.Growth(n, growthNoise, func(n int) testkinds.Steps { return g.run(l.Fill(g.base, text, n)) })
+	if slow != "" {
+		g.t.Errorf("%s %s, %s: %s", g.typ.Kind, l.Name, name, slow)
 	}
-	g.t.Errorf("%s %s, %s: %s", g.typ.Kind, l.Name, name, slow)
 }
 
 // run sends an object through the verbs of a new server: as a new one, and as the next
 // version of the base and of itself.
-func (g *growth) run(filled runtime.Object) map[string]time.Duration {
+func (g *growth) run(filled runtime.Object) testkinds.Steps {
 	s := newServer(g.t, store.Options{})
-	took := map[string]time.Duration{}
+	took := testkinds.Steps{}
 	step := func(name string, do func() error) {
-		begin := testkinds.CPUTime()
-		err := do()
-		took[name] = testkinds.CPUTime() - begin
+		err := took.Do(name, do)
 		if *growthOf != "" && err != nil {
 			g.t.Logf("%s: %.300v", name, err)
 		}
@@ -245,16 +225,12 @@ func (g *growth) read(s *server, at registry.Target) error {
 	if _, err := wire.MessageOf(at.Type, value); err != nil {
 		return err
 	}
-	stored := at.Type
-	if stored.Stored != nil {
-		stored = stored.Stored
-	}
-	o, err := wire.Unmarshal(got.Stored.Bytes(), stored.New)
+	o, err := wire.Unmarshal(got.Stored.Bytes(), at.Type.StoredVersion().New)
 	if err != nil {
 		return err
 	}
-	if at.Type.Columns != nil {
-		at.Type.Columns.Cells(o, new(resource.Row))
+	if at.Type.Display.Columns != nil {
+		at.Type.Display.Columns.Cells(o, new(resource.Row))
 	}
 	if _, err := wire.MetadataOf(value); err != nil {
 		return err

@@ -61,7 +61,7 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 		return nil
 	}
 	kind := t.GroupVersionKind().GroupKind()
-	if o, ok := meta.(runtime.Object); ok && t.Explicit { // it may say that it is another
+	if o, ok := meta.(runtime.Object); ok && t.Custom != nil { // it may say that it is another
 		kind.Kind = o.GetObjectKind().GroupVersionKind().Kind
 	}
 	return resource.Invalid(kind, meta.GetName(), errs)
@@ -76,7 +76,7 @@ const maxName = 1024
 // its kind, and by what can be kept, shown and named in a URL.
 func newName(t *resource.Type) validation.ValidateNameFunc {
 	return func(name string, prefix bool) []string {
-		wrong := t.ValidateName(name, prefix)
+		wrong := t.Strategy.Metadata.ValidateName(name, prefix)
 		switch {
 		case len(wrong) > 0:
 		case len(name) > maxName:
@@ -98,14 +98,14 @@ func validateNew(t *resource.Type, meta metav1.Object) field.ErrorList {
 // validate checks what every object has to keep to. Its name is what it was when the
 // object was created.
 func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
-	return validateMeta(t, meta, t.ValidateName)
+	return validateMeta(t, meta, t.Strategy.Metadata.ValidateName)
 }
 
 func validateMeta(t *resource.Type, meta metav1.Object, name validation.ValidateNameFunc) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(plain(meta), t.Namespaced, name, path)
 	for i, name := range meta.GetFinalizers() {
-		if !t.AnyFinalizer && !strings.Contains(name, "/") && !standardFinalizer(name) {
+		if !t.Strategy.Metadata.AnyFinalizer && !strings.Contains(name, "/") && !standardFinalizer(name) {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
@@ -123,12 +123,13 @@ func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Objec
 		return nil
 	}
 	update := validation.ValidateObjectMetaAccessorUpdate(meta, old, field.NewPath("metadata"))
-	once := t.MetadataOnce
+	recheck := t.Strategy.Metadata.Recheck
+	once := recheck == resource.RecheckUpdate
 	if s := t.Subresource(subresource); s != nil {
 		once = !s.MetadataAsNew
 	}
 	switch {
-	case t.MetadataApart:
+	case recheck == resource.RecheckNothing:
 		return slices.Concat(errs, update)
 	case once:
 		return slices.Concat(errs, update, update)
@@ -139,10 +140,10 @@ func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Objec
 // timesChecked is how often an update of the object itself says what is wrong with what
 // both halves of validateUpdate look at.
 func (w *write) timesChecked() int {
-	switch {
-	case w.Type.MetadataApart:
+	switch w.Type.Strategy.Metadata.Recheck {
+	case resource.RecheckNothing:
 		return 2
-	case w.Type.MetadataOnce:
+	case resource.RecheckUpdate:
 		return 3
 	}
 	return 4
@@ -178,28 +179,29 @@ func generateName(base string) string {
 // clearStatus empties the status of an object whose kind keeps it apart.
 func clearStatus(t *resource.Type, o runtime.Object) {
 	if t.Subresource("status") != nil {
-		t.Reach().ClearStatus(o)
+		t.Parts().ClearStatus(o)
 	}
 }
 
 // sameDesired tells whether nothing changed but metadata and status: row G6.
 func sameDesired(t *resource.Type, a, b runtime.Object) bool {
 	ma, mb := a.(metav1.Object), b.(metav1.Object)
-	return t.Reach().SameDesired(a, b) &&
-		(!t.GenerationCounts.Has(resource.Labels) || equality.Semantic.DeepEqual(ma.GetLabels(), mb.GetLabels())) &&
-		(!t.GenerationCounts.Has(resource.Annotations) || equality.Semantic.DeepEqual(ma.GetAnnotations(), mb.GetAnnotations()))
+	counts := t.Strategy.Generation.CountMetadata
+	return t.Parts().SameDesired(a, b) &&
+		(!counts.Has(resource.Labels) || equality.Semantic.DeepEqual(ma.GetLabels(), mb.GetLabels())) &&
+		(!counts.Has(resource.Annotations) || equality.Semantic.DeepEqual(ma.GetAnnotations(), mb.GetAnnotations()))
 }
 
 // toStored defaults an object in the client's version and converts it to the one of
 // all further steps.
 func toStored(ctx context.Context, t *resource.Type, o runtime.Object) (runtime.Object, error) {
-	if t.Default != nil {
-		t.Default(o)
+	if t.Strategy.Default != nil {
+		t.Strategy.Default(o)
 	}
-	if t.Stored == nil || t.OwnSteps {
+	if t.Conversion == nil || t.Conversion.PerRequest {
 		return o, nil
 	}
-	return t.ToStored(ctx, o)
+	return t.Conversion.ToStored(ctx, o)
 }
 
 // objectKey is how errors of kube-apiserver name the place of an object.
@@ -207,7 +209,7 @@ func objectKey(t Target) string {
 	place := keyPlaces[t.Type.Collection]
 	if place == "" {
 		place = t.Type.Resource
-		if t.Type.Explicit { // a custom resource
+		if t.Type.Custom != nil {
 			place = t.Type.Group + "/" + place
 		}
 	}

@@ -69,14 +69,9 @@ func (t Target) split(key string) (namespace, name string) {
 	return namespace, name
 }
 
-// stored is the type whose version the steps of a write are in: the stored one, but
-// for types with steps of their own.
-func (t Target) stored() *resource.Type {
-	if t.Type.Stored != nil && !t.Type.OwnSteps {
-		return t.Type.Stored
-	}
-	return t.Type
-}
+// stored returns the type whose strategy applies to a write: the stored version, unless
+// objects are converted per request.
+func (t Target) stored() *resource.Type { return t.Type.StrategyVersion() }
 
 // notFound is the answer to an object that is not there.
 func (t Target) notFound() error {

@@ -15,10 +15,10 @@ import (
 func TestSchemasGo(t *testing.T) {
 	r := &Registry{}
 	var latest *structuralschema.Structural
-	typ := &resource.Type{Version: "v1", Kind: "Thing", Resource: "things",
+	typ := &resource.Type{Names: resource.Names{Version: "v1", Kind: "Thing", Resource: "things"}, Custom: &resource.Custom{
 		Structural: func() (*structuralschema.Structural, error) { return latest, nil },
 		OpenAPI:    func(int) (*spec.Schema, error) { return latest.ToKubeOpenAPI(), nil },
-	}
+	}}
 	for range 50 {
 		latest = &structuralschema.Structural{Generic: structuralschema.Generic{Type: "object"}}
 		if _, err := r.schema(t.Context(), typ); err != nil {

@@ -35,7 +35,7 @@ type selector struct {
 
 // requirement is one term of a field selector.
 type requirement struct {
-	field int // index in typ.Fields; nameField, namespaceField
+	field int // index in typ.Display.Fields; nameField, namespaceField
 	equal bool
 	value string
 }
@@ -91,11 +91,11 @@ func fieldIndex(t *resource.Type, name string) (int, bool) {
 	switch {
 	case name == "metadata.name":
 		return nameField, true
-	case name == "metadata.namespace" && (t.Namespaced || t.FieldError == ""):
+	case name == "metadata.namespace" && (t.Namespaced || t.Display.FieldError == ""):
 		return namespaceField, true
 	}
-	for i := range t.Fields {
-		if t.Fields[i].Name == name {
+	for i := range t.Display.Fields {
+		if t.Display.Fields[i].Name == name {
 			return i, true
 		}
 	}
@@ -103,8 +103,8 @@ func fieldIndex(t *resource.Type, name string) (int, bool) {
 }
 
 func unknownField(t *resource.Type, name string) error {
-	if t.FieldError != "" {
-		return apierrors.NewBadRequest(fmt.Sprintf(t.FieldError, name))
+	if t.Display.FieldError != "" {
+		return apierrors.NewBadRequest(fmt.Sprintf(t.Display.FieldError, name))
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf(`%q is not a known field selector: only "metadata.name", "metadata.namespace"`, name))
 }
@@ -179,7 +179,7 @@ func (s *selector) matches(o *store.Object) bool {
 type attributes struct {
 	typ    *resource.Type
 	labels labels.Set
-	values []string // by index in typ.Fields
+	values []string // by index in typ.Display.Fields
 }
 
 func (a *attributes) field(index int, key string) string {
@@ -198,7 +198,7 @@ func (a *attributes) field(index int, key string) string {
 
 // shownFields tells that the fields of a type are not those of the stored bytes: an object
 // of a custom kind is selected by what is shown of it, converted and with its defaults.
-func shownFields(t *resource.Type) bool { return t.OwnSteps && t.Stored != nil && len(t.Fields) > 0 }
+func shownFields(t *resource.Type) bool { return t.ConvertsPerRequest() && len(t.Display.Fields) > 0 }
 
 // attributesOf returns the attributes of an object, from its memo where they
 // are of the same type. Fields are left out where nobody wants them, and they would have
@@ -222,10 +222,10 @@ func attributesOf(ctx context.Context, t *resource.Type, o *store.Object, fields
 			return nil, err
 		}
 	}
-	if len(t.Fields) > 0 && (fields || !shown) {
-		a.values = make([]string, len(t.Fields))
-		for i := range t.Fields {
-			a.values[i] = fieldValue(&t.Fields[i], object)
+	if len(t.Display.Fields) > 0 && (fields || !shown) {
+		a.values = make([]string, len(t.Display.Fields))
+		for i := range t.Display.Fields {
+			a.values[i] = fieldValue(&t.Display.Fields[i], object)
 		}
 	}
 	o.SetMemo(a)

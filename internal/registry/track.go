@@ -120,15 +120,13 @@ func (r *Registry) track(ctx context.Context, w *write, before *existing, next r
 	}
 	var old []byte
 	if before != nil {
-		if old, err = wire.As(ctx, w.Type, before.stored.Bytes()); err != nil {
-			return nil, err
-		}
+		old = before.value
 	}
 	after := encoded
 	switch {
 	case w.owners.client != nil:
 		after = w.owners.client
-	case w.Type.Stored != nil:
+	case w.Type.Conversion != nil:
 		if after, err = clientBytes(ctx, w.Type, next); err != nil {
 			return nil, err
 		}
@@ -152,9 +150,9 @@ func (r *Registry) writer(w *write) apply.Write {
 // clientBytes is an object of the stored version as JSON of the type's own.
 func clientBytes(ctx context.Context, t *resource.Type, stored runtime.Object) ([]byte, error) {
 	o := stored
-	if t.Stored != nil && !t.OwnSteps {
+	if c := t.Conversion; c != nil && !c.PerRequest {
 		var err error
-		if o, err = t.FromStored(ctx, stored.DeepCopyObject()); err != nil {
+		if o, err = c.FromStored(ctx, stored.DeepCopyObject()); err != nil {
 			return nil, err
 		}
 	}
@@ -198,19 +196,19 @@ func (r *Registry) schema(ctx context.Context, t *resource.Type) (*apply.Schema,
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s: %w", t.GroupVersionKind(), err)
 	}
-	if t.Structural == nil {
+	if t.Custom == nil {
 		return s, nil
 	}
 	var others apply.Versions
 	if len(t.Versions) > 1 {
 		others = r.schemaVersions(ctx, t)
 	}
-	return s.With(others, func() (*spec.Schema, error) { return t.OpenAPI(3) }), nil
+	return s.With(others, func() (*spec.Schema, error) { return t.Custom.OpenAPI(3) }), nil
 }
 
 // ownSchema is schema, of a custom kind without what belongs to the type.
 func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
-	if t.Structural == nil {
+	if t.Custom == nil {
 		return r.keptSchema(t, func() (*apply.Schema, error) {
 			s, err := apply.Builtin(t.GroupVersionKind(), t.New())
 			if err != nil || len(t.Versions) < 2 {
@@ -220,12 +218,12 @@ func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
 		})
 	}
 	hasStatus := t.Subresource("status") != nil
-	from, err := t.Structural()
+	from, err := t.Custom.Structural()
 	if err != nil {
 		return nil, err
 	}
 	if from == nil { // nothing is known of it
-		shown, err := t.OpenAPI(3)
+		shown, err := t.Custom.OpenAPI(3)
 		if err != nil {
 			return nil, err
 		}
@@ -281,13 +279,13 @@ func convert(ctx context.Context, from, to *resource.Type, object []byte) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	if from.Stored != nil {
-		if o, err = from.ToStored(ctx, o); err != nil {
+	if from.Conversion != nil {
+		if o, err = from.Conversion.ToStored(ctx, o); err != nil {
 			return nil, err
 		}
 	}
-	if to.Stored != nil {
-		if o, err = to.FromStored(ctx, o); err != nil {
+	if to.Conversion != nil {
+		if o, err = to.Conversion.FromStored(ctx, o); err != nil {
 			return nil, err
 		}
 	}

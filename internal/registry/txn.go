@@ -19,6 +19,11 @@ type Transaction struct {
 	store.Txn
 	own      int // the index of the request's own write
 	registry *Registry
+
+	// Room for the parts of most transactions.
+	writes [1]store.Write
+	needs  [1]store.Need
+	guards [1]store.Guard
 }
 
 // Own is the request's own write. Its Value is nil if the object is removed: by a deletion,
@@ -86,7 +91,7 @@ const ServerManager = "kube-apiserver"
 
 // NextStatus adds a second version of the request's own object, with another status. The
 // second version has a revision of its own. Next is the object with the new status; it may
-// lack what is neither metadata nor status.
+// lack what is neither metadata nor status. The target must be in the stored version.
 //
 // Both versions differ in their status alone, and in the managers that own it. So both are
 // encoded and tracked without the rest of the object, and the outcome replaces the status in
@@ -97,13 +102,14 @@ func (t *Transaction) NextStatus(ctx context.Context, next runtime.Object) error
 	to.Name, to.Subresource = t.Object.(metav1.Object).GetName(), "status"
 	by := &write{Target: to, options: &WriteOptions{FieldManager: ServerManager}, source: fromServer}
 	before := next.DeepCopyObject()
-	by.stored().Reach().CopyStatus(before, t.Object)
+	by.stored().Parts().CopyStatus(before, t.Object)
 	plain, err := by.encode(ctx, before)
 	if err != nil {
 		return err
 	}
 	plain = withManaged(plain, managedFields(e.Bytes))
-	made, same, err := r.encode(ctx, by, &existing{&store.Object{Key: to.key(), Held: plain.Bytes, RevisionAt: int32(plain.RevisionAt)}, before}, next)
+	stored := &store.Object{Key: to.key(), Held: plain.Bytes, RevisionAt: int32(plain.RevisionAt)}
+	made, same, err := r.encode(ctx, by, &existing{stored, plain.Bytes, before}, next)
 	if err != nil || same {
 		return err
 	}
@@ -141,8 +147,8 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 	if a.DryRun {
 		return r.dryRun(c)
 	}
-	t := &Transaction{Attributes: a, registry: r}
-	t.Writes = []store.Write{c}
+	t := &Transaction{Attributes: a, registry: r, writes: [1]store.Write{c}}
+	t.Writes, t.Needs, t.Guards = t.writes[:], t.needs[:0], t.guards[:0]
 	if c.If == 0 && a.Type.Namespaced {
 		t.Need("namespaces", a.Namespace) // which checkNamespace has looked at
 	}
@@ -202,18 +208,17 @@ func (r *Registry) dryRun(c store.Write) (*store.Object, error) {
 // version. The write is zero if edit changes nothing. Admission plugins are not asked.
 func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Object, manager string, edit func(o metav1.Object) error) (store.Write, error) {
 	w := &write{Target: t, options: &WriteOptions{FieldManager: manager}, source: fromServer}
-	old, err := w.read(ctx, current)
+	v, err := w.existing(ctx, current, true)
 	if err != nil {
 		return store.Write{}, err
 	}
-	next := old.DeepCopyObject()
+	next := v.object.DeepCopyObject()
 	if err := edit(next.(metav1.Object)); err != nil {
 		return store.Write{}, err
 	}
-	if next, err = w.mergeStored(w.stored(), old, next); err != nil {
+	if next, err = w.mergeStored(w.stored(), v.object, next); err != nil {
 		return store.Write{}, err
 	}
-	v := existing{current, old}
 	if err := r.prepareUpdate(ctx, w, v, next); err != nil {
 		return store.Write{}, err
 	}

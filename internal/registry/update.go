@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
@@ -94,19 +96,49 @@ func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func
 	return w.answer(made, false, err)
 }
 
-// existing is an object as it is stored, read.
+// existing is a stored object that a write changes. It is converted once for all steps of the
+// write, since a webhook may convert it.
 type existing struct {
 	stored *store.Object
-	object runtime.Object // must not be changed; it may lack its managed fields
+	// value is the object as JSON of the version of the request.
+	value []byte
+	// object is the object in the version of the strategy. It must not be changed, and may
+	// lack its managed fields.
+	object runtime.Object
 }
 
-// existing reads an object that is about to change. Only admission plugins need its managed
-// fields decoded.
-func (r *Registry) existing(ctx context.Context, w *write, s *store.State, current *store.Object) (runtime.Object, error) {
-	if r.handles(s, w.Target, admissionv1.Update, looksAt) {
-		return w.read(ctx, current)
+// existing reads a stored object for a write. Only admission plugins need its managed fields
+// decoded.
+func (w *write) existing(ctx context.Context, current *store.Object, managed bool) (v existing, err error) {
+	v = existing{stored: current, value: current.Bytes()}
+	lean := v.value
+	if !managed {
+		lean = withoutManaged(v.value, w.owners.locate(current))
 	}
-	return w.readValue(ctx, current.Key, withoutManaged(current.Bytes(), w.owners.locate(current)))
+	switch c := w.Type.Conversion; {
+	case c == nil || !c.PerRequest:
+		if v.object, err = w.readValue(ctx, current.Key, lean); err == nil {
+			v.value, err = wire.As(ctx, w.Type, v.value)
+		}
+	case c.AlreadyCurrent != nil && c.AlreadyCurrent(lean):
+		v.object, err = wire.Unmarshal(lean, w.Type.New)
+	default:
+		if v.object, err = w.read(ctx, current); err != nil {
+			return v, err
+		}
+		if v.value, err = json.Marshal(v.object); !managed {
+			v.object.(metav1.Object).SetManagedFields(nil)
+		}
+	}
+	return v, err
+}
+
+// show returns what is read at the target of an existing object, as Target.Show does.
+func (w *write) show(v existing) ([]byte, error) {
+	if s := w.subresource(); s != nil && s.View != nil {
+		return wire.View(s, v.object.DeepCopyObject())
+	}
+	return v.value, nil
 }
 
 // change is what a request makes of an object.
@@ -142,11 +174,10 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 			}
 			return made, err
 		}
-		old, err := r.existing(ctx, w, state, current)
+		v, err := w.existing(ctx, current, r.handles(state, w.Target, admissionv1.Update, looksAt))
 		if err != nil {
 			return nil, err
 		}
-		v := existing{current, old}
 		next, err := c.next(v)
 		if err != nil || next == nil {
 			return current, err
@@ -165,7 +196,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 // createOnUpdate creates the object that a PUT did not find, where the kind
 // allows that: row A3.
 func (r *Registry) createOnUpdate(ctx context.Context, w *write, sent runtime.Object, l lock) (*store.Object, error) {
-	if !w.Type.CreateOnUpdate || w.Subresource != "" {
+	if !w.Type.Strategy.AllowCreateOnUpdate || w.Subresource != "" {
 		return nil, w.notFound()
 	}
 	if l.uid != "" {
@@ -202,7 +233,7 @@ func (l lock) check(t Target, current *store.Object) error {
 }
 
 func (l lock) checkVersion(t Target, current *store.Object) error {
-	if s := t.subresource(); l.version == 0 && !t.Type.UnconditionalUpdate && (s == nil || s.Exchange == nil) {
+	if s := t.subresource(); l.version == 0 && !t.Type.Strategy.AllowUnconditionalUpdate && (s == nil || s.Exchange == nil) {
 		// The wire has the resource where the kind stands elsewhere.
 		return apierrors.NewInvalid(schema.GroupKind{Group: t.Type.Group, Kind: t.Type.Resource}, t.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
@@ -245,10 +276,10 @@ func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtim
 		return withStatus(st, old, sent), nil
 	}
 	if st.Subresource("status") != nil {
-		st.Reach().CopyStatus(sent, old)
+		st.Parts().CopyStatus(sent, old)
 	}
-	if st.PrepareUpdate != nil {
-		st.PrepareUpdate(sent, old)
+	if st.Strategy.PrepareUpdate != nil {
+		st.Strategy.PrepareUpdate(sent, old)
 	}
 	return sent, nil
 }
@@ -320,22 +351,22 @@ func (r *Registry) prepareUpdate(ctx context.Context, w *write, v existing, next
 	keepSystemFields(meta, oldMeta)
 	w.owners.take(meta)
 	w.dedupOwners(meta)
-	if st.Generation && !st.GenerationStays && w.source != fromAction && w.Subresource != "status" && !sameDesired(st, next, old) {
+	if st.Strategy.Generation.CountChanges && w.source != fromAction && w.Subresource != "status" && !sameDesired(st, next, old) {
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
 	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
 	errs := validateUpdate(st, w.Subresource, meta, oldMeta)
-	check, warn := st.ValidateUpdate, st.Warnings
-	if w.Type.ValidateUpdate != nil {
-		check = w.Type.ValidateUpdate
+	check, warn := st.Strategy.ValidateUpdate, st.Strategy.Warnings
+	if own := w.Type.Strategy.ValidateUpdate; own != nil {
+		check = own
 	}
 	if s := w.subresource(); s != nil {
 		check, warn = s.Validate, s.Warnings
 	}
 	if check != nil && w.source != fromAction {
 		errs = append(errs, check(ctx, next, old)...)
-		if st.Tolerated != nil {
-			w.warnings = append(w.warnings, st.Tolerated(next)...)
+		if st.Strategy.Tolerated != nil {
+			w.warnings = append(w.warnings, st.Strategy.Tolerated(next)...)
 		}
 	}
 	if err := ctx.Err(); err != nil { // rules can take long
@@ -361,19 +392,20 @@ func takeUID(next, sent metav1.Object) {
 // metadata that a status update may change: row A11.
 func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
 	next := old.DeepCopyObject()
-	t.Reach().CopyStatus(next, sent)
+	t.Parts().CopyStatus(next, sent)
 	to, from := next.(metav1.Object), sent.(metav1.Object)
 	takeUID(to, from)
-	if !t.StatusKeeps.Has(resource.Labels) {
+	fixed := t.Strategy.Status.Fixed
+	if !fixed.Has(resource.Labels) {
 		to.SetLabels(from.GetLabels())
 	}
-	if !t.StatusKeeps.Has(resource.Annotations) {
+	if !fixed.Has(resource.Annotations) {
 		to.SetAnnotations(from.GetAnnotations())
 	}
-	if !t.StatusKeeps.Has(resource.Finalizers) {
+	if !fixed.Has(resource.Finalizers) {
 		to.SetFinalizers(from.GetFinalizers())
 	}
-	if !t.StatusKeeps.Has(resource.OwnerReferences) {
+	if !fixed.Has(resource.OwnerReferences) {
 		to.SetOwnerReferences(from.GetOwnerReferences())
 	}
 	return next

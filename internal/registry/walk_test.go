@@ -175,7 +175,7 @@ func TestFieldsOfAllKinds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for i, f := range typ.Fields {
+				for i, f := range typ.Display.Fields {
 					if a.values[i] != f.Default {
 						t.Errorf("%s %s of an empty object is %q, want %q", typ.Resource, f.Name, a.values[i], f.Default)
 					}

@@ -123,7 +123,7 @@ func (w *write) decode(b Body) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sent, want := d.Object.GetObjectKind().GroupVersionKind().GroupVersion(), t.GroupVersion(); t.Explicit && sent != want {
+	if sent, want := d.Object.GetObjectKind().GroupVersionKind().GroupVersion(), t.GroupVersion(); t.Custom != nil && sent != want {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", sent, want))
 	}
 	switch {

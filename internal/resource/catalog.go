@@ -114,7 +114,7 @@ func (c *Catalog) Serves(group string) bool {
 	}
 	for _, v := range g.Versions {
 		for _, t := range v.Types {
-			if !t.Explicit {
+			if t.Custom == nil {
 				return true
 			}
 		}

@@ -10,12 +10,15 @@ import (
 
 func TestCatalog(t *testing.T) {
 	pods := &resource.Type{
-		Version: "v1", Kind: "Pod", Resource: "pods",
+		Names:        resource.Names{Version: "v1", Resource: "pods", Kind: "Pod"},
 		Verbs:        []string{"get", "list"},
 		Subresources: []resource.Subresource{{Name: "log"}, {Name: "status"}},
 	}
-	v2 := &resource.Type{Group: "example.com", Version: "v2", Kind: "Foo", Resource: "foos"}
-	v1 := &resource.Type{Group: "example.com", Version: "v1", Kind: "Foo", Resource: "foos", Stored: v2}
+	v2 := &resource.Type{Names: resource.Names{Group: "example.com", Version: "v2", Resource: "foos", Kind: "Foo"}}
+	v1 := &resource.Type{
+		Names:      resource.Names{Group: "example.com", Version: "v1", Resource: "foos", Kind: "Foo"},
+		Conversion: &resource.Conversion{Stored: v2},
+	}
 	c := resource.NewCatalog([]resource.Group{
 		{Versions: []resource.Version{{Name: "v1", Types: []*resource.Type{pods}}}},
 		{Name: "example.com", Versions: []resource.Version{
@@ -75,7 +78,7 @@ func TestCatalog(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	s := resource.Labels | resource.Finalizers
 	for _, c := range []struct {
-		m    resource.Metadata
+		m    resource.MetadataFields
 		want bool
 	}{
 		{resource.Labels, true},

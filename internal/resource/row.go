@@ -8,27 +8,7 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
-
-// Columns say how objects of a kind stand in a table (rows C2 to C4). A value is
-// immutable and safe for concurrent use.
-type Columns struct {
-	// Definitions are those of the columns, in order, as JSON: a list. Who asks for
-	// them often calls it once for each column's text: it is made at the first call.
-	Definitions func() []byte
-	// Cells writes the cells of one object, which is in the stored version: as many as
-	// there are columns. It must not change the object.
-	Cells func(o runtime.Object, row *Row)
-	// Reads are the members that Cells looks at; others may not be there. Nil: all.
-	Reads *Members
-	// Place is where the row of an object, which is in the stored version, stands: behind
-	// those with a lower one, and in the order of the list among those with the same. Nil:
-	// rows stand as in the list.
-	Place func(o runtime.Object) int32
-	// NoneIsNull: a table without rows has null in their place.
-	NoneIsNull bool
-}
 
 // Row is the cells of one object in a table. What depends on the time of the
 // request is left open, so that a row is made once and used often. The zero value

@@ -6,5 +6,5 @@ import "time"
 
 var began = time.Now()
 
-// CPUTime is how long the process has run.
-func CPUTime() time.Duration { return time.Since(began) }
+// cpuTime returns the wall time since the start of the process.
+func cpuTime() time.Duration { return time.Since(began) }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// CPUTime is how long the process has computed. Unlike the time of the clock, it does not
-// grow with other work on the machine.
-func CPUTime() time.Duration {
+// cpuTime returns the CPU time that the process has used. Unlike wall time, it does not
+// include other work on the machine.
+func cpuTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
 		panic(err)

@@ -195,7 +195,7 @@ func readCBOR(body []byte, s single) (o runtime.Object, kind *schema.GroupVersio
 
 // decodeCBOR reads a body: row C15.
 func decodeCBOR(t *resource.Type, body []byte) (d Decoded, err error) {
-	if t.Decode != nil {
+	if t.Custom != nil {
 		data, err := configurationCBOR(body)
 		var known apierrors.APIStatus
 		switch {

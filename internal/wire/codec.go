@@ -71,7 +71,7 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	}
 	var strict []error
 	var err error
-	if t.Decode != nil {
+	if t.Custom != nil {
 		return d, d.decodeTree(t, data, body)
 	}
 	d.Object, strict, err = unmarshalStrict(data, t.New)
@@ -109,7 +109,7 @@ func (d *Decoded) decodeTree(t *resource.Type, data, body []byte) error {
 		return unrecognized(t, body, err)
 	}
 	var complaints []string
-	if d.Object, complaints, err = t.Decode(data); err != nil {
+	if d.Object, complaints, err = t.Custom.Decode(data); err != nil {
 		return notHandled(t, head, err.Error())
 	}
 	d.Strict = append(d.Strict, complaints...)
@@ -188,13 +188,11 @@ func checkKind(t *resource.Type, body []byte, head *metav1.TypeMeta) error {
 // shortGroup is the name of the group of what is stored, as error messages have
 // it: "core", "apps", "rbac".
 func shortGroup(t *resource.Type) string {
-	if t.Stored != nil {
-		t = t.Stored
-	}
-	if t.Group == "" {
+	group := t.StoredVersion().Group
+	if group == "" {
 		return "core"
 	}
-	name, _, _ := strings.Cut(t.Group, ".")
+	name, _, _ := strings.Cut(group, ".")
 	return name
 }
 
@@ -387,7 +385,7 @@ func Head(t *resource.Type) string {
 // As returns a stored value in the type's own version: the value itself when
 // that is how it is stored, a conversion otherwise.
 func As(ctx context.Context, t *resource.Type, value []byte) ([]byte, error) {
-	if t.Stored == nil || t.Settled != nil && t.Settled(value) {
+	if c := t.Conversion; c == nil || c.AlreadyCurrent != nil && c.AlreadyCurrent(value) {
 		return value, nil
 	}
 	o, err := Read(ctx, t, value)
@@ -399,15 +397,15 @@ func As(ctx context.Context, t *resource.Type, value []byte) ([]byte, error) {
 
 // Read returns a stored value as a new object in the type's own version.
 func Read(ctx context.Context, t *resource.Type, value []byte) (runtime.Object, error) {
-	if t.Stored == nil {
+	if t.Conversion == nil {
 		return Unmarshal(value, t.New)
 	}
-	stored, err := Unmarshal(value, t.Stored.New)
+	stored, err := Unmarshal(value, t.Conversion.Stored.New)
 	if err != nil {
 		return nil, err
 	}
 	version := stored.(metav1.Object).GetResourceVersion()
-	o, err := t.FromStored(ctx, stored)
+	o, err := t.Conversion.FromStored(ctx, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -416,18 +414,18 @@ func Read(ctx context.Context, t *resource.Type, value []byte) (runtime.Object, 
 	return o, nil
 }
 
-// AsAll is As of several values, which a type converts together: it has FromStoredAll.
+// AsAll is As of several values, for a type that a webhook converts.
 func AsAll(ctx context.Context, t *resource.Type, values [][]byte) ([][]byte, error) {
 	objects := make([]runtime.Object, len(values))
 	versions := make([]string, len(values))
 	for i, value := range values {
-		o, err := Unmarshal(value, t.Stored.New)
+		o, err := Unmarshal(value, t.Conversion.Stored.New)
 		if err != nil {
 			return nil, err
 		}
 		objects[i], versions[i] = o, o.(metav1.Object).GetResourceVersion()
 	}
-	objects, err := t.FromStoredAll(ctx, objects)
+	objects, err := t.Conversion.FromStoredAll(ctx, objects)
 	if err != nil {
 		return nil, err
 	}

@@ -127,10 +127,7 @@ func TestEncode(t *testing.T) {
 
 // TestAs: what is stored in one version is read in another.
 func TestAs(t *testing.T) {
-	stored := autoscalers1.Stored
-	if stored == nil {
-		stored = autoscalers1
-	}
+	stored := autoscalers1.StoredVersion()
 	min := int32(2)
 	e, err := wire.Encode(stored, &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default"},

@@ -35,7 +35,7 @@ func TestDropEmpty(t *testing.T) {
 			t.Errorf("HasEmpty of %T for %s: %t", c.o, c.want, has)
 		}
 		wire.DropEmpty(c.o)
-		e, err := wire.Encode(&resource.Type{Version: "v1", Kind: "X"}, c.o)
+		e, err := wire.Encode(&resource.Type{Names: resource.Names{Version: "v1", Kind: "X"}}, c.o)
 		if err != nil {
 			t.Fatal(err)
 		}

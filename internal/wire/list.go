@@ -32,7 +32,7 @@ type Frame struct {
 
 // ListOf is a list of whole objects: row C1.
 func ListOf(t *resource.Type, m ListMeta) Frame {
-	return Frame{Kind: t.List(), APIVersion: t.GroupVersion().String(), Meta: m, full: t.Explicit}
+	return Frame{Kind: t.List(), APIVersion: t.GroupVersion().String(), Meta: m, full: t.Custom != nil}
 }
 
 // PartialListOf is a list of partial objects: row C6. Without any its items are null.

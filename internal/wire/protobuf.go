@@ -42,7 +42,7 @@ func MessageOf(t *resource.Type, value []byte) ([]byte, error) { return AppendMe
 
 // AppendMessageOf is MessageOf that appends.
 func AppendMessageOf(to []byte, t *resource.Type, value []byte) ([]byte, error) {
-	if t.Stored == nil {
+	if t.Conversion == nil {
 		if p := planOf(t); p != nil {
 			if b, ok := p.transcode(to, value); ok {
 				return b, nil
@@ -163,10 +163,10 @@ func TypeOf(t *resource.Type, out Output) metav1.TypeMeta {
 }
 
 // ItemTypeOf is what an item of a list says of its kind: a partial object says it, and
-// one of a type that is explicit.
+// one of a custom kind.
 func ItemTypeOf(t *resource.Type, out Output) metav1.TypeMeta {
 	switch {
-	case out.Form == Whole && t.Explicit:
+	case out.Form == Whole && t.Custom != nil:
 		return metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}
 	case out.Form == PartialList:
 		return metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: out.metaVersion()}

@@ -11,7 +11,7 @@ import (
 // ReadSome returns a stored value as a new object with some of its members alone:
 // what is left out is not decoded. Others may be there too.
 func ReadSome(ctx context.Context, t *resource.Type, value []byte, members *resource.Members) (runtime.Object, error) {
-	if t.Stored != nil || members == nil {
+	if t.Conversion != nil || members == nil {
 		return Read(ctx, t, value)
 	}
 	kept := rooms.Get().(*room)

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-var deployments = &resource.Type{Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments"}
+var deployments = &resource.Type{Names: resource.Names{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment"}}
 
 // plain is the list as a client gets it by default.
 func plain(meta ListMeta, items []string) string {

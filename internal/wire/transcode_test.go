@@ -37,7 +37,7 @@ const runningPod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-5c68
 func TestTranscode(t *testing.T) {
 	own := map[string]bool{"CustomResourceDefinition": true} // its schemas read JSON by themselves
 	for typ := range builtin.Catalog().Types() {
-		if typ.Collection == "" || typ.Stored != nil {
+		if typ.Collection == "" || typ.Conversion != nil {
 			continue
 		}
 		o := typ.New()

@@ -58,7 +58,7 @@ func newBankOver(t *testing.T, log store.Log) *bank {
 func (b *bank) target(resource, name string) registry.Target {
 	b.Helper()
 	for t := range builtin.Catalog().Types() {
-		if t.Resource == resource && t.Stored == nil {
+		if t.Resource == resource && t.Conversion == nil {
 			target := registry.Target{Type: t, Name: name}
 			if t.Namespaced {
 				target.Namespace = "n"

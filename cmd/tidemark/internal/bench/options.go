@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options select what to measure, and for how long. A zero number means its default; see
+// Defaults. Run checks the limits.
+type Options struct {
+	// Scenarios are names of scenarios; empty means all.
+	Scenarios []string `json:"scenarios"`
+	// Rounds is the number of measurements of each scenario, 1 to 100.
+	Rounds int `json:"rounds"`
+	// Duration is the length of a round, 1 ms to 10 min. Operations in flight at the end
+	// are completed and counted.
+	Duration time.Duration `json:"durationNanos"`
+	// Objects is the number of pods to read and list, 1 to 1,000,000.
+	Objects int `json:"objects"`
+	// Watchers limits the watchers of each scenario, up to 20,000. Zero means the number
+	// in the scenario's name.
+	Watchers int `json:"watchers,omitempty"`
+	// WatchesPerConnection is how many watches of events share an HTTP/2 connection, 1 to
+	// 90, which is below the 100 streams that kube-apiserver allows; 1 is a client for
+	// each, as kubelets are. The scenario idle-watch has numbers of its own.
+	WatchesPerConnection int `json:"watchesPerConnection,omitempty"`
+	// Clients replaces the scenarios' numbers of clients, up to 1,024. Zero keeps them.
+	Clients int `json:"clients,omitempty"`
+	// Definitions is the number of custom resource definitions in the crd scenarios, 1 to
+	// 5,000.
+	Definitions int `json:"definitions,omitempty"`
+	// Connections is the number of HTTP/2 connections that clients share, 1 to 256.
+	Connections int `json:"connections"`
+	// Rate is the number of requests per second in open loops, up to 1,000,000. Zero means
+	// closed loops.
+	Rate float64 `json:"rate,omitempty"`
+	// MaxOps limits the operations of a round, 1 to 10,000,000.
+	MaxOps int64 `json:"maxOps"`
+	// Seed determines the generated objects, but not the names of their namespaces.
+	Seed uint64 `json:"seed"`
+	// EqualBytes pads pods, ConfigMaps and Deployments on one of two servers until both
+	// serve the same number of bytes.
+	EqualBytes bool `json:"equalBytes,omitempty"`
+	// Keep leaves the created objects on the server.
+	Keep bool `json:"keep,omitempty"`
+}
+
+const (
+	maxRounds      = 100
+	maxDuration    = 10 * time.Minute
+	maxObjects     = 1_000_000
+	maxWatchers    = 20_000
+	maxClients     = 1024
+	maxStreams     = 90
+	maxConnections = 256
+	maxDefinitions = 5000
+	maxRate        = 1e6
+	maxMaxOps      = 10_000_000
+	// maxPad keeps a pod below the 1.5 MiB that etcd accepts.
+	maxPad = 1 << 20
+)
+
+// Defaults are the options that zero values stand for.
+func Defaults() Options {
+	return Options{Rounds: 3, Duration: 3 * time.Second, Objects: 1000, Definitions: 100, Connections: 4, WatchesPerConnection: maxStreams, MaxOps: 200_000, Seed: 1}
+}
+
+// withDefaults replaces zeros by the defaults.
+func (o Options) withDefaults() Options {
+	d := Defaults()
+	fill := func(n *int, to int) {
+		if *n == 0 {
+			*n = to
+		}
+	}
+	fill(&o.Rounds, d.Rounds)
+	fill(&o.Objects, d.Objects)
+	fill(&o.Definitions, d.Definitions)
+	fill(&o.Connections, d.Connections)
+	fill(&o.WatchesPerConnection, d.WatchesPerConnection)
+	if o.Duration == 0 {
+		o.Duration = d.Duration
+	}
+	if o.MaxOps == 0 {
+		o.MaxOps = d.MaxOps
+	}
+	if o.Seed == 0 {
+		o.Seed = d.Seed
+	}
+	return o
+}
+
+// Check returns an error for options out of bounds, with the bounds. Zero means the
+// default.
+func (o Options) Check() error {
+	o = o.withDefaults()
+	var errs []error
+	within := func(name string, got, low, high int64) {
+		if got < low || got > high {
+			errs = append(errs, fmt.Errorf("%s is %d: want %d to %d", name, got, low, high))
+		}
+	}
+	within("rounds", int64(o.Rounds), 1, maxRounds)
+	within("objects", int64(o.Objects), 1, maxObjects)
+	within("watchers", int64(o.Watchers), 0, maxWatchers)
+	within("watches-per-connection", int64(o.WatchesPerConnection), 1, maxStreams)
+	within("clients", int64(o.Clients), 0, maxClients)
+	within("definitions", int64(o.Definitions), 1, maxDefinitions)
+	within("connections", int64(o.Connections), 1, maxConnections)
+	within("max-ops", o.MaxOps, 1, maxMaxOps)
+	if o.Duration < time.Millisecond || o.Duration > maxDuration {
+		errs = append(errs, fmt.Errorf("duration is %v: want 1ms to %v", o.Duration, maxDuration))
+	}
+	if !(o.Rate >= 0 && o.Rate <= maxRate) {
+		errs = append(errs, fmt.Errorf("rate is %v: want up to %.0f a second, or 0 for closed loops", o.Rate, maxRate))
+	}
+	for _, name := range o.Scenarios {
+		if !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.name == name }) {
+			errs = append(errs, fmt.Errorf("unknown scenario %q: want one or more of %s", name, strings.Join(names(), ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Server is a server to measure.
+type Server struct {
+	// Kubeconfig is a file; empty means the one that kubectl uses.
+	Kubeconfig string `json:"-"`
+	// Context is a context of the file; empty means the current one.
+	Context string `json:"context,omitempty"`
+	// PIDs are the server's processes on this machine. If empty, CPU and memory are not
+	// measured.
+	PIDs []int `json:"pids,omitempty"`
+	// Pad is the number of bytes added to each pod sent, up to 1 MiB.
+	Pad int `json:"pad,omitempty"`
+	// StartCommand is a shell command that runs the server in the foreground, for the
+	// scenario start. If empty, that scenario is skipped.
+	StartCommand string `json:"startCommand,omitempty"`
+}
+
+func (s Server) check() error {
+	if s.Pad < 0 || s.Pad > maxPad {
+		return fmt.Errorf("pad is %d: want 0 to %d bytes", s.Pad, maxPad)
+	}
+	for _, pid := range s.PIDs {
+		if pid < 1 {
+			return fmt.Errorf("%d is not a process ID", pid)
+		}
+	}
+	return nil
+}

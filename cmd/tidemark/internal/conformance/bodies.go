@@ -1,0 +1,131 @@
+package conformance
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"strings"
+)
+
+// Parts of bodies.
+const (
+	// The image is never pulled: no scheduler looks at the pods.
+	idlePod      = `"schedulerName":"nobody.tidemark.dev","automountServiceAccountToken":false,"restartPolicy":"Always","containers":[{"name":"c","image":"example.invalid/none"}]`
+	idleTemplate = `"template":{"metadata":{"labels":{"run":"none"}},"spec":{` + idlePod + `}}`
+	idleSelector = `"selector":{"matchLabels":{"run":"none"}}`
+	idleJob      = `"suspend":true,"template":{"spec":{"schedulerName":"nobody.tidemark.dev","restartPolicy":"Never","containers":[{"name":"c","image":"example.invalid/none"}]}}`
+	idleRules    = `"matchConstraints":{"resourceRules":[{"apiGroups":["nobody.tidemark.dev"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["nothings"]}]}`
+)
+
+// bodies are what an object of a type needs beside its name, by resource and group.
+// A type without a row needs nothing. What they make is without effect: nothing is
+// scheduled, matched, granted or exposed. $NS, $CSR and $ID are replaced.
+var bodies = map[string]string{
+	"events":                 `{"involvedObject":{"kind":"ConfigMap","name":"none","namespace":"$NS"}}`,
+	"limitranges":            `{"spec":{"limits":[]}}`,
+	"persistentvolumes":      `{"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"claimRef":{"namespace":"$NS","name":"none"},"hostPath":{"path":"/nonexistent"}}}`,
+	"persistentvolumeclaims": `{"spec":{"storageClassName":"nobody.tidemark.dev","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`,
+	"pods":                   `{"spec":{` + idlePod + `}}`,
+	"podtemplates":           `{` + idleTemplate + `}`,
+	"replicationcontrollers": `{"spec":{"replicas":0,"selector":{"run":"none"},` + idleTemplate + `}}`,
+	"services":               `{"spec":{"clusterIP":"None","ports":[{"port":80}]}}`,
+	"nodes":                  `{"spec":{"unschedulable":true}}`,
+
+	"controllerrevisions.apps": `{"revision":1,"data":{}}`,
+	"daemonsets.apps":          `{"spec":{` + idleSelector + `,"template":{"metadata":{"labels":{"run":"none"}},"spec":{"nodeSelector":{"nobody.tidemark.dev":"none"},` + idlePod + `}}}}`,
+	"deployments.apps":         `{"spec":{"replicas":0,` + idleSelector + `,` + idleTemplate + `}}`,
+	"replicasets.apps":         `{"spec":{"replicas":0,` + idleSelector + `,` + idleTemplate + `}}`,
+	"statefulsets.apps":        `{"spec":{"replicas":0,"serviceName":"none",` + idleSelector + `,` + idleTemplate + `}}`,
+	"jobs.batch":               `{"spec":{` + idleJob + `}}`,
+	"cronjobs.batch":           `{"spec":{"suspend":true,"schedule":"0 0 1 1 *","jobTemplate":{"spec":{` + idleJob + `}}}}`,
+
+	"horizontalpodautoscalers.autoscaling": `{"spec":{"minReplicas":1,"maxReplicas":1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"none"}}}`,
+	"poddisruptionbudgets.policy":          `{"spec":{"minAvailable":0,` + idleSelector + `}}`,
+
+	"rolebindings.rbac.authorization.k8s.io":        `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"none"}}`,
+	"clusterrolebindings.rbac.authorization.k8s.io": `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"none-$ID"}}`,
+
+	"networkpolicies.networking.k8s.io": `{"spec":{"podSelector":{"matchLabels":{"run":"none"}}}}`,
+	"ingresses.networking.k8s.io":       `{"spec":{"ingressClassName":"nobody.tidemark.dev","defaultBackend":{"service":{"name":"none","port":{"number":80}}}}}`,
+	"ingressclasses.networking.k8s.io":  `{"spec":{"controller":"nobody.tidemark.dev/none"}}`,
+	"ipaddresses.networking.k8s.io":     `{"metadata":{"name":"192.0.2.77"},"spec":{"parentRef":{"resource":"services","namespace":"$NS","name":"none"}}}`,
+	"servicecidrs.networking.k8s.io":    `{"spec":{"cidrs":["192.0.2.0/28"]}}`,
+
+	"runtimeclasses.node.k8s.io":          `{"handler":"none"}`,
+	"priorityclasses.scheduling.k8s.io":   `{"value":1}`,
+	"leasecandidates.coordination.k8s.io": `{"spec":{"leaseName":"none","binaryVersion":"1.0.0","emulationVersion":"1.0.0","strategy":"OldestEmulationVersion"}}`,
+	"endpointslices.discovery.k8s.io":     `{"addressType":"IPv4","endpoints":[]}`,
+	"events.events.k8s.io":                `{"eventTime":"2020-01-01T00:00:00.000000Z","reportingController":"tidemark.dev/conformance","reportingInstance":"none","action":"none","reason":"None","type":"Normal","regarding":{"kind":"ConfigMap","name":"none","namespace":"$NS"}}`,
+
+	"storageclasses.storage.k8s.io":          `{"provisioner":"nobody.tidemark.dev"}`,
+	"csinodes.storage.k8s.io":                `{"spec":{"drivers":[]}}`,
+	"csidrivers.storage.k8s.io":              `{"spec":{}}`,
+	"csistoragecapacities.storage.k8s.io":    `{"storageClassName":"nobody.tidemark.dev"}`,
+	"volumeattachments.storage.k8s.io":       `{"spec":{"attacher":"nobody.tidemark.dev","nodeName":"none-$ID","source":{"persistentVolumeName":"none-$ID"}}}`,
+	"volumeattributesclasses.storage.k8s.io": `{"driverName":"nobody.tidemark.dev","parameters":{"none":"none"}}`,
+
+	"flowschemas.flowcontrol.apiserver.k8s.io":                 `{"spec":{"matchingPrecedence":9999,"priorityLevelConfiguration":{"name":"none-$ID"}}}`,
+	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": `{"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1,"limitResponse":{"type":"Reject"}}}}`,
+
+	"validatingadmissionpolicies.admissionregistration.k8s.io":       `{"spec":{"failurePolicy":"Ignore",` + idleRules + `,"validations":[{"expression":"true"}]}}`,
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io": `{"spec":{"policyName":"none-$ID","validationActions":["Audit"]}}`,
+	"mutatingadmissionpolicies.admissionregistration.k8s.io":         `{"spec":{"failurePolicy":"Ignore","reinvocationPolicy":"Never",` + idleRules + `,"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]}}`,
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io":   `{"spec":{"policyName":"none-$ID"}}`,
+
+	"customresourcedefinitions.apiextensions.k8s.io": `{"metadata":{"name":"nothings.swept-$ID.tidemark.dev"},"spec":{"group":"swept-$ID.tidemark.dev","scope":"Namespaced","names":{"plural":"nothings","singular":"nothing","kind":"Nothing"},"versions":[{"name":"v1","served":false,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
+	"apiservices.apiregistration.k8s.io":             `{"metadata":{"name":"v1.none-$ID.tidemark.dev"},"spec":{"group":"none-$ID.tidemark.dev","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`,
+	"certificatesigningrequests.certificates.k8s.io": `{"spec":{"request":"$CSR","signerName":"nobody.tidemark.dev/none","usages":["digital signature"]}}`,
+	"clustertrustbundles.certificates.k8s.io":        `{"spec":{"trustBundle":""}}`,
+
+	"deviceclasses.resource.k8s.io":          `{"spec":{}}`,
+	"resourceclaims.resource.k8s.io":         `{"spec":{}}`,
+	"resourceclaimtemplates.resource.k8s.io": `{"spec":{"spec":{}}}`,
+	"resourceslices.resource.k8s.io":         `{"spec":{"driver":"nobody.tidemark.dev","nodeName":"none-$ID","pool":{"name":"none-$ID","generation":1,"resourceSliceCount":1},"devices":[]}}`,
+}
+
+// template returns an object of a type with all that it needs but its name, unless
+// the type wants a certain one.
+func (b *bed) template(r *resourceType) object {
+	if r == b.resource && b.given != nil {
+		return b.given.copied()
+	}
+	key := r.resource
+	if r.group != "" {
+		key += "." + r.group
+	}
+	text, ok := bodies[key]
+	if !ok {
+		text = `{}`
+	}
+	text = strings.NewReplacer("$NS", b.namespace, "$ID", b.suffix).Replace(text)
+	if strings.Contains(text, "$CSR") {
+		text = strings.ReplaceAll(text, "$CSR", certificateRequest())
+	}
+	var o object
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		panic(err) // the table is wrong
+	}
+	o["kind"], o["apiVersion"] = r.kind, r.apiVersion()
+	return o
+}
+
+// certificateRequest returns a certificate request in base64. No signer handles it.
+func certificateRequest() string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err) // without chance nothing works
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "none"}}, key)
+	if err != nil {
+		panic(err)
+	}
+	var b bytes.Buffer
+	pem.Encode(&b, &pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}

@@ -1,0 +1,138 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+// TestOtherUID: what is said to a write or a deletion that means another object, in the
+// words of kube-apiserver v1.36.
+func TestOtherUID(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{})
+	c := s.RESTConfig()
+	const (
+		core, apps = "/api/v1/namespaces/default/", "/apis/apps/v1/namespaces/default/"
+		template   = `"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"b"}]}}`
+	)
+	run(t, c, []step{
+		{"POST " + definitions, definition(`"n":{"type":"integer"}`), 201, nil},
+		{"POST " + things, thing("a", `{"n":1}`), 201, nil},
+		{"POST " + core + "services", `{"metadata":{"name":"a"},"spec":{"ports":[{"port":1}]}}`, 201, nil},
+		{"POST " + core + "configmaps", `{"metadata":{"name":"a"}}`, 201, nil},
+		{"POST /api/v1/nodes", `{"metadata":{"name":"a"}}`, 201, nil},
+		{"POST " + pods, `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"b"}]}}`, 201, nil},
+		{"POST " + apps + "deployments", `{"metadata":{"name":"a"},"spec":{` + template + `}}`, 201, nil},
+	})
+	for place, row := range map[string]struct{ path, body string }{
+		"/services/specs/default/a":                   {core + "services/a", `{"metadata":{"name":"a","uid":"x"},"spec":{"ports":[{"port":1}]}}`},
+		"/configmaps/default/a":                       {core + "configmaps/a", `{"metadata":{"name":"a","uid":"x"}}`},
+		"/minions/a":                                  {"/api/v1/nodes/a", `{"metadata":{"name":"a","uid":"x"}}`},
+		"/deployments/default/a":                      {apps + "deployments/a", `{"metadata":{"name":"a","uid":"x"},"spec":{` + template + `}}`},
+		"/example.com/things/default/a":               {things + "/a", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"x","resourceVersion":"1"},"spec":{"n":1}}`},
+		"/apiregistration.k8s.io/apiservices/v1.apps": {"/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", `{"metadata":{"name":"v1.apps","uid":"x"},"spec":{"group":"apps","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`},
+	} {
+		code, _, answer := exchange(t, c, http.MethodPut, row.path, row.body)
+		if want := `Code: 4, Key: ` + place + `, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, `; code != 409 || !strings.Contains(string(answer), want) {
+			t.Errorf("PUT %s: %d %s, want 409 with %s", row.path, code, answer, want)
+		}
+	}
+	const immutable = `Invalid value: "x": field is immutable`
+	for _, path := range []string{pods + "/a/status", pods + "/a/ephemeralcontainers", apps + "deployments/a/status"} {
+		run(t, c, []step{{"MERGE " + path, `{"metadata":{"uid":"x"}}`, 422, values{
+			"details.causes.0.message": quoted(immutable), "details.causes.1.message": quoted(immutable), "details.causes.2": "null",
+		}}})
+	}
+	for request, want := range map[string]string{
+		"MERGE " + apps + "deployments/a/scale":         `Operation cannot be fulfilled on deployments/scale.apps "a": Precondition failed: UID in precondition: x, UID in object meta: `,
+		"DELETE /api/v1/namespaces/default":             `Operation cannot be fulfilled on namespaces "default": Precondition failed: UID in precondition: x, UID in object meta: `,
+		"DELETE /api/v1/namespaces/other":               `Operation cannot be fulfilled on namespaces "other": Precondition failed: UID in precondition: x, UID in object meta: `,
+		"DELETE " + definitions + "/things.example.com": `Operation cannot be fulfilled on customresourcedefinitions.apiextensions.k8s.io "things.example.com": Precondition failed: UID in precondition: x, UID in object meta: `,
+		"DELETE " + core + "configmaps/a":               `Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (`,
+	} {
+		if strings.HasSuffix(request, "/other") {
+			run(t, c, []step{{"POST /api/v1/namespaces", `{"metadata":{"name":"other"}}`, 201, nil}})
+		}
+		method, path, _ := strings.Cut(request, " ")
+		body := `{"metadata":{"uid":"x"}}`
+		if method == "DELETE" {
+			body = `{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"x"}}`
+		}
+		_, _, answer := exchange(t, c, method, path, body)
+		var status struct{ Message string }
+		if err := json.Unmarshal(answer, &status); err != nil || !strings.Contains(status.Message, want) {
+			t.Errorf("%s: %s, want %s", request, answer, want)
+		}
+	}
+}
+
+func quoted(text string) string {
+	b, _ := json.Marshal(text)
+	return string(b)
+}
+
+// TestRefusals: causes and words as kube-apiserver v1.36 has them.
+func TestRefusals(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	const (
+		maps       = "/api/v1/namespaces/default/configmaps"
+		jobs       = "/apis/batch/v1/namespaces/default/jobs"
+		services   = "/apis/apiregistration.k8s.io/v1/apiservices"
+		deployment = "/apis/apps/v1/namespaces/default/deployments"
+	)
+	long := strings.Repeat("j", 64)
+	tooLong := values{"details.causes.3.field": `"metadata.managedFields[0].manager"`, "details.causes.4": "null"}
+	managed := `"managedFields":[{"manager":"` + long + long + `x","operation":"Update","apiVersion":"v1","time":"2020-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]`
+	run(t, c, []step{
+		{"POST " + services, `{"spec":{"group":"a.example.com","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"service":{"name":"a","namespace":"b"}}}`, 422,
+			`APIService.apiregistration.k8s.io "" is invalid: metadata.name: Required value: name or generateName is required`},
+		{"POST " + jobs, `{"metadata":{"name":"` + long + `"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"b"}]}}}}`, 422,
+			`Job.batch "` + long + `" is invalid: spec.template.labels: Invalid value: "` + long + `": must be no more than 63 bytes`},
+		{"POST " + maps, `{"metadata":{"name":"a"},"data":{"a":"b"}}`, 201, nil},
+		{"PUT " + maps + "/a", `{"metadata":{"name":"a",` + managed + `},"data":{"a":"b","c":"d"}}`, 422, tooLong},
+		{"POST " + deployment, `{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"b"}]}}}}`, 201, nil},
+	})
+	for body, why := range map[string]string{
+		`{"spec":{"replicas":"x"}}`:                             `"map[spec:map[replicas:x]]": unrecognized type: int32`,
+		`{"spec":{"replicas":1.5}}`:                             `"map[spec:map[replicas:1.5]]": cannot convert float64 to int32`,
+		`{"spec":{"template":"x"}}`:                             `"map[spec:map[template:x]]": cannot restore struct from: string`,
+		`{"metadata":{"labels":{"a":1}}}`:                       `"map[metadata:map[labels:map[a:1]]]": cannot convert int64 to string`,
+		`{"metadata":{"labels":"x"}}`:                           `"map[metadata:map[labels:x]]": cannot restore map from string`,
+		`{"spec":{"template":{"spec":{"containers":{"a":1}}}}}`: `"map[spec:map[template:map[spec:map[containers:map[a:1]]]]]": cannot restore slice from map`,
+	} {
+		run(t, c, []step{{"PATCH " + deployment + "/a", body, 422, ` "" is invalid: patch: Invalid value: ` + why}})
+	}
+}
+
+// TestLastAppliedWithoutAnnotations: what kubectl is shown of a configuration whose
+// annotations are null has none.
+func TestLastAppliedWithoutAnnotations(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	const maps = "/api/v1/namespaces/default/configmaps"
+	run(t, c, []step{
+		{"POST " + maps, `{"metadata":{"name":"a","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"}}\n"}},"data":{"a":"b"}}`, 201, nil},
+		{"APPLY " + maps + "/a?fieldManager=kubectl&force=true", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":null},"data":{"a":"x"}}`, 200,
+			values{"metadata.annotations": `{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"data\":{\"a\":\"x\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"}}\n"}`}},
+	})
+}
+
+// TestBookmarkRows: the row of a bookmark says nothing of an object.
+func TestBookmarkRows(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	for path, cells := range map[string]string{
+		"/apis/apps/v1/deployments":      `["","0/0",0,0,"\u003cunknown\u003e","","",""]`,
+		"/apis/apps/v1/statefulsets":     `["","0/0","\u003cunknown\u003e","",""]`,
+		"/apis/apps/v1/replicasets":      `["",0,0,0,"\u003cunknown\u003e","","","\u003cnone\u003e"]`,
+		"/api/v1/replicationcontrollers": `["",0,0,0,"\u003cunknown\u003e","","","\u003cnone\u003e"]`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			run(t, c, []step{{"TABLE " + path + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "", 200,
+				values{"type": `"BOOKMARK"`, "object.rows.0.cells": cells}}})
+		})
+	}
+}

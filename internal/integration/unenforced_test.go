@@ -1,0 +1,70 @@
+package integration_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+// storedOnly are objects that a server is expected to act on, by the path of their
+// collection, with a word of the warning that this server does not.
+var storedOnly = []struct{ path, name, body, word string }{
+	{"/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", "r", `{}`, "RBAC"},
+	{"/apis/rbac.authorization.k8s.io/v1/clusterroles", "r", `{}`, "RBAC"},
+	{"/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", "r", `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"}}`, "RBAC"},
+	{"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "r", `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"r"}}`, "RBAC"},
+	{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "r", `{}`, "webhook"},
+	{"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", "r", `{}`, "webhook"},
+	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "r", `{"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},"validations":[{"expression":"true"}]}}`, "policy"},
+	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r","validationActions":["Deny"]}}`, "policy"},
+	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r"}}`, "policy"},
+	{"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "r", `{"spec":{"priorityLevelConfiguration":{"name":"r"}}}`, "priority and fairness"},
+	{"/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", "r", `{"spec":{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}}}}`, "priority and fairness"},
+	{"/apis/apiregistration.k8s.io/v1/apiservices", "v1.example.net", `{"spec":{"group":"example.net","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`, "service"},
+}
+
+// TestUnenforced: who writes what is stored and not acted on is warned, however it
+// is written; other kinds, parts and failures are not.
+func TestUnenforced(t *testing.T) {
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	send := func(method, path, body string, code int, word string) {
+		t.Helper()
+		got, header, b := exchange(t, c, method, path, body)
+		if got != code {
+			t.Fatalf("%s %s: %d, want %d\n%s", method, path, got, code, b)
+		}
+		warning := strings.Join(header.Values("Warning"), "; ")
+		if word == "" && warning != "" || !strings.Contains(warning, word) ||
+			word != "" && !strings.HasPrefix(warning, `299 - "this server stores the `) {
+			t.Errorf("%s %s warns %q, want %q", method, path, warning, word)
+		}
+	}
+	for _, o := range storedOnly {
+		group, _, _ := strings.Cut(strings.TrimPrefix(o.path, "/apis/"), "/")
+		with := func(meta string) string { return `{"metadata":{` + meta + `},` + o.body[1:] }
+		if o.body == `{}` {
+			with = func(meta string) string { return `{"metadata":{` + meta + `}}` }
+		}
+		named, at := `"name":"`+o.name+`"`, o.path+"/"+o.name
+		send("POST", o.path+"?dryRun=All", with(named), http.StatusCreated, o.word)
+		send("POST", o.path, with(named), http.StatusCreated, o.word)
+		send("MERGE", at, `{"metadata":{"labels":{"a":"b"}}}`, http.StatusOK, o.word)
+		_, _, b := exchange(t, c, "GET", at, "")
+		send("PUT", at, string(b), http.StatusOK, o.word)
+		kind := strings.Trim(pick(t, b, "kind"), `"`)
+		applied := `{"apiVersion":"` + group + `/v1","kind":"` + kind + `","metadata":{"labels":{"c":"d"}}}`
+		send("APPLY", at+"?fieldManager=t", applied, http.StatusOK, o.word)
+		send("GET", at, "", http.StatusOK, "")
+		send("DELETE", at, "", http.StatusOK, "")
+	}
+	local := `{"metadata":{"name":"v1.example.org"},"spec":{"group":"example.org","version":"v1","groupPriorityMinimum":10,"versionPriority":10}}`
+	send("POST", "/apis/apiregistration.k8s.io/v1/apiservices", local, http.StatusCreated, "")
+	send("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{}`, http.StatusUnprocessableEntity, "")
+	send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"}}`, http.StatusCreated, "")
+
+	c = servertest.Start(t, &tidemark.Server{NoUnenforcedWarnings: true}).RESTConfig()
+	send("POST", storedOnly[0].path, `{"metadata":{"name":"r"}}`, http.StatusCreated, "")
+}

@@ -1,0 +1,150 @@
+package resource
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Strategy is how a kind is written: defaulting, validation, what an update cannot
+// change, and deletion. The zero value has no rules of its own. A nil function does
+// nothing.
+type Strategy struct {
+	// Default fills in what the client left out. It runs on create and update, in the
+	// version that the client sent, after a name is generated and before conversion and
+	// validation.
+	Default func(runtime.Object)
+	// PrepareCreate sets what only the server may set in a new object. No field manager
+	// owns it.
+	PrepareCreate func(runtime.Object)
+	// SetCreator writes into a new object who creates it.
+	SetCreator func(o runtime.Object, by authenticationv1.UserInfo)
+	// PrepareUpdate puts back into next what an update of the object itself cannot
+	// change. The status and the system metadata are put back already. It must not
+	// modify current.
+	PrepareUpdate func(next, current runtime.Object)
+
+	// Validate checks a new object, ValidateUpdate the result of an update of the object
+	// itself, without metadata. Paths, messages and their order are those of
+	// kube-apiserver. They must not modify their arguments. When the context is done they
+	// may return early, and the result is discarded. Where a converted version has them as
+	// well as the stored one, its own are called, with objects in the stored version.
+	Validate       func(ctx context.Context, o runtime.Object) field.ErrorList
+	ValidateUpdate func(ctx context.Context, o, old runtime.Object) field.ErrorList
+	// Warnings returns the warnings for a create, when old is nil, or for an update of
+	// the object itself. Objects are in the stored version.
+	Warnings func(o, old runtime.Object) []string
+	// Tolerated returns the errors that ValidateUpdate, or that of a subresource, let
+	// pass because they are older than the update. Clients get them as warnings.
+	Tolerated func(o runtime.Object) []string
+
+	// AllowCreateOnUpdate: a PUT of an absent object creates it.
+	AllowCreateOnUpdate bool
+	// AllowUnconditionalUpdate: a PUT without resourceVersion overwrites.
+	AllowUnconditionalUpdate bool
+
+	Metadata   MetadataRules
+	Status     StatusRules
+	Generation Generation
+	Deletion   Deletion
+}
+
+// MetadataRules are how metadata is validated.
+type MetadataRules struct {
+	// ValidateName checks metadata.name, or metadata.generateName if prefix is set, and
+	// returns a message for each error. It is never nil in a Catalog.
+	ValidateName func(name string, prefix bool) []string
+	// AnyFinalizer: names of finalizers need no domain.
+	AnyFinalizer bool
+	// Recheck is what the kind's own validation checks in metadata that has been checked
+	// for every kind. As in kube-apiserver an error is reported each time it is found.
+	Recheck Recheck
+}
+
+// Recheck is which checks of metadata are repeated.
+type Recheck uint8
+
+// The checks of metadata that the validation of a kind repeats.
+const (
+	// RecheckAll repeats the checks of an update and of a new object.
+	RecheckAll Recheck = iota
+	// RecheckUpdate repeats those of an update.
+	RecheckUpdate
+	// RecheckNothing repeats none. A new object with errors of its kind does not have
+	// errors of its metadata reported at all.
+	RecheckNothing
+)
+
+// StatusRules are how the status of an object is written.
+type StatusRules struct {
+	// KeepOnCreate: a new object keeps the status that the client sent. Other kinds with
+	// a subresource "status" start with an empty one.
+	KeepOnCreate bool
+	// New fills in the status of a new object after it has been emptied.
+	New func(runtime.Object)
+	// Fixed are members of metadata that an update of the subresource "status" cannot
+	// change.
+	Fixed MetadataFields
+}
+
+// Generation is how metadata.generation follows the desired state. The zero value
+// leaves it as the client sets it.
+type Generation struct {
+	// Initial is that of a new object; zero: what the client sent.
+	Initial int64
+	// CountChanges: every change of the desired state, which is all but metadata and
+	// status, adds one.
+	CountChanges bool
+	// CountMetadata are members of metadata whose changes count as well.
+	CountMetadata MetadataFields
+}
+
+// Deletion is how objects are deleted.
+type Deletion struct {
+	// ReturnsObject: the response to an immediate deletion is the object, not a Status.
+	ReturnsObject bool
+	// GracePeriod makes deletion graceful: it returns how many seconds an object may take
+	// to stop. requested is what the client asked for, nil if nothing.
+	GracePeriod func(o runtime.Object, requested *int64) int64
+	// Blocked reports whether something other than finalizers blocks the deletion of an
+	// object: the content of a namespace.
+	Blocked func(o runtime.Object) bool
+	// Prepare marks an object whose deletion begins, in addition to its metadata.
+	Prepare func(o runtime.Object)
+	// Dependents is what happens to dependents when the request does not say.
+	Dependents Dependents
+	// OrphanWarning is the text of a Warning for a request that orphans dependents
+	// because it does not say what to do with them; empty: none.
+	OrphanWarning string
+}
+
+// Dependents is what the deletion of an object does to its dependents by default.
+type Dependents uint8
+
+// The defaults for dependents.
+const (
+	// DeleteDependents deletes them in the background.
+	DeleteDependents Dependents = iota
+	// OrphanDependents removes the owner reference from them.
+	OrphanDependents
+	// NoDependents: objects have none, whatever the request says.
+	NoDependents
+)
+
+// MetadataFields is a set of members of metadata.
+type MetadataFields uint8
+
+// The members of metadata that clients write.
+const (
+	Labels MetadataFields = 1 << iota
+	Annotations
+	Finalizers
+	OwnerReferences
+
+	AllMetadata = Labels | Annotations | Finalizers | OwnerReferences
+)
+
+// Has reports whether all of m are in the set.
+func (s MetadataFields) Has(m MetadataFields) bool { return s&m == m }

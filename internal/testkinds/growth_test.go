@@ -1,0 +1,33 @@
+package testkinds
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestGrowth(t *testing.T) {
+	runs := 0
+	run := func(n int) Steps {
+		runs++
+		k := time.Duration(n) * time.Microsecond
+		return Steps{"linear": k * 1000, "quadratic": k * time.Duration(n), "quick": time.Duration(n * n)}
+	}
+	slow := Growth(100, time.Millisecond, run)
+	if want := "quadratic: 100 entries take 10ms, 400 160ms"; strings.TrimSpace(slow) != want {
+		t.Errorf("got %q, want %q", slow, want)
+	}
+	if runs != 2+growthAttempts {
+		t.Errorf("%d runs", runs)
+	}
+	once := true
+	if slow := Growth(100, 0, func(n int) Steps {
+		took := Steps{"disturbed": time.Duration(n)}
+		if n == 400 && once {
+			once, took["disturbed"] = false, time.Second
+		}
+		return took
+	}); slow != "" {
+		t.Errorf("a disturbed measurement counts: %s", slow)
+	}
+}

@@ -1,3 +1,0 @@
-// Package definitions is empty, but while openapigen runs: then it holds what
-// openapi-gen extracted.
-package definitions
