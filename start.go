@@ -139,10 +139,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
 		}),
 	}
-	if err := s.createOwn(ctx, r, verbs, reached(listener)); err != nil {
-		return nil, err
-	}
-	if err := s.createKnown(ctx, verbs, r.authority); err != nil {
+	if err := s.createFirst(ctx, r, verbs, reached(listener)); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -358,13 +355,40 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 	return c, nil
 }
 
-// createKnown makes the objects that every server has.
-func (s *Server) createKnown(ctx context.Context, verbs *registry.Registry, own *pki.Authority) error {
-	clientCA, err := s.clientCA(own)
+// createFirst makes the objects that every server has.
+func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
+	clientCA, err := s.clientCA(r.authority)
 	if err != nil {
 		return err
 	}
-	return startup.Ensure(ctx, startup.Config{Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA})
+	return startup.Ensure(ctx, startup.Config{
+		Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA,
+		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at,
+	})
+}
+
+// reached returns where other machines reach a listener: its address, or, if it listens on all
+// addresses, the first one that is not of this machine alone. Only the port is valid when there
+// is none.
+func reached(l net.Listener) netip.AddrPort {
+	a := l.Addr().(*net.TCPAddr).AddrPort()
+	if !a.Addr().IsUnspecified() {
+		return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.AddrPortFrom(netip.Addr{}, a.Port())
+	}
+	for _, i := range all {
+		n, ok := i.(*net.IPNet)
+		if !ok || !n.IP.IsGlobalUnicast() {
+			continue
+		}
+		if ip, ok := netip.AddrFromSlice(n.IP); ok && (ip.Unmap().Is4() || a.Addr().Is6()) {
+			return netip.AddrPortFrom(ip.Unmap(), a.Port())
+		}
+	}
+	return netip.AddrPortFrom(netip.Addr{}, a.Port())
 }
 
 // clientCA returns the certificates that sign those of clients.

@@ -13,64 +13,63 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// errAnotherRole: a binding is one of another role, and cannot become one of this.
-var errAnotherRole = errors.New("the binding is one of another role")
+// errAnotherRole: a binding refers to another role, and roleRef cannot be changed.
+var errAnotherRole = errors.New("the binding refers to another role")
 
-// mends returns what brings an object to what it shall be, and in whose name. It
-// returns errLeave when there is nothing to do.
-func mends(want metav1.Object) (mend func(metav1.Object) error, by string) {
+// reconcilerOf returns the edit that adds to a stored object what it lacks, and the field manager
+// of the edit. The edit returns errLeave when nothing is missing.
+func reconcilerOf(want metav1.Object) (edit func(metav1.Object) error, by string) {
 	switch want := want.(type) {
 	case *rbacv1.ClusterRole:
-		return func(o metav1.Object) error { return mendClusterRole(o.(*rbacv1.ClusterRole), want) }, manager
+		return func(o metav1.Object) error { return reconcileClusterRole(o.(*rbacv1.ClusterRole), want) }, manager
 	case *rbacv1.Role:
 		return func(o metav1.Object) error {
 			have := o.(*rbacv1.Role)
-			return ended(have, func() bool {
-				changed := mendMetadata(have, want)
-				return mendRules(&have.Rules, want.Rules) || changed
+			return unlessOptedOut(have, func() bool {
+				changed := addMetadata(have, want)
+				return addRules(&have.Rules, want.Rules) || changed
 			})
 		}, manager
 	case *rbacv1.ClusterRoleBinding:
 		return func(o metav1.Object) error {
 			have := o.(*rbacv1.ClusterRoleBinding)
-			return mendBinding(binding{have, &have.RoleRef, &have.Subjects}, binding{want, &want.RoleRef, &want.Subjects})
+			return reconcileBinding(binding{have, &have.RoleRef, &have.Subjects}, binding{want, &want.RoleRef, &want.Subjects})
 		}, manager
 	case *rbacv1.RoleBinding:
 		return func(o metav1.Object) error {
 			have := o.(*rbacv1.RoleBinding)
-			return mendBinding(binding{have, &have.RoleRef, &have.Subjects}, binding{want, &want.RoleRef, &want.Subjects})
+			return reconcileBinding(binding{have, &have.RoleRef, &have.Subjects}, binding{want, &want.RoleRef, &want.Subjects})
 		}, manager
 	case *flowcontrolv1.FlowSchema:
 		return func(o metav1.Object) error {
 			have := o.(*flowcontrolv1.FlowSchema)
-			return mendFlow(have, want, &have.Spec, &want.Spec)
+			return reconcileFlow(have, want, &have.Spec, &want.Spec)
 		}, flowProducer
 	case *flowcontrolv1.PriorityLevelConfiguration:
 		return func(o metav1.Object) error {
 			have, spec := o.(*flowcontrolv1.PriorityLevelConfiguration), want.Spec
-			if spec.Exempt != nil && have.Spec.Exempt != nil { // the shares of what is exempt may be another
+			if spec.Exempt != nil && have.Spec.Exempt != nil { // the shares of exempt levels may be configured
 				spec.Exempt = have.Spec.Exempt
 			}
-			return mendFlow(have, want, &have.Spec, &spec)
+			return reconcileFlow(have, want, &have.Spec, &spec)
 		}, flowProducer
 	case *apiregistrationv1.APIService:
-		return func(o metav1.Object) error { return mendService(o.(*apiregistrationv1.APIService), want) }, manager
+		return func(o metav1.Object) error { return reconcileAPIService(o.(*apiregistrationv1.APIService), want) }, manager
 	}
 	return func(metav1.Object) error { return errLeave }, manager // priority classes stay as they are
 }
 
-// ended is the end of the edit of a role or binding: nobody mends those whose
-// annotation says so.
-func ended(have metav1.Object, mend func() bool) error {
-	if have.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] == "false" || !mend() {
+// unlessOptedOut edits a role or binding, unless its annotation opts out of updates.
+func unlessOptedOut(have metav1.Object, edit func() bool) error {
+	if have.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] == "false" || !edit() {
 		return errLeave
 	}
 	return nil
 }
 
-// mendMetadata adds labels and annotations that are missing; it leaves others, and
-// other values.
-func mendMetadata(have, want metav1.Object) bool {
+// addMetadata adds labels and annotations that are missing. It keeps others, and other
+// values.
+func addMetadata(have, want metav1.Object) bool {
 	labels, annotations := merged(want.GetLabels(), have.GetLabels()), merged(want.GetAnnotations(), have.GetAnnotations())
 	changed := len(labels) > len(have.GetLabels()) || len(annotations) > len(have.GetAnnotations())
 	have.SetLabels(labels)
@@ -87,17 +86,17 @@ func merged(want, have map[string]string) map[string]string {
 	return all
 }
 
-// mendRules adds the rules that others do not cover.
-func mendRules(have *[]rbacv1.PolicyRule, want []rbacv1.PolicyRule) bool {
+// addRules adds the rules that the others do not cover.
+func addRules(have *[]rbacv1.PolicyRule, want []rbacv1.PolicyRule) bool {
 	_, missing := validation.Covers(*have, want)
 	*have = append(*have, missing...)
 	return len(missing) > 0
 }
 
-func mendClusterRole(have, want *rbacv1.ClusterRole) error {
-	return ended(have, func() bool {
-		changed := mendMetadata(have, want)
-		changed = mendRules(&have.Rules, want.Rules) || changed
+func reconcileClusterRole(have, want *rbacv1.ClusterRole) error {
+	return unlessOptedOut(have, func() bool {
+		changed := addMetadata(have, want)
+		changed = addRules(&have.Rules, want.Rules) || changed
 		if want.AggregationRule == nil {
 			changed = changed || have.AggregationRule != nil
 			have.AggregationRule = nil
@@ -117,19 +116,19 @@ func mendClusterRole(have, want *rbacv1.ClusterRole) error {
 	})
 }
 
-// binding is one of either kind.
+// binding is a RoleBinding or a ClusterRoleBinding.
 type binding struct {
 	metav1.Object
 	role     *rbacv1.RoleRef
 	subjects *[]rbacv1.Subject
 }
 
-func mendBinding(have, want binding) error {
+func reconcileBinding(have, want binding) error {
 	if have.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] != "false" && *have.role != *want.role {
 		return errAnotherRole
 	}
-	return ended(have, func() bool {
-		changed := mendMetadata(have, want)
+	return unlessOptedOut(have, func() bool {
+		changed := addMetadata(have, want)
 		for _, s := range *want.subjects {
 			if !slices.Contains(*have.subjects, s) {
 				*have.subjects = append(*have.subjects, s)
@@ -140,23 +139,23 @@ func mendBinding(have, want binding) error {
 	})
 }
 
-// mendFlow mends the configuration of flows. Two objects of each kind hold the server up
-// and cannot be otherwise; of the others, the annotation says whether they are mended,
-// and where it says nothing, whether somebody has changed them.
-func mendFlow[T any](have, want metav1.Object, spec, wantSpec *T) error {
+// reconcileFlow reconciles a FlowSchema or a PriorityLevelConfiguration. Two objects of each
+// kind are mandatory. The annotation of the others says whether they are updated; without it they
+// are updated if no client has changed them.
+func reconcileFlow[T any](have, want metav1.Object, spec, wantSpec *T) error {
 	const auto = flowcontrolv1.AutoUpdateAnnotationKey
 	mandatory := want.GetName() == flowcontrolv1.PriorityLevelConfigurationNameExempt || want.GetName() == flowcontrolv1.PriorityLevelConfigurationNameCatchAll
 	said, ok := have.GetAnnotations()[auto]
-	mend := mandatory || said == "true" || said != "false" && have.GetGeneration() == 1
+	update := mandatory || said == "true" || said != "false" && have.GetGeneration() == 1
 	note := "false"
-	if mend {
+	if update {
 		note = "true"
 	}
-	if equal := equality.Semantic.DeepEqual(spec, wantSpec); (equal || !mend) && ok && said == note {
+	if equal := equality.Semantic.DeepEqual(spec, wantSpec); (equal || !update) && ok && said == note {
 		return errLeave
 	}
 	have.SetAnnotations(merged(map[string]string{auto: note}, without(have.GetAnnotations(), auto)))
-	if mend {
+	if update {
 		*spec = *wantSpec
 	}
 	return nil
@@ -168,9 +167,9 @@ func without(all map[string]string, key string) map[string]string {
 	return rest
 }
 
-// mendService brings back what is served here, where that was not taken over by
-// somebody: the label tells.
-func mendService(have, want *apiregistrationv1.APIService) error {
+// reconcileAPIService restores the APIService of a group that this server serves, unless its label
+// says that another server does.
+func reconcileAPIService(have, want *apiregistrationv1.APIService) error {
 	const managed = "kube-aggregator.kubernetes.io/automanaged"
 	if have.Labels[managed] != want.Labels[managed] || equality.Semantic.DeepEqual(have.Spec, want.Spec) {
 		return errLeave
