@@ -83,7 +83,7 @@ func OneToken(token string, u *User) Tokens {
 	}
 }
 
-var errToken = errors.New("the bearer token is unknown")
+var errToken = errors.New("the bearer token is not known")
 
 // Authenticate implements Authenticator.
 func (c *Credentials) Authenticate(r *http.Request) (*User, error) {
