@@ -34,7 +34,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	}
 	if q.info.watch {
 		// The prefix asks for a watch whatever the parameter says, and has no defaults
-		// of its own (row A6).
+		// of its own.
 		o.Watch = false
 	}
 	q.ctx, q.cancel = q.watchContext()
