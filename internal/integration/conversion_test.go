@@ -185,6 +185,47 @@ func TestConversionIsKept(t *testing.T) {
 	}
 }
 
+// TestConversionsOfRequest checks that a request calls the webhook once for each version
+// that it needs of an object: a read to return it, and a write to read the stored object,
+// to store the next one, and to return that.
+func TestConversionsOfRequest(t *testing.T) {
+	hook := &converter{}
+	webhook, ca := serveHook(t, hook)
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
+	definition := twoVersions(webhook.URL, ca)
+	for name, member := range map[string]string{"v1": "n", "v2": "count"} {
+		scale := fmt.Sprintf(`"subresources":{"status":{},"scale":{"specReplicasPath":".spec.%s","statusReplicasPath":".status.n"}},`, member)
+		definition = strings.Replace(definition, fmt.Sprintf(`{"name":%q,`, name), fmt.Sprintf(`{"name":%q,%s`, name, scale), 1)
+	}
+	definition = strings.ReplaceAll(definition, `"properties":{"spec":`, `"properties":{"status":{"type":"object","properties":{"n":{"type":"integer"}}},"spec":`)
+	const things2 = "/apis/example.com/v2/namespaces/default/things"
+	second := strings.Replace(thing("a", `{"count":2}`), "/v1", "/v2", 1)
+	run(t, c, []step{
+		{"POST " + definitions, definition, 201, nil},
+		{"POST " + things, thing("b", `{"n":1}`), 201, nil},
+	})
+	_, _, made := exchange(t, c, "POST", things2, second)
+	for _, row := range []struct {
+		step  step
+		calls int64
+	}{
+		{step{"POST " + things2, strings.Replace(second, `"a"`, `"c"`, 1), 201, nil}, 2},
+		{step{"GET " + things2 + "/b", "", 200, values{"spec": `{"count":1}`}}, 1},
+		{step{"MERGE " + things + "/b", `{"spec":{"n":2}}`, 200, nil}, 0},
+		{step{"PUT " + things2 + "/a", strings.Replace(string(made), `"count":2`, `"count":3`, 1), 200, values{"spec": `{"count":3}`}}, 3},
+		{step{"MERGE " + things2 + "/a", `{"spec":{"count":4}}`, 200, values{"spec": `{"count":4}`}}, 3},
+		{step{"APPLY " + things2 + "/a?fieldManager=x&force=true", strings.Replace(second, "2}", "5}", 1), 200, values{"spec": `{"count":5}`}}, 3},
+		{step{"MERGE " + things2 + "/a/status", `{"status":{"n":1}}`, 200, nil}, 3},
+		{step{"MERGE " + things2 + "/a/scale", `{"spec":{"replicas":6}}`, 200, values{"spec": `{"replicas":6}`}}, 3},
+	} {
+		before := hook.asked.Load()
+		run(t, c, []step{row.step})
+		if calls := hook.asked.Load() - before; calls != row.calls {
+			t.Errorf("%s calls the webhook %d times, want %d", row.step.request, calls, row.calls)
+		}
+	}
+}
+
 // TestConversionOfLists checks that the webhook gets the objects of a list in batches
 // and each object only once, in every representation, as long as the cache has room.
 func TestConversionOfLists(t *testing.T) {

@@ -41,7 +41,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			return made, err
 		},
 		next: func(v existing) (runtime.Object, error) {
-			shown, err := w.Show(ctx, v.stored)
+			shown, err := w.show(v)
 			if err != nil {
 				return nil, err
 			}

@@ -41,7 +41,7 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
 	}
 	made, err := r.modify(ctx, w, change{next: func(v existing) (runtime.Object, error) {
-		sent, err := w.patched(ctx, v, &p)
+		sent, err := w.patched(v, &p)
 		if err != nil {
 			return nil, err
 		}
@@ -56,8 +56,8 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 // patched is what the patch makes of what is read at the target. Where it says
 // nothing of managed fields it is made without them first; where then something is
 // wrong it is made again, for the words.
-func (w *write) patched(ctx context.Context, v existing, p *Patch) (runtime.Object, error) {
-	document, err := w.Show(ctx, v.stored)
+func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
+	document, err := w.show(v)
 	if err != nil {
 		return nil, err
 	}

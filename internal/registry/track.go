@@ -120,9 +120,7 @@ func (r *Registry) track(ctx context.Context, w *write, before *existing, next r
 	}
 	var old []byte
 	if before != nil {
-		if old, err = wire.As(ctx, w.Type, before.stored.Bytes()); err != nil {
-			return nil, err
-		}
+		old = before.value
 	}
 	after := encoded
 	switch {

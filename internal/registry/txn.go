@@ -91,7 +91,7 @@ const ServerManager = "kube-apiserver"
 
 // NextStatus adds a second version of the request's own object, with another status. The
 // second version has a revision of its own. Next is the object with the new status; it may
-// lack what is neither metadata nor status.
+// lack what is neither metadata nor status. The target must be in the stored version.
 //
 // Both versions differ in their status alone, and in the managers that own it. So both are
 // encoded and tracked without the rest of the object, and the outcome replaces the status in
@@ -108,7 +108,8 @@ func (t *Transaction) NextStatus(ctx context.Context, next runtime.Object) error
 		return err
 	}
 	plain = withManaged(plain, managedFields(e.Bytes))
-	made, same, err := r.encode(ctx, by, &existing{&store.Object{Key: to.key(), Held: plain.Bytes, RevisionAt: int32(plain.RevisionAt)}, before}, next)
+	stored := &store.Object{Key: to.key(), Held: plain.Bytes, RevisionAt: int32(plain.RevisionAt)}
+	made, same, err := r.encode(ctx, by, &existing{stored, plain.Bytes, before}, next)
 	if err != nil || same {
 		return err
 	}
@@ -207,18 +208,17 @@ func (r *Registry) dryRun(c store.Write) (*store.Object, error) {
 // version. The write is zero if edit changes nothing. Admission plugins are not asked.
 func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Object, manager string, edit func(o metav1.Object) error) (store.Write, error) {
 	w := &write{Target: t, options: &WriteOptions{FieldManager: manager}, source: fromServer}
-	old, err := w.read(ctx, current)
+	v, err := w.existing(ctx, current, true)
 	if err != nil {
 		return store.Write{}, err
 	}
-	next := old.DeepCopyObject()
+	next := v.object.DeepCopyObject()
 	if err := edit(next.(metav1.Object)); err != nil {
 		return store.Write{}, err
 	}
-	if next, err = w.mergeStored(w.stored(), old, next); err != nil {
+	if next, err = w.mergeStored(w.stored(), v.object, next); err != nil {
 		return store.Write{}, err
 	}
-	v := existing{current, old}
 	if err := r.prepareUpdate(ctx, w, v, next); err != nil {
 		return store.Write{}, err
 	}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
@@ -94,19 +96,49 @@ func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func
 	return w.answer(made, false, err)
 }
 
-// existing is an object as it is stored, read.
+// existing is a stored object that a write changes. It is converted once for all steps of the
+// write, since a webhook may convert it.
 type existing struct {
 	stored *store.Object
-	object runtime.Object // must not be changed; it may lack its managed fields
+	// value is the object as JSON of the version of the request.
+	value []byte
+	// object is the object in the version of the strategy. It must not be changed, and may
+	// lack its managed fields.
+	object runtime.Object
 }
 
-// existing reads an object that is about to change. Only admission plugins need its managed
-// fields decoded.
-func (r *Registry) existing(ctx context.Context, w *write, s *store.State, current *store.Object) (runtime.Object, error) {
-	if r.handles(s, w.Target, admissionv1.Update, looksAt) {
-		return w.read(ctx, current)
+// existing reads a stored object for a write. Only admission plugins need its managed fields
+// decoded.
+func (w *write) existing(ctx context.Context, current *store.Object, managed bool) (v existing, err error) {
+	v = existing{stored: current, value: current.Bytes()}
+	lean := v.value
+	if !managed {
+		lean = withoutManaged(v.value, w.owners.locate(current))
 	}
-	return w.readValue(ctx, current.Key, withoutManaged(current.Bytes(), w.owners.locate(current)))
+	switch c := w.Type.Conversion; {
+	case c == nil || !c.PerRequest:
+		if v.object, err = w.readValue(ctx, current.Key, lean); err == nil {
+			v.value, err = wire.As(ctx, w.Type, v.value)
+		}
+	case c.AlreadyCurrent != nil && c.AlreadyCurrent(lean):
+		v.object, err = wire.Unmarshal(lean, w.Type.New)
+	default:
+		if v.object, err = w.read(ctx, current); err != nil {
+			return v, err
+		}
+		if v.value, err = json.Marshal(v.object); !managed {
+			v.object.(metav1.Object).SetManagedFields(nil)
+		}
+	}
+	return v, err
+}
+
+// show returns what is read at the target of an existing object, as Target.Show does.
+func (w *write) show(v existing) ([]byte, error) {
+	if s := w.subresource(); s != nil && s.View != nil {
+		return wire.View(s, v.object.DeepCopyObject())
+	}
+	return v.value, nil
 }
 
 // change is what a request makes of an object.
@@ -142,11 +174,10 @@ func (r *Registry) modify(ctx context.Context, w *write, c change) (*store.Objec
 			}
 			return made, err
 		}
-		old, err := r.existing(ctx, w, state, current)
+		v, err := w.existing(ctx, current, r.handles(state, w.Target, admissionv1.Update, looksAt))
 		if err != nil {
 			return nil, err
 		}
-		v := existing{current, old}
 		next, err := c.next(v)
 		if err != nil || next == nil {
 			return current, err
