@@ -18,38 +18,44 @@ func (s *Server) checks() []httpapi.Check {
 	}
 }
 
-// figures are the metrics that the parts of a server have to tell.
-func (r *running) figures() []httpapi.Figure {
-	all := []httpapi.Figure{
+// metrics returns the metrics of the parts of the server.
+func (r *running) metrics() []httpapi.Metric {
+	floor, head := r.store.Bounds()
+	all := []httpapi.Metric{
 		{
 			Name: "apiserver_tls_handshake_errors_total", Counter: true,
-			Help: "TLS handshakes that failed.",
-			Read: func() float64 { return float64(r.handshakeErrors.Load()) },
+			Help:  "TLS handshakes that failed.",
+			Value: float64(r.handshakeErrors.Load()),
 		},
 		{
-			Name: "tidemark_store_revision",
-			Help: "The newest revision of the store: the resourceVersion of a list made now.",
-			Read: func() float64 { _, head := r.store.Bounds(); return float64(head) },
+			Name:  "tidemark_transport_bytes",
+			Help:  "Memory that waits for clients of all HTTP/2 connections: answers that are not sent yet, bodies that are not read yet, headers.",
+			Value: float64(r.serving.TransportUsed()),
 		},
 		{
-			Name: "tidemark_store_oldest_revision",
-			Help: "The oldest revision that can still be read and watched from.",
-			Read: func() float64 { floor, _ := r.store.Bounds(); return float64(floor) },
+			Name:  "tidemark_store_revision",
+			Help:  "The newest revision of the store: the resourceVersion of a list made now.",
+			Value: float64(head),
 		},
 		{
-			Name: "tidemark_controllers_revision",
-			Help: "How far the controllers have seen the store: its revision, but for a moment after a write.",
-			Read: func() float64 { return float64(r.loops.Revision()) },
+			Name:  "tidemark_store_oldest_revision",
+			Help:  "The oldest revision that can still be read and watched from.",
+			Value: float64(floor),
+		},
+		{
+			Name:  "tidemark_controllers_revision",
+			Help:  "How far the controllers have seen the store: its revision, but for a moment after a write.",
+			Value: float64(r.loops.Revision()),
 		},
 	}
-	all = append(all, r.storageFigures()...)
+	all = append(all, r.storageMetrics()...)
 	for _, f := range r.loops.Figures() {
 		name := map[string]string{"name": f.Name}
 		all = append(all,
-			httpapi.Figure{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Read: f.Depth},
-			httpapi.Figure{Name: "workqueue_adds_total", Help: "Objects that a controller had to look at.", Labels: name, Counter: true, Read: f.Adds},
-			httpapi.Figure{Name: "workqueue_retries_total", Help: "Failures of a controller, each of which is tried again.", Labels: name, Counter: true, Read: f.Retries},
-			httpapi.Figure{Name: "tidemark_controller_paused", Help: "1 while a kube-controller-manager holds its lease and does the work.", Labels: name, Read: f.Paused},
+			httpapi.Metric{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Value: f.Depth()},
+			httpapi.Metric{Name: "workqueue_adds_total", Help: "Objects that a controller had to look at.", Labels: name, Counter: true, Value: f.Adds()},
+			httpapi.Metric{Name: "workqueue_retries_total", Help: "Failures of a controller, each of which is tried again.", Labels: name, Counter: true, Value: f.Retries()},
+			httpapi.Metric{Name: "tidemark_controller_paused", Help: "1 while a kube-controller-manager holds its lease and does the work.", Labels: name, Value: f.Paused()},
 		)
 	}
 	return all

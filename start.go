@@ -150,11 +150,12 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
-	r.serving = serving.Start(serving.Config{
+	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
 		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: log,
 	})
+	r.serving.Start()
 	return r, nil
 }
 
@@ -425,7 +426,8 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Commit:              revision,
 		BuildDate:           at,
 		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
-		Figures:             r.figures(),
+		Metrics:             r.metrics,
+		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,
 	}
