@@ -5,6 +5,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -12,6 +13,8 @@ import (
 // change, and deletion. The zero value has no rules of its own. A nil function does
 // nothing.
 type Strategy struct {
+	// Relation returns how another kind relates to this one; nil: all others are unknown.
+	Relation func(schema.GroupVersionKind) Relation
 	// Default fills in what the client left out. It runs on create and update, in the
 	// version that the client sent, after a name is generated and before conversion and
 	// validation.
@@ -50,6 +53,22 @@ type Strategy struct {
 	Generation Generation
 	Deletion   Deletion
 }
+
+// Relation is how another kind relates to a kind. It decides the error for a body of the
+// other kind.
+type Relation uint8
+
+// The relations.
+const (
+	// UnknownKind is not served.
+	UnknownKind Relation = iota
+	// OtherKind cannot be converted to the Type.
+	OtherKind
+	// OtherVersion is another version of the same kind.
+	OtherVersion
+	// NotConverted is any other kind, where nothing is ever converted.
+	NotConverted
+)
 
 // MetadataRules are how metadata is validated.
 type MetadataRules struct {

@@ -6,10 +6,13 @@
 package resource
 
 import (
+	"context"
+	"net/url"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Type is one resource at one served version. It is immutable once it is part of a
@@ -42,8 +45,6 @@ type Type struct {
 	// are not served included: managed fields may name any of them. Nil: there is only
 	// this one.
 	Versions []*Type
-	// Relation says how another kind relates to this one; nil: all are unknown.
-	Relation func(schema.GroupVersionKind) Relation
 
 	Strategy Strategy
 	Display  Display
@@ -86,22 +87,6 @@ func (n *Names) List() string {
 	return n.Kind + "List"
 }
 
-// Relation is how another kind relates to a Type. It decides which error a body of
-// that kind gets.
-type Relation uint8
-
-// The relations.
-const (
-	// UnknownKind is not served.
-	UnknownKind Relation = iota
-	// OtherKind cannot be converted to the Type.
-	OtherKind
-	// OtherVersion is another version of the same kind.
-	OtherVersion
-	// NotConverted is any other kind, where nothing is ever converted.
-	NotConverted
-)
-
 // At returns the version of the resource that an apiVersion names, nil if there is none.
 func (t *Type) At(apiVersion string) *Type {
 	for _, v := range t.Versions {
@@ -132,4 +117,85 @@ func (t *Type) Subresource(name string) *Subresource {
 		}
 	}
 	return nil
+}
+
+// Subresource is a path below an object.
+type Subresource struct {
+	Name string
+	// Kind is what clients send and get. Discovery shows its group and version only where
+	// they differ from those of the resource.
+	Kind  schema.GroupVersionKind
+	Verbs []string
+
+	// Exchange is the Type of what clients send and get, where that is not the object
+	// itself but, say, a Scale. View makes it from a stored object, which it may modify.
+	Exchange *Type
+	View     func(o runtime.Object) (runtime.Object, error)
+	// Set writes what a client sent, an Exchange or else the object in its stored
+	// version, into a copy of the stored object. Nil: the status is written.
+	Set func(o, sent runtime.Object) error
+	// MetadataAsNew: an update repeats the checks of the metadata of a new object.
+	MetadataAsNew bool
+	// Validate checks an update as Strategy.ValidateUpdate does; nil: nothing can be
+	// wrong.
+	Validate func(ctx context.Context, o, old runtime.Object) field.ErrorList
+	// Warnings returns the warnings for an update; nil: there are none.
+	Warnings func(o, old runtime.Object) []string
+	// Replicas is the path in the object of what a Scale shows as spec.replicas: the
+	// managers of one own the other. Nil: the subresource is not a Scale.
+	Replicas []string
+
+	// Connect returns the host that runs a stored object, to which a request with these
+	// parameters would be forwarded. Empty without an error: nothing runs yet, and the
+	// response is empty. Nil: the subresource is not a connection.
+	Connect func(o runtime.Object, options url.Values) (host string, err error)
+}
+
+// Written reports whether the subresource is read and written as the object is.
+func (s *Subresource) Written() bool { return s.Set != nil || s.Name == "status" }
+
+// Conversion converts between the version of a Type and the stored version. Its
+// functions may modify their arguments. A webhook that they call is abandoned when the
+// context is done.
+type Conversion struct {
+	// Stored is the Type of the stored version.
+	Stored     *Type
+	ToStored   func(context.Context, runtime.Object) (runtime.Object, error)
+	FromStored func(context.Context, runtime.Object) (runtime.Object, error)
+	// FromStoredAll converts several objects at once and keeps their order. It is set
+	// where a webhook converts, because one call for all is cheaper.
+	FromStoredAll func(context.Context, []runtime.Object) ([]runtime.Object, error)
+	// AlreadyCurrent reports whether FromStored is sure to leave a stored value as it
+	// is; nil: it never is sure.
+	AlreadyCurrent func(value []byte) bool
+	// PerRequest: objects are converted when they are read and again when they are
+	// stored, and the strategy runs in this version. Otherwise what a client sends is
+	// defaulted in this version, converted once, and the strategy of the stored version
+	// does the rest.
+	PerRequest bool
+}
+
+// StoredVersion returns the Type of the stored version, which may be t itself.
+func (t *Type) StoredVersion() *Type {
+	if t.Conversion == nil {
+		return t
+	}
+	return t.Conversion.Stored
+}
+
+// StrategyVersion returns the Type whose strategy applies to writes. Objects are in its
+// version then.
+func (t *Type) StrategyVersion() *Type {
+	if t.ConvertsPerRequest() {
+		return t
+	}
+	return t.StoredVersion()
+}
+
+// ConvertsPerRequest reports whether there is a Conversion with PerRequest.
+func (t *Type) ConvertsPerRequest() bool { return t.Conversion != nil && t.Conversion.PerRequest }
+
+// ConvertsByWebhook reports whether a webhook converts, which may be slow.
+func (t *Type) ConvertsByWebhook() bool {
+	return t.Conversion != nil && t.Conversion.FromStoredAll != nil
 }
