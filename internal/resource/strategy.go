@@ -15,18 +15,17 @@ import (
 type Strategy struct {
 	// Relation returns how another kind relates to this one; nil: all others are unknown.
 	Relation func(schema.GroupVersionKind) Relation
-	// Default fills in what the client left out. It runs on create and update, in the
+	// Default sets the defaults of missing members. It runs on create and update, in the
 	// version that the client sent, after a name is generated and before conversion and
 	// validation.
 	Default func(runtime.Object)
-	// PrepareCreate sets what only the server may set in a new object. No field manager
-	// owns it.
+	// PrepareCreate sets the members of a new object that only the server may set. No field
+	// manager owns them.
 	PrepareCreate func(runtime.Object)
-	// SetCreator writes into a new object who creates it.
+	// SetCreator records the user in a new object.
 	SetCreator func(o runtime.Object, by authenticationv1.UserInfo)
-	// PrepareUpdate puts back into next what an update of the object itself cannot
-	// change. The status and the system metadata are put back already. It must not
-	// modify current.
+	// PrepareUpdate restores in next what an update of the object itself cannot change. The
+	// status and the system metadata are restored already. It must not modify current.
 	PrepareUpdate func(next, current runtime.Object)
 
 	// Validate checks a new object, ValidateUpdate the result of an update of the object
@@ -39,8 +38,8 @@ type Strategy struct {
 	// Warnings returns the warnings for a create, when old is nil, or for an update of
 	// the object itself. Objects are in the stored version.
 	Warnings func(o, old runtime.Object) []string
-	// Tolerated returns the errors that ValidateUpdate, or that of a subresource, let
-	// pass because they are older than the update. Clients get them as warnings.
+	// Tolerated returns the errors that ValidateUpdate, or Validate of a subresource,
+	// ignored because the update did not introduce them. Clients get them as warnings.
 	Tolerated func(o runtime.Object) []string
 
 	// AllowCreateOnUpdate: a PUT of an absent object creates it.
@@ -77,8 +76,8 @@ type MetadataRules struct {
 	ValidateName func(name string, prefix bool) []string
 	// AnyFinalizer: names of finalizers need no domain.
 	AnyFinalizer bool
-	// Recheck is what the kind's own validation checks in metadata that has been checked
-	// for every kind. As in kube-apiserver an error is reported each time it is found.
+	// Recheck is which checks of metadata the kind's own validation repeats. As in
+	// kube-apiserver, an error is reported each time it is found.
 	Recheck Recheck
 }
 

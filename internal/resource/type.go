@@ -1,8 +1,7 @@
-// Package resource describes what a server serves. A Type is data: it says all that
-// routing, discovery, OpenAPI, authorization and the verbs need to know about one
-// resource at one version. Built-in and custom kinds differ in where their Types come
-// from, not in the code that serves them. A Catalog is the immutable set of Types that
-// is served now.
+// Package resource describes the resources that a server serves. A Type is data: it has
+// all that routing, discovery, OpenAPI, authorization and the verbs need to know about one
+// resource at one version. The same code serves built-in and custom kinds; only their Types
+// come from different places. A Catalog is the immutable set of Types that is served now.
 package resource
 
 import (
@@ -18,9 +17,9 @@ import (
 // Type is one resource at one served version. It is immutable once it is part of a
 // Catalog.
 type Type struct {
-	// ID is unique in the process, across catalogs. Caches use it as a key, so that
-	// they do not keep the Type alive. The first Catalog that has the Type assigns it;
-	// zero: no Catalog has it.
+	// ID is unique in the process, across catalogs. Caches use it as a key, so that they do
+	// not keep the Type alive. The first Catalog with the Type assigns it; zero: there is
+	// none yet.
 	ID uint64
 
 	Names
@@ -41,9 +40,9 @@ type Type struct {
 	// Conversion converts from and to the stored version; nil: this is the stored
 	// version.
 	Conversion *Conversion
-	// Versions are the Types of all versions of the resource, this one and those that
-	// are not served included: managed fields may name any of them. Nil: there is only
-	// this one.
+	// Versions are the Types of all versions of the resource, including this one and
+	// versions that are not served, because managed fields may name any of them. Nil: there
+	// is only this one.
 	Versions []*Type
 
 	Strategy Strategy
@@ -74,7 +73,7 @@ func (n *Names) GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: n.Group, Version: n.Version}
 }
 
-// GroupResource returns the name that errors and the store use.
+// GroupResource returns the group and the plural.
 func (n *Names) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: n.Group, Resource: n.Resource}
 }
