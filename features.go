@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// cborGate is kube-apiserver's name. Here it is about serving alone: what is stored
-// stays JSON.
+// cborGate is kube-apiserver's name. Here it affects serving alone: objects are always
+// stored as JSON.
 const cborGate = "CBORServingAndStorage"
 
-// featureGates are the gates that there are, with what each is where nothing is said.
+// featureGates are the known gates with their defaults.
 var featureGates = map[string]bool{
 	cborGate: false,
 }
 
-// KnownFeatureGates returns the names of the gates that a Server knows, with what each is
-// where nothing is said: those of kube-apiserver that switch something here.
+// KnownFeatureGates returns the feature gates of kube-apiserver that a Server knows, with their
+// defaults.
 func KnownFeatureGates() map[string]bool { return maps.Clone(featureGates) }
 
-// enabled reports whether a feature is on.
+// enabled reports whether a feature is enabled.
 func (s *Server) enabled(gate string) bool {
 	if on, said := s.FeatureGates[gate]; said {
 		return on
@@ -28,11 +28,11 @@ func (s *Server) enabled(gate string) bool {
 	return featureGates[gate]
 }
 
-// checkFeatureGates finds names that mean nothing here.
+// checkFeatureGates returns an error for unknown gates.
 func (s *Server) checkFeatureGates() error {
 	for _, name := range slices.Sorted(maps.Keys(s.FeatureGates)) {
 		if _, known := featureGates[name]; !known {
-			return fmt.Errorf("there is no feature gate %q; those that there are: %s", name, strings.Join(slices.Sorted(maps.Keys(featureGates)), ", "))
+			return fmt.Errorf("there is no feature gate %q; known gates: %s", name, strings.Join(slices.Sorted(maps.Keys(featureGates)), ", "))
 		}
 	}
 	return nil

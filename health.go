@@ -4,9 +4,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
-// checks are those of /readyz, under the names that probes know. The server
-// accepts connections only once everything is there, so what can fail later on is
-// the log alone; "etcd" is its name for clients of kube-apiserver.
+// checks are the checks of /readyz, by the names that probes use. The server
+// accepts connections only once all parts have started, so only the log can fail later.
+// For clients of kube-apiserver its name is "etcd".
 func (s *Server) checks() []httpapi.Check {
 	fine := func() error { return nil }
 	return []httpapi.Check{
@@ -18,46 +18,52 @@ func (s *Server) checks() []httpapi.Check {
 	}
 }
 
-// figures are the metrics that the parts of a server have to tell.
-func (r *running) figures() []httpapi.Figure {
-	all := []httpapi.Figure{
+// metrics returns the metrics of the parts of the server.
+func (r *running) metrics() []httpapi.Metric {
+	floor, head := r.store.Bounds()
+	all := []httpapi.Metric{
 		{
 			Name: "apiserver_tls_handshake_errors_total", Counter: true,
-			Help: "TLS handshakes that failed.",
-			Read: func() float64 { return float64(r.handshakeErrors.Load()) },
+			Help:  "TLS handshakes that failed.",
+			Value: float64(r.handshakeErrors.Load()),
 		},
 		{
-			Name: "tidemark_store_revision",
-			Help: "The newest revision of the store: the resourceVersion of a list made now.",
-			Read: func() float64 { _, head := r.store.Bounds(); return float64(head) },
+			Name:  "tidemark_transport_bytes",
+			Help:  "Memory that waits for clients of all HTTP/2 connections: answers that are not sent yet, bodies that are not read yet, headers.",
+			Value: float64(r.serving.TransportUsed()),
 		},
 		{
-			Name: "tidemark_store_oldest_revision",
-			Help: "The oldest revision that can still be read and watched from.",
-			Read: func() float64 { floor, _ := r.store.Bounds(); return float64(floor) },
+			Name:  "tidemark_store_revision",
+			Help:  "The newest revision of the store: the resourceVersion of a list made now.",
+			Value: float64(head),
 		},
 		{
-			Name: "tidemark_controllers_revision",
-			Help: "How far the controllers have seen the store: its revision, but for a moment after a write.",
-			Read: func() float64 { return float64(r.loops.Revision()) },
+			Name:  "tidemark_store_oldest_revision",
+			Help:  "The oldest revision that can still be read and watched from.",
+			Value: float64(floor),
+		},
+		{
+			Name:  "tidemark_controllers_revision",
+			Help:  "How far the controllers have seen the store: its revision, but for a moment after a write.",
+			Value: float64(r.loops.Revision()),
 		},
 	}
-	all = append(all, r.storageFigures()...)
+	all = append(all, r.storageMetrics()...)
 	for _, f := range r.loops.Figures() {
 		name := map[string]string{"name": f.Name}
 		all = append(all,
-			httpapi.Figure{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Read: f.Depth},
-			httpapi.Figure{Name: "workqueue_adds_total", Help: "Objects that a controller had to look at.", Labels: name, Counter: true, Read: f.Adds},
-			httpapi.Figure{Name: "workqueue_retries_total", Help: "Failures of a controller, each of which is tried again.", Labels: name, Counter: true, Read: f.Retries},
-			httpapi.Figure{Name: "tidemark_controller_paused", Help: "1 while a kube-controller-manager holds its lease and does the work.", Labels: name, Read: f.Paused},
+			httpapi.Metric{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Value: f.Depth()},
+			httpapi.Metric{Name: "workqueue_adds_total", Help: "Objects that a controller had to look at.", Labels: name, Counter: true, Value: f.Adds()},
+			httpapi.Metric{Name: "workqueue_retries_total", Help: "Failures of a controller, each of which is tried again.", Labels: name, Counter: true, Value: f.Retries()},
+			httpapi.Metric{Name: "tidemark_controller_paused", Help: "1 while a kube-controller-manager holds its lease and does the work.", Labels: name, Value: f.Paused()},
 		)
 	}
 	return all
 }
 
-// loopChecks has a line for each controller that is switched on, so that one can
-// see which are. One that fails tries again, which is no reason to send clients
-// elsewhere: the metrics show how it goes.
+// loopChecks has a line for each enabled controller, so that operators see which run. A
+// controller that fails retries, which does not make the server unready: the metrics show
+// its failures.
 func (r *running) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
 	for _, f := range r.loops.Figures() {

@@ -6,48 +6,49 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 )
 
-// storageFigures are the metrics of what is used of memory and disk, and of what there is.
-func (r *running) storageFigures() []httpapi.Figure {
-	return []httpapi.Figure{
+// storageMetrics returns the use of memory and disk, and their limits.
+func (r *running) storageMetrics() []httpapi.Metric {
+	stats := r.store.Stats()
+	return []httpapi.Metric{
 		{
-			Name: "tidemark_storage_bytes",
-			Help: "What the current objects take in memory, about.",
-			Read: func() float64 { return float64(r.store.Any().Bytes()) },
+			Name:  "tidemark_storage_bytes",
+			Help:  "What the current objects take in memory, about.",
+			Value: float64(stats.ObjectBytes),
 		},
 		{
-			Name: "tidemark_storage_limit_bytes",
-			Help: "What the current objects may take in memory; 0 is no limit.",
-			Read: func() float64 { return float64(r.store.Stats().QuotaBytes) },
+			Name:  "tidemark_storage_limit_bytes",
+			Help:  "What the current objects may take in memory; 0 is no limit.",
+			Value: float64(stats.QuotaBytes),
 		},
 		{
 			Name: "tidemark_storage_refused_writes_total", Counter: true,
-			Help: "Writes that were refused because the current objects take as much memory as they may.",
-			Read: func() float64 { return float64(r.store.Stats().QuotaRefused) },
+			Help:  "Writes that were refused because the current objects take as much memory as they may.",
+			Value: float64(stats.QuotaRefused),
 		},
 		{
-			Name: "tidemark_log_bytes",
-			Help: "The size of the log on the disk.",
-			Read: func() float64 { return float64(r.store.Stats().Log.TotalBytes) },
+			Name:  "tidemark_log_bytes",
+			Help:  "The size of the log on the disk.",
+			Value: float64(stats.Log.TotalBytes),
 		},
 		{
-			Name: "tidemark_log_history_bytes",
-			Help: "The part of the log that is history, before compression.",
-			Read: func() float64 { return float64(r.store.Stats().Log.HistoryBytes) },
+			Name:  "tidemark_log_history_bytes",
+			Help:  "The part of the log that is history, before compression.",
+			Value: float64(stats.Log.HistoryBytes),
 		},
 		{
-			Name: "tidemark_disk_free_bytes",
-			Help: "Free space of the file system of the log; 0 if there is none, or it is not known.",
-			Read: func() float64 { return float64(r.store.Stats().Log.FreeBytes) },
+			Name:  "tidemark_disk_free_bytes",
+			Help:  "Free space of the file system of the log; 0 if there is none, or it is not known.",
+			Value: float64(stats.Log.FreeBytes),
 		},
 		{
-			Name: "tidemark_disk_needed_bytes",
-			Help: "Free space below which writes are refused, but for deletions. History is given up below twice of it.",
-			Read: func() float64 { return float64(r.store.Stats().Log.NeededBytes) },
+			Name:  "tidemark_disk_needed_bytes",
+			Help:  "Free space below which writes are refused, but for deletions. History is given up below twice of it.",
+			Value: float64(stats.Log.NeededBytes),
 		},
 		{
 			Name: "tidemark_history_given_up_revisions_total", Counter: true,
-			Help: "Revisions that were given up before their time because the disk was nearly full.",
-			Read: func() float64 { return float64(r.store.Stats().GivenUp) },
+			Help:  "Revisions that were given up before their time because the disk was nearly full.",
+			Value: float64(stats.GivenUp),
 		},
 	}
 }

@@ -16,14 +16,14 @@ import (
 const (
 	// leastQuota is the default quota of a process with next to no memory.
 	leastQuota = 64 << 20 // bytes
-	// unknownMemory is what a process counts on where the system does not say.
+	// unknownMemory is assumed if the system does not report a limit.
 	unknownMemory = 8 << 30 // bytes
 )
 
-// storageQuota is the bound on the bytes of current objects; zero is none.
+// storageQuota returns the limit of the bytes of current objects; zero is none.
 //
-// By default it is half of the memory that the process may use, without that for history.
-// The other half is the collector's, and for requests.
+// The default is half of the memory that the process may use, without the memory for history.
+// The other half is for the garbage collector and for requests.
 func (s *Server) storageQuota() int64 {
 	if s.StorageMaxBytes != 0 {
 		return max(s.StorageMaxBytes, 0)
@@ -32,8 +32,8 @@ func (s *Server) storageQuota() int64 {
 	return max((processMemory(debug.SetMemoryLimit(-1), os.ReadFile)-history)/2, leastQuota)
 }
 
-// processMemory is how much memory the process may use: the least of the runtime's own
-// limit, that of its control groups, and what the machine has.
+// processMemory returns how much memory the process may use: the lowest of the limit of the
+// Go runtime, the limits of its control groups, and the memory of the machine.
 func processMemory(limit int64, read func(string) ([]byte, error)) int64 {
 	if m := machineMemory(read); m > 0 {
 		limit = min(limit, m)
@@ -47,7 +47,7 @@ func processMemory(limit int64, read func(string) ([]byte, error)) int64 {
 	return limit
 }
 
-// machineMemory is what Linux says the machine has; zero elsewhere.
+// machineMemory returns the memory of the machine on Linux, zero elsewhere.
 func machineMemory(read func(string) ([]byte, error)) int64 {
 	b, err := read("/proc/meminfo")
 	if err != nil {
@@ -63,8 +63,8 @@ func machineMemory(read func(string) ([]byte, error)) int64 {
 	return 0
 }
 
-// groupMemory is the least limit of the control groups that the process is in, of either
-// version; zero if none has one.
+// groupMemory returns the lowest memory limit of the control groups (v1 or v2) of the process;
+// zero if there is none.
 func groupMemory(read func(string) ([]byte, error)) int64 {
 	b, err := read("/proc/self/cgroup")
 	if err != nil {

@@ -29,83 +29,81 @@ type Server struct {
 
 	// TLSCertFile and TLSPrivateKeyFile hold a serving certificate (PEM, with its
 	// chain) and its key; they are read again when they change. Empty: the server's
-	// own authority issues one.
+	// own certificate authority issues one.
 	TLSCertFile, TLSPrivateKeyFile string
 
-	// TokenAuthFile lists bearer tokens as kube-apiserver's does, a line of CSV
+	// TokenAuthFile lists bearer tokens in the format of kube-apiserver, a line of CSV
 	// each: token,user,uid,"group1,group2". It is read again when it changes.
-	// Empty: only the administrator's token is known.
+	// Empty: only the administrator's token is valid.
 	TokenAuthFile string
-	// ClientCAFile holds certificates (PEM) that sign those of clients, beside the
-	// server's own authority. It is read again when it changes. Empty: none.
+	// ClientCAFile holds the certificates (PEM) of certificate authorities that sign client
+	// certificates, in addition to the server's own. It is read again when it changes. Empty:
+	// none.
 	ClientCAFile string
 	// DisableAnonymous refuses requests without credentials with 401. Otherwise
-	// they are the user system:anonymous, who may see the health endpoints and
+	// their user is system:anonymous, who may read the health endpoints and
 	// /version.
 	DisableAnonymous bool
 
-	// ServiceAccountIssuer is the issuer of service accounts' tokens, a URL, and the
+	// ServiceAccountIssuer is the issuer of service account tokens, a URL, and the
 	// audience of this server; empty: https://kubernetes.default.svc.cluster.local.
-	// Tokens of another issuer's name do not count.
+	// Tokens of other issuers are refused.
 	ServiceAccountIssuer string
 
-	// ServiceClusterIPRange is what Services get their cluster IPs of: a CIDR, or one of
-	// IPv4 and one of IPv6 with a comma between, of which the first is that of Services
-	// that name no family. Empty: 10.96.0.0/12, as most clusters have it.
+	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or an IPv4 and an IPv6 CIDR
+	// separated by a comma. Services that name no IP family use the first one. Empty:
+	// 10.96.0.0/12, as in most clusters.
 	ServiceClusterIPRange string
-	// ServiceNodePortRange is what Services get ports on nodes of: "30000-32767", which
-	// is what empty means.
+	// ServiceNodePortRange is the range of node ports; empty: "30000-32767".
 	ServiceNodePortRange string
 
-	// StorageMaxBytes bounds what the current objects take in memory, about: their bytes
-	// and some hundred for each. At the bound, writes that grow objects are 507; reads,
-	// deletions and other writes go on. Zero: half of what remains of the process's memory
-	// limit (GOMEMLIMIT, its control groups, the machine) after History.MaxMemoryBytes, at
-	// least 64 MiB. Negative: no bound.
+	// StorageMaxBytes limits the memory that the current objects use, approximately: their
+	// bytes and a few hundred for each. At the limit, the server answers writes that grow
+	// objects with 507; reads, deletions and other writes succeed. Zero: half of what remains of
+	// the process's memory limit (GOMEMLIMIT, its control groups, the machine) after
+	// History.MaxMemoryBytes, at least 64 MiB. Negative: no limit.
 	StorageMaxBytes int64
 
-	// History is how much of the past stays readable.
+	// History limits the history that stays readable.
 	History History
 
-	// FeatureGates switches features on and off, by the names that kube-apiserver has for
-	// them. KnownFeatureGates lists them with their defaults; Start
-	// refuses others. Nil: all defaults.
+	// FeatureGates enables and disables features, by their names in kube-apiserver.
+	// KnownFeatureGates lists them with their defaults; Start refuses others. Nil: all
+	// defaults.
 	FeatureGates map[string]bool
 
-	// RepresentationCacheBytes is how much memory, of that for history, is for
-	// compressed lists and for objects as protobuf, CBOR and rows of tables, which are made
-	// once for all who ask. Zero: three quarters of History.MaxMemoryBytes, 96 MiB if that is zero
-	// too.
+	// RepresentationCacheBytes limits the cache of representations that clients share:
+	// compressed lists, and objects as protobuf, CBOR and table rows. It is a part of the memory for
+	// history. Zero: three quarters of History.MaxMemoryBytes, 96 MiB if that is zero too.
 	RepresentationCacheBytes int64
 
-	// Controllers says which of the loops run that kube-controller-manager has for
-	// other servers, as the flag --controllers does: "*" for all, "name", "-name".
-	// Nil: all. docs/controllers.md lists them.
+	// Controllers selects the controllers that run in the server, like the flag
+	// --controllers: "*" for all, "name", "-name". Nil: all. docs/controllers.md lists
+	// them.
 	Controllers []string
-	// EventTTL is how long events stay after their last write; zero: an hour.
+	// EventTTL is how long Events are kept after their last write; zero: an hour.
 	EventTTL time.Duration
 
-	// EnableAdmissionPlugins and DisableAdmissionPlugins switch parts of admission on and
-	// off, by the names that they have in kube-apiserver. Of those that are on if nobody
-	// says anything there, ServiceAccount is not here: it wants a ServiceAccount for each
-	// Pod. docs/admission.md lists them.
+	// EnableAdmissionPlugins and DisableAdmissionPlugins change the default set of admission
+	// plugins, by their names in kube-apiserver. Unlike there, ServiceAccount is not in the
+	// default set: it requires a ServiceAccount for each Pod. docs/admission.md lists them.
 	EnableAdmissionPlugins, DisableAdmissionPlugins []string
 
-	// NoUnenforcedWarnings leaves out the warnings for objects that are stored and not
-	// acted on: roles, admission webhooks and policies, flow schemas, APIServices. For
+	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
+	// not act on: roles, admission webhooks and policies, flow schemas, APIServices. It is for
 	// clients that compare answers with those of kube-apiserver.
 	NoUnenforcedWarnings bool
 
-	// Version is this server's own version, which /version shows behind that of
-	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: that of this
+	// Version is the server's own version, which /version shows after the version of
+	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: the version of this
 	// source.
 	Version string
 
-	// Logger gets what an operator wants to know; nil: nothing is logged. No token,
-	// no Secret and no request body is ever part of it.
+	// Logger receives the log; nil: nothing is logged. The log never contains tokens,
+	// Secrets or request bodies.
 	Logger *slog.Logger
 
-	// now is the clock for certificates and for looking at files; nil: time.Now.
+	// now is the wall clock, for certificates, tokens and reloaded files; nil: time.Now.
 	now func() time.Time
 
 	mu      sync.Mutex
@@ -129,24 +127,24 @@ type Storage interface {
 	Dir() string
 }
 
-// History bounds how much of the past can be read: watched from, listed at an
-// exact resource version, paged through. What is older is 410 Gone.
+// History limits how much history clients can read: watch from, list at an exact resource
+// version, page through. The server answers requests for older versions with 410 Gone.
 type History struct {
 	// Retention is how long a replaced state stays readable, counted while the
 	// server runs; zero: an hour.
 	Retention time.Duration
-	// MaxMemoryBytes bounds the memory for it; what does not fit is read back from
-	// the storage. Zero: 128 MiB.
+	// MaxMemoryBytes limits the memory for history; the rest is read from the storage.
+	// Zero: 128 MiB.
 	MaxMemoryBytes int64
-	// MaxDiskBytes bounds its size in the storage; zero: 4 GiB.
+	// MaxDiskBytes limits the size of history in the storage; zero: 4 GiB.
 	MaxDiskBytes int64
 }
 
 var errStarted = errors.New("tidemark: a Server starts once, and not after Close")
 
 // Start starts the server, and returns when it answers requests. The context
-// bounds the start alone: the server runs until Close. A Server starts once; when
-// Start fails, nothing runs on and nothing is left behind.
+// limits the start alone: the server runs until Close. A Server starts once. If
+// Start fails, no goroutine, file lock or listener remains.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,10 +160,10 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close stops the server: it accepts nothing more, ends watches cleanly, lets
+// Close stops the server: it accepts no more requests, ends watches cleanly, lets
 // requests finish for a moment, syncs and closes the log, all within a second. It
-// is idempotent, and does nothing for a server that was not started. The error is
-// that of closing the log.
+// is idempotent, and does nothing for a server that was not started. It returns the error
+// of closing the log.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,9 +175,9 @@ func (s *Server) Close() error {
 	return s.endErr
 }
 
-// Done returns a channel that is closed when the server cannot go on, because its
-// log failed; Err then says why. What was acknowledged is safe; what was not may
-// be lost. The server has to be closed. Close alone does not close the channel.
+// Done returns a channel that is closed when the server cannot continue because its
+// log failed; Err then returns the reason. Acknowledged writes are safe; others may
+// be lost. The caller has to call Close. Close alone does not close the channel.
 func (s *Server) Done() <-chan struct{} {
 	s.once.Do(func() { s.failed = make(chan struct{}) })
 	return s.failed
@@ -220,9 +218,8 @@ func (s *Server) RESTConfig() *rest.Config {
 	return c
 }
 
-// RESTConfigFor returns a configuration for client-go as a user, who is known by
-// a client certificate that is good for a year. It panics before Start has
-// succeeded.
+// RESTConfigFor returns a configuration for client-go as a user. It has a client
+// certificate that is valid for a year. It panics before Start has succeeded.
 func (s *Server) RESTConfigFor(user string, groups ...string) (*rest.Config, error) {
 	r := s.must()
 	cert, key, err := r.authority.IssueClient(user, groups)
@@ -234,13 +231,12 @@ func (s *Server) RESTConfigFor(user string, groups ...string) (*rest.Config, err
 	return c, nil
 }
 
-// Kubeconfig returns a kubeconfig file for the administrator: its readers may
-// do everything. It panics before Start has succeeded.
+// Kubeconfig returns a kubeconfig file with the administrator's credentials. It panics before Start has succeeded.
 func (s *Server) Kubeconfig() []byte { return s.must().kubeconfig().YAML() }
 
-// WriteKubeconfig writes the kubeconfig for the administrator to a file, for its
-// owner alone. A file that is there and was not written by tidemark is left
-// alone; that is an error. It panics before Start has succeeded.
+// WriteKubeconfig writes the administrator's kubeconfig to a file that only its owner can
+// read. It returns an error if the file exists and was not written by tidemark. It panics
+// before Start has succeeded.
 func (s *Server) WriteKubeconfig(path string) error {
 	return kubeconfig.Write(path, s.must().kubeconfig())
 }

@@ -63,12 +63,12 @@ type running struct {
 	handshakeErrors atomic.Int64 // of TLS
 }
 
-// loopbackName is the name by which our own certificate is served where the user
-// gave another one, so that the kubeconfig works whoever signed that.
+// loopbackName is the TLS server name that selects the server's own certificate if the user
+// configured another one, so that the kubeconfig works with any certificate.
 const loopbackName = "apiserver-loopback-client"
 
-// start does what Start promises, in the order in which mistakes are cheapest: an
-// address that is taken costs nothing, a data directory in use next to nothing.
+// start implements Start. It checks first what is cheap to check: the configuration, the
+// address, the lock of the data directory.
 func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	log := s.Logger
 	if log == nil {
@@ -139,10 +139,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
 		}),
 	}
-	if err := s.createOwn(ctx, r, verbs, reached(listener)); err != nil {
-		return nil, err
-	}
-	if err := s.createKnown(ctx, verbs, r.authority); err != nil {
+	if err := s.createFirst(ctx, r, verbs, reached(listener)); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -153,15 +150,16 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
-	r.serving = serving.Start(serving.Config{
+	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
 		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: log,
 	})
+	r.serving.Start()
 	return r, nil
 }
 
-// connectionLimits are those that the listener keeps.
+// connectionLimits are the limits that the listener enforces.
 func connectionLimits(l httpapi.Limits) serving.Limits {
 	return serving.Limits{
 		HeaderBytes: l.HeaderBytes, ReadHeaderTimeout: l.ReadHeaderTimeout, IdleTimeout: l.IdleTimeout,
@@ -169,7 +167,7 @@ func connectionLimits(l httpapi.Limits) serving.Limits {
 	}
 }
 
-// checkLoops tells what is wrong with what startLoops will be asked for.
+// checkLoops checks the configuration of the controllers.
 func (s *Server) checkLoops() error {
 	if err := controller.Check(s.Controllers); err != nil {
 		return err
@@ -188,7 +186,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 	})
 }
 
-// stop ends what start began. Requests first, so that none meets a closed store.
+// stop stops the parts in reverse order: requests first, so that none meets a closed store.
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
@@ -197,8 +195,7 @@ func (r *running) stop() error {
 	return r.store.Close()
 }
 
-// listen opens the port before anything else is done: clients that come early
-// wait for the answer instead of being refused.
+// listen opens the port first: clients that connect early wait instead of being refused.
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	if s.Port < 0 || s.Port > 65535 {
 		return nil, fmt.Errorf("the port %d is not one: want 1 to 65535, or 0 for a free one", s.Port)
@@ -261,7 +258,7 @@ func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
 	})
 }
 
-// note logs what the store has to say.
+// note logs messages of the store.
 func (s *Server) note(warning bool, message string, pairs ...any) {
 	switch {
 	case s.Logger == nil:
@@ -272,7 +269,7 @@ func (s *Server) note(warning bool, message string, pairs ...any) {
 	}
 }
 
-// openAuthority needs the lock that opening the log took.
+// openAuthority must be called after openStore, which locks the data directory.
 func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix) (*pki.Authority, error) {
 	hosts := []string{s.bindAddress(), loopbackName}
 	for _, ip := range addresses.First(ranges) {
@@ -281,7 +278,7 @@ func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix) (*pki.Au
 	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: log})
 }
 
-// pkiDir is where keys are kept; empty: nowhere.
+// pkiDir is the directory of keys; empty: they are not kept.
 func (s *Server) pkiDir() string {
 	if s.Storage == nil || s.Storage.Dir() == "" {
 		return ""
@@ -289,7 +286,7 @@ func (s *Server) pkiDir() string {
 	return filepath.Join(s.Storage.Dir(), "pki")
 }
 
-// certificate returns what picks the serving certificate.
+// certificate returns the function that selects the serving certificate.
 func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if s.TLSCertFile == "" && s.TLSPrivateKeyFile == "" {
 		return own.GetCertificate, nil
@@ -320,7 +317,7 @@ func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.Cl
 	}, nil
 }
 
-// openTokens needs the lock that opening the log took.
+// openTokens must be called after openStore, which locks the data directory.
 func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog) (*satoken.Authority, error) {
 	c := satoken.Config{Dir: s.pkiDir(), Issuer: s.ServiceAccountIssuer, Now: s.now}
 	c.Find = func(name, namespace, object string) (satoken.Found, bool) {
@@ -330,7 +327,7 @@ func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog) (*s
 	return satoken.Open(c)
 }
 
-// credentials returns what tells users apart.
+// credentials returns the authenticator.
 func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, error) {
 	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
 	c := &authn.Credentials{
@@ -357,16 +354,43 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 	return c, nil
 }
 
-// createKnown makes the objects that every server has.
-func (s *Server) createKnown(ctx context.Context, verbs *registry.Registry, own *pki.Authority) error {
-	clientCA, err := s.clientCA(own)
+// createFirst creates the objects that every server has.
+func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
+	clientCA, err := s.clientCA(r.authority)
 	if err != nil {
 		return err
 	}
-	return startup.Ensure(ctx, startup.Config{Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA})
+	return startup.Ensure(ctx, startup.Config{
+		Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA,
+		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at,
+	})
 }
 
-// clientCA returns the certificates that sign those of clients.
+// reached returns where other machines reach a listener: its address, or, if it listens on all
+// addresses, the first one that is not of this machine alone. Only the port is valid when there
+// is none.
+func reached(l net.Listener) netip.AddrPort {
+	a := l.Addr().(*net.TCPAddr).AddrPort()
+	if !a.Addr().IsUnspecified() {
+		return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.AddrPortFrom(netip.Addr{}, a.Port())
+	}
+	for _, i := range all {
+		n, ok := i.(*net.IPNet)
+		if !ok || !n.IP.IsGlobalUnicast() {
+			continue
+		}
+		if ip, ok := netip.AddrFromSlice(n.IP); ok && (ip.Unmap().Is4() || a.Addr().Is6()) {
+			return netip.AddrPortFrom(ip.Unmap(), a.Port())
+		}
+	}
+	return netip.AddrPortFrom(netip.Addr{}, a.Port())
+}
+
+// clientCA returns the certificates of the authorities that sign client certificates.
 func (s *Server) clientCA(own *pki.Authority) ([]byte, error) {
 	all := own.CertificatePEM()
 	if s.ClientCAFile == "" {
@@ -379,7 +403,7 @@ func (s *Server) clientCA(own *pki.Authority) ([]byte, error) {
 	return append(append([]byte{}, all...), given...), nil
 }
 
-// api returns what the handler is made of.
+// api returns the configuration of the HTTP handler.
 func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resource.Catalog, credentials authn.Authenticator, log *slog.Logger) httpapi.Config {
 	own := s.Version
 	if own == "" {
@@ -401,18 +425,19 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Commit:              revision,
 		BuildDate:           at,
 		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
-		Figures:             r.figures(),
+		Metrics:             r.metrics,
+		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,
 	}
 }
 
-// representationBytes bounds what is kept of answers.
+// representationBytes is the limit of the representation cache.
 func (s *Server) representationBytes() int64 {
 	return cmp.Or(s.RepresentationCacheBytes, s.History.MaxMemoryBytes/4*3) // zero: the handler's own defaults
 }
 
-// issuerPages let others verify the tokens of service accounts.
+// issuerPages let other servers verify service account tokens.
 func (r *running) issuerPages() []httpapi.Page {
 	const keys = "/openid/v1/jwks"
 	return []httpapi.Page{
@@ -425,7 +450,7 @@ func (r *running) restConfig() *rest.Config {
 	return &rest.Config{
 		Host:            r.url,
 		TLSClientConfig: rest.TLSClientConfig{CAData: r.authority.CertificatePEM(), ServerName: r.serverName},
-		// client-go's own 5 requests a second are meant for clusters that others share.
+		// The default of client-go, 5 requests per second, is meant for shared clusters.
 		QPS: 1000, Burst: 2000,
 	}
 }

@@ -11,17 +11,17 @@ const kubernetes = "v1.36.3"
 // release is the version of this source tree.
 const release = "0.1.0"
 
-// Version returns what /version says by default: "v1.36.3+tidemark.0.1.0". What
-// stands behind the plus is build metadata, which clients that compare versions
-// (Helm, kubectl) ignore.
+// Version returns the default gitVersion of /version: "v1.36.3+tidemark.0.1.0". The part
+// after the plus is build metadata, which clients that compare versions (Helm, kubectl)
+// ignore.
 func Version() string { return gitVersion(release) }
 
 func gitVersion(own string) string {
 	return kubernetes + "+tidemark." + metadata(own)
 }
 
-// metadata makes a version fit to stand behind a plus: letters, digits, hyphens,
-// and dots between what is not empty.
+// metadata makes a version valid build metadata: identifiers of letters, digits and hyphens,
+// separated by dots.
 func metadata(v string) string {
 	v = strings.Map(func(r rune) rune {
 		switch {
@@ -34,8 +34,8 @@ func metadata(v string) string {
 	return strings.Join(parts, ".")
 }
 
-// commit returns the revision of the source and its time, where the build noted
-// them and the program is ours.
+// commit returns the revision of the source and its time, if the build recorded them and
+// the main module is Tidemark.
 func commit() (revision, at string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Path != "github.com/tidemark-dev/tidemark" {

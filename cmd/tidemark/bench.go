@@ -29,40 +29,41 @@ func newBench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench [SCENARIO...]",
 		Short: "Measure a Kubernetes API server, or two side by side",
-		Long: `Bench loads any Kubernetes API server that a kubeconfig leads to, and measures it:
-operations a second, latencies, and, when it is told which processes on this
-machine are the server, their CPU and memory for each operation. Without names all
-scenarios are run; "tidemark bench list" explains them.
+		Long: `Bench puts load on any Kubernetes API server and measures it: operations per second
+and latency. With --pid, for a server on this machine, it also measures CPU per
+operation and memory (RSS, and its anonymous part). It runs all scenarios unless some
+are named; "tidemark bench list" describes them.
 
-With --against-kubeconfig a second server is measured too, round by round in
-turn, and the ratios are printed: the second server is the baseline.
+With --against-kubeconfig it measures a second server as well, alternating between the
+two round by round, and prints the ratios. The second server is the baseline.
 
-All objects are made in new namespaces bench-..., definitions of custom resources in
-groups ...bench.tidemark.dev, and removed in the end, also after an interrupt. Run it against a cluster that may be loaded: it is a load.
+Bench creates its objects in new namespaces bench-..., and custom resource definitions
+in groups ending in bench.tidemark.dev. It removes them at the end, also after an
+interrupt. Do not run it against a cluster whose users would notice the load.
 
-Answers are checked: an update, a patch or an apply counts when the object has what
-was written, a deletion when nothing is left. In a closed loop a client waits for an answer before it asks
-again; in an open loop (--rate) requests have intended times, which their latency
-is counted from.`,
+Every response is checked. A write counts if the object contains what was written, and
+a deletion if nothing is left. In a closed loop a client waits for each response before
+it sends the next request. In an open loop (--rate) each request has an intended start
+time, from which its latency is counted.`,
 		Example: `  # Everything, against the current context
   tidemark bench
 
-  # Reads of a server on this machine, with its CPU and memory
+  # Reads from a server on this machine, with CPU and memory
   tidemark bench get list-identity list-gzip --kubeconfig=./kubeconfig --pid=1234 --objects=10000
 
-  # Two servers in turn, the second one made of two processes
+  # Two servers side by side; the second consists of two processes
   tidemark bench get list-identity --kubeconfig=./a --pid=1234 --against-kubeconfig=./b --against-pid=2345 --against-pid=2346 --equal-bytes
 
-  # Writes that managed fields are kept for, and deletions of 10,000 objects
+  # Writes that track managed fields, and deletions of 10,000 objects
   tidemark bench update-pods patch-pods apply-configmap apply-deployment apply-unchanged delete-collection delete-namespace --pid=1234
 
-  # Custom resources, beside a thousand definitions
+  # Custom resources, on a server with 1,000 definitions
   tidemark bench crd-first-object crd-apply crd-index custom-get custom-list custom-watch custom-create --definitions=1000 --pid=1234
 
-  # Start to ready
+  # Time from start to ready
   tidemark bench start --kubeconfig=/tmp/k --start-command="tidemark serve --in-memory --secure-port=0 --kubeconfig-out=/tmp/k"
 
-  # Keep the figures, and compare them with others later
+  # Save the results and compare them with others later
   tidemark bench get --out=today.json
   tidemark bench compare today.json yesterday.json`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -81,50 +82,49 @@ is counted from.`,
 func (f *benchFlags) register(c *cobra.Command) {
 	o, flags := &f.options, c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.server.Kubeconfig, "kubeconfig", "", "file that leads to the server (default: as kubectl finds it)")
-	flags.StringVar(&f.server.Context, "context", "", "context of the file (default: its current one)")
-	flags.IntSliceVar(&f.server.PIDs, "pid", nil, "a process of the server on this machine, for CPU and memory; can be repeated")
-	flags.IntVar(&f.server.Pad, "pad", 0, "bytes to make each pod larger by, as sent")
-	flags.StringVar(&f.server.StartCommand, "start-command", "", "shell command that runs the server in the foreground, for the scenario start; what it starts gets SIGTERM")
+	flags.StringVar(&f.server.Kubeconfig, "kubeconfig", "", "kubeconfig of the server (default: the one that kubectl uses)")
+	flags.StringVar(&f.server.Context, "context", "", "context in the kubeconfig (default: the current one)")
+	flags.IntSliceVar(&f.server.PIDs, "pid", nil, "process ID of the server on this machine, to measure CPU and memory; can be repeated")
+	flags.IntVar(&f.server.Pad, "pad", 0, "bytes to add to each pod")
+	flags.StringVar(&f.server.StartCommand, "start-command", "", "shell command that runs the server in the foreground, for the scenario start; bench stops it with SIGTERM")
 
-	flags.StringVar(&f.against.Kubeconfig, "against-kubeconfig", "", "file that leads to the server to measure against: the baseline")
-	flags.StringVar(&f.against.Context, "against-context", "", "context of --against-kubeconfig (default: its current one)")
-	flags.IntSliceVar(&f.against.PIDs, "against-pid", nil, "a process of that server; can be repeated")
-	flags.IntVar(&f.against.Pad, "against-pad", 0, "bytes to make each pod larger by, as sent to that server")
-	flags.StringVar(&f.against.StartCommand, "against-start-command", "", "shell command that runs that server")
-	flags.BoolVar(&o.EqualBytes, "equal-bytes", false, "pad the pods, ConfigMaps and Deployments of one server so that both serve as many bytes for each")
+	flags.StringVar(&f.against.Kubeconfig, "against-kubeconfig", "", "kubeconfig of the baseline server")
+	flags.StringVar(&f.against.Context, "against-context", "", "context in --against-kubeconfig (default: the current one)")
+	flags.IntSliceVar(&f.against.PIDs, "against-pid", nil, "process ID of the baseline server; can be repeated")
+	flags.IntVar(&f.against.Pad, "against-pad", 0, "bytes to add to each pod on the baseline server")
+	flags.StringVar(&f.against.StartCommand, "against-start-command", "", "shell command that runs the baseline server")
+	flags.BoolVar(&o.EqualBytes, "equal-bytes", false, "pad pods, ConfigMaps and Deployments on one server so that both servers return the same number of bytes")
 
-	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "how often each scenario is measured")
-	flags.DurationVar(&o.Duration, "duration", o.Duration, "how long a round takes; what has begun is finished")
-	flags.IntVar(&o.Objects, "objects", o.Objects, "number of pods that are read and listed")
-	flags.IntVar(&o.Definitions, "definitions", o.Definitions, "number of definitions of custom resources that are applied, or that one more is made beside")
-	flags.IntVar(&o.Watchers, "watchers", 0, "at most so many watchers (default: as the scenario's name says)")
-	flags.IntVar(&o.WatchesPerConnection, "watches-per-connection", o.WatchesPerConnection, "watches that share an HTTP/2 connection; 1 is a client for each, as kubelets are")
-	flags.IntVar(&o.Clients, "clients", 0, "number of clients that send requests (default: as the scenario says)")
-	flags.IntVar(&o.Connections, "connections", o.Connections, "HTTP/2 connections that the clients share")
-	flags.Float64Var(&o.Rate, "rate", 0, "requests a second, for an open loop (default: a closed loop)")
-	flags.Int64Var(&o.MaxOps, "max-ops", o.MaxOps, "at most so many operations in a round")
-	flags.Uint64Var(&o.Seed, "seed", o.Seed, "makes the same objects again")
-	flags.BoolVar(&o.Keep, "keep", false, "leave what was made, for a look at it, or for a start with it")
-	flags.StringVarP(&f.output, "output", "o", "table", "what to print: table, or json")
-	flags.StringVar(&f.out, "out", "", "file to write the JSON to as well, which compare reads")
+	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "number of times to measure each scenario")
+	flags.DurationVar(&o.Duration, "duration", o.Duration, "length of a round; operations in flight are completed")
+	flags.IntVar(&o.Objects, "objects", o.Objects, "number of pods to read and list")
+	flags.IntVar(&o.Definitions, "definitions", o.Definitions, "number of custom resource definitions for the crd scenarios")
+	flags.IntVar(&o.Watchers, "watchers", 0, "maximum number of watchers (default: the number in the scenario's name)")
+	flags.IntVar(&o.WatchesPerConnection, "watches-per-connection", o.WatchesPerConnection, "watches per HTTP/2 connection; 1 gives each watch its own client, as kubelets have")
+	flags.IntVar(&o.Clients, "clients", 0, "number of concurrent clients (default: set by the scenario)")
+	flags.IntVar(&o.Connections, "connections", o.Connections, "number of HTTP/2 connections that the clients share")
+	flags.Float64Var(&o.Rate, "rate", 0, "requests per second, in an open loop (default: a closed loop)")
+	flags.Int64Var(&o.MaxOps, "max-ops", o.MaxOps, "maximum number of operations per round")
+	flags.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the generated objects; equal seeds give equal objects")
+	flags.BoolVar(&o.Keep, "keep", false, "keep the created objects, to inspect them or to start a server with them")
+	flags.StringVarP(&f.output, "output", "o", "table", "output format: table or json")
+	flags.StringVar(&f.out, "out", "", "also write the results as JSON to this file, for compare and plot")
 }
 
 func (f *benchFlags) check() error {
 	a := f.against
 	switch {
 	case f.output != "table" && f.output != "json":
-		return fmt.Errorf("--output=%q is not known: want table or json", f.output)
+		return fmt.Errorf("--output=%q is not supported: want table or json", f.output)
 	case a.Kubeconfig == "" && (a.Context != "" || len(a.PIDs) > 0 || a.Pad != 0 || a.StartCommand != "" || f.options.EqualBytes):
-		return errors.New("the --against flags and --equal-bytes want --against-kubeconfig")
+		return errors.New("the --against flags and --equal-bytes require --against-kubeconfig")
 	case f.server.StartCommand != "" && f.server.Kubeconfig == "":
-		return errors.New("--start-command wants --kubeconfig: the file that leads to the server that it starts")
+		return errors.New("--start-command requires --kubeconfig: the kubeconfig of the server that it starts")
 	}
 	return f.options.Check()
 }
 
-// run measures and prints. What was measured before an interrupt or a failure is
-// printed too.
+// run measures and prints the results, also those from before an interrupt or a failure.
 func (f *benchFlags) run(parent context.Context, stdout, stderr io.Writer) error {
 	ctx, stop := untilSignal(parent, exitFailed)
 	defer stop()
@@ -159,7 +159,7 @@ func (f *benchFlags) print(report *bench.Report, stdout io.Writer) error {
 	return errors.Join(append(errs, report.WriteTable(stdout))...)
 }
 
-// isTerminal reports whether a line can be written over.
+// isTerminal reports whether w is a terminal, on which a line can be overwritten.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -172,7 +172,7 @@ func isTerminal(w io.Writer) bool {
 func newBenchList() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the scenarios, what each measures, and how it makes its load",
+		Short:   "List the scenarios and what they measure",
 		Example: `  tidemark bench list`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -189,10 +189,10 @@ func newBenchList() *cobra.Command {
 func newBenchCompare() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compare A.json [B.json]",
-		Short: "Compare two results: the second one is the baseline",
-		Long: `Compare prints the ratios between two results that --out wrote. B is the baseline:
-a ratio above 1 says that A is better, by so many times less CPU, latency or
-memory, or so many times the rate. With one file its two servers are compared.`,
+		Short: "Compare two results; the second is the baseline",
+		Long: `Compare prints the ratios between two results written with --out. B is the baseline: a
+ratio of 2 means that A uses half the CPU or memory, has half the latency, or twice the
+rate. Given one file, it compares the two servers in it.`,
 		Example: `  tidemark bench compare today.json yesterday.json
   tidemark bench compare both.json`,
 		Args: cobra.RangeArgs(1, 2),
@@ -219,10 +219,10 @@ func newBenchPlot() *cobra.Command {
 	var scenarios []string
 	c := &cobra.Command{
 		Use:   "plot RESULT.json...",
-		Short: "Draw how a figure grows with objects or watchers, as SVG",
-		Long: `Plot reads results that --out wrote, of runs with different numbers of objects or of
-watchers, and writes a picture to standard output: a line for each scenario and
-server. Both axes are logarithmic: a level line costs the same everywhere.`,
+		Short: "Draw how a metric grows with objects or watchers, as SVG",
+		Long: `Plot reads results written with --out, from runs with different numbers of objects or
+watchers. It writes an SVG to standard output, with a line for each scenario and server.
+Both axes are logarithmic: a horizontal line means that the cost does not grow.`,
 		Example: `  # Five runs, then the picture
   for n in 1000 10000 100000; do tidemark bench get list-selector --objects=$n --out=$n.json --pid=1234; done
   tidemark bench plot 1000.json 10000.json 100000.json --x=objects --y=cpu > growth.svg`,
@@ -245,9 +245,9 @@ server. Both axes are logarithmic: a level line costs the same everywhere.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&x, "x", "objects", "what grows: "+strings.Join(bench.PlotInputs(), ", "))
-	flags.StringVar(&y, "y", "cpu", "what is drawn: "+strings.Join(bench.PlotFigures(), ", "))
-	flags.StringSliceVar(&scenarios, "scenario", nil, "draw this one alone, over watchers without its number; can be repeated")
-	flags.StringVar(&title, "title", "", "text above the picture")
+	flags.StringVar(&x, "x", "objects", "x axis: "+strings.Join(bench.PlotInputs(), ", "))
+	flags.StringVar(&y, "y", "cpu", "y axis: "+strings.Join(bench.PlotFigures(), ", "))
+	flags.StringSliceVar(&scenarios, "scenario", nil, "draw only this scenario, without its number of watchers; can be repeated")
+	flags.StringVar(&title, "title", "", "title of the picture")
 	return c
 }

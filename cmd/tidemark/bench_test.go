@@ -36,12 +36,12 @@ func TestBench(t *testing.T) {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 	for want, args := range map[string][]string{
-		"one server":   {"bench", "compare", out},
-		"no report":    {"bench", "compare", config},
-		"absent.json":  {"bench", "compare", "absent.json", out},
-		"not-there":    {"bench", "get", "--kubeconfig=" + filepath.Join(dir, "not-there")},
-		`"elsewhere"`:  {"bench", "get", "--kubeconfig=" + config, "--context=elsewhere"},
-		"process 4194": {"bench", "get", "--kubeconfig=" + config, "--pid=4194999"}, // above the kernel's limit
+		"only one server": {"bench", "compare", out},
+		"not a report":    {"bench", "compare", config},
+		"absent.json":     {"bench", "compare", "absent.json", out},
+		"not-there":       {"bench", "get", "--kubeconfig=" + filepath.Join(dir, "not-there")},
+		`"elsewhere"`:     {"bench", "get", "--kubeconfig=" + config, "--context=elsewhere"},
+		"process 4194":    {"bench", "get", "--kubeconfig=" + config, "--pid=4194999"}, // above the kernel's limit
 	} {
 		if code, _, stderr := command(args...); code != exitFailed || !strings.Contains(lastLine(stderr), want) {
 			t.Errorf("%v: %d\n%s, want %q", args, code, stderr, want)

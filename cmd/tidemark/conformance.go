@@ -28,48 +28,46 @@ func newConformance() *cobra.Command {
 	f := &conformanceFlags{options: conformance.Defaults()}
 	c := &cobra.Command{
 		Use:   "conformance [CHECK...]",
-		Short: "Check whether a Kubernetes API server keeps the promises of the API's documents",
-		Long: `Conformance asks any Kubernetes API server that a kubeconfig leads to whether it keeps
-the promises of API Concepts, KEP-2523 and KEP-5504, check by check. Without names all
-checks are run; "tidemark conformance list" shows them, with the section of the
-document that each comes from.
+		Short: "Check any Kubernetes API server for conformance",
+		Long: `Conformance checks any Kubernetes API server against the documents of the API: API
+Concepts, KEP-2523 and KEP-5504. It runs all checks unless some are named; "tidemark
+conformance list" shows them, with the section of the document behind each.
 
-A check passes or fails; it is absent when the server has not got the feature, and
-skipped when something else is missing, as a right. What fails shows its requests, to
-be pasted into a shell, and their answers. Failed and absent checks of the level MUST
-make the server fail; SHOULD and MAY are told.
+A check passes or fails. It is absent if the server does not have the feature, and
+skipped if something else is missing, such as a permission. A failed check shows its
+requests, as commands for a shell, and the responses. The server fails if a check of
+level MUST fails or is absent; SHOULD and MAY are only reported.
 
-All objects are made in a new namespace conformance-..., or in that of --namespace,
-and removed in the end, also after an interrupt; so are the few that belong to no
-namespace. Who may edit in one namespace, and no more, names it with --namespace: checks
-that need more are skipped, and listed in the end.
+The checks create their objects in a new namespace conformance-..., and remove them at
+the end, also after an interrupt. With permission to edit only one namespace, pass
+--namespace: checks that need more are skipped, and listed at the end.
 
-With --resource the checks are made with objects of another type. Where these want more
-than a name, --template is a file with one: its labels, annotations and all that is
-beside metadata and status are taken, the names are those of the checks.
+With --resource the checks use objects of another type. If that type has required
+fields, --template is a file with an object: the checks use everything in it except its
+name and its status.
 
-The exit status is 0 when the server passes, 1 when it fails, 2 when it could not be
-checked: it cannot be reached, there is no namespace, it takes no object, no check could
-be run, the restart command fails, or an interrupt. Skipped checks do not count.`,
+Exit status: 0 if the server passes, 1 if it fails, 2 if it could not be checked (for
+example if it is unreachable, the restart command fails, or after an interrupt). Skipped
+checks do not count.`,
 		Example: `  # Everything, against the current context
   tidemark conformance
 
-  # Watches and lists of a type, as a build server wants the result
+  # Watches and lists of a custom resource, as JUnit XML for a build server
   tidemark conformance --area=watch --area=list --resource=foos.example.com/v1 -o junit > result.xml
 
   # With custom resources that have required fields
   tidemark conformance --resource=foos.example.com/v1 --template=foo.yaml
 
-  # By somebody who has the role edit in the namespace team-a
+  # With the role edit in the namespace team-a
   tidemark conformance --namespace=team-a
 
-  # One check, with its requests
+  # A single check
   tidemark conformance list.exact.limit.n
 
-  # While the history window of a server ends that was started with --history-retention=5s
+  # Expired versions, on a server started with --history-retention=5s
   tidemark conformance --area=window --window=5s
 
-  # Across restarts too
+  # Restarts as well
   tidemark conformance --restart-command="systemctl restart tidemark"`,
 		RunE: func(c *cobra.Command, args []string) error {
 			f.options.Checks = args
@@ -90,21 +88,21 @@ be run, the restart command fails, or an interrupt. Skipped checks do not count.
 func (f *conformanceFlags) register(c *cobra.Command) {
 	o, flags := &f.options, c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file that leads to the server (default: as kubectl finds it)")
-	flags.StringVar(&f.context, "context", "", "context of the file (default: its current one)")
-	flags.StringSliceVar(&o.Areas, "area", nil, "check this area alone; can be repeated")
-	flags.StringVar(&o.Resource, "resource", o.Resource, "type whose objects the checks are made with, as deployments.apps or foos.example.com/v1")
-	flags.StringVar(&f.template, "template", "", "file with an object of --resource in YAML or JSON, for a type that wants more than a name; - reads stdin")
-	flags.StringVar(&o.Namespace, "namespace", "", "namespace that is there, to be used instead of a new one")
-	flags.StringVarP(&f.output, "output", "o", "table", "what to print: table, json, or junit")
-	flags.Uint64Var(&o.Seed, "seed", 0, "makes the same random choices again (default: a fresh one, which the result tells)")
-	flags.StringVar(&f.restart, "restart-command", "", "shell command that restarts the server, and ends; without it the area restart is skipped")
-	flags.DurationVar(&o.Window, "window", 0, "how long the server keeps its history (--history-retention; kube-apiserver: twice --etcd-compaction-interval), for the area window, which waits for its end; without it that area is skipped")
-	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "how long to wait for an answer, or for an event that has to come")
-	flags.IntVar(&o.Parallel, "parallel", o.Parallel, "how many checks run at once")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the server (default: the one that kubectl uses)")
+	flags.StringVar(&f.context, "context", "", "context in the kubeconfig (default: the current one)")
+	flags.StringSliceVar(&o.Areas, "area", nil, "run only the checks of this area; can be repeated")
+	flags.StringVar(&o.Resource, "resource", o.Resource, "resource that the checks use, such as deployments.apps or foos.example.com/v1")
+	flags.StringVar(&f.template, "template", "", "file with an object of --resource in YAML or JSON, if it has required fields; - is stdin")
+	flags.StringVar(&o.Namespace, "namespace", "", "existing namespace to use instead of a new one")
+	flags.StringVarP(&f.output, "output", "o", "table", "output format: table, json or junit")
+	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the random choices (default: a new one, shown in the result)")
+	flags.StringVar(&f.restart, "restart-command", "", "shell command that restarts the server and exits; without it, the area restart is skipped")
+	flags.DurationVar(&o.Window, "window", 0, "how long the server keeps history (--history-retention; kube-apiserver: twice --etcd-compaction-interval), for the area window, which waits that long; without it, the area is skipped")
+	flags.DurationVar(&o.Timeout, "timeout", o.Timeout, "how long to wait for a response or an expected event")
+	flags.IntVar(&o.Parallel, "parallel", o.Parallel, "number of checks to run at once")
 }
 
-// maxTemplateBytes is more than any server takes as an object.
+// maxTemplateBytes is larger than any object that a server accepts.
 const maxTemplateBytes = 16 << 20
 
 func (f *conformanceFlags) readTemplate(stdin io.Reader) (err error) {
@@ -134,19 +132,19 @@ func (f *conformanceFlags) check() error {
 	switch f.output {
 	case "table", "json", "junit":
 	default:
-		return fmt.Errorf("--output=%q is not known: want table, json or junit", f.output)
+		return fmt.Errorf("--output=%q is not supported: want table, json or junit", f.output)
 	}
 	return f.options.Check()
 }
 
-// run checks and prints. What was found before an interrupt is printed too.
+// run checks the server and prints the results, also those from before an interrupt.
 func (f *conformanceFlags) run(parent context.Context, stdout, stderr io.Writer) error {
 	ctx, stop := untilSignal(parent, exitUsage)
 	defer stop()
 	if f.restart != "" {
 		f.options.Restart = func(ctx context.Context) error {
 			command := exec.CommandContext(ctx, "sh", "-c", f.restart)
-			if file, ok := stderr.(*os.File); ok { // no pipe: what the command starts may hold it open
+			if file, ok := stderr.(*os.File); ok { // not a pipe, which a process started by the command could hold open
 				command.Stderr = file
 			}
 			return command.Run()
@@ -173,18 +171,18 @@ func (f *conformanceFlags) run(parent context.Context, stdout, stderr io.Writer)
 	return verdictOf(report)
 }
 
-// verdictOf is the error for what a report says of the server; nil: it passes.
+// verdictOf returns nil if the server passes.
 func verdictOf(report *conformance.Report) error {
 	bad := report.Bad()
 	switch {
 	case report.Interrupted:
 		return couldNotRun{errors.New("interrupted")}
 	case len(bad) > 0:
-		return fmt.Errorf("%d checks of the level MUST failed, or are of features that are absent", len(bad))
+		return fmt.Errorf("%d checks of level MUST failed or are absent", len(bad))
 	case report.Unable != "":
 		return couldNotRun{errors.New(report.Unable)}
 	case !report.Ran():
-		return couldNotRun{errors.New("no check could be run: the result says why each was skipped")}
+		return couldNotRun{errors.New("no check could be run: the result shows why each was skipped")}
 	default:
 		return nil
 	}
@@ -193,7 +191,7 @@ func verdictOf(report *conformance.Report) error {
 func newConformanceList() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the checks: what each is about, and the section that it comes from",
+		Short:   "List the checks and the sections of the documents behind them",
 		Example: `  tidemark conformance list`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -57,7 +57,7 @@ func TestConformance(t *testing.T) {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = command("conformance", "versions.no-op", "versions.list", "-o", "junit", "--kubeconfig="+broken(t, s, dir))
-	if code != exitFailed || !strings.Contains(stdout, "<failure") || !strings.Contains(lastLine(stderr), "1 checks of the level MUST failed") {
+	if code != exitFailed || !strings.Contains(stdout, "<failure") || !strings.Contains(lastLine(stderr), "1 checks of level MUST failed") {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(dir, "not-there"))

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark"
 )
 
-// byteSize is a flag's value in bytes, written as Kubernetes writes quantities.
+// byteSize is the value of a flag in bytes, written as a Kubernetes quantity.
 type byteSize int64
 
 // String implements pflag.Value.
@@ -28,7 +28,7 @@ func (b *byteSize) String() string {
 func (b *byteSize) Set(text string) error {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return errors.New("want a number of bytes, as 134217728, 128Mi or 1Gi")
+		return errors.New("want a number of bytes, such as 134217728, 128Mi or 1Gi")
 	}
 	*b = byteSize(q.Value())
 	return nil
@@ -37,8 +37,7 @@ func (b *byteSize) Set(text string) error {
 // Type implements pflag.Value.
 func (b *byteSize) Type() string { return "bytes" }
 
-// gates is the value of --feature-gates: Name=true,Other=false. What is given again is
-// added.
+// gates is the value of --feature-gates: Name=true,Other=false. Repeated flags add up.
 type gates map[string]bool
 
 // String implements pflag.Value.
@@ -62,7 +61,7 @@ func (g *gates) Set(text string) error {
 		on, err := strconv.ParseBool(strings.TrimSpace(value))
 		switch _, there := known[name]; {
 		case !there:
-			return fmt.Errorf("there is no feature gate %q; those that there are: %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return fmt.Errorf("unknown feature gate %q: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case !said:
 			return fmt.Errorf("%s lacks a value: want %s=true or %s=false", name, name, name)
 		case err != nil:
@@ -79,28 +78,28 @@ func (g *gates) Set(text string) error {
 // Type implements pflag.Value.
 func (g *gates) Type() string { return "Name=bool,..." }
 
-// gatesUsage lists the gates for people.
+// gatesUsage returns the help of --feature-gates.
 func gatesUsage() string {
 	known := tidemark.KnownFeatureGates()
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		all = append(all, fmt.Sprintf("%s=true|false (default=%t)", name, known[name]))
 	}
-	return "features to switch on or off, by the names of kube-apiserver; those that there are: " + strings.Join(all, ", ")
+	return "feature gates of kube-apiserver to turn on or off: " + strings.Join(all, ", ")
 }
 
-// environment is the key of a flag's annotation that names its variable.
+// environment is the annotation of a flag that names its environment variable.
 const environment = "environment"
 
-// allowEnvironment lets a flag that is not given be taken from a variable, and
-// says so in its help.
+// allowEnvironment lets a flag default to an environment variable, and adds the variable
+// to its help.
 func allowEnvironment(f *pflag.Flag) {
 	name := "TIDEMARK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 	f.Annotations = map[string][]string{environment: {name}}
 	f.Usage += " (env " + name + ")"
 }
 
-// fromEnvironment sets the flags that were not given and whose variable is set.
+// fromEnvironment sets flags that are not on the command line from their variables.
 func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -112,8 +111,7 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 		if !ok || value == "" {
 			return
 		}
-		// Value.Set and not FlagSet.Set: what the environment says was not given on the
-		// command line, and yields to what was.
+		// FlagSet.Set would mark the flag as given on the command line.
 		if err := f.Value.Set(value); err != nil {
 			errs = append(errs, fmt.Errorf("%s=%q: %w", name, value, err))
 		}
@@ -121,9 +119,9 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return errors.Join(errs...)
 }
 
-// dataHome is where programs keep the user's data.
+// dataHome returns the directory for the user's data.
 func dataHome(getenv func(string) string, home func() (string, error)) (string, error) {
-	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // a relative one does not count
+	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // the specification ignores relative paths
 		return dir, nil
 	}
 	if dir := getenv("LocalAppData"); runtime.GOOS == "windows" && dir != "" {
@@ -136,7 +134,7 @@ func dataHome(getenv func(string) string, home func() (string, error)) (string, 
 	return filepath.Join(dir, ".local", "share"), nil
 }
 
-// shellQuote writes a word so that a shell reads it back.
+// shellQuote quotes a word for a shell, if it needs quotes.
 func shellQuote(word string) string {
 	special := func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'

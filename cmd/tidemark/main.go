@@ -14,8 +14,8 @@ import (
 // Exit codes. They are part of the interface: docs/operations.md.
 const (
 	exitOK     = 0
-	exitFailed = 1 // wrong configuration, a start that failed, a log that failed
-	exitUsage  = 2 // an unknown command or flag, a value that is none; conformance: could not run
+	exitFailed = 1 // wrong configuration, failed start, failed log
+	exitUsage  = 2 // unknown command or flag, invalid value; conformance: could not run
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -43,15 +43,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-// usageError is one that a command finds itself in how it is called.
+// A usageError is a mistake on the command line that a command itself finds.
 type usageError struct{ error }
 
-// couldNotRun is an error of a command whose failure says something else: that what
-// it looked at is not as it should be.
+// couldNotRun is an error of conformance itself. exitFailed is for a server that does
+// not conform.
 type couldNotRun struct{ error }
 
-// oneLine joins the lines of errors that were joined, and what cobra suggests for an
-// unknown command.
+// oneLine puts joined errors, and cobra's suggestions for an unknown command, on one line.
 func oneLine(err error) string {
 	if text, suggested, ok := strings.Cut(err.Error(), "\n\nDid you mean this?\n"); ok {
 		return text + ": did you mean " + strings.Join(strings.Fields(suggested), " or ") + "?"
@@ -59,15 +58,15 @@ func oneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
-// newRoot returns the command tree. Ran turns true when the command line was
-// understood and a command begins.
+// newRoot returns the command tree. *ran becomes true when cobra has parsed the command
+// line and starts a command.
 func newRoot() (root *cobra.Command, ran *bool) {
 	ran = new(bool)
 	root = &cobra.Command{
 		Use:   "tidemark",
 		Short: "A Kubernetes API server in one program",
-		Long: `Tidemark is a Kubernetes API server: the API of Kubernetes v1.36, with an embedded
-durable store, and without kubelets, controllers of workloads, or etcd.`,
+		Long: `Tidemark is a Kubernetes API server with an embedded durable store. It serves the API
+of Kubernetes v1.36 without etcd, kubelets, or controllers that run workloads.`,
 		Example: `  # Start a server that keeps its objects in the user's data directory
   tidemark serve
 

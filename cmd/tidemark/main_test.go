@@ -64,7 +64,7 @@ var wrongLines = map[string]string{
 
 	"serve --enable-admission-plugins=Nothing":                 `there is no admission plugin "Nothing"`,
 	"serve --disable-admission-plugins=NamespaceLifecycle":     "cannot be disabled",
-	"serve --feature-gates=Nope=true":                          "those that there are: CBORServingAndStorage",
+	"serve --feature-gates=Nope=true":                          "want one of CBORServingAndStorage",
 	"serve --feature-gates=CBORServingAndStorage":              "CBORServingAndStorage=true or",
 	"serve --feature-gates=CBORServingAndStorage=maybe":        "want true or false",
 	"serve --service-cluster-ip-range=10.96.0.0":               "want one as 10.96.0.0/12",

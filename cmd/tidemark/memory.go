@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// The collector runs when the heap has grown by GOGC percent, 100 by default: a
-// store of a gigabyte would take two. But most of a large heap is the bytes of
-// objects, which the collector does not look into, so that collecting more often
-// costs little. What is kept free of it is spareHeap, or leastGrowth percent where
-// that is more. A small heap may grow threefold, as it is collected so often otherwise,
-// and gives that back when it is quiet; but not that of a server with next to nothing.
+// The garbage collector runs when the heap has grown by GOGC percent, by default 100: a
+// store of 1 GiB would use 2 GiB. But most of a large heap is the bytes of objects, which
+// the collector does not scan, so frequent collections are cheap. The heap may therefore
+// grow by spareHeap, or by leastGrowth percent if that is more. A small heap may grow
+// threefold, because it would be collected too often, and is trimmed when idle. A heap
+// below leastLive keeps Go's default.
 const (
 	spareHeap   = 64 << 20 // bytes
 	leastGrowth = 25       // percent
 	mostGrowth  = 200
-	leastLive   = 8 << 20 // bytes; below it: firstGrowth
+	leastLive   = 8 << 20 // bytes
 	firstGrowth = 100
 )
 
-// growth is the percentage for a live heap of so many bytes.
+// growth returns the GOGC percentage for a live heap, in bytes.
 func growth(live uint64) int {
 	if live < leastLive {
 		return firstGrowth
@@ -30,8 +30,8 @@ func growth(live uint64) int {
 	return int(min(max(spareHeap*100/live, leastGrowth), mostGrowth))
 }
 
-// boundGarbage adapts the collector to the heap after each of its runs, unless the
-// environment says what to do.
+// boundGarbage adapts GOGC to the heap after each collection, unless the environment
+// sets GOGC or GOMEMLIMIT.
 func boundGarbage() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -44,14 +44,14 @@ type tuner struct {
 	trim    *time.Timer
 }
 
-// afterCollection has the tuner called once after the next run of the collector,
-// which finds a new object to be garbage.
+// afterCollection calls the tuner once, after the next collection: the cleanup of an
+// unreachable object runs then.
 func afterCollection(t *tuner) {
 	runtime.AddCleanup(new([16]byte), (*tuner).adapt, t)
 }
 
 func (t *tuner) adapt() {
-	// Each change stops the world for some microseconds: small ones are not worth it.
+	// SetGCPercent stops the world for microseconds, so changes below 10 % are not made.
 	if next := growth(readBytes("/gc/heap/live:bytes")[0]); next != t.percent && (next*10 < t.percent*9 || next*10 > t.percent*11) {
 		debug.SetGCPercent(next)
 		t.percent = next
@@ -77,15 +77,15 @@ func readBytes(names ...string) []uint64 {
 	return values
 }
 
-// What a burst of work needed is given back once the collector has had nothing to do
-// for so long, if that much is to gain.
+// After a burst of work, memory goes back to the system once no collection has run for
+// quiet, if that frees at least leastTrim.
 const (
 	quiet     = 10 * time.Second
 	leastTrim = 8 << 20 // bytes
 )
 
-// trim gives back what is not needed any more. It is called once after the last run of
-// the collector, and after the one that it makes, when there is nothing left to gain.
+// trim returns free memory to the system. FreeOSMemory collects, which calls trim once
+// more, with nothing left to free.
 func trim() {
 	v := readBytes("/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes", "/gc/heap/live:bytes")
 	if toGain(v[0], v[1], v[2]) {
@@ -93,9 +93,9 @@ func trim() {
 	}
 }
 
-// toGain reports whether giving memory back pays: what is free, and what was allocated
-// since the last run of the collector, of which little may live; a run costs what is
-// live.
+// toGain reports whether trimming frees enough memory to pay for a collection, whose
+// cost follows the live heap. Free is the free part of the heap; allocated includes
+// garbage since the last collection, when live bytes were in use.
 func toGain(free, allocated, live uint64) bool {
 	gain := free
 	if allocated > live {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// untilSignal returns a context that ends with the first SIGINT or SIGTERM. The
-// second one ends the process with an exit code. SIGHUP, which a closed terminal sends, is ignored.
+// untilSignal returns a context that is canceled by the first SIGINT or SIGTERM. A second
+// signal exits with code. SIGHUP, which a closed terminal sends, is ignored.
 func untilSignal(parent context.Context, code int) (ctx context.Context, stop func()) {
 	if parent == nil {
 		parent = context.Background()
@@ -31,7 +31,7 @@ func untilSignal(parent context.Context, code int) (ctx context.Context, stop fu
 	return ctx, cancel
 }
 
-// notifyReady tells systemd that the server is ready, where it asked for it.
+// notifyReady reports to systemd that the server is ready, if NOTIFY_SOCKET is set.
 func notifyReady() {
 	address := os.Getenv("NOTIFY_SOCKET")
 	if address == "" {
@@ -39,7 +39,7 @@ func notifyReady() {
 	}
 	c, err := net.Dial("unixgram", address)
 	if err != nil {
-		return // no manager listens any more
+		return // systemd no longer listens
 	}
 	defer c.Close()
 	c.Write([]byte("READY=1"))

@@ -60,37 +60,36 @@ func newServe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the API server",
-		Long: `Serve runs the API server until it gets SIGINT or SIGTERM. Then it ends watches,
-finishes requests, syncs its log, and exits with 0 within a second; a second
-signal ends it at once.
+		Long: `Serve runs the API server until SIGINT or SIGTERM. It then ends watches, completes
+requests, syncs its log, and exits with 0 within a second. A second signal stops it
+immediately.
 
-Everything it needs is made at the first start and kept in the data directory:
-a certificate authority, a serving certificate, an administrator's token, and a
-kubeconfig with it. Certificates are renewed while it runs. The files named by
---tls-cert-file, --tls-private-key-file, --client-ca-file and --token-auth-file
-are read again when they change.
+The first start creates everything in the data directory: a certificate authority, a
+serving certificate, an administrator's token, and a kubeconfig with that token.
+Certificates are renewed while the server runs. The files of --tls-cert-file,
+--tls-private-key-file, --client-ca-file and --token-auth-file are read again when they
+change.
 
-A flag with (env NAME) takes its value from that variable of the environment
-when it is not given.`,
-		Example: `  # Keep objects in the user's data directory, listen on 127.0.0.1:6443
+A flag marked (env NAME) defaults to the environment variable of that name.`,
+		Example: `  # Objects in the user's data directory, listening on 127.0.0.1:6443
   tidemark serve
 
-  # A server to throw away: in memory, on a free port
+  # A temporary server: in memory, on a free port
   tidemark serve --in-memory --secure-port=0 --kubeconfig-out=./kubeconfig
 
-  # For other machines: listen everywhere, with a certificate of your own
+  # For other machines: on all interfaces, with your own certificate
   tidemark serve --bind-address=0.0.0.0 --tls-cert-file=server.crt --tls-private-key-file=server.key
 
-  # Users with tokens; each line of the file is  token,user,uid,"group1,group2"
+  # Users with bearer tokens; a line of the file is  token,user,uid,"group1,group2"
   tidemark serve --token-auth-file=tokens.csv
 
-  # With garbage collection left to somebody else
+  # Without garbage collection
   tidemark serve --controllers='*,-garbage-collector'
 
-  # Pods with ServiceAccounts and their tokens, as in a cluster
+  # Pods get ServiceAccounts and tokens, as in a cluster
   tidemark serve --enable-admission-plugins=ServiceAccount
 
-  # Six hours of history to watch from, in at most 20 GiB
+  # Six hours of history, in at most 20 GiB on disk
   tidemark serve --history-retention=6h --history-max-disk-bytes=20Gi`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -110,46 +109,46 @@ when it is not given.`,
 func (f *serveFlags) register(c *cobra.Command) {
 	s, flags := &f.server, c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 or :: for all")
+	flags.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 or :: is all interfaces")
 	flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one")
-	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; made when it is not there (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
+	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; created if it does not exist (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
 	flags.StringVar(&f.permissions, "data-dir-permissions", "owner", "who may have access to the data directory: owner, or group for a directory of another owner that is shared with its group, such as a volume with an fsGroup")
-	flags.BoolVar(&f.inMemory, "in-memory", false, "keep nothing: all objects are gone when the server stops")
+	flags.BoolVar(&f.inMemory, "in-memory", false, "keep objects in memory only: they are lost when the server stops")
 	flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start even if the log has lost acknowledged writes: keep the longest consistent prefix and log what is dropped")
-	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; one that tidemark did not write is never replaced (default: kubeconfig in the data directory)")
+	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
-	flags.StringVar(&s.TokenAuthFile, "token-auth-file", "", `file of bearer tokens, a line of CSV each: token,user,uid,"group1,group2"`)
-	flags.StringVar(&s.ClientCAFile, "client-ca-file", "", "file of certificates (PEM) that sign those of clients: the common name is the user, organizations are groups")
-	flags.StringVar(&s.ServiceAccountIssuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "who the tokens of service accounts name as their issuer, a URL; also the audience that they are good for here")
-	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR that Services get their cluster IPs of, or one of IPv4 and one of IPv6 with a comma between")
-	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "ports of nodes that Services get theirs of")
-	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "file of the serving certificate (PEM), its chain behind it (default: one of the server's own authority)")
-	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "file of the private key (PEM) of --tls-cert-file")
+	flags.StringVar(&s.TokenAuthFile, "token-auth-file", "", `CSV file of bearer tokens, with lines of token,user,uid,"group1,group2"`)
+	flags.StringVar(&s.ClientCAFile, "client-ca-file", "", "PEM file of certificate authorities for client certificates: the common name is the user, organizations are groups")
+	flags.StringVar(&s.ServiceAccountIssuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "issuer of service account tokens, a URL; also their default audience")
+	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
+	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
+	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file of the serving certificate, followed by its chain (default: issued by the server's own authority)")
+	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the private key of --tls-cert-file")
 	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: roles, admission webhooks and policies, flow schemas, APIServices")
-	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "requests without credentials are the user system:anonymous; with false they are 401")
+	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "accept requests without credentials as the user system:anonymous; false answers them with 401")
 
 	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit, writes that grow them are refused with 507 (default: half of what remains of the process's memory limit after --history-max-bytes, at least 64Mi)")
-	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long a replaced state can still be read and watched from")
-	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; what does not fit is read back from disk")
-	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk for history; beyond it the oldest is given up")
+	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long old resource versions can be read and watched from")
+	flags.Var(&f.maxMemory, "history-max-bytes", "memory for history; older history is read from disk")
+	flags.Var(&f.maxDisk, "history-max-disk-bytes", "disk space for history; beyond it, the oldest history is deleted")
 
 	flags.Var(&f.gates, "feature-gates", gatesUsage())
-	flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf, CBOR and rows of tables, a part of that for history (default: three quarters of it)")
+	flags.Var(&f.representations, "representation-cache-bytes", "memory for compressed lists and for objects as protobuf, CBOR and table rows, taken from --history-max-bytes (default: three quarters of it)")
 
-	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all of them, a name is that one, -name is all but that one, -* is none; all: "+strings.Join(controller.Names(), ", "))
-	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long events stay after their last write")
+	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all, NAME adds one, -NAME removes one, -* is none; known: "+strings.Join(controller.Names(), ", "))
+	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long to keep events after their last write")
 
 	byDefault, optional, fixed := admission.Modes()
-	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to switch on, by their names in kube-apiserver: "+optional+"; on in any case: "+fixed)
-	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to switch off; on by default: "+byDefault)
+	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional+"; always enabled: "+fixed)
+	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
-	flags.IntVarP(&f.verbosity, "v", "v", 0, "how much to log, as a number; from 4 on everything")
+	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")
 	for _, name := range []string{"data-dir", "data-dir-permissions", "in-memory", "kubeconfig-out", "storage-max-bytes", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
 		allowEnvironment(flags.Lookup(name))
 	}
 }
 
-// check finds what does not fit together, and fills in what was left out.
+// check reports invalid combinations of flags, and copies values to the server.
 func (f *serveFlags) check(changed func(string) bool) error {
 	if len(f.controllers) == 0 || len(f.controllers) == 1 && f.controllers[0] == "" {
 		return errors.New("--controllers is empty: * runs all of them, -* none")
@@ -202,7 +201,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	return nil
 }
 
-// serve runs the server until a signal, or until its log fails.
+// serve runs the server until a signal arrives or its log fails.
 func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (err error) {
 	begin := time.Now()
 	boundGarbage()
@@ -221,7 +220,7 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	}
 	if err := s.Start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped before it had started
+			return nil // interrupted during the start
 		}
 		return err
 	}
@@ -264,9 +263,9 @@ func (f *serveFlags) dataPath() (string, error) {
 	return filepath.Join(home, "tidemark"), nil
 }
 
-// writeKubeconfig writes the file and returns its path, empty when none was requested
-// and there is no place for it, and what removes it in
-// the end when it stands in no place that anybody asked for.
+// writeKubeconfig writes the kubeconfig and returns its path. The path is empty if no
+// file was requested and no temporary directory can be created. remove deletes a
+// kubeconfig in a temporary directory.
 func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
 	remove = func() {}
 	switch {
@@ -291,8 +290,8 @@ func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
 	return path, remove, nil
 }
 
-// temporaryDir makes a directory that only the user can enter, in memory where
-// the system has a place for that.
+// temporaryDir creates a directory for the user alone, on a memory file system if there
+// is one.
 func temporaryDir() (string, error) {
 	const pattern = "tidemark-*"
 	if runtimeDir := os.Getenv("XDG_RUNTIME_DIR"); runtimeDir != "" {
@@ -303,7 +302,7 @@ func temporaryDir() (string, error) {
 	return os.MkdirTemp("", pattern)
 }
 
-// announce tells people what runs, where, and how to use it.
+// announce prints the address, the data directory, and how to connect.
 func (f *serveFlags) announce(w io.Writer, kubeconfig string, took time.Duration) {
 	data := f.dataDir
 	if f.inMemory {

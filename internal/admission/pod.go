@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/certificates"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -122,7 +122,7 @@ func oneDefaultPriority(a *registry.Attributes, class *schedulingv1.PriorityClas
 // a while.
 func defaultTolerations(*Config) registry.Plugin {
 	return creating(pods, func(_ context.Context, a *registry.Attributes) error {
-		core.DefaultTolerations(a.Object.(*corev1.Pod))
+		podspec.DefaultTolerations(a.Object.(*corev1.Pod))
 		return nil
 	})
 }
@@ -130,7 +130,7 @@ func defaultTolerations(*Config) registry.Plugin {
 // appArmor keeps the annotations and the fields of AppArmor profiles in step.
 func appArmor(*Config) registry.Plugin {
 	return creating(pods, func(_ context.Context, a *registry.Attributes) error {
-		for _, w := range core.SyncAppArmor(a.Object.(*corev1.Pod)) {
+		for _, w := range podspec.SyncAppArmor(a.Object.(*corev1.Pod)) {
 			a.Warn(w)
 		}
 		return nil

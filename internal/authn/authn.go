@@ -94,8 +94,8 @@ var errToken = errors.New("the bearer token is not known")
 func (c *Credentials) Authenticate(r *http.Request) (*User, error) {
 	connection := connOf(r)
 	u, err := c.authenticate(r, connection)
-	if u != nil {
-		connection.showed()
+	if u != nil && connection != nil && connection.authenticated != nil {
+		connection.authenticated()
 	}
 	return u, err
 }

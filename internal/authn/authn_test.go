@@ -311,8 +311,8 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestConnectionIsKnown: what accepts connections learns once that the client of one has
-// shown who it is, and not from requests that have not.
+// TestConnectionIsKnown: each request with valid credentials is reported to what accepts
+// connections, and no other request.
 func TestConnectionIsKnown(t *testing.T) {
 	a := newAuthority(t)
 	c := authn.Credentials{
@@ -327,8 +327,8 @@ func TestConnectionIsKnown(t *testing.T) {
 				t.Errorf("%s: %+v is known, %d calls", name, u, calls)
 			}
 		}
-		for range 2 {
-			if u, err := c.Authenticate(right.WithContext(ctx)); u == nil || calls != 1 {
+		for i := range 2 {
+			if u, err := c.Authenticate(right.WithContext(ctx)); u == nil || calls != i+1 {
 				t.Errorf("%s: %+v, %v, %d calls", name, u, err, calls)
 			}
 		}

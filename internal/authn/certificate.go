@@ -26,11 +26,10 @@ var uidAttribute = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 // connKey is the key of a context's *conn.
 type connKey struct{}
 
-// conn remembers who a connection's certificate is, so that it is verified once
-// and not for each request, and that its client has shown who it is.
+// conn caches the result of verifying a connection's certificate, which would otherwise
+// be verified for each request.
 type conn struct {
 	verified      atomic.Pointer[verified]
-	known         atomic.Bool
 	authenticated func() // nil: nothing is called
 }
 
@@ -44,10 +43,10 @@ type verified struct {
 	from, until time.Time
 }
 
-// WithConnection returns the context of a new connection, whose client
-// certificate is then verified once. Authenticated is called once, when a request of
-// the connection has shown right credentials for the first time; it may be nil, and must
-// not block. WithConnection is for http.Server.ConnContext.
+// WithConnection returns the context of a new connection, whose client certificate is then
+// verified once. authenticated is called for each request of the connection with valid
+// credentials; it may be nil, and must return quickly. WithConnection is for
+// http.Server.ConnContext.
 func WithConnection(ctx context.Context, authenticated func()) context.Context {
 	return context.WithValue(ctx, connKey{}, &conn{authenticated: authenticated})
 }
@@ -56,13 +55,6 @@ func WithConnection(ctx context.Context, authenticated func()) context.Context {
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
-}
-
-// showed notes that a request has shown right credentials.
-func (c *conn) showed() {
-	if c != nil && !c.known.Load() && c.known.CompareAndSwap(false, true) && c.authenticated != nil {
-		c.authenticated()
-	}
 }
 
 // byCertificate returns the user of the client certificate, nil without one.

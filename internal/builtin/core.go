@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -105,7 +106,7 @@ func coreGroup() resource.Group {
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Status: resource.StatusRules{New: defaults(storage.NewClaimStatus)},
 				Deletion:       returnsObject,
-				Default:        defaults(storage.DefaultClaim),
+				Default:        defaults(claimspec.DefaultClaim),
 				PrepareCreate:  protect("kubernetes.io/pvc-protection", defaults(storage.PrepareClaim)),
 				PrepareUpdate:  prepares(storage.PrepareClaimUpdate),
 				Validate:       validates(storage.ValidateClaim),

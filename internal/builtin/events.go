@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"

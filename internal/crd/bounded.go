@@ -12,17 +12,17 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
 // The library that validates by schema compares each error with all errors before it, and
 // each value with all values of an enum. An object of 3 MiB can have some hundred thousand
 // errors. So this file gives the library hooks, which stand around each member and item:
-// where a list or a map has maxErrors, the rest of it is not looked at. It is wrong
+// where a list or a map has resource.MaxErrors, the rest of it is not looked at. It is wrong
 // already, so that the verdict is the same, and so are the words of the first errors.
 
 const (
-	// maxErrors is how many errors of the members of one list or map are found.
-	maxErrors = 1000
 	// errorValues is how many values of an enum, which an error lists, count as one error
 	// more.
 	errorValues = 100
@@ -72,7 +72,7 @@ func (n *checked) Applies(any, reflect.Kind) bool { return true }
 // Validate implements validate.ValueValidator.
 func (n *checked) Validate(v any) *validate.Result {
 	switch {
-	case n.in != nil && n.in.errors >= maxErrors:
+	case n.in != nil && n.in.errors >= resource.MaxErrors:
 		return &validate.Result{}
 	case n.ctx.Err() != nil:
 		return &validate.Result{Errors: []error{errEnded}}
@@ -80,7 +80,7 @@ func (n *checked) Validate(v any) *validate.Result {
 	s := n.lean(v)
 	result := new(validate.Result)
 	if len(s.AllOf)+len(s.AnyOf)+len(s.OneOf) > 0 || s.Not != nil {
-		if left := maxErrors; many(v, &left) {
+		if left := resource.MaxErrors; many(v, &left) {
 			s = n.alternatives(s, v, result)
 		}
 	}
@@ -188,10 +188,10 @@ func (n *checked) lean(v any) *spec.Schema {
 		leaner.Enum = nil
 		s = &leaner
 	}
-	if members, ok := v.(map[string]any); ok && len(s.Required) > maxErrors {
+	if members, ok := v.(map[string]any); ok && len(s.Required) > resource.MaxErrors {
 		var missing []string
 		for _, name := range s.Required {
-			if _, ok := members[name]; !ok && len(missing) < maxErrors {
+			if _, ok := members[name]; !ok && len(missing) < resource.MaxErrors {
 				missing = append(missing, name)
 			}
 		}

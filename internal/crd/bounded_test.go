@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/common"
 
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
@@ -87,7 +88,7 @@ func combined(r *rand.Rand) props {
 // longList has up to three times as many items as errors are looked for, now and then
 // wrong ones.
 func longList(r *rand.Rand) any {
-	list := make([]any, maxErrors+r.IntN(2*maxErrors))
+	list := make([]any, resource.MaxErrors+r.IntN(2*resource.MaxErrors))
 	item := one(r, any("a"), any("a"), any("a"), any(int64(1)))
 	for i := range list {
 		list[i] = item

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
@@ -37,10 +38,15 @@ func (n *needed) addRules(s *structuralschema.Structural) {
 		if r.OptionalOldSelf != nil || r.FieldPath != "" || strings.Contains(r.Rule+r.MessageExpression, "//") {
 			n.all = true
 		}
-		for _, text := range []string{r.Rule, r.MessageExpression} {
-			for _, at := range paths.FindAllStringSubmatchIndex(text, -1) {
-				n.add(pathOf(text[at[2]:at[3]], text[at[3]:]))
-			}
+		n.addRule(r)
+	}
+}
+
+// addRule notes what the texts of a rule name.
+func (n *needed) addRule(r apiextensionsv1.ValidationRule) {
+	for _, text := range []string{r.Rule, r.MessageExpression} {
+		for _, at := range paths.FindAllStringSubmatchIndex(text, -1) {
+			n.add(pathOf(text[at[2]:at[3]], text[at[3]:]))
 		}
 	}
 }

@@ -2,9 +2,7 @@ package crd
 
 import (
 	"maps"
-	"regexp"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -32,33 +30,34 @@ func narrow(v *cel.Validator) {
 	}
 }
 
-var (
-	selves = regexp.MustCompile(`\b(?:self|oldSelf)\b`)
-	named  = regexp.MustCompile(`\b(?:self|oldSelf)\.\??([A-Za-z_][A-Za-z0-9_]*)`)
-)
-
-// metadataSeen are the parts of metadata that rules can name.
-var metadataSeen = regexp.MustCompile(`\.metadata\.(?:name|generateName)\b`)
-
-// comparesMetadata tells whether rules of a whole object may take its metadata as a
-// whole, to compare it: all of it counts then, not what they can name alone.
+// comparesMetadata reports whether the rules of an object may compare its metadata as a
+// whole. Otherwise they see no more of it than the name and generateName.
 func comparesMetadata(s *structuralschema.Structural) bool {
+	n := &needed{}
 	for _, r := range s.XValidations {
-		names := map[string]bool{}
-		r.Rule, r.MessageExpression = metadataSeen.ReplaceAllString(r.Rule, ".seen"), metadataSeen.ReplaceAllString(r.MessageExpression, ".seen")
-		if !namesOf(r, names) || names["metadata"] {
+		n.addRule(r)
+	}
+	if n.all {
+		return true
+	}
+	metadata := n.of["metadata"]
+	if metadata == nil {
+		return false
+	}
+	for name := range metadata.of {
+		if name != "name" && name != "generateName" {
 			return true
 		}
 	}
-	return false
+	return metadata.all
 }
 
-// withNamed is the schema of an object with those properties alone that its rules name;
+// withNamed returns the schema of an object with only those properties that its rules name;
 // the schema itself where that is not clear.
 func withNamed(s *structuralschema.Structural) *structuralschema.Structural {
-	names := map[string]bool{}
+	n := &needed{}
 	for _, r := range s.XValidations {
-		if r.OptionalOldSelf != nil || !namesOf(r, names) {
+		if n.addRule(r); n.all || r.OptionalOldSelf != nil {
 			return s
 		}
 	}
@@ -66,22 +65,7 @@ func withNamed(s *structuralschema.Structural) *structuralschema.Structural {
 	narrowed.Properties = maps.Clone(s.Properties)
 	maps.DeleteFunc(narrowed.Properties, func(name string, _ structuralschema.Structural) bool {
 		escaped, ok := apiservercel.Escape(name)
-		return !ok || !names[escaped]
+		return !ok || n.of[escaped] == nil
 	})
 	return &narrowed
-}
-
-// namesOf adds the properties that a rule names. It is not clear which where the
-// object stands alone.
-func namesOf(r apiextensionsv1.ValidationRule, names map[string]bool) (clear bool) {
-	for _, text := range []string{r.Rule, r.MessageExpression} {
-		found := named.FindAllStringSubmatch(text, -1)
-		if len(found) != len(selves.FindAllString(text, -1)) {
-			return false
-		}
-		for _, each := range found {
-			names[each[1]] = true
-		}
-	}
-	return true
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -15,20 +14,20 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// answer is what a stream knows of the answer.
+// answer is the state of an answer.
 type answer struct {
 	header  http.Header
-	status  int   // zero: the handler did not say it yet
+	status  int   // zero: not set yet
 	head    bool  // the request is a HEAD: there is no body
 	begun   bool  // the headers were appended
-	ended   bool  // so was the end
-	length  int64 // of the body as the handler says it; -1: it does not
+	ended   bool  // the end was appended
+	length  int64 // of the body, by Content-Length; -1: unknown
 	written int64
 }
 
-// response is a stream as its handler sees it: an http.ResponseWriter with all that
-// http.ResponseController knows of HTTP/2. Headers that are changed between
-// WriteHeader and the first Write or Flush are still sent, unlike with net/http.
+// response is the http.ResponseWriter of a stream. It supports http.ResponseController.
+// Unlike with net/http, headers may still change between WriteHeader and the first Write or
+// Flush.
 type response stream
 
 // Header implements http.ResponseWriter.
@@ -62,9 +61,9 @@ func (w *response) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter. It returns when all of p is on its way, or
-// in the buffer of the connection; or if p ends an answer of a known length and what the
-// client does not take yet is small. The stream keeps that then.
+// Write implements http.ResponseWriter. It returns when p is sent or in the send buffer. If p
+// ends an answer of known length and the rest is small, the stream keeps the rest, and Write
+// does not wait for the client.
 func (w *response) Write(p []byte) (int, error) {
 	s := (*stream)(w)
 	c := s.c
@@ -81,7 +80,7 @@ func (w *response) Write(p []byte) (int, error) {
 	}
 	n, err := s.append(p)
 	if s.waiters == 0 && s.rest == nil {
-		s.waiting = time.Time{}
+		s.stall.end()
 	}
 	if err != nil {
 		return n, err
@@ -100,11 +99,11 @@ func (w *response) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Connection is what the answers of one connection have in common.
+// Connection identifies the connection: it is equal for the answers of one connection.
 func (w *response) Connection() any { return w.c }
 
 // TryWrite is a non-blocking Write: it appends all of p or nothing. full reports that the
-// caller should Flush. The headers have to be sent before.
+// caller should flush. It fails before the headers are sent.
 func (w *response) TryWrite(p []byte) (ok, full bool) {
 	s := (*stream)(w)
 	c := s.c
@@ -126,7 +125,7 @@ func (w *response) TryWrite(p []byte) (ok, full bool) {
 	return true, true
 }
 
-// append appends some of the body, as the client takes it. The lock is held.
+// append appends a part of the body, and waits for the client if it must. The lock is held.
 func (s *stream) append(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n, err := s.c.reserve(s, len(rest))
@@ -144,67 +143,35 @@ func (s *stream) append(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// mayLeave reports whether the handler need not wait for its last n bytes to be taken.
-// The lock is held.
+// mayLeave reports whether the stream may keep the last n bytes, so that the handler need
+// not wait for the client. The lock is held.
 func (s *stream) mayLeave(n int) bool {
 	return n <= restBytes && s.length >= 0 && s.written+int64(n) == s.length && !s.c.s.overBudget.Load() &&
-		(s.c.rests+n <= strangerRestBytes || s.c.isKnown())
+		(s.c.rests+n <= unauthenticatedRestBytes || s.c.isAuthenticated())
 }
 
-// leaveRest keeps the end of the answer until the client takes it, as long as a write
-// would wait for that. The lock is held.
+// leaveRest keeps the end of the answer until the client takes it, at most for the time that
+// a write may wait. The lock is held.
 func (s *stream) leaveRest(p []byte) {
 	s.rest = bytes.Clone(p)
 	s.written += int64(len(p))
 	s.c.rests += len(p)
 	s.c.keep(len(p))
-	s.waits()
+	s.stall.begin(&s.c.mu, s)
 }
 
-// dropRest forgets the end of the answer: it was sent, or never will be. The lock is held.
+// dropRest frees the end of the answer: it was sent, or never will be. The lock is held.
 func (s *stream) dropRest() {
 	s.c.rests -= len(s.rest)
 	s.c.keep(-len(s.rest))
 	s.rest = nil
-	s.waiting = time.Time{}
-	s.patient.Stop()
-	s.looks = false
+	s.stall.stop()
 }
 
-// waits notes that the client lets a write wait, and has that looked at after a while,
-// unless it will be anyway. The lock is held.
-func (s *stream) waits() {
-	if s.waiting.IsZero() {
-		s.waiting = time.Now()
-	}
-	switch {
-	case s.looks:
-		return
-	case s.patient == nil:
-		s.patient = time.AfterFunc(s.patience, s.checkWaiting)
-	default:
-		s.patient.Reset(s.patience)
-	}
-	s.looks = true
-}
+// stalled breaks the answer off, because a write has waited for the client for too long.
+func (s *stream) stalled() { s.breakOff() }
 
-// checkWaiting breaks the answer off if a write has waited for too long.
-func (s *stream) checkWaiting() {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.looks = false
-	if s.waiting.IsZero() {
-		return
-	}
-	if left := s.patience - time.Since(s.waiting); left > 0 {
-		s.patient.Reset(left)
-		s.looks = true
-		return
-	}
-	s.breakOff()
-}
-
-// resumeRest appends as much of the end of the answer as the client takes. The lock is held.
+// resumeRest appends as much of the rest as the client takes. The lock is held.
 func (s *stream) resumeRest() {
 	c := s.c
 	sent := 0
@@ -244,8 +211,7 @@ func (w *response) WriteString(p string) (int, error) { return w.Write([]byte(p)
 // Flush implements http.Flusher.
 func (w *response) Flush() { _ = w.FlushError() }
 
-// FlushError is for http.ResponseController. It returns when what was written is on
-// its way. An error means that the client does not wait for more.
+// FlushError is for http.ResponseController. An error means that the stream has ended.
 func (w *response) FlushError() error {
 	s := (*stream)(w)
 	s.c.mu.Lock()
@@ -255,74 +221,61 @@ func (w *response) FlushError() error {
 	return s.err
 }
 
-// EnableFullDuplex is for http.ResponseController: HTTP/2 is.
+// EnableFullDuplex is for http.ResponseController. HTTP/2 is always full duplex.
 func (w *response) EnableFullDuplex() error { return nil }
 
-// SetReadDeadline is for http.ResponseController: reads of the body fail from then on.
+// SetReadDeadline is for http.ResponseController. Reads of the body fail after it.
 func (w *response) SetReadDeadline(at time.Time) error {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.setTimer(&s.readTimer, at, func() {
-		if s.bodyErr == nil {
-			s.bodyErr = os.ErrDeadlineExceeded
-		}
-		wake(s.readable)
-	})
+	s.readUntil = at
+	wake(s.readable)
 	return nil
 }
 
-// SetWriteDeadline is for http.ResponseController: the answer is broken off then,
-// unless it has ended.
+// SetWriteDeadline is for http.ResponseController. An answer that has not ended by then is
+// broken off.
 func (w *response) SetWriteDeadline(at time.Time) error {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.setTimer(&s.writeTimer, at, s.breakOff)
+	if s.writeTimer != nil {
+		s.writeTimer.Stop()
+		s.writeTimer = nil
+	}
+	if at.IsZero() {
+		return nil
+	}
+	var mine *time.Timer
+	mine = time.AfterFunc(time.Until(at), func() {
+		s.c.mu.Lock()
+		defer s.c.mu.Unlock()
+		if s.writeTimer == mine { // otherwise it was replaced while it fired
+			s.breakOff()
+		}
+	})
+	s.writeTimer = mine
 	return nil
 }
 
-// SetWriteTimeout bounds how long each Write may take with a client that does not take
-// more of this answer; zero: as long as the server lets all. It does what a deadline for
-// each of many writes would, and costs nothing while the client reads. One goroutine
-// writes then.
+// SetWriteTimeout bounds how long each Write may wait for the client; zero:
+// Server.WriteTimeout. It has the effect of a write deadline that is set before each write,
+// and costs nothing while the client reads. Only one goroutine may write.
 func (w *response) SetWriteTimeout(d time.Duration) {
 	s := (*stream)(w)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.patience = cmp.Or(d, s.c.s.WriteTimeout)
-	if s.looks {
-		s.patient.Reset(s.patience)
-	}
+	s.stall.setLimit(cmp.Or(d, s.c.s.WriteTimeout))
 }
 
-// breakOff breaks the answer off, unless it has ended. The lock is held.
+// breakOff resets the stream, unless the answer has ended. The lock is held.
 func (s *stream) breakOff() {
 	if s.err == nil && !s.ended {
 		s.fail(os.ErrDeadlineExceeded)
 		s.c.resetStream(s.id, h2.ErrCodeInternal)
 		s.c.flushLater()
 	}
-}
-
-// setTimer has f called at a time, with the lock held; the zero time: never.
-func (s *stream) setTimer(t **time.Timer, at time.Time, f func()) {
-	if *t != nil {
-		(*t).Stop()
-		*t = nil
-	}
-	if at.IsZero() {
-		return
-	}
-	var mine *time.Timer
-	mine = time.AfterFunc(time.Until(at), func() {
-		s.c.mu.Lock()
-		defer s.c.mu.Unlock()
-		if *t == mine { // otherwise it was replaced while it fired
-			f()
-		}
-	})
-	*t = mine
 }
 
 // begin appends the headers, once. p is the beginning of the body, end reports that p is
@@ -351,12 +304,12 @@ func (s *stream) begin(p []byte, end bool) {
 		h["Content-Type"] = []string{http.DetectContentType(p)}
 	}
 	if _, dated := h["Date"]; !dated {
-		h["Date"] = now()
+		h["Date"] = s.c.s.now()
 	}
 	if s.err != nil {
 		return
 	}
-	s.ended = end && (s.length <= 0 || s.head || !allowed) // otherwise a body was promised
+	s.ended = end && (s.length <= 0 || s.head || !allowed) // otherwise the client expects a body
 	s.encode(s.status, h)
 	s.c.headers(s.id, s.ended)
 	if c := s.c; !c.away && len(h["Connection"]) > 0 && strings.EqualFold(h["Connection"][0], "close") {
@@ -364,7 +317,7 @@ func (s *stream) begin(p []byte, end bool) {
 	}
 }
 
-// end ends the answer as the handler has left it. The lock is held.
+// end ends the answer after the handler has returned. The lock is held.
 func (s *stream) end() {
 	s.begin(nil, true)
 	c := s.c
@@ -373,7 +326,7 @@ func (s *stream) end() {
 		return
 	case s.ended:
 	case s.written < s.length && !s.head && bodyAllowed(s.status):
-		c.resetStream(s.id, h2.ErrCodeInternal) // it must not look like a whole one
+		c.resetStream(s.id, h2.ErrCodeInternal) // the client must not take it for a complete one
 		return
 	default:
 		s.ended = true
@@ -382,8 +335,8 @@ func (s *stream) end() {
 	s.conclude()
 }
 
-// conclude forgets the stream, whose answer has ended, or has a client that sends its body
-// still stop soon. The lock is held.
+// conclude removes a stream whose answer has ended. If the client still sends its body, it
+// resets the stream soon. The lock is held.
 func (s *stream) conclude() {
 	c := s.c
 	if c.streams[s.id] != s {
@@ -429,14 +382,14 @@ func (s *stream) encode(status int, h http.Header) {
 	}
 }
 
-// write encodes a field. What is different in each answer does not push what is not
-// out of the table.
+// write encodes a field. Values that differ in each answer are not added to the table, where
+// they would replace others.
 func write(e *hpack.Encoder, name, value string) {
 	unique := name == "audit-id" || name == "content-length"
 	_ = e.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: unique}) // to memory
 }
 
-// lowered are names of headers as HTTP/2 sends them; those of most answers.
+// lowered has the usual headers of answers in lower case, as HTTP/2 sends them.
 var lowered = func() map[string]string {
 	m := map[string]string{}
 	for _, name := range []string{
@@ -448,7 +401,8 @@ var lowered = func() map[string]string {
 	return m
 }()
 
-// lower returns the name of a header as HTTP/2 sends it; not ok: it does not.
+// lower returns the name of a header in lower case. ok is false for headers that HTTP/2 does
+// not send.
 func lower(key string) (name string, ok bool) {
 	if name, ok := lowered[key]; ok {
 		return name, true
@@ -460,21 +414,19 @@ func lower(key string) (name string, ok bool) {
 	return strings.ToLower(key), httpguts.ValidHeaderFieldName(key)
 }
 
-// date is the Date header of a second.
+// date caches the Date header for a second.
 type date struct {
 	unix int64
 	text []string
 }
 
-var today atomic.Pointer[date]
-
 // now returns the Date header. Callers must not change it.
-func now() []string {
+func (s *Server) now() []string {
 	t := time.Now()
-	d := today.Load()
+	d := s.date.Load()
 	if d == nil || d.unix != t.Unix() {
 		d = &date{t.Unix(), []string{t.UTC().Format(http.TimeFormat)}}
-		today.Store(d)
+		s.date.Store(d)
 	}
 	return d.text
 }

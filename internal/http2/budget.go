@@ -6,50 +6,47 @@ import (
 	"time"
 )
 
-// What waits on clients is charged to one budget of the server: what is being sent and
-// what waits to be, bodies that handlers have not read, header blocks that are not
-// complete, headers of requests that run, the ends of answers whose handlers have
-// returned. Each connection counts its own, under its lock, and charges the server in steps,
-// so that a small answer touches nothing that connections share.
+// The memory that waits for clients is charged to one budget of the server: send buffers and
+// writes under way, bodies that handlers have not read, incomplete header blocks, headers of
+// running requests, and the ends of answers whose handlers have returned. Each connection
+// counts its own memory under its lock and charges the server in steps, so that a small answer
+// does not touch shared state.
 //
 // Over the budget, no connection gets more upload window, and send buffers shrink. Then the
 // largest connections are closed: unauthenticated ones first, authenticated ones only if
 // they have not read for 1 s.
 
 const (
-	// DefaultTransportBytes is for Server.TransportBytes: twice what 400 answers hold
-	// that are sent at once, each with 128 KiB on its way, as much encrypted, and as much
-	// behind it. It is 1,000 connections whose clients do not read at all.
+	// DefaultTransportBytes is the default of Server.TransportBytes. It is twice the memory of
+	// 400 answers that are sent at once, each with 128 KiB in the write, as much encrypted,
+	// and as much in the buffer; or that of 1,000 connections whose clients never read.
 	DefaultTransportBytes = 256 << 20
-	// DefaultHeaderTimeout is for Server.HeaderTimeout: kube-apiserver's time for the
-	// headers of HTTP/1.1.
+	// DefaultHeaderTimeout is the default of Server.HeaderTimeout: kube-apiserver's timeout
+	// for the headers of HTTP/1.1.
 	DefaultHeaderTimeout = 32 * time.Second
 
-	// stepBytes is how much a connection holds without the server knowing.
+	// stepBytes is the step in which a connection charges the budget.
 	stepBytes = 16 << 10
-	// strangerSendBytes is sendBytes of a client that has not authenticated.
-	strangerSendBytes = 32 << 10
-	// strangerRestBytes bounds the ends of all answers of such a client that their handlers
-	// did not wait for: 100 that say 401 or 403 fit.
-	strangerRestBytes = 64 << 10
-	// strangerHeaderBytes bounds headers of all requests of such a client together: 100
-	// first requests, each with a token of some KiB.
-	strangerHeaderBytes = 2 << 20
+	// unauthenticatedSendBytes is sendBytes of a client that has not authenticated.
+	unauthenticatedSendBytes = 32 << 10
+	// unauthenticatedRestBytes bounds the ends of answers that streams keep for such a client: enough
+	// for 100 answers with 401 or 403.
+	unauthenticatedRestBytes = 64 << 10
+	// unauthenticatedHeaderBytes bounds the headers of all running requests of such a client: enough
+	// for 100 requests with a token of some KiB.
+	unauthenticatedHeaderBytes = 2 << 20
 	// overBudgetSendBytes is sendBytes while the server is over its budget.
 	overBudgetSendBytes = 16 << 10
-	// waits is how long a client that has authenticated may let the server wait before
-	// its connection may be ended for the budget.
+	// waits is how long an authenticated client may let the server wait before its connection
+	// may be closed for the budget.
 	waits = time.Second
-	// shedInterval is how often connections are ended while the server is over its budget.
+	// shedInterval is how often connections are closed while the server is over its budget.
 	shedInterval = 50 * time.Millisecond
 )
 
-// isKnown reports whether the client has authenticated. The lock is held.
-func (c *conn) isKnown() bool {
-	if !c.known && (c.s.Authenticated == nil || c.s.Authenticated(c.tls.NetConn())) {
-		c.known = true
-	}
-	return c.known
+// isAuthenticated reports whether the client has authenticated.
+func (c *conn) isAuthenticated() bool {
+	return c.s.Authenticated == nil || c.s.Authenticated(c.tls.NetConn())
 }
 
 // hasRoom reports whether the headers of one more request fit. The lock is held.
@@ -57,17 +54,17 @@ func (c *conn) hasRoom(headerBytes int) bool {
 	if c.s.overBudget.Load() && headerBytes > stepBytes {
 		return false
 	}
-	return c.kept+headerBytes <= strangerHeaderBytes || c.isKnown()
+	return c.kept+headerBytes <= unauthenticatedHeaderBytes || c.isAuthenticated()
 }
 
-// keep counts n bytes more that are kept for the client beside what waits to be sent; a
-// negative n: less. The lock is held.
+// keep adds n, which may be negative, to the bytes that are kept for the client outside the
+// send buffer. The lock is held.
 func (c *conn) keep(n int) {
 	c.kept += n
 	c.account()
 }
 
-// account charges what the connection holds. The lock is held.
+// account charges the memory of the connection to the budget. The lock is held.
 func (c *conn) account() {
 	if c.err != nil {
 		return
@@ -80,7 +77,7 @@ func (c *conn) account() {
 	}
 }
 
-// discharge gives back what the connection was charged. The lock is held.
+// discharge removes the charge of the connection. The lock is held.
 func (c *conn) discharge() {
 	c.s.charge(-int64(c.charged))
 	c.charged = 0
@@ -100,12 +97,13 @@ func (s *Server) transportBytes() int64 { return cmp.Or(s.TransportBytes, Defaul
 
 func (s *Server) headerTimeout() time.Duration { return cmp.Or(s.HeaderTimeout, DefaultHeaderTimeout) }
 
-// TransportUsed returns the bytes that wait on clients, in steps of 16 KiB for each
+// TransportUsed returns the bytes that wait for clients, in steps of 16 KiB for each
 // connection.
 func (s *Server) TransportUsed() int64 { return s.used.Load() }
 
-// shed ends connections until the others fit into the budget. It runs again until they
-// leave some room, and then lets all go on. It runs once at a time: while overBudget is set.
+// shed closes connections until the others fit into the budget. It runs again until an eighth
+// of the budget is free, and then resumes all connections. It runs once at a time, while
+// overBudget is set.
 func (s *Server) shed() {
 	s.endVictims()
 	if s.used.Load() > s.transportBytes()/8*7 {
@@ -127,14 +125,15 @@ func (s *Server) shed() {
 	}
 }
 
-// checkBudget has connections ended if the others do not fit into the budget.
+// checkBudget starts shed if the budget is exceeded.
 func (s *Server) checkBudget() {
 	if s.used.Load() > s.transportBytes() && s.overBudget.CompareAndSwap(false, true) {
 		time.AfterFunc(0, s.shed) // the lock of a connection may be held
 	}
 }
 
-// endVictims ends connections until the others fit, or none of them lets the server wait.
+// endVictims closes connections until the others fit into the budget, or no other connection
+// may be closed.
 func (s *Server) endVictims() {
 	if s.used.Load() <= s.transportBytes() {
 		return
@@ -150,14 +149,14 @@ func (s *Server) endVictims() {
 	}
 }
 
-// ended counts connections that were ended for the budget, until that is logged. shed uses
-// it alone.
+// ended counts connections that were closed for the budget since the last log line. Only shed
+// uses it.
 type ended struct {
 	connections, bytes int
 	logged             time.Time
 }
 
-// logShed logs what was ended if the last time is long enough ago.
+// logShed logs the connections that were closed, if the last line is long enough ago.
 func (s *Server) logShed(after time.Duration) {
 	now := time.Now()
 	if s.ended.connections == 0 || now.Sub(s.ended.logged) < after {
@@ -179,27 +178,27 @@ func (s *Server) all() []*conn {
 	return all
 }
 
-// victim is a connection that may be ended.
+// victim is a connection that may be closed.
 type victim struct {
-	conn    *conn
-	charged int
-	known   bool
+	conn          *conn
+	charged       int
+	authenticated bool
 }
 
-// victims returns the connections to end, in order: unauthenticated ones first, and those
-// first that hold the most. It looks at each connection once: there may be 100,000.
+// victims returns the connections that may be closed, unauthenticated ones first, the largest
+// first. It locks each connection once, because there may be 100,000.
 func (s *Server) victims() []victim {
 	var all []victim
 	for _, c := range s.all() {
 		c.mu.Lock()
 		if c.mayEnd() {
-			all = append(all, victim{c, c.charged, c.known})
+			all = append(all, victim{c, c.charged, c.isAuthenticated()})
 		}
 		c.mu.Unlock()
 	}
 	slices.SortFunc(all, func(a, b victim) int {
-		if a.known != b.known {
-			if b.known {
+		if a.authenticated != b.authenticated {
+			if b.authenticated {
 				return -1
 			}
 			return 1
@@ -209,28 +208,28 @@ func (s *Server) victims() []victim {
 	return all
 }
 
-// mayEnd reports whether the connection may be ended for the budget. The lock is held.
+// mayEnd reports whether the connection may be closed for the budget. The lock is held.
 func (c *conn) mayEnd() bool {
-	return c.err == nil && c.charged > 0 && (!c.isKnown() || c.waitsLong())
+	return c.err == nil && c.charged > 0 && (!c.isAuthenticated() || c.waitsLong())
 }
 
-// waitsLong reports whether the client lets the server wait: for room for what is being
-// sent, for the end of an answer, or for that of a header block. The lock is held.
+// waitsLong reports whether the client lets the server wait: with a write, with the end of an
+// answer, or for the rest of a header block. The lock is held.
 func (c *conn) waitsLong() bool {
 	now := time.Now()
-	if !c.since.IsZero() && now.Sub(c.since) > waits || !c.blockUntil.IsZero() && c.blockUntil.Sub(now) < c.s.headerTimeout()-waits {
+	if !c.stall.since.IsZero() && now.Sub(c.stall.since) > waits || !c.blockUntil.IsZero() && c.blockUntil.Sub(now) < c.s.headerTimeout()-waits {
 		return true
 	}
 	for _, s := range c.streams {
-		if s.rest != nil && now.Sub(s.waiting) > waits {
+		if s.rest != nil && now.Sub(s.stall.since) > waits {
 			return true
 		}
 	}
 	return false
 }
 
-// giveUp ends a connection whose client holds too much, unless its client has begun to
-// read since. It returns how many bytes that has freed.
+// giveUp closes a connection for the budget, unless its client has begun to read since. It
+// returns how many bytes that has freed.
 func (c *conn) giveUp() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

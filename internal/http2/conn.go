@@ -22,7 +22,7 @@ const (
 	firstGrant = 64<<10 - 1 // the protocol's first window
 )
 
-// errGone is the error of whatever outlives its connection.
+// errGone is the error of streams whose connection is closed.
 var errGone = errors.New("http2: the client's connection is closed")
 
 // conn is a connection.
@@ -35,32 +35,31 @@ type conn struct {
 	state   *tls.ConnectionState
 	remote  string
 
-	reader // of the goroutine that reads alone
+	reader // used by the reading goroutine only
 
-	mu      sync.Mutex // guards all that follows, and the streams
+	mu      sync.Mutex // guards the following fields and the streams
 	streams map[uint32]*stream
 	running int    // handlers
-	lastID  uint32 // of the newest stream that was taken
-	err     error  // why the connection is over; nil: it is not
+	lastID  uint32 // of the newest stream that was accepted
+	err     error  // why the connection has ended; nil: it has not
 	away    bool   // GOAWAY was sent
 	idle    time.Time
-	timer   *time.Timer // closes a connection that is idle, or does not go
-	known   bool        // the client has authenticated
-	resets  [128]uint32 // the newest streams that were reset from here
-	reset   int         // how many were
-	uploads int         // bytes of bodies that may come
-	owed    int         // of them, those that were read and not granted again
-	allowed int         // what both and what was not read add up to
+	timer   *time.Timer // see checkIdle
+	resets  [128]uint32 // the newest streams that the server reset
+	reset   int         // how many it reset
+	uploads int         // the rest of the window for bodies
+	owed    int         // bytes that were read, and that the client may not send again yet
+	allowed int         // the whole window: uploads, owed, and bytes that were not read
 
-	// When the next read fails; zero: never for this reason.
-	helloUntil time.Time // the client has not said that it speaks HTTP/2
-	blockUntil time.Time // a header block is not complete
-	leaveUntil time.Time // the client was told to go, and has all its answers
+	// Deadlines of reads; zero: none.
+	helloUntil time.Time // for the preface and SETTINGS
+	blockUntil time.Time // for the rest of a header block
+	leaveUntil time.Time // after GOAWAY and all answers
 
-	flying  int // bytes that are being sent, with what they are encrypted to
-	kept    int // bytes that are kept for the client beside those to send
-	rests   int // of them, the ends of answers
-	charged int // of them all, what the server's budget knows
+	flying  int // bytes of the write under way, with their encrypted form
+	kept    int // other bytes that are kept for the client, see keep
+	rests   int // of kept: the ends of answers
+	charged int // of all: what the server's budget has counted
 
 	sender
 }
@@ -68,7 +67,7 @@ type conn struct {
 func newConn(s *Server, t *tls.Conn, h http.Handler) *conn {
 	c := &conn{s: s, tls: t, handler: h, remote: t.RemoteAddr().String(), streams: map[uint32]*stream{}, uploads: firstGrant, allowed: firstGrant, idle: time.Now()}
 	base := context.Background()
-	if b, ok := h.(interface{ BaseContext() context.Context }); ok { // net/http's way to pass it on
+	if b, ok := h.(interface{ BaseContext() context.Context }); ok { // as net/http passes it
 		base = b.BaseContext()
 	}
 	c.ctx, c.cancel = context.WithCancel(base)
@@ -119,21 +118,20 @@ func (c *conn) serve(stopping bool) {
 	}
 }
 
-// preface reads what every client says first.
+// preface reads the connection preface.
 func (c *conn) preface() error {
-	var said [len(h2.ClientPreface)]byte
-	if _, err := io.ReadFull(c.tls, said[:]); err != nil {
+	var got [len(h2.ClientPreface)]byte
+	if _, err := io.ReadFull(c.tls, got[:]); err != nil {
 		return err
 	}
-	if !bytes.Equal(said[:], []byte(h2.ClientPreface)) {
+	if !bytes.Equal(got[:], []byte(h2.ClientPreface)) {
 		c.log("no HTTP/2", nil)
 		return h2.ConnectionError(h2.ErrCodeProtocol)
 	}
 	return nil
 }
 
-// survives deals with what a frame did wrong. Whether the connection goes on is
-// the answer.
+// survives handles the error of a frame, and reports whether the connection goes on.
 func (c *conn) survives(err error) bool {
 	var stream h2.StreamError
 	var connection h2.ConnectionError
@@ -166,9 +164,8 @@ func (c *conn) survives(err error) bool {
 	return false
 }
 
-// drain sends what waits to be sent, and reads what the client sends meanwhile: to
-// close a connection with something unread is to have the client lose what it has
-// not read itself.
+// drain sends the rest of the buffer, and reads what the client sends meanwhile: if a
+// connection is closed with unread bytes, the client loses bytes that it has not read.
 func (c *conn) drain() {
 	c.mu.Lock()
 	c.flushLater()
@@ -178,7 +175,7 @@ func (c *conn) drain() {
 	_, _ = io.Copy(io.Discard, c.tls)
 }
 
-// shutdown tells the client to go when its requests have ended.
+// shutdown sends GOAWAY. The connection is closed when its requests have ended.
 func (c *conn) shutdown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +185,7 @@ func (c *conn) shutdown() {
 	}
 }
 
-// goAway says that no stream after the last one is taken. The lock is held.
+// goAway appends a GOAWAY: streams after the last one are not accepted. The lock is held.
 func (c *conn) goAway(code h2.ErrCode) {
 	c.away = true
 	c.frame(h2.FrameGoAway, 0, 0, 8)
@@ -200,8 +197,8 @@ func (c *conn) goAway(code h2.ErrCode) {
 	c.endIfDone()
 }
 
-// endIfDone gives a client that was told to go, and has all its answers, a while to
-// close the connection, whatever it asks for meanwhile. The lock is held.
+// endIfDone sets the deadline for closing the connection if GOAWAY and all answers were
+// sent. The lock is held.
 func (c *conn) endIfDone() {
 	if c.away && c.leaveUntil.IsZero() && len(c.streams) == 0 && len(c.out) == 0 && !c.sending {
 		c.leaveUntil = time.Now().Add(farewell)
@@ -209,8 +206,7 @@ func (c *conn) endIfDone() {
 	}
 }
 
-// setReadDeadline has reads fail when the first of the reasons comes true. The lock is
-// held.
+// setReadDeadline sets the earliest of the read deadlines. The lock is held.
 func (c *conn) setReadDeadline() {
 	var first time.Time
 	for _, t := range []time.Time{c.helloUntil, c.blockUntil, c.leaveUntil} {
@@ -221,9 +217,9 @@ func (c *conn) setReadDeadline() {
 	_ = c.tls.SetReadDeadline(first)
 }
 
-// checkIdle ends the connection if it has had no request for the idle timeout, or if it
-// is a stranger's that was told to go and has not. It is the timer's; the timer is not
-// touched by requests.
+// checkIdle sends GOAWAY if the connection has had no request for the idle timeout. It closes
+// the connection of an unauthenticated client that stays after a GOAWAY. It is the function
+// of timer, which requests do not reset.
 func (c *conn) checkIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,7 +229,7 @@ func (c *conn) checkIdle() {
 	}
 	switch {
 	case c.err != nil:
-	case c.away && !c.isKnown():
+	case c.away && !c.isAuthenticated():
 		c.log("a client does not go", nil)
 		c.sendFailed()
 	case c.away:
@@ -250,13 +246,11 @@ func (c *conn) close() {
 	c.mu.Lock()
 	c.fail(errGone)
 	sending := c.sending
-	if c.stalled != nil {
-		c.stalled.Stop()
-	}
+	c.stall.stop()
 	c.mu.Unlock()
 	c.timer.Stop()
 	c.cancel()
-	if sending { // and would wait for the client, as the farewell of TLS would
+	if sending { // the write, and the close alert of TLS, would wait for the client
 		c.tls.NetConn().Close()
 	}
 	c.tls.Close()
@@ -277,14 +271,14 @@ func (c *conn) fail(err error) {
 // sendFailed ends a connection that cannot be written to. The lock is held.
 func (c *conn) sendFailed() {
 	c.fail(errGone)
-	c.tls.NetConn().Close() // what reads notices
+	c.tls.NetConn().Close() // the reader fails
 }
 
 func (c *conn) log(what string, err error) {
 	c.s.Log.Debug("http2: "+what, "client", c.remote, "err", err)
 }
 
-// hello says what the server takes. The lock is held.
+// hello appends SETTINGS. The lock is held.
 func (c *conn) hello() {
 	settings := []h2.Setting{
 		{ID: h2.SettingMaxConcurrentStreams, Val: uint32(c.s.MaxStreams)},
@@ -296,7 +290,7 @@ func (c *conn) hello() {
 		c.out = append(c.out, byte(s.ID>>8), byte(s.ID))
 		c.uint32(s.Val)
 	}
-	if more := c.s.UploadBytes - firstGrant; more > 0 && c.isKnown() && !c.s.overBudget.Load() {
+	if more := c.s.UploadBytes - firstGrant; more > 0 && c.isAuthenticated() && !c.s.overBudget.Load() {
 		c.windowUpdate(0, more)
 		c.uploads += more
 		c.allowed += more

@@ -7,15 +7,16 @@ import (
 )
 
 const (
-	// controlBurst is how many control frames a client may send at once, and controlRate
-	// how many in a second after that. Clients that cancel watches, ping and grant windows
-	// stay below both by far; ten thousand such frames cost some milliseconds.
+	// controlBurst is how many control frames a client may send at once, and controlRate how
+	// many per second after that. Normal clients stay far below both. Ten thousand control
+	// frames cost some milliseconds.
 	controlBurst = 10_000
 	controlRate  = 1_000
-	// settingsCost is what SETTINGS count: they may wake the handlers of all streams.
+	// settingsCost is how many control frames SETTINGS count as: it may wake the handlers of
+	// all streams.
 	settingsCost = 10
-	// minWindowIncrement is the smallest WINDOW_UPDATE that is not counted as a control
-	// frame: smaller ones have a DATA frame sent for each few bytes.
+	// minWindowIncrement is the smallest WINDOW_UPDATE that does not count as a control frame.
+	// Smaller ones would cause a DATA frame for each few bytes.
 	minWindowIncrement = 32
 )
 
@@ -24,10 +25,10 @@ const (
 // increments, and frames that are answered by a reset of their stream. Beyond the limit
 // the connection is closed. The zero value is ready.
 type controlLimiter struct {
-	until time.Time // when all of them would have come at controlRate
+	until time.Time // when the frames so far would have arrived at controlRate
 }
 
-// add counts frames. The error ends the connection.
+// add counts frames. The error closes the connection.
 func (l *controlLimiter) add(frames int) error {
 	const each, most = time.Second / controlRate, controlBurst * time.Second / controlRate
 	now := time.Now()

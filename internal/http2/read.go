@@ -8,19 +8,19 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// reader is what the goroutine that reads a connection knows.
+// reader is the state of the goroutine that reads a connection.
 type reader struct {
 	framer   *h2.Framer
-	largest  uint32 // payload that the framer has read
+	largest  uint32 // the largest payload that the framer has read
 	hpack    *hpack.Decoder
 	controls controlLimiter
 
 	// The header block that is being read.
 	id       uint32 // of its stream
 	end      bool   // no body follows
-	open     bool   // more of it will come
-	parts    []byte // what came in earlier frames
-	frames   int    // that it came in
+	open     bool   // more frames follow
+	parts    []byte // of earlier frames
+	frames   int    // how many there were
 	fields   []hpack.HeaderField
 	size     int // of the fields
 	tooLarge bool
@@ -47,8 +47,7 @@ func (r *reader) newFramer(c *conn) {
 	r.framer.SetReuseFrames()
 }
 
-// forgetFields lets go of the fields. A connection keeps room for those of a usual
-// request.
+// forgetFields clears the fields. The connection keeps a buffer for those of a usual request.
 func (r *reader) forgetFields() {
 	if cap(r.fields) > keptFields {
 		r.fields = nil
@@ -58,8 +57,8 @@ func (r *reader) forgetFields() {
 	r.fields = r.fields[:0]
 }
 
-// shrink lets go of a large payload that the framer has room for, unless more of them
-// will follow. The payload must have been used.
+// shrink frees a large buffer of the framer, unless more large frames will follow. The last
+// payload must not be in use.
 func (c *conn) shrink(f h2.Frame) {
 	h := f.Header()
 	if c.largest = max(c.largest, h.Length); c.largest <= keptBytes || c.open {
@@ -71,7 +70,7 @@ func (c *conn) shrink(f h2.Frame) {
 	c.newFramer(c)
 }
 
-// take deals with a frame.
+// take handles a frame.
 func (c *conn) take(f h2.Frame) error {
 	switch f := f.(type) {
 	case *h2.HeadersFrame:
@@ -113,21 +112,21 @@ func (c *conn) take(f h2.Frame) error {
 			return h2.StreamError{StreamID: f.StreamID, Code: h2.ErrCodeProtocol}
 		}
 	}
-	return nil // what is unknown is ignored
+	return nil // unknown frames are ignored
 }
 
-// control has what the reader appended leave. The lock is held.
+// control has the frames sent that the reader appended. The lock is held.
 func (c *conn) control() error {
 	c.flushLater()
 	return c.bounded()
 }
 
-// bounded fails when a client sends requests and does not read the answers. The lock is
-// held.
+// bounded returns an error if the send buffer is over its bound: the client sends and does not
+// read. The lock is held.
 func (c *conn) bounded() error {
 	most := controlBytes
-	if !c.isKnown() {
-		most = strangerControlBytes
+	if !c.isAuthenticated() {
+		most = unauthenticatedControlBytes
 	}
 	if len(c.out) > most {
 		return h2.ConnectionError(h2.ErrCodeEnhanceYourCalm)
@@ -135,8 +134,8 @@ func (c *conn) bounded() error {
 	return nil
 }
 
-// takeBlock reads a part of a header block. The parts are decoded together: hpack would
-// decode a field again with each part of it.
+// takeBlock handles a part of a header block. The parts are decoded together, because hpack
+// decodes an incomplete field again with each part.
 func (c *conn) takeBlock(part []byte, last bool) error {
 	c.frames++
 	bytes := len(c.parts) + len(part)
@@ -164,7 +163,7 @@ func (c *conn) takeBlock(part []byte, last bool) error {
 	return c.decode(block)
 }
 
-// openBlock begins the time that a client has for a header block, or ends it.
+// openBlock sets or clears the deadline for a header block.
 func (c *conn) openBlock(open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,10 +174,11 @@ func (c *conn) openBlock(open bool) {
 	c.setReadDeadline()
 }
 
-// noField is a field that changes no table: hpack keeps what it was given last.
+// noField is an encoded field that changes no table. hpack keeps its last input: this one is
+// small.
 var noField = []byte{0x82}
 
-// decode takes a whole header block.
+// decode handles a whole header block.
 func (c *conn) decode(block []byte) error {
 	defer c.forgetFields()
 	if _, err := c.hpack.Write(block); err != nil {
@@ -195,8 +195,8 @@ func (c *conn) decode(block []byte) error {
 	return c.takeHeaders()
 }
 
-// takeHeaders begins a request, or ends one by its trailers. The lock is not held while
-// it looks at the fields: there may be many.
+// takeHeaders begins a request, or ends one by its trailers. It does not hold the lock while
+// it reads the fields, of which there may be many.
 func (c *conn) takeHeaders() error {
 	s, is, err := c.accept()
 	switch {
@@ -213,7 +213,7 @@ func (c *conn) takeHeaders() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil { // no stream of it will be ended any more
+	if c.err != nil { // the streams have been ended
 		s.cancel()
 		return nil
 	}
@@ -225,8 +225,8 @@ func (c *conn) takeHeaders() error {
 	return c.bounded()
 }
 
-// accept returns the stream that the headers are of, and reports whether it is there
-// already. The stream is nil if they are of none.
+// accept returns the stream of the header block, and reports whether it exists already. The
+// stream is nil if the headers are ignored or wrong.
 func (c *conn) accept() (s *stream, is bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,14 +238,14 @@ func (c *conn) accept() (s *stream, is bool, err error) {
 	}
 	switch {
 	case c.id <= c.lastID && slices.Contains(c.resets[:], c.id):
-		return nil, false, c.controls.add(1) // the client did not know yet
+		return nil, false, c.controls.add(1) // the client sent it before it knew
 	case c.id <= c.lastID:
 		return nil, false, h2.ConnectionError(h2.ErrCodeStreamClosed)
 	case c.away:
-		return nil, false, c.controls.add(1) // the client was told that it would not be taken
+		return nil, false, c.controls.add(1) // after GOAWAY
 	}
 	c.lastID = c.id
-	// What was reset is no stream any more, but its handler may run still.
+	// The handlers of streams that were reset may still run.
 	if len(c.streams) >= c.s.MaxStreams || c.running >= 2*c.s.MaxStreams || !c.hasRoom(c.size) {
 		return nil, false, h2.StreamError{StreamID: c.id, Code: h2.ErrCodeRefusedStream}
 	}
@@ -254,7 +254,7 @@ func (c *conn) accept() (s *stream, is bool, err error) {
 
 func (c *conn) takeTrailers(s *stream) error {
 	switch {
-	case s.bodyEnded: // the reader alone changes it
+	case s.bodyEnded: // only the reader changes it
 		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeStreamClosed}
 	case !c.end:
 		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
@@ -272,7 +272,7 @@ func (c *conn) takeTrailers(s *stream) error {
 	return s.endBody()
 }
 
-// takeData takes a part of a body.
+// takeData handles a part of a body.
 func (c *conn) takeData(f *h2.DataFrame) error {
 	size := int(f.Length) // padding counts too
 	c.mu.Lock()
@@ -317,14 +317,15 @@ func (c *conn) takeData(f *h2.DataFrame) error {
 	return c.control()
 }
 
-// grant lets the client send as many bytes of bodies again, and a client that has become
-// known more than before. Over the server's budget it has to wait. The lock is held.
+// grant lets the client send n bytes of bodies more, in large steps. A client that has
+// authenticated since gets the whole window. While the server is over its budget, clients get
+// nothing. The lock is held.
 func (c *conn) grant(n int) {
 	c.owed += n
 	if c.s.overBudget.Load() {
 		return
 	}
-	if c.allowed < c.s.UploadBytes && c.isKnown() {
+	if c.allowed < c.s.UploadBytes && c.isAuthenticated() {
 		c.owed += c.s.UploadBytes - c.allowed
 		c.allowed = c.s.UploadBytes
 	}
@@ -335,10 +336,10 @@ func (c *conn) grant(n int) {
 	}
 }
 
-// maxSettings is more than there are; net/http has the same bound.
+// maxSettings bounds the settings of a frame; net/http has the same bound.
 const maxSettings = 100
 
-// takeSettings learns what the client takes.
+// takeSettings handles SETTINGS.
 func (c *conn) takeSettings(f *h2.SettingsFrame) error {
 	cost := settingsCost
 	if f.IsAck() {
@@ -377,8 +378,8 @@ func (c *conn) takeSettings(f *h2.SettingsFrame) error {
 	return c.control()
 }
 
-// setFirstWindow changes the window that streams begin with, and by as much those
-// of the streams there are (RFC 9113, 6.9.2). The lock is held.
+// setFirstWindow changes the initial window of streams, and the windows of the open streams by
+// the same amount (RFC 9113, 6.9.2). The lock is held.
 func (c *conn) setFirstWindow(n int64) error {
 	more := n - c.firstWindow
 	c.firstWindow = n
@@ -439,7 +440,7 @@ func (c *conn) takeReset(f *h2.RSTStreamFrame) error {
 	return c.control()
 }
 
-// resetStream ends a stream from here. The lock is held.
+// resetStream resets a stream. The lock is held.
 func (c *conn) resetStream(id uint32, code h2.ErrCode) {
 	c.frame(h2.FrameRSTStream, 0, id, 4)
 	c.uint32(uint32(code))
@@ -451,7 +452,7 @@ func (c *conn) resetStream(id uint32, code h2.ErrCode) {
 	}
 }
 
-// remove forgets a stream that has ended. The lock is held.
+// remove removes a stream that has ended. The lock is held.
 func (c *conn) remove(s *stream) {
 	delete(c.streams, s.id)
 	if len(c.streams) == 0 {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// newRequest makes a request about which nothing is known yet.
+// newRequest returns a request without method, URL and headers.
 func (s *stream) newRequest() *http.Request {
 	ctx, cancel := context.WithCancel(s.c.ctx)
 	s.cancel = cancel
@@ -24,10 +24,10 @@ func (s *stream) newRequest() *http.Request {
 	return r
 }
 
-// target is what a request asks for.
+// target has the pseudo-headers of a request.
 type target struct{ method, scheme, authority, path string }
 
-// set takes a pseudo-header; false: it is unknown, or there twice.
+// set sets a pseudo-header. It reports false if the field is unknown, invalid or a duplicate.
 func (t *target) set(f hpack.HeaderField) bool {
 	var to *string
 	switch f.Name {
@@ -49,7 +49,7 @@ func (t *target) set(f hpack.HeaderField) bool {
 	return true
 }
 
-// url is where the target is; nil: there is no such place.
+// url returns the URL of the target, nil if it is invalid.
 func (t *target) url() *url.URL {
 	if t.method == http.MethodConnect {
 		if t.scheme != "" || t.path != "" || t.authority == "" {
@@ -70,10 +70,10 @@ func (t *target) url() *url.URL {
 	return u
 }
 
-// newHeader makes headers of fields; nil: they are malformed.
+// newHeader returns fields as headers, nil if they are malformed.
 func newHeader(fields []hpack.HeaderField) http.Header {
 	h := make(http.Header, len(fields))
-	values := make([]string, 0, len(fields)) // one piece of memory for most of them
+	values := make([]string, 0, len(fields)) // one allocation for most of them
 	var cookies []string
 	for _, f := range fields {
 		if f.IsPseudo() || !validField(f) {
@@ -115,8 +115,8 @@ func validField(f hpack.HeaderField) bool {
 	return httpguts.ValidHeaderFieldName(f.Name) && httpguts.ValidHeaderFieldValue(f.Value)
 }
 
-// request makes the request of the header block that was read; nil: it is
-// malformed (RFC 9113, 8.1.1).
+// request returns the request of the current header block, nil if it is malformed (RFC 9113,
+// 8.1.1).
 func (c *conn) request(s *stream) *http.Request {
 	var t target
 	fields := c.fields
@@ -153,7 +153,8 @@ func (c *conn) request(s *stream) *http.Request {
 	return r
 }
 
-// declare takes the length of the body as the client says it; false: it is none.
+// declare sets the length of the body from Content-Length. It reports false if that is
+// invalid.
 func (s *stream) declare(lengths []string) bool {
 	for _, text := range lengths {
 		n, err := strconv.ParseUint(text, 10, 63)
@@ -165,7 +166,7 @@ func (s *stream) declare(lengths []string) bool {
 	return true
 }
 
-// tooLarge answers a request whose headers are.
+// tooLarge answers a request whose headers are too large.
 var tooLarge = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	const text = "The request's headers are too large.\n"
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}

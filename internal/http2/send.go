@@ -5,21 +5,20 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
-// sender is what of a connection is about sending. The connection's lock guards it.
+// sender is the sending part of a connection. The connection's lock guards it.
 type sender struct {
 	c *conn
 
 	out     []byte    // frames that wait to be sent
 	room    *[]byte   // of the pool, where out began
-	last    int       // where in out the last frame begins if it is DATA and may grow; -1: it is not
-	sending bool      // a goroutine sends, and will send what is appended too
-	queue   []*stream // those that wait for room, in order
+	last    int       // the offset in out of the last frame if that is DATA and may grow; or -1
+	sending bool      // a goroutine is the sender, and sends what is appended meanwhile
+	queue   []*stream // streams that wait to append, in order
 
 	window      int64 // what may be sent of bodies
 	firstWindow int64 // what a new stream may send
@@ -28,13 +27,10 @@ type sender struct {
 	encoder *hpack.Encoder
 	block   bytes.Buffer // the header block that is being encoded
 
-	since   time.Time   // when the write under way began; zero: there is none
-	stalled *time.Timer // looks whether it has taken too long; not touched by each write
-	looks   bool        // stalled will fire
+	stall stallTimer // of the write to the client
 }
 
-// corker is a connection that can gather what is written to it: TLS writes its
-// records one by one.
+// corker is a connection that can gather writes: TLS writes its records one by one.
 type corker interface {
 	Cork()
 	Uncork() error
@@ -42,14 +38,16 @@ type corker interface {
 
 func (s *sender) start(c *conn) {
 	s.c, s.last, s.maxFrame = c, -1, firstSize
+	s.stall.limit = c.s.WriteTimeout
 	s.window, s.firstWindow = firstGrant, firstGrant
 	s.encoder = hpack.NewEncoder(&s.block)
 }
 
-// buffers are those of connections that have something to send.
+// buffers are send buffers that are not in use. Servers share them: a buffer is empty when it
+// is taken.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// frame appends the head of a frame; its bytes follow.
+// frame appends the head of a frame. The caller appends its bytes.
 func (s *sender) frame(t h2.FrameType, flags h2.Flags, id uint32, size int) {
 	if s.out == nil {
 		s.room = buffers.Get().(*[]byte)
@@ -77,7 +75,7 @@ func (s *sender) isLast(id uint32) bool {
 		s.out[s.last+7] == byte(id>>8) && s.out[s.last+8] == byte(id)
 }
 
-// data appends DATA of a stream, to its last frame if that is the last one of all.
+// data appends DATA of a stream. It extends the last frame if that is DATA of the stream.
 func (s *sender) data(id uint32, p []byte) {
 	for len(p) > 0 {
 		if !s.isLast(id) || len(s.out)-s.last-headBytes >= s.maxFrame {
@@ -102,7 +100,7 @@ func (s *sender) endStream(id uint32) {
 	s.frame(h2.FrameData, h2.FlagDataEndStream, id, 0)
 }
 
-// headers appends the block that was encoded as headers of a stream.
+// headers appends the encoded header block as headers of a stream.
 func (s *sender) headers(id uint32, end bool) {
 	var flags h2.Flags
 	if end {
@@ -126,24 +124,24 @@ func (s *sender) headers(id uint32, end bool) {
 	}
 }
 
-// space is how much of bodies may be appended.
+// space returns how many bytes of bodies may be appended.
 func (s *sender) space() int {
 	most := sendBytes
 	switch {
 	case s.c.s.overBudget.Load():
 		most = overBudgetSendBytes
-	case !s.c.isKnown():
-		most = strangerSendBytes
+	case !s.c.isAuthenticated():
+		most = unauthenticatedSendBytes
 	}
 	return int(min(int64(most-len(s.out)), s.window))
 }
 
-// turn returns how much of want bytes a stream may append now, and counts it as sent;
-// zero: it has to wait. Streams that wait for the connection get their turn in order.
+// turn returns how many of want bytes a stream may append now, and counts them as sent;
+// zero: it has to wait. Streams that wait for the connection are served in order.
 func (s *sender) turn(st *stream, want int) int {
 	place := slices.Index(s.queue, st)
 	switch {
-	case st.window <= 0: // the client will say when it takes more
+	case st.window <= 0: // until a WINDOW_UPDATE
 		s.leave(place)
 		s.next()
 		return 0
@@ -160,8 +158,8 @@ func (s *sender) turn(st *stream, want int) int {
 	return n
 }
 
-// reserve waits until a stream may append DATA, and returns how much of want bytes;
-// zero: the stream keeps them.
+// reserve waits until a stream may append DATA, and returns how many of want bytes; zero:
+// the stream keeps them as its rest.
 func (s *sender) reserve(st *stream, want int) (int, error) {
 	for st.err == nil {
 		if n := s.turn(st, want); n > 0 {
@@ -174,7 +172,7 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 		if st.mayLeave(want) {
 			return 0, nil
 		}
-		st.waits()
+		st.stall.begin(&s.c.mu, st)
 		s.c.account()
 		st.waiters++
 		st.wait(&st.writable)
@@ -186,21 +184,21 @@ func (s *sender) reserve(st *stream, want int) (int, error) {
 	return 0, st.err
 }
 
-// leave takes a stream out of the queue; a negative place: it is not there.
+// leave removes a stream from the queue. A negative place is a no-op.
 func (s *sender) leave(place int) {
 	if place >= 0 {
 		s.queue = slices.Delete(s.queue, place, place+1)
 	}
 }
 
-// next lets the first stream of the queue go on if there is room.
+// next resumes the first stream of the queue if there is space.
 func (s *sender) next() {
 	if len(s.queue) > 0 && s.space() > 0 {
 		s.resume(s.queue[0])
 	}
 }
 
-// resume lets a stream go on that may append more: its handler, or the end of the answer
+// resume resumes a stream that may append more: it wakes the handler, or appends the rest
 // that the handler has left.
 func (s *sender) resume(st *stream) {
 	if st.rest != nil {
@@ -210,8 +208,8 @@ func (s *sender) resume(st *stream) {
 	wake(st.writable)
 }
 
-// flush sends what was appended. If another goroutine is sending already, flush leaves it
-// to that one. It releases the lock meanwhile.
+// flush sends the buffer. If another goroutine is the sender, flush leaves it to that one.
+// It releases the lock meanwhile.
 func (s *sender) flush() {
 	if s.sending || len(s.out) == 0 || s.c.err != nil {
 		return
@@ -225,14 +223,14 @@ func (s *sender) flush() {
 	}
 	s.send()
 	if len(s.out) > 0 && s.c.err == nil {
-		go s.sendRest() // the caller has other things to do
+		go s.sendRest() // so that the caller can go on
 		return
 	}
 	s.sending = false
 	s.c.endIfDone()
 }
 
-// flushLater is flush for those that must not wait for the client.
+// flushLater is flush for callers that must not wait for the client.
 func (s *sender) flushLater() {
 	if !s.sending && len(s.out) > 0 && s.c.err == nil {
 		s.sending = true
@@ -240,7 +238,7 @@ func (s *sender) flushLater() {
 	}
 }
 
-// sendRest sends until there is nothing to send.
+// sendRest sends until the buffer is empty.
 func (s *sender) sendRest() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -251,17 +249,16 @@ func (s *sender) sendRest() {
 	s.c.endIfDone()
 }
 
-// send sends what is there now. The lock is let go meanwhile.
+// send writes the buffer to the client. It releases the lock meanwhile.
 func (s *sender) send() {
 	out, room := s.out, s.room
 	s.out, s.room, s.last = nil, nil, -1
 	s.next()
-	s.since = time.Now()
 	if s.c.flying = len(out); len(out) > corkBytes {
 		s.c.flying *= 2
 	}
 	s.c.account()
-	s.look(s.c.s.WriteTimeout)
+	s.stall.begin(&s.c.mu, s)
 	s.c.mu.Unlock()
 	err := s.write(out)
 	if cap(out) <= 2*sendBytes {
@@ -269,48 +266,26 @@ func (s *sender) send() {
 		buffers.Put(room)
 	}
 	s.c.mu.Lock()
-	s.since, s.c.flying = time.Time{}, 0
+	s.stall.end()
+	s.c.flying = 0
 	s.c.account()
 	if err != nil {
 		s.c.sendFailed()
 	}
 }
 
-// look has the write under way looked at after a while, unless it will be anyway. (A
-// deadline of the connection would have to be moved with each write. And it must not
-// be over when crypto/tls answers a client by itself.)
-func (s *sender) look(after time.Duration) {
-	switch {
-	case s.looks:
-		return
-	case s.stalled == nil:
-		s.stalled = time.AfterFunc(after, s.checkStalled)
-	default:
-		s.stalled.Reset(after)
-	}
-	s.looks = true
-}
-
-// checkStalled ends the connection if the write under way has taken too long.
-func (s *sender) checkStalled() {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.looks = false
-	if s.since.IsZero() {
-		return
-	}
-	if left := s.c.s.WriteTimeout - time.Since(s.since); left > 0 {
-		s.look(left)
-		return
-	}
+// stalled closes the connection, because a write has taken too long. A write deadline of the
+// connection would cost a call for each write, and could be over when crypto/tls writes by
+// itself.
+func (s *sender) stalled() {
 	s.c.log("a client does not read", nil)
 	s.c.sendFailed()
 }
 
-// corkBytes is what fits into one TLS record.
+// corkBytes is the size of a TLS record. Longer writes are gathered.
 const corkBytes = 16 << 10
 
-// write writes in one go.
+// write writes to the client with one system call.
 func (s *sender) write(out []byte) error {
 	k, ok := s.c.tls.NetConn().(corker)
 	if !ok || len(out) <= corkBytes {

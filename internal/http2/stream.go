@@ -18,33 +18,32 @@ import (
 type stream struct {
 	c       *conn
 	id      uint32
-	request *http.Request      // until the handler has it
+	request *http.Request      // nil once the handler has it
 	cancel  context.CancelFunc // of the request's context
 
 	err    error // why nothing is read or written any more; nil: the stream is open
-	window int64 // what may be sent of the answer's body
+	window int64 // bytes of the answer's body that may be sent
 
 	// The request's body.
-	body      []byte // what came and was not read
-	bodyErr   error  // what a read gets when body is empty; nil: it waits
-	bodyEnded bool   // all of it came
+	body      []byte // received and not read
+	bodyErr   error  // the result of a read when body is empty; nil: it waits
+	bodyEnded bool   // all of it was received
 	closed    bool   // the handler will not read it
 	finished  bool   // the handler has returned
 	proceed   bool   // the client waits for 100 (Continue)
 	declared  int64  // its length; -1: unknown
 	received  int64
-	uploads   int // bytes that may come
-	owed      int // of them, those that were read and not granted again
+	uploads   int // the rest of the window
+	owed      int // bytes that were read, and that the client may not send again yet
 
-	readable, writable chan struct{} // get a value when it may go on; nil: none has waited yet
+	readable, writable chan struct{} // get a value when the goroutine may go on; nil: none has waited
 
-	readTimer, writeTimer *time.Timer
+	readUntil  time.Time   // reads of the body fail from then on; zero: they do not
+	readTimer  *time.Timer // wakes a read at readUntil; nil: no read has waited with a deadline
+	writeTimer *time.Timer // of SetWriteDeadline; nil: there is none
 
-	patience time.Duration // how long a write may wait for the client
-	waiting  time.Time     // when the current write, or the write that left rest, began to block; zero if none
-	waiters  int           // goroutines that wait to write
-	patient  *time.Timer   // looks whether it is too long; not touched by each write
-	looks    bool          // patient will fire
+	stall   stallTimer // of the write that waits for the client, or of rest
+	waiters int        // goroutines that wait to write
 
 	headerBytes int    // of the request, while its handler runs
 	rest        []byte // the end of the answer that the handler did not wait for
@@ -53,7 +52,7 @@ type stream struct {
 }
 
 func newStream(c *conn, id uint32, end bool) *stream {
-	s := &stream{c: c, id: id, window: c.firstWindow, declared: -1, uploads: c.s.UploadBytes, patience: c.s.WriteTimeout}
+	s := &stream{c: c, id: id, window: c.firstWindow, declared: -1, uploads: c.s.UploadBytes, stall: stallTimer{limit: c.s.WriteTimeout}}
 	if end {
 		s.bodyEnded, s.bodyErr, s.declared = true, io.EOF, 0
 	}
@@ -68,7 +67,7 @@ func wake(c chan struct{}) {
 	}
 }
 
-// wait waits until the channel is woken. The lock is let go meanwhile.
+// wait waits until the channel gets a value. It releases the lock meanwhile.
 func (s *stream) wait(on *chan struct{}) {
 	if *on == nil {
 		*on = make(chan struct{}, 1)
@@ -99,7 +98,7 @@ func (s *stream) fail(err error) {
 	wake(s.writable)
 }
 
-// unread keeps what came of the body, and reports whether the handler may read it.
+// unread buffers a part of the body, and reports whether the handler may read it.
 func (s *stream) unread(data []byte) bool {
 	if s.closed || s.bodyErr != nil {
 		return false
@@ -107,7 +106,7 @@ func (s *stream) unread(data []byte) bool {
 	if len(data) == 0 {
 		return true
 	}
-	if s.body == nil && s.declared > 0 { // what is said is not what comes
+	if s.body == nil && s.declared > 0 { // the client may not send that much
 		s.body = make([]byte, 0, max(len(data), int(min(s.declared, 8<<10))))
 	}
 	s.body = append(s.body, data...)
@@ -116,7 +115,7 @@ func (s *stream) unread(data []byte) bool {
 	return true
 }
 
-// endBody takes the end of the request.
+// endBody handles the end of the request.
 func (s *stream) endBody() error {
 	if s.declared >= 0 && s.received != s.declared {
 		return h2.StreamError{StreamID: s.id, Code: h2.ErrCodeProtocol}
@@ -132,23 +131,23 @@ func (s *stream) endBody() error {
 	return nil
 }
 
-// errFinished is what a handler gets that writes or reads after it has returned.
+// errFinished is the error of reads and writes after the handler has returned.
 var errFinished = errors.New("http2: the request's handler has returned")
 
-// run is the work of a request's goroutine.
+// run calls the handler.
 func (s *stream) run(h http.Handler) {
 	returned := false
 	defer func() { s.finish(recover(), returned) }()
 	r := s.request
-	s.request = nil // a watch may let it go
+	s.request = nil // so that a watch can free it
 	h.ServeHTTP((*response)(s), r)
 	returned = true
 }
 
-// finish ends the answer when the handler has returned; otherwise it has panicked, or
-// ended its goroutine.
+// finish ends the stream after its handler. If the handler has not returned, it has panicked
+// or ended its goroutine.
 func (s *stream) finish(v any, returned bool) {
-	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // it is thrown as it is
+	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // it is not wrapped
 		s.c.s.Log.Error("http2: panic in a handler", "client", s.c.remote, "panic", v, "stack", string(debug.Stack()))
 	}
 	c := s.c
@@ -173,7 +172,7 @@ func (s *stream) finish(v any, returned bool) {
 	c.flush()
 }
 
-// drop gives up what was not read of the body.
+// drop discards the part of the body that was not read.
 func (s *stream) drop() {
 	if n := len(s.body); n > 0 {
 		s.body = nil
@@ -182,12 +181,15 @@ func (s *stream) drop() {
 	}
 }
 
-// stopTimers stops the timers of what the handler does.
+// stopTimers stops the timers of the handler's calls.
 func (s *stream) stopTimers() {
-	for _, t := range []*time.Timer{s.readTimer, s.writeTimer, s.patient} {
-		if t != nil && (t != s.patient || s.rest == nil) {
+	for _, t := range []*time.Timer{s.readTimer, s.writeTimer} {
+		if t != nil {
 			t.Stop()
 		}
+	}
+	if s.rest == nil {
+		s.stall.stop()
 	}
 }
 
@@ -200,13 +202,16 @@ func (b *body) Read(p []byte) (int, error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	for {
+		if s.bodyErr == nil && !s.readUntil.IsZero() && !time.Now().Before(s.readUntil) {
+			s.bodyErr = os.ErrDeadlineExceeded
+		}
 		switch {
 		case s.closed && s.bodyErr != io.EOF: //nolint:errorlint // it is set as it is
 			return 0, http.ErrBodyReadAfterClose
 		case len(s.body) > 0 && !errors.Is(s.bodyErr, os.ErrDeadlineExceeded):
 			n := copy(p, s.body)
 			if s.body = s.body[n:]; len(s.body) == 0 && s.bodyEnded {
-				s.body = nil // a handler may go on for long
+				s.body = nil // free the memory: the handler may run for long
 			}
 			s.took(n)
 			return n, nil
@@ -222,11 +227,28 @@ func (b *body) Read(p []byte) (int, error) {
 			s.c.flush()
 			continue
 		}
-		s.wait(&s.readable)
+		s.waitToRead()
 	}
 }
 
-// took lets the client send more.
+// waitToRead waits for more of the body, at most until the read deadline. It releases the
+// lock meanwhile.
+func (s *stream) waitToRead() {
+	switch left := time.Until(s.readUntil); {
+	case s.readUntil.IsZero():
+	case s.readTimer == nil:
+		s.readTimer = time.AfterFunc(left, func() {
+			s.c.mu.Lock()
+			defer s.c.mu.Unlock()
+			wake(s.readable)
+		})
+	default:
+		s.readTimer.Reset(left)
+	}
+	s.wait(&s.readable)
+}
+
+// took grants the client n bytes more, which the handler has read.
 func (s *stream) took(n int) {
 	s.c.keep(-n)
 	s.c.grant(n)
@@ -236,7 +258,7 @@ func (s *stream) took(n int) {
 	s.c.flush()
 }
 
-// grant lets the client send as many bytes of this body again, in large steps.
+// grant lets the client send n bytes of this body more, in large steps.
 func (s *stream) grant(n int) {
 	if s.owed += n; s.owed >= s.c.s.UploadBytes/2 {
 		s.c.windowUpdate(s.id, s.owed)

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// idleWorkers is how many goroutines wait for the next request, of all connections.
+// idleWorkers bounds the goroutines that wait for a request.
 const idleWorkers = 64
 
-// workers run handlers, in goroutines that have run others: a fresh one spends a
-// fifth of a GET on growing its stack. The zero value is ready.
+// workers run handlers, in goroutines that have run other handlers: a new goroutine spends a
+// fifth of the time of a GET on growing its stack. The zero value is ready.
 type workers struct {
 	mu      sync.Mutex
-	idle    []chan job // the one that worked last is the last one
-	stopped bool
+	idle    []chan job // guarded by mu; the most recently used last
+	stopped bool       // guarded by mu
 }
 
 // job is a request to be handled.
@@ -22,7 +22,7 @@ type job struct {
 	handler http.Handler
 }
 
-// run has a job done. It does not wait.
+// run runs a job in another goroutine.
 func (w *workers) run(j job) {
 	w.mu.Lock()
 	last := len(w.idle) - 1
@@ -39,7 +39,7 @@ func (w *workers) run(j job) {
 }
 
 func (w *workers) work(j job) {
-	var c chan job // when it has to wait: a watch may never
+	var c chan job // made when the goroutine is first idle: a watch may never be
 	for more := true; more; j, more = <-c {
 		j.stream.run(j.handler)
 		j = job{}
@@ -52,7 +52,7 @@ func (w *workers) work(j job) {
 	}
 }
 
-// wait says that c's goroutine has nothing to do; false: it is not needed.
+// wait adds c's goroutine to the idle ones. It reports false if the goroutine should end.
 func (w *workers) wait(c chan job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,7 +63,7 @@ func (w *workers) wait(c chan job) bool {
 	return true
 }
 
-// stop ends those that wait, and later each that has nothing to do.
+// stop ends the idle goroutines, and the others when they become idle.
 func (w *workers) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

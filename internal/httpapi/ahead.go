@@ -9,33 +9,33 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Lists of objects that somebody else converts look ahead: he is asked for many at
-// once. What is kept is not asked for again, and of what is not shown (a compressed
-// list whose fragments are kept, the first way through a list in a binary medium)
-// nothing is asked.
+// A list of custom resources that a webhook converts looks ahead, so that one call converts
+// many objects. Objects whose conversion is in the cache are not sent. Nor are objects that
+// the answer does not need: those of a compressed run that is in the cache, and those of the
+// pass that only measures a list in a binary medium.
 
 const (
-	// aheadObjects and aheadBytes bound how far a list looks ahead. An answer is some
-	// times as large in memory, until it is written.
+	// aheadObjects and aheadBytes bound how far a list looks ahead. The answer of a webhook
+	// takes several times as much memory.
 	aheadObjects = 500
 	aheadBytes   = 512 << 10
-	// aheadFirst is how many objects are asked for first: who is slow with each is not
-	// asked for so many that no time is enough. One question may take about aheadTime.
+	// aheadFirst is the number of objects in the first call, and aheadTime about how long a
+	// call may take: a webhook that is slow with each object gets few of them at a time.
 	aheadFirst = 32
 	aheadTime  = time.Second
 )
 
-// ahead is how far a list has looked.
+// ahead is the window of a list that looks ahead.
 type ahead struct {
-	// objects are the one that is shown and those that follow it.
+	// objects are the object to write next and those that follow it.
 	objects []*store.Object
-	// made is what the last question made of those that were not kept, by revision.
+	// made are the results of the last call, by revision.
 	made map[store.Revision][]byte
-	// most is how many to ask for next; zero: aheadFirst.
+	// most is the number of objects in the next call; zero: aheadFirst.
 	most int
 }
 
-// room is how many objects to ask for next.
+// room returns the number of objects in the next call.
 func (a *ahead) room() int {
 	if a.most == 0 {
 		return aheadFirst
@@ -43,8 +43,8 @@ func (a *ahead) room() int {
 	return a.most
 }
 
-// took notes how long a question of some objects took: the next one may be twice as
-// large, or is as much smaller as it was too long.
+// took adapts the size of the next call to the duration of the last one: twice as large if
+// there was time left, smaller if it took too long.
 func (a *ahead) took(objects int, d time.Duration) {
 	n := a.room()
 	switch {
@@ -56,7 +56,7 @@ func (a *ahead) took(objects int, d time.Duration) {
 	a.most = max(1, min(n, aheadObjects))
 }
 
-// lookAhead yields the same, with those that follow at hand.
+// lookAhead returns an iterator over the same objects, which fills the window.
 func (s *shape) lookAhead(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] {
 	return func(yield func(*store.Object, error) bool) {
 		var window []*store.Object
@@ -87,8 +87,8 @@ func (s *shape) lookAhead(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.
 	}
 }
 
-// reach has neighbours asked for together that are shown only now, until the function
-// that it returns is called.
+// reach puts the objects of a run back at the front of the window, because their text is
+// made only now. The function that it returns restores the window.
 func (s *shape) reach(objects []*store.Object) (back func()) {
 	before := s.ahead.objects
 	if s.typ.ConvertsByWebhook() {
@@ -97,10 +97,10 @@ func (s *shape) reach(objects []*store.Object) (back func()) {
 	return func() { s.ahead.objects = before }
 }
 
-// convertAhead is an object as JSON of the type's version, which is asked for with those
-// that follow it.
+// convertAhead returns an object as JSON in the version of the type. If it has to call the
+// webhook, it sends the objects that follow, too.
 func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
-	if f, ok := s.derived.kept(s.typ, o, converted); ok {
+	if f, ok := s.cache.kept(s.typ, o, converted); ok {
 		return f.raw, nil
 	}
 	if value, c := o.Bytes(), s.typ.Conversion; c.AlreadyCurrent != nil && c.AlreadyCurrent(value) {
@@ -112,7 +112,7 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	objects := []*store.Object{o}
 	if i := slices.Index(s.ahead.objects, o); i >= 0 {
 		for _, next := range s.ahead.objects[i+1:] {
-			if _, ok := s.derived.kept(s.typ, next, converted); !ok {
+			if _, ok := s.cache.kept(s.typ, next, converted); !ok {
 				objects = append(objects, next)
 			}
 		}
@@ -130,21 +130,21 @@ func (s *shape) convertAhead(o *store.Object) ([]byte, error) {
 	s.ahead.made = make(map[store.Revision][]byte, len(made))
 	for i, next := range objects {
 		s.ahead.made[next.Modified] = made[i]
-		s.derived.offer(s.typ, next, converted, form{raw: made[i]})
+		s.cache.offer(s.typ, next, converted, form{raw: made[i]})
 	}
 	return s.ahead.made[o.Modified], nil
 }
 
-// made is what is made of an object, and kept: in a list of objects that somebody else
-// converts out of what he made of it.
+// made returns a form of an object from the cache, or makes it. In a list that a webhook
+// converts it is made of the converted object.
 func (s *shape) made(o *store.Object, what derivation) (form, error) {
 	if s.current {
 		return deriveConverted(s.typ, o.Bytes(), what)
 	}
 	if !s.listed || !s.typ.ConvertsByWebhook() {
-		return s.derived.of(s.ctx, s.typ, o, what)
+		return s.cache.of(s.ctx, s.typ, o, what)
 	}
-	if f, ok := s.derived.kept(s.typ, o, what); ok {
+	if f, ok := s.cache.kept(s.typ, o, what); ok {
 		return f, nil
 	}
 	value, err := s.value(o)
@@ -153,7 +153,7 @@ func (s *shape) made(o *store.Object, what derivation) (form, error) {
 	}
 	f, err := deriveConverted(s.typ, value, what)
 	if err == nil {
-		s.derived.offer(s.typ, o, what, f)
+		s.cache.offer(s.typ, o, what, f)
 	}
 	return f, err
 }

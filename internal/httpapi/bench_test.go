@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
@@ -21,6 +22,9 @@ type discard struct {
 	code   int
 	bytes  int
 }
+
+// SetWriteTimeout is that of an HTTP/2 answer.
+func (d *discard) SetWriteTimeout(time.Duration) {}
 
 func (d *discard) Header() http.Header  { return d.header }
 func (d *discard) WriteHeader(code int) { d.code = code }
@@ -55,6 +59,7 @@ func filled(t testing.TB, n, size int) *httpapi.Handler {
 
 func getRequest(path string) *http.Request {
 	r := httptest.NewRequest("GET", path, nil)
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
 	r.Header.Set("Authorization", "Bearer admin")
 	r.Header.Set("User-Agent", "test")
 	r.Header.Set("Accept", "application/json")

@@ -11,13 +11,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// connect is a request that somebody else has to answer: row A12. What is wrong
-// with it is said here; the connection itself is not there yet.
+// connect answers a request for a connection to a pod, a node or a service (exec, proxy,
+// log). It refuses what kube-apiserver refuses; the connection itself is not implemented.
 func (q *request) connect(s *resource.Subresource) error {
 	if err := q.checkNames(); err != nil {
 		return err
 	}
-	if q.query().Has("dryRun") && s.Name != "log" { // that one is a get
+	if q.query().Has("dryRun") && s.Name != "log" { // a get
 		return apierrors.NewBadRequest("dryRun is not supported")
 	}
 	target := q.target()

@@ -6,22 +6,24 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// errNoPage is a path outside the API that is not served: the answer is text.
-var errNoPage = errors.New("404 page not found")
+// The answers to these errors are text.
+var (
+	errNoPage     = errors.New("404 page not found") // a path outside the API that is not served
+	errOverloaded = errors.New("no seat is free")    // for a request of the user
+)
 
-// refusal makes an error of a code and a reason that no function of apierrors
-// makes. Details are the empty ones where kube-apiserver has them: {}.
+// refusal returns an error that no function of apierrors makes. Where kube-apiserver sends
+// empty details, details is not nil but empty.
 func refusal(code int, reason metav1.StatusReason, message string, details *metav1.StatusDetails) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, Details: details,
@@ -56,7 +58,7 @@ func errPanic() error {
 		"Internal error occurred: the server panicked while it served this request; its log tells where", nil)
 }
 
-// statusOf turns any error into a Status: the only place that does.
+// statusOf turns any error into a Status. No other code does.
 func statusOf(err error) *metav1.Status {
 	var refused *wire.NotAcceptable
 	var known apierrors.APIStatus
@@ -86,55 +88,16 @@ func statusOf(err error) *metav1.Status {
 	}
 }
 
-const (
-	// maxStatusBytes bounds what an error says, so that a small request has no large
-	// answer: a library's error may quote each of a million list items. Validation keeps
-	// to half of it.
-	maxStatusBytes = 512 << 10
-	// refusedStatusBytes is the same for a request without a seat, whose answer is counted
-	// nowhere.
-	refusedStatusBytes = 2 << 10
-)
+// refusedStatusBytes bounds the text of an error for a request without a seat, whose answer
+// is not counted in any budget.
+const refusedStatusBytes = 2 << 10
 
-// statusBytes is how large the error is that answers the request.
+// statusBytes bounds the text of an error that answers the request.
 func (q *request) statusBytes() int {
 	if q.seat == nil {
 		return refusedStatusBytes
 	}
-	return maxStatusBytes
-}
-
-// bounded returns the Status with at most so many bytes of text in its message, in its
-// details, and in its causes.
-func bounded(s *metav1.Status, most int) *metav1.Status {
-	s.Message = cut(s.Message, most)
-	if s.Details == nil {
-		return s
-	}
-	d := *s.Details
-	const name = 1 << 10 // names that exist are shorter
-	d.Name, d.Group, d.Kind = cut(d.Name, name), cut(d.Group, name), cut(d.Kind, name)
-	for i, c := range d.Causes {
-		if most -= len(c.Message) + len(c.Field) + len(c.Type); most < 0 && i > 0 {
-			d.Causes = d.Causes[:i:i]
-			break
-		}
-	}
-	if len(d.Causes) > 0 { // the first one stays, whatever its size
-		c := d.Causes[0]
-		c.Message, c.Field = cut(c.Message, maxStatusBytes), cut(c.Field, maxStatusBytes)
-		d.Causes = slices.Concat([]metav1.StatusCause{c}, d.Causes[1:])
-	}
-	s.Details = &d
-	return s
-}
-
-// cut returns the text, or its beginning if it is longer than most bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + " ..."
+	return resource.MaxStatusBytes
 }
 
 // encodeStatus writes a Status as JSON, with its kind.
@@ -148,20 +111,24 @@ func encodeStatus(s *metav1.Status) []byte {
 	return append(b, '\n')
 }
 
-// fail writes an error as a Status in the form that the client accepts; when it
-// accepts none, as indented JSON.
+// fail answers with an error: a Status in a form that the client accepts, or else indented
+// JSON.
 func (q *request) fail(err error) {
 	q.failing = true
 	if q.wrote {
-		// Nothing can be taken back: the connection or stream has to break, so that the
-		// client does not take a part for the whole.
+		// Break the stream, so that the client does not take a part for the whole answer.
 		panic(http.ErrAbortHandler)
 	}
-	if errors.Is(err, errNoPage) {
-		q.text(http.StatusNotFound, "404 page not found\n")
+	switch err {
+	case errNoPage:
+		q.text(http.StatusNotFound, err.Error()+"\n")
+		return
+	case errOverloaded:
+		q.header()["Retry-After"] = retrySoon
+		q.text(http.StatusTooManyRequests, "Too many requests, please try again later.\n")
 		return
 	}
-	s := bounded(statusOf(err), q.statusBytes())
+	s := resource.BoundStatus(statusOf(err), q.statusBytes())
 	if s.Code == 0 {
 		s.Code = http.StatusInternalServerError
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// checks are those of /healthz, /livez or /readyz, in order.
+// checks returns the checks of /healthz, /livez or /readyz, in order.
 func (h *Handler) checks(path string) []Check {
 	all := []Check{{Name: "ping", Probe: func() error { return nil }}}
 	for _, c := range h.c.Checks {
@@ -30,8 +30,8 @@ func (h *Handler) checks(path string) []Check {
 	return all
 }
 
-// health answers /healthz, /livez and /readyz, as a whole or one check of it. Why
-// a check fails is for the log: the answer is open to everybody.
+// health answers /healthz, /livez and /readyz, or one of their checks. The reason of a
+// failure goes to the log only, because the answer is public.
 func (q *request) health(path string) error {
 	kind, name, single := strings.Cut(path[1:], "/")
 	checks := q.h.checks("/" + kind)
@@ -88,7 +88,7 @@ func (q *request) sayHealth(kind string, lines *bytes.Buffer, unknown []string, 
 	return q.send(http.StatusOK, plainText, []byte("ok"))
 }
 
-// versionDocument is /version, which Helm and kubectl parse: row X20.
+// versionDocument returns /version, which Helm and kubectl parse.
 func versionDocument(c *Config) []byte {
 	b, err := json.MarshalIndent(struct {
 		Major          string `json:"major"`
@@ -116,14 +116,14 @@ func versionDocument(c *Config) []byte {
 	return b
 }
 
-// The release of Kubernetes whose API this is.
+// The release of Kubernetes whose API the server has.
 const (
 	major    = "1"
 	minor    = "36"
 	minMinor = "35"
 )
 
-// buildDate is one that parses: clients read it as a time.
+// buildDate returns the build date in a form that clients can parse.
 func (c *Config) buildDate() string {
 	if c.BuildDate == "" {
 		return "1970-01-01T00:00:00Z"

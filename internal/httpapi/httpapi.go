@@ -1,7 +1,9 @@
-// Package httpapi is the only home of net/http: routes, negotiation, limits,
-// streaming, and the one place that writes an error as a Status. The way of a
-// request: recover from panics, count it, limit it, authenticate, authorize,
-// route to a verb of the registry, write the answer.
+// Package httpapi serves the Kubernetes API over HTTP: routes, authentication and
+// authorization of requests, limits, content negotiation, streaming, and errors as Status.
+// Packages below it do not know net/http.
+//
+// chain.go has the steps of a request in their order; verbs.go the verbs of resources,
+// page.go all other paths.
 package httpapi
 
 import (
@@ -16,17 +18,17 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Config is what a handler needs. Every field without "nil" or "empty" in its
-// comment is required.
+// Config configures a Handler. A field is required unless its comment says what its zero
+// value means.
 type Config struct {
 	Registry *registry.Registry
-	// Catalog returns what is served now.
+	// Catalog returns the types that are served now.
 	Catalog func() *resource.Catalog
 	Authn   authn.Authenticator
 	Authz   authz.Authorizer
-	// AnonymousAuth: a request without credentials is system:anonymous, not 401.
+	// AnonymousAuth: requests without credentials are of system:anonymous. False: 401.
 	AnonymousAuth bool
-	// Media are the serializations that there are.
+	// Media are the enabled serializations.
 	Media wire.Served
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
 	OpenAPI http.Handler
@@ -34,20 +36,21 @@ type Config struct {
 	Pages []Page
 	// Version is gitVersion of /version: "v1.36.3+tidemark.0.1.0".
 	Version string
-	// Commit and BuildDate are those of /version; empty: not known.
+	// Commit and BuildDate are for /version; empty: unknown.
 	Commit, BuildDate string
-	// Checks are the named checks of /healthz, /livez and /readyz, in order, after
-	// "ping", which is always there. Empty: only that one.
+	// Checks are the named checks of /healthz, /livez and /readyz, in order. The check "ping"
+	// is always there before them.
 	Checks []Check
-	// Figures are further metrics of /metrics, as tidemark_*; empty: none.
-	Figures []Figure
+	// Metrics returns further metrics of /metrics. It is called for each scrape, must be
+	// cheap, and is safe for concurrent use; nil: there are none.
+	Metrics func() []Metric
 	// Log gets panics and refused writes; nil: nothing is logged.
 	Log *slog.Logger
-	// Now is the clock of log lines and durations; nil: time.Now.
+	// Now is the clock that ages in tables are computed with; nil: time.Now.
 	Now func() time.Time
-	// RepresentationBytes bounds what is kept of answers, in memory that counts as
-	// history: of compressed lists, which get a third of it at most, and of objects in
-	// other representations than JSON, which get what is left: 64 MiB are 10,000 pods. Zero: 96 MiB.
+	// RepresentationBytes bounds the cache of representations that are not stored: compressed
+	// lists, which get at most a third of it, and objects as protobuf, CBOR, table rows or
+	// other versions. 64 MiB hold 10,000 pods. The cache counts as history. Zero: 96 MiB.
 	RepresentationBytes int64
 	// Limits: zero fields mean those of DefaultLimits.
 	Limits Limits
@@ -58,34 +61,34 @@ type Check struct {
 	Name string
 	// Live: part of /livez and /healthz too.
 	Live bool
-	// Probe tells what is wrong. It is called for each request, must be cheap, and
-	// is safe for concurrent use.
+	// Probe returns why the check fails, or nil. It is called for each request, must be
+	// cheap, and must be safe for concurrent use.
 	Probe func() error
-	// Note is what else there is to say while nothing is wrong; nil: nothing. It is as
-	// Probe.
+	// Note returns a text to show after a check that succeeds; nil: there is none. It has to
+	// be as cheap and safe as Probe.
 	Note func() string
 }
 
 // Page is a document at a path outside the API, for GET alone.
 type Page struct {
-	// Path has no slash at its end; one that a client adds does not matter.
+	// Path has no slash at its end. Requests may add one.
 	Path string
-	// Media is its media type, the only one there is.
+	// Media is its only media type.
 	Media string
-	// Read returns the document. It is called for each request, must be cheap, and is
+	// Read returns the document. It is called for each request, must be cheap, and must be
 	// safe for concurrent use.
 	Read func() ([]byte, error)
 }
 
-// Figure is one number of /metrics that is read when it is asked for.
-type Figure struct {
-	// Name is the whole name of the metric: "tidemark_store_revision".
+// Metric is one value of /metrics.
+type Metric struct {
+	// Name is the whole name: "tidemark_store_revision".
 	Name string
 	Help string
-	// Labels tell figures of one name apart; each of them has the same ones.
+	// Labels distinguish metrics of one name, which all have the same label names; nil:
+	// there is one metric of the name.
 	Labels map[string]string
-	// Counter: it only grows; otherwise it is a gauge.
+	// Counter: the value only grows. Otherwise the metric is a gauge.
 	Counter bool
-	// Read is safe for concurrent use.
-	Read func() float64
+	Value   float64
 }

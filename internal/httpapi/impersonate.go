@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
-// The headers that ask to be served as somebody else.
+// The headers that name the user to impersonate.
 const (
 	impersonateUser  = "Impersonate-User"
 	impersonateGroup = "Impersonate-Group"
@@ -21,7 +21,7 @@ const (
 	impersonateExtra = "Impersonate-Extra-"
 )
 
-// impersonates tells whether the request asks to be served as somebody else.
+// impersonates reports whether the request has impersonation headers.
 func impersonates(h http.Header) bool {
 	for name := range h {
 		what, ok := strings.CutPrefix(name, "Impersonate-")
@@ -32,11 +32,14 @@ func impersonates(h http.Header) bool {
 	return false
 }
 
-// impersonate makes the request one of whoever its headers name: row X19. Each
-// thing that they say of that user is a right of its own. An empty name alone asks
-// for nobody else.
+// impersonate replaces the user of the request by the user that the impersonation headers
+// name. Each user name, group, uid and extra value needs its own permission. An empty name
+// without other headers is ignored.
 func (q *request) impersonate() error {
 	h := q.r.Header
+	if !impersonates(h) {
+		return nil
+	}
 	extra := extraHeaders(h)
 	as := &authn.User{Name: h.Get(impersonateUser), UID: h.Get(impersonateUID), Groups: slices.Clone(h[impersonateGroup]), Extra: extra.values}
 	if as.Name == "" {
@@ -52,17 +55,17 @@ func (q *request) impersonate() error {
 		as.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
 	}
 	as.Groups = withStanding(as)
-	for name := range h { // nobody behind this server may take them for a wish of their own
+	for name := range h { // so that no server behind this one impersonates again
 		if strings.HasPrefix(name, "Impersonate-") {
 			delete(h, name)
 		}
 	}
-	q.attrs.User = as
+	q.info.User = as
 	return nil
 }
 
-// withStanding are the groups of a user with the one of all who are authenticated,
-// or of all who are not.
+// withStanding returns the groups of a user, with system:authenticated or, for the anonymous
+// user, system:unauthenticated.
 func withStanding(u *authn.User) []string {
 	const unauthenticated = "system:unauthenticated"
 	has := func(group string) bool { return slices.Contains(u.Groups, group) }
@@ -75,9 +78,10 @@ func withStanding(u *authn.User) []string {
 	return u.Groups
 }
 
-// mayImpersonate asks for each right that it takes.
+// mayImpersonate returns an error unless the user has all permissions that the impersonation
+// needs.
 func (q *request) mayImpersonate(as *authn.User, extra []string) error {
-	ask := authz.Attributes{User: q.attrs.User, Verb: "impersonate", IsResource: true, Version: "v1", Path: q.r.URL.Path}
+	ask := authz.Attributes{User: q.info.User, Verb: "impersonate", IsResource: true, Version: "v1", Path: q.r.URL.Path}
 	user := ask
 	user.Resource, user.Name = "users", as.Name
 	if namespace, name, ok := serviceAccount(as.Name); ok {
@@ -110,13 +114,13 @@ func (q *request) mayImpersonate(as *authn.User, extra []string) error {
 	return nil
 }
 
-// extras are what headers say of a user beside the name, the uid and the groups.
+// extras are the extra attributes of a user in the headers.
 type extras struct {
 	keys   []string // sorted
 	values map[string][]string
 }
 
-// extraHeaders reads the keys in lower case, with their escapes taken back.
+// extraHeaders reads the extra attributes. Keys are in lower case and unescaped.
 func extraHeaders(h http.Header) extras {
 	var e extras
 	for name, values := range h {
@@ -139,8 +143,7 @@ func extraHeaders(h http.Header) extras {
 	return e
 }
 
-// serviceAccount takes the name of a service account's user apart; ok is false for
-// any other user.
+// serviceAccount splits the user name of a service account. ok is false for other users.
 func serviceAccount(user string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(user, "system:serviceaccount:")
 	if !ok {

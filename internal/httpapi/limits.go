@@ -2,8 +2,7 @@ package httpapi
 
 import "time"
 
-// Limits are those of one server. Zero values mean the defaults of kube-apiserver
-// as DefaultLimits has them.
+// Limits are the limits of one server. Zero fields mean those of DefaultLimits.
 type Limits struct {
 	BodyBytes          int64         // of a request body: 413 above
 	HeaderBytes        int           // of a request's headers: 431 above
@@ -22,9 +21,9 @@ type Limits struct {
 	WriteBatchBytes    int           // lists are written in pieces of about this size
 }
 
-// DefaultLimits are kube-apiserver's, and ours where it has none (Watches,
-// WaitingBytes, WriteTimeout, WriteBatchBytes). WaitingBytes is room for the lists of
-// 900 clients that do not read, or for 85 of the largest bodies.
+// DefaultLimits are those of kube-apiserver. Watches, WaitingBytes, WriteTimeout and
+// WriteBatchBytes have no counterpart there. WaitingBytes is enough for the lists of 900
+// clients that do not read, or for 85 bodies of maximal size.
 var DefaultLimits = Limits{
 	BodyBytes:          3 << 20,
 	HeaderBytes:        1 << 20,

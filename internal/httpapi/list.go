@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// list answers with a collection: rows C1, C13, C14. The stored bytes of its
-// objects go out as they are; nothing is allocated for each of them.
+// list answers with a collection. It writes the stored bytes of the objects without a
+// memory allocation per object.
 func (q *request) list(t registry.Target, out wire.Output) error {
 	o, err := listOptions(q.query())
 	if err != nil {
@@ -27,7 +27,7 @@ func (q *request) list(t registry.Target, out wire.Output) error {
 // writeList writes a list and closes it.
 func (q *request) writeList(l *registry.List, out wire.Output) error {
 	defer l.Close()
-	// Two buffers: of what is gathered, and of what is compressed.
+	// Two buffers: one of items, one of compressed bytes.
 	if err := q.holdAnswer(int(l.Held) + 2*q.h.c.Limits.WriteBatchBytes); err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	return s.close()
 }
 
-// writeItems writes a list as JSON. One that is long enough, and that the client
-// takes compressed, is put together from fragments.
+// writeItems writes a list as JSON. A long list for a client that accepts gzip consists of
+// compressed runs.
 func (q *request) writeItems(s *sink, l *registry.List, h *shape, f wire.Frame) error {
 	s.buf = f.AppendHead(s.buf)
 	head := len(s.buf)
 	var zip *zipped
-	var early []*store.Object // those of a list that may still turn out to be long
+	var early []*store.Object // those written before the list is known to be long
 	mayZip := l.Whole && q.acceptsGzip()
 	for object, err := range l.Items {
 		if err == nil && zip != nil {
@@ -112,9 +112,8 @@ func (q *request) writeItems(s *sink, l *registry.List, h *shape, f wire.Frame) 
 	return nil
 }
 
-// writeBinary writes a list in a binary medium (row C14), in which its length stands
-// first: a list that does not fit into a piece is gone through twice, once for the
-// length.
+// writeBinary writes a list in a binary medium, which begins with the length of the list. A
+// list that does not fit into one write is read twice, first for its length.
 func (q *request) writeBinary(s *sink, l *registry.List, h *shape, f wire.Frame) error {
 	var size wire.ListSize
 	gathered := 0
@@ -157,7 +156,7 @@ func (q *request) writeBinary(s *sink, l *registry.List, h *shape, f wire.Frame)
 	return nil
 }
 
-// writeRest writes what follows what was gathered of a list.
+// writeRest writes the items after those that were gathered.
 func (q *request) writeRest(s *sink, l *registry.List, h *shape, gathered int) error {
 	for object, err := range l.Items {
 		if err != nil {
@@ -179,8 +178,7 @@ func (q *request) writeRest(s *sink, l *registry.List, h *shape, gathered int) e
 	return nil
 }
 
-// zipBinary puts the list together from fragments, of which it asks for the length
-// first.
+// zipBinary writes a list in a binary medium as compressed runs, after it has measured them.
 func (q *request) zipBinary(s *sink, l *registry.List, h *shape, f wire.Frame) error {
 	s.buf = s.buf[:0]
 	size, err := q.measure(s, l, h)
@@ -197,7 +195,7 @@ func (q *request) zipBinary(s *sink, l *registry.List, h *shape, f wire.Frame) e
 	return z.close(h.binary.Tail)
 }
 
-// measure tells how large a list is, as far as that matters.
+// measure returns the size of a list, as far as the medium needs it.
 func (q *request) measure(s *sink, l *registry.List, h *shape) (size wire.ListSize, err error) {
 	if h.binary.Sized {
 		z := newZipped(s, h)
@@ -214,7 +212,7 @@ func (q *request) measure(s *sink, l *registry.List, h *shape) (size wire.ListSi
 	return size, nil
 }
 
-// goOn writes what was gathered of a list, unless its time is over.
+// goOn writes the items that were gathered, unless the deadline is over.
 func (q *request) goOn(s *sink) error {
 	if err := q.inTime(); err != nil {
 		return err
@@ -222,7 +220,7 @@ func (q *request) goOn(s *sink) error {
 	return s.flush()
 }
 
-// wanted is an error when nobody waits for the answer any more.
+// wanted returns an error if the client is gone or the deadline over.
 func (q *request) wanted() error {
 	if err := q.r.Context().Err(); err != nil {
 		return err
@@ -233,7 +231,7 @@ func (q *request) wanted() error {
 	return q.inTime()
 }
 
-// inTime is an error when the time of the request is over.
+// inTime returns an error if the deadline of the request is over.
 func (q *request) inTime() error {
 	if !time.Now().Before(q.deadline) {
 		q.h.metrics.terminated(q)

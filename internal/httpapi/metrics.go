@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -17,9 +18,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/inflight"
 )
 
-// metrics are those that dashboards of Kubernetes know. Labels hold nothing that a
-// client can choose: what is not known is "other" or empty. The children of a route
-// are looked up once and then kept, so that a request costs a few additions.
+// metrics have the names that dashboards for Kubernetes expect. No label holds text that a
+// client can choose: unknown values are "other" or empty. The metrics of a route are looked
+// up once and then kept, so that a request costs a few additions.
 type metrics struct {
 	handler http.Handler
 
@@ -39,8 +40,8 @@ type metrics struct {
 // resource that they define. Later routes are counted together, without a resource.
 const maxRoutes = 10_000
 
-// routeKey is what requests have in common that are counted together. It names a type
-// instead of pointing to it, so that a definition that is gone is not kept.
+// routeKey identifies the requests that are counted together. It names a type instead of
+// pointing to it, so that deleted definitions are not kept in memory.
 type routeKey struct {
 	group, version, resource string // empty: not a resource
 	sub                      string // of a known subresource, or a known path
@@ -48,7 +49,7 @@ type routeKey struct {
 	dryRun                   string // "All", "" for none
 }
 
-// routeMetrics are the children of a route.
+// routeMetrics are the metrics of a route.
 type routeMetrics struct {
 	labels   []string // verb, group, version, resource, subresource, scope
 	dryRun   string
@@ -97,14 +98,14 @@ func newMetrics(h *Handler) *metrics {
 			Name: "apiserver_watch_events_sizes", Buckets: eventBuckets, Help: "Bytes of events sent to watches."}, eventLabels),
 	}
 	m.routes = map[routeKey]*routeMetrics{}
-	// What collecting garbage costs: CPU, pauses, and what is left.
+	// The cost of garbage collection: CPU, pauses, live heap.
 	garbage := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:|^/cpu/classes/gc/mark/|^/sched/pauses/total/gc:`)}
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.requests, m.durations, m.sizes, m.longrunning, m.terminations, m.events, m.eventSizes,
 		inFlight("readOnly", h.gate, inflight.Reads), inFlight("mutating", h.gate, inflight.Writes), waitingBytes(h.gate), buildInfo(&h.c),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(garbage)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, f := range h.c.Figures {
-		r.MustRegister(f.collector())
+	if h.c.Metrics != nil {
+		r.MustRegister(further(h.c.Metrics))
 	}
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
@@ -134,17 +135,28 @@ func buildInfo(c *Config) prometheus.Collector {
 	return g
 }
 
-func (f Figure) collector() prometheus.Collector {
-	if f.Counter {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: f.Name, Help: f.Help, ConstLabels: f.Labels}, f.Read)
+// further collects the metrics of Config.Metrics.
+type further func() []Metric
+
+// Describe implements prometheus.Collector. It describes nothing: the metrics are those of
+// the scrape.
+func (further) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (f further) Collect(to chan<- prometheus.Metric) {
+	for _, m := range f() {
+		kind := prometheus.GaugeValue
+		if m.Counter {
+			kind = prometheus.CounterValue
+		}
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(m.Name, m.Help, nil, m.Labels), kind, m.Value)
 	}
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: f.Name, Help: f.Help, ConstLabels: f.Labels}, f.Read)
 }
 
-// routeBytes is about what a route takes in memory while its metrics are sent.
+// routeBytes estimates the memory for a route while its metrics are sent.
 const routeBytes = 6 << 10
 
-// bytes is about what all metrics take in memory while they are sent.
+// bytes estimates the memory for all metrics while they are sent.
 func (m *metrics) bytes() int {
 	const others = 256 << 10
 	m.mu.RLock()
@@ -152,7 +164,7 @@ func (m *metrics) bytes() int {
 	return others + len(m.routes)*routeBytes
 }
 
-// route returns the children that a request counts in.
+// route returns the metrics that a request counts in.
 func (m *metrics) route(q *request) *routeMetrics {
 	k := keyOf(q)
 	m.mu.RLock()
@@ -174,32 +186,32 @@ func (m *metrics) route(q *request) *routeMetrics {
 	return r
 }
 
-// keyOf names nothing that does not exist.
+// keyOf returns the key of a request. It names only resources and paths that exist.
 func keyOf(q *request) routeKey {
 	k := routeKey{verb: metricVerb(q), scope: "cluster", dryRun: q.dryRun()}
 	if q.typ == nil {
 		k.scope = ""
-		if q.place.kind == otherPath {
+		if q.info.kind == otherPath {
 			k.sub = knownPath(q.r.URL.Path)
 		}
 		return k
 	}
 	k.group, k.version, k.resource = q.typ.Group, q.typ.Version, q.typ.Resource
-	if s := q.typ.Subresource(q.place.sub); s != nil {
+	if s := q.typ.Subresource(q.info.Subresource); s != nil {
 		k.sub = s.Name
 	}
 	switch {
-	case q.attrs.Name != "" || q.verb == verbCreate:
+	case q.info.Name != "" || q.info.Verb == verbCreate:
 		k.scope = "resource"
-	case q.place.inNamespace:
+	case q.info.inNamespace:
 		k.scope = "namespace"
 	}
 	return k
 }
 
-// dryRun is the value of the parameter as metrics have it: row R1.
+// dryRun returns the value of the dryRun label.
 func (q *request) dryRun() string {
-	switch q.verb {
+	switch q.info.Verb {
 	case verbCreate, verbUpdate, verbPatch, verbDelete, verbDeleteCollection:
 	default:
 		return ""
@@ -212,7 +224,7 @@ func (q *request) dryRun() string {
 }
 
 func metricVerb(q *request) string {
-	switch q.verb {
+	switch q.info.Verb {
 	case verbGet:
 		return "GET"
 	case verbList:
@@ -228,13 +240,13 @@ func metricVerb(q *request) string {
 			return "APPLY"
 		}
 		return "PATCH"
-	case verbDelete, verbDeleteCollection: // the scope tells them apart
+	case verbDelete, verbDeleteCollection: // the scope distinguishes them
 		return "DELETE"
 	}
 	return "other"
 }
 
-// knownPath is the path of a page, without what a client may put behind it.
+// knownPath returns the path of a page without its variable part, or "".
 func knownPath(path string) string {
 	switch {
 	case path == "/", path == "/version", path == "/metrics":
@@ -271,11 +283,11 @@ func (m *metrics) newRoute(k routeKey) *routeMetrics {
 
 const component = "apiserver"
 
-// done counts a request that is over.
+// done counts a request that has ended.
 func (m *metrics) done(q *request) {
 	r := m.route(q)
 	if r.duration != nil {
-		r.duration.Observe(q.h.c.Now().Sub(q.start).Seconds())
+		r.duration.Observe(time.Since(q.start).Seconds())
 	}
 	if r.size != nil {
 		r.size.Observe(float64(q.bytes))
@@ -300,8 +312,7 @@ func (m *metrics) newCode(r *routeMetrics, code int) prometheus.Counter {
 	return n
 }
 
-// longRunning counts a watch that begins, and returns where its events and its end
-// count.
+// longRunning counts a watch that begins, and returns the metrics of its route.
 func (m *metrics) longRunning(q *request) *routeMetrics {
 	r := m.route(q)
 	r.running.Inc()
@@ -314,12 +325,12 @@ func (r *routeMetrics) sent(bytes int) {
 	r.event.Observe(float64(bytes))
 }
 
-// terminated counts a request that the server ended because its time was over.
+// terminated counts a request that the server ended at its deadline.
 func (m *metrics) terminated(q *request) {
 	m.terminate(q, http.StatusGatewayTimeout)
 }
 
-// overload counts a request that there was no room for.
+// overload counts a request that found no free seat.
 func (m *metrics) overload(q *request) { m.terminate(q, http.StatusTooManyRequests) }
 
 func (m *metrics) terminate(q *request, code int) {

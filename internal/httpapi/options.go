@@ -21,12 +21,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// maxTerms bounds the requirements of a selector and their values, together. A list looks
-// at all of them for each object, a watch for each event.
+// maxTerms bounds the requirements of a selector and their values, together. A list checks
+// all of them for each object, a watch for each event.
 const maxTerms = 5000
 
-// listOptions reads the parameters of a list or a watch: row A15. What is wrong
-// with a number is said before what is wrong with a selector.
+// listOptions reads the parameters of a list or a watch. Errors of numbers come before
+// errors of selectors.
 func listOptions(v url.Values) (*metainternal.ListOptions, error) {
 	o := &metainternal.ListOptions{
 		LabelSelector:        labels.Everything(),
@@ -72,15 +72,15 @@ func listOptions(v url.Values) (*metainternal.ListOptions, error) {
 	return o, nil
 }
 
-// boolean reads a parameter that is true unless it is absent, 0 or false.
+// boolean reads a parameter. It is true unless it is absent, 0 or false.
 func boolean(v url.Values, name string) bool {
 	return v.Has(name) && v.Get(name) != "0" && !strings.EqualFold(v.Get(name), "false")
 }
 
-// writeOptions reads the parameters of a create, an update or a patch; their
-// values are checked by the registry.
+// writeOptions reads the parameters of a create, an update or a patch. The registry checks
+// their values.
 func (q *request) writeOptions() registry.WriteOptions {
-	o := registry.WriteOptions{UserAgent: q.r.UserAgent(), By: q.attrs.User, Allow: q.alsoAllowed}
+	o := registry.WriteOptions{UserAgent: q.r.UserAgent(), By: q.info.User, Allow: q.alsoAllowed}
 	if q.r.URL.RawQuery == "" {
 		return o
 	}
@@ -95,16 +95,16 @@ func (q *request) writeOptions() registry.WriteOptions {
 	return o
 }
 
-// alsoAllowed asks whether the user may do another verb on the same target: an
-// update and an apply that create need create, too (rows A3, S2).
+// alsoAllowed returns an error unless the user may use another verb on the same target. An
+// update or an apply that creates an object needs create, too.
 func (q *request) alsoAllowed(verb string) error {
-	a := q.attrs
+	a := q.info.Attributes
 	a.Verb = verb
 	return q.may(&a)
 }
 
-// deleteOptions reads the options of a deletion: those of the body, or of the
-// query when there is no body (row D7).
+// deleteOptions reads the options of a deletion from the body, or from the query if there is
+// no body.
 func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 	body, err := q.body()
 	if err != nil {
@@ -158,8 +158,8 @@ func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptio
 	return checkDeleteOptions(o, &kind, kjson.UnmarshalCaseSensitivePreserveInts(body, o))
 }
 
-// checkDeleteOptions returns what was read, unless it is of another kind, or reading it
-// failed.
+// checkDeleteOptions returns the options, or an error if they have another kind or could not
+// be read.
 func checkDeleteOptions(o *metav1.DeleteOptions, kind *schema.GroupVersionKind, err error) (*metav1.DeleteOptions, error) {
 	var known *apierrors.StatusError
 	switch {
@@ -202,7 +202,7 @@ const (
 	patchTreesText = inputText + "application/json-patch+json, application/merge-patch+json, "
 )
 
-// inputType is the media type of the request's body: row C9.
+// inputType returns the media type of the request's body.
 func (q *request) inputType() (wire.MediaType, error) {
 	if m, ok := q.h.c.Media.Input(strings.ToLower(q.contentType())); ok {
 		return m, nil
@@ -210,7 +210,8 @@ func (q *request) inputType() (wire.MediaType, error) {
 	return "", errUnsupportedMediaType(inputText+q.h.c.Media.InputTypes(), nil)
 }
 
-// bodyType is that of an object in the request's body, which the kind has to have.
+// bodyType returns the media type of an object in the request's body. The kind has to
+// support it.
 func (q *request) bodyType() (wire.MediaType, error) {
 	media, err := q.inputType()
 	if err == nil && media == wire.Protobuf && q.target().Exchanged().Custom != nil {
@@ -219,7 +220,7 @@ func (q *request) bodyType() (wire.MediaType, error) {
 	return media, err
 }
 
-// contentType is the media type of the body, without its parameters.
+// contentType returns the media type of the body, without parameters.
 func (q *request) contentType() string {
 	lines := q.r.Header["Content-Type"]
 	if len(lines) == 0 {
@@ -229,14 +230,14 @@ func (q *request) contentType() string {
 	return strings.TrimSpace(t)
 }
 
-// isApply tells whether a patch is an applied configuration.
+// isApply reports whether a patch is an applied configuration.
 func (q *request) isApply() bool {
 	p, err := q.patchType()
 	return err == nil && wire.AppliedMedium(p) != ""
 }
 
-// patchType is the type of a patch, of its body's media type: row C9. The kind has to
-// take it.
+// patchType returns the type of a patch, by the media type of its body. The kind has to
+// support it.
 func (q *request) patchType() (types.PatchType, error) {
 	p, ok := q.h.c.Media.Patch(q.contentType())
 	switch {

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// page serves everything that is not a resource.
+// page serves all paths that are not resources.
 func (q *request) page() error {
-	switch q.place.kind {
+	switch q.info.kind {
 	case rootAPI, rootAPIs, groupPath, versionPath:
 		return q.discovery()
 	}
@@ -41,10 +41,10 @@ func (q *request) page() error {
 	return errNoPage
 }
 
-// discovery tells what is served: row C17.
+// discovery serves the documents about the served groups, versions and resources.
 func (q *request) discovery() error {
-	p, docs := &q.place, q.h.documents()
-	if p.kind == versionPath && p.group != "" && !docs.catalog.Serves(p.group) && docs.catalog.Lists(p.group, p.version) == nil {
+	p, docs := &q.info, q.h.documents()
+	if p.kind == versionPath && p.Group != "" && !docs.catalog.Serves(p.Group) && docs.catalog.Lists(p.Group, p.Version) == nil {
 		return errNoPage
 	}
 	doc, offer, ok := q.document(docs)
@@ -71,9 +71,9 @@ func (q *request) discovery() error {
 	return q.json(http.StatusOK, doc.Body, out)
 }
 
-// document chooses the document of a path, and tells how it is negotiated.
+// document returns the document of a path, and how it is negotiated.
 func (q *request) document(docs *documents) (discovery.Document, wire.Offer, bool) {
-	p := &q.place
+	p := &q.info
 	switch p.kind {
 	case rootAPI:
 		if wire.AcceptsAggregated(q.accept()) {
@@ -86,14 +86,14 @@ func (q *request) document(docs *documents) (discovery.Document, wire.Offer, boo
 		}
 		return docs.APIs(), wire.Documents, true
 	case groupPath:
-		doc, ok := docs.Group(p.group)
+		doc, ok := docs.Group(p.Group)
 		return doc, wire.Documents, ok
 	}
-	doc, ok := docs.GroupVersion(p.group, p.version)
+	doc, ok := docs.GroupVersion(p.Group, p.Version)
 	return doc, wire.Resources, ok
 }
 
-// aggregated writes the document that clients keep: they ask again with its tag.
+// aggregated writes an aggregated document, with an ETag for clients that cache it.
 func (q *request) aggregated(doc discovery.Document) error {
 	h := q.header()
 	h["Etag"] = []string{doc.ETag}
@@ -112,7 +112,7 @@ func (q *request) aggregated(doc discovery.Document) error {
 	return q.send(http.StatusOK, []string{doc.ContentType}, body)
 }
 
-// address is where the client reached the server.
+// address returns the address that the client connected to.
 func (q *request) address() string {
 	if a, ok := q.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		return a.String()
@@ -139,7 +139,7 @@ func (q *request) index() error {
 	return q.send(http.StatusOK, jsonType, doc.Body)
 }
 
-// further serves one of the pages that the handler was given.
+// further serves one of Config.Pages.
 func (q *request) further(p *Page) error {
 	if q.r.Method != http.MethodGet {
 		return errNoMethod()
@@ -156,7 +156,7 @@ func (q *request) further(p *Page) error {
 	return q.send(http.StatusOK, []string{p.Media}, body)
 }
 
-// names tells whether an Accept header names a media type, or any.
+// names reports whether an Accept header allows a media type.
 func names(accept, media string) bool {
 	if accept == "" {
 		return true
@@ -170,7 +170,7 @@ func names(accept, media string) bool {
 	return false
 }
 
-// version tells which release this is: row X20.
+// version serves /version.
 func (q *request) version() error {
 	if q.r.Method != http.MethodGet {
 		return errNoMethod()
@@ -181,7 +181,7 @@ func (q *request) version() error {
 	return q.send(http.StatusOK, jsonType, versionDocument(&q.h.c))
 }
 
-// openAPI has the documents of the schemas served.
+// openAPI serves the OpenAPI documents.
 func (q *request) openAPI() error {
 	if q.h.c.OpenAPI == nil {
 		return errNoPage
@@ -193,8 +193,8 @@ func (q *request) openAPI() error {
 	return q.delegate(q.h.c.OpenAPI, openAPIBytes)
 }
 
-// openAPIBytes is about what an OpenAPI document holds while it is sent.
+// openAPIBytes estimates the memory of an OpenAPI document while it is sent.
 const openAPIBytes = 128 << 10
 
-// platform is where the server runs, as /version has it.
+// platform is the platform in /version.
 var platform = runtime.GOOS + "/" + runtime.GOARCH

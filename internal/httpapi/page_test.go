@@ -192,7 +192,9 @@ func TestPanics(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) {
-		c.Figures = []httpapi.Figure{{Name: "tidemark_store_revision", Help: "The newest revision.", Read: func() float64 { return 42 }}}
+		c.Metrics = func() []httpapi.Metric {
+			return []httpapi.Metric{{Name: "tidemark_store_revision", Help: "The newest revision.", Value: 42}}
+		}
 	}})
 	s.do(t, "GET", "/api/v1/namespaces/default/secret-words/secret-name", "")
 	s.do(t, "GET", "/secret-path", "")

@@ -1,35 +1,56 @@
 package httpapi
 
-import "strings"
+import (
+	"net/http"
+	"strings"
 
-// place is what a path says: row A1. Its strings are parts of the path.
-type place struct {
-	// resource is empty for a path that names none: a discovery document, or no API
-	// path at all; then kind tells which.
-	kind                           placeKind
-	group, version                 string
-	namespace, resource, name, sub string
-	rest                           string // below a subresource
-	watch                          bool   // the deprecated prefix
-	inNamespace                    bool   // the path has a namespace segment
-	malformed                      bool   // an API path that no route matches
-	namespaceOfAll                 bool   // the namespace segment is empty
-}
-
-type placeKind uint8
-
-const (
-	otherPath    placeKind = iota // not an API path
-	rootAPI                       // /api
-	rootAPIs                      // /apis
-	groupPath                     // /apis/G
-	versionPath                   // /api/V, /apis/G/V
-	resourcePath                  // below a version
+	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
+// requestInfo says what a request asks for. Authorization, seats, metrics and the verbs
+// share it. Its strings are parts of the path, but for the verb.
+type requestInfo struct {
+	// Attributes are what authorization decides by. The fields of a resource are empty for
+	// the path of another document. User is set by authentication. Name is the object's, or
+	// the one that a field selector selects of a collection.
+	authz.Attributes
+	kind        pathKind
+	rest        string // below a subresource
+	collection  bool   // the path names no object
+	watch       bool   // the path has the deprecated prefix watch/
+	inNamespace bool   // the path has a namespace segment
+	emptyScope  bool   // the namespace segment is empty: all namespaces
+	malformed   bool   // an API path that no route matches
+}
+
+type pathKind uint8
+
+const (
+	otherPath    pathKind = iota // not an API path
+	rootAPI                      // /api
+	rootAPIs                     // /apis
+	groupPath                    // /apis/G
+	versionPath                  // /api/V, /apis/G/V
+	resourcePath                 // below a version
+)
+
+// newRequestInfo reads what a request asks for.
+func newRequestInfo(r *http.Request) requestInfo {
+	i := parsePath(r.URL.Path)
+	i.Path = r.URL.Path
+	if i.kind != resourcePath {
+		i.Verb = lowerMethod(r.Method)
+		return i
+	}
+	i.IsResource = true
+	i.collection = i.Name == ""
+	i.Verb = requestVerb(r.Method, &i, r.URL.RawQuery)
+	return i
+}
+
 // parsePath reads a path. It allocates nothing, and accepts any string.
-func parsePath(path string) place {
-	var p place
+func parsePath(path string) requestInfo {
+	var p requestInfo
 	rest, core := strings.CutPrefix(path, "/api")
 	if apis, ok := strings.CutPrefix(path, "/apis"); ok && (apis == "" || apis[0] == '/') {
 		return p.inGroups(apis)
@@ -45,16 +66,16 @@ func parsePath(path string) place {
 }
 
 // inGroups reads what follows /apis.
-func (p place) inGroups(rest string) place {
+func (p requestInfo) inGroups(rest string) requestInfo {
 	if rest == "" || rest == "/" {
 		p.kind = rootAPIs
 		return p
 	}
 	group, below, more := strings.Cut(rest[1:], "/")
 	if group == "" {
-		return place{}
+		return requestInfo{}
 	}
-	p.group = group
+	p.Group = group
 	if !more || below == "" {
 		p.kind = groupPath
 		return p
@@ -63,9 +84,9 @@ func (p place) inGroups(rest string) place {
 }
 
 // inVersion reads a path that begins with a version.
-func (p place) inVersion(rest string) place {
+func (p requestInfo) inVersion(rest string) requestInfo {
 	version, below, more := strings.Cut(rest, "/")
-	p.version = version
+	p.Version = version
 	if !more || below == "" {
 		p.kind = versionPath
 		return p
@@ -84,33 +105,32 @@ func (p place) inVersion(rest string) place {
 	namespace, inside, more := strings.Cut(in, "/")
 	switch {
 	case !more, inside == "status", inside == "finalize":
-		p.resource, p.name, p.sub = "namespaces", namespace, inside
-		p.namespace = namespace
+		p.Resource, p.Name, p.Subresource = "namespaces", namespace, inside
+		p.Namespace = namespace
 		p.malformed = namespace == ""
 		return p
 	}
-	p.inNamespace, p.namespace, p.namespaceOfAll = true, namespace, namespace == ""
+	p.inNamespace, p.Namespace, p.emptyScope = true, namespace, namespace == ""
 	return p.inScope(inside)
 }
 
 // inScope reads RESOURCE[/NAME[/SUB[/REST]]].
-func (p place) inScope(below string) place {
+func (p requestInfo) inScope(below string) requestInfo {
 	var more bool
-	p.resource, below, more = strings.Cut(below, "/")
+	p.Resource, below, more = strings.Cut(below, "/")
 	if more {
-		p.name, below, more = strings.Cut(below, "/")
-		p.malformed = p.name == ""
+		p.Name, below, more = strings.Cut(below, "/")
+		p.malformed = p.Name == ""
 	}
 	if more {
-		p.sub, p.rest, more = strings.Cut(below, "/")
-		p.malformed = p.malformed || p.sub == "" || more && p.sub != "proxy"
+		p.Subresource, p.rest, more = strings.Cut(below, "/")
+		p.malformed = p.malformed || p.Subresource == "" || more && p.Subresource != "proxy"
 	}
-	p.malformed = p.malformed || p.resource == ""
+	p.malformed = p.malformed || p.Resource == ""
 	return p
 }
 
-// nameFault says what is wrong with a name as a path segment, with the words of
-// kube-apiserver; empty: nothing.
+// nameFault returns why a name cannot be a path segment, in kube-apiserver's words, or "".
 func nameFault(name string) string {
 	switch {
 	case name == ".":

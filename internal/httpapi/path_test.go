@@ -3,10 +3,15 @@ package httpapi
 import (
 	"strings"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
+// attributes is short for the tables of this file.
+type attributes = authz.Attributes
+
 func TestParsePath(t *testing.T) {
-	tests := map[string]place{
+	tests := map[string]requestInfo{
 		"/":                            {},
 		"":                             {},
 		"/nope":                        {},
@@ -18,31 +23,31 @@ func TestParsePath(t *testing.T) {
 		"/apis":                        {kind: rootAPIs},
 		"/apis/":                       {kind: rootAPIs},
 		"/apis//v1":                    {},
-		"/apis/apps":                   {kind: groupPath, group: "apps"},
-		"/apis/apps/":                  {kind: groupPath, group: "apps"},
-		"/api/v1":                      {kind: versionPath, version: "v1"},
-		"/api/v1/":                     {kind: versionPath, version: "v1"},
-		"/apis/apps/v1":                {kind: versionPath, group: "apps", version: "v1"},
-		"/api/v1/pods":                 {kind: resourcePath, version: "v1", resource: "pods"},
-		"/api/v1/pods/":                {kind: resourcePath, version: "v1", resource: "pods"},
-		"/api/v1/nodes/n":              {kind: resourcePath, version: "v1", resource: "nodes", name: "n"},
-		"/api/v1/nodes/n/status":       {kind: resourcePath, version: "v1", resource: "nodes", name: "n", sub: "status"},
-		"/api/v1/namespaces":           {kind: resourcePath, version: "v1", resource: "namespaces"},
-		"/api/v1/namespaces/x":         {kind: resourcePath, version: "v1", resource: "namespaces", name: "x", namespace: "x"},
-		"/api/v1/namespaces/x/":        {kind: resourcePath, version: "v1", resource: "namespaces", name: "x", namespace: "x"},
-		"/api/v1/namespaces/x/status":  {kind: resourcePath, version: "v1", resource: "namespaces", name: "x", namespace: "x", sub: "status"},
-		"/api/v1/namespaces/x/pods":    {kind: resourcePath, version: "v1", inNamespace: true, namespace: "x", resource: "pods"},
-		"/api/v1/namespaces/x/pods/p":  {kind: resourcePath, version: "v1", inNamespace: true, namespace: "x", resource: "pods", name: "p"},
-		"/api/v1/namespaces//pods":     {kind: resourcePath, version: "v1", inNamespace: true, namespaceOfAll: true, resource: "pods"},
-		"/api/v1/watch/pods":           {kind: resourcePath, version: "v1", watch: true, resource: "pods"},
-		"/api/v1/watch":                {kind: resourcePath, version: "v1", resource: "watch"},
-		"/api/v1/watch/namespaces/x":   {kind: resourcePath, version: "v1", watch: true, resource: "namespaces", name: "x", namespace: "x"},
-		"/api/v1//pods":                {kind: resourcePath, version: "v1", malformed: true, name: "pods"},
-		"/api/v1/pods//":               {kind: resourcePath, version: "v1", malformed: true, resource: "pods"},
-		"/api/v1/namespaces/x/pods//x": {kind: resourcePath, version: "v1", malformed: true, inNamespace: true, namespace: "x", resource: "pods", sub: "x"},
-		"/apis/apps/v1/namespaces/x/deployments/d/scale": {kind: resourcePath, group: "apps", version: "v1", inNamespace: true, namespace: "x", resource: "deployments", name: "d", sub: "scale"},
-		"/api/v1/namespaces/x/pods/p/proxy/a/b":          {kind: resourcePath, version: "v1", inNamespace: true, namespace: "x", resource: "pods", name: "p", sub: "proxy", rest: "a/b"},
-		"/api/v1/namespaces/x/pods/p/log/a/b":            {kind: resourcePath, version: "v1", inNamespace: true, namespace: "x", resource: "pods", name: "p", sub: "log", rest: "a/b", malformed: true},
+		"/apis/apps":                   {kind: groupPath, Attributes: attributes{Group: "apps"}},
+		"/apis/apps/":                  {kind: groupPath, Attributes: attributes{Group: "apps"}},
+		"/api/v1":                      {kind: versionPath, Attributes: attributes{Version: "v1"}},
+		"/api/v1/":                     {kind: versionPath, Attributes: attributes{Version: "v1"}},
+		"/apis/apps/v1":                {kind: versionPath, Attributes: attributes{Group: "apps", Version: "v1"}},
+		"/api/v1/pods":                 {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "pods"}},
+		"/api/v1/pods/":                {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "pods"}},
+		"/api/v1/nodes/n":              {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "nodes", Name: "n"}},
+		"/api/v1/nodes/n/status":       {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "nodes", Name: "n", Subresource: "status"}},
+		"/api/v1/namespaces":           {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "namespaces"}},
+		"/api/v1/namespaces/x":         {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "namespaces", Name: "x", Namespace: "x"}},
+		"/api/v1/namespaces/x/":        {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "namespaces", Name: "x", Namespace: "x"}},
+		"/api/v1/namespaces/x/status":  {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "namespaces", Name: "x", Namespace: "x", Subresource: "status"}},
+		"/api/v1/namespaces/x/pods":    {kind: resourcePath, inNamespace: true, Attributes: attributes{Version: "v1", Namespace: "x", Resource: "pods"}},
+		"/api/v1/namespaces/x/pods/p":  {kind: resourcePath, inNamespace: true, Attributes: attributes{Version: "v1", Namespace: "x", Resource: "pods", Name: "p"}},
+		"/api/v1/namespaces//pods":     {kind: resourcePath, inNamespace: true, emptyScope: true, Attributes: attributes{Version: "v1", Resource: "pods"}},
+		"/api/v1/watch/pods":           {kind: resourcePath, watch: true, Attributes: attributes{Version: "v1", Resource: "pods"}},
+		"/api/v1/watch":                {kind: resourcePath, Attributes: attributes{Version: "v1", Resource: "watch"}},
+		"/api/v1/watch/namespaces/x":   {kind: resourcePath, watch: true, Attributes: attributes{Version: "v1", Resource: "namespaces", Name: "x", Namespace: "x"}},
+		"/api/v1//pods":                {kind: resourcePath, malformed: true, Attributes: attributes{Version: "v1", Name: "pods"}},
+		"/api/v1/pods//":               {kind: resourcePath, malformed: true, Attributes: attributes{Version: "v1", Resource: "pods"}},
+		"/api/v1/namespaces/x/pods//x": {kind: resourcePath, malformed: true, inNamespace: true, Attributes: attributes{Version: "v1", Namespace: "x", Resource: "pods", Subresource: "x"}},
+		"/apis/apps/v1/namespaces/x/deployments/d/scale": {kind: resourcePath, inNamespace: true, Attributes: attributes{Group: "apps", Version: "v1", Namespace: "x", Resource: "deployments", Name: "d", Subresource: "scale"}},
+		"/api/v1/namespaces/x/pods/p/proxy/a/b":          {kind: resourcePath, inNamespace: true, rest: "a/b", Attributes: attributes{Version: "v1", Namespace: "x", Resource: "pods", Name: "p", Subresource: "proxy"}},
+		"/api/v1/namespaces/x/pods/p/log/a/b":            {kind: resourcePath, inNamespace: true, rest: "a/b", malformed: true, Attributes: attributes{Version: "v1", Namespace: "x", Resource: "pods", Name: "p", Subresource: "log"}},
 	}
 	for path, want := range tests {
 		if got := parsePath(path); got != want {
@@ -52,10 +57,10 @@ func TestParsePath(t *testing.T) {
 }
 
 func TestParsePathAllocatesNothing(t *testing.T) {
-	var p place
+	var p requestInfo
 	n := testing.AllocsPerRun(100, func() { p = parsePath("/apis/apps/v1/namespaces/default/deployments/x/scale") })
-	if n > 0 || p.resource != "deployments" {
-		t.Errorf("%v allocations, resource %q", n, p.resource)
+	if n > 0 || p.Resource != "deployments" {
+		t.Errorf("%v allocations, resource %q", n, p.Resource)
 	}
 }
 
@@ -67,7 +72,7 @@ func FuzzParsePath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		p := parsePath(path)
-		for _, s := range []string{p.group, p.version, p.namespace, p.resource, p.name, p.sub} {
+		for _, s := range []string{p.Group, p.Version, p.Namespace, p.Resource, p.Name, p.Subresource} {
 			if strings.Contains(s, "/") {
 				t.Fatalf("parsePath(%q) has the segment %q", path, s)
 			}
@@ -75,10 +80,10 @@ func FuzzParsePath(f *testing.F) {
 				t.Fatalf("parsePath(%q) made %q up", path, s)
 			}
 		}
-		if p.kind == resourcePath && p.resource == "" && !p.malformed {
+		if p.kind == resourcePath && p.Resource == "" && !p.malformed {
 			t.Fatalf("parsePath(%q) names no resource", path)
 		}
-		if p.kind != resourcePath && (p.resource != "" || p.name != "" || p.namespace != "") {
+		if p.kind != resourcePath && (p.Resource != "" || p.Name != "" || p.Namespace != "") {
 			t.Fatalf("parsePath(%q) = %+v", path, p)
 		}
 	})

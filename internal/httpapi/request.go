@@ -2,61 +2,50 @@ package httpapi
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// request is a request under way: used by the request's goroutine alone, and
-// again for later requests.
+// request is a running request. Only the request's goroutine uses it. It is reused for later
+// requests.
 type request struct {
 	h *Handler
 	w http.ResponseWriter
 	r *http.Request
 
 	start time.Time
-	dog   watchdog
 
-	place place
-	typ   *resource.Type // nil: the path is of no known resource
-	// catalog is the newest one in which typ was seen to be served; nil: not looked.
+	info requestInfo
+	typ  *resource.Type // nil: the path names no known resource
+	// catalog is the newest catalog that is known to serve typ; nil: none was checked.
 	catalog *resource.Catalog
-	verb    string
-	attrs   authz.Attributes
 
-	values   url.Values // of the query; nil until asked for
-	deadline time.Time  // zero: the request has no end
+	values   url.Values // of the query; nil before query is called
+	deadline time.Time  // zero: there is none
 	cancel   context.CancelFunc
-	ctx      context.Context // of the work for the request, with its deadline and its seat; nil until asked for
+	ctx      context.Context // with the deadline and the seat; nil before context is called
 
-	// seat is what the request takes of the limits; nil: nothing.
+	// seat is the request's seat; nil: it has none.
 	seat    *inflight.Seat
-	left    bool // the seat was given back for good
+	left    bool // the seat was given back, and is not taken again
 	stays   bool // the request keeps its seat to its end: its answer is not counted
 	failing bool // the answer is an error
 
 	// A watch that is open; nil otherwise.
 	watch *registry.Watch
-	to    stream        // nil too when the events were sent already
-	lines httpStream    // room for to
-	route *routeMetrics // where its events and its end count
+	to    stream        // nil for a WebSocket, whose events have been sent
+	lines httpStream    // the buffer of to
+	route *routeMetrics // of the watch
 	shape *shape        // nil: whole objects in JSON
 
-	// errors is how an error is negotiated.
+	// errors are the representations that an error can have.
 	errors wire.Offer
 
 	// The answer so far.
@@ -66,20 +55,22 @@ type request struct {
 	code     int
 	bytes    int64
 
-	// Room that would be allocated for each request otherwise: values of headers,
-	// events of a watch that is mostly idle.
+	// Buffers that are reused by later requests.
 	auditID, length [1]string
 	events          [spareEvents]registry.Event
 }
 
 func (q *request) begin(w http.ResponseWriter, r *http.Request) {
-	q.w, q.r, q.start, q.errors = w, r, q.h.c.Now(), wire.Documents
+	q.w, q.r, q.start, q.errors = w, r, time.Now(), wire.Documents
+	if r.ProtoMajor == 1 { // the connection has the deadline of the answer before
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	}
 }
 
-// forget drops everything that belongs to the request.
+// forget clears the request for reuse.
 func (q *request) forget() {
 	q.w, q.r = nil, nil
-	q.place, q.typ, q.catalog, q.verb, q.attrs = place{}, nil, nil, "", authz.Attributes{}
+	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
 	q.to, q.lines = nil, httpStream{}
 	q.ctx, q.shape, q.left, q.failing, q.stays = nil, nil, false, false, false
@@ -88,7 +79,7 @@ func (q *request) forget() {
 	q.events = [spareEvents]registry.Event{}
 }
 
-// free gives back what the request holds of the limits.
+// free closes the watch, and gives back the seat.
 func (q *request) free() {
 	if q.watch != nil {
 		q.watch.Close()
@@ -109,157 +100,7 @@ func (q *request) free() {
 	}
 }
 
-// maxParameters bounds the parameters of a query. net/url reads none of them if they are
-// more than 10,000: a dry-run would be none, and a selector would select everything.
-const maxParameters = 1000
-
-// serve is the way of every request.
-func (q *request) serve() error {
-	q.identify()
-	if strings.Count(q.r.URL.RawQuery, "&") >= maxParameters {
-		return apierrors.NewBadRequest(fmt.Sprintf("the query has more than %d parameters", maxParameters))
-	}
-	q.place = parsePath(q.r.URL.Path)
-	if q.place.kind == resourcePath {
-		q.verb = requestVerb(q.r.Method, &q.place, q.r.URL.RawQuery)
-		q.typ = q.h.c.Catalog().Lookup(q.place.group, q.place.version, q.place.resource)
-	} else {
-		q.verb = lowerMethod(q.r.Method)
-	}
-	if err := q.authenticate(); err != nil {
-		q.endConnection()
-		return err
-	}
-	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
-	q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
-	if impersonates(q.r.Header) {
-		if err := q.impersonate(); err != nil {
-			return err
-		}
-	}
-	if q.attrs.User == authn.Anonymous {
-		q.endConnection()
-	}
-	if err := q.authorize(); err != nil {
-		return err
-	}
-	if ok, err := q.takeSeat(); !ok {
-		return err
-	}
-	if err := q.limitTime(); err != nil {
-		return err
-	}
-	if q.place.kind == resourcePath {
-		return q.resource()
-	}
-	return q.page()
-}
-
-// authenticate finds out who asks.
-func (q *request) authenticate() error {
-	user, err := q.h.c.Authn.Authenticate(q.r)
-	switch {
-	case err != nil:
-		q.h.log().Debug("authentication failed", "path", q.r.URL.Path, "err", err)
-		return errUnauthorized()
-	case user == nil && !q.h.c.AnonymousAuth:
-		return errUnauthorized()
-	case user == nil:
-		user = authn.Anonymous
-	}
-	q.attrs.User = user
-	return nil
-}
-
-// authorize asks whether the user may: row A18.
-func (q *request) authorize() error {
-	p, a := &q.place, &q.attrs
-	a.Verb, a.Path = q.verb, q.r.URL.Path
-	if p.kind == resourcePath {
-		a.IsResource = true
-		a.Group, a.Version, a.Resource, a.Subresource = p.group, p.version, p.resource, p.sub
-		a.Namespace, a.Name = p.namespace, p.name
-		if a.Name == "" && a.Verb != verbCreate {
-			a.Name = q.selectedName()
-		}
-	}
-	return q.may(a)
-}
-
-// may asks whether a user may do what the attributes say.
-func (q *request) may(a *authz.Attributes) error {
-	allowed, reason := q.h.c.Authz.Authorize(a)
-	if allowed {
-		return nil
-	}
-	message := deniedMessage(a)
-	if reason != "" {
-		message += ": " + reason
-	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name, errors.New(message))
-}
-
-func deniedMessage(a *authz.Attributes) string {
-	if !a.IsResource {
-		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Verb, a.Path)
-	}
-	what := a.Resource
-	if a.Subresource != "" {
-		what += "/" + a.Subresource
-	}
-	where := "at the cluster scope"
-	if a.Namespace != "" {
-		where = fmt.Sprintf("in the namespace %q", a.Namespace)
-	}
-	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Verb, what, a.Group, where)
-}
-
-// selectedName is the one name that a field selector asks for, which then counts
-// as that of the request (row A16); empty: there is none.
-func (q *request) selectedName() string {
-	if !strings.Contains(q.r.URL.RawQuery, "fieldSelector") {
-		return ""
-	}
-	text := q.query().Get("fieldSelector")
-	if strings.Count(text, ",") >= maxTerms {
-		return "" // it is refused later
-	}
-	s, err := fields.ParseSelector(text)
-	if err != nil {
-		return ""
-	}
-	name, ok := s.RequiresExactMatch("metadata.name")
-	if !ok || nameFault(name) != "" {
-		return ""
-	}
-	return name
-}
-
-// limitTime sets the request's deadline: row A17.
-func (q *request) limitTime() error {
-	if q.verb == verbWatch {
-		return nil
-	}
-	limit := q.h.c.Limits.RequestTimeout
-	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
-		limit = min(limit, q.h.c.Limits.MutatingTimeout)
-	}
-	if _, ok := lookup(q.r.URL.RawQuery, "timeout"); ok {
-		text := q.query().Get("timeout")
-		asked, err := time.ParseDuration(text)
-		if err != nil && text != "" {
-			return apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
-		}
-		if asked > 0 {
-			limit = min(limit, asked)
-		}
-	}
-	q.deadline = time.Now().Add(limit)
-	return nil
-}
-
-// context returns the context of the work for the request, which carries its deadline and
-// its seat.
+// context returns a context with the request's deadline and seat.
 func (q *request) context() context.Context {
 	switch {
 	case q.ctx != nil:
@@ -279,8 +120,7 @@ func (q *request) extend(d time.Duration) {
 	q.ctx, q.cancel, q.deadline = nil, nil, time.Now().Add(d)
 }
 
-// query returns the parameters; a part that is malformed is left out, as
-// kube-apiserver does.
+// query returns the parameters. Malformed ones are left out, as in kube-apiserver.
 func (q *request) query() url.Values {
 	if q.values == nil {
 		q.values = q.r.URL.Query()
@@ -288,22 +128,14 @@ func (q *request) query() url.Values {
 	return q.values
 }
 
-// header is that of the answer.
+// header returns the headers of the answer.
 func (q *request) header() http.Header { return q.w.Header() }
 
-// accept is the Accept header, its lines joined.
+// accept returns the Accept header. Several lines are joined.
 func (q *request) accept() string {
 	lines := q.r.Header["Accept"]
 	if len(lines) == 1 {
 		return lines[0]
 	}
 	return strings.Join(lines, ",")
-}
-
-// lowerMethod is the verb of a request outside the API.
-func lowerMethod(method string) string {
-	if method == http.MethodGet {
-		return verbGet
-	}
-	return strings.ToLower(method)
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Values of headers that are the same for every answer. net/http copies them and
-// nobody changes them.
+// Values of headers that are the same for all answers. They are never changed.
 var (
 	noCache         = []string{"no-cache, private"}
 	noSniff         = []string{"nosniff"}
@@ -35,11 +34,11 @@ var (
 	priorityLevel   = []string{"a0f5c6de-2f5e-4b4e-8f0a-0d8c3b1e7c42"}
 )
 
-// auditIDBytes is how much of a client's own audit ID is taken.
+// auditIDBytes bounds an audit ID that the client sends; the rest is cut off.
 const auditIDBytes = 64
 
-// identify gives the request its audit ID, the client's or a fresh one, and sets
-// the headers that every answer has: row A19.
+// identify sets the headers that every answer has. The audit ID is the client's or a new
+// one.
 func (q *request) identify() {
 	h := q.header()
 	h["Cache-Control"] = noCache
@@ -51,8 +50,7 @@ func (q *request) identify() {
 	h["Audit-Id"] = q.auditID[:]
 }
 
-// newUUID returns a random UUID. It tells requests apart and is no secret, so it is
-// not made of the costlier kind of chance.
+// newUUID returns a random UUID that is no secret, so it needs no cryptographic randomness.
 func newUUID() string {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:8], rand.Uint64())
@@ -60,7 +58,7 @@ func newUUID() string {
 	return uuid.From(b)
 }
 
-// pretty tells whether JSON is to be indented: row C12.
+// pretty reports whether JSON is to be indented: on request, and for curl, wget and browsers.
 func (q *request) pretty(o wire.Output) bool {
 	if o.Pretty {
 		return true
@@ -78,8 +76,8 @@ func (q *request) pretty(o wire.Output) bool {
 	return strings.HasPrefix(agent[0], "curl") || strings.HasPrefix(agent[0], "Wget") || strings.HasPrefix(agent[0], "Mozilla/5.0")
 }
 
-// json answers with one JSON value, in the medium that was negotiated. In a binary one
-// there are Status and the documents of discovery; show writes objects.
+// json answers with one JSON value in the negotiated medium. In binary media, it writes
+// Status and discovery documents; show writes objects.
 func (q *request) json(code int, value []byte, o wire.Output) error {
 	value = bytes.TrimSuffix(value, []byte("\n"))
 	binary := o.Binary()
@@ -109,7 +107,7 @@ func (q *request) json(code int, value []byte, o wire.Output) error {
 	room := q.h.buffer(len(value) + 1)
 	whole := append(append((*room)[:0], value...), '\n')
 	err := q.send(code, jsonType, whole)
-	if err == nil { // otherwise the bytes may still be on their way out
+	if err == nil { // otherwise the connection may still use the bytes
 		q.h.giveBack(room, whole)
 	}
 	return err
@@ -152,7 +150,7 @@ func (q *request) send(code int, contentType []string, body ...[]byte) error {
 	return q.writeLast(body...)
 }
 
-// sendCompressed writes a whole answer in gzip: row C13.
+// sendCompressed writes a whole answer in gzip.
 func (q *request) sendCompressed(code int, body []byte) error {
 	q.compressed()
 	q.writeHeader(code)
@@ -175,27 +173,26 @@ func (q *request) acceptsGzip() bool {
 	return len(lines) > 0 && wire.AcceptsGzip(strings.Join(lines, ","))
 }
 
-// leftoverTimeout is how long a body may take that nobody has read.
+// leftoverTimeout bounds how long net/http reads a body that the handler has not read.
 const leftoverTimeout = time.Second
 
 // writeHeader starts the answer.
 func (q *request) writeHeader(code int) {
 	q.wrote, q.code = true, code
 	if q.r.ProtoMajor == 1 && q.r.ContentLength != 0 && !q.bodyRead {
-		// net/http reads what is left of the body before it answers, and would wait for
-		// it, with all that the request holds.
+		// net/http reads the rest of the body before it answers.
 		_ = http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(leftoverTimeout))
 	}
 	q.w.WriteHeader(code)
 }
 
-// write writes a part of the answer. A client that does not take it in time loses
-// the rest.
+// write writes a part of the answer. If the client does not read it in time, the answer is
+// broken off.
 func (q *request) write(b []byte) error {
 	return q.outside(false, func() error { return q.writeOut(b) })
 }
 
-// writeLast writes the end of the answer, after which the request takes no seat.
+// writeLast writes the end of the answer. The request takes no seat again.
 func (q *request) writeLast(parts ...[]byte) error {
 	return q.outside(true, func() error {
 		for _, b := range parts {
@@ -207,13 +204,9 @@ func (q *request) writeLast(parts ...[]byte) error {
 	})
 }
 
-// writeOut writes without a look at the seat.
+// writeOut writes a part of the answer, whether or not the request has its seat.
 func (q *request) writeOut(b []byte) error {
-	until := time.Now().Add(q.h.c.Limits.WriteTimeout)
-	if !q.deadline.IsZero() && q.deadline.Before(until) && q.bytes > 0 {
-		until = q.deadline
-	}
-	q.dog.guard(q.w, until, false)
+	q.limitWrite()
 	n, err := q.w.Write(b)
 	q.bytes += int64(n)
 	if err == http.ErrBodyNotAllowed { // HEAD
@@ -222,18 +215,35 @@ func (q *request) writeOut(b []byte) error {
 	return err
 }
 
-// counter counts what another handler answers.
+// limitWrite bounds how long the next write may wait for the client: WriteTimeout, and
+// after the first write at most the time that is left for the request.
+func (q *request) limitWrite() {
+	d := q.h.c.Limits.WriteTimeout
+	if !q.deadline.IsZero() && q.bytes > 0 {
+		d = max(1, min(d, time.Until(q.deadline)))
+	}
+	q.setWriteTimeout(d)
+}
+
+func (q *request) setWriteTimeout(d time.Duration) {
+	if w, ok := q.w.(interface{ SetWriteTimeout(d time.Duration) }); ok { // HTTP/2
+		w.SetWriteTimeout(d)
+		return
+	}
+	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(d))
+}
+
+// counter is the answer of another handler. It counts bytes and notes the status.
 type counter struct {
 	http.ResponseWriter
 	q *request
 }
 
-// delegate has another handler write the answer, which holds about so many bytes.
+// delegate calls another handler for the answer. bytes estimates the memory that it holds.
 func (q *request) delegate(h http.Handler, bytes int) error {
 	if err := q.holdAnswer(bytes); err != nil {
 		return err
 	}
-	q.dog.guard(q.w, q.deadline, false)
 	h.ServeHTTP(&counter{q.w, q}, q.r)
 	if q.code == 0 {
 		q.code = http.StatusOK
@@ -256,6 +266,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	}
 	var n int
 	err := c.q.outside(false, func() (err error) {
+		c.q.limitWrite()
 		n, err = c.ResponseWriter.Write(b)
 		return err
 	})

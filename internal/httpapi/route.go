@@ -19,15 +19,15 @@ const (
 	verbDeleteCollection = "deletecollection"
 )
 
-// requestVerb is what a request on a resource wants, for whoever decides whether
-// it may: row A2. It does not tell whether there is such a verb.
-func requestVerb(method string, p *place, query string) string {
+// requestVerb returns the verb of a request on a resource, as RBAC names it. The resource
+// need not support it.
+func requestVerb(method string, p *requestInfo, query string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead:
 		switch {
 		case p.watch:
 			return verbWatch
-		case p.name != "":
+		case !p.collection:
 			return verbGet
 		case wantsWatch(query):
 			return verbWatch
@@ -40,7 +40,7 @@ func requestVerb(method string, p *place, query string) string {
 	case http.MethodPatch:
 		return verbPatch
 	case http.MethodDelete:
-		if p.name == "" {
+		if p.collection {
 			return verbDeleteCollection
 		}
 		return verbDelete
@@ -54,8 +54,8 @@ func wantsWatch(query string) bool {
 	return ok && value != "0" && !strings.EqualFold(value, "false")
 }
 
-// lookup finds the first value of a parameter whose name needs no escapes,
-// without parsing the rest. The value is as it was sent.
+// lookup returns the first value of a parameter, without parsing the rest of the query. The
+// name must not need escapes; the value is not unescaped.
 func lookup(query, name string) (string, bool) {
 	for query != "" {
 		var part string
@@ -67,7 +67,7 @@ func lookup(query, name string) (string, bool) {
 	return "", false
 }
 
-// routeError tells why there is no verb for a request.
+// routeError is the reason why no verb serves a request.
 type routeError uint8
 
 const (
@@ -76,26 +76,26 @@ const (
 	noMethod
 )
 
-// allow decides whether a path of a type takes a method: 404 when nothing is
-// served at the path, 405 when something is, but not by this method.
-func allow(t *resource.Type, p *place, method string) routeError {
+// allow reports whether a type serves a path by a method: noRoute (404) if it serves nothing
+// at the path, noMethod (405) if it serves the path by other methods only.
+func allow(t *resource.Type, p *requestInfo, method string) routeError {
 	if p.malformed || p.inNamespace && !t.Namespaced {
 		return noRoute
 	}
-	elsewhere := t.Namespaced && (!p.inNamespace || p.namespaceOfAll)
+	elsewhere := t.Namespaced && (!p.inNamespace || p.emptyScope)
 	switch {
 	case p.watch:
-		if !t.Allows(verbWatch) || p.sub != "" || elsewhere && p.name != "" {
+		if !t.Allows(verbWatch) || p.Subresource != "" || elsewhere && !p.collection {
 			return noRoute
 		}
 		return pick(method == http.MethodGet)
-	case p.sub != "":
-		s := t.Subresource(p.sub)
-		if s == nil || elsewhere || p.rest != "" && p.sub != "proxy" {
+	case p.Subresource != "":
+		s := t.Subresource(p.Subresource)
+		if s == nil || elsewhere || p.rest != "" && p.Subresource != "proxy" {
 			return noRoute
 		}
-		return pick(p.sub == "proxy" || subresourceAllows(s, method))
-	case p.name != "":
+		return pick(p.Subresource == "proxy" || subresourceAllows(s, method))
+	case !p.collection:
 		if elsewhere || !allowsAny(t, verbGet, verbUpdate, verbPatch, verbDelete) {
 			return noRoute
 		}
@@ -128,7 +128,7 @@ func allowsAny(t *resource.Type, verbs ...string) bool {
 	return false
 }
 
-// objectVerb is the verb of a method on one object; empty: there is none.
+// objectVerb returns the verb of a method on one object, or "".
 func objectVerb(method string) string {
 	switch method {
 	case http.MethodGet:
@@ -143,7 +143,7 @@ func objectVerb(method string) string {
 	return ""
 }
 
-// collectionVerb is the verb of a method on a collection; empty: there is none.
+// collectionVerb returns the verb of a method on a collection, or "".
 func collectionVerb(method string) string {
 	switch method {
 	case http.MethodGet:
@@ -167,4 +167,12 @@ func subresourceAllows(s *resource.Subresource, method string) bool {
 		}
 	}
 	return false
+}
+
+// lowerMethod is the verb of a request outside the API.
+func lowerMethod(method string) string {
+	if method == http.MethodGet {
+		return verbGet
+	}
+	return strings.ToLower(method)
 }

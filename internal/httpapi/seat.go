@@ -26,33 +26,30 @@ func newGate(l *Limits) *inflight.Gate {
 	})
 }
 
-// takeSeat takes a seat for the request: rows A20 and T "overload". Health checks need
-// none. If it returns false without an error, the answer is written.
-func (q *request) takeSeat() (ok bool, err error) {
+// takeSeat takes a seat for the request. Health checks need none.
+func (q *request) takeSeat() error {
 	h := q.h
 	class := inflight.Reads
 	switch {
-	case q.verb == verbWatch:
+	case q.info.Verb == verbWatch:
 		if h.drained.Err() != nil {
-			return false, apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
+			return apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
 		}
 		class = inflight.Watches
 	case isHealth(q.r.URL.Path):
-		return true, nil
+		return nil
 	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
 		class = inflight.Writes
 	}
-	u := q.attrs.User
-	if q.seat = h.gate.Acquire(class, u.Name, slices.Contains(u.Groups, masters)); q.seat != nil {
-		return true, nil
+	u := q.info.User
+	if q.seat = h.gate.Acquire(class, u.Name, slices.Contains(u.Groups, masters)); q.seat == nil {
+		h.metrics.overload(q)
+		return errOverloaded
 	}
-	h.metrics.overload(q)
-	q.header()["Retry-After"] = retrySoon
-	q.text(http.StatusTooManyRequests, "Too many requests, please try again later.\n")
-	return false, nil
+	return nil
 }
 
-// seated is a context with the request's seat, if it has one.
+// seated returns a context with the request's seat, if it has one.
 func (q *request) seated(ctx context.Context) context.Context {
 	if q.seat == nil {
 		return ctx
@@ -60,8 +57,7 @@ func (q *request) seated(ctx context.Context) context.Context {
 	return inflight.WithSeat(ctx, q.seat)
 }
 
-// errFull is the answer to a request when there is no memory left for requests that wait
-// for their clients.
+// errFull is the answer (429) if the budget for waiting requests is spent.
 func errFull() error {
 	return apierrors.NewTooManyRequests(inflight.ErrFull.Error(), 1)
 }

@@ -33,9 +33,9 @@ type closed struct {
 	next   uint32
 }
 
-func ourHTTP2(t *testing.T) *http2.Server {
+func ourHTTP2(t testing.TB) *http2.Server {
 	return &http2.Server{
-		MaxStreams: 250, HeaderBytes: 64 << 10, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
+		MaxStreams: 250, HeaderBytes: 1 << 20, UploadBytes: 256 << 10, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 }
@@ -118,7 +118,7 @@ func TestClosedWindows(t *testing.T) {
 		{"metrics", "GET", "/metrics", "admin", "200"},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.InFlight, c.Limits.MutatingInFlight = 1, 1 }})
+			s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.InFlight, c.Limits.MutatingInFlight = 1, 1 }})
 			s.create(t, "default", "a", 100<<10)
 			c := s.dialClosed(t)
 			for range 5 {
@@ -154,7 +154,7 @@ func (s *server) waiting(t *testing.T) int64 {
 
 // TestUnfinishedBodies: clients that do not finish their bodies keep nobody out.
 func TestUnfinishedBodies(t *testing.T) {
-	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.MutatingInFlight = 1 }})
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.MutatingInFlight = 1 }})
 	c := s.dialClosed(t)
 	for before := s.waiting(t); before < 20<<15; { // until about 20 wait
 		c.send("POST", maps, "admin", `{"metadata"`)
@@ -172,7 +172,7 @@ func TestUnfinishedBodies(t *testing.T) {
 // TestWaitingBytes: what clients have the server hold while it waits for them is bounded,
 // and answered with 429 that says when to come again.
 func TestWaitingBytes(t *testing.T) {
-	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.WaitingBytes = 1 << 20 }})
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.WaitingBytes = 1 << 20 }})
 	s.create(t, "default", "a", 200<<10)
 	before := s.waiting(t)
 	c := s.dialClosed(t)
@@ -217,7 +217,7 @@ func TestWaitingBytes(t *testing.T) {
 // TestAnonymousConnections: the connection of a client that is not authenticated ends with
 // its request; that of another does not.
 func TestAnonymousConnections(t *testing.T) {
-	s := start(t, wiring{http2: ourHTTP2(t)})
+	s := start(t, wiring{})
 	for token, ends := range map[string]bool{"": true, "wrong": true, "bob": false, "admin": false} {
 		c := s.dialClosed(t)
 		c.send("GET", maps, token, "")
@@ -269,7 +269,7 @@ func TestManyParameters(t *testing.T) {
 // TestErrorsAreSmall: whatever is sent, an error says a bounded amount of it, and little
 // to a client without rights.
 func TestErrorsAreSmall(t *testing.T) {
-	s := start(t, wiring{http2: ourHTTP2(t)})
+	s := start(t, wiring{})
 	long := strings.Repeat("<", 10_000)
 	for token, most := range map[string]int{"bob": 20 << 10, "": 20 << 10, "admin": 2 << 20} {
 		for _, path := range []string{maps + "/" + long, "/apis/" + long + "/v1/x", "/" + long, "/api/v1/namespaces/" + long + "/pods/x/log"} {
@@ -290,7 +290,7 @@ func TestErrorsAreSmall(t *testing.T) {
 // TestAnswersKeepTheirSeats: the answer of a write that does not fit into the memory for
 // waiting requests keeps its seat instead.
 func TestAnswersKeepTheirSeats(t *testing.T) {
-	s := start(t, wiring{http2: ourHTTP2(t), config: func(c *httpapi.Config) { c.Limits.WaitingBytes, c.Limits.MutatingInFlight = 200<<10, 2 }})
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.WaitingBytes, c.Limits.MutatingInFlight = 200<<10, 2 }})
 	s.create(t, "default", "a", 10)
 	target := registry.Target{Type: builtin.Catalog().Lookup("", "v1", "configmaps"), Namespace: "default"}
 	large := registry.Body{Media: wire.JSON, Bytes: fmt.Appendf(nil, `{"metadata":{"name":"large"},"data":{"k":%q}}`, strings.Repeat("<", 500<<10))}

@@ -57,7 +57,7 @@ type server struct {
 // wiring is how a test's server differs from the usual.
 type wiring struct {
 	http1  bool
-	http2  *http2.Server // nil: net/http's
+	http2  *http2.Server // nil: ourHTTP2
 	wrap   func(http.ResponseWriter) http.ResponseWriter
 	config func(*httpapi.Config)
 }
@@ -103,13 +103,17 @@ func start(t testing.TB, w wiring) *server {
 		h.ServeHTTP(w, r)
 	}))
 	ts.EnableHTTP2 = !w.http1
-	if w.http2 != nil {
+	if w.http2 == nil {
+		w.http2 = ourHTTP2(t)
+	}
+	if !w.http1 {
 		ts.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": w.http2.Serve}
 		ts.Config.RegisterOnShutdown(w.http2.Shutdown)
 	}
 	ts.StartTLS()
 	t.Cleanup(func() {
 		h.Drain()
+		w.http2.Shutdown()
 		ts.CloseClientConnections()
 		ts.Close()
 	})

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -19,33 +20,34 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// shape is how the objects of one answer are shown: rows C1 to C11. It belongs to
-// one request, whoever delivers its events.
+// shape encodes the objects of one answer in the negotiated representation: JSON, a binary
+// medium, a Table or PartialObjectMetadata. It belongs to one request, also when the
+// goroutine of another one delivers its events.
 type shape struct {
-	ctx     context.Context //nolint:containedctx // of the request, which a webhook may be called for
-	derived *derived
-	typ     *resource.Type
-	out     wire.Output
-	binary  *wire.Binary // nil: the answer is text
-	head    string       // of a stored object, before its metadata
+	ctx    context.Context //nolint:containedctx // of the request, which a webhook may be called for
+	cache  *cache
+	typ    *resource.Type
+	out    wire.Output
+	binary *wire.Binary // nil: the answer is text
+	head   string       // of a stored object, before its metadata
 
-	wanted func() error // tells that nobody waits for the answer any more; nil: not known
+	wanted func() error // an error once the client is gone or the deadline over; nil: always wanted
 	listed bool         // the objects are those of a list
-	room   []byte       // what raw made last, when it is not kept
-	ahead  ahead        // of a list whose objects somebody else converts
+	room   []byte       // the buffer of raw
+	ahead  ahead        // of a list that a webhook converts
 	// current: the object is in the version of the type and needs no conversion.
 	current bool
 
-	// Of a table: what of the object a row carries, the moment that ages are told of,
-	// and whether the columns are told.
+	// Of a table: which part of the object a row carries, the time that ages refer to, and
+	// whether the next event has the columns.
 	include metav1.IncludeObjectPolicy
 	now     time.Time
 	columns bool
 }
 
-// newShape finds out how objects of a type are shown; row C2.
+// newShape returns the shape of the negotiated output.
 func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
-	s := &shape{ctx: q.context(), derived: q.h.derived, typ: t, out: out, binary: out.Binary(), head: wire.Head(t), columns: true, wanted: q.wanted}
+	s := &shape{ctx: q.context(), cache: q.h.cache, typ: t, out: out, binary: out.Binary(), head: wire.Head(t), columns: true, wanted: q.wanted}
 	if out.Form != wire.Table {
 		return s, nil
 	}
@@ -64,12 +66,13 @@ func (q *request) newShape(t *resource.Type, out wire.Output) (*shape, error) {
 	return s, nil
 }
 
-// notShown is the answer to a form that the answer does not have: row C6.
+// notShown is the answer (406) if the object or list has no such form.
 func notShown(message string) error {
 	return refusal(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message, nil)
 }
 
-// itemHead is how many bytes of a stored object an item goes without.
+// itemHead returns how many leading bytes of a stored object an item of a list omits: kind
+// and apiVersion, which the list has.
 func (s *shape) itemHead() int {
 	if s.typ.Custom != nil {
 		return len("{")
@@ -77,7 +80,7 @@ func (s *shape) itemHead() int {
 	return len(s.head)
 }
 
-// goName is a type as error messages name it.
+// goName returns the name of a type in error messages, as kube-apiserver has it.
 func goName(t *resource.Type, list string) string {
 	t = t.StoredVersion()
 	group, _, _ := strings.Cut(t.Group, ".")
@@ -87,8 +90,8 @@ func goName(t *resource.Type, list string) string {
 	return fmt.Sprintf("(*%s.%s%s)", group, t.Kind, list)
 }
 
-// look is everything that makes the bytes of an item differ between requests, beside
-// the object and the moment.
+// look identifies the options that change the bytes of an item. The bytes also depend on the
+// object and on its moment.
 type look uint8
 
 func (s *shape) look() look {
@@ -111,11 +114,11 @@ func (s *shape) look() look {
 	return l
 }
 
-// separated: commas stand between items.
+// separated reports whether items are separated by commas.
 func (s *shape) separated() bool { return s.binary == nil }
 
-// moment is the same for two requests to which the object looks the same. Lasting: so
-// it does for a while.
+// moment identifies the ages that a table row of the object shows now. lasting reports
+// whether they stay the same for a while.
 func (s *shape) moment(o *store.Object) (moment uint64, lasting bool, err error) {
 	if s.out.Form != wire.Table {
 		return 0, true, nil
@@ -128,7 +131,7 @@ func (s *shape) moment(o *store.Object) (moment uint64, lasting bool, err error)
 	return moment, lasting, nil
 }
 
-// frame is what stands around the items.
+// frame returns the text around the items.
 func (s *shape) frame(m wire.ListMeta) wire.Frame {
 	switch s.out.Form {
 	case wire.PartialList:
@@ -139,12 +142,11 @@ func (s *shape) frame(m wire.ListMeta) wire.Frame {
 	return wire.ListOf(s.typ, m)
 }
 
-// mostSorted is of how many rows an order is kept, so that it takes little memory.
-// Longer lists stand as they are stored.
+// mostSorted bounds the rows of a list that are sorted, and so the memory for that. Longer
+// lists keep the order of the store.
 const mostSorted = 16 << 10
 
-// sort has the rows of a list stand in the order of the kind; of such a kind there
-// are few objects.
+// sort sorts the rows of a list by the order of the kind. Such kinds have few objects.
 func (s *shape) sort(l *registry.List) error {
 	type placed struct {
 		place  int32
@@ -177,7 +179,7 @@ func (s *shape) sort(l *registry.List) error {
 	return nil
 }
 
-// item appends an object as it stands in a list.
+// item appends an object as an item of a list.
 func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 	switch {
 	case s.binary != nil:
@@ -199,25 +201,25 @@ func (s *shape) item(to []byte, o *store.Object) ([]byte, error) {
 	return wire.AppendItem(to, value, s.itemHead()), nil
 }
 
-// value is an object as JSON of the type's version. What it is converted to is made
-// about once. It is valid until the next call.
+// value returns an object as JSON in the version of the type. It is valid until the next
+// call.
 func (s *shape) value(o *store.Object) ([]byte, error) {
 	if s.typ.Conversion == nil || s.current {
 		return o.Bytes(), nil
 	}
-	if s.typ.ConvertsPerRequest() && s.wanted != nil { // somebody else may be asked
+	if s.typ.ConvertsPerRequest() && s.wanted != nil { // a webhook may be called
 		if err := s.wanted(); err != nil {
 			return nil, err
 		}
 	}
 	if !s.listed {
-		f, err := s.derived.of(s.ctx, s.typ, o, converted)
+		f, err := s.cache.of(s.ctx, s.typ, o, converted)
 		return f.raw, err
 	}
 	if s.typ.ConvertsByWebhook() {
 		return s.convertAhead(o)
 	}
-	raw, ok, err := s.derived.ofListed(s.ctx, s.typ, o, converted)
+	raw, ok, err := s.cache.ofListed(s.ctx, s.typ, o, converted)
 	if ok || err != nil {
 		return raw, err
 	}
@@ -233,7 +235,9 @@ func (s *shape) partial(to []byte, o *store.Object) ([]byte, error) {
 	return wire.AppendPartial(to, meta, s.out), nil
 }
 
-// metadata is that of an object, as JSON. Where it ends is looked for once.
+var metadataMember = []byte(`"metadata":`)
+
+// metadata returns the metadata of an object as JSON. The object remembers where it ends.
 func (s *shape) metadata(o *store.Object) ([]byte, error) {
 	if s.typ.Conversion != nil && !s.current {
 		value, err := s.value(o)
@@ -242,27 +246,27 @@ func (s *shape) metadata(o *store.Object) ([]byte, error) {
 		}
 		return wire.MetadataOf(value)
 	}
-	begin, value := len(s.head)+len(`"metadata":`), o.Bytes()
-	// The mark may be of a type with another head: a definition may be replaced.
+	begin, value := len(s.head)+len(metadataMember), o.Bytes()
+	// The mark may belong to a type with another head, if a definition was replaced.
 	if end := o.Mark(); end > begin && end <= len(value) && string(value[:len(s.head)]) == s.head {
 		return value[begin:end], nil
 	}
 	meta, err := wire.MetadataOf(value)
-	if err == nil && begin < len(value) && &meta[0] == &value[begin] {
+	if err == nil && bytes.HasPrefix(value[min(len(s.head), len(value)):], metadataMember) {
 		o.SetMark(begin + len(meta))
 	}
 	return meta, err
 }
 
-// raw is an object in the binary medium, without what tells its kind. It is valid until
-// the next call.
+// raw returns an object in the binary medium, without its kind. It is valid until the next
+// call.
 func (s *shape) raw(o *store.Object) ([]byte, error) {
 	what := derivation{medium: s.binary, partial: s.out.Form != wire.Whole}
 	if !s.listed || s.typ.ConvertsByWebhook() {
 		f, err := s.made(o, what)
 		return f.raw, err
 	}
-	raw, ok, err := s.derived.ofListed(s.ctx, s.typ, o, what)
+	raw, ok, err := s.cache.ofListed(s.ctx, s.typ, o, what)
 	if ok || err != nil {
 		return raw, err
 	}
@@ -291,7 +295,7 @@ func (s *shape) row(to []byte, o *store.Object) ([]byte, error) {
 	return append(to, '}'), err
 }
 
-// object appends an object as it stands alone, or in an event.
+// object appends a single object, or the object of an event.
 func (s *shape) object(to []byte, o *store.Object) ([]byte, error) {
 	switch {
 	case s.binary != nil:
@@ -314,7 +318,7 @@ func (s *shape) object(to []byte, o *store.Object) ([]byte, error) {
 	return append(to, value...), err
 }
 
-// event appends a watch event; rows W12 to W14.
+// event appends a watch event.
 func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 	if e.Status != nil {
 		return s.statusEvent(to, string(e.Type), encodeStatus(e.Status))
@@ -325,7 +329,7 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 		defer func() { s.current = false }()
 		o = &store.Object{Held: wire.AppendBookmark(nil, s.typ.StrategyVersion(), uint64(e.Revision), e.InitialEventsEnd), Modified: e.Revision}
 		if e.InitialEventsEnd && s.include == metav1.IncludeNone {
-			// Where the initial events end stands in the object: it cannot be left out.
+			// The annotation that ends the initial events is part of the object.
 			s.include = metav1.IncludeMetadata
 			defer func() { s.include = metav1.IncludeNone }()
 		}
@@ -338,7 +342,7 @@ func (s *shape) event(to []byte, e *registry.Event) ([]byte, error) {
 		return s.binary.Event(to, string(e.Type), wire.TypeOf(s.typ, s.out), raw), nil
 	}
 	to, err := s.object(wire.BeginEvent(to, string(e.Type)), o)
-	s.columns = false // they come with the first event alone
+	s.columns = false // only the first event has them
 	return append(to, wire.EventTail...), err
 }
 

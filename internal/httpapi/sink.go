@@ -6,20 +6,19 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/deflate"
 )
 
-// sink gathers an answer of unknown length and writes it in pieces of
-// WriteBatchBytes or more: a write costs an HTTP/2 server a hand-off. What fits
-// into one piece goes out with its length; what does not is compressed where the
-// client accepts it.
+// sink gathers an answer of unknown length and writes it in pieces of WriteBatchBytes or
+// more. An answer that fits into one piece is sent with its length. A longer one is
+// compressed if the client accepts gzip.
 type sink struct {
 	q           *request
 	contentType []string
 
-	// buf is what waits to be written, or to be compressed.
+	// buf are the bytes that wait to be written or compressed.
 	buf  []byte
 	room *[]byte
 
-	// zipped: what is written is compressed, piece by piece, so that a list whose client
-	// is slow holds no compressor, which is larger than all else of it.
+	// zipped: each piece is compressed by itself. So a list for a slow client holds no
+	// compressor, which would be its largest part.
 	zipped  bool
 	member  deflate.Member
 	out     []byte // compressed bytes that wait to be written
@@ -33,10 +32,10 @@ func newSink(q *request) *sink {
 	return s
 }
 
-// full tells that the next thing to do is flush.
+// full reports that the sink has to be flushed.
 func (s *sink) full() bool { return len(s.buf) >= s.q.h.c.Limits.WriteBatchBytes }
 
-// flush passes on what was gathered.
+// flush writes or compresses the bytes that were gathered.
 func (s *sink) flush() error {
 	if !s.q.wrote {
 		zip := len(s.buf) > s.q.h.c.Limits.CompressAbove && s.q.acceptsGzip()
@@ -72,8 +71,8 @@ func (s *sink) begin(zipped bool) {
 	s.q.writeHeader(http.StatusOK)
 }
 
-// close writes the rest, and gives back the buffers. It is called once, and not
-// after an error: bytes may then still be on their way out.
+// close writes the rest, and gives back the buffers. It is called once, and not after an
+// error: the connection may then still use the buffers.
 func (s *sink) close() error {
 	q := s.q
 	if !q.wrote && len(s.buf) <= q.h.c.Limits.CompressAbove {

@@ -19,22 +19,22 @@ import (
 // resource serves a path below a group and version.
 func (q *request) resource() error {
 	if q.typ == nil {
-		if q.place.group != "" && !q.h.c.Catalog().Serves(q.place.group) {
+		if q.info.Group != "" && !q.h.c.Catalog().Serves(q.info.Group) {
 			return errNoPage
 		}
 		return errNoResource()
 	}
-	if refused := allow(q.typ, &q.place, q.r.Method); refused != routed {
+	if refused := allow(q.typ, &q.info, q.r.Method); refused != routed {
 		return q.unrouted(refused)
 	}
 	if q.typ.Deprecated != "" {
 		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
 	}
-	if s := q.typ.Subresource(q.place.sub); s != nil && s.Connect != nil {
+	if s := q.typ.Subresource(q.info.Subresource); s != nil && s.Connect != nil {
 		q.errors = wire.Errors
 		return q.connect(s)
 	}
-	if q.verb == verbPatch {
+	if q.info.Verb == verbPatch {
 		if _, err := q.patchType(); err != nil {
 			return err
 		}
@@ -54,60 +54,60 @@ func (q *request) resource() error {
 	return q.do(out)
 }
 
-// unrouted is the answer where a type has nothing at a path, or not by the method.
+// unrouted returns the error for a path that the type does not serve, or not by the method.
 func (q *request) unrouted(why routeError) error {
-	switch t, p := q.typ, &q.place; {
+	switch t, p := q.typ, &q.info; {
 	case t.Custom == nil && why == noRoute:
 		return errNoResource()
 	case t.Custom == nil:
 		return errNoMethod()
 	case why == noMethod:
-		return apierrors.NewMethodNotSupported(t.GroupResource(), q.verb)
-	case p.sub != "" && p.inNamespace == t.Namespaced && !p.malformed:
-		return apierrors.NewNotFound(t.GroupResource(), p.name)
+		return apierrors.NewMethodNotSupported(t.GroupResource(), q.info.Verb)
+	case p.Subresource != "" && p.inNamespace == t.Namespaced && !p.malformed:
+		return apierrors.NewNotFound(t.GroupResource(), p.Name)
 	}
 	return errNoPage
 }
 
-// offer is what the answer can look like.
+// offer returns the representations that the answer can have.
 func (q *request) offer() wire.Offer {
 	target := q.target()
 	switch {
-	case q.typ.Custom != nil && q.verb == verbWatch:
+	case q.typ.Custom != nil && q.info.Verb == verbWatch:
 		return wire.TreeStreams
 	case q.typ.Custom != nil:
 		return wire.Trees
-	case q.verb == verbWatch:
+	case q.info.Verb == verbWatch:
 		return wire.Streams
-	case q.verb == verbList:
+	case q.info.Verb == verbList:
 		return wire.Lists
-	case target.Exchanged().Display.Columns == nil, q.verb == verbCreate && q.h.c.Registry.Acts(target):
+	case target.Exchanged().Display.Columns == nil, q.info.Verb == verbCreate && q.h.c.Registry.Acts(target):
 		return wire.Answers
 	}
 	return wire.Objects
 }
 
-// checkNames refuses names that cannot be a segment of a path: row A7.
+// checkNames refuses names that cannot be a segment of a path.
 func (q *request) checkNames() error {
-	if fault := nameFault(q.place.name); fault != "" {
-		return apierrors.NewBadRequest(`Name parameter invalid: "` + q.place.name + `": ` + fault)
+	if fault := nameFault(q.info.Name); fault != "" {
+		return apierrors.NewBadRequest(`Name parameter invalid: "` + q.info.Name + `": ` + fault)
 	}
-	if fault := nameFault(q.place.namespace); fault != "" {
-		return apierrors.NewBadRequest(`Namespace parameter invalid: "` + q.place.namespace + `": ` + fault)
+	if fault := nameFault(q.info.Namespace); fault != "" {
+		return apierrors.NewBadRequest(`Namespace parameter invalid: "` + q.info.Namespace + `": ` + fault)
 	}
 	return nil
 }
 
-// do is the verb.
+// do calls the verb.
 func (q *request) do(out wire.Output) error {
 	target := q.target()
-	if q.verb == verbCreate && q.h.c.Registry.Acts(target) {
+	if q.info.Verb == verbCreate && q.h.c.Registry.Acts(target) {
 		return q.act(target, out)
 	}
 	if err := q.unserved(target); err != nil {
 		return err
 	}
-	switch q.verb {
+	switch q.info.Verb {
 	case verbGet:
 		return q.get(target, out)
 	case verbList:
@@ -127,19 +127,22 @@ func (q *request) do(out wire.Output) error {
 }
 
 func (q *request) target() registry.Target {
-	t := registry.Target{Type: q.typ, Subresource: q.place.sub, Name: q.place.name}
+	t := registry.Target{Type: q.typ, Subresource: q.info.Subresource}
+	if !q.info.collection {
+		t.Name = q.info.Name
+	}
 	if q.typ.Namespaced {
-		t.Namespace = q.place.namespace
+		t.Namespace = q.info.Namespace
 	}
 	return t
 }
 
-// unserved refuses what is discoverable and not there yet. An object that does
-// not exist is what a client is told of first.
+// unserved refuses resources that discovery shows and that are not implemented. If the
+// object does not exist, that is the error.
 func (q *request) unserved(t registry.Target) error {
 	switch {
 	case q.h.c.Registry.Reads(t):
-		if q.verb == verbWatch {
+		if q.info.Verb == verbWatch {
 			return apierrors.NewMethodNotSupported(t.Type.GroupResource(), verbWatch)
 		}
 	case t.Type.Collection == "":
@@ -157,7 +160,7 @@ func (q *request) unserved(t registry.Target) error {
 func (q *request) get(t registry.Target, out wire.Output) error {
 	ctx, revision := q.r.Context(), ""
 	if q.typ.ConvertsByWebhook() {
-		ctx = q.context() // a webhook may be asked
+		ctx = q.context() // a webhook may be called
 	}
 	if q.r.URL.RawQuery != "" {
 		v := q.query()
@@ -185,7 +188,7 @@ func (q *request) put(t registry.Target, out wire.Output) error {
 		return err
 	}
 	verb := q.h.c.Registry.Create
-	if q.verb == verbUpdate {
+	if q.info.Verb == verbUpdate {
 		verb = q.h.c.Registry.Update
 	}
 	o, err := verb(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions())
@@ -205,14 +208,14 @@ func (q *request) patch(t registry.Target, out wire.Output) error {
 	return q.written(&o, err, t, out)
 }
 
-// warn sets the headers of warnings, that of a deprecated kind before them.
+// warn sets the Warning headers. The warning of a deprecated kind comes first.
 func (q *request) warn(t registry.Target, warnings []string) {
 	if len(warnings) > 0 {
 		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, warnings...))
 	}
 }
 
-// written answers a write; its warnings go out with an error, too.
+// written answers a write. Its warnings are sent with an error, too.
 func (q *request) written(o *registry.Object, err error, t registry.Target, out wire.Output) error {
 	q.warn(t, o.Warnings)
 	if err != nil {
@@ -221,7 +224,8 @@ func (q *request) written(o *registry.Object, err error, t registry.Target, out 
 	return q.answer(o, t, out)
 }
 
-// act has what is not stored answered: row A10.
+// act answers a POST of an object that is never stored: a review, a token, a binding, an
+// eviction.
 func (q *request) act(t registry.Target, out wire.Output) error {
 	media, err := q.inputType()
 	if err != nil {
@@ -249,11 +253,11 @@ func (q *request) delete(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	o, err := q.h.c.Registry.Delete(q.context(), t, options, q.attrs.User)
+	o, err := q.h.c.Registry.Delete(q.context(), t, options, q.info.User)
 	return q.written(&o, err, t, out)
 }
 
-// deleteCollection answers with the objects that it deleted: row D9.
+// deleteCollection answers with the objects that it deleted.
 func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	options, err := q.deleteOptions()
 	if err != nil {
@@ -263,7 +267,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	l, err := q.h.c.Registry.DeleteCollection(q.seated(q.r.Context()), t, options, lo, q.attrs.User) // without a limit of time
+	l, err := q.h.c.Registry.DeleteCollection(q.seated(q.r.Context()), t, options, lo, q.info.User) // without a limit of time
 	if err != nil {
 		return err
 	}
@@ -272,7 +276,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 	return q.writeList(l, out)
 }
 
-// answer writes what a verb answered with.
+// answer writes the result of a verb.
 func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output) error {
 	if o.Status != nil {
 		return q.json(http.StatusOK, encodeStatus(o.Status), out)
@@ -296,11 +300,11 @@ func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output)
 
 // show answers with one object.
 func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Output) error {
-	if out.Form == wire.Whole && out.Binary() == nil { // as nearly always
+	if out.Form == wire.Whole && out.Binary() == nil { // nearly always
 		if t.Conversion == nil {
 			return q.json(code, o.Bytes(), out)
 		}
-		f, err := q.h.derived.of(q.context(), t, o, converted)
+		f, err := q.h.cache.of(q.context(), t, o, converted)
 		if err != nil {
 			return err
 		}
@@ -323,8 +327,7 @@ func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Out
 	return q.json(code, body, out)
 }
 
-// body reads the request's body: row C19. A client that does not end it in time
-// is told so.
+// body reads the request's body, at most until the deadline.
 func (q *request) body() ([]byte, error) {
 	limit := q.h.c.Limits.BodyBytes
 	length := q.r.ContentLength
@@ -352,21 +355,22 @@ func (q *request) body() ([]byte, error) {
 }
 
 const (
-	// firstBodyBytes is the room that a body gets at first, whatever length it is said to
-	// have: a client holds no more memory than it has sent bytes for.
+	// firstBodyBytes is the first buffer of a body, whatever its declared length. It doubles
+	// as the bytes arrive: a client holds no more memory than it has sent.
 	firstBodyBytes = 8 << 10
-	// seatBodyBytes is how large the body is that one seat is enough for: what becomes of
-	// a large one takes up to 20 times its bytes.
+	// seatBodyBytes is the part of a body that one seat is for. Larger bodies need more seats:
+	// a write takes up to 20 times the memory of its body.
 	seatBodyBytes = 128 << 10
 )
 
-// readBody reads a body of a length, -1: unknown, without a seat. It is counted in what
-// the request holds.
+// readBody reads a body of a length (-1: unknown) without holding a seat. Its bytes count in
+// the budget for waiting requests.
 func (q *request) readBody(length, limit int64) (body []byte, err error) {
 	if q.seat != nil && !q.seat.Suspend(0) {
 		return nil, errFull()
 	}
-	q.dog.guard(q.w, q.deadline, true)
+	client := http.NewResponseController(q.w)
+	_ = client.SetReadDeadline(q.deadline)
 	from := q.r.Body
 	if length < 0 {
 		length, from = limit+1, http.MaxBytesReader(q.w, from, limit)
@@ -386,8 +390,9 @@ func (q *request) readBody(length, limit int64) (body []byte, err error) {
 	if length > limit && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		err = nil // the end of a body of unknown length
 	}
-	q.dog.release()
-	q.bodyRead = err == nil
+	if q.bodyRead = err == nil; q.bodyRead {
+		_ = client.SetReadDeadline(time.Time{})
+	}
 	if q.seat != nil && err == nil {
 		q.seat.Widen(1 + len(body)/seatBodyBytes)
 		err = q.seat.Resume(q.context())

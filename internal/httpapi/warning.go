@@ -8,15 +8,14 @@ import (
 )
 
 const (
-	// warningBytes is what all warnings of an answer may take together; above it each
-	// is cut to warningRunes, and those that then still do not fit are left out: row
-	// F7.
+	// warningBytes bounds all warnings of an answer together. Above it, each is cut to
+	// warningRunes, and those that still do not fit are left out.
 	warningBytes = 4096
 	warningRunes = 256
 )
 
-// warningHeaders writes warnings as values of the Warning header: once each, and
-// no more than a client's header limits bear.
+// warningHeaders returns warnings as values of the Warning header, without duplicates and
+// within the header limits of clients.
 func warningHeaders(warnings []string) []string {
 	var kept []string
 	seen := map[string]bool{}

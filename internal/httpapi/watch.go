@@ -32,7 +32,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	if q.place.watch {
+	if q.info.watch {
 		// The prefix asks for a watch whatever the parameter says, and has no defaults
 		// of its own (row A6).
 		o.Watch = false
@@ -259,7 +259,7 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	}
 	value := e.Object.Bytes()
 	if q.typ.Conversion != nil {
-		f, err := q.h.derived.of(q.ctx, q.typ, e.Object, converted)
+		f, err := q.h.cache.of(q.ctx, q.typ, e.Object, converted)
 		if err != nil {
 			return to, err
 		}
@@ -273,8 +273,8 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 var errNoRoom = errors.New("no memory left for requests that wait for their clients")
 
 // httpStream writes events as lines of the answer's body. A client that does not read
-// is given up by the answer itself if it can (HTTP/2), otherwise by the request's
-// watchdog.
+// is given up by the answer itself if it can (HTTP/2), otherwise by a deadline of the
+// connection.
 type httpStream struct {
 	q      *request
 	c      *http.ResponseController
@@ -321,8 +321,7 @@ func (s *httpStream) send(events []byte, _ []int) error {
 
 func (s *httpStream) flush() error {
 	if s.answer == nil {
-		s.q.dog.guard(s.q.w, time.Now().Add(s.q.h.c.Limits.WriteTimeout), false)
-		defer s.q.dog.release()
+		s.q.limitWrite()
 	}
 	err := s.c.Flush()
 	if errors.Is(err, http.ErrNotSupported) {

@@ -9,9 +9,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// watchWebSocket streams events as frames, one each: text, or binary. Pings of the client are
-// answered. A browser's page may open one only from the server's own origin, as a
-// client certificate would speak for it without being asked.
+// watchWebSocket streams events as text or binary messages, one each. It answers pings. A web
+// page may open a WebSocket only from the server's own origin, because the browser would
+// send a client certificate with it.
 func (q *request) watchWebSocket() error {
 	conn, err := websocket.Accept(&counter{q.w, q}, q.r, &websocket.AcceptOptions{
 		CompressionMode: websocket.CompressionDisabled,
@@ -22,15 +22,15 @@ func (q *request) watchWebSocket() error {
 	}
 	q.wrote, q.code = true, http.StatusSwitchingProtocols
 	defer conn.CloseNow() //nolint:errcheck // it is closed or gone
-	// The reader answers pings and sees the client go. It must outlive the watch: to
-	// cancel a read is to drop the connection, without saying goodbye.
+	// The reader answers pings and notices when the client closes. It must outlive the watch:
+	// cancelling a read drops the connection without a close message.
 	gone := conn.CloseRead(context.Background())
 	defer context.AfterFunc(gone, q.cancel)()
 	q.to = &socketStream{q: q, conn: conn}
 	err = q.pull()
 	q.to = nil
 	if err != nil {
-		return nil //nolint:nilerr // the client is gone; there is nobody to tell
+		return nil //nolint:nilerr // the client is gone
 	}
 	_ = conn.Close(websocket.StatusNormalClosure, "") // the client may be gone by now
 	return nil

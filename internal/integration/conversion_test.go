@@ -190,7 +190,7 @@ func TestConversionIsKept(t *testing.T) {
 func TestConversionsOfRequest(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
-	c := start(t, &tidemark.Server{}).RESTConfig()
+	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	definition := twoVersions(webhook.URL, ca)
 	for name, member := range map[string]string{"v1": "n", "v2": "count"} {
 		scale := fmt.Sprintf(`"subresources":{"status":{},"scale":{"specReplicasPath":".spec.%s","statusReplicasPath":".status.n"}},`, member)

@@ -423,7 +423,7 @@ func (w *oddWriter) write(method, path, media string, body []byte) {
 	if code != dryCode {
 		w.t.Errorf("%s %.200q %s: %d, but %d as a dry-run\n%.500s\n%.500s\n%.1000q", method, path, media, code, dryCode, answer, dry, body)
 	}
-	if code == 404 && string(answer) == "404 page not found\n" { // a page of no API: row X14
+	if code == 404 && string(answer) == "404 page not found\n" { // not a path of the API: the answer is plain text
 		return
 	}
 	if code >= 300 {

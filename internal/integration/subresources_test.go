@@ -387,7 +387,7 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// TestServiceStatus: the words are those of kube-apiserver v1.36 (row X11).
+// TestServiceStatus: messages are those of kube-apiserver v1.36.
 func TestServiceStatus(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const all, invalid, at = "/api/v1/namespaces/default/services", `Service "lb" is invalid: `, "status.loadBalancer.ingress"

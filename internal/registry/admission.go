@@ -30,6 +30,9 @@ import (
 // hold at the tip, the request starts again from the body that the client sent, so that each
 // plugin decides by the newer state. No plugin keeps anything between Mutate and the commit.
 
+// Operation is what a request does to an object, as in an AdmissionReview.
+type Operation = admissionv1.Operation
+
 // Attributes describe a request to admission plugins, as the admission attributes of
 // Kubernetes do. Target has the requested resource, version and subresource, the namespace,
 // and the name, which is set for a new object, too.
@@ -37,7 +40,7 @@ type Attributes struct {
 	Target
 	// Operation is CREATE, UPDATE or DELETE. A patch or an apply is an UPDATE, or a CREATE
 	// if it creates the object.
-	Operation admissionv1.Operation
+	Operation Operation
 	// Kind is the kind of Object and Old, in the stored version.
 	Kind schema.GroupVersionKind
 	// User is the client; nil for the server itself. It must not be changed.
@@ -109,7 +112,7 @@ type Plugin struct {
 	// Handles reports whether the plugin looks at an operation on a target, by the state that
 	// the request is decided by. It is called before any object is read, and must be cheap. Nil:
 	// it looks at all.
-	Handles func(s *store.State, t Target, o admissionv1.Operation) bool
+	Handles func(s *store.State, t Target, o Operation) bool
 	// Mutate changes a.Object before it is validated, or refuses the request by an error. No
 	// field manager owns what it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
@@ -123,12 +126,12 @@ type Plugin struct {
 	Commit func(ctx context.Context, t *Transaction) ([]*store.Object, error)
 }
 
-func (p *Plugin) handles(s *store.State, t Target, o admissionv1.Operation) bool {
+func (p *Plugin) handles(s *store.State, t Target, o Operation) bool {
 	return p.Handles == nil || p.Handles(s, t, o)
 }
 
 // attributes describe a write. Object is nil for a deletion, old for a creation.
-func (w *write) attributes(o admissionv1.Operation, s *store.State, object, old runtime.Object) *Attributes {
+func (w *write) attributes(o Operation, s *store.State, object, old runtime.Object) *Attributes {
 	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w}
 	a.User = w.by
 	if meta, ok := object.(metav1.Object); ok && a.Name == "" {
@@ -138,7 +141,7 @@ func (w *write) attributes(o admissionv1.Operation, s *store.State, object, old 
 }
 
 // handles reports whether any plugin with one of the functions looks at an operation.
-func (r *Registry) handles(s *store.State, t Target, o admissionv1.Operation, has func(p *Plugin) bool) bool {
+func (r *Registry) handles(s *store.State, t Target, o Operation, has func(p *Plugin) bool) bool {
 	return slices.ContainsFunc(r.Plugins, func(p Plugin) bool { return has(&p) && p.handles(s, t, o) })
 }
 

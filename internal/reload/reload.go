@@ -118,6 +118,7 @@ func (v *Value[T]) stamp() (changed bool) {
 			info = nil
 		}
 		stamps[i] = stamp{info}
+		// The clock of files is the system's, not Now.
 		if info != nil && time.Since(info.ModTime()) < settle {
 			v.settled = false
 		}

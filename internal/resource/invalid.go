@@ -2,6 +2,8 @@ package resource
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,19 +11,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Limits on the causes of a 422. A 3 MiB body can violate rules 100,000 times, and the
-// Status would be 100 times as large. The first cause is always included.
+// Limits on errors. A 3 MiB body can break rules 100,000 times, and its Status would be 100
+// times as large. The first cause is always included.
 const (
-	maxCauses     = 1000
-	maxCauseBytes = 256 << 10 // of fields and messages
+	// MaxErrors is how many errors of one object, or of one list or map in it, are found and
+	// reported.
+	MaxErrors = 1000
+	// maxCauseBytes bounds the fields and messages of all causes.
+	maxCauseBytes = 256 << 10
+	// MaxStatusBytes bounds the text of a Status: a library's error may quote each of a
+	// million list items.
+	MaxStatusBytes = 512 << 10
 )
 
-// Invalid is the answer to an object that breaks rules: row F8. It contains the first
+// Invalid returns the answer to an object that breaks rules (422). It contains the first
 // errors, and how many more there are.
 func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
 	said, bytes := 0, 0
 	for _, e := range errs {
-		if said == maxCauses {
+		if said == MaxErrors {
 			break
 		}
 		bytes += len(e.Field) + len(e.ErrorBody())
@@ -37,4 +45,37 @@ func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierror
 		answer.ErrStatus.Details.Causes = append(answer.ErrStatus.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(field.ErrorTypeTooMany), Message: more})
 	}
 	return answer
+}
+
+// BoundStatus returns the Status with at most so many bytes of text in its message, in its
+// details, and in its causes. It changes s, but not its Details.
+func BoundStatus(s *metav1.Status, most int) *metav1.Status {
+	s.Message = cut(s.Message, most)
+	if s.Details == nil {
+		return s
+	}
+	d := *s.Details
+	const name = 1 << 10 // names that exist are shorter
+	d.Name, d.Group, d.Kind = cut(d.Name, name), cut(d.Group, name), cut(d.Kind, name)
+	for i, c := range d.Causes {
+		if most -= len(c.Message) + len(c.Field) + len(c.Type); most < 0 && i > 0 {
+			d.Causes = d.Causes[:i:i]
+			break
+		}
+	}
+	if len(d.Causes) > 0 { // the first one stays, whatever its size
+		c := d.Causes[0]
+		c.Message, c.Field = cut(c.Message, MaxStatusBytes), cut(c.Field, MaxStatusBytes)
+		d.Causes = slices.Concat([]metav1.StatusCause{c}, d.Causes[1:])
+	}
+	s.Details = &d
+	return s
+}
+
+// cut returns the text, or its beginning if it is longer than most bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " ..."
 }

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// errorLog takes the lines of http.Server.ErrorLog. Most of them tell of clients
-// that went away, which is not for an operator to act on.
+// errorLog logs the lines of http.Server.ErrorLog. Most are about clients that closed their
+// connection, so they are debug messages.
 type errorLog struct {
 	log             *slog.Logger
 	handshakeFailed func()

@@ -8,16 +8,16 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/http2"
 )
 
-// freeHeaderBytes is how many bytes of headers a connection may send that are not
-// counted. Nearly all requests have fewer.
+// freeHeaderBytes is how many bytes of headers per connection are not counted. Nearly all
+// requests have fewer.
 const freeHeaderBytes = 16 << 10
 
 var errTooManyHeaders = errors.New("serving: no memory left for headers of HTTP/1.1 requests")
 
 // headerBudget bounds the memory for headers of HTTP/1.1 requests, of all connections
-// together: net/http allows HeaderBytes for each and keeps what has come of them until
-// ReadHeaderTimeout. A quarter of what HTTP/2 has is enough for 60 requests with the
-// largest headers. All methods are safe for concurrent use.
+// together: net/http accepts HeaderBytes for each and keeps incomplete headers until
+// ReadHeaderTimeout. A quarter of the budget of HTTP/2 is enough for 60 requests with the
+// largest headers.
 type headerBudget struct {
 	limit int64
 	used  atomic.Int64
@@ -30,16 +30,16 @@ func newHeaderBudget(transportBytes int64) *headerBudget {
 	return &headerBudget{limit: transportBytes / 4}
 }
 
-// headers counts what a connection has sent of a request's headers. The connection's
-// reading goroutine uses it, but for forget.
+// headers counts the bytes of a request's headers on a connection. Only the goroutine that
+// reads the connection uses it, except for close and forget.
 type headers struct {
-	reading atomic.Bool // what is read belongs to headers, or to the TLS handshake
+	reading atomic.Bool // the connection reads headers, or the TLS handshake
 	bytes   int64       // read
 	charged atomic.Int64
 	closed  atomic.Bool // the connection is
 }
 
-// read counts n bytes. The error ends the connection.
+// read counts n bytes. The error closes the connection.
 func (h *headers) read(b *headerBudget, n int) error {
 	if !h.reading.Load() {
 		return nil
@@ -51,7 +51,7 @@ func (h *headers) read(b *headerBudget, n int) error {
 	}
 	full := b.used.Add(more) > b.limit
 	h.charged.Add(more)
-	if h.closed.Load() { // meanwhile: its last forget may have been too early
+	if h.closed.Load() { // its last forget may have come before the charge
 		h.forget(b)
 	}
 	if full {
@@ -60,24 +60,24 @@ func (h *headers) read(b *headerBudget, n int) error {
 	return nil
 }
 
-// begin has the next bytes be those of a new request.
+// begin begins a new request.
 func (h *headers) begin(b *headerBudget) {
 	h.forget(b)
 	h.bytes = 0
 	h.reading.Store(true)
 }
 
-// end notes that the headers are complete, or that the connection speaks HTTP/2, which
-// counts them itself. They count until the request has ended.
+// end ends the headers. They count until the request has ended. HTTP/2 counts its headers
+// itself.
 func (h *headers) end() { h.reading.Store(false) }
 
-// close forgets the headers for good. It is safe for concurrent use.
+// close removes the charge when the connection is closed. It is safe for concurrent use.
 func (h *headers) close(b *headerBudget) {
 	h.closed.Store(true)
 	h.forget(b)
 }
 
-// forget gives back what the headers held. It is safe for concurrent use.
+// forget removes the charge. It is safe for concurrent use.
 func (h *headers) forget(b *headerBudget) {
 	if n := h.charged.Swap(0); n > 0 {
 		b.used.Add(-n)

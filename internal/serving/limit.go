@@ -1,12 +1,11 @@
 package serving
 
-// spare is how many file descriptors are left for everything but connections:
-// 500 for the log's files, and those of a program that embeds the server.
+// spare is how many file descriptors are reserved: 500 for the log's files, and the rest for
+// a program that embeds the server.
 const spare = 640
 
-// MaxConnections is how many connections the process's limit of open files
-// leaves room for. (The Go runtime raises that limit at the start, as far as it
-// may.)
+// MaxConnections returns how many connections the process's limit of open files allows. The
+// Go runtime raises that limit at the start, as far as it may.
 func MaxConnections() int {
 	return connections(openFiles())
 }

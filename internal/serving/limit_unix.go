@@ -8,7 +8,7 @@ import "golang.org/x/sys/unix"
 func openFiles() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024 // what a system has that was not configured
+		return 1024 // the default of most systems
 	}
 	return uint64(limit.Cur)
 }

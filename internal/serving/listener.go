@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// listener accepts connections up to a number at once, and knows those that are open.
-// A flood of connections must not use up the file descriptors that the log needs for its
-// files; and unauthenticated connections must not keep clients out that have credentials.
-// When all places are taken, unauthenticated ones are closed for new ones.
+// listener limits the number of open connections. A flood of connections must not use up the
+// file descriptors that the log needs, and unauthenticated connections must not keep out
+// clients with credentials. So at the limit, unauthenticated connections are closed for new
+// ones.
 type listener struct {
 	net.Listener
-	free   chan struct{} // a value for each connection that is open
+	free   chan struct{} // holds a value for each open connection
 	closed chan struct{}
 	once   sync.Once
 
-	// lastWrite is when writing has to end, in Unix nanoseconds; zero: no bound.
+	// lastWrite is the latest write deadline, in Unix nanoseconds; zero: none.
 	lastWrite atomic.Int64
 
 	headers *headerBudget
 
 	mu              sync.Mutex
 	open            map[*connection]struct{} // guarded by mu
-	unauthenticated unauthenticated          // guarded by mu; some of those that are open
+	unauthenticated unauthenticated          // guarded by mu
 }
 
-// connection is an accepted connection; closing it makes room for another.
+// connection is an accepted connection. Closing it makes room for another one.
 type connection struct {
 	net.Conn
 	l     *listener
@@ -37,15 +37,15 @@ type connection struct {
 
 	stage atomic.Int32  // changes with listener.mu held
 	peer  *peer         // of its address; guarded by listener.mu
-	queue *list.List    // of peer, where it is while it is unauthenticated; guarded by listener.mu
+	queue *list.List    // the list of peer that it is in; nil once authenticated or closed; guarded by listener.mu
 	place *list.Element // in queue; guarded by listener.mu
 
 	headers headers
 
 	writing  sync.Mutex
 	corked   bool    // guarded by writing
-	gathered []byte  // what was written since; guarded by writing
-	room     *[]byte // of the pool, where gathered began; guarded by writing
+	gathered []byte  // written since Cork; guarded by writing
+	room     *[]byte // the buffer of the pool that gathered began in; guarded by writing
 }
 
 // The stages of a connection.
@@ -53,10 +53,10 @@ const (
 	connected     = iota // the client has sent nothing
 	handshaking          // the TLS handshake has not ended
 	anonymous            // no request had valid credentials
-	authenticated        // one had
+	authenticated        // a request had valid credentials
 )
 
-// listenerLimits are those of a listener.
+// listenerLimits are the limits of a listener.
 type listenerLimits struct {
 	connections    int   // at once
 	transportBytes int64 // see Limits
@@ -74,15 +74,15 @@ func newListener(l net.Listener, limits listenerLimits) *listener {
 	}
 }
 
-// Accept implements net.Listener. At the bound it waits until a connection ends;
-// clients wait in the backlog of the kernel meanwhile.
+// Accept implements net.Listener. At the limit it waits until a connection is closed; clients
+// wait in the backlog of the kernel.
 func (l *listener) Accept() (net.Conn, error) {
 	if err := l.reserve(); err != nil {
 		return nil, err
 	}
 	c, err := l.Listener.Accept()
 	if err != nil {
-		// net/http tries again, a little later each time, when no descriptors are left.
+		// If no descriptors are left, net/http tries again with increasing delays.
 		<-l.free
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return accepted, nil
 }
 
-// reserve waits until there may be one more connection.
+// reserve waits until the limit allows one more connection.
 func (l *listener) reserve() error {
 	for {
 		select {
@@ -121,7 +121,8 @@ func (l *listener) reserve() error {
 	}
 }
 
-// makeRoom closes an unauthenticated connection. It returns when to look again.
+// makeRoom closes an unauthenticated connection, if one may be closed. It returns when to try
+// again.
 func (l *listener) makeRoom() time.Duration {
 	l.mu.Lock()
 	victim, again := l.unauthenticated.victim(time.Now())
@@ -147,13 +148,12 @@ func (l *listener) isClosed() bool {
 	}
 }
 
-// endWrites bounds all writes from now on, whatever deadline they set: the
-// farewell of TLS alone would wait five seconds for each client that does not
-// read.
+// endWrites limits all later write deadlines. Otherwise the close alert of TLS would wait five
+// seconds for each client that does not read.
 func (l *listener) endWrites(d time.Duration) { l.lastWrite.Store(time.Now().Add(d).UnixNano()) }
 
-// closeConnections closes what is open: also connections that were hijacked,
-// which http.Server does not know any more.
+// closeConnections closes all connections, including hijacked ones, which http.Server does not
+// track.
 func (l *listener) closeConnections() {
 	l.mu.Lock()
 	all := make([]*connection, 0, len(l.open))
@@ -213,7 +213,7 @@ func (c *connection) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Cork has what is written gathered until Uncork.
+// Cork gathers writes until Uncork.
 func (c *connection) Cork() {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -222,7 +222,7 @@ func (c *connection) Cork() {
 	c.gathered = (*c.room)[:0]
 }
 
-// Uncork writes what was gathered, in one go.
+// Uncork writes the gathered bytes with one call.
 func (c *connection) Uncork() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -236,7 +236,7 @@ func (c *connection) Uncork() error {
 	return err
 }
 
-// gather is room for what connections gather.
+// gather are buffers for Cork. Servers share them: a buffer is empty when it is taken.
 var gather = sync.Pool{New: func() any { return new([]byte) }}
 
 // SetWriteDeadline implements net.Conn.

@@ -1,5 +1,5 @@
-// Package serving accepts connections for a handler: TLS, HTTP/2 and HTTP/1.1,
-// bounds on what a connection may cost, and an end that clients notice in time.
+// Package serving accepts connections for a handler: TLS, HTTP/2 and HTTP/1.1, limits for
+// connections, and a graceful stop.
 package serving
 
 import (
@@ -19,63 +19,64 @@ import (
 )
 
 const (
-	// finish is how long requests under way may take when the server stops. With
-	// what follows it leaves time to sync and close the log within a second.
+	// finish is how long running requests may take when the server stops. With the other two
+	// it leaves time to sync and close the log within a second.
 	finish = 600 * time.Millisecond
-	// hangUp is how long clients that were told to go may take to close their
-	// connections, before that is done for them.
+	// hangUp is how long clients may take to close their connections after GOAWAY.
 	hangUp = 50 * time.Millisecond
-	// farewell is how long all connections together may take to be closed cleanly.
+	// farewell bounds the writes that close the connections, of all of them together.
 	farewell = 50 * time.Millisecond
 )
 
-// Config is what a Server serves, and how.
+// Config configures a Server.
 type Config struct {
 	// Listener is closed by Stop.
 	Listener net.Listener
 	Handler  http.Handler
 	// Drain ends the handler's long-running requests; it does not wait for them.
 	Drain func()
-	// GetCertificate is that of a tls.Config.
+	// GetCertificate is tls.Config.GetCertificate.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Limits bound what a connection may cost.
+	// Limits are the limits of connections.
 	Limits Limits
-	// Connections is how many may be open at once; further ones wait to be
+	// Connections is how many connections may be open at once; further ones wait to be
 	// accepted. Zero: MaxConnections().
 	Connections int
-	// HandshakeFailed is called for each TLS handshake that fails; nil: nothing is.
+	// HandshakeFailed is called for each TLS handshake that fails; it may be nil.
 	HandshakeFailed func()
-	// Log gets what goes wrong with connections.
+	// Log gets errors of connections.
 	Log *slog.Logger
 }
 
-// Limits are those of connections. None of them may be zero where it does not say what
-// zero means.
+// Limits are the limits of connections. A field must not be zero unless its comment says what
+// that means.
 type Limits struct {
 	HeaderBytes       int           // of a request's headers
 	ReadHeaderTimeout time.Duration // of the TLS handshake, and of a request's headers
 	IdleTimeout       time.Duration // of a connection without a request
-	WriteTimeout      time.Duration // of an HTTP/2 connection, or an answer, that takes no byte
+	WriteTimeout      time.Duration // of a write on an HTTP/2 connection, or of an answer on it
 	Streams           int           // at once, of an HTTP/2 connection
 	UploadBytes       int           // HTTP/2 flow control window, of a connection and of a stream
-	TransportBytes    int64         // that wait on clients, of all HTTP/2 connections; zero: http2.DefaultTransportBytes
+	TransportBytes    int64         // memory that waits for clients of all HTTP/2 connections; zero: http2.DefaultTransportBytes
 }
 
-// certificateBytes is how large the certificates of a client may be together: each
-// connection keeps them. A usual chain has 1 to 6 KiB; TLS allows 256.
+// certificateBytes bounds the certificates of a client, which its connection keeps. A usual
+// chain has 1 to 6 KiB; TLS allows 256 KiB.
 const certificateBytes = 32 << 10
 
-// Server serves until Stop. All methods are safe for concurrent use.
+// Server serves from Start until Stop. All methods are safe for concurrent use.
 type Server struct {
 	http     *http.Server
+	http2    *http2.Server
 	listener *listener
 	drain    func()
-	served   chan struct{} // closed when nothing is accepted any more
+	served   chan struct{} // closed when the server has stopped accepting connections
 	busy     busy
+	log      *slog.Logger
 }
 
-// Start serves on the listener. It returns at once.
-func Start(c Config) *Server {
+// New makes a server. It accepts no connection yet.
+func New(c Config) *Server {
 	if c.Connections == 0 {
 		c.Connections = MaxConnections()
 	}
@@ -84,8 +85,9 @@ func Start(c Config) *Server {
 		drain:    c.Drain,
 		served:   make(chan struct{}),
 		busy:     busy{idle: make(chan struct{}, 1)},
+		log:      c.Log,
 	}
-	h2 := &http2.Server{
+	s.http2 = &http2.Server{
 		MaxStreams:     c.Limits.Streams,
 		HeaderBytes:    c.Limits.HeaderBytes,
 		UploadBytes:    c.Limits.UploadBytes,
@@ -96,12 +98,12 @@ func Start(c Config) *Server {
 		Authenticated:  func(c net.Conn) bool { return c.(*connection).isAuthenticated() },
 		Log:            c.Log,
 	}
-	serveHTTP2 := func(s *http.Server, t *tls.Conn, h http.Handler) {
+	serveHTTP2 := func(_ *http.Server, t *tls.Conn, h http.Handler) {
 		conn := t.NetConn().(*connection)
 		conn.shookHands()
 		conn.headers.end()
 		conn.headers.forget(conn.l.headers)
-		h2.Serve(s, t, h)
+		s.http2.Serve(s.http, t, h)
 	}
 	s.http = &http.Server{
 		Handler:           s.counted(c.Handler),
@@ -125,7 +127,7 @@ func Start(c Config) *Server {
 			conn := c.(*tls.Conn).NetConn().(*connection)
 			return authn.WithConnection(context.WithValue(ctx, connectionKey{}, conn), conn.authenticate)
 		},
-		// Of HTTP/1.1 alone: it is active with the first byte after the handshake.
+		// For HTTP/1.1 only: a connection is active from the first byte after the handshake on.
 		ConnState: func(c net.Conn, state http.ConnState) {
 			conn := c.(*tls.Conn).NetConn().(*connection)
 			switch state {
@@ -136,18 +138,26 @@ func Start(c Config) *Server {
 			}
 		},
 	}
-	s.http.RegisterOnShutdown(h2.Shutdown)
+	s.http.RegisterOnShutdown(s.http2.Shutdown)
+	return s
+}
+
+// Start serves on the listener, and returns at once. It is called once, before Stop.
+func (s *Server) Start() {
 	go func() {
 		defer close(s.served)
 		err := s.http.ServeTLS(s.listener, "", "")
 		if !s.listener.isClosed() {
-			c.Log.Error("no more connections are accepted", "err", err)
+			s.log.Error("no more connections are accepted", "err", err)
 		}
 	}()
-	return s
 }
 
-// checkSize refuses certificates of a client that are too large to be kept.
+// TransportUsed returns how many bytes wait for clients of HTTP/2 connections: the part of
+// Limits.TransportBytes that is used.
+func (s *Server) TransportUsed() int64 { return s.http2.TransportUsed() }
+
+// checkSize refuses client certificates that are too large.
 func checkSize(chain [][]byte, _ [][]*x509.Certificate) error {
 	size := 0
 	for _, c := range chain {
@@ -159,10 +169,10 @@ func checkSize(chain [][]byte, _ [][]*x509.Certificate) error {
 	return nil
 }
 
-// Stop ends the server within a second. In this order: nothing is accepted any
-// more, and HTTP/2 clients are told to go (GOAWAY); long-running requests end
-// cleanly; the others finish; connections that are open still are closed. It
-// returns when every request has ended, or is cut off. It is idempotent.
+// Stop stops the server within a second. In this order: it stops accepting connections and
+// sends GOAWAY to HTTP/2 clients; long-running requests end cleanly; other requests finish;
+// the connections that are still open are closed. It returns when all requests have ended or
+// were cut off. It is idempotent.
 func (s *Server) Stop() {
 	s.listener.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), finish+hangUp)
@@ -174,8 +184,8 @@ func (s *Server) Stop() {
 	}()
 	s.drain()
 	s.busy.wait(finish)
-	// The last answers are on their way. A client that reads them and the GOAWAY
-	// hangs up by itself, and never sees a broken connection.
+	// Give clients time to read the last answers and the GOAWAY. Then they close the
+	// connection themselves and see no error.
 	select {
 	case <-gone:
 	case <-time.After(hangUp):
@@ -189,7 +199,7 @@ func (s *Server) Stop() {
 	s.busy.wait(hangUp)
 }
 
-// counted is the handler, its requests counted while they run.
+// counted returns a handler that counts the running requests.
 func (s *Server) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headersRead(r)
@@ -199,10 +209,10 @@ func (s *Server) counted(h http.Handler) http.Handler {
 	})
 }
 
-// busy counts the requests that run.
+// busy counts running requests.
 type busy struct {
 	running atomic.Int64
-	idle    chan struct{} // gets a value whenever the count falls to zero
+	idle    chan struct{} // gets a value when the count falls to zero
 }
 
 func (b *busy) done() {
@@ -214,12 +224,12 @@ func (b *busy) done() {
 	}
 }
 
-// wait returns when no request runs, or after d.
+// wait waits until no request runs, at most for d.
 func (b *busy) wait(d time.Duration) {
 	timeout := time.After(d)
 	for b.running.Load() > 0 {
 		select {
-		case <-b.idle: // perhaps an old value: look again
+		case <-b.idle: // the value may be old: check again
 		case <-timeout:
 			return
 		}

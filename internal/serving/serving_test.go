@@ -79,7 +79,8 @@ func start(t *testing.T, edit func(*serving.Config)) *fixture {
 	if edit != nil {
 		edit(&c)
 	}
-	f.Server = serving.Start(c)
+	f.Server = serving.New(c)
+	f.Start()
 	t.Cleanup(f.stop)
 	return f
 }

@@ -9,28 +9,25 @@ import (
 )
 
 const (
-	// firstByteGrace is how long a new connection may send nothing before it can be closed
-	// for another one, when all places are taken. Clients begin the handshake with the
-	// connection.
+	// firstByteGrace is how long a new connection may send nothing before it can be closed for
+	// another one at the limit. Clients begin the handshake at once.
 	firstByteGrace = 200 * time.Millisecond
 	// authGrace is how long a client may take to authenticate: some round trips across an
-	// ocean. Where there is room for few, it is as long as acceptRate leaves: new
-	// connections a second.
+	// ocean. It is shorter if the limit is small, so that acceptRate new connections per
+	// second are possible.
 	authGrace  = time.Second
 	acceptRate = 70
 )
 
-// unauthenticated holds the open connections that have not authenticated, by their
-// address. It decides which of them is closed for a new one: of the address that has the
-// most, the oldest one that has sent nothing, else the oldest one whose TLS handshake has
-// not ended, else the oldest one whose handshake has. A client with many connections evicts
-// its own first; other addresses are not affected. Running requests do not protect a
-// connection: a request that waits has authenticated.
+// unauthenticated holds the open connections that have not authenticated, by address. It
+// decides which of them is closed for a new one: among those of the address with the most
+// connections, the oldest one in the earliest stage. So a client with many connections
+// replaces its own first. Running requests do not protect a connection: a request that waits
+// has authenticated.
 //
-// An address is one of IPv4, or a network of 64 bits of IPv6, which one client may have
-// for itself. Its share is half of all places, and what is within its grace: a new
-// connection beyond it closes old ones of the same address, so that there is room for
-// others.
+// An address is an IPv4 address, or an IPv6 network of 64 bits, which one client may own. Its
+// share is half of the limit. A new connection beyond the share closes old ones of the same
+// address, unless they are within their grace.
 type unauthenticated struct {
 	share int                          // of an address
 	grace [authenticated]time.Duration // by stage, from when the connection was accepted
@@ -62,8 +59,8 @@ func (p *peer) count() int {
 	return n
 }
 
-// victimOf returns the connection of an address to close. If it is nil, each is within its
-// grace, and the duration is when the first will no longer be.
+// victimOf returns the connection of an address to close. If all are within their grace, it
+// returns nil and when the first grace ends.
 func (u *unauthenticated) victimOf(p *peer, now time.Time) (*connection, time.Duration) {
 	again := authGrace
 	for i := range p.stages {
@@ -81,8 +78,8 @@ func (u *unauthenticated) victimOf(p *peer, now time.Time) (*connection, time.Du
 	return nil, again
 }
 
-// add adds a new connection. It takes those out that are beyond the share of the address
-// then, but for those within their grace, and returns them: the caller closes them.
+// add adds a new connection. It removes and returns the connections beyond the share of the
+// address, except those within their grace. The caller closes them.
 func (u *unauthenticated) add(c *connection, now time.Time) (victims []*connection) {
 	address := addressOf(c.RemoteAddr())
 	p := u.peers[address]
@@ -111,7 +108,7 @@ func (c *connection) enqueue(stage int32) {
 	c.place = c.queue.PushBack(c)
 }
 
-// dequeue takes the connection out of its list; if it is in none, it is a no-op.
+// dequeue removes the connection from its list. It is a no-op if the connection is in none.
 func (c *connection) dequeue() {
 	if c.queue != nil {
 		c.queue.Remove(c.place)
@@ -119,11 +116,11 @@ func (c *connection) dequeue() {
 	}
 }
 
-// moved puts the connection into the list for its current stage.
+// moved moves the connection to the list of its current stage.
 func (u *unauthenticated) moved(c *connection) {
 	stage := c.stage.Load()
 	switch {
-	case c.queue == nil: // it is closed, or will be
+	case c.queue == nil: // closed, or about to be
 	case stage == authenticated:
 		u.remove(c)
 	default:
@@ -133,7 +130,7 @@ func (u *unauthenticated) moved(c *connection) {
 	}
 }
 
-// remove takes a connection out: it has authenticated, or is closed.
+// remove removes a connection that has authenticated or is closed.
 func (u *unauthenticated) remove(c *connection) {
 	p := c.peer
 	if p == nil || c.queue == nil {
@@ -148,8 +145,7 @@ func (u *unauthenticated) remove(c *connection) {
 	delete(u.peers, p.address)
 }
 
-// victim returns the connection to close for a new one. If it is nil, the duration is when
-// to look again.
+// victim returns the connection to close for a new one, or nil and when to try again.
 func (u *unauthenticated) victim(now time.Time) (*connection, time.Duration) {
 	if len(u.order) == 0 {
 		return nil, authGrace
@@ -157,7 +153,7 @@ func (u *unauthenticated) victim(now time.Time) (*connection, time.Duration) {
 	return u.victimOf(u.order[0], now)
 }
 
-// addressOf returns what connections are counted by.
+// addressOf returns the address that a connection counts for.
 func addressOf(a net.Addr) netip.Prefix {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -15,20 +15,19 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// The ConfigMap in which extension servers look up who signs the certificates of
-// clients.
+// The ConfigMap in which extension servers look up the authorities of client certificates.
 const (
 	clientCAName   = "extension-apiserver-authentication"
 	clientCAMember = "client-ca-file"
 )
 
-// ensureClientCA tells extension servers by which certificates clients are known.
+// ensureClientCA publishes the authorities of client certificates to extension servers.
 func (c Config) ensureClientCA(ctx context.Context) error {
 	if len(c.ClientCA) == 0 {
 		return nil
 	}
 	t := registry.Target{Type: c.Catalog.Lookup("", "v1", "configmaps"), Namespace: metav1.NamespaceSystem, Name: clientCAName}
-	if c.Registry.Store.Any().Get(t.Type.Collection, key(t)) == nil {
+	if c.stored(t) == nil {
 		body, err := json.Marshal(&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: t.Name, Namespace: t.Namespace},
 			Data:       map[string]string{clientCAMember: string(c.ClientCA)},
@@ -36,9 +35,9 @@ func (c Config) ensureClientCA(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		place := t
-		place.Name = ""
-		_, err = c.Registry.Create(ctx, place, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{FieldManager: manager})
+		collection := t
+		collection.Name = ""
+		_, err = c.Registry.Create(ctx, collection, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{FieldManager: manager})
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
@@ -56,7 +55,7 @@ func (c Config) ensureClientCA(ctx context.Context) error {
 	})
 }
 
-// notDangling says of a new flow schema that its priority level exists.
+// notDangling writes the condition of a new flow schema that its priority level exists.
 func (c Config) notDangling(ctx context.Context, w wanted) error {
 	var schema flowcontrolv1.FlowSchema
 	if err := json.Unmarshal(w.body(), &schema); err != nil {

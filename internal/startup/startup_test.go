@@ -1,18 +1,25 @@
 package startup_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/startup"
@@ -21,7 +28,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// world is a server's verbs over an empty store with the namespaces that there are.
+// world is a server's verbs over an empty store.
 type world struct {
 	testing.TB
 	startup.Config
@@ -37,15 +44,16 @@ func emptyStore(t testing.TB) *store.Store {
 }
 
 func newWorld(t testing.TB) *world {
-	s := emptyStore(t)
-	w := &world{t, startup.Config{Registry: &registry.Registry{Store: s}, Catalog: builtin.Catalog(), ClientCA: []byte("authority")}}
-	for _, name := range []string{"kube-system", "kube-public"} {
-		body := fmt.Appendf(nil, `{"metadata":{"name":%q}}`, name)
-		if _, err := w.Registry.Create(t.Context(), registry.Target{Type: w.Catalog.Lookup("", "v1", "namespaces")}, registry.Body{Media: wire.JSON, Bytes: body}, registry.WriteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	s, catalog := emptyStore(t), builtin.Catalog()
+	services, err := addresses.New(addresses.Config{Store: s, Type: catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return w
+	t.Cleanup(services.Close)
+	return &world{t, startup.Config{
+		Registry: &registry.Registry{Store: s, Plugins: []registry.Plugin{services.Plugin()}}, Catalog: catalog, ClientCA: []byte("authority"),
+		Ranges: services.Ranges(), First: services.First(), Address: netip.MustParseAddrPort("192.0.2.1:6443"),
+	}}
 }
 
 func (w *world) ensure() {
@@ -313,12 +321,38 @@ func TestMandatory(t *testing.T) {
 	}
 }
 
-// TestFailed: what cannot be made is named.
+// TestFailed: the error names what cannot be made.
 func TestFailed(t *testing.T) {
 	w := newWorld(t)
-	w.Registry = &registry.Registry{Store: emptyStore(t)}
+	w.Registry.Plugins = append(w.Registry.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if a.Type.Kind == "Role" {
+			return errors.New("no roles here")
+		}
+		return nil
+	}})
 	err := startup.Ensure(t.Context(), w.Config)
-	if err == nil || !strings.Contains(err.Error(), "Role system:controller:bootstrap-signer") {
-		t.Errorf("without namespaces: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "Role system:controller:bootstrap-signer: no roles here") {
+		t.Errorf("without roles: %v", err)
+	}
+}
+
+// TestService: clients in a cluster find the server by the Service, whose endpoints follow the
+// address of the server.
+func TestService(t *testing.T) {
+	w := newWorld(t)
+	w.ensure()
+	w.Address = netip.MustParseAddrPort("192.0.2.2:6443")
+	w.ensure()
+	if s := read[corev1.Service](w, "Service", "default/kubernetes"); s.Spec.ClusterIP != w.First.String() || s.Spec.Ports[0].TargetPort.IntValue() != 6443 {
+		t.Errorf("the Service is %+v", s.Spec)
+	}
+	if s := read[discoveryv1.EndpointSlice](w, "EndpointSlice", "default/kubernetes"); len(s.Endpoints) != 1 || s.Endpoints[0].Addresses[0] != "192.0.2.2" {
+		t.Errorf("the endpoints are %+v", s.Endpoints)
+	}
+	if c := read[networkingv1.ServiceCIDR](w, "ServiceCIDR", "kubernetes"); len(c.Spec.CIDRs) != 1 || len(c.Status.Conditions) != 1 {
+		t.Errorf("the range is %+v", c)
+	}
+	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
+		read[struct{}](w, "Namespace", name)
 	}
 }

@@ -2,24 +2,23 @@ package store
 
 import "sync/atomic"
 
-// Change is one change of one object, with what was before and after it. What
-// it means to a watcher follows from the two.
+// Change is one change of one object, with the versions before and after it. The two
+// decide which event a watcher gets.
 type Change struct {
 	Revision Revision
 	// Before is nil when the change created the object, After when it deleted it.
 	Before, After *Object
 
 	gone atomic.Pointer[Object]
-	// bytes is the account of the history that holds the change; nil outside.
+	// bytes counts the memory of the history that holds the change; nil: none does.
 	bytes *atomic.Int64
 }
 
-// dropped stands in Change.gone once history let go of the change.
+// dropped is the value of Change.gone after the history dropped the change.
 var dropped Object
 
-// Gone returns Before as of the change's revision: what a deletion, and an
-// object that leaves a selector, reports. It is made once and shared. It is nil
-// when the change created the object.
+// Gone returns Before with the change's revision: the object of a DELETED event. It is made
+// once and shared. It is nil if the change created the object.
 func (c *Change) Gone() *Object {
 	if g := c.gone.Load(); g != nil && g != &dropped {
 		return g
@@ -40,7 +39,7 @@ func (c *Change) Gone() *Object {
 	return g
 }
 
-// drop takes what Gone made off the account of the history.
+// drop subtracts the object of Gone from the memory of the history.
 func (c *Change) drop() {
 	if g := c.gone.Swap(&dropped); g != nil && g != &dropped && c.bytes != nil {
 		c.bytes.Add(-versionBytes(g))
@@ -55,22 +54,22 @@ func (c *Change) key() string {
 	return c.Before.Key
 }
 
-// What things cost in memory, in bytes, the allocator's rounding included.
+// The memory that values take, in bytes, including the allocator's rounding.
 const (
 	objectOverhead = 96 // Object, and the header of its key
 	memoOverhead   = 256
-	changeOverhead = 48 + 32 + 32 // Change, its place in the collection and in the order
+	changeOverhead = 48 + 32 + 32 // Change, its record in the collection and its origin in the order
 	entryOverhead  = 80           // an Entry that an in-memory log keeps
 	keptOverhead   = 512
 )
 
-// versionBytes is what a version costs that only history holds.
+// versionBytes is the memory of a version that only history holds.
 func versionBytes(o *Object) int64 {
 	n := int64(len(o.Held))
 	return n + n/16 + objectOverhead
 }
 
-// replacedBytes is what a version costs that was read before it was replaced.
+// replacedBytes is the memory of a version that was read before it was replaced.
 func replacedBytes(o *Object) int64 {
 	if o.memo.Load() != nil {
 		return versionBytes(o) + memoOverhead

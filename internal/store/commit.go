@@ -39,19 +39,19 @@ import (
 // Anything else: the log is unusable. OnFatal is called; no write of any group is
 // acknowledged any more.
 
-// A group is bounded, so that memory and the time of one sync are. A writer that
-// finds the open group full waits for the next.
+// These bound a group, and so its memory and the time of one sync. A writer that finds
+// the open group full waits for the next.
 const (
 	maxGroupWrites = 4096
-	maxGroupBytes  = 4 << 20 // as the log writes them: what is replaced, too
+	maxGroupBytes  = 4 << 20 // as the log writes them: with the replaced versions
 )
 
 // committer is the part of the store that writes.
 type committer struct {
 	mu       sync.Mutex
 	closing  bool
-	failure  error // the log failed; nothing can be written any more
-	leading  bool  // somebody leads, or was given the lead
+	failure  error // of the log; not nil: no write is possible any more
+	leading  bool  // a writer leads, or was given the lead
 	last     Revision
 	sealed   *State // the newest sealed state: what the open group is based on
 	edit     edit   // of the open group
@@ -61,11 +61,11 @@ type committer struct {
 	open     *group // nil when empty
 	inFlight *group // sealed, not yet published
 
-	// compacting is held to compact, so that one at a time does.
+	// compacting is held by the one compaction under way.
 	compacting sync.Mutex
 	compacted  Revision // the floor of the log; guarded by compacting
-	// entries is scratch of the leader; written are the bytes that it appended
-	// since it had the size of the log looked at.
+	// entries is scratch space of the leader. written counts the bytes that it appended
+	// since the size of the log was last checked.
 	entries []Entry
 	written int64
 }
@@ -127,8 +127,8 @@ func (g *group) wait() <-chan struct{} {
 	return g.done
 }
 
-// draft is the copy of the bytes of a write, with room for the digits of its
-// revision. Its length is guessed before the revision is known.
+// draft is a copy of the bytes of a write with room for the digits of its revision. The
+// number of digits is a guess until the revision is known.
 type draft struct {
 	value  []byte
 	at     int
@@ -165,7 +165,7 @@ func (d *draft) takes(key string) int64 {
 	return takes(len(d.value), len(key))
 }
 
-// splice puts the revision in.
+// splice inserts the revision.
 func (d *draft) splice(r Revision) []byte {
 	if n := digits(r); n != d.digits {
 		value := make([]byte, len(d.value)-d.digits+n)
@@ -192,12 +192,12 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 }
 
 // Apply makes a transaction and returns when it is durable and readable. The result has
-// an object for each write: the new version; of a deletion, the last state as of the
-// revision of the deletion (Object.At). A *TxnError says which condition does not hold: with
-// Write.If zero an existing object is ErrExists; otherwise an absent one is ErrNotFound,
-// and one whose Modified is not If is ErrConflict; a need or a guard that does not hold is
-// ErrStale. When the context ends early the transaction may still happen; the error
-// says so by wrapping ctx.Err().
+// an object for each write: the new version or, of a deletion, the last state with the
+// revision of the deletion (Object.At). A *TxnError says which condition does not hold. With
+// Write.If zero, an existing object is ErrExists. Otherwise an absent one is ErrNotFound,
+// and one whose Modified is not If is ErrConflict. A need or a guard that does not hold is
+// ErrStale. If the context ends early, the transaction may still be made; the error then
+// wraps ctx.Err().
 func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
@@ -272,9 +272,9 @@ func (s *Store) drafts(t *Txn, all []draft) ([]draft, int) {
 	return all, size
 }
 
-// propose checks a transaction and joins the open group. Without a proposal: when
-// there is an error, it rests on the group, if there is one; when there is none,
-// the group is full. The caller holds s.mu.
+// propose checks a transaction and adds it to the open group. It returns no proposal in two
+// cases. With an error, the error rests on the returned group, if there is one. Without an
+// error, the returned group is full. The caller holds s.mu.
 func (s *Store) propose(t *Txn, drafts []draft, size int) (*group, *proposal, error) {
 	switch {
 	case s.failure != nil:
@@ -313,8 +313,8 @@ func (s *Store) propose(t *Txn, drafts []draft, size int) (*group, *proposal, er
 	return g, p, nil
 }
 
-// decide checks the conditions of a transaction against the tip. An error comes with the
-// group that it rests on, nil where that is published. The caller holds s.mu.
+// decide checks the conditions of a transaction against the tip. With an error it returns the
+// group that the error rests on, nil if that is published. The caller holds s.mu.
 func (s *Store) decide(t *Txn, drafts []draft) (*group, error) {
 	var grown int64
 	for i := range t.Writes {
@@ -395,8 +395,8 @@ func (s *Store) proposal(t *Txn, drafts []draft) *proposal {
 	return p
 }
 
-// pending returns the group that the tip's version of an object comes from; of
-// an absent object, the newest.
+// pending returns the group that made the tip's version of an object; for an absent
+// object, the newest group.
 func (s *Store) pending(o *Object) *group {
 	if o == nil {
 		return s.pendingAt(s.last)
@@ -427,7 +427,7 @@ func (s *Store) apply(p *proposed) {
 	}
 }
 
-// seal closes the open group, and makes the state that its writes lead to.
+// seal closes the open group and makes the state after its writes.
 func (s *Store) seal(g *group) {
 	s.open, s.inFlight = nil, g
 	s.sealState(g)
@@ -481,7 +481,7 @@ func (g *group) outcome(p *proposal) ([]*Object, error) {
 	return made, nil
 }
 
-// follow waits until the group is done, and leads it if it is told to.
+// follow waits until the group is done, and leads it if it gets the lead.
 func (s *Store) follow(ctx context.Context, g *group, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -490,7 +490,7 @@ func (s *Store) follow(ctx context.Context, g *group, done <-chan struct{}) erro
 		s.lead(g)
 		return nil
 	case <-ctx.Done():
-		// Somebody has to be there when the lead is handed over.
+		// The lead may be handed over later, and a goroutine has to take it.
 		go func() {
 			select {
 			case <-done:
@@ -509,8 +509,8 @@ func (s *Store) lead(g *group) {
 	s.leadSealed(g)
 }
 
-// leadSealed takes a sealed group through the log and publishes it, then hands
-// the lead over.
+// leadSealed appends a sealed group to the log and publishes it, then hands the lead
+// over.
 func (s *Store) leadSealed(g *group) {
 	defer s.finish(g) // also when OnFatal panics
 	if err := s.append(g); err != nil {
@@ -562,16 +562,17 @@ func (s *Store) fatal(err error) {
 	s.o.OnFatal(err)
 }
 
-// publish makes the group readable: history, state, then the readers who wait.
+// publish makes the group readable: it updates the history and the state, then wakes the
+// readers that wait.
 func (s *Store) publish(g *group) {
-	s.history.mu.Lock() // nobody joins in between: see Cursor
+	s.history.mu.Lock() // no cursor joins a topic in between: see Cursor
 	woken := s.record(g)
 	s.published.Store(g.state)
 	feeds := s.history.feeds
 	s.history.mu.Unlock()
 	s.arrival.announce()
 	for _, t := range woken {
-		t.wake()
+		t.notify()
 	}
 	for _, f := range feeds {
 		f.wake()

@@ -49,11 +49,10 @@ type topic struct {
 	prefix string
 	// last is the newest change that the topic selects, or a revision above it.
 	last atomic.Uint64
-	// previous is the one before last, or a revision above it. It is set before
-	// last, and read after it: together with a last that is older, it can only be
-	// too new.
+	// previous is the change before last, or a revision above it. It is written before
+	// last and read after it: next to an older last it can only be too new.
 	previous atomic.Uint64
-	marked   bool // is among those to notify; used by the store's leader alone
+	marked   bool // it is in the list of those to notify; only the committing writer uses it
 
 	// running is how many of those that the batch woke have not read yet, plus one while
 	// the batch begins.
@@ -87,15 +86,15 @@ func (t *topic) selects(key string) bool {
 	return key == t.prefix
 }
 
-// note takes a change that the topic selects.
+// note records a change that the topic selects.
 func (t *topic) note(r Revision) {
 	t.previous.Store(t.last.Load())
 	t.last.Store(uint64(r))
 }
 
-// wake begins a batch, or has another one follow the one under way: the end of a batch
-// looks at again after running is zero, and here the order is the other one.
-func (t *topic) wake() {
+// notify begins a batch. If one is under way, its end begins the next: it looks at again
+// after running became zero, so again is set first here.
+func (t *topic) notify() {
 	t.marked = false
 	t.again.Store(true)
 	t.next()
@@ -108,18 +107,18 @@ func (t *topic) done() {
 	}
 }
 
-// next begins a batch if something was published and none is under way.
+// next begins a batch if there is something new and no batch is under way.
 func (t *topic) next() {
 	for t.again.Load() && t.running.Load() == 0 {
 		t.mu.Lock()
 		if t.again.Load() && t.running.Load() == 0 && !t.paused() {
-			t.batch()
+			t.begin()
 		}
 		t.mu.Unlock()
 	}
 }
 
-// paused puts the next batch off if it is too early for it. The lock is held.
+// paused delays the next batch if it is too early for it. The lock is held.
 func (t *topic) paused() bool {
 	if t.earliest.IsZero() {
 		return false
@@ -137,8 +136,8 @@ func (t *topic) paused() bool {
 	return true
 }
 
-// batch wakes one cursor of each group that waits. The lock is held.
-func (t *topic) batch() {
+// begin begins a batch: it wakes one cursor of each group that waits. The lock is held.
+func (t *topic) begin() {
 	t.running.Store(1)
 	t.again.Store(false)
 	t.earliest = time.Time{}
@@ -159,21 +158,20 @@ type Cursor struct {
 	collection *collection
 	topic      *topic   // nil once closed
 	position   Revision // all that it selects up to here was read
-	place      int      // in topic.cursors
+	index      int      // in topic.cursors
 
-	group  atomic.Pointer[Group]
-	reader Reader        // nil: it is alone in its group
-	woken  atomic.Bool   // by Wake; Wait has not returned since
-	ready  chan struct{} // gets a value when a parked cursor is not parked any more
-	leads  bool          // it then leads its group
-	batch  *topic        // that woke it to lead; nil: none did
+	group   atomic.Pointer[Group]
+	reader  Reader        // nil: it is alone in its group
+	woken   atomic.Bool   // by Wake; Wait has not returned since
+	ready   chan struct{} // gets a value when a parked cursor is not parked any more
+	leads   bool          // it then is the leader of its group
+	wokenBy *topic        // whose batch made it the leader; nil: none
 }
 
-// Watch starts a cursor at a place in the log: its first change is the first one
-// after the revision. A revision below the history is *ExpiredError; one that is
-// not reached yet is allowed, the cursor then waits for it. Prefix selects keys:
-// "" all of them, "namespace/" one namespace, "namespace/name" or "name" that one
-// object; the cursor wakes for nothing else.
+// Watch starts a cursor that begins with the first change after the revision. A revision
+// below the history is an *ExpiredError. One that is not reached yet is allowed: the
+// cursor waits for it. Prefix selects keys: "" all of them, "namespace/" one namespace,
+// "namespace/name" or "name" one object. No other change wakes the cursor.
 func (s *Store) Watch(collection, prefix string, after Revision) (*Cursor, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
@@ -199,7 +197,7 @@ func (c *recent) join(cursor *Cursor, prefix string) {
 	t := c.topics[prefix]
 	if t == nil {
 		t = &topic{prefix: strings.Clone(prefix)}
-		// Which change was its last, nobody knows.
+		// Its last change is not known, so take one that cannot be too old.
 		t.last.Store(uint64(c.newest))
 		t.previous.Store(uint64(c.newest))
 		if c.topics == nil {
@@ -209,7 +207,7 @@ func (c *recent) join(cursor *Cursor, prefix string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	cursor.topic, cursor.place = t, len(t.cursors)
+	cursor.topic, cursor.index = t, len(t.cursors)
 	t.cursors = append(t.cursors, cursor)
 }
 
@@ -222,7 +220,7 @@ func (c *recent) leave(cursor *Cursor) {
 	defer t.mu.Unlock()
 	end := len(t.cursors) - 1
 	moved := t.cursors[end]
-	t.cursors[cursor.place], moved.place = moved, cursor.place
+	t.cursors[cursor.index], moved.index = moved, cursor.index
 	t.cursors[end] = nil
 	t.cursors = t.cursors[:end]
 	if end == 0 {
@@ -243,23 +241,23 @@ func (c *recent) wakeAll() {
 	}
 }
 
-// Wake has the cursors of a collection look again, though nothing changed in it: those
-// who wait find out what else concerns them.
+// Wake wakes the cursors of a collection although nothing changed in it, so that their
+// readers look at what else concerns them.
 func (s *Store) Wake(collection string) {
 	if c := (*s.names.Load())[collection]; c != nil {
 		c.wakeAll()
 	}
 }
 
-// Wake has Wait return, the one under way or else the next one: the reader waits for
-// something else, too. It is safe for concurrent use, also after Close.
+// Wake makes Wait return: the one under way, or else the next one. It is for readers that
+// also wait for something else. It is safe for concurrent use, also after Close.
 func (c *Cursor) Wake() {
 	c.woken.Store(true)
 	c.group.Load().release(c)
 }
 
-// Share adds the cursor to a group, whose cursors are read for each other: see Group. It is
-// called once, before the first Wait.
+// Share adds the cursor to a group, whose readers deliver for each other: see Group. It is
+// called at most once, before the first Wait.
 func (c *Cursor) Share(g *Group, r Reader) {
 	c.reader = r
 	c.group.Store(g)
@@ -291,9 +289,9 @@ func (c *Cursor) behind() bool {
 }
 
 // Next fills buf with the changes that follow, at least one, and waits for them
-// until the context ends. It returns how many there are. *ExpiredError: the
-// reader was too slow, and the history went on without it; ErrClosed: the store
-// was closed. Changes that are no longer in memory are read back from the log.
+// until the context ends. It returns their number. An *ExpiredError means that the
+// reader was too slow and the history went on without it, ErrClosed that the store
+// was closed. Changes that left memory are read back from the log.
 func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
 	defer context.AfterFunc(ctx, c.Wake)()
 	for {
@@ -323,13 +321,14 @@ func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 			return n, err
 		}
 		if more {
-			c.Wake() // there is more to look at, after others had their turn
+			c.Wake() // there is more to look at, but others come first
 			return 0, nil
 		}
 	}
 }
 
-// TryRecent is TryNext for what is in memory. When it is not ok, TryNext has to look.
+// TryRecent is TryNext for changes that are in memory. If it is not ok, only TryNext can
+// tell.
 func (c *Cursor) TryRecent(buf []*Change) (n int, ok bool) {
 	for {
 		upTo, pending := c.pending()
@@ -343,8 +342,8 @@ func (c *Cursor) TryRecent(buf []*Change) (n int, ok bool) {
 	}
 }
 
-// pending tells whether something that the cursor selects may be left to read,
-// up to a revision. If not, the cursor goes on to the published revision.
+// pending reports whether something that the cursor selects may be left to read, up to
+// a revision. If not, it moves the cursor to the published revision.
 func (c *Cursor) pending() (upTo Revision, pending bool) {
 	upTo = c.store.Any().revision // before the look at last
 	if upTo <= c.position {
@@ -357,8 +356,8 @@ func (c *Cursor) pending() (upTo Revision, pending bool) {
 	return upTo, true
 }
 
-// read fills buf from memory, and moves the cursor; false when memory does not
-// have all that follows.
+// read fills buf from memory and moves the cursor. It returns false if some of the changes
+// that follow left memory.
 func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, found bool) {
 	prefix := cursor.topic.prefix
 	var namespace, key uint32
@@ -397,8 +396,8 @@ func (c *recent) read(cursor *Cursor, upTo Revision, buf []*Change) (n int, foun
 	return n, true
 }
 
-// readBack fills buf from the log, with changes that left memory. It looks at
-// one batch of the collection's changes at most; more tells that there may be more.
+// readBack fills buf from the log with changes that left memory. It looks at a limited
+// number of the collection's changes; more reports that there may be others.
 func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool, err error) {
 	s := c.store
 	c.collection.mu.RLock()
@@ -428,14 +427,14 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 		return nil
 	})
 	if n > 0 {
-		err = nil // what was read is delivered; the error comes again
+		err = nil // the caller gets these changes, and the error with the next call
 	}
 	return n, more, err
 }
 
-// Revision is how far the cursor has seen: no change that it selects at or
-// below this revision is left to read. It grows with writes to other collections
-// too, so a bookmark can say it. It never passes what is durable.
+// Revision is how far the cursor has read: no change that it selects is left at or below
+// this revision. It also grows with writes to other collections, so a bookmark can
+// report it. It never passes what is durable.
 func (c *Cursor) Revision() Revision {
 	if c.topic == nil {
 		return c.position

@@ -4,7 +4,7 @@ package store
 // front. Its zero value is empty.
 type deque[T any] struct {
 	pieces []*[dequePiece]T
-	first  int // the place of the front in the first piece
+	first  int // the index of the front in the first piece
 	length int
 }
 
@@ -26,7 +26,7 @@ func (d *deque[T]) push(v T) {
 	d.length++
 }
 
-// pop takes the front off; there must be one.
+// pop removes the front. The deque must not be empty.
 func (d *deque[T]) pop() T {
 	var zero T
 	v := d.pieces[0][d.first]

@@ -1,16 +1,16 @@
 // Package store holds the versioned state of an API server: every collection
 // of objects, at every revision of the retention window.
 //
-// It knows keys, bytes and revisions. It knows nothing of Kubernetes kinds and
-// of JSON; it imports nothing of ours.
+// It handles keys, bytes and revisions. It knows nothing of Kubernetes kinds or of JSON,
+// and imports no other package of this module.
 //
 // # The idea
 //
 // Every revision is a value. A State is one immutable value that holds a
 // revision and the trees of all collections as they are at that revision. A
-// commit makes the next State and swaps one atomic pointer; then it wakes
-// whoever waits. Readers take the pointer and need no lock, so a list over all
-// namespaces, a bookmark of a quiet kind and a count are never torn.
+// commit makes the next State, swaps one atomic pointer, and notifies the watchers.
+// Readers load the pointer and need no lock, so a list over all namespaces, a bookmark of a
+// quiet kind and a count always show one revision.
 //
 // # The order of a write
 //
@@ -21,14 +21,13 @@
 //	notify cursors
 //	acknowledge
 //
-// Nothing is readable, watchable or acknowledged before it is durable. An
-// answer that rests on a pending write (a conflict, "exists", "not found") waits
-// until that write is durable, because an error must not tell what a power cut
-// can undo.
+// Nothing is readable, watchable or acknowledged before it is durable. An error that
+// rests on a pending write (a conflict, "exists", "not found") waits until that write is
+// durable: an error must not report what a power cut can undo.
 //
 // # Words
 //
 // A collection is a group-resource ("configmaps", "deployments.apps"). A key is
-// the place of an object in its collection: "namespace/name", or "name" where
-// the kind has no namespaces. Keys are ordered by their bytes.
+// the name of an object in its collection: "namespace/name", or "name" for a
+// cluster-scoped kind. Keys are ordered by their bytes.
 package store

@@ -12,8 +12,8 @@ var (
 	ErrNotFound = errors.New("no such object")
 	// ErrConflict: the object is not at the revision of the condition.
 	ErrConflict = errors.New("the object was changed")
-	// ErrNoSpace: the medium is full. Nothing was written; reads go on. The errors that wrap
-	// it say what is full.
+	// ErrNoSpace: the medium is full. Nothing was written, and reads still work. Errors that
+	// wrap it say what is full.
 	ErrNoSpace = errors.New("no space left for writes")
 	// ErrBusy: too many readers of old history at once; try again later.
 	ErrBusy = errors.New("too many reads of old history at once")
@@ -35,14 +35,14 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("revision %d is not reached yet: the newest is %d", e.Revision, e.Current)
 }
 
-// UnfitError: the write has a shape or a size that no log keeps. Nothing was written,
-// and other writes are not affected.
+// UnfitError: no log can store the write, because of its key or its size. Nothing was
+// written, and other writes are not affected.
 type UnfitError struct {
-	// Key is that of the write, shortened when it is long.
+	// Key of the write, shortened if it is long.
 	Key string
 	// Why says what is wrong.
 	Why string
-	// Size: the value is too large. Otherwise the key cannot be kept.
+	// Size reports that the value is too large. Otherwise the key is invalid.
 	Size bool
 }
 

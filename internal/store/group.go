@@ -88,8 +88,8 @@ func (g *Group) release(c *Cursor) {
 	}
 }
 
-// wake makes a cursor the leader, on behalf of a batch, and reports whether it did.
-func (g *Group) wake(batch *topic) bool {
+// wake makes a cursor the leader, as part of the topic's batch, and reports whether it did.
+func (g *Group) wake(t *topic) bool {
 	if !g.waits.Load() {
 		return false
 	}
@@ -98,17 +98,17 @@ func (g *Group) wake(batch *topic) bool {
 	if !g.waits.Load() {
 		return false
 	}
-	batch.running.Add(1)
-	g.elect(batch)
+	t.running.Add(1)
+	g.elect(t)
 	return true
 }
 
 // elect makes the cursor that was parked last the leader: its stack is the warmest. The
-// lock is held.
-func (g *Group) elect(batch *topic) {
+// batch is that of t; nil: it is no part of one. The lock is held.
+func (g *Group) elect(t *topic) {
 	c := g.remove(len(g.parked) - 1)
 	g.waits.Store(false)
-	c.leads, c.batch = true, batch
+	c.leads, c.wokenBy = true, t
 	c.ready <- struct{}{}
 }
 
@@ -152,9 +152,9 @@ func (g *Group) take() []*Cursor {
 	return all
 }
 
-// giveBack parks what a leader took: first what it has not seen, then the first so many,
-// which it has served. If one of all that are parked has something to read, there is a next
-// leader.
+// giveBack parks the cursors that a leader took: taken[seen:], which it has not come to, then
+// taken[:served], which it has served. If a parked cursor has something to read, the group
+// gets its next leader.
 func (g *Group) giveBack(taken []*Cursor, seen, served int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,8 +180,8 @@ func (g *Group) giveBack(taken []*Cursor, seen, served int) {
 
 // endBatch ends the cursor's part in the batch that woke it.
 func (c *Cursor) endBatch() {
-	if c.batch != nil {
-		c.batch.done()
-		c.batch = nil
+	if c.wokenBy != nil {
+		c.wokenBy.done()
+		c.wokenBy = nil
 	}
 }

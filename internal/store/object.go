@@ -8,32 +8,32 @@ import (
 // An Object is one version of a stored object. It is immutable, apart from its
 // memo, and safe for use by any number of readers.
 type Object struct {
-	// Pointers come first: the collector looks no further.
+	// Pointers come first: the garbage collector scans only up to the last pointer.
 	memo atomic.Pointer[any]
 
-	// Key is the place in the collection.
+	// Key is the name in the collection, see the package comment.
 	Key string
 
-	// Held is what Bytes returns, or what it makes that of where the store packed the
-	// object. Nobody may change it.
+	// Held is what Bytes returns or, of a packed object, what Bytes unpacks. It must not
+	// be changed.
 	Held []byte
 
 	// Created is the revision that created the object, Modified the one that made
 	// this version. No two objects of states have the same Modified; see IsGone.
 	Created, Modified Revision
 
-	// RevisionAt is the offset in the bytes of the digits of Modified.
+	// RevisionAt is the offset of the digits of Modified in the bytes.
 	RevisionAt int32
 
-	// mark is that of SetMark, and whether the object is packed, and gone.
+	// mark holds the offset of SetMark and the bits isPacked and isGone.
 	mark atomic.Uint32
 
 	digest atomic.Uint64
 }
 
-// Bytes is the object as clients get it: complete bytes, with the decimal digits of
-// Modified at RevisionAt. Nobody may change them. What is packed is unpacked for each
-// call, some tens of microseconds for 40 KB, unless it was written just now.
+// Bytes is the object as clients get it, with the decimal digits of Modified at
+// RevisionAt. The bytes must not be changed. A packed object is unpacked by each call, which
+// takes some tens of microseconds for 40 KB, unless it was written just now.
 func (o *Object) Bytes() []byte {
 	if o.mark.Load()&isPacked == 0 {
 		return o.Held
@@ -41,7 +41,7 @@ func (o *Object) Bytes() []byte {
 	return o.unpack()
 }
 
-// Len is the number of bytes, which it does not unpack.
+// Len is the length of Bytes. It does not unpack them.
 func (o *Object) Len() int {
 	if o.mark.Load()&isPacked == 0 {
 		return len(o.Held)
@@ -49,7 +49,7 @@ func (o *Object) Len() int {
 	return o.unpackedLen()
 }
 
-// Memo returns what SetMemo kept, nil before.
+// Memo returns the value of SetMemo, or nil.
 func (o *Object) Memo() any {
 	if p := o.memo.Load(); p != nil {
 		return *p
@@ -57,37 +57,37 @@ func (o *Object) Memo() any {
 	return nil
 }
 
-// SetMemo keeps what a reader derived from the bytes (labels, fields to select
-// by), so that it is computed about once for each version and shared. Of two
-// that race, one stays; both have to be equal in meaning.
+// SetMemo keeps a value that a reader derived from the bytes, such as labels, so that it
+// is computed about once for each version and shared. If two calls race, one value
+// stays; both must be equivalent.
 func (o *Object) SetMemo(v any) { o.memo.Store(&v) }
 
-// Digest returns what SetDigest kept, zero before.
+// Digest returns the value of SetDigest, or zero.
 func (o *Object) Digest() uint64 { return o.digest.Load() }
 
-// SetDigest keeps a few bits that say what the memo is not. They lie in the object
-// itself: a scan that looks at a million objects for a few of them reads one cache
-// line of each, instead of the six on the way through the memo.
+// SetDigest keeps a small Bloom filter of the memo's contents. It lies in the object itself,
+// so a scan that selects a few of a million objects reads one cache line of each
+// instead of the six that lead to the memo.
 func (o *Object) SetDigest(bits uint64) { o.digest.Store(bits) }
 
-// Mark returns the place in the bytes that SetMark kept, zero before.
+// Mark returns the offset of SetMark, or zero.
 func (o *Object) Mark() int { return int(o.mark.Load() &^ (isPacked | isGone)) }
 
-// SetMark keeps a place in the bytes that a reader looked for, so that it is looked for
-// about once; of two that race, both have to keep the same. It costs no memory.
+// SetMark keeps an offset in the bytes that a reader searched for, so that it is searched
+// for about once. Calls that race must keep the same offset. It costs no memory.
 func (o *Object) SetMark(at int) { o.mark.Or(uint32(at)) }
 
-// isGone is the bit of Object.mark that says so. It is set before anybody else has the
-// object.
+// isGone is the bit of Object.mark of what Change.Gone returns. It is set before the object
+// is shared.
 const isGone = 1 << 30
 
-// IsGone tells that the object is what Change.Gone made: the content before a change, with
-// the revision of the change. What the change left may have that revision too, so that
-// the two together identify what is made of an object.
+// IsGone reports whether Change.Gone made the object: the content before a change, with the
+// revision of the change. The object after the change may have the same revision, so a cache
+// by revision needs IsGone in its key.
 func (o *Object) IsGone() bool { return o.mark.Load()&isGone != 0 }
 
-// At returns the same content as of another revision: the state that a deletion
-// reports is the last one, with the revision of the deletion.
+// At returns the same content with another revision. A deletion reports the last state
+// with the revision of the deletion.
 func (o *Object) At(r Revision) *Object {
 	old := digits(o.Modified)
 	was := o.Bytes()

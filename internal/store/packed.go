@@ -12,27 +12,27 @@ import (
 
 // # Packed objects
 //
-// Of some collections the objects are large, many, and seldom looked at: definitions of
-// custom resources. Those are held compressed, without the digits of their revision. What
-// was written last is held as it is beside that, since its writer and those who follow
-// the changes look at it at once.
+// Some collections have many large objects that are seldom read, such as definitions of
+// custom resources. The store holds them compressed, without the digits of their revision.
+// The most recently written ones are also held uncompressed, since their writers and
+// watchers read them at once.
 
-// leastPacked is from how many bytes on it pays to pack an object.
+// leastPacked is the least number of bytes for which packing pays.
 const leastPacked = 4 << 10
 
-// isPacked is the bit of Object.mark that says so. It is set before anybody else has the
-// object; places are smaller.
+// isPacked is the bit of Object.mark of packed objects. It is set before the object is
+// shared. The offsets in mark are smaller.
 const isPacked = 1 << 31
 
-// packs tells whether an object of a collection is packed.
+// packs reports whether an object of a collection is packed.
 func (o *Options) packs(collection string, size int) bool {
 	return size >= leastPacked && o.Packed[collection]
 }
 
-// lengthBytes of what is held of a packed object tell the length of what was compressed.
+// lengthBytes at the beginning of the packed bytes hold the length of the unpacked ones.
 const lengthBytes = 4
 
-// packers are made when they are first needed, which on many servers is never.
+// The packers are made on first use: many servers never need them.
 var (
 	packer   = sync.OnceValue(newPacker)
 	unpacker = sync.OnceValue(newUnpacker)
@@ -57,7 +57,7 @@ func newUnpacker() *zstd.Decoder {
 // packWindow is how far back repetitions are found, in bytes.
 const packWindow = 128 << 10
 
-// pack compresses bytes, which are without the digits.
+// pack compresses bytes that do not contain the digits.
 func pack(value []byte) []byte {
 	room := binary.BigEndian.AppendUint32(make([]byte, 0, len(value)/4), uint32(len(value)))
 	room = packer().EncodeAll(value, room)
@@ -76,7 +76,7 @@ func (o *Object) setPacked(data []byte) {
 	o.mark.Store(isPacked)
 }
 
-// unpack makes the bytes of a packed object. It panics when the memory was damaged.
+// unpack returns the bytes of a packed object. It panics if the memory was damaged.
 func (o *Object) unpack() []byte {
 	if value := fresh.get(o); value != nil {
 		return value
@@ -96,10 +96,11 @@ func (o *Object) unpackedLen() int {
 	return int(binary.BigEndian.Uint32(o.Held)) + digits(o.Modified)
 }
 
-// mostFresh is how large an object may be to be among them.
+// mostFresh bounds the size of an object in fresh, in bytes.
 const mostFresh = 256 << 10
 
-// fresh are the bytes of the objects that were packed last, of all stores.
+// fresh has the bytes of the objects that were packed last. All stores of the process may
+// share it: it is a cache by object.
 var fresh freshBytes
 
 // freshBytes is a ring. It is safe for concurrent use.

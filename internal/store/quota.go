@@ -8,29 +8,29 @@ import (
 
 // # The quota
 //
-// All current objects are in memory, so their bytes have a bound. Each state knows what
-// its objects take; a write is checked against the tip, with the writes before it:
+// All current objects are in memory, so their bytes have a bound. Each state knows the
+// memory of its objects. A write is checked against the tip, which has all writes before it:
 //
 //	a deletion, a step of one, a write that does not grow its object   always
 //	an update that grows its object by up to smallGrowth               up to quotaSlack above the bound
 //	anything else that grows                                           up to the bound
 //
-// The slack lets conditions, heartbeats and the removal of finalizers go on at the bound:
-// they may add some bytes of managed fields, and are what frees the others.
+// The slack lets updates of conditions, heartbeats and removals of finalizers succeed at the
+// bound. They may add some bytes of managed fields, and they are what frees objects.
 const (
 	smallGrowth = 4 << 10 // bytes
 	// quotaSlack is the part of the bound that small updates may go beyond it.
 	quotaSlack = 16
-	// placeOverhead is what an object takes in a tree.
-	placeOverhead = 32
+	// slotOverhead is the memory of an object's slot in a tree.
+	slotOverhead = 32
 
-	// A warning is logged at quotaNear percent of the bound, and again only after the use
+	// A warning is logged at quotaNear percent of the bound, and again only after the usage
 	// was below quotaFar percent.
 	quotaNear = 80
 	quotaFar  = 75
 )
 
-// objectBytes is about what an object takes in memory; nil takes nothing.
+// objectBytes is about the memory that an object takes; zero for nil.
 func objectBytes(o *Object) int64 {
 	if o == nil {
 		return 0
@@ -38,16 +38,16 @@ func objectBytes(o *Object) int64 {
 	return takes(len(o.Held), len(o.Key))
 }
 
-// takes is objectBytes by the lengths of value and key. The memo counts, whether it is
-// there or not: the next list may make it.
+// takes is objectBytes by the lengths of value and key. It includes a memo, since the next
+// list may make one.
 func takes(value, key int) int64 {
-	return int64(value+value/16+key) + objectOverhead + memoOverhead + placeOverhead
+	return int64(value+value/16+key) + objectOverhead + memoOverhead + slotOverhead
 }
 
 // QuotaError is returned when a write would exceed the storage quota. Nothing was
 // written.
 type QuotaError struct {
-	// Used and Limit are bytes; Grows is what the write would add.
+	// Used and Limit in bytes; Grows is how many the write would add.
 	Used, Limit, Grows int64
 }
 
@@ -63,16 +63,15 @@ type quota struct {
 	full    atomic.Bool  // a write was refused, and this was logged
 }
 
-// SetQuota bounds the bytes of current objects, about what they take in memory. Zero
-// means no bound. More may be stored already: then nothing may grow.
+// SetQuota bounds the memory of current objects, in bytes. Zero means no bound. If more is
+// stored already, no object may grow.
 func (s *Store) SetQuota(bytes int64) {
 	s.quota.limit.Store(bytes)
 	s.watchQuota(s.Any().bytes)
 }
 
-// fits refuses a write that grows the objects beyond the quota. Grown are the bytes that
-// the writes before it in the transaction add, grows those that it adds itself. The caller
-// holds s.mu.
+// fits refuses a write that grows the objects beyond the quota. The writes before it in the
+// transaction add grown bytes, the write itself adds grows. The caller holds s.mu.
 func (s *Store) fits(w *Write, update bool, grown, grows int64) error {
 	limit := s.quota.limit.Load()
 	if limit <= 0 || w.Deleting || w.Value == nil {
@@ -101,7 +100,7 @@ func (s *Store) noteFull(err error) {
 	}
 }
 
-// watchQuota logs when the use crosses the thresholds.
+// watchQuota logs when the usage crosses the thresholds.
 func (s *Store) watchQuota(used int64) {
 	limit := s.quota.limit.Load()
 	if limit <= 0 {

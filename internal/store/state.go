@@ -6,22 +6,22 @@ import "iter"
 // the length of a request.
 type State struct {
 	revision Revision
-	// collections gives each name its place; it is shared and never changed.
+	// collections has the collections by name. It is shared and never changed.
 	collections map[string]*collection
 	roots       roots
-	// bytes is what the objects take in memory, see objectBytes.
+	// bytes is the memory that the objects take, see objectBytes.
 	bytes int64
 }
 
-// roots holds the root of each collection at the collection's place, in pieces,
-// so that a commit copies one piece and not thousands of roots.
+// roots holds the root of each collection at collection.index, in pieces, so that a
+// commit copies one piece instead of thousands of roots.
 type roots []*[rootsPiece]*node
 
 const rootsPiece = 32
 
-func (r roots) at(place int) *node {
-	if piece := place / rootsPiece; piece < len(r) {
-		return r[piece][place%rootsPiece]
+func (r roots) at(index int) *node {
+	if piece := index / rootsPiece; piece < len(r) {
+		return r[piece][index%rootsPiece]
 	}
 	return nil
 }
@@ -31,12 +31,12 @@ func (r roots) at(place int) *node {
 func (r roots) with(touched []*collection) roots {
 	size := len(r)
 	for _, c := range touched {
-		size = max(size, c.place/rootsPiece+1)
+		size = max(size, c.index/rootsPiece+1)
 	}
 	next := make(roots, size)
 	copy(next, r)
 	for _, c := range touched {
-		i := c.place / rootsPiece
+		i := c.index / rootsPiece
 		var old *[rootsPiece]*node
 		if i < len(r) {
 			old = r[i]
@@ -47,17 +47,17 @@ func (r roots) with(touched []*collection) roots {
 				*next[i] = *old
 			}
 		}
-		next[i][c.place%rootsPiece] = c.tip
+		next[i][c.index%rootsPiece] = c.tip
 	}
 	return next
 }
 
-func (s *State) root(c *collection) *node { return s.roots.at(c.place) }
+func (s *State) root(c *collection) *node { return s.roots.at(c.index) }
 
-// Revision is that of the newest change of the whole store: a list's version.
+// Revision is the revision of the newest change of the whole store: a list's version.
 func (s *State) Revision() Revision { return s.revision }
 
-// Bytes is about what the objects take in memory.
+// Bytes is about the memory that the objects take.
 func (s *State) Bytes() int64 { return s.bytes }
 
 // Get returns the object, nil when there is none. It does not allocate.
@@ -82,11 +82,11 @@ type Snapshot struct {
 	root     *node
 }
 
-// Same tells that the collection did not change between two states of one store.
-// It costs a comparison. False may also be said of a collection that was changed back.
+// Same reports whether the collection did not change between two states of one store. It
+// costs one comparison. It may be false for a collection that was changed back.
 func (s Snapshot) Same(other Snapshot) bool { return s.root == other.root }
 
-// Revision is that of the state that the snapshot was taken of.
+// Revision is the revision of the snapshot's state.
 func (s Snapshot) Revision() Revision { return s.revision }
 
 // Get returns the object, nil when there is none. It does not allocate.

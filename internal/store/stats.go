@@ -1,21 +1,20 @@
 package store
 
-// Stats tell what the store holds.
+// Stats is what the store holds.
 type Stats struct {
 	Floor, Head Revision
-	// Window: the changes above it are in memory.
+	// Window is the revision above which all changes are in memory.
 	Window Revision
-	// HistoryBytes is the memory of history, by the account that
-	// Options.MaxMemory bounds.
+	// HistoryBytes is the memory of history, as Options.MaxMemory bounds it.
 	HistoryBytes int64
-	// Changes are those in memory, KeptStates the old states, Trees the trees of
+	// Changes counts the changes in memory, KeptStates the old states, Trees the trees of
 	// single revisions that Exact keeps.
 	Changes, KeptStates, Trees int
 	Cursors                    int
-	// ObjectBytes is about what the current objects take in memory; QuotaBytes its bound,
-	// zero if there is none; QuotaRefused counts the writes that it refused.
+	// ObjectBytes is about the memory that the current objects take. QuotaBytes is its bound,
+	// zero if there is none. QuotaRefused counts the writes that the quota refused.
 	ObjectBytes, QuotaBytes, QuotaRefused int64
-	// GivenUp counts the revisions that were given up because space was short.
+	// GivenUp counts the revisions that were dropped because space was short.
 	GivenUp     int64
 	Collections int
 	Log         Usage

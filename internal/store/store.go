@@ -24,11 +24,11 @@ type Write struct {
 	Value      []byte
 	RevisionAt int
 
-	// Deleting: the write is a step of a deletion, such as the mark of one. No quota
-	// holds it back, and a log takes it from what it keeps for deletions.
+	// Deleting marks a step of a deletion, such as setting the deletion timestamp. It is
+	// exempt from the quota, and a full log stores it in the space reserved for deletions.
 	Deleting bool
 
-	// If is the condition. Its zero value asks that the object be absent.
+	// If is the revision that the object must have. Zero: the object must be absent.
 	If Revision
 	// Next: the write changes what the write directly before it in the transaction makes.
 	// If is zero then.
@@ -44,13 +44,13 @@ type Options struct {
 	Retention time.Duration
 	// MaxMemory bounds the bytes that history holds in memory: replaced versions,
 	// changes, tree nodes that only old states use, states that readers pinned, and
-	// what is cached with them. Zero means DefaultMaxMemory.
+	// caches (see Charge). Zero means DefaultMaxMemory.
 	MaxMemory int64
 	// MaxDisk bounds Usage.HistoryBytes; zero means DefaultMaxDisk.
 	MaxDisk int64
 
-	// Packed are the collections whose large objects are held compressed: those that
-	// are seldom read. Object.Bytes unpacks them.
+	// Packed are the collections whose large objects are held compressed because they are
+	// seldom read. Object.Bytes unpacks them.
 	Packed map[string]bool
 
 	// Now is the clock that measures the age of revisions; nil means time.Now. Only
@@ -58,13 +58,13 @@ type Options struct {
 	// there is one. Timers and pauses use package time.
 	Now func() time.Time
 
-	// Note is called with what an operator wants to know about space: a message, and pairs
-	// of names and values. A warning is one that something may have to be done about. It
-	// must not call the store. Nil discards it.
+	// Note is called with messages for an operator about space, and pairs of names and
+	// values. A warning may need action. Note must not call the store. Nil discards the
+	// messages.
 	Note func(warning bool, message string, pairs ...any)
 
-	// OnFatal is called, once, when the log failed and nothing more can be
-	// acknowledged; nil panics. The process has to end.
+	// OnFatal is called once if the log failed and no more writes can be acknowledged. The
+	// process has to end. Nil panics.
 	OnFatal func(error)
 }
 
@@ -107,11 +107,10 @@ type Store struct {
 	loop      sync.WaitGroup
 }
 
-// collection is all that the store has of one collection. Its place in a State
-// never changes.
+// collection is one collection of the store. Its index in a State never changes.
 type collection struct {
 	name  string
-	place int
+	index int
 
 	// The tree of the tip: the published one with the pending writes on top.
 	// Guarded by committer.mu, as is touched: whether the open group changed it.
@@ -209,13 +208,13 @@ func (l *loader) collections(head Revision) map[string]*collection {
 	return all
 }
 
-func newCollection(name string, place int, opened Revision) *collection {
-	c := &collection{name: name, place: place}
+func newCollection(name string, index int, opened Revision) *collection {
+	c := &collection{name: name, index: index}
 	c.trimmed, c.newest = opened, opened
 	return c
 }
 
-// collection returns the collection with the name, and makes it if need be.
+// collection returns the collection with the name. It creates one if there is none.
 func (s *Store) collection(name string) *collection {
 	if c := (*s.names.Load())[name]; c != nil {
 		return c
@@ -225,7 +224,7 @@ func (s *Store) collection(name string) *collection {
 	return s.collectionLocked(name)
 }
 
-// collectionLocked is collection for who holds s.mu.
+// collectionLocked is collection for a caller that holds s.mu.
 func (s *Store) collectionLocked(name string) *collection {
 	names := *s.names.Load()
 	if c := names[name]; c != nil {
@@ -256,7 +255,7 @@ func (s *Store) Close() error {
 		for _, f := range feeds {
 			f.wake()
 		}
-		s.compacting.Lock() // nobody compacts or reads the log after this
+		s.compacting.Lock() // no compaction and no read of the log after this
 		defer s.compacting.Unlock()
 		s.old.close()
 		s.closeErr = s.log.Close()
@@ -264,11 +263,11 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// Any returns the state at hand, without waiting: resourceVersion "0".
+// Any returns the published state, without waiting: resourceVersion "0".
 func (s *Store) Any() *State { return s.published.Load() }
 
-// MostRecent returns a state that holds every change acknowledged before the
-// call, to anybody: resourceVersion unset. On a local log that is Any.
+// MostRecent returns a state that holds every change acknowledged to any client before
+// the call: resourceVersion unset. On a local log that is Any.
 func (s *Store) MostRecent(ctx context.Context) (*State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -276,8 +275,8 @@ func (s *Store) MostRecent(ctx context.Context) (*State, error) {
 	return s.Any(), nil
 }
 
-// NotOlderThan returns the newest state once it has reached the revision. It
-// waits for at most wait, then it is a *TooLargeError.
+// NotOlderThan returns the newest state once it has reached the revision. After waiting
+// for wait it returns a *TooLargeError.
 func (s *Store) NotOlderThan(ctx context.Context, r Revision, wait time.Duration) (*State, error) {
 	if now := s.Any(); now.revision >= r {
 		return now, nil
@@ -297,7 +296,7 @@ func (s *Store) Bounds() (floor, head Revision) {
 type arrival struct {
 	waiting atomic.Int64
 	mu      sync.Mutex
-	next    chan struct{} // closed at the next publication; nil while nobody waits
+	next    chan struct{} // closed at the next publication; nil while no reader waits
 }
 
 func (a *arrival) await(ctx context.Context, s *Store, r Revision, wait time.Duration) (*State, error) {
@@ -315,8 +314,7 @@ func (a *arrival) await(ctx context.Context, s *Store, r Revision, wait time.Dur
 		}
 		next := a.next
 		a.mu.Unlock()
-		// The look comes after the channel is at hand: a publication in between
-		// closes it.
+		// Check after getting the channel: a publication in between closes it.
 		if now := s.Any(); now.revision >= r {
 			return now, nil
 		}
@@ -332,7 +330,7 @@ func (a *arrival) await(ctx context.Context, s *Store, r Revision, wait time.Dur
 	}
 }
 
-// announce wakes those who wait, after a publication.
+// announce wakes the waiting readers after a publication.
 func (a *arrival) announce() {
 	if a.waiting.Load() == 0 {
 		return

@@ -24,14 +24,12 @@ import (
 //   - no leaf is empty, no inner node has fewer than two branches; an empty tree
 //     is nil; all leaves are equally deep
 //
-// The sizes were measured, see docs/decisions/0001-tree.md. A leaf holds
-// neighbours of a list in one place: what is derived from a run of neighbours
-// can be kept with it.
+// The sizes were measured, see docs/decisions/0001-tree.md.
 const (
 	leafMax  = 64
 	innerMax = 32
-	// A node that shrinks below a quarter is merged with a neighbour, or takes
-	// from it.
+	// A node that shrinks below a quarter is merged with a neighbour or takes objects or
+	// branches from it.
 	leafMin  = leafMax / 4
 	innerMin = innerMax / 4
 )
@@ -42,8 +40,8 @@ type node struct {
 	count    int
 	objects  []*Object
 	branches []branch
-	// digests are those of the objects, once all were known to a scan that asked: in
-	// one place, where the objects are not. Only leaves that are published have them.
+	// digests are those of the objects, side by side in memory. A scan fills them in when
+	// all are known. Only published leaves have them.
 	digests atomic.Pointer[[]uint64]
 }
 
@@ -62,7 +60,7 @@ func nodeBytes(n *node) int64 {
 	return 64 + int64(cap(n.objects))*8 + int64(cap(n.branches))*24
 }
 
-// search returns the place of the key among objects, or where it would be.
+// search returns the index of the key among objects, or where it would be inserted.
 func search(objects []*Object, key string) (int, bool) {
 	i, j := 0, len(objects)
 	for i < j {
@@ -76,7 +74,7 @@ func search(objects []*Object, key string) (int, bool) {
 	return i, i < len(objects) && objects[i].Key == key
 }
 
-// branchOf returns the branch that has the key, if there is one that has it.
+// branchOf returns the branch that may hold the key.
 func (n *node) branchOf(key string) int {
 	i, j := 1, len(n.branches)
 	for i < j {
@@ -104,15 +102,15 @@ func (n *node) get(key string) *Object {
 	return nil
 }
 
-// edit is a run of changes that share the nodes they copy. It is used by one
-// goroutine. A sealed tree is protected by never using its edit again.
+// edit is a series of changes that share the nodes they copy. One goroutine uses it. A
+// sealed tree stays unchanged because its edit is never used again.
 type edit struct {
 	token uint64
 	// kept is the token of the last edit whose result is kept as an old state.
 	kept uint64
 
-	// retired counts the bytes of nodes that this edit replaced and that the kept
-	// state holds on to; made counts those of nodes that it made.
+	// retired counts the bytes of nodes that this edit replaced and the kept state still
+	// uses; made counts the bytes of nodes that the edit made.
 	retired, made int64
 }
 
@@ -152,8 +150,8 @@ func (e *edit) put(root *node, o *Object) (*node, *Object) {
 	return top, old
 }
 
-// insert returns the node with the object below it, and the right half when that
-// was too much for one node.
+// insert returns the node with the object added below it, and a second node if it had to
+// be split.
 func (e *edit) insert(n *node, o *Object) (left, right *node, old *Object) {
 	if n.leaf() {
 		i, found := search(n.objects, o.Key)
@@ -189,8 +187,8 @@ func (e *edit) insert(n *node, o *Object) (left, right *node, old *Object) {
 	return n, right, old
 }
 
-// splitLeaf takes the right half off the leaf. Keys that come in order leave full
-// leaves behind: i is where the last one went.
+// splitLeaf moves the right half of the leaf into a new one. The last object was inserted
+// at i: if keys come in order, the left leaf stays full.
 func (e *edit) splitLeaf(n *node, i int) *node {
 	at := len(n.objects) / 2
 	if i == len(n.objects)-1 {
@@ -217,7 +215,7 @@ func (e *edit) splitInner(n *node) *node {
 	return right
 }
 
-// lowest is a key that is not above any key of the node, and above all keys
+// lowest is a key that is at most the first key of the node, and greater than all keys
 // before the node.
 func (n *node) lowest() string {
 	if n.leaf() {
@@ -253,14 +251,14 @@ func (e *edit) cut(n *node, key string) (*node, *Object) {
 	n.branches[i].node = child
 	n.count--
 	if child.leaf() && child.width() < leafMin || !child.leaf() && child.width() < innerMin {
-		e.mend(n, i)
+		e.rebalance(n, i)
 	}
 	return n, old
 }
 
-// mend joins the branch i, which became small, with a neighbour; two that are
-// too much for one node share evenly.
-func (e *edit) mend(n *node, i int) {
+// rebalance merges branch i, which became small, with a neighbour. If they do not fit into
+// one node, it divides their contents evenly.
+func (e *edit) rebalance(n *node, i int) {
 	if i == len(n.branches)-1 {
 		i--
 	}
@@ -305,8 +303,8 @@ func level(left, right *node) {
 	right.count = total - left.count
 }
 
-// build makes a tree of objects that are in order. Leaves are left with a little
-// room, for what comes between.
+// build makes a tree of objects that are in order. It leaves a little room in the leaves
+// for later insertions.
 func build(objects []*Object) *node {
 	if len(objects) == 0 {
 		return nil
@@ -353,12 +351,12 @@ func newSpan(prefix, after string) (span, bool) {
 	return span{prefix: prefix, after: after, from: after, exclusive: true}, strings.HasPrefix(after, prefix)
 }
 
-// past tells whether the key lies beyond all keys with the prefix.
+// past reports whether the key lies beyond all keys with the prefix.
 func (r *span) past(key string) bool {
 	return key > r.prefix && !strings.HasPrefix(key, r.prefix)
 }
 
-// begin is the place of the first object of a leaf that is not before the range.
+// begin is the index of the first object of a leaf that is not before the range.
 func (r *span) begin(objects []*Object) int {
 	i, found := search(objects, r.from)
 	if found && r.exclusive {
@@ -367,7 +365,7 @@ func (r *span) begin(objects []*Object) int {
 	return i
 }
 
-// end is the place of the first object of a leaf that is past the range.
+// end is the index of the first object of a leaf that is past the range.
 func (r *span) end(objects []*Object) int {
 	if r.prefix == "" {
 		return len(objects)
@@ -384,9 +382,9 @@ func (r *span) end(objects []*Object) int {
 	return i
 }
 
-// scan yields the objects of the range, in order. Low and high tell whether the
-// range may begin or end within the node: most nodes are all inside, and their
-// objects' keys are not looked at.
+// scan yields the objects of the range, in order. Low and high report whether the range may
+// begin or end within the node. Most nodes are entirely inside; their objects' keys need no
+// comparison.
 func (n *node) scan(r *span, low, high bool, yield func(*Object) bool) bool {
 	if n.leaf() {
 		i, j := 0, len(n.objects)
@@ -449,7 +447,7 @@ func (n *node) countIn(r *span) int {
 
 // before counts the objects before a border of the range, which the two functions
 // find among branches and among objects.
-func (n *node) before(among func(*node) int, place func([]*Object) int) int {
+func (n *node) before(among func(*node) int, within func([]*Object) int) int {
 	count := 0
 	for !n.leaf() {
 		i := among(n)
@@ -458,7 +456,7 @@ func (n *node) before(among func(*node) int, place func([]*Object) int) int {
 		}
 		n = n.branches[i].node
 	}
-	return count + place(n.objects)
+	return count + within(n.objects)
 }
 
 func (r *span) branchBegin(n *node) int { return n.branchOf(r.from) }

@@ -180,7 +180,7 @@ func same(t *testing.T, what string, answers [2]answer) bool {
 	return false
 }
 
-// differs tells whether answers differ as docs/compatibility.md says: rows S5 and F4.
+// differs reports whether answers differ as documented: docs/compatibility.md#s5 and #f4.
 func differs(peer, own answer) bool {
 	said, other := fmt.Sprint(peer.body["message"]), fmt.Sprint(own.body["message"])
 	if own.code != http.StatusBadRequest {
@@ -197,12 +197,12 @@ func differs(peer, own answer) bool {
 	return false
 }
 
-// emptied is what kube-apiserver says of an apply that says null, or takes away the last
-// member of a map or list that others own too.
+// emptied matches kube-apiserver's error for an apply that sets null, or that removes the
+// last member of a map or list with other owners.
 var emptied = regexp.MustCompile(`must be of type [a-z]+: "null"`)
 
-// diverges tells whether what is stored differs from now on as docs/compatibility.md
-// says: rows G7 and S4.
+// diverges reports whether the stored objects differ from now on as documented:
+// docs/compatibility.md#g7 and #s4.
 func diverges(kind string, peer, own answer) bool {
 	if kind == applied && peer.code == http.StatusUnprocessableEntity && emptied.MatchString(fmt.Sprint(peer.body["message"])) {
 		return own.code == http.StatusOK || own.code == http.StatusUnprocessableEntity

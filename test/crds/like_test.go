@@ -94,7 +94,7 @@ func (w *writer) update(t *testing.T, v version, at string, first tree) bool {
 	alike := true
 	try := func(r request) {
 		if whole, ok := r.body.(tree); ok && strings.HasSuffix(at, "/status") {
-			delete(whole, "extra") // row G7: what a write of the status leaves out is nobody's
+			delete(whole, "extra") // a write of the status that leaves a field out does not own it: docs/compatibility.md#g7
 			delete(whole, "unknown")
 			delete(whole, "free")
 		}

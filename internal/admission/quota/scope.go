@@ -11,7 +11,7 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // selectorsOf are what a quota picks objects by: all of them have to.
@@ -64,7 +64,7 @@ func isTerminating(p *corev1.Pod) bool { return ptr.Deref(p.Spec.ActiveDeadlineS
 func isBestEffort(p *corev1.Pod) bool {
 	class := p.Status.QOSClass
 	if class == "" {
-		class = core.QOSClass(&p.Spec)
+		class = podspec.QOSClass(&p.Spec)
 	}
 	return class == corev1.PodQOSBestEffort
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // DefaultControllerRevision writes the data as it is stored.
@@ -18,30 +17,30 @@ func DefaultControllerRevision(r *appsv1.ControllerRevision) { check.Compact(&r.
 
 // ValidateControllerRevision checks a new one: its data is an object.
 func ValidateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
-	var f core.Faults
-	f.NonNegative(nil, "revision", r.Revision)
+	var errs check.Errors
+	errs.NonNegative(nil, "revision", r.Revision)
 	at := field.NewPath("data")
 	var v any
 	if r.Data.Raw == nil {
-		f.Required(at, "", "data is mandatory")
+		errs.Required(at, "", "data is mandatory")
 	} else if err := json.Unmarshal(r.Data.Raw, &v); err != nil {
-		f.Invalid(at, "", "<value omitted>", fmt.Sprintf("error parsing data: %v", err))
+		errs.Invalid(at, "", "<value omitted>", fmt.Sprintf("error parsing data: %v", err))
 	} else if v == nil {
-		f.Required(at, "", "data is mandatory")
+		errs.Required(at, "", "data is mandatory")
 	} else if _, ok := v.(map[string]any); !ok {
-		f.Required(at, "", "data must be a valid JSON object")
+		errs.Required(at, "", "data must be a valid JSON object")
 	}
-	return f.List()
+	return errs.List()
 }
 
 // ValidateControllerRevisionUpdate checks an update: the data stays.
 func ValidateControllerRevisionUpdate(r, old *appsv1.ControllerRevision) field.ErrorList {
-	var f core.Faults
-	f.NonNegative(nil, "revision", r.Revision)
+	var errs check.Errors
+	errs.NonNegative(nil, "revision", r.Revision)
 	if !bytes.Equal(compact(r.Data.Raw), compact(old.Data.Raw)) {
-		f.Invalid(nil, "data", r.Data, apivalidation.FieldImmutableErrorMsg)
+		errs.Invalid(nil, "data", r.Data, apivalidation.FieldImmutableErrorMsg)
 	}
-	return f.List()
+	return errs.List()
 }
 
 // compact is JSON without white space, as it is stored.

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // DefaultStatefulSet fills in what a client leaves out.
@@ -24,10 +25,10 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 		}
 	}
 	if u := &s.UpdateStrategy; u.Type == appsv1.RollingUpdateStatefulSetStrategyType && u.RollingUpdate != nil {
-		core.SetMissing(&u.RollingUpdate.Partition, 0)
+		check.SetIfNil(&u.RollingUpdate.Partition, 0)
 		u.RollingUpdate.MaxUnavailable = nil // alpha
 	}
-	core.SetMissing(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	check.SetIfNil(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	for _, when := range []*appsv1.PersistentVolumeClaimRetentionPolicyType{
 		&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, &s.PersistentVolumeClaimRetentionPolicy.WhenScaled,
 	} {
@@ -35,35 +36,37 @@ func DefaultStatefulSet(o *appsv1.StatefulSet) {
 			*when = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 		}
 	}
-	core.SetMissing(&s.Replicas, 1)
-	core.SetMissing(&s.RevisionHistoryLimit, 10)
+	check.SetIfNil(&s.Replicas, 1)
+	check.SetIfNil(&s.RevisionHistoryLimit, 10)
 	for i := range s.VolumeClaimTemplates {
-		core.DefaultClaimTemplate(&s.VolumeClaimTemplates[i])
+		c := &s.VolumeClaimTemplates[i]
+		c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim" // also where the client left them out
+		claimspec.DefaultClaim(c)
 	}
-	core.DefaultTemplate(&s.Template)
+	podspec.DefaultTemplate(&s.Template)
 }
 
 // ValidateStatefulSet checks a new one.
 func ValidateStatefulSet(o *appsv1.StatefulSet) field.ErrorList {
-	var f core.Faults
-	validateStatefulSet(&f, &o.Spec, true)
-	return f.List()
+	var errs check.Errors
+	validateStatefulSet(&errs, &o.Spec, true)
+	return errs.List()
 }
 
 // ValidateStatefulSetUpdate checks an update: only some of the spec changes.
 func ValidateStatefulSetUpdate(o, old *appsv1.StatefulSet) field.ErrorList {
-	var f core.Faults
-	validateStatefulSet(&f, &o.Spec, false)
+	var errs check.Errors
+	validateStatefulSet(&errs, &o.Spec, false)
 	next := o.Spec
 	next.Replicas, next.Template, next.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
 	next.MinReadySeconds, next.Ordinals = old.Spec.MinReadySeconds, old.Spec.Ordinals
 	next.RevisionHistoryLimit = old.Spec.RevisionHistoryLimit
 	next.PersistentVolumeClaimRetentionPolicy = old.Spec.PersistentVolumeClaimRetentionPolicy
 	if !equality.Semantic.DeepEqual(&next, &old.Spec) {
-		f.Forbidden(nil, "spec", "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
+		errs.Forbidden(nil, "spec", "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
 			"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")
 	}
-	return f.List()
+	return errs.List()
 }
 
 var retentions = []appsv1.PersistentVolumeClaimRetentionPolicyType{
@@ -72,43 +75,43 @@ var retentions = []appsv1.PersistentVolumeClaimRetentionPolicyType{
 
 // validateStatefulSet checks a spec; what does not change is only checked when it is
 // new.
-func validateStatefulSet(f *core.Faults, s *appsv1.StatefulSetSpec, isNew bool) {
+func validateStatefulSet(errs *check.Errors, s *appsv1.StatefulSetSpec, isNew bool) {
 	at := field.NewPath("spec")
 	switch s.PodManagementPolicy {
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
 	default:
-		f.Invalid(at, "podManagementPolicy", s.PodManagementPolicy, "must be 'OrderedReady' or 'Parallel'")
+		errs.Invalid(at, "podManagementPolicy", s.PodManagementPolicy, "must be 'OrderedReady' or 'Parallel'")
 	}
-	validateStatefulSetStrategy(f, &s.UpdateStrategy, at.Child("updateStrategy"))
-	core.OneOf(f, at.Child("persistentVolumeClaimRetentionPolicy"), "whenDeleted", s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, retentions)
-	core.OneOf(f, at.Child("persistentVolumeClaimRetentionPolicy"), "whenScaled", s.PersistentVolumeClaimRetentionPolicy.WhenScaled, retentions)
+	validateStatefulSetStrategy(errs, &s.UpdateStrategy, at.Child("updateStrategy"))
+	check.Enum(errs, at.Child("persistentVolumeClaimRetentionPolicy"), "whenDeleted", s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, retentions)
+	check.Enum(errs, at.Child("persistentVolumeClaimRetentionPolicy"), "whenScaled", s.PersistentVolumeClaimRetentionPolicy.WhenScaled, retentions)
 	for i := 0; isNew && i < len(s.VolumeClaimTemplates); i++ {
-		f.Add(core.ClaimSpec(&s.VolumeClaimTemplates[i].Spec, nil, at.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
+		errs.Add(claimspec.Validate(&s.VolumeClaimTemplates[i].Spec, nil, at.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
 	}
-	f.NonNegative(at, "replicas", int64(*s.Replicas))
-	f.NonNegative(at, "minReadySeconds", int64(s.MinReadySeconds))
+	errs.NonNegative(at, "replicas", int64(*s.Replicas))
+	errs.NonNegative(at, "minReadySeconds", int64(s.MinReadySeconds))
 	if s.Ordinals != nil {
-		f.NonNegative(at, "ordinals.start", int64(s.Ordinals.Start))
+		errs.NonNegative(at, "ordinals.start", int64(s.Ordinals.Start))
 	}
 	if isNew && s.ServiceName != "" {
-		f.Each(at, "serviceName", s.ServiceName, validation.IsDNS1123Label(s.ServiceName))
+		errs.Each(at, "serviceName", s.ServiceName, validation.IsDNS1123Label(s.ServiceName))
 	}
 	if s.Selector == nil {
-		f.Required(at, "selector", "")
+		errs.Required(at, "selector", "")
 	} else {
-		f.LabelSelector(s.Selector, at.Child("selector"))
+		errs.LabelSelector(s.Selector, at.Child("selector"))
 		if len(s.Selector.MatchLabels)+len(s.Selector.MatchExpressions) == 0 {
-			f.Invalid(at, "selector", s.Selector, "empty selector is invalid for statefulset")
+			errs.Invalid(at, "selector", s.Selector, "empty selector is invalid for statefulset")
 		}
 	}
 	t := at.Child("template")
-	if selectsOwn(f, s.Selector, &s.Template, t) {
-		f.Template(withClaims(s), t)
-		f.TemplateMeta(&s.Template, t)
+	if selectsTemplate(errs, s.Selector, &s.Template, t) {
+		podspec.ValidateTemplate(errs, withClaims(s), t)
+		podspec.ValidateTemplateMeta(errs, &s.Template, t)
 	} else {
-		f.Invalid(at, "selector", s.Selector, "")
+		errs.Invalid(at, "selector", s.Selector, "")
 	}
-	f.RunsForever(&s.Template, t, "StatefulSet")
+	podspec.RequireRestartAlways(errs, &s.Template, t, "StatefulSet")
 }
 
 // withClaims is the template as its Pods will be: with volumes for their claims, and
@@ -139,18 +142,18 @@ func withClaims(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	return &t
 }
 
-func validateStatefulSetStrategy(f *core.Faults, s *appsv1.StatefulSetUpdateStrategy, at *field.Path) {
+func validateStatefulSetStrategy(errs *check.Errors, s *appsv1.StatefulSetUpdateStrategy, at *field.Path) {
 	switch u := s.RollingUpdate; s.Type {
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if u != nil {
-			f.Invalid(at, "rollingUpdate", check.Bare(shownStrategy(s).RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")
+			errs.Invalid(at, "rollingUpdate", check.Bare(shownStrategy(s).RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if u != nil {
-			core.NonNegativeIfSet(f, at.Child("rollingUpdate"), "partition", u.Partition)
+			check.NonNegativeIfSet(errs, at.Child("rollingUpdate"), "partition", u.Partition)
 		}
 	default:
-		f.Invalid(at, "", check.Bare(shownStrategy(s)), "must be 'RollingUpdate' or 'OnDelete'")
+		errs.Invalid(at, "", check.Bare(shownStrategy(s)), "must be 'RollingUpdate' or 'OnDelete'")
 	}
 }
 
@@ -159,29 +162,29 @@ func validateStatefulSetStrategy(f *core.Faults, s *appsv1.StatefulSetUpdateStra
 func shownStrategy(s *appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSetUpdateStrategy {
 	shown := s.DeepCopy()
 	if shown.RollingUpdate != nil {
-		core.SetMissing(&shown.RollingUpdate.Partition, 0)
+		check.SetIfNil(&shown.RollingUpdate.Partition, 0)
 	}
 	return shown
 }
 
 // ValidateStatefulSetStatus checks an update of the status.
 func ValidateStatefulSetStatus(o, old *appsv1.StatefulSet) field.ErrorList {
-	var f core.Faults
+	var errs check.Errors
 	s, at := &o.Status, field.NewPath("status")
-	f.NonNegative(at, "replicas", int64(s.Replicas))
-	f.NonNegative(at, "readyReplicas", int64(s.ReadyReplicas))
-	f.NonNegative(at, "currentReplicas", int64(s.CurrentReplicas))
-	f.NonNegative(at, "updatedReplicas", int64(s.UpdatedReplicas))
-	f.NonNegative(at, "availableReplicas", int64(s.AvailableReplicas))
-	f.NonNegative(at, "observedGeneration", s.ObservedGeneration)
-	core.NonNegativeIfSet(&f, at, "collisionCount", s.CollisionCount)
-	f.AtMostReplicas(at, "readyReplicas", s.ReadyReplicas, s.Replicas)
-	f.AtMostReplicas(at, "currentReplicas", s.CurrentReplicas, s.Replicas)
-	f.AtMostReplicas(at, "updatedReplicas", s.UpdatedReplicas, s.Replicas)
-	f.AtMostReplicas(at, "availableReplicas", s.AvailableReplicas, s.Replicas)
+	errs.NonNegative(at, "replicas", int64(s.Replicas))
+	errs.NonNegative(at, "readyReplicas", int64(s.ReadyReplicas))
+	errs.NonNegative(at, "currentReplicas", int64(s.CurrentReplicas))
+	errs.NonNegative(at, "updatedReplicas", int64(s.UpdatedReplicas))
+	errs.NonNegative(at, "availableReplicas", int64(s.AvailableReplicas))
+	errs.NonNegative(at, "observedGeneration", s.ObservedGeneration)
+	check.NonNegativeIfSet(&errs, at, "collisionCount", s.CollisionCount)
+	errs.AtMostReplicas(at, "readyReplicas", s.ReadyReplicas, s.Replicas)
+	errs.AtMostReplicas(at, "currentReplicas", s.CurrentReplicas, s.Replicas)
+	errs.AtMostReplicas(at, "updatedReplicas", s.UpdatedReplicas, s.Replicas)
+	errs.AtMostReplicas(at, "availableReplicas", s.AvailableReplicas, s.Replicas)
 	if s.AvailableReplicas > s.ReadyReplicas {
-		f.Invalid(at, "availableReplicas", s.AvailableReplicas, "cannot be greater than status.readyReplicas")
+		errs.Invalid(at, "availableReplicas", s.AvailableReplicas, "cannot be greater than status.readyReplicas")
 	}
-	notDecremented(&f, s.CollisionCount, old.Status.CollisionCount)
-	return f.List()
+	notDecremented(&errs, s.CollisionCount, old.Status.CollisionCount)
+	return errs.List()
 }

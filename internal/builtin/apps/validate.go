@@ -7,54 +7,60 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // immutableSelector: which Pods are a workload's own does not change.
-func immutableSelector(f *core.Faults, next, old *metav1.LabelSelector) {
+func immutableSelector(errs *check.Errors, next, old *metav1.LabelSelector) {
 	if !equality.Semantic.DeepEqual(next, old) {
-		f.Invalid(field.NewPath("spec"), "selector", next, apivalidation.FieldImmutableErrorMsg)
+		errs.Invalid(field.NewPath("spec"), "selector", next, apivalidation.FieldImmutableErrorMsg)
 	}
 }
 
 // replicated checks selector and template of what keeps replicas.
-func replicated(f *core.Faults, s *metav1.LabelSelector, t *corev1.PodTemplateSpec, at *field.Path) {
+func replicated(errs *check.Errors, s *metav1.LabelSelector, t *corev1.PodTemplateSpec, at *field.Path) {
 	if s == nil {
-		f.Required(at, "selector", "")
+		errs.Required(at, "selector", "")
 	} else {
-		f.LabelSelector(s, at.Child("selector"))
+		errs.LabelSelector(s, at.Child("selector"))
 		if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-			f.Invalid(at, "selector", s, "empty selector is invalid for deployment")
+			errs.Invalid(at, "selector", s, "empty selector is invalid for deployment")
 		}
 	}
-	if !selectsOwn(f, s, t, at.Child("template")) {
-		f.Invalid(at, "selector", s, "invalid label selector")
+	if !selectsTemplate(errs, s, t, at.Child("template")) {
+		errs.Invalid(at, "selector", s, "invalid label selector")
 		return
 	}
-	f.Template(t, at.Child("template"))
-	f.RunsForever(t, at.Child("template"), "ReplicaSet")
+	podspec.ValidateTemplate(errs, t, at.Child("template"))
+	podspec.RequireRestartAlways(errs, t, at.Child("template"), "ReplicaSet")
 }
 
-// selectsOwn is Faults.Selects, of which no selector at all selects nothing.
-func selectsOwn(f *core.Faults, s *metav1.LabelSelector, t *corev1.PodTemplateSpec, at *field.Path) bool {
-	if s == nil {
-		f.Invalid(at.Child("metadata"), "labels", t.Labels, "`selector` does not match template `labels`")
-		return true
+// selectsTemplate checks that a selector selects the Pods of a template. A nil selector
+// selects none. It reports whether the selector is well-formed.
+func selectsTemplate(errs *check.Errors, s *metav1.LabelSelector, t *corev1.PodTemplateSpec, at *field.Path) bool {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return false
 	}
-	return f.Selects(s, t, at)
+	if s == nil || !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
+		errs.Invalid(at.Child("metadata"), "labels", t.Labels, "`selector` does not match template `labels`")
+	}
+	return true
 }
 
 // amount checks a number, or a percentage.
-func amount(f *core.Faults, at *field.Path, name string, n *intstr.IntOrString) {
+func amount(errs *check.Errors, at *field.Path, name string, n *intstr.IntOrString) {
 	if n.Type == intstr.Int {
-		f.NonNegative(at, name, int64(n.IntVal))
+		errs.NonNegative(at, name, int64(n.IntVal))
 		return
 	}
-	f.Each(at, name, *n, validation.IsValidPercent(n.StrVal))
+	errs.Each(at, name, *n, validation.IsValidPercent(n.StrVal))
 }
 
 // percent is the number of a percentage.
@@ -74,14 +80,14 @@ func isZero(n *intstr.IntOrString) bool {
 }
 
 // notAll: a percentage is at most 100.
-func notAll(f *core.Faults, at *field.Path, name string, n *intstr.IntOrString) {
+func notAll(errs *check.Errors, at *field.Path, name string, n *intstr.IntOrString) {
 	if p, ok := percent(n); ok && p > 100 {
-		f.Invalid(at, name, *n, "must not be greater than 100%")
+		errs.Invalid(at, name, *n, "must not be greater than 100%")
 	}
 }
 
 // notDecremented checks a counter of collisions.
-func notDecremented(f *core.Faults, next, old *int32) {
+func notDecremented(errs *check.Errors, next, old *int32) {
 	if old == nil || next != nil && *next >= *old {
 		return
 	}
@@ -89,5 +95,5 @@ func notDecremented(f *core.Faults, next, old *int32) {
 	if next != nil {
 		value = *next
 	}
-	f.Invalid(field.NewPath("status"), "collisionCount", value, "cannot be decremented")
+	errs.Invalid(field.NewPath("status"), "collisionCount", value, "cannot be decremented")
 }

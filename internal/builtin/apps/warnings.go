@@ -5,29 +5,30 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // DeploymentWarnings are those about a Deployment.
 func DeploymentWarnings(d, old *appsv1.Deployment) (list []string) {
 	switch {
 	case old == nil:
-		list = core.NameWarnings(d.Name)
+		list = podspec.NameWarnings(d.Name)
 	case equality.Semantic.DeepEqual(&d.Spec, &old.Spec) && equality.Semantic.DeepEqual(d.Annotations, old.Annotations):
 		return nil
 	}
-	return append(list, core.TemplateWarnings(&d.Spec.Template, field.NewPath("spec", "template"))...)
+	return append(list, podspec.TemplateWarnings(&d.Spec.Template, field.NewPath("spec", "template"))...)
 }
 
 // ReplicaSetWarnings are those about a ReplicaSet.
 func ReplicaSetWarnings(r, old *appsv1.ReplicaSet) (list []string) {
 	switch {
 	case old == nil:
-		list = core.NameWarnings(r.Name)
+		list = podspec.NameWarnings(r.Name)
 	case equality.Semantic.DeepEqual(&r.Spec, &old.Spec):
 		return nil
 	}
-	return append(list, core.TemplateWarnings(&r.Spec.Template, field.NewPath("spec", "template"))...)
+	return append(list, podspec.TemplateWarnings(&r.Spec.Template, field.NewPath("spec", "template"))...)
 }
 
 // DaemonSetWarnings are those about a DaemonSet, whose template is looked at when it
@@ -36,20 +37,20 @@ func DaemonSetWarnings(d, old *appsv1.DaemonSet) []string {
 	if old != nil && equality.Semantic.DeepEqual(&d.Spec.Template, &old.Spec.Template) {
 		return nil
 	}
-	return core.TemplateWarnings(&d.Spec.Template, field.NewPath("spec", "template"))
+	return podspec.TemplateWarnings(&d.Spec.Template, field.NewPath("spec", "template"))
 }
 
 // StatefulSetWarnings are those about a StatefulSet.
 func StatefulSetWarnings(o, old *appsv1.StatefulSet) (list []string) {
 	if old == nil || !equality.Semantic.DeepEqual(&o.Spec, &old.Spec) {
-		list = core.TemplateWarnings(&o.Spec.Template, field.NewPath("spec", "template"))
+		list = podspec.TemplateWarnings(&o.Spec.Template, field.NewPath("spec", "template"))
 	}
 	for i := range o.Spec.VolumeClaimTemplates {
 		at := field.NewPath("spec", "volumeClaimTemplates").Index(i)
 		if old != nil {
 			at = at.Child("Spec")
 		}
-		list = append(list, core.ClaimWarnings(&o.Spec.VolumeClaimTemplates[i].Spec, at)...)
+		list = append(list, claimspec.Warnings(&o.Spec.VolumeClaimTemplates[i].Spec, at)...)
 	}
 	if n := o.Spec.RevisionHistoryLimit; n != nil && *n < 0 {
 		list = append(list, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")

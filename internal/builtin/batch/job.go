@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // The labels by which a Job knows its Pods, before they had a domain.
@@ -27,7 +28,7 @@ func DefaultJob(j *batchv1.Job) {
 	if s.Completions == nil && s.Parallelism == nil {
 		s.Completions = ptr.To[int32](1)
 	}
-	core.SetMissing(&s.Parallelism, 1)
+	check.SetIfNil(&s.Parallelism, 1)
 	if s.BackoffLimit == nil {
 		s.BackoffLimit = ptr.To[int32](6)
 		if s.BackoffLimitPerIndex != nil {
@@ -35,16 +36,16 @@ func DefaultJob(j *batchv1.Job) {
 		}
 	}
 	LabelLikePods(j)
-	core.SetMissing(&s.CompletionMode, batchv1.NonIndexedCompletion)
-	core.SetMissing(&s.Suspend, false)
+	check.SetIfNil(&s.CompletionMode, batchv1.NonIndexedCompletion)
+	check.SetIfNil(&s.Suspend, false)
 	replacement := batchv1.TerminatingOrFailed
 	if s.PodFailurePolicy != nil {
 		replacement = batchv1.Failed
 	}
-	core.SetMissing(&s.PodReplacementPolicy, replacement)
-	core.SetMissing(&s.ManualSelector, false)
+	check.SetIfNil(&s.PodReplacementPolicy, replacement)
+	check.SetIfNil(&s.ManualSelector, false)
 	defaultFailurePolicy(s)
-	core.DefaultTemplate(&s.Template)
+	podspec.DefaultTemplate(&s.Template)
 }
 
 // LabelLikePods gives a Job without labels those of its Pods.

@@ -12,13 +12,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // statusRules checks an update of a Job's status. What was wrong before and has not
 // changed is let through.
 type statusRules struct {
-	core.Faults
+	check.Errors
 	job, old       *batchv1.Job
 	next, had      *batchv1.JobStatus
 	at             *field.Path
@@ -61,8 +60,8 @@ func (r *statusRules) numbers() {
 	r.NonNegative(r.at, "active", int64(r.next.Active))
 	r.NonNegative(r.at, "succeeded", int64(r.next.Succeeded))
 	r.NonNegative(r.at, "failed", int64(r.next.Failed))
-	core.NonNegativeIfSet(&r.Faults, r.at, "ready", r.next.Ready)
-	core.NonNegativeIfSet(&r.Faults, r.at, "terminating", r.next.Terminating)
+	check.NonNegativeIfSet(&r.Errors, r.at, "ready", r.next.Ready)
+	check.NonNegativeIfSet(&r.Errors, r.at, "terminating", r.next.Terminating)
 	u := r.next.UncountedTerminatedPods
 	if u == nil {
 		return

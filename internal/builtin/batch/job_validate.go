@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // The limits of indexed Jobs, which show in their status what became of each index.
@@ -40,35 +40,35 @@ var (
 
 // ValidateJob checks a new Job.
 func ValidateJob(j *batchv1.Job) field.ErrorList {
-	var f core.Faults
-	validateJob(&f, j, true)
-	return f.List()
+	var errs check.Errors
+	validateJob(&errs, j, true)
+	return errs.List()
 }
 
 // validateJob checks a Job, whose Pods may lack the labels with a domain when an old
 // server has made it.
-func validateJob(f *core.Faults, j *batchv1.Job, domain bool) {
-	generatedSelector(f, j, domain)
-	ownSpec(f, &j.Spec)
+func validateJob(errs *check.Errors, j *batchv1.Job, domain bool) {
+	generatedSelector(errs, j, domain)
+	ownSpec(errs, &j.Spec)
 	if isIndexed(&j.Spec) && j.Spec.Completions != nil && *j.Spec.Completions > 0 {
 		hostname := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
 		if len(validation.IsDNS1123Label(hostname)) > 0 {
-			f.Invalid(field.NewPath("metadata"), "name", j.Name, "will not able to create pod with invalid DNS label: "+hostname)
+			errs.Invalid(field.NewPath("metadata"), "name", j.Name, "will not able to create pod with invalid DNS label: "+hostname)
 		}
 	}
 }
 
 // ownSpec checks the spec of a Job, which has a selector.
-func ownSpec(f *core.Faults, s *batchv1.JobSpec) {
+func ownSpec(errs *check.Errors, s *batchv1.JobSpec) {
 	at := field.NewPath("spec")
-	jobSpec(f, s, at)
+	jobSpec(errs, s, at)
 	if s.Selector == nil {
-		f.Required(at, "selector", "")
+		errs.Required(at, "selector", "")
 	} else {
-		f.LabelSelector(s.Selector, at.Child("selector"))
+		errs.LabelSelector(s.Selector, at.Child("selector"))
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
-		f.Invalid(at.Child("template", "metadata"), "labels", s.Template.Labels, "`selector` does not match template `labels`")
+		errs.Invalid(at.Child("template", "metadata"), "labels", s.Template.Labels, "`selector` does not match template `labels`")
 	}
 }
 
@@ -77,7 +77,7 @@ func isIndexed(s *batchv1.JobSpec) bool {
 }
 
 // generatedSelector checks that nobody wrote into what PrepareJob makes.
-func generatedSelector(f *core.Faults, j *batchv1.Job, domain bool) {
+func generatedSelector(errs *check.Errors, j *batchv1.Job, domain bool) {
 	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector || j.Spec.Selector == nil {
 		return
 	}
@@ -91,89 +91,89 @@ func generatedSelector(f *core.Faults, j *batchv1.Job, domain bool) {
 	for _, name := range names {
 		switch have, ok := j.Spec.Template.Labels[name]; {
 		case !ok:
-			f.Required(at.Key(name), "", fmt.Sprintf("must be '%s'", own[name]))
+			errs.Required(at.Key(name), "", fmt.Sprintf("must be '%s'", own[name]))
 		case have != own[name]:
-			f.Invalid(at.Key(name), "", j.Spec.Template.Labels, fmt.Sprintf("must be '%s'", own[name]))
+			errs.Invalid(at.Key(name), "", j.Spec.Template.Labels, fmt.Sprintf("must be '%s'", own[name]))
 		}
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(own) {
-		f.Invalid(field.NewPath("spec"), "selector", j.Spec.Selector, "`selector` not auto-generated")
+		errs.Invalid(field.NewPath("spec"), "selector", j.Spec.Selector, "`selector` not auto-generated")
 	}
 }
 
 // jobSpec checks what Jobs and their templates have.
-func jobSpec(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
-	core.NonNegativeIfSet(f, at, "parallelism", s.Parallelism)
-	core.NonNegativeIfSet(f, at, "completions", s.Completions)
-	core.NonNegativeIfSet(f, at, "activeDeadlineSeconds", s.ActiveDeadlineSeconds)
-	core.NonNegativeIfSet(f, at, "backoffLimit", s.BackoffLimit)
-	core.NonNegativeIfSet(f, at, "ttlSecondsAfterFinished", s.TTLSecondsAfterFinished)
-	core.NonNegativeIfSet(f, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex)
-	core.NonNegativeIfSet(f, at, "maxFailedIndexes", s.MaxFailedIndexes)
+func jobSpec(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
+	check.NonNegativeIfSet(errs, at, "parallelism", s.Parallelism)
+	check.NonNegativeIfSet(errs, at, "completions", s.Completions)
+	check.NonNegativeIfSet(errs, at, "activeDeadlineSeconds", s.ActiveDeadlineSeconds)
+	check.NonNegativeIfSet(errs, at, "backoffLimit", s.BackoffLimit)
+	check.NonNegativeIfSet(errs, at, "ttlSecondsAfterFinished", s.TTLSecondsAfterFinished)
+	check.NonNegativeIfSet(errs, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex)
+	check.NonNegativeIfSet(errs, at, "maxFailedIndexes", s.MaxFailedIndexes)
 	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
-		f.Required(at, "backoffLimitPerIndex", "when maxFailedIndexes is specified")
+		errs.Required(at, "backoffLimitPerIndex", "when maxFailedIndexes is specified")
 	}
 	if by := s.ManagedBy; by != nil {
-		f.Add(validation.IsDomainPrefixedPath(at.Child("managedBy"), *by)...)
+		errs.Add(validation.IsDomainPrefixedPath(at.Child("managedBy"), *by)...)
 		if len(*by) > maxManagedBy {
-			f.Add(field.TooLong(at.Child("managedBy"), "", maxManagedBy))
+			errs.Add(field.TooLong(at.Child("managedBy"), "", maxManagedBy))
 		}
 	}
 	if s.CompletionMode != nil {
-		core.OneOf(f, at, "completionMode", *s.CompletionMode, completionModes)
+		check.Enum(errs, at, "completionMode", *s.CompletionMode, completionModes)
 	}
 	if isIndexed(s) {
-		indexed(f, s, at)
+		indexed(errs, s, at)
 	} else if s.CompletionMode == nil || *s.CompletionMode == batchv1.NonIndexedCompletion {
 		const requires = "requires indexed completion mode"
 		if s.BackoffLimitPerIndex != nil {
-			f.Invalid(at, "backoffLimitPerIndex", *s.BackoffLimitPerIndex, requires)
+			errs.Invalid(at, "backoffLimitPerIndex", *s.BackoffLimitPerIndex, requires)
 		}
 		if s.MaxFailedIndexes != nil {
-			f.Invalid(at, "maxFailedIndexes", *s.MaxFailedIndexes, requires)
+			errs.Invalid(at, "maxFailedIndexes", *s.MaxFailedIndexes, requires)
 		}
 	}
 	if s.PodFailurePolicy != nil {
-		failurePolicy(f, s, at.Child("podFailurePolicy", "rules"))
+		failurePolicy(errs, s, at.Child("podFailurePolicy", "rules"))
 	}
 	switch {
 	case s.SuccessPolicy == nil:
 	case !isIndexed(s):
-		f.Invalid(at, "successPolicy", check.Bare(*s.SuccessPolicy), "requires indexed completion mode")
+		errs.Invalid(at, "successPolicy", check.Bare(*s.SuccessPolicy), "requires indexed completion mode")
 	default:
-		successPolicy(f, s, at.Child("successPolicy", "rules"))
+		successPolicy(errs, s, at.Child("successPolicy", "rules"))
 	}
 	if p := s.PodReplacementPolicy; p != nil {
 		allowed := replacementPolicies
 		if s.PodFailurePolicy != nil {
 			allowed = allowed[:1]
 		}
-		core.OneOf(f, at, "podReplacementPolicy", *p, allowed)
+		check.Enum(errs, at, "podReplacementPolicy", *p, allowed)
 	}
-	f.Template(&s.Template, at.Child("template"))
-	endingPolicy(f, s, at.Child("template", "spec"))
+	podspec.ValidateTemplate(errs, &s.Template, at.Child("template"))
+	endingPolicy(errs, s, at.Child("template", "spec"))
 }
 
 // endingPolicy: the Pods of a Job come to an end.
-func endingPolicy(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
+func endingPolicy(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	switch p := s.Template.Spec.RestartPolicy; {
 	case p == corev1.RestartPolicyAlways:
-		f.Required(at, "restartPolicy", fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
+		errs.Required(at, "restartPolicy", fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
 	case !slices.Contains(endingPolicies, p):
-		core.OneOf(f, at, "restartPolicy", p, endingPolicies)
+		check.Enum(errs, at, "restartPolicy", p, endingPolicies)
 	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
-		f.Invalid(at, "restartPolicy", p, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever))
+		errs.Invalid(at, "restartPolicy", p, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever))
 	}
 }
 
 // indexed checks numbers of Jobs whose completions are told apart.
-func indexed(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
+func indexed(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	if s.Completions == nil {
-		f.Required(at, "completions", "when completion mode is Indexed")
+		errs.Required(at, "completions", "when completion mode is Indexed")
 	}
 	atMost := func(name string, n *int32, most int32, detail string) {
 		if n != nil && *n > most {
-			f.Invalid(at, name, *n, detail)
+			errs.Invalid(at, name, *n, detail)
 		}
 	}
 	atMost("parallelism", s.Parallelism, maxParallelism, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxParallelism))
@@ -185,7 +185,7 @@ func indexed(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
 		return
 	}
 	if s.MaxFailedIndexes == nil {
-		f.Required(at, "maxFailedIndexes", fmt.Sprintf("must be specified when completions is above %d", manyCompletions))
+		errs.Required(at, "maxFailedIndexes", fmt.Sprintf("must be specified when completions is above %d", manyCompletions))
 	}
 	detail := fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", maxOfMany, manyCompletions)
 	atMost("parallelism", s.Parallelism, maxOfMany, detail)
@@ -193,46 +193,46 @@ func indexed(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
 }
 
 // immutable compares what cannot change.
-func immutable(f *core.Faults, at *field.Path, name string, next, old any) {
+func immutable(errs *check.Errors, at *field.Path, name string, next, old any) {
 	if !equality.Semantic.DeepEqual(next, old) {
-		f.Invalid(at, name, check.Bare(next), apivalidation.FieldImmutableErrorMsg)
+		errs.Invalid(at, name, check.Bare(next), apivalidation.FieldImmutableErrorMsg)
 	}
 }
 
 // ValidateJobUpdate checks an update. What is wrong with the spec is said twice, as
 // kube-apiserver does it.
 func ValidateJobUpdate(j, old *batchv1.Job) field.ErrorList {
-	var f core.Faults
+	var errs check.Errors
 	_, name := old.Spec.Template.Labels[batchv1.JobNameLabel]
 	_, uid := old.Spec.Template.Labels[batchv1.ControllerUidLabel]
-	validateJob(&f, j, name && uid)
-	ownSpec(&f, &j.Spec)
+	validateJob(&errs, j, name && uid)
+	ownSpec(&errs, &j.Spec)
 	s, had, at := &j.Spec, &old.Spec, field.NewPath("spec")
 	switch {
 	case !isIndexed(s):
-		immutable(&f, at, "completions", s.Completions, had.Completions)
+		immutable(&errs, at, "completions", s.Completions, had.Completions)
 	case s.Completions == nil, equality.Semantic.DeepEqual(s.Completions, had.Completions):
 	case *s.Completions != *s.Parallelism:
-		f.Invalid(at, "completions", s.Completions, "can only be modified in tandem with spec.parallelism")
+		errs.Invalid(at, "completions", s.Completions, "can only be modified in tandem with spec.parallelism")
 	}
-	immutable(&f, at, "selector", s.Selector, had.Selector)
-	templateUpdate(&f, s, old, at)
-	immutable(&f, at, "completionMode", s.CompletionMode, had.CompletionMode)
-	immutable(&f, at, "podFailurePolicy", s.PodFailurePolicy, had.PodFailurePolicy)
-	immutable(&f, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex, had.BackoffLimitPerIndex)
-	immutable(&f, at, "managedBy", s.ManagedBy, had.ManagedBy)
-	immutable(&f, at, "successPolicy", s.SuccessPolicy, had.SuccessPolicy)
-	return f.List()
+	immutable(&errs, at, "selector", s.Selector, had.Selector)
+	templateUpdate(&errs, s, old, at)
+	immutable(&errs, at, "completionMode", s.CompletionMode, had.CompletionMode)
+	immutable(&errs, at, "podFailurePolicy", s.PodFailurePolicy, had.PodFailurePolicy)
+	immutable(&errs, at, "backoffLimitPerIndex", s.BackoffLimitPerIndex, had.BackoffLimitPerIndex)
+	immutable(&errs, at, "managedBy", s.ManagedBy, had.ManagedBy)
+	immutable(&errs, at, "successPolicy", s.SuccessPolicy, had.SuccessPolicy)
+	return errs.List()
 }
 
 // templateUpdate: while a Job is suspended and none of its Pods run, where they go
 // and what they may use can change.
-func templateUpdate(f *core.Faults, s *batchv1.JobSpec, old *batchv1.Job, at *field.Path) {
+func templateUpdate(errs *check.Errors, s *batchv1.JobSpec, old *batchv1.Job, at *field.Path) {
 	had := &old.Spec.Template
 	suspended := old.Spec.Suspend != nil && *old.Spec.Suspend
 	open := suspended && old.Status.Active == 0 && (old.Status.StartTime == nil || hasCondition(old, batchv1.JobSuspended, corev1.ConditionTrue))
 	if !open {
-		immutable(f, at, "template", &s.Template, had)
+		immutable(errs, at, "template", &s.Template, had)
 		return
 	}
 	kept, next := had.DeepCopy(), &s.Template.Spec
@@ -246,7 +246,7 @@ func templateUpdate(f *core.Faults, s *batchv1.JobSpec, old *batchv1.Job, at *fi
 			}
 		}
 	}
-	immutable(f, at.Child("template.spec"), "", *next, kept.Spec)
+	immutable(errs, at.Child("template.spec"), "", *next, kept.Spec)
 }
 
 // scheduling takes over where the Pods go.

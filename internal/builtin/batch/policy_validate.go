@@ -8,79 +8,79 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
 // failurePolicy checks what the failure of a Pod means.
-func failurePolicy(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
+func failurePolicy(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	rules := s.PodFailurePolicy.Rules
 	if len(rules) > maxRules {
-		f.Add(field.TooMany(at, len(rules), maxRules))
+		errs.Add(field.TooMany(at, len(rules), maxRules))
 	}
 	for i := range rules {
 		rule, at := &rules[i], at.Index(i)
 		switch {
 		case rule.Action == "":
-			f.Required(at, "action", fmt.Sprintf("valid values: %q", failureActions))
+			errs.Required(at, "action", fmt.Sprintf("valid values: %q", failureActions))
 		case rule.Action == batchv1.PodFailurePolicyActionFailIndex:
 			if s.BackoffLimitPerIndex == nil {
-				f.Invalid(at, "action", rule.Action, "requires the backoffLimitPerIndex to be set")
+				errs.Invalid(at, "action", rule.Action, "requires the backoffLimitPerIndex to be set")
 			}
 		default:
-			core.OneOf(f, at, "action", rule.Action, failureActions)
+			check.Enum(errs, at, "action", rule.Action, failureActions)
 		}
 		if rule.OnExitCodes != nil {
-			exitCodes(f, s, rule.OnExitCodes, at.Child("onExitCodes"))
+			exitCodes(errs, s, rule.OnExitCodes, at.Child("onExitCodes"))
 		}
-		conditions(f, rule.OnPodConditions, at.Child("onPodConditions"))
+		conditions(errs, rule.OnPodConditions, at.Child("onPodConditions"))
 		switch codes, conditions := rule.OnExitCodes != nil, len(rule.OnPodConditions) > 0; {
 		case codes && conditions:
-			f.Invalid(at, "", field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported")
+			errs.Invalid(at, "", field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported")
 		case !codes && !conditions:
-			f.Invalid(at, "", field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required")
+			errs.Invalid(at, "", field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required")
 		}
 	}
 }
 
-func conditions(f *core.Faults, all []batchv1.PodFailurePolicyOnPodConditionsPattern, at *field.Path) {
+func conditions(errs *check.Errors, all []batchv1.PodFailurePolicyOnPodConditionsPattern, at *field.Path) {
 	if len(all) > maxRules {
-		f.Add(field.TooMany(at, len(all), maxRules))
+		errs.Add(field.TooMany(at, len(all), maxRules))
 	}
 	for i := range all {
 		at := at.Index(i)
-		f.Each(at, "type", string(all[i].Type), validation.IsQualifiedName(string(all[i].Type)))
-		core.OneOf(f, at, "status", all[i].Status, conditionStatuses)
+		errs.Each(at, "type", string(all[i].Type), validation.IsQualifiedName(string(all[i].Type)))
+		check.Enum(errs, at, "status", all[i].Status, conditionStatuses)
 	}
 }
 
-func exitCodes(f *core.Faults, s *batchv1.JobSpec, q *batchv1.PodFailurePolicyOnExitCodesRequirement, at *field.Path) {
+func exitCodes(errs *check.Errors, s *batchv1.JobSpec, q *batchv1.PodFailurePolicyOnExitCodesRequirement, at *field.Path) {
 	if q.Operator == "" {
-		f.Required(at, "operator", fmt.Sprintf("valid values: %q", exitCodeOperators))
+		errs.Required(at, "operator", fmt.Sprintf("valid values: %q", exitCodeOperators))
 	} else {
-		core.OneOf(f, at, "operator", q.Operator, exitCodeOperators)
+		check.Enum(errs, at, "operator", q.Operator, exitCodeOperators)
 	}
 	if name := q.ContainerName; name != nil && !hasContainer(s, *name) {
-		f.Invalid(at, "containerName", *name, "must be one of the container or initContainer names in the pod template")
+		errs.Invalid(at, "containerName", *name, "must be one of the container or initContainer names in the pod template")
 	}
 	switch n := len(q.Values); {
 	case n == 0:
-		f.Invalid(at, "values", q.Values, "at least one value is required")
+		errs.Invalid(at, "values", q.Values, "at least one value is required")
 	case n > maxExitCodes:
-		f.Add(field.TooMany(at.Child("values"), n, maxExitCodes))
+		errs.Add(field.TooMany(at.Child("values"), n, maxExitCodes))
 	}
 	seen := make(map[int32]bool, len(q.Values))
 	for i, code := range q.Values {
 		at := at.Child("values").Index(i)
 		if q.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && code == 0 {
-			f.Invalid(at, "", code, "must not be 0 for the In operator")
+			errs.Invalid(at, "", code, "must not be 0 for the In operator")
 		}
 		if seen[code] {
-			f.Duplicate(at, "", code)
+			errs.Duplicate(at, "", code)
 		}
 		seen[code] = true
 	}
 	if !slices.IsSorted(q.Values) {
-		f.Invalid(at, "values", q.Values, "must be ordered")
+		errs.Invalid(at, "values", q.Values, "must be ordered")
 	}
 }
 
@@ -99,13 +99,13 @@ func hasContainer(s *batchv1.JobSpec, name string) bool {
 }
 
 // successPolicy checks when a Job has done enough.
-func successPolicy(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
+func successPolicy(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	rules := s.SuccessPolicy.Rules
 	if len(rules) == 0 {
-		f.Required(at, "", "at least one rules must be specified when the successPolicy is specified")
+		errs.Required(at, "", "at least one rules must be specified when the successPolicy is specified")
 	}
 	if len(rules) > maxRules {
-		f.Add(field.TooMany(at, len(rules), maxRules))
+		errs.Add(field.TooMany(at, len(rules), maxRules))
 	}
 	var completions int32
 	if s.Completions != nil { // it is required: that is said already
@@ -114,28 +114,28 @@ func successPolicy(f *core.Faults, s *batchv1.JobSpec, at *field.Path) {
 	for i := range rules {
 		rule, at := &rules[i], at.Index(i)
 		if rule.SucceededCount == nil && rule.SucceededIndexes == nil {
-			f.Required(at, "", "at least one of succeededCount or succeededIndexes must be specified")
+			errs.Required(at, "", "at least one of succeededCount or succeededIndexes must be specified")
 		}
 		var total int32
 		if all := rule.SucceededIndexes; all != nil {
 			if len(*all) > maxSucceededIndexes {
-				f.Add(field.TooLong(at.Child("succeededIndexes"), "", maxSucceededIndexes))
+				errs.Add(field.TooLong(at.Child("succeededIndexes"), "", maxSucceededIndexes))
 			}
 			var err error
 			if total, err = countIndexes(*all, completions); err != nil {
-				f.Invalid(at, "succeededIndexes", *all, fmt.Sprintf("error parsing succeededIndexes: %s", err))
+				errs.Invalid(at, "succeededIndexes", *all, fmt.Sprintf("error parsing succeededIndexes: %s", err))
 			}
 		}
 		n := rule.SucceededCount
 		if n == nil {
 			continue
 		}
-		f.NonNegative(at, "succeededCount", int64(*n))
+		errs.NonNegative(at, "succeededCount", int64(*n))
 		if *n > completions {
-			f.Invalid(at, "succeededCount", *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
+			errs.Invalid(at, "succeededCount", *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
 		}
 		if rule.SucceededIndexes != nil && *n > total {
-			f.Invalid(at, "succeededCount", *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total))
+			errs.Invalid(at, "succeededCount", *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total))
 		}
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // JobWarnings are those about a Job.
 func JobWarnings(j, old *batchv1.Job) (list []string) {
 	switch {
 	case old == nil:
-		list = core.NameWarnings(j.Name)
+		list = podspec.NameWarnings(j.Name)
 	case equality.Semantic.DeepEqual(&j.Spec, &old.Spec):
 		return nil
 	}
@@ -25,7 +25,7 @@ func JobWarnings(j, old *batchv1.Job) (list []string) {
 // CronJobWarnings are those about a CronJob.
 func CronJobWarnings(c, old *batchv1.CronJob) (list []string) {
 	if old == nil {
-		list = core.NameWarnings(c.Name)
+		list = podspec.NameWarnings(c.Name)
 	}
 	if old == nil || !equality.Semantic.DeepEqual(&c.Spec, &old.Spec) {
 		list = append(list, specWarnings(&c.Spec.JobTemplate.Spec, field.NewPath("spec", "jobTemplate", "spec"))...)
@@ -40,5 +40,5 @@ func specWarnings(s *batchv1.JobSpec, at *field.Path) (list []string) {
 	if isIndexed(s) && s.Completions != nil && *s.Completions > manyCompletions && s.Parallelism != nil && *s.Parallelism > maxOfMany {
 		list = append(list, fmt.Sprintf("%s: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail", at))
 	}
-	return append(list, core.TemplateWarnings(&s.Template, at.Child("template"))...)
+	return append(list, podspec.TemplateWarnings(&s.Template, at.Child("template"))...)
 }

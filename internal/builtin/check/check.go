@@ -4,8 +4,10 @@ package check
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"maps"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
 // each makes errors of what a function of the library says of a value.
@@ -100,6 +103,28 @@ func LegacyCIDR(cidr string, known *Seen[string], path *field.Path) field.ErrorL
 	return utilvalidation.IsValidCIDRForLegacyField(path, cidr, true, nil)
 }
 
+// EndpointIP checks an address that other hosts send traffic to.
+func EndpointIP(text string, path *field.Path) field.ErrorList {
+	ip := netutils.ParseIPSloppy(text)
+	if ip == nil {
+		return field.ErrorList{field.Invalid(path, text, "must be a valid IP address")}
+	}
+	var errs field.ErrorList
+	if ip.IsUnspecified() {
+		errs = append(errs, field.Invalid(path, text, fmt.Sprintf("may not be unspecified (%s)", text)))
+	}
+	if ip.IsLoopback() {
+		errs = append(errs, field.Invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+	}
+	if ip.IsLinkLocalUnicast() {
+		errs = append(errs, field.Invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
+	}
+	if ip.IsLinkLocalMulticast() {
+		errs = append(errs, field.Invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
+	}
+	return errs
+}
+
 // OneOf wants a value to be one of some.
 func OneOf[T ~string](value T, of []T, path *field.Path) field.ErrorList {
 	if slices.Contains(of, value) {
@@ -161,6 +186,9 @@ func IsTrue(b *bool) bool { return b != nil && *b }
 // IPWarnings tells of an address that is not written as it should be. One that is none
 // is validation's to refuse.
 func IPWarnings(text string, path *field.Path) []string {
+	if a, err := netip.ParseAddr(text); err == nil && a.Is4() {
+		return nil // as nearly all are
+	}
 	if len(utilvalidation.IsValidIPForLegacyField(path, text, false, nil)) > 0 {
 		return nil // the library would complain to the log
 	}

@@ -3,15 +3,11 @@
 package core
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	netutils "k8s.io/utils/net"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
@@ -83,29 +79,7 @@ func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.
 			errs = append(errs, field.Invalid(path.Child("nodeName"), *a.NodeName, fault))
 		}
 	}
-	return append(errs, ValidateEndpointIP(a.IP, path.Child("ip"))...)
-}
-
-// ValidateEndpointIP wants an address that traffic can be sent to from elsewhere.
-func ValidateEndpointIP(text string, path *field.Path) field.ErrorList {
-	ip := netutils.ParseIPSloppy(text)
-	if ip == nil {
-		return field.ErrorList{field.Invalid(path, text, "must be a valid IP address")}
-	}
-	var errs field.ErrorList
-	if ip.IsUnspecified() {
-		errs = append(errs, field.Invalid(path, text, fmt.Sprintf("may not be unspecified (%s)", text)))
-	}
-	if ip.IsLoopback() {
-		errs = append(errs, field.Invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
-	}
-	if ip.IsLinkLocalUnicast() {
-		errs = append(errs, field.Invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
-	}
-	if ip.IsLinkLocalMulticast() {
-		errs = append(errs, field.Invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
-	}
-	return errs
+	return append(errs, check.EndpointIP(a.IP, path.Child("ip"))...)
 }
 
 func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) (errs field.ErrorList) {

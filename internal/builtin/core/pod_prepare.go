@@ -1,21 +1,17 @@
 package core
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // PreparePod sets in a new Pod what only the server may set: its status, and the
 // selectors that follow from its labels.
 func PreparePod(p *corev1.Pod) {
-	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: QOSClass(&p.Spec)}
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOSClass(&p.Spec)}
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type:               corev1.PodScheduled,
@@ -86,29 +82,7 @@ func PreparePodUpdate(p, old *corev1.Pod) {
 	if p.Spec.PreemptionPolicy == nil {
 		p.Spec.PreemptionPolicy = old.Spec.PreemptionPolicy
 	}
-	DefaultTolerations(p)
-}
-
-// toleratedSeconds is how long a Pod stays on a node that does not answer.
-const toleratedSeconds = 300
-
-// DefaultTolerations keeps a Pod for a while on a node that is not ready.
-func DefaultTolerations(p *corev1.Pod) {
-	had := p.Spec.Tolerations
-	for _, key := range [...]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-		if !tolerates(had, key) {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{
-				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
-				TolerationSeconds: ptr.To[int64](toleratedSeconds),
-			})
-		}
-	}
-}
-
-func tolerates(all []corev1.Toleration, key string) bool {
-	return slices.ContainsFunc(all, func(t corev1.Toleration) bool {
-		return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
-	})
+	podspec.DefaultTolerations(p)
 }
 
 // SetPodStatus is the subresource status: beside the status it changes metadata, but
@@ -117,12 +91,12 @@ func SetPodStatus(p, sent *corev1.Pod) {
 	old := p.Status
 	p.Status = sent.Status
 	p.Labels, p.Annotations, p.Finalizers = sent.Labels, sent.Annotations, sent.Finalizers
-	or(&p.Status.QOSClass, old.QOSClass)
-	or(&p.Status.ObservedGeneration, old.ObservedGeneration)
+	check.SetIfZero(&p.Status.QOSClass, old.QOSClass)
+	check.SetIfZero(&p.Status.ObservedGeneration, old.ObservedGeneration)
 	seen := map[corev1.PodConditionType]int{}
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
-		or(&c.ObservedGeneration, nthGeneration(old.Conditions, c.Type, seen[c.Type]))
+		check.SetIfZero(&c.ObservedGeneration, nthGeneration(old.Conditions, c.Type, seen[c.Type]))
 		seen[c.Type]++
 	}
 }
@@ -140,55 +114,3 @@ func nthGeneration(all []corev1.PodCondition, t corev1.PodConditionType, n int) 
 	}
 	return 0
 }
-
-// SyncAppArmor moves what annotations of a new Pod say of AppArmor into the fields
-// that have it now. It returns warnings.
-func SyncAppArmor(p *corev1.Pod) []string {
-	if len(p.Annotations) == 0 || isWindows(&p.Spec) {
-		return nil
-	}
-	var ofPod *corev1.AppArmorProfile
-	if p.Spec.SecurityContext != nil {
-		ofPod = p.Spec.SecurityContext.AppArmorProfile
-	}
-	var warnings []string
-	for c := range eachContainer(&p.Spec, place{unread: true}) {
-		key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
-		annotation, ok := p.Annotations[key]
-		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
-			continue
-		}
-		profile := appArmorProfile(annotation)
-		if profile != nil && equality.Semantic.DeepEqual(profile, ofPod) {
-			continue
-		}
-		if profile != nil {
-			if c.SecurityContext == nil {
-				c.SecurityContext = &corev1.SecurityContext{}
-			}
-			c.SecurityContext.AppArmorProfile = profile
-		}
-		warnings = append(warnings, fmt.Sprintf(`%s: deprecated since v1.30; use the "appArmorProfile" field instead`, field.NewPath("metadata", "annotations").Key(key)))
-	}
-	return warnings
-}
-
-// appArmorProfile is what an annotation says, nil when it makes no sense.
-func appArmorProfile(annotation string) *corev1.AppArmorProfile {
-	local, isLocal := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
-	switch {
-	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
-	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
-	case isLocal && local != "" && local == strings.TrimSpace(local) && len(local) <= maxLocalProfile:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &local}
-	}
-	return nil
-}
-
-// maxLocalProfile is how long the name of a profile on the node may be, in bytes:
-// that of a path.
-const maxLocalProfile = 4095
-
-func isWindows(spec *corev1.PodSpec) bool { return spec.OS != nil && spec.OS.Name == corev1.Windows }

@@ -7,15 +7,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // ValidatePodStatus checks an update of a Pod's status.
 func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
-	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
+	r := podRules{spec: &p.Spec}
 	r.annotationUpdates(p, old)
 	s, at := &p.Status, field.NewPath("status")
 	for i := range s.Conditions {
@@ -24,7 +26,7 @@ func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		switch c.Type {
 		case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized:
 		default:
-			r.labelName(at, "Type", string(c.Type))
+			r.QualifiedName(at, "Type", string(c.Type))
 		}
 	}
 	if n := s.NominatedNodeName; n != old.Status.NominatedNodeName && n != "" {
@@ -63,9 +65,9 @@ func ValidatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	return r.List()
 }
 
-func (f *Faults) generation(at *field.Path, n int64) {
+func (r *podRules) generation(at *field.Path, n int64) {
 	if n < 0 {
-		f.Invalid(at, "observedGeneration", n, "must be a non-negative integer")
+		r.Invalid(at, "observedGeneration", n, "must be a non-negative integer")
 	}
 }
 
@@ -134,7 +136,7 @@ func restarts(c *corev1.Container, spec *corev1.PodSpec, code int32) bool {
 }
 
 func (r *podRules) claimStatuses(all []corev1.PodResourceClaimStatus, at *field.Path) {
-	var names, claims seen
+	var names, claims check.Seen[string]
 	for i := range r.spec.ResourceClaims {
 		claims.Again(r.spec.ResourceClaims[i].Name)
 	}
@@ -238,14 +240,14 @@ func (r *podRules) statusUsers(all []corev1.ContainerStatus, at *field.Path) {
 			continue
 		}
 		at, user := at.Index(i).Child("user", "linux"), all[i].User.Linux
-		if isWindows(r.spec) {
+		if podspec.IsWindows(r.spec) {
 			r.Forbidden(at, "", "cannot be set for a windows pod")
 			continue
 		}
-		r.user(at, "uid", &user.UID)
-		r.group(at, "gid", &user.GID)
-		for j := range user.SupplementalGroups {
-			r.group(at.Child("supplementalGroups").Index(j), "", &user.SupplementalGroups[j])
+		r.Each(at, "uid", user.UID, validation.IsValidUserID(user.UID))
+		r.Each(at, "gid", user.GID, validation.IsValidGroupID(user.GID))
+		for j, id := range user.SupplementalGroups {
+			r.Each(at.Child("supplementalGroups").Index(j), "", id, validation.IsValidGroupID(id))
 		}
 	}
 }
@@ -257,7 +259,7 @@ func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Contai
 	named := byName(all)
 	for i := range statuses {
 		c := named[statuses[i].Name]
-		var claims seen
+		var claims check.Seen[string]
 		if c != nil && len(statuses[i].AllocatedResourcesStatus) > 0 {
 			claims = claimNames(c)
 		}
@@ -266,10 +268,10 @@ func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Contai
 			if c != nil {
 				r.hasDevice(c, &claims, s.Name, at)
 			}
-			var ids seen
+			var ids check.Seen[string]
 			for k := range s.Resources {
 				at := at.Child("resources").Index(k)
-				OneOf(&r.Faults, at, "health", s.Resources[k].Health, healths)
+				check.Enum(&r.Errors, at, "health", s.Resources[k].Health, healths)
 				if ids.Again(string(s.Resources[k].ResourceID)) {
 					r.Duplicate(at, "resourceID", s.Resources[k].ResourceID)
 				}
@@ -279,7 +281,7 @@ func (r *podRules) health(statuses []corev1.ContainerStatus, all []corev1.Contai
 }
 
 // claimNames are the claims of a container as statuses name them.
-func claimNames(c *corev1.Container) (names seen) {
+func claimNames(c *corev1.Container) (names check.Seen[string]) {
 	for _, claim := range c.Resources.Claims {
 		name := "claim:" + claim.Name
 		if claim.Request != "" {
@@ -290,7 +292,7 @@ func claimNames(c *corev1.Container) (names seen) {
 	return names
 }
 
-func (r *podRules) hasDevice(c *corev1.Container, claims *seen, name corev1.ResourceName, at *field.Path) {
+func (r *podRules) hasDevice(c *corev1.Container, claims *check.Seen[string], name corev1.ResourceName, at *field.Path) {
 	if !strings.HasPrefix(string(name), "claim:") {
 		if _, ok := c.Resources.Requests[name]; !ok {
 			r.Invalid(at, "name", name, "must match one of the container's resource requests")

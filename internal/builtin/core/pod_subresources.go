@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // SetEphemeral is the subresource ephemeralcontainers, and changes nothing else.
@@ -18,11 +19,11 @@ func SetEphemeral(p, sent *corev1.Pod) { p.Spec.EphemeralContainers = sent.Spec.
 // ValidateEphemeral checks an update below ephemeralcontainers: they can be added,
 // and stay as they are.
 func ValidateEphemeral(p, old *corev1.Pod) field.ErrorList {
-	if isStatic(old.Annotations) {
+	if podspec.IsStatic(old.Annotations) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
-	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
-	r.pod(p)
+	r := podRules{spec: &p.Spec}
+	podspec.ValidatePod(&r.Errors, p)
 	r.annotationUpdates(p, old)
 	at := field.NewPath("spec", "ephemeralContainers")
 	next := make(map[string]*corev1.EphemeralContainer, len(p.Spec.EphemeralContainers))
@@ -69,16 +70,16 @@ func resized(all, sent []corev1.Container) []corev1.Container {
 // ValidateResize checks an update below resize.
 func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 	switch {
-	case isStatic(old.Annotations):
+	case podspec.IsStatic(old.Annotations):
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
-	case isWindows(&old.Spec):
+	case podspec.IsWindows(&old.Spec):
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
-	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
-	r.pod(p)
+	r := podRules{spec: &p.Spec}
+	podspec.ValidatePod(&r.Errors, p)
 	at, class := field.NewPath("spec"), old.Status.QOSClass
-	or(&class, QOSClass(&old.Spec))
-	if class != QOSClass(&p.Spec) {
+	check.SetIfZero(&class, podspec.QOSClass(&old.Spec))
+	if class != podspec.QOSClass(&p.Spec) {
 		r.Invalid(at, "", p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing")
 	}
 	if !nodeResizes(old) {
@@ -96,7 +97,7 @@ func ValidateResize(p, old *corev1.Pod) field.ErrorList {
 		return r.List()
 	}
 	r.resizeContainers(next, old, at)
-	if len(r.list) == 0 && !equality.Semantic.DeepEqual(next, &old.Spec) {
+	if r.Len() == 0 && !equality.Semantic.DeepEqual(next, &old.Spec) {
 		r.Forbidden(at, "", "only cpu and memory resources are mutable")
 	}
 	return r.List()
@@ -147,7 +148,7 @@ func (r *podRules) resizeWhole(next, old *corev1.PodSpec, at *field.Path) {
 
 // sameOrder reports whether they are the same containers.
 func (r *podRules) sameOrder(next, old []corev1.Container, at *field.Path, name string) bool {
-	start := len(r.list)
+	start := r.Len()
 	if len(next) != len(old) {
 		r.Forbidden(at, name, name+" may not be added or removed on resize")
 		return false
@@ -157,7 +158,7 @@ func (r *podRules) sameOrder(next, old []corev1.Container, at *field.Path, name 
 			r.Forbidden(at.Child(name).Index(i), "name", name+" may not be renamed or reordered on resize")
 		}
 	}
-	return len(r.list) == start
+	return r.Len() == start
 }
 
 // resizeContainers checks what containers may use, and makes next what it is without
@@ -184,7 +185,7 @@ func (r *podRules) resizeContainers(next *corev1.PodSpec, old *corev1.Pod, at *f
 			r.Forbidden(at, "", "only cpu and memory resources for init or sidecar containers are mutable")
 		}
 		for _, p := range c.ResizePolicy {
-			if changed && !isSidecar(c) && p.RestartPolicy == corev1.RestartContainer {
+			if changed && !podspec.IsSidecar(c) && p.RestartPolicy == corev1.RestartContainer {
 				r.Forbidden(at, "", "non-sidecar init containers with a resize policy of RestartContainer cannot be resized")
 			}
 		}

@@ -13,45 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // ValidatePod checks a new Pod.
 func ValidatePod(p *corev1.Pod) field.ErrorList {
-	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
-	r.pod(p)
+	var errs check.Errors
+	podspec.ValidatePod(&errs, p)
 	at := field.NewPath("spec")
 	if len(p.Spec.EphemeralContainers) > 0 {
-		r.Forbidden(at, "ephemeralContainers", "cannot be set on create")
+		errs.Forbidden(at, "ephemeralContainers", "cannot be set on create")
 	}
 	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
-		r.Forbidden(at, "nodeName", "cannot be set until all schedulingGates have been cleared")
+		errs.Forbidden(at, "nodeName", "cannot be set until all schedulingGates have been cleared")
 	}
-	r.seccompMatches(p.Annotations, at)
-	r.appArmorMatches(p.Annotations, at)
-	return r.List()
+	podspec.ValidateProfileAnnotations(&errs, p, at)
+	return errs.List()
 }
 
-// pod checks a Pod, whatever becomes of it.
-func (r *podRules) pod(p *corev1.Pod) {
-	r.podAnnotations(p.Annotations, r.spec, field.NewPath("metadata", "annotations"))
-	at := field.NewPath("spec")
-	r.check(at)
-	if r.spec.ServiceAccountName == "" {
-		for i := range r.spec.Volumes {
-			v := r.spec.Volumes[i].Projected
-			for j := 0; v != nil && j < len(v.Sources); j++ {
-				if v.Sources[j].ServiceAccountToken != nil {
-					r.Forbidden(at.Child("volumes").Index(i).Child("projected", "sources").Index(j), "serviceAccountToken", "must not be specified when serviceAccountName is not set")
-				}
-			}
-		}
-	}
-	for i := range r.spec.Containers {
-		r.image(&r.spec.Containers[i], at.Child("containers").Index(i))
-	}
-	for i := range r.spec.InitContainers {
-		r.image(&r.spec.InitContainers[i], at.Child("initContainers").Index(i))
-	}
+// podRules checks an update of a Pod, or of one of its subresources.
+type podRules struct {
+	check.Errors
+	spec *corev1.PodSpec
 }
 
 // updatable is what an update of a Pod can change.
@@ -62,8 +45,8 @@ const updatable = "`spec.containers[*].image`,`spec.initContainers[*].image`,`sp
 // ValidatePodUpdate checks an update of a Pod: next to nothing of what runs can
 // change.
 func ValidatePodUpdate(p, old *corev1.Pod) field.ErrorList {
-	r := podRules{spec: &p.Spec, meta: &p.ObjectMeta}
-	r.pod(p)
+	r := podRules{spec: &p.Spec}
+	podspec.ValidatePod(&r.Errors, p)
 	r.annotationUpdates(p, old)
 	at := field.NewPath("spec")
 	if !r.sameContainers(p.Spec.Containers, old.Spec.Containers, at.Child("containers")) ||
@@ -84,13 +67,13 @@ func ValidatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 
 // annotationUpdates: some annotations are those of the beginning.
 func (r *podRules) annotationUpdates(p, old *corev1.Pod) {
-	at, start := field.NewPath("metadata", "annotations"), len(r.list)
+	at, start := field.NewPath("metadata", "annotations"), r.Len()
 	for key, had := range old.Annotations {
 		if has, ok := p.Annotations[key]; ok && has == had {
 			continue
 		}
 		switch {
-		case strings.HasPrefix(key, appArmorAnnotation):
+		case strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix):
 			r.Forbidden(at.Key(key), "", "may not remove or update AppArmor annotations")
 		case key == corev1.MirrorPodAnnotationKey:
 			r.Forbidden(at.Key(key), "", "may not remove or update mirror pod annotation")
@@ -101,14 +84,14 @@ func (r *podRules) annotationUpdates(p, old *corev1.Pod) {
 			continue
 		}
 		switch {
-		case strings.HasPrefix(key, appArmorAnnotation):
+		case strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix):
 			r.Forbidden(at.Key(key), "", "may not add AppArmor annotations")
 		case key == corev1.MirrorPodAnnotationKey:
 			r.Forbidden(at.Key(key), "", "may not add mirror pod annotation")
 		}
 	}
-	r.sortFrom(start)
-	r.podAnnotations(p.Annotations, &p.Spec, at)
+	r.SortFrom(start)
+	podspec.ValidateAnnotations(&r.Errors, p.Annotations, &p.Spec, at)
 }
 
 // sameContainers reports whether there are as many containers as before.
@@ -121,7 +104,7 @@ func (r *podRules) sameContainers(next, old []corev1.Container, at *field.Path) 
 		if next[i].Image == "" {
 			r.Required(at.Index(i), "image", "")
 		}
-		r.image(&next[i], at.Index(i))
+		podspec.ValidateImage(&r.Errors, &next[i], at.Index(i))
 	}
 	return true
 }
@@ -158,11 +141,11 @@ func (r *podRules) moreTolerations(old []corev1.Toleration, at *field.Path) {
 			return
 		}
 	}
-	r.tolerations(r.spec.Tolerations, at)
+	podspec.ValidateTolerations(&r.Errors, r.spec.Tolerations, at)
 }
 
 func (r *podRules) fewerGates(old []corev1.PodSchedulingGate, at *field.Path) {
-	var had seen
+	var had check.Seen[string]
 	for _, g := range old {
 		had.Again(g.Name)
 	}
@@ -208,7 +191,7 @@ func (r *podRules) gated(next, old *corev1.PodSpec, at *field.Path) {
 	if equality.Semantic.DeepEqual(had, has) {
 		return
 	}
-	r.narrower(has, had, at.Child("affinity", "nodeAffinity", required, "nodeSelectorTerms"))
+	r.narrower(has, had, at.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))
 	switch {
 	case next.Affinity == nil:
 		next.Affinity = &corev1.Affinity{NodeAffinity: had}

@@ -2,9 +2,13 @@ package core
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // DefaultReplicationController fills in what a client leaves out: the template's
@@ -21,7 +25,7 @@ func DefaultReplicationController(r *corev1.ReplicationController) {
 		r.Spec.Selector = t.Labels
 	}
 	LabelLikePods(r)
-	DefaultTemplate(t)
+	podspec.DefaultTemplate(t)
 }
 
 // LabelLikePods gives one without labels those of its Pods.
@@ -33,24 +37,24 @@ func LabelLikePods(r *corev1.ReplicationController) {
 
 // ValidateReplicationController checks a new one.
 func ValidateReplicationController(r *corev1.ReplicationController) field.ErrorList {
-	var f Faults
+	var errs check.Errors
 	spec, at := &r.Spec, field.NewPath("spec")
-	f.NonNegative(at, "minReadySeconds", int64(spec.MinReadySeconds))
+	errs.NonNegative(at, "minReadySeconds", int64(spec.MinReadySeconds))
 	if len(spec.Selector) == 0 {
-		f.Required(at, "selector", "")
+		errs.Required(at, "selector", "")
 	}
-	f.NonNegative(at, "replicas", int64(*spec.Replicas))
+	errs.NonNegative(at, "replicas", int64(*spec.Replicas))
 	at = at.Child("template")
 	if spec.Template == nil {
-		f.Required(at, "", "")
-		return f.List()
+		errs.Required(at, "", "")
+		return errs.List()
 	}
 	if !labels.SelectorFromSet(spec.Selector).Matches(labels.Set(spec.Template.Labels)) {
-		f.Invalid(at.Child("metadata"), "labels", spec.Template.Labels, "`selector` does not match template `labels`")
+		errs.Invalid(at.Child("metadata"), "labels", spec.Template.Labels, "`selector` does not match template `labels`")
 	}
-	f.Template(spec.Template, at)
-	f.RunsForever(spec.Template, at, "ReplicationController")
-	return f.List()
+	podspec.ValidateTemplate(&errs, spec.Template, at)
+	podspec.RequireRestartAlways(&errs, spec.Template, at, "ReplicationController")
+	return errs.List()
 }
 
 // ValidateReplicationControllerUpdate checks an update.
@@ -60,25 +64,36 @@ func ValidateReplicationControllerUpdate(r, _ *corev1.ReplicationController) fie
 
 // ValidateReplicationControllerStatus checks an update of the status.
 func ValidateReplicationControllerStatus(r, _ *corev1.ReplicationController) field.ErrorList {
-	var f Faults
+	var errs check.Errors
 	s, at := &r.Status, field.NewPath("status")
-	f.NonNegative(at, "replicas", int64(s.Replicas))
-	f.NonNegative(at, "fullyLabeledReplicas", int64(s.FullyLabeledReplicas))
-	f.NonNegative(at, "readyReplicas", int64(s.ReadyReplicas))
-	f.NonNegative(at, "availableReplicas", int64(s.AvailableReplicas))
-	f.NonNegative(at, "observedGeneration", s.ObservedGeneration)
-	f.AtMostReplicas(at, "fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas)
-	f.AtMostReplicas(at, "readyReplicas", s.ReadyReplicas, s.Replicas)
-	f.AtMostReplicas(at, "availableReplicas", s.AvailableReplicas, s.Replicas)
+	errs.NonNegative(at, "replicas", int64(s.Replicas))
+	errs.NonNegative(at, "fullyLabeledReplicas", int64(s.FullyLabeledReplicas))
+	errs.NonNegative(at, "readyReplicas", int64(s.ReadyReplicas))
+	errs.NonNegative(at, "availableReplicas", int64(s.AvailableReplicas))
+	errs.NonNegative(at, "observedGeneration", s.ObservedGeneration)
+	errs.AtMostReplicas(at, "fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas)
+	errs.AtMostReplicas(at, "readyReplicas", s.ReadyReplicas, s.Replicas)
+	errs.AtMostReplicas(at, "availableReplicas", s.AvailableReplicas, s.Replicas)
 	if s.AvailableReplicas > s.ReadyReplicas {
-		f.Invalid(at, "availableReplicas", s.AvailableReplicas, "cannot be greater than readyReplicas")
+		errs.Invalid(at, "availableReplicas", s.AvailableReplicas, "cannot be greater than readyReplicas")
 	}
-	return f.List()
+	return errs.List()
 }
 
-// AtMostReplicas checks the number of those replicas of which something is true.
-func (f *Faults) AtMostReplicas(at *field.Path, name string, n, replicas int32) {
-	if n > replicas {
-		f.Invalid(at, name, n, "cannot be greater than status.replicas")
+// ReplicationControllerWarnings warns about one. On an update kube-apiserver looks at the
+// old template.
+func ReplicationControllerWarnings(r, old *corev1.ReplicationController) (list []string) {
+	t := r.Spec.Template
+	switch {
+	case old == nil:
+		list = podspec.NameWarnings(r.Name)
+	case equality.Semantic.DeepEqual(&r.Spec, &old.Spec):
+		return nil
+	default:
+		t = old.Spec.Template
 	}
+	if t == nil {
+		return list
+	}
+	return append(list, podspec.TemplateWarnings(t, field.NewPath("spec", "template"))...)
 }

@@ -63,7 +63,7 @@ func validateService(s, old *corev1.Service) (errs field.ErrorList) {
 	case corev1.ServiceTypeExternalName:
 		errs = append(errs, validateExternalName(s)...)
 	}
-	var names seen
+	var names check.Seen[string]
 	for i := range spec.Ports {
 		errs = append(errs, validateServicePort(&spec.Ports[i], len(spec.Ports), &names, path.Child("ports").Index(i))...)
 	}
@@ -113,7 +113,7 @@ func validateExternalName(s *corev1.Service) (errs field.ErrorList) {
 
 // validateServicePort checks one of several ports, before which ports of these names
 // stood.
-func validateServicePort(p *corev1.ServicePort, ports int, names *seen, path *field.Path) (errs field.ErrorList) {
+func validateServicePort(p *corev1.ServicePort, ports int, names *check.Seen[string], path *field.Path) (errs field.ErrorList) {
 	switch {
 	case p.Name != "":
 		errs = append(errs, check.DNSLabel(p.Name, path.Child("name"))...)
@@ -167,7 +167,7 @@ func validateAffinity(s *corev1.Service) field.ErrorList {
 }
 
 func validateExternalIPs(s, old *corev1.Service) (errs field.ErrorList) {
-	var known seen
+	var known check.Seen[string]
 	if old != nil {
 		known = check.SeenIn(old.Spec.ExternalIPs)
 	}
@@ -175,7 +175,7 @@ func validateExternalIPs(s, old *corev1.Service) (errs field.ErrorList) {
 		path := field.NewPath("spec", "externalIPs").Index(i)
 		faults := check.LegacyIP(ip, &known, path)
 		if len(faults) == 0 {
-			faults = ValidateEndpointIP(ip, path)
+			faults = check.EndpointIP(ip, path)
 		}
 		errs = append(errs, faults...)
 	}
@@ -218,7 +218,7 @@ func validateSourceRanges(s, old *corev1.Service) (errs field.ErrorList) {
 		if !balanced {
 			errs = append(errs, field.Forbidden(path, onlyBalanced))
 		}
-		var known seen
+		var known check.Seen[string]
 		if old != nil {
 			for _, r := range old.Spec.LoadBalancerSourceRanges {
 				known.Again(strings.TrimSpace(r))

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
 // DefaultSlice fills in when devices were tainted.
@@ -158,9 +158,9 @@ func validateWhere(s *resourcev1.ResourceSliceSpec, path *field.Path) field.Erro
 
 // validateNodes checks which nodes reach devices.
 func validateNodes(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
-	var f core.Faults
-	f.NodeSelector(s, path)
-	return f.List()
+	var errs check.Errors
+	nodeselector.Validate(&errs, s, path)
+	return errs.List()
 }
 
 func validateCounters(name, of string, counters map[string]resourcev1.Counter, path *field.Path) field.ErrorList {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
 // How many there may be in a slice, and in one of its endpoints.
@@ -145,7 +144,7 @@ func validateAddress(kind discoveryv1.AddressType, text string, list *field.Path
 	if ip, err := netip.ParseAddr(text); err == nil && ip.Unmap().Is4() != (kind == discoveryv1.AddressTypeIPv4) {
 		errs = append(errs, field.Invalid(list, text, "must be an "+string(kind)+" address"))
 	}
-	return append(errs, core.ValidateEndpointIP(text, at)...)
+	return append(errs, check.EndpointIP(text, at)...)
 }
 
 func validateHints(h *discoveryv1.EndpointHints, path *field.Path) (errs field.ErrorList) {

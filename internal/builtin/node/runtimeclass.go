@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
 // ValidateRuntimeClass checks what runs the containers of pods, what that costs, and
@@ -25,7 +25,7 @@ func ValidateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 		}
 	}
 	if o := c.Overhead; o != nil {
-		errs = append(errs, core.ValidateOverhead(o.PodFixed, field.NewPath("overhead"))...)
+		errs = append(errs, podspec.ValidateOverhead(o.PodFixed, field.NewPath("overhead"))...)
 	}
 	if s := c.Scheduling; s != nil {
 		errs = append(errs, validateScheduling(s, field.NewPath("scheduling"))...)
@@ -36,19 +36,19 @@ func ValidateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 // validateScheduling checks where the runtime is. No toleration stands twice, for
 // however many seconds.
 func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	var errs check.Errors
 	if s.NodeSelector != nil {
-		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+		errs.Add(metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
 	}
 	at := path.Child("tolerations")
-	errs = append(errs, core.ValidateTolerations(s.Tolerations, at)...)
+	podspec.ValidateTolerations(&errs, s.Tolerations, at)
 	var seen check.Seen[corev1.Toleration]
 	for i, t := range s.Tolerations {
 		if seen.Again(corev1.Toleration{Key: t.Key, Operator: t.Operator, Value: t.Value, Effect: t.Effect}) {
-			errs = append(errs, field.Duplicate(at.Index(i), check.Bare(t)))
+			errs.Duplicate(at.Index(i), "", check.Bare(t))
 		}
 	}
-	return errs
+	return errs.List()
 }
 
 // ValidateRuntimeClassUpdate checks the new object, and that what runs containers stays.

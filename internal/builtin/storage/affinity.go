@@ -5,7 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
 // validateVolumeAffinity checks which nodes reach a volume.
@@ -14,9 +15,9 @@ func validateVolumeAffinity(a *corev1.VolumeNodeAffinity, path *field.Path) fiel
 	if a.Required == nil {
 		return field.ErrorList{field.Required(at, "must specify required node constraints")}
 	}
-	var f core.Faults
-	f.NodeSelector(a.Required, at)
-	return f.List()
+	var errs check.Errors
+	nodeselector.Validate(&errs, a.Required, at)
+	return errs.List()
 }
 
 // newLabels are labels of nodes that have another name now.
@@ -52,13 +53,9 @@ func rename(old, now []corev1.NodeSelectorRequirement) {
 	}
 }
 
-func affinityWarnings(a *corev1.VolumeNodeAffinity) (all []string) {
+func affinityWarnings(a *corev1.VolumeNodeAffinity) []string {
 	if a == nil || a.Required == nil {
 		return nil
 	}
-	path := field.NewPath("spec", "nodeAffinity", "required", "nodeSelectorTerms")
-	for i := range a.Required.NodeSelectorTerms {
-		all = append(all, core.NodeTermWarnings(&a.Required.NodeSelectorTerms[i], path.Index(i))...)
-	}
-	return all
+	return nodeselector.Warnings(a.Required, field.NewPath("spec", "nodeAffinity", "required", "nodeSelectorTerms"))
 }

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -10,25 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
 // NewClaimStatus is that of a claim that nobody has looked at.
 func NewClaimStatus(c *corev1.PersistentVolumeClaim) {
 	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
-}
-
-// DefaultClaim completes a claim.
-func DefaultClaim(c *corev1.PersistentVolumeClaim) {
-	if c.Status.Phase == "" {
-		c.Status.Phase = corev1.ClaimPending
-	}
-	if c.Spec.VolumeMode == nil {
-		c.Spec.VolumeMode = filesystem()
-	}
-	for _, list := range []corev1.ResourceList{c.Spec.Resources.Requests, c.Spec.Resources.Limits, c.Status.Capacity, c.Status.AllocatedResources} {
-		check.RoundUp(list)
-	}
 }
 
 // PrepareClaim lets the two ways to name a source of data follow each other. In the
@@ -80,14 +65,14 @@ func copied(s *string) *string {
 
 // ValidateClaim checks a claim.
 func ValidateClaim(c *corev1.PersistentVolumeClaim) field.ErrorList {
-	return core.ClaimSpec(&c.Spec, nil, field.NewPath("spec"))
+	return claimspec.Validate(&c.Spec, nil, field.NewPath("spec"))
 }
 
 // ValidateClaimUpdate checks the new object, and that of its spec nothing changes but
 // what may: the volume is named once, a bound claim grows and has other attributes.
 func ValidateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := core.ClaimSpec(&c.Spec, &old.Spec, spec)
+	errs := claimspec.Validate(&c.Spec, &old.Spec, spec)
 	now, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
 	normalizeSources(was)
 	if was.VolumeName == "" {
@@ -184,20 +169,11 @@ func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// WarnOfClaim tells of the annotation that a field has replaced, and of parts of a
-// byte.
+// WarnOfClaim warns of the annotation that a field has replaced, and of sizes with a
+// fraction of a byte.
 func WarnOfClaim(c, _ *corev1.PersistentVolumeClaim) (all []string) {
 	if _, ok := c.Annotations[classAnnotation]; ok {
 		all = append(all, "metadata.annotations["+classAnnotation+`]: deprecated since v1.8; use "storageClassName" attribute instead`)
 	}
-	for _, of := range []struct {
-		name string
-		list corev1.ResourceList
-	}{{"requests", c.Spec.Resources.Requests}, {"limits", c.Spec.Resources.Limits}} {
-		q := of.list[corev1.ResourceStorage]
-		if q.MilliValue()%1000 != 0 {
-			all = append(all, strings.Join([]string{"spec.resources.", of.name, `[storage]: fractional byte value "`, q.String(), `" is invalid, must be an integer`}, ""))
-		}
-	}
-	return all
+	return append(all, claimspec.Warnings(&c.Spec, field.NewPath("spec"))...)
 }

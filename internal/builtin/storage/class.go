@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
 // How large parameters may be.
@@ -61,7 +61,7 @@ func ValidateClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 func WarnOfClass(c, _ *storagev1.StorageClass) (all []string) {
 	for i, t := range c.AllowedTopologies {
 		for j, e := range t.MatchLabelExpressions {
-			if text, ok := core.OldNodeLabels[e.Key]; ok {
+			if text, ok := nodeselector.DeprecatedLabels[e.Key]; ok {
 				path := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key")
 				all = append(all, path.String()+": "+text)
 			}

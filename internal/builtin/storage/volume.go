@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
+	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
 var reclaims = []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
@@ -118,7 +118,7 @@ func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, at *fiel
 	if len(spec.AccessModes) == 0 {
 		errs = append(errs, field.Required(at.Child("accessModes"), ""))
 	}
-	errs = append(errs, core.AccessModes(spec.AccessModes, at.Child("accessModes"))...)
+	errs = append(errs, claimspec.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))...)
 	errs = append(errs, validateCapacity(spec.Capacity, at.Child("capacity"))...)
 	if p := spec.PersistentVolumeReclaimPolicy; p != "" {
 		errs = append(errs, check.OneOf(p, reclaims, at.Child("persistentVolumeReclaimPolicy"))...)
@@ -134,7 +134,7 @@ func validateVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, at *fiel
 		errs = append(errs, check.DNSSubdomain(spec.StorageClassName, at.Child("storageClassName"))...)
 	}
 	if spec.VolumeMode != nil {
-		errs = append(errs, check.OneOf(*spec.VolumeMode, core.VolumeModes, at.Child("volumeMode"))...)
+		errs = append(errs, check.OneOf(*spec.VolumeMode, claimspec.VolumeModes, at.Child("volumeMode"))...)
 	}
 	if class, at := spec.VolumeAttributesClassName, at.Child("volumeAttributesClassName"); class != nil {
 		if *class == "" {
@@ -192,7 +192,7 @@ func validateInline(spec *corev1.PersistentVolumeSpec, at *field.Path) field.Err
 	if len(spec.AccessModes) == 0 {
 		s.errs = append(s.errs, field.Required(at.Child("accessModes"), ""))
 	}
-	s.errs = append(s.errs, core.AccessModes(spec.AccessModes, at.Child("accessModes"))...)
+	s.errs = append(s.errs, claimspec.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))...)
 	s.placed()
 	s.errs = append(s.errs, validateSource(spec, "", true, at)...)
 	s.used()

@@ -241,19 +241,19 @@ func TestOptions(t *testing.T) {
 		t.Errorf("the zero value: %v", err)
 	}
 	for want, o := range map[string]Options{
-		"rounds is 101":              {Rounds: 101},
-		"rounds is -1":               {Rounds: -1},
-		"duration is 1ns":            {Duration: 1},
-		"duration is 1h":             {Duration: time.Hour},
-		"objects is 1000001":         {Objects: 1_000_001},
-		"watchers is 20001":          {Watchers: 20_001},
-		"clients is 1025":            {Clients: 1025},
-		"definitions is 5001":        {Definitions: 5001},
-		"connections is 257":         {Connections: 257},
-		"max-ops is 10000001":        {MaxOps: 10_000_001},
-		"rate is 2e+06":              {Rate: 2e6},
-		"rate is -1":                 {Rate: -1},
-		`there is no scenario "fly"`: {Scenarios: []string{"get", "fly"}},
+		"rounds is 101":          {Rounds: 101},
+		"rounds is -1":           {Rounds: -1},
+		"duration is 1ns":        {Duration: 1},
+		"duration is 1h":         {Duration: time.Hour},
+		"objects is 1000001":     {Objects: 1_000_001},
+		"watchers is 20001":      {Watchers: 20_001},
+		"clients is 1025":        {Clients: 1025},
+		"definitions is 5001":    {Definitions: 5001},
+		"connections is 257":     {Connections: 257},
+		"max-ops is 10000001":    {MaxOps: 10_000_001},
+		"rate is 2e+06":          {Rate: 2e6},
+		"rate is -1":             {Rate: -1},
+		`unknown scenario "fly"`: {Scenarios: []string{"get", "fly"}},
 	} {
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "want") {
 			t.Errorf("%+v: %v, want %q", o, err, want)

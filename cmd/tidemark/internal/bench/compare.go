@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Comparison is one server beside another, its baseline.
+// Comparison compares a server with a baseline.
 type Comparison struct {
-	// A is measured against B.
+	// A and B are the names of the servers; B is the baseline.
 	A, B string
 	Rows []ComparedRow
-	// Alone are the rows that only one of them has figures for.
+	// Alone are the rows that only one of the two has.
 	Alone []string
 }
 
-// ComparedRow is one row of both. A ratio above 1 says that A is better: so many
-// times less CPU, latency or memory, so many times the rate. One is nil where one of
-// the two has no such figure.
+// ComparedRow is a row of both servers. A ratio of 2 means that A uses half the CPU or
+// memory, has half the latency, or twice the rate. A ratio is nil if one of the two
+// lacks the measurement.
 type ComparedRow struct {
 	Name       string
 	CPUPerOp   *Spread
@@ -32,9 +32,8 @@ type ComparedRow struct {
 	a, b Result
 }
 
-// Compare compares the servers of two reports: the first of a with the first of b,
-// which is the baseline. With one report alone (b is nil) its two servers are
-// compared, the second one being the baseline.
+// Compare compares the first server of report a with the first server of report b, the
+// baseline. If b is nil, it compares the two servers of a; the second is the baseline.
 func Compare(a, b *Report) (*Comparison, error) {
 	switch {
 	case b != nil:
@@ -42,7 +41,7 @@ func Compare(a, b *Report) (*Comparison, error) {
 	case len(a.Servers) == 2:
 		return compareServers(a.Servers[0], a.Servers[1]), nil
 	}
-	return nil, errors.New("the report has one server: name a second report, which is the baseline")
+	return nil, errors.New("the report has only one server: pass a second report as the baseline")
 }
 
 func compareServers(a, b ServerReport) *Comparison {
@@ -80,10 +79,10 @@ func compareRows(a, b Result) ComparedRow {
 	}
 }
 
-// WriteTable writes the ratios for people.
+// WriteTable writes the comparison as a text table.
 func (c *Comparison) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "a is %s, b is %s: the baseline. Ratios above 1 say that a is better: so many times less CPU, latency and memory than b,\n"+
-		"so many times its rate. In brackets the least and the most of the rounds, taken in pairs.\n", c.A, c.B)
+	fmt.Fprintf(w, "a is %s; b is %s: the baseline. A ratio of 2 means that a uses half the CPU or memory, has half the latency, or twice the rate.\n"+
+		"In parentheses: the lowest and highest ratio of the rounds, taken in pairs.\n", c.A, c.B)
 	rows := [][]string{{"scenario", "CPU µs/op a", "b", "CPU ratio", "CPU/B ratio", "rate a", "b", "rate ratio", "p50 ratio", "p99 ratio", "RSS MiB a", "b", "RSS ratio", "anon MiB a", "b", "anon ratio", "peak ratio", "heap MiB a", "b", "GOGC a", "b", "B/item a", "b"}}
 	ratio := func(s *Spread) string {
 		if s == nil {

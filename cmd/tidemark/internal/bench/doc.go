@@ -1,21 +1,19 @@
-// Package bench measures a Kubernetes API server from outside: any server that a
-// kubeconfig leads to, or two of them side by side, round by round.
+// Package bench measures Kubernetes API servers through their API: one server, or two
+// side by side in alternating rounds.
 //
-// It is a generator that tries to be honest and cheap. Every answer is checked
-// (status, number of items, resource versions that are there and grow, the events
-// of each watcher and their order), but nothing is decoded: bodies are read into
-// buffers that are used again, and searched for a few markers. A scenario says
-// whether its loop is open or closed. In a closed loop a client waits for its
-// answer before it asks again, so a slow server is asked less. In an open loop
-// requests have intended times, and a latency is counted from the intended time,
-// however late the request could be sent. What the generator itself costs stands in
-// the result.
+// The load generator is built to be correct and cheap. It checks every response (status,
+// number of items, growing resource versions, the events of each watcher and their
+// order) without decoding it: it reads bodies into reused buffers and searches them for a
+// few markers. A scenario has an open or a closed loop. In a closed loop a client waits
+// for a response before it sends the next request, so a slow server gets fewer requests.
+// In an open loop each request has an intended start time, and its latency counts from
+// that time even if the request was sent late. The results include the generator's own
+// CPU.
 //
 // # Reading the source
 //
-// options.go says what can be chosen, report.go what comes out. run.go goes through
-// scenarios (scenarios.go lists them), rounds and servers. A bed (bed.go) is one
-// server with the namespaces and objects made in it; a crew (crew.go) is a number
-// of clients that repeat one operation; fanout.go is a set of watchers. The rest are
-// the scenarios themselves.
+// options.go is the input and report.go the output. run.go loops over scenarios (listed
+// in scenarios.go), rounds and servers. A bed (bed.go) is a server with the namespaces
+// and objects created on it. A crew (crew.go) is a number of clients that repeat one
+// operation. fanout.go is a set of watchers. The other files are the scenarios.
 package bench

@@ -8,45 +8,43 @@ import (
 	"time"
 )
 
-// Options say what to measure, and how long. The zero value of a number means its
-// default, which Defaults shows; Run checks the limits.
+// Options select what to measure, and for how long. A zero number means its default; see
+// Defaults. Run checks the limits.
 type Options struct {
-	// Scenarios are names as Scenarios lists them; empty: all.
+	// Scenarios are names of scenarios; empty means all.
 	Scenarios []string `json:"scenarios"`
-	// Rounds is how often each scenario is measured, 1 to 100.
+	// Rounds is the number of measurements of each scenario, 1 to 100.
 	Rounds int `json:"rounds"`
-	// Duration bounds a measured round, 1 ms to 10 min. An operation that has begun
-	// is finished and counted.
+	// Duration is the length of a round, 1 ms to 10 min. Operations in flight at the end
+	// are completed and counted.
 	Duration time.Duration `json:"durationNanos"`
-	// Objects is the number of pods that are read and listed, 1 to 1,000,000.
+	// Objects is the number of pods to read and list, 1 to 1,000,000.
 	Objects int `json:"objects"`
-	// Watchers caps the watchers of every scenario, up to 20,000; zero: as many as
-	// the scenario's name says.
+	// Watchers limits the watchers of each scenario, up to 20,000. Zero means the number
+	// in the scenario's name.
 	Watchers int `json:"watchers,omitempty"`
 	// WatchesPerConnection is how many watches of events share an HTTP/2 connection, 1 to
 	// 90, which is below the 100 streams that kube-apiserver allows; 1 is a client for
 	// each, as kubelets are. The scenario idle-watch has numbers of its own.
 	WatchesPerConnection int `json:"watchesPerConnection,omitempty"`
-	// Clients replaces the number of clients of the scenarios with requests, up to
-	// 1,024; zero: as each scenario says.
+	// Clients replaces the scenarios' numbers of clients, up to 1,024. Zero keeps them.
 	Clients int `json:"clients,omitempty"`
-	// Definitions is the number of definitions of custom resources that are applied, or
-	// that one more is made beside, 1 to 5,000.
+	// Definitions is the number of custom resource definitions in the crd scenarios, 1 to
+	// 5,000.
 	Definitions int `json:"definitions,omitempty"`
 	// Connections is the number of HTTP/2 connections that clients share, 1 to 256.
 	Connections int `json:"connections"`
-	// Rate makes the loops of single requests open: so many a second, up to
-	// 1,000,000. Zero: closed loops.
+	// Rate is the number of requests per second in open loops, up to 1,000,000. Zero means
+	// closed loops.
 	Rate float64 `json:"rate,omitempty"`
-	// MaxOps bounds the operations of a round, 1 to 10,000,000.
+	// MaxOps limits the operations of a round, 1 to 10,000,000.
 	MaxOps int64 `json:"maxOps"`
-	// Seed makes the same objects again; their namespaces have a random name anyway.
+	// Seed determines the generated objects, but not the names of their namespaces.
 	Seed uint64 `json:"seed"`
-	// EqualBytes makes the pods of the server that serves fewer bytes for them larger,
-	// and its ConfigMaps and Deployments, until both serve the same. It needs two
-	// servers.
+	// EqualBytes pads pods, ConfigMaps and Deployments on one of two servers until both
+	// serve the same number of bytes.
 	EqualBytes bool `json:"equalBytes,omitempty"`
-	// Keep leaves what was made.
+	// Keep leaves the created objects on the server.
 	Keep bool `json:"keep,omitempty"`
 }
 
@@ -61,7 +59,7 @@ const (
 	maxDefinitions = 5000
 	maxRate        = 1e6
 	maxMaxOps      = 10_000_000
-	// maxPad keeps a pod below the 1.5 MiB that etcd takes.
+	// maxPad keeps a pod below the 1.5 MiB that etcd accepts.
 	maxPad = 1 << 20
 )
 
@@ -70,7 +68,7 @@ func Defaults() Options {
 	return Options{Rounds: 3, Duration: 3 * time.Second, Objects: 1000, Definitions: 100, Connections: 4, WatchesPerConnection: maxStreams, MaxOps: 200_000, Seed: 1}
 }
 
-// withDefaults fills in what was left zero.
+// withDefaults replaces zeros by the defaults.
 func (o Options) withDefaults() Options {
 	d := Defaults()
 	fill := func(n *int, to int) {
@@ -95,7 +93,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Check says what is out of bounds, and what would be right. It takes zero for a
+// Check returns an error for options out of bounds, with the bounds. Zero means the
 // default.
 func (o Options) Check() error {
 	o = o.withDefaults()
@@ -121,25 +119,25 @@ func (o Options) Check() error {
 	}
 	for _, name := range o.Scenarios {
 		if !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.name == name }) {
-			errs = append(errs, fmt.Errorf("there is no scenario %q: want some of %s", name, strings.Join(names(), ", ")))
+			errs = append(errs, fmt.Errorf("unknown scenario %q: want one or more of %s", name, strings.Join(names(), ", ")))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Server is one server to measure.
+// Server is a server to measure.
 type Server struct {
-	// Kubeconfig is a file; empty: as kubectl finds it.
+	// Kubeconfig is a file; empty means the one that kubectl uses.
 	Kubeconfig string `json:"-"`
-	// Context is one of the file; empty: its current one.
+	// Context is a context of the file; empty means the current one.
 	Context string `json:"context,omitempty"`
-	// PIDs are the processes that make up the server, on this machine; empty: its CPU
-	// and memory are not measured.
+	// PIDs are the server's processes on this machine. If empty, CPU and memory are not
+	// measured.
 	PIDs []int `json:"pids,omitempty"`
-	// Pad makes each pod so many bytes larger as it is sent, up to 1 MiB.
+	// Pad is the number of bytes added to each pod sent, up to 1 MiB.
 	Pad int `json:"pad,omitempty"`
-	// StartCommand is a line of shell that starts the server in the foreground; it is
-	// for the scenario start, which is skipped when it is empty.
+	// StartCommand is a shell command that runs the server in the foreground, for the
+	// scenario start. If empty, that scenario is skipped.
 	StartCommand string `json:"startCommand,omitempty"`
 }
 
@@ -149,7 +147,7 @@ func (s Server) check() error {
 	}
 	for _, pid := range s.PIDs {
 		if pid < 1 {
-			return fmt.Errorf("%d is no process id", pid)
+			return fmt.Errorf("%d is not a process ID", pid)
 		}
 	}
 	return nil

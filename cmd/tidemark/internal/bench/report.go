@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Format is what a report of this version names itself.
+// Format is the format of the reports of this version.
 const Format = "tidemark-bench/1"
 
-// Report is the result of a run. It is what --output=json writes and Compare reads.
+// Report is the result of a run, as --output=json writes it and Compare reads it.
 type Report struct {
 	Format  string    `json:"format"`
 	Date    time.Time `json:"date"`
@@ -19,13 +19,13 @@ type Report struct {
 	// Command is the command line.
 	Command []string `json:"command,omitempty"`
 	Options Options  `json:"options"`
-	// Servers has one or two: the server, and the one it is measured against.
+	// Servers has one or two entries: the server, and the baseline.
 	Servers []ServerReport `json:"servers"`
-	// Interrupted says that the run was ended early.
+	// Interrupted is true if the run ended early.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-// Machine is where the generator ran.
+// Machine describes the machine of the generator.
 type Machine struct {
 	CPUs      int    `json:"cpus"`
 	Model     string `json:"model,omitempty"`
@@ -35,16 +35,16 @@ type Machine struct {
 	GoVersion string `json:"goVersion"`
 }
 
-// ServerReport is all that was measured of one server.
+// ServerReport is everything measured of one server.
 type ServerReport struct {
 	Server
-	// Name is the context's.
+	// Name is the name of the kubeconfig's context.
 	Name    string `json:"name"`
 	URL     string `json:"url"`
 	Version string `json:"version,omitempty"`
-	// ConfigMapPad makes each ConfigMap so many bytes larger as it is sent.
+	// ConfigMapPad is the number of bytes added to each ConfigMap sent.
 	ConfigMapPad int `json:"configMapPad,omitempty"`
-	// DeploymentPad makes each Deployment so many bytes larger as it is sent.
+	// DeploymentPad is the number of bytes added to each Deployment sent.
 	DeploymentPad int `json:"deploymentPad,omitempty"`
 	// Processes describes the processes at the start of the run.
 	Processes []Process `json:"processes,omitempty"`
@@ -53,40 +53,40 @@ type ServerReport struct {
 
 // Result is one row: a scenario, or a variant of it.
 type Result struct {
-	// Name is "create-pod/16": the scenario, and after a slash the variant.
+	// Name is the scenario and, after a slash, the variant: "create-pod/16".
 	Name string `json:"name"`
-	// Loop says how the load was made: "closed, 16 clients", "open, 500/s".
+	// Loop describes the load: "closed, 16 clients", "open, 500/s".
 	Loop string `json:"loop,omitempty"`
-	// Unit is what one operation is: "get", "list", "event and watcher".
+	// Unit names one operation: "get", "list", "event and watcher".
 	Unit string `json:"unit,omitempty"`
-	// Skipped says why there are no rounds.
+	// Skipped is the reason why there are no rounds.
 	Skipped string `json:"skipped,omitempty"`
-	// Failed says what was wrong; the rounds before it are kept.
+	// Failed is the error that ended the measurement; earlier rounds are kept.
 	Failed string    `json:"failed,omitempty"`
 	Rounds []Figures `json:"rounds,omitempty"`
 }
 
-// Figures are those of one round. A pointer is nil where it was not measured.
+// Figures are the measurements of one round. A nil pointer means not measured.
 type Figures struct {
-	// Ops were finished in Seconds, which is zero where a rate would say nothing.
+	// Ops operations completed in Seconds, which is zero if a rate has no meaning.
 	Ops     int64   `json:"ops"`
 	Seconds float64 `json:"seconds,omitempty"`
 	// Latency of an operation, from its start in a closed loop, from its intended
 	// start in an open one.
 	Latency *Latency `json:"latencyMillis,omitempty"`
-	// Bytes of bodies as received (compressed where they came so), and the Items in
-	// them.
+	// Bytes is the size of the bodies as received, after compression. Items is the number
+	// of objects in them.
 	Bytes int64 `json:"bytes,omitempty"`
 	Items int64 `json:"items,omitempty"`
-	// ServerCPU is what all processes of the server used, in seconds.
+	// ServerCPU is the CPU time of all processes of the server, in seconds.
 	ServerCPU *float64 `json:"serverCPUSeconds,omitempty"`
 	// Memory of all processes of the server after the round.
 	Memory *Memory `json:"memory,omitempty"`
-	// GoRuntime is what the server tells of its own runtime, if it is written in Go.
+	// GoRuntime has the server's metrics of its Go runtime, if it has any.
 	GoRuntime *GoRuntime `json:"goRuntime,omitempty"`
-	// OwnCPU is what the generator used, in seconds.
+	// OwnCPU is the CPU time of the generator, in seconds.
 	OwnCPU *float64 `json:"ownCPUSeconds,omitempty"`
-	// Extra has what only this scenario counts, by name with its unit.
+	// Extra has measurements of this scenario alone, by name with the unit.
 	Extra map[string]float64 `json:"extra,omitempty"`
 }
 
@@ -104,21 +104,20 @@ type Memory struct {
 	PeakOfRound bool  `json:"peakOfRound,omitempty"`
 }
 
-// GoRuntime is told by the process that answers, at /metrics; by the others of the
-// server it is not.
+// GoRuntime holds metrics of the process that serves /metrics. Other processes of the
+// server are not included.
 type GoRuntime struct {
-	// LiveHeap is what the last collection found alive, in bytes.
+	// LiveHeap is the live heap after the last garbage collection, in bytes.
 	LiveHeap int64 `json:"liveHeap"`
-	// GOGC is the growth in percent after which it collects again, GOMEMLIMIT its
-	// bound in bytes; math.MaxInt64: it has none.
+	// GOGC is in percent. GOMEMLIMIT is in bytes; math.MaxInt64 is no limit.
 	GOGC       int64   `json:"gogc"`
 	GOMEMLIMIT float64 `json:"gomemlimit"`
-	// MarkCPU is the CPU of marking in the round, in seconds; the runtime counts it
-	// when a collection ends.
+	// MarkCPU is the CPU time of the collector's mark phase in the round, in seconds. The
+	// runtime adds it when a collection ends.
 	MarkCPU float64 `json:"markCPUSeconds"`
 }
 
-// The figures that are shown and compared; ok is false where there is none.
+// The metrics of the tables; ok is false if the round has no such measurement.
 
 func (f Figures) rate() (float64, bool) {
 	return float64(f.Ops) / f.Seconds, f.Ops > 0 && f.Seconds > 0 && f.Latency != nil
@@ -198,7 +197,7 @@ func (f Figures) gogc() (percent float64, ok bool) {
 	return float64(f.GoRuntime.GOGC), true
 }
 
-// markShare is the part of the server's CPU that marked.
+// markShare is the share of the server's CPU in the collector's mark phase.
 func (f Figures) markShare() (percent float64, ok bool) {
 	if f.GoRuntime == nil || f.ServerCPU == nil || *f.ServerCPU == 0 {
 		return 0, false
@@ -213,7 +212,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// ReadReport reads a report from a file, and refuses what is none.
+// ReadReport reads a report from a file. Anything else in the file is an error.
 func ReadReport(path string) (*Report, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -221,15 +220,15 @@ func ReadReport(path string) (*Report, error) {
 	}
 	var r Report
 	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("%s is no report of bench: %w", path, err)
+		return nil, fmt.Errorf("%s is not a report of bench: %w", path, err)
 	}
 	if r.Format != Format || len(r.Servers) == 0 {
-		return nil, fmt.Errorf("%s is no report of this bench: its format is %q, want %q", path, r.Format, Format)
+		return nil, fmt.Errorf("%s is not a report of this version of bench: its format is %q, want %q", path, r.Format, Format)
 	}
 	return &r, nil
 }
 
-// Failures lists the rows that went wrong, a line each.
+// Failures returns a line for each row that failed.
 func (r *Report) Failures() []string {
 	var lines []string
 	for _, s := range r.Servers {

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// Spread is a figure over rounds.
+// Spread is the median and the range of a metric over rounds.
 type Spread struct {
 	Median, Min, Max float64
 }
 
-// spreadOf returns the spread of values; ok is false without any.
+// spreadOf returns the spread of values; ok is false if there are none.
 func spreadOf(values []float64) (s Spread, ok bool) {
 	if len(values) == 0 {
 		return Spread{}, false
@@ -26,7 +26,7 @@ func spreadOf(values []float64) (s Spread, ok bool) {
 	return s, true
 }
 
-// String is "12.3 (11.9..14)", without the spread when it does not show.
+// String formats the spread as "12.3 (11.9..14)", without the range if it is invisible.
 func (s Spread) String() string {
 	median, low, high := short(s.Median), short(s.Min), short(s.Max)
 	if low == high {
@@ -35,7 +35,7 @@ func (s Spread) String() string {
 	return fmt.Sprintf("%s (%s..%s)", median, low, high)
 }
 
-// short writes a number with three digits or all before the point.
+// short formats a number with three significant digits, or all digits of its integer part.
 func short(x float64) string {
 	digits := 2
 	if x != 0 {
@@ -48,15 +48,15 @@ func short(x float64) string {
 	return text
 }
 
-// figure is one column: how it is named, and taken from a round.
+// A figure is a column of a table: its name, and how to read it from a round.
 type figure struct {
 	name string
 	get  func(Figures) (float64, bool)
-	// more says that more is better; otherwise less is.
+	// more is true if higher is better.
 	more bool
 }
 
-// The figures of the tables.
+// The columns of the tables.
 var (
 	cpuPerOp     = figure{"CPU µs/op", Figures.cpuPerOp, false}
 	rate         = figure{"rate /s", Figures.rate, true}
@@ -73,7 +73,7 @@ var (
 	ownPerOp     = figure{"own µs/op", Figures.ownPerOp, false}
 )
 
-// values are those of the rounds that have the figure.
+// values returns the column's value in each round that has one.
 func (x Result) values(f figure) []float64 {
 	var values []float64
 	for _, round := range x.Rounds {
@@ -89,7 +89,7 @@ func (x Result) median(f figure) (float64, bool) {
 	return s.Median, ok
 }
 
-// cell is a figure as a table shows it, empty where there is none.
+// cell formats a column, or returns "" if no round has a value.
 func (x Result) cell(f figure) string {
 	s, ok := spreadOf(x.values(f))
 	if !ok {
@@ -98,9 +98,9 @@ func (x Result) cell(f figure) string {
 	return s.String()
 }
 
-// ratios compares a figure of a with that of b, the baseline, round by round when
-// they have as many: above 1, a is better. Otherwise the spread is the widest that
-// the rounds allow.
+// ratios compares a column of a with b, the baseline; above 1, a is better. Rounds are
+// compared in pairs if both have the same number of rounds. Otherwise the range is the
+// widest that the rounds allow.
 func ratios(f figure, a, b Result) (Spread, bool) {
 	of, to := a.values(f), b.values(f)
 	x, okX := spreadOf(of)
@@ -124,7 +124,7 @@ func ratios(f figure, a, b Result) (Spread, bool) {
 		pairs[i] = better(of[i], to[i])
 	}
 	s, _ := spreadOf(pairs)
-	s.Median = better(x.Median, y.Median) // of the medians that the table shows
+	s.Median = better(x.Median, y.Median) // of the medians in the table
 	s.Min, s.Max = min(s.Min, s.Median), max(s.Max, s.Median)
 	return s, true
 }

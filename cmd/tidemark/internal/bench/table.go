@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable writes the report for people: a table for each server, and the ratios
-// when there are two.
+// WriteTable writes the report as text: a table for each server, and the ratios if there
+// are two servers.
 func (r *Report) WriteTable(w io.Writer) error {
 	m := r.Machine
 	fmt.Fprintf(w, "%s: %d CPUs, %s, %d MiB, %s\n",
@@ -83,7 +83,7 @@ func (s ServerReport) writeTable(w io.Writer) error {
 	return errors.Join(writeRows(w, rows), s.writeNotes(w))
 }
 
-// writeNotes writes what does not fit into columns.
+// writeNotes writes the rows that were skipped or failed, and the extra measurements.
 func (s ServerReport) writeNotes(w io.Writer) error {
 	for _, x := range s.Results {
 		switch extra := x.extra(); {
@@ -98,7 +98,7 @@ func (s ServerReport) writeNotes(w io.Writer) error {
 	return nil
 }
 
-// extra writes what only this scenario counts.
+// extra formats the measurements of this scenario alone.
 func (x Result) extra() string {
 	if len(x.Rounds) == 0 {
 		return ""
@@ -111,7 +111,7 @@ func (x Result) extra() string {
 	return strings.Join(parts, ", ")
 }
 
-// summary is a row in a few words, for progress.
+// summary formats a row in one line, for progress.
 func (x Result) summary() string {
 	var parts []string
 	for _, f := range []figure{cpuPerOp, rate, p50, p99} {
@@ -130,8 +130,7 @@ func (x Result) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// writeRows writes aligned columns, and leaves out those that are empty but for
-// their head.
+// writeRows writes aligned columns, without those that have only a heading.
 func writeRows(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {

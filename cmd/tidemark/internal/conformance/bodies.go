@@ -115,7 +115,7 @@ func (b *bed) template(r *resourceType) object {
 	return o
 }
 
-// certificateRequest makes a request that nobody will sign, in base64.
+// certificateRequest returns a certificate request in base64. No signer handles it.
 func certificateRequest() string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -6,40 +6,39 @@ import (
 	"strings"
 )
 
-// Level is how binding a promise is, in the words of RFC 2119.
+// Level is the requirement level of a check, as in RFC 2119.
 type Level string
 
-// The levels. Only a Must decides whether a server passes; what the others find is
-// told.
+// The levels. A server passes if no Must fails; Should and May are only reported.
 const (
 	Must   Level = "MUST"
 	Should Level = "SHOULD"
 	May    Level = "MAY"
 )
 
-// Check is one promise, and how to see whether it is kept.
+// Check is one requirement of the documents, with the function that checks it.
 type Check struct {
-	// ID is the area, a dot, and a name; for a type of the sweep, its name too.
+	// ID is the area, a dot and a name. In the sweep, the name of the type follows.
 	ID string `json:"id"`
-	// Level of the promise.
+	// Level is the requirement level.
 	Level Level `json:"level"`
-	// Source is the document and its section.
+	// Source is the document and the section.
 	Source string `json:"source"`
-	// About is the promise, in one sentence.
+	// About is the requirement, in one sentence.
 	About string `json:"about"`
-	// Waits says what the check waits for beyond single answers; empty: nothing.
+	// Waits describes what the check waits for, other than responses; empty if nothing.
 	Waits string `json:"waits,omitempty"`
 
 	run func(p *probe)
 }
 
-// Area is the first part of the id.
+// Area returns the first part of the ID.
 func (c Check) Area() string {
 	area, _, _ := strings.Cut(c.ID, ".")
 	return area
 }
 
-// Documents, as sources name them.
+// The documents, as Check.Source names them.
 const (
 	concepts   = "API Concepts"
 	kep2523    = "KEP-2523"
@@ -47,43 +46,43 @@ const (
 	conceptsRV = concepts + ", Resource versions"
 )
 
-// area is a group of checks, as the documents group their promises.
+// An area is a group of checks.
 type area struct {
 	name, about string
 	checks      []Check
 }
 
-// areas lists all checks, in the order in which they are reported. Those of the
-// sweep are made for each type that a server has; here they stand for all.
+// areas lists all checks in the order of the report. The checks of the sweep run once
+// for each type of the server.
 func areas() []area {
 	return []area{
 		{"verbs", "names, URIs and verbs of single objects", verbChecks},
 		{"versions", "resource versions in metadata", versionChecks},
-		{"comparable", "resource versions as integers that only grow (KEP-5504)", comparableChecks},
-		{"sweep", "the same for every writable type that discovery shows, and for a custom resource", sweepChecks},
+		{"comparable", "resource versions as increasing integers (KEP-5504)", comparableChecks},
+		{"sweep", "resource versions of every writable type in discovery, and of a custom resource", sweepChecks},
 		{"get", "resourceVersion of a get", getChecks},
 		{"list", "resourceVersion x resourceVersionMatch x limit x continue of a list, cell by cell (KEP-2523)", listChecks()},
 		{"chunking", "lists in chunks", chunkChecks},
-		{"watch", "events: from where, which, in which order", watchChecks},
+		{"watch", "watch events: start, selection and order", watchChecks},
 		{"bookmarks", "BOOKMARK events", bookmarkChecks},
 		{"streaming", "streaming lists", streamingChecks},
 		{"unavailable", "versions that are gone (410) or not there yet (504)", unavailableChecks},
-		{"tables", "answers as Tables", tableChecks},
-		{"representations", "JSON, YAML, protobuf, and what is not acceptable", representationChecks},
-		{"deletion", "deletion in two phases, and of collections", deletionChecks},
+		{"tables", "responses as Tables", tableChecks},
+		{"representations", "JSON, YAML, protobuf, and 406 for unsupported media types", representationChecks},
+		{"deletion", "graceful deletion, finalizers, and deletion of collections", deletionChecks},
 		{"validation", "unknown and duplicate fields, and types of fields", validationChecks},
-		{"dryrun", "requests that change nothing", dryRunChecks},
+		{"dryrun", "dry-run requests", dryRunChecks},
 		{"apply", "server-side apply and managed fields", applyChecks},
-		{"consistency", "many writers, watchers and lists at once", consistencyChecks},
-		{"window", "what leaves the history window; wants to know how long that is", windowChecks},
-		{"restart", "what a restart may not lose; wants a command that restarts the server", restartChecks},
+		{"consistency", "concurrent writers, watchers and lists", consistencyChecks},
+		{"window", "versions that leave the history window; needs --window", windowChecks},
+		{"restart", "what must survive a restart; needs --restart-command", restartChecks},
 	}
 }
 
-// Area is the name of a group of checks, and what it is about.
+// Area is the name and the description of a group of checks.
 type Area struct{ Name, About string }
 
-// Areas lists the groups.
+// Areas returns the groups of checks.
 func Areas() []Area {
 	var all []Area
 	for _, a := range areas() {
@@ -92,7 +91,7 @@ func Areas() []Area {
 	return all
 }
 
-// Checks lists all checks, in the order in which they are reported.
+// Checks returns all checks in the order of the report.
 func Checks() []Check {
 	var all []Check
 	for _, a := range areas() {
@@ -101,7 +100,7 @@ func Checks() []Check {
 	return all
 }
 
-// selected returns the checks that are chosen by area and by id.
+// selected returns the checks that the options select.
 func (o Options) selected() []Check {
 	return slices.DeleteFunc(Checks(), func(c Check) bool {
 		return len(o.Areas) > 0 && !slices.Contains(o.Areas, c.Area()) ||
@@ -109,7 +108,7 @@ func (o Options) selected() []Check {
 	})
 }
 
-// checkNames refuses areas and checks that are not there.
+// checkNames returns errors for unknown areas and checks.
 func (o Options) checkNames() []error {
 	var errs []error
 	for _, name := range o.Areas {
@@ -118,12 +117,12 @@ func (o Options) checkNames() []error {
 			for _, a := range areas() {
 				names = append(names, a.name)
 			}
-			errs = append(errs, fmt.Errorf("there is no area %q: want some of %s", name, strings.Join(names, ", ")))
+			errs = append(errs, fmt.Errorf("unknown area %q: want one or more of %s", name, strings.Join(names, ", ")))
 		}
 	}
 	for _, id := range o.Checks {
 		if !slices.ContainsFunc(Checks(), func(c Check) bool { return c.ID == id }) {
-			errs = append(errs, fmt.Errorf("there is no check %q: \"tidemark conformance list\" shows them", id))
+			errs = append(errs, fmt.Errorf("unknown check %q: run \"tidemark conformance list\"", id))
 		}
 	}
 	if len(errs) == 0 && len(o.selected()) == 0 {

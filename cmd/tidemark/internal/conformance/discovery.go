@@ -150,7 +150,8 @@ func find(types []resourceType, name resourceName) (*resourceType, error) {
 	return &types[i], nil
 }
 
-// similar names the types that somebody may have meant, by their name or kind alone.
+// similar lists types of any group whose resource or kind is the requested one, for an
+// error message.
 func similar(types []resourceType, name resourceName) string {
 	var some []string
 	for _, r := range types {

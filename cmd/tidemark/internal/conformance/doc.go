@@ -1,24 +1,21 @@
-// Package conformance holds an API server to the promises of the Kubernetes API's
-// documents: API Concepts, KEP-2523 and KEP-5504. It knows a server through its API
-// alone, so that any server can be asked: kube-apiserver, one of a vendor, an
-// aggregated one.
+// Package conformance checks API servers against the documents of the Kubernetes API:
+// API Concepts, KEP-2523 and KEP-5504. It uses only the API, so it can check any server:
+// kube-apiserver, a vendor's server, or an aggregated one.
 //
-// A check is a row of data (Check) with a function that makes requests, and ends
-// with the first thing that is not as promised. It passes, it fails, it is absent
-// when the server has not got the feature (a MUST that is absent counts as failed),
-// or it is skipped when something around it is missing, as the right to do it.
-// What fails shows its last requests as command lines for curl, and their answers.
+// A check is a row of data (Check) with a function that sends requests and returns at
+// the first violation. A check passes or fails. It is absent if the server does not have
+// the feature; a MUST that is absent counts as failed. It is skipped if something else is
+// missing, such as a permission. A failed check shows its last requests as curl commands,
+// and the responses.
 //
-// All checks run in one namespace that is made for them, some at once: each looks
-// only at objects whose names begin with its own prefix, and never counts on being
-// alone.
+// All checks run in one namespace, some of them concurrently. Each check uses only
+// objects with its own name prefix, and does not assume that it runs alone.
 //
 // # Reading the source
 //
-// check.go and report.go say what goes in and comes out, run.go puts it together.
-// probe.go is what a check is written with; below it are client.go (requests and
-// their record) and stream.go (watches). Then come the checks, a file for each area:
-// list.go, whose table is the document's, is a good one to begin with, and
-// consistency.go the deepest. sweep.go and bodies.go go through all types that
+// check.go is the input, report.go the output, and run.go connects them. Checks are
+// written with probe.go, which uses client.go (requests and their record) and stream.go
+// (watches). Each area of checks has a file: start with list.go, whose table is the
+// document's; consistency.go is the hardest. sweep.go and bodies.go visit all types that
 // discovery shows.
 package conformance

@@ -138,8 +138,7 @@ func (s state) String() string {
 	return "{" + strings.Join(parts, " ") + "}"
 }
 
-// difference tells how a state differs from the one that was wanted, "" if it does
-// not.
+// difference describes how s differs from want. It returns "" if they are equal.
 func (s state) difference(want state) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {

@@ -7,35 +7,33 @@ import (
 	"time"
 )
 
-// Options say what to check. The zero value of a field means its default.
+// Options select what to check. A zero field means its default.
 type Options struct {
-	// Areas and Checks choose by area and by id; empty: all.
+	// Areas and Checks select checks by area and by ID; empty means all.
 	Areas, Checks []string
-	// Resource is the type whose objects the checks are made with, as
-	// "configmaps" or "foos.example.com/v1": a version may follow, and is otherwise
-	// the one that the server prefers. Empty: configmaps. It has to be namespaced.
+	// Resource is the resource that the checks use, such as "deployments.apps" or
+	// "foos.example.com/v1". Without a version, the server's preferred one is used. It
+	// must be namespaced. Empty means configmaps.
 	Resource string
-	// Template is an object in JSON or YAML that is like those which the checks are to
-	// be made with: for a type of which nothing is known, and that wants more than a
-	// name. Its labels and annotations are taken, the rest of its metadata and its
-	// status are not. Empty: what is known of built-in types, or nothing.
+	// Template is an object of Resource in JSON or YAML, from which the checks make theirs.
+	// Custom resources with required fields need one. Of its metadata only labels and
+	// annotations are used, and its status is ignored. Empty means a minimal object.
 	Template []byte
-	// Namespace is one that is there, for somebody who may not make one; empty: a
-	// new one with a random name.
+	// Namespace is an existing namespace, for users without permission to create one. Empty
+	// means a new namespace with a random name.
 	Namespace string
-	// Seed of what is random; zero: a fresh one. The report tells it.
+	// Seed is the seed of random choices. Zero means a new one, shown in the report.
 	Seed uint64
-	// Timeout bounds the wait for one answer, or for an event that has to come, 100
-	// ms to 10 min; zero: 15 s.
+	// Timeout limits the wait for a response or an expected event, 100 ms to 10 min. Zero
+	// means 15 s.
 	Timeout time.Duration
-	// Restart restarts the server, and returns when that has begun or is over; nil:
-	// the checks of the area restart are skipped. An error ends the run as one that
-	// could not do what was asked.
+	// Restart restarts the server. It may return before the server is back. An error ends
+	// the run. If nil, the checks of the area restart are skipped.
 	Restart func(ctx context.Context) error
-	// Window is how long the server keeps its history, with what passes until it forgets,
-	// up to an hour; zero: the checks of the area window are skipped.
+	// Window is how long the server keeps history, including the delay until it compacts,
+	// up to an hour. If zero, the checks of the area window are skipped.
 	Window time.Duration
-	// Parallel is how many checks run at once, 1 to 64; zero: 4.
+	// Parallel is the number of checks to run at once, 1 to 64. Zero means 4.
 	Parallel int
 }
 
@@ -68,7 +66,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Check says what is wrong with the options, nil if nothing is.
+// Check returns an error for invalid options.
 func (o Options) Check() error {
 	errs := o.checkNames()
 	o = o.withDefaults()

@@ -10,23 +10,22 @@ import (
 	"time"
 )
 
-// How the storm across a restart goes.
+// The load across a restart.
 //
-// Writers write, watchers watch and listers list, all the time; in the middle the
-// server is restarted. Requests fail meanwhile, and of a write that failed nobody
-// knows whether it was carried out: it is a maybe, and its writer reads the object
-// before it goes on. A watcher goes on from the last event that it got; if that is
-// 410, it lists, and what it tells begins anew with the state of that list.
+// Writers, watchers and listers run all the time, and the server is restarted in the
+// middle. Requests fail meanwhile. A failed write may or may not have been stored: it is a
+// maybe, and its writer reads the object before it continues. A watcher resumes from its
+// last event. If that is 410, it lists, and a new part begins with the state of the list.
 //
 //	part 1: state at R1, events ...     restart, 410     part 2: state at R2, events ...
 //
-// What has to hold in the end:
+// At the end:
 //
-//   - Every write that was answered is there, and no version was given twice.
-//   - In each part, each answered write is one event; each event is of a write that
-//     was answered, or is a maybe; versions grow, also from part to part.
+//   - Every acknowledged write is stored, and no version is used twice.
+//   - In each part, each acknowledged write is one event, each event is an acknowledged
+//     write or a maybe, and versions grow. They also grow from part to part.
 //   - Two lists of one part differ by the events between them.
-//   - Nothing that was asked for after an answer is older than that answer.
+//   - A request sent after a response returns nothing older than that response.
 
 // outage is a storm across a restart, and what was seen of it.
 type outage struct {
@@ -452,7 +451,7 @@ func (o *outage) verifyTrack(track []part) {
 				a.version = ""
 			}
 			if maybe := (ack{a.kind, a.name, ""}); !o.acks[a] && !o.maybes[maybe] {
-				o.failf("a watch that goes on across the restart tells %s, which nobody wrote", e)
+				o.failf("a watch resumed after the restart sent %s, which no client wrote", e)
 			}
 		}
 		for a := range o.acks {

@@ -192,7 +192,7 @@ func (p *probe) wantRefusal(a *answer) {
 	}
 }
 
-// describe says what an answer was, in a line.
+// describe summarizes a response in one line.
 func (a *answer) describe() string {
 	text := fmt.Sprintf("%d %s", a.code, http.StatusText(a.code))
 	if a.code >= 400 {

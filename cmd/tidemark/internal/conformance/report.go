@@ -49,16 +49,15 @@ type Report struct {
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-// Result is how one check ended.
+// Result is the result of a check.
 type Result struct {
 	Check
 	Outcome Outcome `json:"outcome"`
-	// Message says what was got and what was wanted, or why the check did not run.
+	// Message has the actual and the wanted result, or why the check did not run.
 	Message string `json:"message,omitempty"`
-	// NoRight says that the check was skipped because something is forbidden to
-	// whoever checks.
+	// NoRight is true if the check was skipped because the user lacks a permission.
 	NoRight bool `json:"noRight,omitempty"`
-	// Exchanges are the last ones of a check that did not pass.
+	// Exchanges are the last requests of a check that did not pass.
 	Exchanges []Exchange `json:"exchanges,omitempty"`
 	Seconds   float64    `json:"seconds"`
 }

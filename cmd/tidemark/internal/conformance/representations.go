@@ -19,7 +19,7 @@ var representationChecks = []Check{
 	{ID: "representations.json", Level: Must, Source: representationSource,
 		About: "JSON comes where it is asked for, and where anything will do.", run: representationsJSON},
 	{ID: "representations.not-acceptable", Level: Must, Source: representationSource,
-		About: "An Accept of which nothing is supported is 406.", run: representationsNotAcceptable},
+		About: "An Accept header with only unsupported media types is 406.", run: representationsNotAcceptable},
 	{ID: "representations.unsupported", Level: Should, Source: representationSource,
 		About: "A body whose Content-Type is not supported is 415.", run: representationsUnsupported},
 	{ID: "representations.fallback", Level: Must, Source: representationSource,

@@ -297,11 +297,11 @@ func (b *bed) leave(what string) {
 	b.left = append(b.left, printable([]byte(b.endpoint.hidden.hide(what))))
 }
 
-// erase deletes an object, and takes its finalizers where that is not enough.
+// erase deletes an object, and removes its finalizers if necessary.
 func (b *bed) erase(ctx context.Context, c created) error {
 	path := c.resource.collection(b.namespace) + "/" + c.name
 	refused := ""
-	for range 3 { // somebody may write at the same time
+	for range 3 { // there may be concurrent writes
 		a, err := b.plain(ctx, request{method: http.MethodDelete, path: path, query: "gracePeriodSeconds=0&propagationPolicy=Background"})
 		if err != nil || a.code == http.StatusNotFound {
 			return err

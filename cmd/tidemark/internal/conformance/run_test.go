@@ -148,8 +148,8 @@ func TestCannotRun(t *testing.T) {
 		config  *rest.Config
 		options Options
 	}{
-		`no area "fly"`:          {config, Options{Areas: []string{"fly"}}},
-		`no check "fly"`:         {config, Options{Checks: []string{"fly"}}},
+		`unknown area "fly"`:     {config, Options{Areas: []string{"fly"}}},
+		`unknown check "fly"`:    {config, Options{Checks: []string{"fly"}}},
 		"no check is both":       {config, Options{Areas: []string{"get"}, Checks: []string{"watch.events"}}},
 		"timeout is 1ns":         {config, Options{Timeout: 1}},
 		"parallel is 65":         {config, Options{Parallel: 65}},

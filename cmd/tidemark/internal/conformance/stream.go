@@ -100,8 +100,8 @@ func (p *probe) dialStream(r request) (*stream, *answer, error) {
 	return s, nil, nil
 }
 
-// read passes events on until the stream ends. One that nobody takes waits: the
-// server sees a slow reader.
+// read sends events to the channel until the stream ends. It blocks while the check does
+// not receive, which makes it a slow reader for the server.
 func (s *stream) read(ctx context.Context, body io.ReadCloser, x *exchange) {
 	defer close(s.events)
 	defer body.Close()

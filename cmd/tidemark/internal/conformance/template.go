@@ -78,8 +78,8 @@ func (b *bed) giveTemplate() error {
 	return nil
 }
 
-// tryTemplate makes one object of the resource, and removes it: what a server does
-// not take, or somebody may not make, would only show as a failure of every check.
+// tryTemplate creates one object of the resource and deletes it. An invalid template or a
+// missing permission would otherwise fail every check.
 func (b *bed) tryTemplate(ctx context.Context) error {
 	o := b.template(b.resource)
 	o.metadata()["name"] = "conformance-" + b.suffix

@@ -1,5 +1,5 @@
-// Package progress tells people what a long command does, on lines that stay and on
-// one that changes.
+// Package progress shows the progress of a long command: finished steps on lines that
+// stay, and the current step on a line that changes.
 package progress
 
 import (
@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// Progress is told what goes on. The zero value tells nobody.
+// Progress writes progress to W. The zero value writes nothing.
 type Progress struct {
-	// W gets lines; nil: nothing is told.
+	// W receives the lines; nil means no output.
 	W io.Writer
-	// Terminal says that W shows a line that changes.
+	// Terminal is true if a line on W can be overwritten.
 	Terminal bool
 }
 
-// wipe begins the line that changes anew.
+// wipe clears the current line.
 const wipe = "\r\x1b[K"
 
-// Step shows what goes on now, where a line can change.
+// Step shows the current step, if W is a terminal.
 func (p Progress) Step(format string, args ...any) {
 	if p.W != nil && p.Terminal {
 		fmt.Fprintf(p.W, wipe+format, args...)
@@ -37,7 +37,7 @@ func (p Progress) Done(format string, args ...any) {
 	fmt.Fprintf(p.W, format+"\n", args...)
 }
 
-// Shared is the same progress for several goroutines at once: each call is one write.
+// Shared returns a Progress that several goroutines can use: calls do not overlap.
 func (p Progress) Shared() Progress {
 	if p.W != nil {
 		p.W = &oneByOne{w: p.W}

@@ -1,0 +1,21 @@
+package coordination_test
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/coordination"
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
+)
+
+func TestLease(t *testing.T) {
+	testkinds.Rules(t, "{metadata: {name: l}}", []testkinds.Rule{
+		{"valid", "spec: {leaseDurationSeconds: 1, leaseTransitions: 0}", ""},
+		{"a duration is positive", "spec: {leaseDurationSeconds: 0}", "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"},
+		{"transitions are not negative", "spec: {leaseTransitions: -1}", "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"},
+	}, func(l *coordinationv1.Lease) []string { return testkinds.Texts(coordination.ValidateLease(l)) })
+	testkinds.Rules(t, "{metadata: {name: l}}", []testkinds.Rule{
+		{"elections by the server are off", "spec: {strategy: a, preferredHolder: b, holderIdentity: c}", "spec.preferredHolder: removed\nspec.strategy: removed"},
+	}, func(l *coordinationv1.Lease) []string { return testkinds.Changes(l, coordination.PrepareLease) })
+}

@@ -1,0 +1,57 @@
+// Package core has the rules of the kinds of the core group: defaults, validation,
+// warnings, and what an update may change. What Pods share with the templates of other
+// kinds is in package podspec.
+//
+// Its functions take typed objects in their stored version. Paths, reasons, messages and
+// their order are those of kube-apiserver v1.36.
+package core
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tidemark-dev/tidemark/internal/builtin/check"
+	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
+)
+
+// DefaultPod sets the defaults of a Pod.
+func DefaultPod(p *corev1.Pod) {
+	podspec.DefaultPod(p)
+	defaultPodIPs(&p.Status)
+}
+
+// defaultPodIPs makes podIP and podIPs agree. Where they differ, podIP wins.
+func defaultPodIPs(s *corev1.PodStatus) {
+	if s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP) {
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	}
+	if len(s.PodIPs) > 0 {
+		s.PodIP = s.PodIPs[0].IP
+	}
+}
+
+// PodWarnings warns about a new Pod. Updates of Pods have no warnings: programs make
+// them, and people seldom see them.
+func PodWarnings(p, old *corev1.Pod) []string {
+	if old != nil {
+		return nil
+	}
+	var list []string
+	if faults := check.LabelFaults(p.Name); len(faults) > 0 {
+		list = append(list, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", faults))
+	}
+	return append(list, podspec.Warnings(p)...)
+}
+
+// PodStatusWarnings warns about an update of a Pod's status.
+func PodStatusWarnings(p, _ *corev1.Pod) (list []string) {
+	for i := range p.Status.PodIPs {
+		list = append(list, check.IPWarnings(p.Status.PodIPs[i].IP, field.NewPath("status", "podIPs").Index(i).Child("ip"))...)
+	}
+	for i := range p.Status.HostIPs {
+		list = append(list, check.IPWarnings(p.Status.HostIPs[i].IP, field.NewPath("status", "hostIPs").Index(i).Child("ip"))...)
+	}
+	return list
+}

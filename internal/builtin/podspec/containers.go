@@ -1,0 +1,30 @@
+package podspec
+
+import (
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// eachContainer yields the containers of a Pod with their places: init containers,
+// containers, ephemeral ones. The places are below that of the spec.
+func eachContainer(spec *corev1.PodSpec, at lazyPath) iter.Seq2[*corev1.Container, lazyPath] {
+	return func(yield func(*corev1.Container, lazyPath) bool) {
+		for i := range spec.InitContainers {
+			if !yield(&spec.InitContainers[i], at.Child("initContainers").Index(i)) {
+				return
+			}
+		}
+		for i := range spec.Containers {
+			if !yield(&spec.Containers[i], at.Child("containers").Index(i)) {
+				return
+			}
+		}
+		for i := range spec.EphemeralContainers {
+			c := (*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon)
+			if !yield(c, at.Child("ephemeralContainers").Index(i)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+)
+
+// This file has the steps that every request passes before a verb or a document answers it.
+// The first step that fails decides the answer.
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := h.requests.Get().(*request)
+	q.begin(w, r)
+	defer q.end()
+	err := q.serve()
+	if err == nil && q.to != nil {
+		err = q.pull() // a watch is open
+	}
+	if err != nil {
+		q.fail(err)
+	}
+}
+
+// serve answers a request, or opens a watch. Audit events begin after authentication, which
+// gives them their user.
+func (q *request) serve() error {
+	q.identify()
+	for _, step := range [...]func(*request) error{
+		(*request).readInfo,
+		(*request).authenticate,
+		(*request).impersonate,
+		(*request).authorize,
+		(*request).takeSeat,
+		(*request).limitTime,
+	} {
+		if err := step(q); err != nil {
+			return err
+		}
+	}
+	if q.info.IsResource {
+		return q.resource()
+	}
+	return q.page()
+}
+
+// end ends every request: it recovers from a panic, counts the request, and gives back what
+// the request held.
+func (q *request) end() {
+	v := recover()
+	if v != nil {
+		q.recovered(v)
+	}
+	q.free()
+	if q.r.ProtoMajor == 1 { // net/http sends the rest of the answer
+		q.setWriteTimeout(q.h.c.Limits.WriteTimeout)
+	}
+	q.h.metrics.done(q)
+	if v == nil {
+		q.forget()
+		q.h.requests.Put(q)
+		return
+	}
+	// Another goroutine may still hold a part of the request: it is not used again.
+	if v == http.ErrAbortHandler || q.aborted {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// recovered answers a panic with 500. An answer that has begun is broken off.
+func (q *request) recovered(v any) {
+	if v == http.ErrAbortHandler {
+		return
+	}
+	q.h.log().Error("panic in a request", "method", q.r.Method, "path", q.r.URL.Path,
+		"panic", v, "stack", string(debug.Stack()))
+	if q.wrote {
+		q.aborted = true
+		return
+	}
+	q.fail(errPanic())
+}
+
+// maxParameters bounds the parameters of a query. net/url reads none of them if they are
+// more than 10,000: then a dry-run would store its object, and a selector would select
+// everything.
+const maxParameters = 1000
+
+// readInfo reads what the request asks for from its path and query.
+func (q *request) readInfo() error {
+	if strings.Count(q.r.URL.RawQuery, "&") >= maxParameters {
+		return apierrors.NewBadRequest(fmt.Sprintf("the query has more than %d parameters", maxParameters))
+	}
+	q.info = newRequestInfo(q.r)
+	if q.info.IsResource {
+		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
+	}
+	return nil
+}
+
+// authenticate finds the user. Connections of clients that are not authenticated end soon.
+func (q *request) authenticate() error {
+	user, err := q.h.c.Authn.Authenticate(q.r)
+	if err != nil {
+		q.h.log().Debug("authentication failed", "path", q.r.URL.Path, "err", err)
+	}
+	if err != nil || user == nil {
+		q.endConnection()
+		if err != nil || !q.h.c.AnonymousAuth {
+			return errUnauthorized()
+		}
+		user = authn.Anonymous
+	}
+	q.info.User = user
+	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
+	q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
+	return nil
+}
+
+// authorize returns an error unless the user may do what the request asks for.
+func (q *request) authorize() error {
+	if a := &q.info; a.IsResource && a.Name == "" && a.Verb != verbCreate {
+		a.Name = q.selectedName()
+	}
+	return q.may(&q.info.Attributes)
+}
+
+// may returns an error unless the user may do what the attributes say.
+func (q *request) may(a *authz.Attributes) error {
+	allowed, reason := q.h.c.Authz.Authorize(a)
+	if allowed {
+		return nil
+	}
+	message := deniedMessage(a)
+	if reason != "" {
+		message += ": " + reason
+	}
+	var resource schema.GroupResource
+	if a.IsResource {
+		resource = schema.GroupResource{Group: a.Group, Resource: a.Resource}
+	}
+	return apierrors.NewForbidden(resource, a.Name, errors.New(message))
+}
+
+func deniedMessage(a *authz.Attributes) string {
+	if !a.IsResource {
+		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Verb, a.Path)
+	}
+	what := a.Resource
+	if a.Subresource != "" {
+		what += "/" + a.Subresource
+	}
+	where := "at the cluster scope"
+	if a.Namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", a.Namespace)
+	}
+	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Verb, what, a.Group, where)
+}
+
+// selectedName returns the one name that a field selector selects of a collection, or "".
+// Authorization decides by it as by the name of an object.
+func (q *request) selectedName() string {
+	if !strings.Contains(q.r.URL.RawQuery, "fieldSelector") {
+		return ""
+	}
+	text := q.query().Get("fieldSelector")
+	if strings.Count(text, ",") >= maxTerms {
+		return "" // it is refused later
+	}
+	s, err := fields.ParseSelector(text)
+	if err != nil {
+		return ""
+	}
+	name, ok := s.RequiresExactMatch("metadata.name")
+	if !ok || nameFault(name) != "" {
+		return ""
+	}
+	return name
+}
+
+// limitTime sets the request's deadline. Watches have none.
+func (q *request) limitTime() error {
+	if q.info.Verb == verbWatch {
+		return nil
+	}
+	limit := q.h.c.Limits.RequestTimeout
+	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
+		limit = min(limit, q.h.c.Limits.MutatingTimeout)
+	}
+	if _, ok := lookup(q.r.URL.RawQuery, "timeout"); ok {
+		text := q.query().Get("timeout")
+		asked, err := time.ParseDuration(text)
+		if err != nil && text != "" {
+			return apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+		}
+		if asked > 0 {
+			limit = min(limit, asked)
+		}
+	}
+	q.deadline = time.Now().Add(limit)
+	return nil
+}
