@@ -52,7 +52,7 @@ func resourceGroup() resource.Group {
 				PrepareUpdate:  prepares(devices.PrepareSliceUpdate),
 				Validate:       validates(devices.ValidateSlice),
 				ValidateUpdate: updates(devices.ValidateSliceUpdate),
-				Warnings:       warns(devices.WarnOfSlice),
+				Warnings:       warns(devices.SliceWarnings),
 			},
 		},
 	}})

@@ -54,8 +54,8 @@ func ValidateSliceUpdate(s, old *resourcev1.ResourceSlice) field.ErrorList {
 	return validateSlice(&s.Spec, &old.Spec)
 }
 
-// WarnOfSlice tells of a driver whose name is not written as it should be.
-func WarnOfSlice(s, _ *resourcev1.ResourceSlice) []string {
+// SliceWarnings tells of a driver whose name is not written as it should be.
+func SliceWarnings(s, _ *resourcev1.ResourceSlice) []string {
 	if d := s.Spec.Driver; d != strings.ToLower(d) {
 		return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", d)}
 	}
