@@ -19,13 +19,13 @@ func defaults[T any, P pointerTo[T]](f func(*T)) func(runtime.Object) {
 	return func(o runtime.Object) { f(o.(P)) }
 }
 
-// prepares adapts what an update of a kind puts back.
+// prepares adapts a function that restores fields in an update of a kind.
 func prepares[T any, P pointerTo[T]](f func(next, current *T)) func(next, current runtime.Object) {
 	return func(next, current runtime.Object) { f(next.(P), current.(P)) }
 }
 
-// sets adapts what puts into a copy of an object of a kind what was sent to one of
-// its subresources.
+// sets adapts a function that updates a copy of an object with what was sent to one of its
+// subresources.
 func sets[T any, P pointerTo[T]](f func(o, sent *T)) func(o, sent runtime.Object) error {
 	return func(o, sent runtime.Object) error {
 		f(o.(P), sent.(P))
@@ -33,12 +33,12 @@ func sets[T any, P pointerTo[T]](f func(o, sent *T)) func(o, sent runtime.Object
 	}
 }
 
-// validates adapts what checks a new object of a kind.
+// validates adapts a function that checks a new object of a kind.
 func validates[T any, P pointerTo[T]](f func(*T) field.ErrorList) func(context.Context, runtime.Object) field.ErrorList {
 	return func(_ context.Context, o runtime.Object) field.ErrorList { return f(o.(P)) }
 }
 
-// updates adapts what checks an update of a kind.
+// updates adapts a function that checks an update of a kind.
 func updates[T any, P pointerTo[T]](f func(o, old *T) field.ErrorList) func(ctx context.Context, o, old runtime.Object) field.ErrorList {
 	return func(_ context.Context, o, old runtime.Object) field.ErrorList { return f(o.(P), old.(P)) }
 }

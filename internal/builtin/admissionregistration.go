@@ -83,5 +83,5 @@ func warnOfStaticName(o, old runtime.Object) []string {
 	if old != nil {
 		return nil
 	}
-	return admissionregistration.WarnOfName(o.(metav1.Object))
+	return admissionregistration.NameWarnings(o.(metav1.Object))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// apiextensionsGroup is the definitions of custom resources.
+// apiextensionsGroup has the definitions of custom resources.
 func apiextensionsGroup() resource.Group {
 	return group("apiextensions.k8s.io", version{"v1", []resource.Type{
 		{

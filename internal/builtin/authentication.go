@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// authenticationGroup answers who somebody is. Nothing of it is stored.
+// authenticationGroup has the reviews of tokens and users. They are not stored.
 func authenticationGroup() resource.Group {
 	return group("authentication.k8s.io", version{"v1", []resource.Type{
 		{

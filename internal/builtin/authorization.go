@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// authorizationGroup answers what somebody may do. Nothing of it is stored.
+// authorizationGroup has the reviews of access. They are not stored.
 func authorizationGroup() resource.Group {
 	return group("authorization.k8s.io", version{"v1", []resource.Type{
 		{

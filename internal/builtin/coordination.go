@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// coordinationGroup is the leases with which clients elect leaders.
+// coordinationGroup has the leases that clients elect leaders with.
 func coordinationGroup() resource.Group {
 	return group("coordination.k8s.io", version{"v1", []resource.Type{
 		{

@@ -40,7 +40,7 @@ func coreGroup() resource.Group {
 				Default:        defaults(core.DefaultEndpoints),
 				Validate:       validates(core.ValidateEndpoints),
 				ValidateUpdate: updates(core.ValidateEndpointsUpdate),
-				Warnings:       warns(core.WarnOfEndpoints),
+				Warnings:       warns(core.EndpointsWarnings),
 			},
 		},
 		{
@@ -96,7 +96,7 @@ func coreGroup() resource.Group {
 				PrepareUpdate:  prepares(core.PrepareNodeUpdate),
 				Validate:       validates(core.ValidateNode),
 				ValidateUpdate: updates(core.ValidateNodeUpdate),
-				Warnings:       warns(core.WarnOfNode),
+				Warnings:       warns(core.NodeWarnings),
 			},
 		},
 		{
@@ -111,7 +111,7 @@ func coreGroup() resource.Group {
 				PrepareUpdate:  prepares(storage.PrepareClaimUpdate),
 				Validate:       validates(storage.ValidateClaim),
 				ValidateUpdate: updates(storage.ValidateClaimUpdate),
-				Warnings:       warns(storage.WarnOfClaim),
+				Warnings:       warns(storage.ClaimWarnings),
 			},
 		},
 		{
@@ -125,7 +125,7 @@ func coreGroup() resource.Group {
 				PrepareCreate:  protect("kubernetes.io/pv-protection", nil),
 				Validate:       validates(storage.ValidateVolume),
 				ValidateUpdate: updates(storage.ValidateVolumeUpdate),
-				Warnings:       warns(storage.WarnOfVolume),
+				Warnings:       warns(storage.VolumeWarnings),
 			},
 		},
 		{
@@ -200,7 +200,7 @@ func coreGroup() resource.Group {
 				Default:                  defaults(core.DefaultSecret),
 				Validate:                 validates(core.ValidateSecret),
 				ValidateUpdate:           updates(core.ValidateSecretUpdate),
-				Warnings:                 warns(core.WarnOfSecret),
+				Warnings:                 warns(core.SecretWarnings),
 			},
 		},
 		{
@@ -213,7 +213,7 @@ func coreGroup() resource.Group {
 				AllowUnconditionalUpdate: true, Deletion: returnsObject,
 				PrepareCreate: defaults(core.PrepareServiceAccount),
 				PrepareUpdate: prepares(core.PrepareServiceAccountUpdate),
-				Warnings:      warns(core.WarnOfServiceAccount),
+				Warnings:      warns(core.ServiceAccountWarnings),
 			},
 		},
 		{
@@ -229,7 +229,7 @@ func coreGroup() resource.Group {
 				PrepareUpdate:  prepares(core.PrepareServiceUpdate),
 				Validate:       validates(core.ValidateService),
 				ValidateUpdate: updates(core.ValidateServiceUpdate),
-				Warnings:       warns(core.WarnOfService),
+				Warnings:       warns(core.ServiceWarnings),
 			},
 		},
 	}})

@@ -109,8 +109,8 @@ func setVolumeStatus(o, sent runtime.Object) error {
 	return nil
 }
 
-// protect does what else there is to do, and has a new object stay, when it is deleted, until nobody uses it: a
-// controller takes the finalizer off.
+// protect adds a finalizer to a new object, and then calls prepare. A controller removes the finalizer when a deleted
+// object is no longer in use.
 func protect(finalizer string, prepare func(runtime.Object)) func(runtime.Object) {
 	return func(o runtime.Object) {
 		if prepare != nil {

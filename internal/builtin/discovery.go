@@ -19,7 +19,7 @@ func discoveryGroup() resource.Group {
 				Default:        defaults(discovery.DefaultSlice),
 				Validate:       validates(discovery.ValidateSlice),
 				ValidateUpdate: updates(discovery.ValidateSliceUpdate),
-				Warnings:       warns(discovery.WarnOfSlice),
+				Warnings:       warns(discovery.SliceWarnings),
 			},
 		},
 	}})

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// eventsGroup serves the Events of the core group in their newer shape.
+// eventsGroup serves the Events of the core group in their newer version.
 func eventsGroup(stored *resource.Type) resource.Group {
 	return group("events.k8s.io", version{"v1", []resource.Type{
 		{
@@ -21,7 +21,7 @@ func eventsGroup(stored *resource.Type) resource.Group {
 			Display:    resource.Display{Fields: regardingFields, FieldError: notSupported},
 			Strategy: resource.Strategy{
 				AllowCreateOnUpdate: true, AllowUnconditionalUpdate: true,
-				Metadata:       resource.MetadataRules{AnyFinalizer: true, Recheck: resource.RecheckNothing},
+				Metadata:       resource.MetadataRules{AnyFinalizer: true},
 				Validate:       validates(core.ValidateNewEvent),
 				ValidateUpdate: updates(core.ValidateNewEventUpdate),
 			},
@@ -29,8 +29,7 @@ func eventsGroup(stored *resource.Type) resource.Group {
 	}})
 }
 
-// The selectable fields of Events under their two names, and where they stand in
-// the stored version.
+// The selectable fields of Events in the two versions, and their paths in the stored version.
 var (
 	eventFields = []resource.Field{
 		{Name: "involvedObject.apiVersion"},
@@ -59,13 +58,12 @@ var (
 	}
 )
 
-// eventToCore and eventFromCore lose nothing: every field of one shape has its
-// place in the other.
-// alone is a conversion that waits for nothing else.
+// alone adapts a conversion that needs no context.
 func alone(convert func(runtime.Object) (runtime.Object, error)) func(context.Context, runtime.Object) (runtime.Object, error) {
 	return func(_ context.Context, o runtime.Object) (runtime.Object, error) { return convert(o) }
 }
 
+// eventToCore and eventFromCore lose nothing: each version has a field for each of the other.
 func eventToCore(o runtime.Object) (runtime.Object, error) {
 	in, ok := o.(*eventsv1.Event)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// relate lets every type know the other kinds. Two versions of one kind share
+// relate sets the relation of each type to the other kinds. Two versions of one kind share
 // their collection.
 func relate(groups []resource.Group) {
 	collections := kinds(groups)
@@ -25,7 +25,7 @@ func relate(groups []resource.Group) {
 	}
 }
 
-// relateVersions lets types that serve the same objects know each other.
+// relateVersions sets Versions of the types that serve the same objects.
 func relateVersions(groups []resource.Group) {
 	served := map[string][]*resource.Type{}
 	for _, g := range groups {
@@ -47,8 +47,8 @@ func relateVersions(groups []resource.Group) {
 	}
 }
 
-// relation is that of other kinds to one whose objects are in a collection, "" for
-// none.
+// relation returns the relation of other kinds to the kind whose objects are in the collection
+// own, "" for none.
 func relation(collections map[schema.GroupVersionKind]string, own string) func(schema.GroupVersionKind) resource.Relation {
 	return func(k schema.GroupVersionKind) resource.Relation {
 		switch collection, known := collections[k]; {
@@ -61,8 +61,8 @@ func relation(collections map[schema.GroupVersionKind]string, own string) func(s
 	}
 }
 
-// kinds are all kinds that are known, with their collections: those of objects and
-// of their lists, and those that stand beside them.
+// kinds returns all known kinds with their collections: the kinds of objects and of lists,
+// and those of options, statuses and subresources.
 func kinds(groups []resource.Group) map[schema.GroupVersionKind]string {
 	all := map[schema.GroupVersionKind]string{}
 	add := func(gv schema.GroupVersion, kinds ...string) {

@@ -10,12 +10,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 )
 
-// takeMetadata moves what a client may change of the metadata.
+// takeMetadata copies the metadata that a client may change.
 func takeMetadata(to, from *metav1.ObjectMeta) {
 	to.Labels, to.Annotations, to.Finalizers, to.OwnerReferences = from.Labels, from.Annotations, from.Finalizers, from.OwnerReferences
 }
 
-// setJobStatus is the subresource status of Jobs, which are never without labels.
+// setJobStatus updates the subresource status of Jobs. A Job without labels gets those of its
+// Pods.
 func setJobStatus(o, sent runtime.Object) error {
 	j, next := o.(*batchv1.Job), sent.(*batchv1.Job)
 	j.Status = next.Status
@@ -24,7 +25,7 @@ func setJobStatus(o, sent runtime.Object) error {
 	return nil
 }
 
-// setControllerStatus is setJobStatus of ReplicationControllers.
+// setControllerStatus is setJobStatus for ReplicationControllers.
 func setControllerStatus(o, sent runtime.Object) error {
 	r, next := o.(*corev1.ReplicationController), sent.(*corev1.ReplicationController)
 	r.Status = next.Status

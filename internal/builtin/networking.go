@@ -29,7 +29,7 @@ func networkingGroup() resource.Group {
 				AllowUnconditionalUpdate: true, Generation: counted,
 				Validate:       validates(networking.ValidateIngress),
 				ValidateUpdate: updates(networking.ValidateIngressUpdate),
-				Warnings:       warns(networking.WarnOfIngress),
+				Warnings:       warns(networking.IngressWarnings),
 			},
 		},
 		{
@@ -49,7 +49,7 @@ func networkingGroup() resource.Group {
 				Default:        defaults(networking.DefaultNetworkPolicy),
 				Validate:       validates(networking.ValidateNetworkPolicy),
 				ValidateUpdate: updates(networking.ValidateNetworkPolicyUpdate),
-				Warnings:       warns(networking.WarnOfNetworkPolicy),
+				Warnings:       warns(networking.NetworkPolicyWarnings),
 			},
 		},
 		{

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// resourceGroup is devices, and the claims to them.
+// resourceGroup has devices, and the claims to them.
 func resourceGroup() resource.Group {
 	return group("resource.k8s.io", version{"v1", []resource.Type{
 		{

@@ -17,11 +17,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// scaleType is what clients send to and get from the subresource "scale" of built-in kinds.
+// scaleType is the type of the subresource "scale" of built-in kinds. All servers of a process
+// share it, which is safe: it is a constant, made once and never modified, and no server keeps
+// state by it.
 var scaleType = sync.OnceValue(newScale)
 
-// CustomScale returns what clients send to and get from the subresource "scale" of custom
-// kinds. Its difference from that of built-in kinds is the error for other kinds.
+// CustomScale returns the type of the subresource "scale" of custom kinds. It is shared as
+// scaleType is, and differs from it only in the error for objects of other kinds.
 var CustomScale = sync.OnceValue(func() *resource.Type {
 	t := newScale()
 	t.Strategy.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.NotConverted }
@@ -36,15 +38,15 @@ func newScale() *resource.Type {
 	}
 }
 
-// scaled is what of an object a Scale shows.
+// scaled is the part of an object that a Scale shows.
 type scaled struct {
 	meta     *metav1.ObjectMeta
-	replicas **int32 // nil inside: one, as the kinds' default is
+	replicas **int32 // *replicas == nil: one, the kinds' default
 	observed int32
 	selector string
 }
 
-// scaleOf is the subresource of a kind, whose parts a function finds.
+// scaleOf returns the subresource "scale" of a kind. Parts returns an object's part in it.
 func scaleOf(parts func(runtime.Object) scaled) resource.Subresource {
 	return resource.Subresource{
 		Name: "scale", Verbs: getPatchUpdate, Exchange: scaleType(), Replicas: []string{"spec", "replicas"},
@@ -78,8 +80,8 @@ func (s scaled) set(sent *autoscalingv1.Scale) error {
 	return nil
 }
 
-// selectorText is a selector as clients send it in a list's parameters; empty when
-// it is none.
+// selectorText formats a selector as in a list's labelSelector parameter. It is empty if the
+// selector is invalid.
 func selectorText(s *metav1.LabelSelector) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// setServiceStatus is the subresource status of Services. What is sent says of its
-// own spec whether an address without a mode has the usual one, so that who sends
-// the status alone has to say it.
+// setServiceStatus updates the subresource status of Services. IPMode has a default only if
+// the spec that was sent has type LoadBalancer: a client that sends the status alone has to
+// set it.
 func setServiceStatus(o, sent runtime.Object) error {
 	s, next := o.(*corev1.Service), sent.(*corev1.Service)
 	ingress := next.Status.LoadBalancer.Ingress
@@ -27,7 +27,7 @@ func setServiceStatus(o, sent runtime.Object) error {
 			}
 		}
 	}
-	var known check.Seen[string] // addresses that were written when less was asked of them
+	var known check.Seen[string] // stored addresses may be in a form that is not accepted any more
 	for _, g := range s.Status.LoadBalancer.Ingress {
 		known.Again(g.IP)
 	}
@@ -40,7 +40,7 @@ func setServiceStatus(o, sent runtime.Object) error {
 	return resource.Invalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
 }
 
-// validateIngress checks where a load balancer is reached.
+// validateIngress checks the ingress points of a load balancer.
 func validateIngress(s *corev1.Service, known *check.Seen[string], path *field.Path) field.ErrorList {
 	all := s.Status.LoadBalancer.Ingress
 	if len(all) > 0 && s.Spec.Type != corev1.ServiceTypeLoadBalancer {

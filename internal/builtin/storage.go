@@ -20,7 +20,7 @@ func storageGroup() resource.Group {
 				PrepareUpdate:  prepares(storage.PrepareDriverUpdate),
 				Validate:       validates(storage.ValidateDriver),
 				ValidateUpdate: updates(storage.ValidateDriverUpdate),
-				Warnings:       warns(storage.WarnOfDriver),
+				Warnings:       warns(storage.DriverWarnings),
 			},
 		},
 		{
@@ -48,7 +48,7 @@ func storageGroup() resource.Group {
 				Default:        defaults(storage.DefaultClass),
 				Validate:       validates(storage.ValidateClass),
 				ValidateUpdate: updates(storage.ValidateClassUpdate),
-				Warnings:       warns(storage.WarnOfClass),
+				Warnings:       warns(storage.ClassWarnings),
 			},
 		},
 		{

@@ -25,8 +25,8 @@ const (
 	staticSuffix = ".static.k8s.io"
 )
 
-// WarnOfName tells who gives a new object a name that files may have.
-func WarnOfName(o metav1.Object) []string {
+// NameWarnings warns about a name with the suffix of configurations from files.
+func NameWarnings(o metav1.Object) []string {
 	if !strings.HasSuffix(o.GetName(), staticSuffix) {
 		return nil
 	}
@@ -201,7 +201,7 @@ func validateNames(all []string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// blank tells an expression that says nothing.
+// blank reports whether an expression has only white space.
 func blank(expression string) bool { return strings.TrimSpace(expression) == "" }
 
 // validateConditions checks the expressions that say what else a request has to be.

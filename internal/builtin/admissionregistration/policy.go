@@ -191,7 +191,7 @@ func validateVariables(all []admissionregistrationv1.Variable, path *field.Path)
 // reserved are the words that name nothing in an expression.
 var reserved = strings.Fields("true false null in as break const continue else for function if import let loop package namespace return var void while")
 
-// isIdentifier tells the names that expressions can use.
+// isIdentifier reports whether expressions can use a name as a variable.
 func isIdentifier(name string) bool {
 	for i, c := range name {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

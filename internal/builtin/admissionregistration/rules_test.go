@@ -62,7 +62,9 @@ func TestWebhooks(t *testing.T) {
 	})
 	testkinds.Rules(t, webhook, []testkinds.Rule{
 		{"warn: a name of files", "metadata.name: a.static.k8s.io", `metadata.name: names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API`},
-	}, func(c *admissionregistrationv1.MutatingWebhookConfiguration) []string { return admission.WarnOfName(c) })
+	}, func(c *admissionregistrationv1.MutatingWebhookConfiguration) []string {
+		return admission.NameWarnings(c)
+	})
 }
 
 func TestValidatingPolicy(t *testing.T) {

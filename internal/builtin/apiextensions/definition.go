@@ -1,6 +1,5 @@
-// Package apiextensions is the rules of the kinds of apiextensions.k8s.io. What makes a
-// definition right, its schemas and their rules among them, the field's own library
-// knows; here it is asked.
+// Package apiextensions has the rules of CustomResourceDefinitions. The library of
+// apiextensions-apiserver validates them, with their schemas and validation rules.
 package apiextensions
 
 import (
@@ -21,17 +20,16 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Definition is what makes a custom resource.
+// Definition is a CustomResourceDefinition.
 type Definition = apiextensionsv1.CustomResourceDefinition
 
-// Default fills in the names that follow from the kind, and how versions are
-// converted.
+// Default sets the names that follow from the kind, and the conversion strategy.
 func Default(d *Definition) { apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(d) }
 
-// NewStatus tells in which version objects may be stored.
+// NewStatus sets the stored versions of a new definition: its storage version.
 func NewStatus(d *Definition) { d.Status.StoredVersions = withStorage(nil, d) }
 
-// KeepStored adds the version that is stored from now on.
+// KeepStored adds the storage version to the stored versions, if it is new.
 func KeepStored(next, _ *Definition) {
 	next.Status.StoredVersions = withStorage(next.Status.StoredVersions, next)
 }
@@ -44,8 +42,8 @@ func withStorage(all []string, d *Definition) []string {
 	return append(slices.Clone(all), d.Spec.Versions[i].Name)
 }
 
-// Held reports whether the objects have to go before the definition can: always at
-// first, and then until the finalizer is taken off.
+// Held reports whether a definition cannot be removed yet, because its objects must be deleted
+// first: before it is marked for deletion, and then until its finalizer is removed.
 func Held(d *Definition) bool {
 	return d.DeletionTimestamp == nil || apihelpers.CRDHasFinalizer(d, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
@@ -65,9 +63,9 @@ func PrepareDelete(d *Definition) {
 	})
 }
 
-// internal is a definition as the library has it, with as much of its metadata as its
-// own rules look at: all else is checked as that of any object. It shares its parts
-// with the definition, and is only read.
+// internal converts a definition to the library's internal version, with the metadata that the
+// library's rules read; the server checks metadata itself. The result shares memory with the
+// definition and must not be modified.
 func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 	made := &apiextensions.CustomResourceDefinition{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d, made, nil); err != nil {
@@ -107,16 +105,16 @@ func Validate(d *Definition) field.ErrorList {
 	return own(crdvalidation.ValidateCustomResourceDefinition(context.Background(), made))
 }
 
-// own are the errors without those of any object's name, which are found already.
+// own returns the errors without those of metadata.name that the server finds itself.
 func own(errs field.ErrorList) field.ErrorList {
 	return slices.DeleteFunc(errs, func(e *field.Error) bool {
 		return e.Field == "metadata.name" && !strings.HasPrefix(e.Detail, "must be spec.names.plural")
 	})
 }
 
-// ValidateUpdate checks an update; what was wrong before may stay. Finalizers, labels and
-// annotations change far more often than a specification: of one that stays as it is, the
-// schemas are not checked again, which takes long. They were when it was stored.
+// ValidateUpdate checks an update. Errors that the old definition has, too, are tolerated. If
+// the spec is unchanged, its schemas are not checked again: that takes long, they were checked
+// when they were stored, and most updates change only metadata or status.
 func ValidateUpdate(d, old *Definition) field.ErrorList {
 	if errs := tooMany(d); errs != nil {
 		return errs
@@ -135,8 +133,8 @@ func ValidateUpdate(d, old *Definition) field.ErrorList {
 	return crdvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), made, was)
 }
 
-// withoutSchemas is a definition whose versions take any object, and select by nothing of
-// it. It shares its other parts.
+// withoutSchemas returns a copy of a definition whose versions have a minimal schema and no
+// selectable fields. It shares memory with the definition.
 func withoutSchemas(d *Definition) *Definition {
 	bare := *d
 	bare.Spec.Versions = slices.Clone(d.Spec.Versions)
@@ -164,7 +162,8 @@ func ValidateStatus(d, old *Definition) field.ErrorList {
 	return crdvalidation.ValidateUpdateCustomResourceDefinitionStatus(made, was)
 }
 
-// Warnings tell formats that nothing checks; of an update, those that it brings.
+// Warnings warns about formats that are unknown, and so not validated. An update is warned
+// about new ones only.
 func Warnings(d, old *Definition) []string {
 	known := map[string]bool{}
 	if old != nil {
@@ -194,8 +193,8 @@ func unknownFormats(d *Definition) []string {
 	return all
 }
 
-// eachFormat calls f for each format in a schema. By value: the address of what a map
-// has would be that of a copy on the heap.
+// eachFormat calls f for each format in a schema. The schema is passed by value: properties
+// are map values, and taking their address would copy each to the heap.
 func eachFormat(s apiextensionsv1.JSONSchemaProps, f func(kind, format string)) {
 	if s.Format != "" {
 		f(s.Type, s.Format)

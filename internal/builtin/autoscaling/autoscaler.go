@@ -104,7 +104,7 @@ func validateReference(r autoscalingv2.CrossVersionObjectReference, path *field.
 	return errs
 }
 
-// versionFault tells what is wrong with an apiVersion.
+// versionFault returns the error of an apiVersion, or nil.
 func versionFault(apiVersion string, coreToo bool) error {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err == nil && !coreToo && gv.Group == "" {

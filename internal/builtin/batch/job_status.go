@@ -22,7 +22,7 @@ type statusRules struct {
 	next, had      *batchv1.JobStatus
 	at             *field.Path
 	indexed        bool
-	finished       bool // now; the rest tells what changed
+	finished       bool // now; the fields below are about changes
 	finishedChange bool
 }
 
@@ -198,7 +198,7 @@ func (r *statusRules) changes() {
 	if r.next.Failed < r.had.Failed {
 		r.Invalid(r.at, "failed", r.next.Failed, "cannot decrease the failed counter")
 	}
-	// A Job that may be scaled down forgets those that it has too many.
+	// An indexed Job that can be scaled loses the successes of indexes that it no longer has.
 	scales := r.indexed && ptr.Equal(r.job.Spec.Completions, r.job.Spec.Parallelism)
 	if !scales && r.next.Succeeded < r.had.Succeeded {
 		r.Invalid(r.at, "succeeded", r.next.Succeeded, "cannot decrease the succeeded counter")

@@ -76,7 +76,7 @@ func isIndexed(s *batchv1.JobSpec) bool {
 	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
 }
 
-// generatedSelector checks that nobody wrote into what PrepareJob makes.
+// generatedSelector checks that the selector and labels are those that PrepareJob generates.
 func generatedSelector(errs *check.Errors, j *batchv1.Job, domain bool) {
 	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector || j.Spec.Selector == nil {
 		return

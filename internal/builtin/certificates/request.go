@@ -1,4 +1,4 @@
-// Package certificates is the rules of the kinds of certificates.k8s.io.
+// Package certificates has the rules of the kinds of certificates.k8s.io.
 package certificates
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// Request is what somebody asks to be signed.
+// Request is a CertificateSigningRequest.
 type Request = certificatesv1.CertificateSigningRequest
 
-// SetRequester writes down who asks for a certificate, for those who decide.
+// SetRequester records the user who creates a request, for approvers and signers.
 func SetRequester(o runtime.Object, by authenticationv1.UserInfo) {
 	spec := &o.(*Request).Spec
 	spec.Username, spec.UID, spec.Groups, spec.Extra = by.Username, by.UID, slices.Clone(by.Groups), nil
@@ -33,15 +33,15 @@ func SetRequester(o runtime.Object, by authenticationv1.UserInfo) {
 	}
 }
 
-// KeepRequest: what was asked for cannot become something else.
+// KeepRequest restores the spec, which is immutable.
 func KeepRequest(next, current runtime.Object) {
 	current.(*Request).Spec.DeepCopyInto(&next.(*Request).Spec)
 }
 
-// leastSeconds is the shortest life of a certificate that can be asked for.
+// leastSeconds is the shortest lifetime of a certificate that can be requested.
 const leastSeconds = 600
 
-// usages are the words for what a key may be good for, sorted.
+// usages are the known key usages, sorted.
 var usages = []string{
 	string(certificatesv1.UsageAny), string(certificatesv1.UsageCertSign), string(certificatesv1.UsageClientAuth),
 	string(certificatesv1.UsageCodeSigning), string(certificatesv1.UsageContentCommitment), string(certificatesv1.UsageCRLSign),
@@ -53,12 +53,11 @@ var usages = []string{
 	string(certificatesv1.UsageSigning), string(certificatesv1.UsageTimestamping),
 }
 
-// legacySigner was what requests had that named none. This version of the kind does
-// not know it.
+// legacySigner was the default signer of v1beta1. It is not allowed in v1.
 const legacySigner = "kubernetes.io/legacy-unknown"
 
-// ValidateRequest checks a new request, its signature too. What is asked for does
-// not change any more; so updates have nothing to check.
+// ValidateRequest checks a new request, with its signature. Updates need no check: the spec is
+// immutable.
 func ValidateRequest(r *Request) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
@@ -135,7 +134,7 @@ func validateSignerName(name string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateLabels says what is wrong with the first label that is wrong.
+// validateLabels returns the errors of the first invalid label.
 func validateLabels(text string, check func(string) []string, at *field.Path) (errs field.ErrorList) {
 	for label := range strings.SplitSeq(text, ".") {
 		for _, wrong := range check(label) {

@@ -19,7 +19,7 @@ import (
 
 type condition = certificatesv1.CertificateSigningRequestCondition
 
-// Approve is the subresource approval: the conditions change, and the metadata.
+// Approve updates the subresource approval: conditions and metadata.
 func Approve(o, sent runtime.Object) error {
 	r, next := o.(*Request), sent.(*Request)
 	old := r.Status.Conditions
@@ -29,8 +29,8 @@ func Approve(o, sent runtime.Object) error {
 	return nil
 }
 
-// Sign is the subresource status: the certificate is added, once, and conditions
-// that decide nothing. Those that decide stay as they are.
+// Sign updates the subresource status: the certificate, conditions and metadata. Approved and
+// Denied are restored.
 func Sign(o, sent runtime.Object) error {
 	r, next := o.(*Request), sent.(*Request)
 	old := r.Status.Conditions
@@ -43,12 +43,12 @@ func Sign(o, sent runtime.Object) error {
 	return nil
 }
 
-// takeMetadata moves what a client may change of the metadata.
+// takeMetadata copies the metadata that a client may change.
 func takeMetadata(to, from *metav1.ObjectMeta) {
 	to.Labels, to.Annotations, to.Finalizers, to.OwnerReferences = from.Labels, from.Annotations, from.Finalizers, from.OwnerReferences
 }
 
-// places are where conditions of a type stand.
+// places returns the indexes of the conditions of a type.
 func places(all []condition, t certificatesv1.RequestConditionType) (at []int) {
 	for i := range all {
 		if all[i].Type == t {
@@ -58,8 +58,8 @@ func places(all []condition, t certificatesv1.RequestConditionType) (at []int) {
 	return at
 }
 
-// keepConditions puts the old conditions of a type back; unless there are more or
-// fewer now, which validation refuses.
+// keepConditions restores the old conditions of a type. If their number changed it does
+// nothing: validation rejects that.
 func keepConditions(all, old []condition, t certificatesv1.RequestConditionType) {
 	at, from := places(all, t), places(old, t)
 	if len(at) != len(from) {
@@ -70,7 +70,7 @@ func keepConditions(all, old []condition, t certificatesv1.RequestConditionType)
 	}
 }
 
-// stampConditions gives conditions the times that a client left out.
+// stampConditions sets the times that a client left out.
 func stampConditions(all, old []condition) {
 	now := metav1.Now()
 	for i := range all {
@@ -91,16 +91,16 @@ func stampConditions(all, old []condition) {
 	}
 }
 
-// decided are the conditions that decide on a request, final those that stay.
+// decided are the conditions of a decision. Conditions in final cannot be removed.
 var (
 	decided = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
 	final   = append(slices.Clone(decided), certificatesv1.CertificateFailed)
 )
 
-// ValidateApproval checks what the subresource approval made of a request.
+// ValidateApproval checks an update of the subresource approval.
 func ValidateApproval(r, old *Request) field.ErrorList { return validateStatus(r, old, true) }
 
-// ValidateStatus checks what the subresource status made of a request.
+// ValidateStatus checks an update of the subresource status.
 func ValidateStatus(r, old *Request) field.ErrorList { return validateStatus(r, old, false) }
 
 func validateStatus(r, old *Request, approval bool) field.ErrorList {
@@ -119,7 +119,7 @@ func validateStatus(r, old *Request, approval bool) field.ErrorList {
 	return errs
 }
 
-// tolerated is what was wrong with stored conditions, and may stay so.
+// tolerated are the errors of stored conditions, which an update may keep.
 type tolerated struct{ noType, twice, both bool }
 
 func toleratedIn(all []condition) (t tolerated) {
@@ -137,7 +137,7 @@ var (
 	anyStatus = []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
 )
 
-// validateConditions checks conditions by themselves.
+// validateConditions checks conditions, without regard to the old ones.
 func validateConditions(all []condition, may tolerated) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "conditions")
@@ -169,8 +169,8 @@ func validateConditions(all []condition, may tolerated) field.ErrorList {
 	return errs
 }
 
-// keptConditions: what decides on a request cannot be taken back, and is added by
-// the subresource approval alone.
+// keptConditions checks that final conditions are not removed, and that only the subresource
+// approval adds a decision.
 func keptConditions(next, old []condition, approval bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "conditions")
@@ -187,7 +187,7 @@ func keptConditions(next, old []condition, approval bool) field.ErrorList {
 	return errs
 }
 
-// checkCertificate requires certificates in PEM, or nothing.
+// checkCertificate requires certificates in PEM, or an empty text.
 func checkCertificate(text []byte) error {
 	if len(text) == 0 {
 		return nil

@@ -93,7 +93,7 @@ func write(out *bytes.Buffer, v reflect.Value) {
 	}
 }
 
-// foreign tells the types that know themselves how they are written.
+// foreign reports whether a type has a JSON form of its own.
 func foreign(t reflect.Type) bool { return strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") }
 
 // separate writes a comma behind another member or item.

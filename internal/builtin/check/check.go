@@ -183,8 +183,8 @@ func Equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 // IsTrue reports whether a value is there and true.
 func IsTrue(b *bool) bool { return b != nil && *b }
 
-// IPWarnings tells of an address that is not written as it should be. One that is none
-// is validation's to refuse.
+// IPWarnings warns about an address that is not in canonical form. Validation rejects text
+// that is no address.
 func IPWarnings(text string, path *field.Path) []string {
 	if a, err := netip.ParseAddr(text); err == nil && a.Is4() {
 		return nil // as nearly all are

@@ -57,13 +57,14 @@ func arePlain(labels map[string]string) bool {
 	return true
 }
 
-// isSimple tells selectors in which nothing can be wrong.
+// isSimple reports whether a selector is valid at a glance. It is a fast path: other
+// selectors may be valid, too.
 func isSimple(s *metav1.LabelSelector) bool {
 	return len(s.MatchExpressions) == 0 && arePlain(s.MatchLabels)
 }
 
-// isPlain tells lower-case letters and digits, with dashes and others within: those do
-// not follow each other.
+// isPlain reports whether a name has only lower-case letters and digits, and between them
+// single dashes or characters of others.
 func isPlain(name, others string) bool {
 	last := byte('-')
 	for i := range len(name) {
@@ -79,8 +80,8 @@ func isPlain(name, others string) bool {
 	return alphanumeric(last)
 }
 
-// isWord tells what labels are named and valued with: up to 63 letters, digits and
-// "-_." within.
+// isWord reports whether s can be the name part of a label key, or a label value that is not
+// empty: up to 63 letters, digits, and "-_." within.
 func isWord(s string) bool {
 	if s == "" || len(s) > utilvalidation.LabelValueMaxLength || !alphanumeric(s[0]) || !alphanumeric(s[len(s)-1]) {
 		return false

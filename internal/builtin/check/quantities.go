@@ -38,7 +38,7 @@ func Positive(q resource.Quantity, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// countedResources are objects, of which there is no half.
+// countedResources are counts of objects, which are whole numbers.
 var countedResources = []corev1.ResourceName{
 	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
 	corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
@@ -49,7 +49,7 @@ func isCounted(name corev1.ResourceName) bool {
 	return slices.Contains(countedResources, name) || isExtended(name)
 }
 
-// isExtended tells resources that somebody else than Kubernetes knows.
+// isExtended reports whether a name is that of an extended resource.
 func isExtended(name corev1.ResourceName) bool {
 	if OfKubernetes(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return false
@@ -57,12 +57,12 @@ func isExtended(name corev1.ResourceName) bool {
 	return len(utilvalidation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
-// OfKubernetes tells the names that are Kubernetes' own.
+// OfKubernetes reports whether a name is one of Kubernetes' own.
 func OfKubernetes(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// IsHugePages tells the names of huge pages of any size.
+// IsHugePages reports whether a resource is huge pages, of any size.
 func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
@@ -74,7 +74,7 @@ var quotaResources = append([]corev1.ResourceName{
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
 }, countedResources...)
 
-// IsQuotaResource tells the names without a domain that a quota may bound.
+// IsQuotaResource reports whether a name without a domain is one that a quota can limit.
 func IsQuotaResource(name corev1.ResourceName) bool {
 	return slices.Contains(quotaResources, name) || IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }

@@ -42,7 +42,7 @@ func targets(o *autoscalingv2.HorizontalPodAutoscaler) string {
 	return few(all, 2, ", ")
 }
 
-// target is one of them. The status may be of another type: then nothing is known.
+// target formats one metric. If the status is of another type, the current value is unknown.
 func target(m *autoscalingv2.MetricSpec, s *autoscalingv2.MetricStatus) string {
 	switch {
 	case m.Type == autoscalingv2.ExternalMetricSourceType && m.External != nil:
@@ -79,7 +79,7 @@ func target(m *autoscalingv2.MetricSpec, s *autoscalingv2.MetricStatus) string {
 	return "<unknown type>"
 }
 
-// valueOf is a metric that is a value, or an average of values.
+// valueOf formats a metric whose target is a value or an average.
 func valueOf(want *autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
 	current := "<unknown>"
 	if want.AverageValue != nil {
@@ -94,8 +94,8 @@ func valueOf(want *autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueSta
 	return current + "/" + quantity(want.Value)
 }
 
-// usage is a metric of what containers use: a value, or a part of what they asked
-// for.
+// usage formats a metric of resource usage, whose target is a value or a percentage of the
+// requests.
 func usage(want *autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
 	current, target := "<unknown>", "<auto>"
 	if want.AverageValue != nil {
@@ -113,7 +113,7 @@ func usage(want *autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatu
 	return current + "/" + target
 }
 
-// quantity is one that may be missing.
+// quantity formats a quantity, which may be nil.
 func quantity(q *apiresource.Quantity) string {
 	if q == nil {
 		return "<nil>"

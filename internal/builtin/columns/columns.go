@@ -1,6 +1,6 @@
-// Package columns says how the built-in kinds look as tables: the columns of each
-// kind and the cells of an object, as kubectl prints them. A row of data for each
-// kind, one file for each API group or for a few small ones.
+// Package columns has the tables of the built-in kinds: the columns of each kind and the cells
+// of an object, as kubectl prints them. Each kind is one row of data. A file has the kinds of
+// one API group, or of a few small ones.
 package columns
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// Of returns the columns of a kind, of which o is an object in the stored version:
-// Name and Created At where it has none of its own.
+// Of returns the columns of the kind of o, an object in the stored version. A kind without
+// columns of its own has Name and Created At.
 func Of(o runtime.Object) *resource.Columns {
 	if c := kinds()[reflect.TypeOf(o)]; c != nil {
 		return c
@@ -45,8 +45,8 @@ type kind struct {
 	columns *resource.Columns
 }
 
-// of makes the row of a kind out of its columns and what writes the cells. The
-// columns are a function because few are ever asked for.
+// of returns the row of a kind: its column definitions and the function that writes the cells
+// of an object. The definitions are a function because most are never used.
 func of[P runtime.Object](definitions func() []column, cells func(P, *resource.Row)) kind {
 	return kind{reflect.TypeFor[P](), &resource.Columns{
 		Definitions: sync.OnceValue(func() []byte { return encode(definitions()) }),
@@ -55,14 +55,14 @@ func of[P runtime.Object](definitions func() []column, cells func(P, *resource.R
 	}}
 }
 
-// reading tells which members the cells are made of, for a kind that there are many
-// of: the others are not decoded.
+// reading sets the members that the cells are made of. Other members are not decoded, which
+// matters for a kind with many objects.
 func (k kind) reading(members ...string) kind {
 	k.columns.Reads = resource.MembersOf(members...)
 	return k
 }
 
-// sorted has the rows of a list stand in an order.
+// sorted sets the sort key of the rows of a list.
 func (k kind) sorted(place func(runtime.Object) int32) kind {
 	k.columns.Place = place
 	return k
@@ -103,7 +103,7 @@ func flag(name, text string) column { return column{Name: name, Type: "boolean",
 // doc is the description of a field.
 func doc(of documented, field string) string { return of.SwaggerDoc()[field] }
 
-// wide has columns shown only where somebody asks for more.
+// wide returns the columns as columns of wide output.
 func wide(c ...column) []column {
 	for i := range c {
 		c[i].Priority = 1

@@ -205,7 +205,7 @@ func quota(o *corev1.ResourceQuota, r *resource.Row) {
 	since(r, o)
 }
 
-// endpoints are the first few addresses, and how many more there are.
+// endpoints shows the first three addresses, and how many more there are.
 //
 //lint:ignore SA1019 it is still served
 func endpoints(o *corev1.Endpoints, r *resource.Row) {
@@ -232,7 +232,7 @@ func endpoints(o *corev1.Endpoints, r *resource.Row) {
 	since(r, o)
 }
 
-// later is the later of two times, of which either may be missing.
+// later returns the later of two times. Either may be missing.
 func later(a time.Time, t *metav1.Time) time.Time {
 	if t.After(a) {
 		return t.Time

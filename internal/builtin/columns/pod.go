@@ -106,8 +106,8 @@ func (s *summary) restart(c *corev1.ContainerStatus) {
 	}
 }
 
-// summarize is what kubectl prints of a pod: what its containers do says more than
-// its phase.
+// summarize returns the state of a pod as kubectl prints it. The states of its containers take
+// precedence over its phase.
 func summarize(o *corev1.Pod) summary {
 	s := summary{total: len(o.Spec.Containers), reason: string(o.Status.Phase)}
 	if o.Status.Reason != "" {
@@ -127,7 +127,7 @@ func summarize(o *corev1.Pod) summary {
 	}
 	beside, initializing := s.initialize(o, sidecars)
 	if !initializing || first(o, corev1.PodInitialized) == corev1.ConditionTrue {
-		// The init containers have done their work: only those that go on count.
+		// The init containers are done: only the restarts of sidecars count.
 		s.restarts, s.restarted = beside.restarts, beside.restarted
 		s.run(o)
 	}
@@ -144,8 +144,8 @@ func summarize(o *corev1.Pod) summary {
 // nodeLost is the reason in the status of a pod whose node does not answer.
 const nodeLost = "NodeLost"
 
-// initialize looks at the init containers up to the first that is not done. Beside
-// are the restarts of the sidecars alone.
+// initialize adds the init containers up to the first that is not done. It also returns the
+// restarts of the sidecars alone.
 func (s *summary) initialize(o *corev1.Pod, sidecars map[string]bool) (beside summary, initializing bool) {
 	for i := range o.Status.InitContainerStatuses {
 		c := &o.Status.InitContainerStatuses[i]
@@ -174,7 +174,7 @@ func (s *summary) initialize(o *corev1.Pod, sidecars map[string]bool) (beside su
 	return beside, false
 }
 
-// run looks at the containers, the first of which says the last word.
+// run adds the containers. The reason of the first container wins, so it is visited last.
 func (s *summary) run(o *corev1.Pod) {
 	running, fault := false, ""
 	for i := len(o.Status.ContainerStatuses) - 1; i >= 0; i-- {
@@ -197,7 +197,7 @@ func (s *summary) run(o *corev1.Pod) {
 	if s.reason != "Completed" {
 		return
 	}
-	// Some are done and others are not: the pod is as those.
+	// Some containers are done and others are not: show the state of the others.
 	switch {
 	case running && isReady(o):
 		s.reason = "Running"

@@ -164,8 +164,8 @@ func controllerRevision(o *appsv1.ControllerRevision, r *resource.Row) {
 	since(r, o)
 }
 
-// jobStates are the conditions of a job that say how it is, the first one that is
-// true; a deletion stands between the ends and the rest.
+// jobStates are the conditions that a job's status shows: the first one that is true. A
+// deletion comes after the final conditions and before the others.
 var jobStates = []struct {
 	condition batchv1.JobConditionType
 	ended     bool

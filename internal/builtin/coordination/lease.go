@@ -1,4 +1,4 @@
-// Package coordination has the rules of the kinds by which processes agree who leads.
+// Package coordination has the rules of leases, which clients elect leaders with.
 package coordination
 
 import (
@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// PrepareLease drops what belongs to elections that the server decides, which are not
-// on by default in 1.36.
+// PrepareLease removes the fields of coordinated leader election, which is off by default in
+// Kubernetes 1.36.
 func PrepareLease(l *coordinationv1.Lease) {
 	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 }
 
-// PrepareLeaseUpdate drops it from an update of a Lease that did not have it.
+// PrepareLeaseUpdate removes them as well: no stored Lease has them.
 func PrepareLeaseUpdate(l, _ *coordinationv1.Lease) { PrepareLease(l) }
 
-// ValidateLease checks the numbers.
+// ValidateLease checks the duration and the transitions.
 func ValidateLease(l *coordinationv1.Lease) (errs field.ErrorList) {
 	spec, path := &l.Spec, field.NewPath("spec")
 	if s := spec.LeaseDurationSeconds; s != nil && *s <= 0 {
@@ -27,5 +27,5 @@ func ValidateLease(l *coordinationv1.Lease) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateLeaseUpdate checks the new object: all of it may change.
+// ValidateLeaseUpdate checks the new object. All fields are mutable.
 func ValidateLeaseUpdate(l, _ *coordinationv1.Lease) field.ErrorList { return ValidateLease(l) }

@@ -52,8 +52,8 @@ func ValidateEndpointsUpdate(e, old *corev1.Endpoints) field.ErrorList {
 	return errs
 }
 
-// WarnOfEndpoints tells of addresses that are not written as they should be.
-func WarnOfEndpoints(e, _ *corev1.Endpoints) (all []string) {
+// EndpointsWarnings warns about addresses that are not in canonical form.
+func EndpointsWarnings(e, _ *corev1.Endpoints) (all []string) {
 	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
 		return nil
 	}

@@ -145,8 +145,8 @@ func validateAvoidedPods(n *corev1.Node) (errs field.ErrorList) {
 	return errs
 }
 
-// WarnOfNode tells of fields that have no use any more.
-func WarnOfNode(n, _ *corev1.Node) (all []string) {
+// NodeWarnings warns about fields that have no effect any more.
+func NodeWarnings(n, _ *corev1.Node) (all []string) {
 	if n.Spec.ConfigSource != nil {
 		all = append(all, "spec.configSource: the feature is removed")
 	}

@@ -51,7 +51,7 @@ func TestSecret(t *testing.T) {
 	testkinds.Rules(t, "{metadata: {name: s}}", []testkinds.Rule{
 		{"no certificate", "type: kubernetes.io/tls\ndata: {tls.crt: eA==, tls.key: eA==}", "tls: failed to find any PEM data in certificate input"},
 		{"another type", "data: {tls.crt: eA==}", ""},
-	}, func(o *corev1.Secret) []string { return core.WarnOfSecret(o, nil) })
+	}, func(o *corev1.Secret) []string { return core.SecretWarnings(o, nil) })
 }
 
 func TestEndpoints(t *testing.T) {
@@ -83,7 +83,7 @@ func TestEndpoints(t *testing.T) {
 	testkinds.Rules(t, "{metadata: {name: e}, subsets: [{addresses: [{ip: 010.0.0.1}], notReadyAddresses: [{ip: \"2001:DB8::1\"}]}]}", []testkinds.Rule{
 		{"unusual addresses", "metadata.name: f", "subsets[0].addresses[0].ip: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"\nsubsets[0].notReadyAddresses[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")"},
 		{"those of the controller", "metadata.labels: {endpoints.kubernetes.io/managed-by: endpoint-controller}", ""},
-	}, func(o *corev1.Endpoints) []string { return core.WarnOfEndpoints(o, nil) })
+	}, func(o *corev1.Endpoints) []string { return core.EndpointsWarnings(o, nil) })
 }
 
 func TestEvent(t *testing.T) {
@@ -191,7 +191,7 @@ func TestServiceAccount(t *testing.T) {
 	testkinds.Updates(t, "{metadata: {name: a}}", []testkinds.Update{
 		{"the annotation is new", "", "metadata.annotations: {kubernetes.io/enforce-mountable-secrets: a}", "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"},
 		{"the annotation is known", "metadata.annotations: {kubernetes.io/enforce-mountable-secrets: a}", "metadata.labels: {a: b}", ""},
-	}, core.WarnOfServiceAccount)
+	}, core.ServiceAccountWarnings)
 	testkinds.Rules(t, "{metadata: {name: a}}", []testkinds.Rule{
 		{"references keep their names", "secrets: [{name: s, kind: Secret, uid: a}]", "secrets[0].kind: removed\nsecrets[0].uid: removed"},
 	}, func(o *corev1.ServiceAccount) []string { return testkinds.Changes(o, core.PrepareServiceAccount) })

@@ -72,7 +72,7 @@ func validateSecretType(s *corev1.Secret) (errs field.ErrorList) {
 	return errs
 }
 
-// jsonObject wants a value to be one, and never tells what it is instead.
+// jsonObject checks that a value is a JSON object. The error does not show the value.
 func jsonObject(s *corev1.Secret, key string) field.ErrorList {
 	path := field.NewPath("data").Key(key)
 	value, ok := s.Data[key]

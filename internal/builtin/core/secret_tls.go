@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// WarnOfSecret tells of a certificate that cannot be used with its key.
-func WarnOfSecret(s, _ *corev1.Secret) []string {
+// SecretWarnings warns about a certificate that does not match its key.
+func SecretWarnings(s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil
 	}

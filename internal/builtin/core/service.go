@@ -64,7 +64,7 @@ func DefaultService(s *corev1.Service) {
 	}
 }
 
-// inCluster tells the types that have an address in the cluster, or may.
+// inCluster reports whether a Service of this type can have a cluster IP.
 func inCluster(s *corev1.Service) bool {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
@@ -94,9 +94,8 @@ func isHeadless(s *corev1.Service) bool {
 	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
 }
 
-// PrepareServiceUpdate takes out of the new object what its type has no use for any
-// more, where the update left it as it was. Who changes it too is told that it does
-// not fit.
+// PrepareServiceUpdate removes fields that the new type does not use, if the update leaves
+// them unchanged. Validation rejects an update that changes them, too.
 func PrepareServiceUpdate(s, old *corev1.Service) {
 	to, from := &s.Spec, &old.Spec
 	if from.Type != corev1.ServiceTypeExternalName && to.Type == corev1.ServiceTypeExternalName {
@@ -146,9 +145,9 @@ func newNodePorts(s, old *corev1.Service) bool {
 	return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 && !had.Has(p.NodePort) })
 }
 
-// WarnOfService tells of what has no effect, is written in an unusual way, or is on
-// its way out.
-func WarnOfService(s, _ *corev1.Service) (all []string) {
+// ServiceWarnings warns about fields that have no effect, are not in canonical form, or are
+// deprecated.
+func ServiceWarnings(s, _ *corev1.Service) (all []string) {
 	spec, path := &s.Spec, field.NewPath("spec")
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if _, ok := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; ok {

@@ -26,7 +26,7 @@ func IsIPv6(text string) bool {
 }
 
 // ValidateClusterIPs checks the addresses of a Service and their families against
-// each other; old is nil for a new one. What is allocated is asked for it, too.
+// each other. Old is nil for a new Service. The allocators use it, too.
 func ValidateClusterIPs(s, old *corev1.Service) (errs field.ErrorList) {
 	spec := &s.Spec
 	if spec.Type == corev1.ServiceTypeExternalName {

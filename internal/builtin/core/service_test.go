@@ -132,7 +132,7 @@ func TestServiceWarnings(t *testing.T) {
 		{"externalIPs of ExternalName", "spec.type: ExternalName\nspec.externalIPs: [10.0.0.1]", `spec.externalIPs is ignored when spec.type is "ExternalName"`},
 		{"externalName without the type", "spec.externalName: a", `spec.externalName is ignored when spec.type is not "ExternalName"`},
 		{"PreferClose", "spec.trafficDistribution: PreferClose", `spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`},
-	}, func(s *corev1.Service) []string { return core.WarnOfService(s, nil) })
+	}, func(s *corev1.Service) []string { return core.ServiceWarnings(s, nil) })
 }
 
 func TestNode(t *testing.T) {
@@ -176,5 +176,5 @@ func TestNode(t *testing.T) {
 	})
 	testkinds.Rules(t, "{metadata: {name: n1}}", []testkinds.Rule{
 		{"warn: fields without effect", "spec: {configSource: {}, externalID: a, podCIDRs: [10.0.0.1/24]}", "spec.configSource: the feature is removed\nspec.externalID: this field is deprecated, and is unused by Kubernetes\nspec.podCIDRs[0]: CIDR value \"10.0.0.1/24\" is ambiguous in this context (should be \"10.0.0.0/24\" or \"10.0.0.1/32\"?)"},
-	}, func(n *corev1.Node) []string { return core.WarnOfNode(n, nil) })
+	}, func(n *corev1.Node) []string { return core.NodeWarnings(n, nil) })
 }

@@ -15,8 +15,8 @@ func PrepareServiceAccount(a *corev1.ServiceAccount) {
 // PrepareServiceAccountUpdate does what PrepareServiceAccount does.
 func PrepareServiceAccountUpdate(a, _ *corev1.ServiceAccount) { PrepareServiceAccount(a) }
 
-// WarnOfServiceAccount tells whoever is the first to use the annotation.
-func WarnOfServiceAccount(a, old *corev1.ServiceAccount) []string {
+// ServiceAccountWarnings warns about the deprecated annotation where it is new.
+func ServiceAccountWarnings(a, old *corev1.ServiceAccount) []string {
 	if old != nil {
 		if _, known := old.Annotations[mountable]; known {
 			return nil

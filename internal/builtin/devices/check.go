@@ -1,5 +1,5 @@
-// Package devices is the rules of the kinds of resource.k8s.io: devices, and the
-// claims to them. Their expressions are not compiled here.
+// Package devices has the rules of the kinds of resource.k8s.io: devices, and claims to them.
+// It does not compile CEL expressions.
 package devices
 
 import (
@@ -19,11 +19,11 @@ import (
 
 const (
 	longestDriver = 63
-	// longestKey is that of the name of an attribute or a capacity.
+	// longestKey bounds the name of an attribute or a capacity, with its domain.
 	longestKey = resourcev1.DeviceMaxDomainLength + 1 + resourcev1.DeviceMaxIDLength
 )
 
-// wrongs says what is wrong with a value.
+// wrongs returns an error for each message about a value.
 func wrongs(value string, path *field.Path, words []string) (errs field.ErrorList) {
 	for _, wrong := range words {
 		errs = append(errs, field.Invalid(path, value, wrong))
@@ -98,7 +98,7 @@ func validateIdentifier(id string, path *field.Path) field.ErrorList {
 	return append(errs, wrongs(id, path, content.IsCIdentifier(id))...)
 }
 
-// each checks the items of a list of at most so many; -1: as many as it likes.
+// each checks the items of a list, and that there are at most most of them; -1: no limit.
 func each[T any](all []T, most int, path *field.Path, check func(item *T, path *field.Path) field.ErrorList) field.ErrorList {
 	if most >= 0 && len(all) > most {
 		return field.ErrorList{field.TooMany(path, len(all), most)}
@@ -110,7 +110,7 @@ func each[T any](all []T, most int, path *field.Path, check func(item *T, path *
 	return errs
 }
 
-// eachOnce is each, of items none of which stands twice.
+// eachOnce is each for a list whose items have unique keys.
 func eachOnce[T any, K comparable](all []T, most int, path *field.Path, key func(*T) K, check func(item *T, path *field.Path) field.ErrorList) field.ErrorList {
 	errs := each(all, most, path, check)
 	if most >= 0 && len(all) > most {
@@ -129,8 +129,8 @@ func eachOnce[T any, K comparable](all []T, most int, path *field.Path, key func
 
 func itself(s *string) string { return *s }
 
-// eachKey checks the members of a map, in the order of their keys. Long keys are
-// shown without their middle.
+// eachKey checks the members of a map, in the order of their keys. Paths show keys longer than
+// longest without their middle.
 func eachKey[K ~string, T any](all map[K]T, most, longest int, path *field.Path, checkKey func(key string, path *field.Path) field.ErrorList, check func(item *T, path *field.Path) field.ErrorList) field.ErrorList {
 	if most >= 0 && len(all) > most {
 		return field.ErrorList{field.TooMany(path, len(all), most)}
@@ -153,7 +153,7 @@ func shortened(text string, longest int) string {
 	return text[:(rest+1)/2] + dots + text[len(text)-rest/2:]
 }
 
-// validateObject requires a JSON object of at most so many bytes.
+// validateObject requires a JSON object of at most most bytes.
 func validateObject(raw runtime.RawExtension, most int, path *field.Path) field.ErrorList {
 	var v any
 	if len(raw.Raw) == 0 {
@@ -174,8 +174,8 @@ func validateObject(raw runtime.RawExtension, most int, path *field.Path) field.
 	return nil
 }
 
-// validateBinding checks the conditions that make a device ready for use, and those
-// that say that it cannot be.
+// validateBinding checks the conditions that a device needs before it is used, and those that
+// say that it failed.
 func validateBinding(ready, failed []string, path *field.Path) field.ErrorList {
 	readyPath, failedPath := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
 	label := func(name *string, path *field.Path) field.ErrorList {

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultClaim fills in how many devices a claim is for.
+// DefaultClaim sets the defaults of requests and tolerations, and compacts raw JSON.
 func DefaultClaim(c *resourcev1.ResourceClaim) {
 	defaultSpec(&c.Spec)
 	if a := c.Status.Allocation; a != nil {
@@ -32,14 +32,14 @@ func DefaultClaim(c *resourcev1.ResourceClaim) {
 	}
 }
 
-// compact takes white space out of what drivers are told.
+// compact removes white space from the parameters of a driver.
 func compact(c *resourcev1.DeviceConfiguration) {
 	if c.Opaque != nil {
 		check.Compact(&c.Opaque.Parameters)
 	}
 }
 
-// DefaultTemplate fills in how many devices the claims are for.
+// DefaultTemplate sets the defaults of the claims' spec.
 func DefaultTemplate(t *resourcev1.ResourceClaimTemplate) { defaultSpec(&t.Spec.Spec) }
 
 func defaultSpec(s *resourcev1.ResourceClaimSpec) {
@@ -76,17 +76,17 @@ func defaultTolerated(all []resourcev1.DeviceToleration) {
 	}
 }
 
-// ValidateClaim checks which devices somebody wants.
+// ValidateClaim checks the requests, constraints and configuration of a new claim.
 func ValidateClaim(c *resourcev1.ResourceClaim) field.ErrorList {
 	return validateSpec(&c.Spec.Devices, field.NewPath("spec", "devices"))
 }
 
-// ValidateClaimUpdate: what is wanted stays.
+// ValidateClaimUpdate checks that the spec is unchanged.
 func ValidateClaimUpdate(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	return kept(c.Spec, old.Spec)
 }
 
-// ValidateTemplate checks what claims are made of.
+// ValidateTemplate checks the metadata and the spec of the claims that are made from it.
 func ValidateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 	path, m := field.NewPath("spec"), &t.Spec.ObjectMeta
 	at := path.Child("metadata")
@@ -95,7 +95,7 @@ func ValidateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 	return append(errs, validateSpec(&t.Spec.Spec.Devices, path.Child("spec", "devices"))...)
 }
 
-// ValidateTemplateUpdate checks the new object, and that what claims are made of stays.
+// ValidateTemplateUpdate checks the new object, and that its spec is unchanged.
 func ValidateTemplateUpdate(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 	return append(ValidateTemplate(t), kept(t.Spec, old.Spec)...)
 }
@@ -142,7 +142,7 @@ func validateRequest(r *resourcev1.DeviceRequest, path *field.Path) field.ErrorL
 		})...)
 }
 
-// choice is which devices will do.
+// choice is the common part of a request and of its alternatives.
 type choice struct {
 	class       string
 	selectors   []resourcev1.DeviceSelector

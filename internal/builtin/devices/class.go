@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// DefaultClass writes what drivers are told as it is stored.
+// DefaultClass compacts the parameters of drivers, as they are stored.
 func DefaultClass(c *resourcev1.DeviceClass) {
 	for i := range c.Spec.Config {
 		compact(&c.Spec.Config[i].DeviceConfiguration)
@@ -33,8 +33,8 @@ func ValidateClass(c *resourcev1.DeviceClass) field.ErrorList {
 // ValidateClassUpdate checks a class again.
 func ValidateClassUpdate(c, _ *resourcev1.DeviceClass) field.ErrorList { return ValidateClass(c) }
 
-// isExtended tells the names of resources that belong to others than Kubernetes, and
-// of which a quota can speak.
+// isExtended reports whether a name is that of an extended resource: it has a domain, not one
+// of Kubernetes, and a quota can limit requests of it.
 func isExtended(name string) bool {
 	if !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
 		return false

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// validateDevice checks a device; placed: each says itself which nodes reach it.
+// validateDevice checks a device. If placed is true, each device selects its own nodes.
 func validateDevice(d *resourcev1.Device, placed bool, path *field.Path) field.ErrorList {
 	errs := validateLabel(d.Name, path.Child("name"))
 	const most = resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice
@@ -91,8 +91,8 @@ func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) field.Er
 	return errs
 }
 
-// isVersion tells the versions of semver.org: three numbers, maybe what comes before
-// the release, maybe the build.
+// isVersion reports whether a text is a version of semver.org 2.0.0: three numbers, and
+// optionally a pre-release and a build.
 func isVersion(text string) bool {
 	text, build, hasBuild := strings.Cut(text, "+")
 	core, before, hasBefore := strings.Cut(text, "-")
@@ -147,10 +147,10 @@ func validateCapacity(c *resourcev1.DeviceCapacity, shared bool, path *field.Pat
 	return nil
 }
 
-// mostValues are the amounts that one can be asked to choose from.
+// mostValues bounds the valid values of a capacity.
 const mostValues = 10
 
-// validateValues checks the amounts of a capacity that can be taken.
+// validateValues checks the valid amounts of a capacity's request policy.
 func validateValues(c *resourcev1.DeviceCapacity, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	all, usual := c.RequestPolicy.ValidValues, *c.RequestPolicy.Default
@@ -173,7 +173,7 @@ func validateValues(c *resourcev1.DeviceCapacity, path *field.Path) field.ErrorL
 	return errs
 }
 
-// validateRange checks between which amounts of a capacity one can be taken.
+// validateRange checks the range of a capacity's request policy.
 func validateRange(c *resourcev1.DeviceCapacity, path *field.Path) field.ErrorList {
 	r, usual := c.RequestPolicy.ValidRange, *c.RequestPolicy.Default
 	if r.Min == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/nodeselector"
 )
 
-// DefaultSlice fills in when devices were tainted.
+// DefaultSlice sets the times of taints, and multipliers of mappings.
 func DefaultSlice(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
@@ -36,25 +36,25 @@ func DefaultSlice(s *resourcev1.ResourceSlice) {
 	}
 }
 
-// PrepareSlice drops what is only alpha.
+// PrepareSlice removes alpha fields.
 func PrepareSlice(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
 		s.Spec.Devices[i].NodeAllocatableResourceMappings = nil
 	}
 }
 
-// PrepareSliceUpdate drops it from an update of a ResourceSlice that did not have it.
+// PrepareSliceUpdate removes alpha fields, which no stored ResourceSlice has.
 func PrepareSliceUpdate(s, _ *resourcev1.ResourceSlice) { PrepareSlice(s) }
 
 // ValidateSlice checks the devices of a pool, or a part of them.
 func ValidateSlice(s *resourcev1.ResourceSlice) field.ErrorList { return validateSlice(&s.Spec, nil) }
 
-// ValidateSliceUpdate: the pool, the driver and the node stay.
+// ValidateSliceUpdate checks the new object, and that pool, driver and node are unchanged.
 func ValidateSliceUpdate(s, old *resourcev1.ResourceSlice) field.ErrorList {
 	return validateSlice(&s.Spec, &old.Spec)
 }
 
-// SliceWarnings tells of a driver whose name is not written as it should be.
+// SliceWarnings warns about a driver's name with upper-case letters.
 func SliceWarnings(s, _ *resourcev1.ResourceSlice) []string {
 	if d := s.Spec.Driver; d != strings.ToLower(d) {
 		return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", d)}
@@ -94,7 +94,7 @@ func validateSlice(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 		})...)
 }
 
-// mostDevices are fewer of those that have more to be looked at.
+// mostDevices returns how many devices a slice may have: fewer with taints or counters.
 func mostDevices(s *resourcev1.ResourceSliceSpec) int {
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -105,7 +105,8 @@ func mostDevices(s *resourcev1.ResourceSliceSpec) int {
 	return resourcev1.ResourceSliceMaxDevices
 }
 
-// where is a way to say which nodes reach devices.
+// where collects the fields that select nodes, exactly one of which may be set, and their
+// errors.
 type where struct {
 	set  []string
 	errs field.ErrorList
@@ -177,5 +178,5 @@ func validateCounters(name, of string, counters map[string]resourcev1.Counter, p
 	return append(errs, eachKey(counters, mostCounters, validation.DNS1123LabelMaxLength, path.Child("counters"), validateLabel, any)...)
 }
 
-// mostCounters are those of a set, and those that a device takes of one.
+// mostCounters bounds the counters of a set, and those that a device consumes of a set.
 const mostCounters = 32

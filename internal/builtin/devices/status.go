@@ -22,8 +22,8 @@ const (
 	mostAddresses   = 16
 )
 
-// SetClaimStatus is the subresource status of claims: what was said of devices that are
-// allocated no more goes with them.
+// SetClaimStatus sets the status of a claim. The statuses of devices that are no longer
+// allocated are removed.
 func SetClaimStatus(c, sent *resourcev1.ResourceClaim) {
 	was := c.Status.Allocation
 	c.Status = sent.Status
@@ -67,8 +67,8 @@ func allocatedIn(a *resourcev1.AllocationResult) (all check.Seen[allocated]) {
 	return all
 }
 
-// ValidateClaimStatus checks who may use which devices. Once they are allocated,
-// they are no others.
+// ValidateClaimStatus checks an update of the status. An allocation is immutable until it is
+// removed.
 func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	s, was, path := &c.Status, &old.Status, field.NewPath("status")
 	reserved := path.Child("reservedFor")
@@ -101,7 +101,7 @@ func ValidateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	return errs
 }
 
-// addsTo reports whether a list has what another has not.
+// addsTo reports whether now has an item that was has not.
 func addsTo[T comparable](was, now []T) bool {
 	had := check.SeenIn(was)
 	return slices.ContainsFunc(now, func(v T) bool { return !had.Has(v) })

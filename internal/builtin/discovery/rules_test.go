@@ -57,5 +57,5 @@ func TestEndpointSlice(t *testing.T) {
 		{"warn: names", "addressType: FQDN", "spec.addressType: FQDN endpoints are deprecated"},
 		{"warn: unusual addresses", "endpoints[0].addresses: [010.0.0.1]", `endpoints[0].addresses[0]: non-standard IP address "010.0.0.1" is invalid: use "10.0.0.1"`},
 		{"warn: not those of the controller", "endpoints[0].addresses: [010.0.0.1]\nmetadata.labels: {endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io}", ""},
-	}, func(s *discoveryv1.EndpointSlice) []string { return discovery.WarnOfSlice(s, nil) })
+	}, func(s *discoveryv1.EndpointSlice) []string { return discovery.SliceWarnings(s, nil) })
 }

@@ -177,9 +177,9 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) (errs field.E
 	return errs
 }
 
-// WarnOfSlice tells of a kind of addresses that is on its way out, and of addresses
-// that are not written as they should be.
-func WarnOfSlice(s, old *discoveryv1.EndpointSlice) (all []string) {
+// SliceWarnings warns about a deprecated address type, and about addresses that are not in
+// canonical form.
+func SliceWarnings(s, old *discoveryv1.EndpointSlice) (all []string) {
 	if old == nil && s.AddressType == discoveryv1.AddressTypeFQDN {
 		all = append(all, "spec.addressType: FQDN endpoints are deprecated")
 	}

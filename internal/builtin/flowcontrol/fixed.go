@@ -4,7 +4,7 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
-// everything is what a user may do, whoever they are.
+// everything returns a rule that matches all requests of some groups.
 func everything(groups ...string) flowcontrolv1.PolicyRulesWithSubjects {
 	all := []string{every}
 	r := flowcontrolv1.PolicyRulesWithSubjects{

@@ -251,7 +251,7 @@ func validatePathRule(r *flowcontrolv1.NonResourcePolicyRule, path *field.Path) 
 	return errs
 }
 
-// wrongPath tells what is wrong with a path that may end in a star.
+// wrongPath returns the error of a path that may end in a star, or "".
 func wrongPath(path string) string {
 	stars := strings.Count(path, every)
 	switch {

@@ -28,7 +28,7 @@ func ValidateIPAddress(a *networkingv1.IPAddress) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateIPAddressUpdate checks the new object, and that it belongs to nobody else.
+// ValidateIPAddressUpdate checks the new object, and that its parent is unchanged.
 func ValidateIPAddressUpdate(a, old *networkingv1.IPAddress) field.ErrorList {
 	errs := ValidateIPAddress(a)
 	if !check.Equal(a.Spec.ParentRef, old.Spec.ParentRef) {

@@ -62,9 +62,8 @@ func ValidateIngressStatus(i, old *networkingv1.Ingress) (errs field.ErrorList) 
 	return errs
 }
 
-// WarnOfIngress tells who still names the class by an annotation, when an Ingress is
-// made.
-func WarnOfIngress(i, old *networkingv1.Ingress) []string {
+// IngressWarnings warns about a new Ingress whose class is in the deprecated annotation.
+func IngressWarnings(i, old *networkingv1.Ingress) []string {
 	if _, ok := i.Annotations[classAnnotation]; ok && old == nil && i.Spec.IngressClassName == nil {
 		return []string{fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", classAnnotation)}
 	}

@@ -163,8 +163,8 @@ func (r *peerRules) validateBlock(b *networkingv1.IPBlock, path *field.Path) fie
 	return errs
 }
 
-// WarnOfNetworkPolicy tells of ranges that are not written as they should be.
-func WarnOfNetworkPolicy(p, _ *networkingv1.NetworkPolicy) (all []string) {
+// NetworkPolicyWarnings warns about CIDRs that are not in canonical form.
+func NetworkPolicyWarnings(p, _ *networkingv1.NetworkPolicy) (all []string) {
 	peersOf(p, func(_ []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer, path *field.Path, to string) {
 		for i := range peers {
 			b, at := peers[i].IPBlock, path.Child(to).Index(i).Child("ipBlock")

@@ -58,7 +58,7 @@ func TestIngress(t *testing.T) {
 	})
 	testkinds.Rules(t, ingress, []testkinds.Rule{
 		{"warn: the annotation", "metadata.annotations: {kubernetes.io/ingress.class: b}", `annotation "kubernetes.io/ingress.class" is deprecated, please use 'spec.ingressClassName' instead`},
-	}, func(i *networkingv1.Ingress) []string { return networking.WarnOfIngress(i, nil) })
+	}, func(i *networkingv1.Ingress) []string { return networking.IngressWarnings(i, nil) })
 }
 
 func TestIngressClass(t *testing.T) {
@@ -120,7 +120,7 @@ func TestNetworkPolicy(t *testing.T) {
 	})
 	testkinds.Rules(t, policy, []testkinds.Rule{
 		{"warn: unusual ranges", "spec.egress: [{to: [{ipBlock: {cidr: 10.0.0.1/8, except: [\"2001:DB8::/64\"]}}]}]", "spec.egress[0].to[0].ipBlock.cidr: CIDR value \"10.0.0.1/8\" is ambiguous in this context (should be \"10.0.0.0/8\" or \"10.0.0.1/32\"?)\nspec.egress[0].to[0].ipBlock.except[0]: IPv6 CIDR value \"2001:DB8::/64\" should be in RFC 5952 canonical format (\"2001:db8::/64\")"},
-	}, func(p *networkingv1.NetworkPolicy) []string { return networking.WarnOfNetworkPolicy(p, nil) })
+	}, func(p *networkingv1.NetworkPolicy) []string { return networking.NetworkPolicyWarnings(p, nil) })
 }
 
 func TestIPAddress(t *testing.T) {

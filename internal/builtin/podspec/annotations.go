@@ -69,7 +69,7 @@ func ValidateAnnotations(errs *check.Errors, all map[string]string, spec *corev1
 	r.SortFrom(start)
 }
 
-// isCost tells the numbers that say how much the deletion of a Pod costs.
+// isCost reports whether s is a valid deletion cost of a Pod.
 func isCost(s string) bool {
 	if s == "" || s[0] == '+' || s[0] == '0' && s != "0" {
 		return false

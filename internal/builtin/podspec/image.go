@@ -123,7 +123,7 @@ func isDigest(digest string) bool {
 	return length > 0 && len(sum) == length && strings.Trim(sum, "0123456789abcdef") == ""
 }
 
-// isHexID tells the identifiers of images, which are no names.
+// isHexID reports whether s is the ID of an image, which is not a valid name.
 func isHexID(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
 }

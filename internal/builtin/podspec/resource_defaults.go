@@ -68,7 +68,7 @@ func sumOfContainers(spec *corev1.PodSpec, of func(*corev1.Container) corev1.Res
 	return sum
 }
 
-// isSidecar tells init containers that go on running.
+// IsSidecar reports whether an init container keeps running beside the containers.
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
@@ -93,12 +93,12 @@ func maxResources(to, other corev1.ResourceList) {
 	}
 }
 
-// ofPods tells what a Pod as a whole can ask for.
+// ofPods reports whether a resource can be requested for a Pod as a whole.
 func ofPods(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || check.IsHugePages(name)
 }
 
-// mayOvercommit tells what can be limited to more than is requested.
+// mayOvercommit reports whether the limit of a resource can exceed its request.
 func mayOvercommit(name corev1.ResourceName) bool {
 	return check.OfKubernetes(name) && !check.IsHugePages(name)
 }

@@ -69,7 +69,8 @@ func sortedNames(to []corev1.ResourceName, of corev1.ResourceList) []corev1.Reso
 	return to
 }
 
-// simpleAmount tells what most say: cpu or memory.
+// simpleAmount reports whether an amount is of cpu or memory and not negative, as most are. It
+// is a fast path.
 func simpleAmount(name corev1.ResourceName, q resource.Quantity) bool {
 	return (name == corev1.ResourceCPU || name == corev1.ResourceMemory) && q.Sign() >= 0
 }
@@ -172,7 +173,7 @@ func (r *rules) resourceClaims(at *field.Path) {
 	}
 }
 
-// isStatic tells Pods that a node runs by itself.
+// IsStatic reports whether the annotations are those of a mirror of a static Pod.
 func IsStatic(annotations map[string]string) bool {
 	_, ok := annotations[corev1.MirrorPodAnnotationKey]
 	return ok

@@ -167,7 +167,8 @@ func (r *rules) sysctls(all []corev1.Sysctl, at *field.Path) {
 	}
 }
 
-// sysctlNamespace tells which part of a host a kernel parameter belongs to.
+// sysctlNamespace reports whether a kernel parameter belongs to the network or the IPC
+// namespace.
 func sysctlNamespace(name string) (net, ipc bool) {
 	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' { // the other way to write them
 		name = strings.NewReplacer("/", ".", ".", "/").Replace(name)

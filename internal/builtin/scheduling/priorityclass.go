@@ -55,7 +55,7 @@ func ValidatePriorityClass(c *schedulingv1.PriorityClass) field.ErrorList {
 	return errs
 }
 
-// notSystem tells why a class is none of the system's.
+// notSystem returns why a class is not one of the system's, or "" if it is.
 func notSystem(c *schedulingv1.PriorityClass) string {
 	var want int32
 	switch c.Name {

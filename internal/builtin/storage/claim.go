@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/claimspec"
 )
 
-// NewClaimStatus is that of a claim that nobody has looked at.
+// NewClaimStatus sets the status of a new claim, which no controller has seen yet.
 func NewClaimStatus(c *corev1.PersistentVolumeClaim) {
 	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 }
@@ -158,7 +158,7 @@ func ValidateClaimStatus(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorLi
 	return errs
 }
 
-// claimResource wants a name to be storage, or somebody else's.
+// claimResource checks that a name is storage, or a resource of a third party.
 func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	if errs := check.QualifiedName(string(name), path); len(errs) > 0 {
 		return errs
@@ -169,9 +169,9 @@ func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// WarnOfClaim warns of the annotation that a field has replaced, and of sizes with a
+// ClaimWarnings warns of the annotation that a field has replaced, and of sizes with a
 // fraction of a byte.
-func WarnOfClaim(c, _ *corev1.PersistentVolumeClaim) (all []string) {
+func ClaimWarnings(c, _ *corev1.PersistentVolumeClaim) (all []string) {
 	if _, ok := c.Annotations[classAnnotation]; ok {
 		all = append(all, "metadata.annotations["+classAnnotation+`]: deprecated since v1.8; use "storageClassName" attribute instead`)
 	}

@@ -57,8 +57,8 @@ func ValidateClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 	return append(errs, validation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
-// WarnOfClass tells of labels of nodes that are on their way out.
-func WarnOfClass(c, _ *storagev1.StorageClass) (all []string) {
+// ClassWarnings warns about deprecated node labels.
+func ClassWarnings(c, _ *storagev1.StorageClass) (all []string) {
 	for i, t := range c.AllowedTopologies {
 		for j, e := range t.MatchLabelExpressions {
 			if text, ok := nodeselector.DeprecatedLabels[e.Key]; ok {

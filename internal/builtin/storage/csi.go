@@ -48,8 +48,8 @@ func PrepareDriver(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissin
 // PrepareDriverUpdate drops it from an update of a CSIDriver that did not have it.
 func PrepareDriverUpdate(d, _ *storagev1.CSIDriver) { PrepareDriver(d) }
 
-// WarnOfDriver tells of tokens that stand beside what else Pods say of volumes.
-func WarnOfDriver(d, old *storagev1.CSIDriver) []string {
+// DriverWarnings warns about tokens that are passed to the driver in volume attributes.
+func DriverWarnings(d, old *storagev1.CSIDriver) []string {
 	s := &d.Spec
 	if len(s.TokenRequests) == 0 || s.ServiceAccountTokenInSecrets != nil || old != nil && equality.Semantic.DeepEqual(old.Spec.TokenRequests, s.TokenRequests) {
 		return nil

@@ -52,7 +52,7 @@ func TestClaim(t *testing.T) {
 	})
 	testkinds.Rules(t, claim, []testkinds.Rule{
 		{"warn: the annotation and parts of a byte", "metadata.annotations: {volume.beta.kubernetes.io/storage-class: a}\nspec.resources.requests.storage: 100m", "metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use \"storageClassName\" attribute instead\nspec.resources.requests[storage]: fractional byte value \"100m\" is invalid, must be an integer"},
-	}, func(c *corev1.PersistentVolumeClaim) []string { return storage.WarnOfClaim(c, nil) })
+	}, func(c *corev1.PersistentVolumeClaim) []string { return storage.ClaimWarnings(c, nil) })
 }
 
 func TestVolume(t *testing.T) {
@@ -127,7 +127,7 @@ func TestVolume(t *testing.T) {
 		{"warn: Recycle", "spec.persistentVolumeReclaimPolicy: Recycle", "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."},
 		{"warn: deprecated labels", "spec.nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: beta.kubernetes.io/os, operator: Exists}]}]}}", `spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].key: beta.kubernetes.io/os is deprecated since v1.14; use "kubernetes.io/os" instead`},
 		{"warn: drivers that are gone", "spec: {cephfs: {}, photonPersistentDisk: {}, scaleIO: {}, storageos: {}, glusterfs: {}, rbd: {}}", "spec.cephfs: deprecated in v1.28, non-functional in v1.31+\nspec.photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+\nspec.scaleIO: deprecated in v1.16, non-functional in v1.22+\nspec.storageOS: deprecated in v1.22, non-functional in v1.25+\nspec.glusterfs: deprecated in v1.25, non-functional in v1.26+\nspec.rbd: deprecated in v1.28, non-functional in v1.31+"},
-	}, func(v *corev1.PersistentVolume) []string { return storage.WarnOfVolume(v, nil) })
+	}, func(v *corev1.PersistentVolume) []string { return storage.VolumeWarnings(v, nil) })
 }
 
 func TestClasses(t *testing.T) {
@@ -159,7 +159,7 @@ func TestClasses(t *testing.T) {
 	})
 	testkinds.Rules(t, class, []testkinds.Rule{
 		{"warn: deprecated labels", "allowedTopologies: [{matchLabelExpressions: [{key: beta.kubernetes.io/os, values: [b]}]}]", `allowedTopologies[0].matchLabelExpressions[0].key: deprecated since v1.14; use "kubernetes.io/os" instead`},
-	}, func(c *storagev1.StorageClass) []string { return storage.WarnOfClass(c, nil) })
+	}, func(c *storagev1.StorageClass) []string { return storage.ClassWarnings(c, nil) })
 	const attributes = "{metadata: {name: c}, driverName: a, parameters: {b: c}}"
 	testkinds.Rules(t, attributes, []testkinds.Rule{
 		{"attributes: a driver is required", "driverName: ''", "driverName: Required value"},
@@ -203,7 +203,7 @@ func TestCSIDriver(t *testing.T) {
 	})
 	testkinds.Updates(t, driver, []testkinds.Update{
 		{"warn: tokens in attributes", "", "spec: {tokenRequests: [{audience: a}]}", "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"},
-	}, storage.WarnOfDriver)
+	}, storage.DriverWarnings)
 }
 
 func TestCSINode(t *testing.T) {

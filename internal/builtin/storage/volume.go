@@ -32,7 +32,7 @@ func now() *metav1.Time {
 	return &t
 }
 
-// NewVolumeStatus is that of a volume that nobody has looked at.
+// NewVolumeStatus sets the status of a new volume, which no controller has seen yet.
 func NewVolumeStatus(v *corev1.PersistentVolume) {
 	v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: now()}
 }
@@ -58,7 +58,7 @@ func filesystem() *corev1.PersistentVolumeMode {
 	return &mode
 }
 
-// StampPhase notes when the phase changed, unless whoever changed it says so.
+// StampPhase sets the time of the phase's transition, unless the update sets it.
 func StampPhase(v, old *corev1.PersistentVolume) {
 	s, was := &v.Status, &old.Status
 	if s.Phase != was.Phase && (s.LastPhaseTransitionTime == nil || s.LastPhaseTransitionTime.Equal(was.LastPhaseTransitionTime)) {
@@ -220,9 +220,9 @@ func notNegative(q resource.Quantity, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// WarnOfVolume tells of annotations, policies and plugins that are on their way out,
-// or gone.
-func WarnOfVolume(v, _ *corev1.PersistentVolume) (all []string) {
+// VolumeWarnings warns about annotations, policies and plugins that are deprecated or
+// removed.
+func VolumeWarnings(v, _ *corev1.PersistentVolume) (all []string) {
 	for _, a := range []struct{ key, text string }{
 		{classAnnotation, `deprecated since v1.8; use "storageClassName" attribute instead`},
 		{mountAnnotation, `deprecated since v1.31; use "mountOptions" attribute instead`},
