@@ -34,26 +34,26 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
 	}
 	created := false
-	made, err := r.modify(ctx, w, change{
+	made, err := r.modify(ctx, w, objectChange{
 		absent: func() (*store.Object, error) {
 			made, err := r.createByApply(ctx, w, config, complaint)
 			created = err == nil
 			return made, err
 		},
-		next: func(v existing) (runtime.Object, error) {
+		next: func(v currentObject) (runtime.Object, error) {
 			shown, err := w.show(v)
 			if err != nil {
 				return nil, err
 			}
-			sent, changed, err := r.applied(ctx, w, w.owners.of(v.stored), shown, config)
+			sent, changed, err := r.applied(ctx, w, w.owners.managedOf(v.stored), shown, config)
 			if err != nil {
 				return nil, err
 			}
-			if err := w.complain(complaint); err != nil {
+			if err := w.reportDuplicates(complaint); err != nil {
 				return nil, err
 			}
-			if !changed && r.handles(r.Store.Any(), w.Target, admissionv1.Update, looksAt) {
-				w.owners.decide(w.owners.of(v.stored))
+			if !changed && r.handles(r.Store.Any(), w.Target, admissionv1.Update, handlesAny) {
+				w.owners.setDecided(w.owners.managedOf(v.stored))
 				return v.object.DeepCopyObject(), nil // plugins see it all the same
 			}
 			if !changed {
@@ -78,7 +78,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 // is known to change nothing of it; nil: it has to be found out.
 func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
 	state := r.Store.Any()
-	if r.handles(state, w.Target, admissionv1.Update, looksAt) {
+	if r.handles(state, w.Target, admissionv1.Update, handlesAny) {
 		return nil // a plugin may decide otherwise this time
 	}
 	current := state.Get(w.Type.Collection, w.key())
@@ -109,14 +109,14 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 	if err != nil {
 		return nil, err
 	}
-	if err := w.complain(complaint); err != nil {
+	if err := w.reportDuplicates(complaint); err != nil {
 		return nil, err
 	}
 	meta := sent.(metav1.Object)
 	if uid := meta.GetUID(); uid != "" {
 		return nil, conflict(w.Target, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
-	if err := w.place(meta); err != nil {
+	if err := w.checkURL(meta); err != nil {
 		return nil, err
 	}
 	meta.SetResourceVersion("") // there is nothing that it could be of
@@ -150,29 +150,12 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 			return nil, false, err
 		}
 	}
-	w.owners.decide(managed)
+	w.owners.setDecided(managed)
 	if shown != nil && sameSlice(next, shown) {
 		return nil, true, nil
 	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
 	return d.Object, true, err
-}
-
-// replicas is where the versions of the kind have what a Scale shows, for managed
-// fields; nil: the target is no Scale.
-func (t Target) replicas() apply.Replicas {
-	s := t.subresource()
-	if s == nil || s.Replicas == nil {
-		return nil
-	}
-	all := apply.Replicas{t.Type.GroupVersion().String(): s.Replicas}
-	for _, other := range t.Type.Versions {
-		all[other.GroupVersion().String()] = nil
-		if o := other.Subresource(t.Subresource); o != nil {
-			all[other.GroupVersion().String()] = o.Replicas
-		}
-	}
-	return all
 }
 
 // sameSlice tells whether two slices are the same bytes in memory, or both empty.
@@ -181,7 +164,7 @@ func sameSlice(a, b []byte) bool {
 }
 
 // complain says that a configuration has a key twice: row S5.
-func (w *write) complain(complaint string) error {
+func (w *write) reportDuplicates(complaint string) error {
 	switch {
 	case complaint == "" || w.options.FieldValidation == metav1.FieldValidationIgnore:
 	case w.options.FieldValidation == metav1.FieldValidationStrict:

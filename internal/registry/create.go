@@ -48,7 +48,7 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 // request has to start again.
 func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*store.Object, error) {
 	meta := sent.(metav1.Object)
-	if err := placeNamespace(w.Target, meta); err != nil {
+	if err := setNamespace(w.Target, meta); err != nil {
 		return nil, err
 	}
 	if c := w.Type.Custom; c != nil && c.Terminating {
@@ -88,7 +88,7 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 // before this one is stored.
 func (r *Registry) generateName(s *store.State, t Target, base string) string {
 	for range nameAttempts {
-		t.Name = r.newName(base)
+		t.Name = r.randomName(base)
 		if s.Get(t.Type.Collection, t.key()) == nil {
 			break
 		}
@@ -97,7 +97,7 @@ func (r *Registry) generateName(s *store.State, t Target, base string) string {
 }
 
 // newName makes a name from its base.
-func (r *Registry) newName(base string) string {
+func (r *Registry) randomName(base string) string {
 	if r.GenerateName != nil {
 		return r.GenerateName(base)
 	}
@@ -115,7 +115,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 		return nil, err
 	}
 	meta, st := next.(metav1.Object), w.stored()
-	w.owners.take(meta)
+	w.owners.takeFrom(meta)
 	w.dedupOwners(meta)
 	meta.SetUID(types.UID(uuid.New()))
 	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
@@ -165,7 +165,7 @@ func emptyStatus(st *resource.Type, next runtime.Object) {
 func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err error) {
 	st, by := w.stored(), w.by
 	s := &st.Strategy
-	plugins := w.source != fromServer && r.handles(a.State, a.Target, a.Operation, mutates)
+	plugins := w.source != fromServer && r.handles(a.State, a.Target, a.Operation, hasMutate)
 	if s.PrepareCreate == nil && (s.SetCreator == nil || by == nil) && !plugins {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err e
 // validateNew checks a new object.
 func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorList {
 	st := w.stored()
-	errs := validateNew(st, o.(metav1.Object))
+	errs := validateNewMeta(st, o.(metav1.Object))
 	check := st.Strategy.Validate
 	if own := w.Type.Strategy.Validate; own != nil {
 		check = own
@@ -211,13 +211,6 @@ func (r *Registry) exists(t Target, generated bool) error {
 	return &takenError{r.existsStatus(t, generated)}
 }
 
-// takenError is the answer to a name that is taken; it is store.ErrExists.
-type takenError struct{ *apierrors.StatusError }
-
-func (e *takenError) Is(target error) bool { return target == store.ErrExists }
-
-func isTaken(err error) bool { return errors.Is(err, store.ErrExists) }
-
 func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError {
 	err := apierrors.NewAlreadyExists(t.Type.GroupResource(), t.Name)
 	if generated {
@@ -227,11 +220,6 @@ func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 	}
 	return err
-}
-
-// isDeleted tells whether the deletion of an object has begun.
-func isDeleted(o *store.Object) bool {
-	return at(o.Bytes(), []string{"metadata", "deletionTimestamp"}) != ""
 }
 
 // checkNamespace requires that the namespace of a new object exists and is not

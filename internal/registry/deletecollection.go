@@ -43,13 +43,7 @@ func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.Del
 	}
 	return &List{
 		Type: l.Type, Revision: l.Revision, Continue: l.Continue, Remaining: l.Remaining, Warnings: w.warnings, Close: func() {},
-		Items: func(yield func(*store.Object, error) bool) {
-			for _, object := range objects {
-				if !yield(object, nil) {
-					return
-				}
-			}
-		},
+		Items: listed(objects),
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -57,4 +58,61 @@ func coded(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}}
+}
+
+// changedText is the message of a lost optimistic lock: row G1.
+const changedText = "the object has been modified; please apply your changes to the latest version and try again"
+
+func conflict(t Target, why error) error {
+	return apierrors.NewConflict(t.Type.GroupResource(), t.Name, why)
+}
+
+func uidConflict(t Target, sent, have string) error {
+	return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s", storageKey(t), sent, have))
+}
+
+func preconditionFailed(what, sent, have string) error {
+	return fmt.Errorf("%s: %s in precondition: %s, %[2]s in object meta: %[4]s", "Precondition failed", what, sent, have)
+}
+
+// takenError is the answer to a name that is taken; it is store.ErrExists.
+type takenError struct{ *apierrors.StatusError }
+
+func (e *takenError) Is(target error) bool { return target == store.ErrExists }
+
+func isTaken(err error) bool { return errors.Is(err, store.ErrExists) }
+
+// conflicts tells whether somebody else was faster.
+func conflicts(err error) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
+}
+
+// restarts reports whether a request has to start again: something that it was decided by
+// has changed.
+func restarts(err error) bool { return errors.Is(err, store.ErrStale) }
+
+// lost is what a client is told when somebody else was faster.
+func conflictStatus(t Target, err error) error {
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return conflict(t, errors.New(changedText))
+	case errors.Is(err, store.ErrNotFound):
+		return t.notFound()
+	}
+	return err
+}
+
+// unfit is the answer to a write that no store keeps. What clients send is refused
+// earlier, with better words: this is for what those checks miss.
+func unstorable(t Target, err error) error {
+	var refused *store.UnfitError
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Size:
+		return apierrors.NewRequestEntityTooLargeError("the object cannot be stored: " + refused.Why)
+	}
+	return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "name"), t.Name, "the object cannot be stored: "+refused.Why),
+	})
 }

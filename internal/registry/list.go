@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -23,7 +24,7 @@ type List struct {
 	// list, whose answer then has to be cut off.
 	Items iter.Seq2[*store.Object, error]
 	// Held is how many bytes the list holds that the state does not, about.
-	Held int64
+	BufferedBytes int64
 	// Whole: the items are neighbours, nothing was left out between them.
 	Whole bool
 	// Warnings go out as headers: those of a deletion.
@@ -39,7 +40,11 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 		return nil, err
 	}
 	if s := r.source(t); s != nil {
-		return s.list(ctx, t, o)
+		items, err := s.list(ctx, t, o)
+		if err != nil {
+			return nil, err
+		}
+		return &List{Type: t.Type, Items: listed(items), Close: func() {}}, nil
 	}
 	s, err := newSelector(ctx, t, o)
 	if err != nil {
@@ -52,12 +57,12 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	l := &List{Type: t.Type, Revision: v.Revision(), Whole: s.all(), Close: v.Close}
 	switch {
 	case s.none:
-		l.Items = func(func(*store.Object, error) bool) {}
+		l.Items = listed(nil)
 	case p.limit > 0:
-		err = l.page(v, s, p)
+		err = l.chunk(v, s, p)
 		if !v.InMemory() {
 			for o := range l.Items {
-				l.Held += int64(o.Len())
+				l.BufferedBytes += int64(o.Len())
 			}
 		}
 		v.Close() // others wait for its place; the page has all that it needs
@@ -73,35 +78,29 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 
 // maxPageBytes ends a page early, which the protocol allows: what was read back
 // from the log is held until the page is written.
-const maxPageBytes = 64 << 20
+const maxChunkBytes = 64 << 20
 
 // page collects one page: the token and the count behind it stand before the
 // items.
-func (l *List) page(v *store.View, s *selector, p plan) error {
+func (l *List) chunk(v *store.View, s *selector, p plan) error {
 	var items []*store.Object
 	more, size := false, 0
 	for o, err := range selected(s.ctx, s.scan(v, p.afterKey(s)), s) {
 		if err != nil {
 			return err
 		}
-		if more = len(items) == p.limit || size > maxPageBytes; more {
+		if more = len(items) == p.limit || size > maxChunkBytes; more {
 			break
 		}
 		items = append(items, o)
 		size += o.Len()
 	}
-	l.Items = func(yield func(*store.Object, error) bool) {
-		for _, o := range items {
-			if !yield(o, nil) {
-				return
-			}
-		}
-	}
+	l.Items = listed(items)
 	if !more {
 		return nil
 	}
 	last := items[len(items)-1].Key
-	l.Continue = next(v.Revision(), last, s.prefix)
+	l.Continue = nextToken(v.Revision(), last, s.prefix)
 	if s.all() {
 		if n, known := v.Count(s.prefix, last); known {
 			remaining := int64(n)
@@ -113,7 +112,7 @@ func (l *List) page(v *store.View, s *selector, p plan) error {
 
 // looksBetween is how many objects a selector looks at before it looks whether the
 // request is still wanted: about a millisecond's worth.
-const looksBetween = 1024
+const checkContextEvery = 1024
 
 // selected yields what the selector picks, until the context is done.
 func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
@@ -123,7 +122,7 @@ func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selec
 	return func(yield func(*store.Object, error) bool) {
 		looked := 0
 		for o, err := range all {
-			if looked++; looked%looksBetween == 0 && ctx.Err() != nil {
+			if looked++; looked%checkContextEvery == 0 && ctx.Err() != nil {
 				yield(nil, ctx.Err())
 				return
 			}
@@ -172,22 +171,51 @@ func (p *plan) afterKey(s *selector) string {
 // scan yields what the selector can match, as far as keys and digests tell.
 func (s *selector) scan(v *store.View, after string) iter.Seq2[*store.Object, error] {
 	var may func(uint64) bool
-	if s.digest != 0 {
-		may = func(d uint64) bool { return s.digest.allows(digest(d)) }
+	if s.bloom != 0 {
+		may = func(d uint64) bool { return s.bloom.allows(bloom(d)) }
 	}
 	all := v.Select(s.watchPrefix(), after, may)
 	if s.key != "" {
-		return firstOf(all) // the key itself, or what begins like it
+		return first(all) // the key itself, or what begins like it
 	}
 	return all
 }
 
-// firstOf yields the first one alone.
-func firstOf(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] {
+// listed yields objects.
+func listed(items []*store.Object) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		for _, o := range items {
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
+}
+
+// first yields the first object only.
+func first(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] {
 	return func(yield func(*store.Object, error) bool) {
 		for o, err := range all {
 			yield(o, err)
 			return
+		}
+	}
+}
+
+// All yields the objects of a namespace, or of a kind without namespaces, as they
+// are stored now, decoded.
+func (r *Registry) ReadAll(ctx context.Context, t Target) iter.Seq2[runtime.Object, error] {
+	return func(yield func(runtime.Object, error) bool) {
+		state, err := r.Store.MostRecent(ctx)
+		if err != nil {
+			yield(nil, status(err))
+			return
+		}
+		t.Name = ""
+		for o := range state.Snapshot(t.Type.Collection).Scan(t.key(), "") {
+			if !yield(t.read(ctx, o)) {
+				return
+			}
 		}
 	}
 }

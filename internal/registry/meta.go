@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -21,7 +20,7 @@ import (
 )
 
 // placeNamespace gives an object the namespace of the request: row A8.
-func placeNamespace(t Target, meta metav1.Object) error {
+func setNamespace(t Target, meta metav1.Object) error {
 	switch got := meta.GetNamespace(); {
 	case !t.Type.Namespaced, got == "":
 		meta.SetNamespace(t.Namespace)
@@ -74,7 +73,7 @@ const maxName = 1024
 
 // newName checks the name of a new object, or what it is generated from: by the rules of
 // its kind, and by what can be kept, shown and named in a URL.
-func newName(t *resource.Type) validation.ValidateNameFunc {
+func nameRules(t *resource.Type) validation.ValidateNameFunc {
 	return func(name string, prefix bool) []string {
 		wrong := t.Strategy.Metadata.ValidateName(name, prefix)
 		switch {
@@ -91,19 +90,19 @@ func newName(t *resource.Type) validation.ValidateNameFunc {
 }
 
 // validateNew checks what every new object has to keep to: row A7.
-func validateNew(t *resource.Type, meta metav1.Object) field.ErrorList {
-	return validateMeta(t, meta, newName(t))
+func validateNewMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
+	return validateMeta(t, meta, nameRules(t))
 }
 
 // validate checks what every object has to keep to. Its name is what it was when the
 // object was created.
-func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
+func validateAnyMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
 	return validateMeta(t, meta, t.Strategy.Metadata.ValidateName)
 }
 
 func validateMeta(t *resource.Type, meta metav1.Object, name validation.ValidateNameFunc) field.ErrorList {
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(plain(meta), t.Namespaced, name, path)
+	errs := validation.ValidateObjectMetaAccessor(withoutValidLabels(meta), t.Namespaced, name, path)
 	for i, name := range meta.GetFinalizers() {
 		if !t.Strategy.Metadata.AnyFinalizer && !strings.Contains(name, "/") && !standardFinalizer(name) {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
@@ -116,8 +115,8 @@ func validateMeta(t *resource.Type, meta metav1.Object, name validation.Validate
 // another object of it, nor begins a deletion or holds one back. Nothing else can
 // be wrong: names and other system fields are the old ones. Kinds say what is wrong
 // again, and so does the wire.
-func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
-	errs := validate(t, meta)
+func validateMetaUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
+	errs := validateAnyMeta(t, meta)
 	changed := meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
 	if !changed && len(errs) == 0 {
 		return nil
@@ -135,18 +134,6 @@ func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Objec
 		return slices.Concat(errs, update, update)
 	}
 	return slices.Concat(errs, update, errs, update)
-}
-
-// timesChecked is how often an update of the object itself says what is wrong with what
-// both halves of validateUpdate look at.
-func (w *write) timesChecked() int {
-	switch w.Type.Strategy.Metadata.Recheck {
-	case resource.RecheckNothing:
-		return 2
-	case resource.RecheckUpdate:
-		return 3
-	}
-	return 4
 }
 
 // standardFinalizer tells the finalizers that need no domain.
@@ -190,39 +177,4 @@ func sameDesired(t *resource.Type, a, b runtime.Object) bool {
 	return t.Parts().SameDesired(a, b) &&
 		(!counts.Has(resource.Labels) || equality.Semantic.DeepEqual(ma.GetLabels(), mb.GetLabels())) &&
 		(!counts.Has(resource.Annotations) || equality.Semantic.DeepEqual(ma.GetAnnotations(), mb.GetAnnotations()))
-}
-
-// toStored defaults an object in the client's version and converts it to the one of
-// all further steps.
-func toStored(ctx context.Context, t *resource.Type, o runtime.Object) (runtime.Object, error) {
-	if t.Strategy.Default != nil {
-		t.Strategy.Default(o)
-	}
-	if t.Conversion == nil || t.Conversion.PerRequest {
-		return o, nil
-	}
-	return t.Conversion.ToStored(ctx, o)
-}
-
-// objectKey is how errors of kube-apiserver name the place of an object.
-func objectKey(t Target) string {
-	place := keyPlaces[t.Type.Collection]
-	if place == "" {
-		place = t.Type.Resource
-		if t.Type.Custom != nil {
-			place = t.Type.Group + "/" + place
-		}
-	}
-	return "/" + place + "/" + strings.TrimPrefix(t.key(), "/")
-}
-
-// keyPlaces are those of collections that have other names than their resources.
-var keyPlaces = map[string]string{
-	"services":                           "services/specs",
-	"endpoints":                          "services/endpoints",
-	"replicationcontrollers":             "controllers",
-	"nodes":                              "minions",
-	"ingresses.networking.k8s.io":        "ingress",
-	"apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
-	definitionsCollection:                "apiextensions.k8s.io/customresourcedefinitions",
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	fastjson "github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,4 +154,30 @@ func Decode[T any, P interface {
 		return nil, fmt.Errorf("reading %s: %w", o.Key, err)
 	}
 	return made.(P), nil
+}
+
+// Identity tells an object from others of the same name.
+type Identity struct {
+	UID string
+	// Deleted is when the object has to be gone; zero: it was not deleted.
+	Deleted time.Time
+}
+
+// IdentityOf looks an object up in a state; ok is false when it does not exist.
+func IdentityOf(s *store.State, t Target) (i Identity, ok bool) {
+	o := s.Get(t.Type.Collection, t.key())
+	if o == nil {
+		return i, false
+	}
+	meta := member(o.Bytes(), "metadata")
+	i.UID = text(member(meta, "uid"))
+	if deleted := text(member(meta, "deletionTimestamp")); deleted != "" {
+		i.Deleted, _ = time.Parse(time.RFC3339, deleted)
+	}
+	return i, true
+}
+
+// isDeleted tells whether the deletion of an object has begun.
+func isDeleted(o *store.Object) bool {
+	return textAt(o.Bytes(), "metadata", "deletionTimestamp") != ""
 }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/patch"
-	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -40,7 +39,7 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 	if err := wire.CheckDepth(p.Bytes); err != nil {
 		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
 	}
-	made, err := r.modify(ctx, w, change{next: func(v existing) (runtime.Object, error) {
+	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
 		sent, err := w.patched(v, &p)
 		if err != nil {
 			return nil, err
@@ -56,7 +55,7 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 // patched is what the patch makes of what is read at the target. Where it says
 // nothing of managed fields it is made without them first; where then something is
 // wrong it is made again, for the words.
-func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
+func (w *write) patched(v currentObject, p *Patch) (runtime.Object, error) {
 	document, err := w.show(v)
 	if err != nil {
 		return nil, err
@@ -101,7 +100,7 @@ func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d 
 	if errors.As(err, &unread) {
 		why := unread.Cause
 		if p.Type == types.StrategicMergePatchType {
-			why = cmp.Or(unrestored(made.Document, t.New()), why)
+			why = cmp.Or(strategicError(made.Document, t.New()), why)
 		}
 		return made, d, invalidPatch(&made, why)
 	}
@@ -111,7 +110,7 @@ func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d 
 
 // unrestored says in the words of kube-apiserver, which makes no JSON of such patches in
 // between, why their result cannot be read; empty when it finds nothing.
-func unrestored(document []byte, to runtime.Object) string {
+func strategicError(document []byte, to runtime.Object) string {
 	var tree map[string]any
 	if err := utiljson.Unmarshal(document, &tree); err != nil {
 		return ""
@@ -137,21 +136,4 @@ func strictPatch(w *write, made *patch.Patched, complaints []string) error {
 		Causes: invalidPatch(made, "strict decoding error: "+strings.Join(complaints, ", ")).ErrStatus.Details.Causes,
 	}
 	return err
-}
-
-// checkPatched checks what a patch must not change.
-func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
-	if err := w.place(meta); err != nil {
-		return err
-	}
-	l, err := bodyLock(meta)
-	if err != nil {
-		return err
-	}
-	have := at(current.Bytes(), []string{"metadata", "uid"})
-	if s := w.subresource(); s != nil && s.Exchange != nil && l.uid != "" && l.uid != have {
-		shown := schema.GroupResource{Group: w.Type.Group, Resource: w.Type.Resource + "/" + s.Name}
-		return apierrors.NewConflict(shown, w.Name, otherThan("UID", l.uid, have))
-	}
-	return l.checkVersion(w.Target, current)
 }

@@ -48,7 +48,7 @@ type tableRow struct {
 type flag int
 
 const (
-	noMatter flag = iota
+	either flag = iota
 	without
 	with
 )
@@ -60,15 +60,15 @@ const (
 // A limit together with version 0 is ignored: the state may be any, so the whole
 // list is as good as a page of it.
 var listTable = []tableRow{
-	{unset, "", noMatter, without, mostRecent},
-	{unset, "", noMatter, with, continued},
-	{zero, "", noMatter, without, anyState},
-	{zero, "", noMatter, with, continued},
+	{unset, "", either, without, mostRecent},
+	{unset, "", either, with, continued},
+	{zero, "", either, without, anyState},
+	{zero, "", either, with, continued},
 	{number, "", without, without, notOlderThan},
 	{number, "", with, without, exactly},
-	{number, "Exact", noMatter, without, exactly},
-	{zero, "NotOlderThan", noMatter, without, anyState},
-	{number, "NotOlderThan", noMatter, without, notOlderThan},
+	{number, "Exact", either, without, exactly},
+	{zero, "NotOlderThan", either, without, anyState},
+	{number, "NotOlderThan", either, without, notOlderThan},
 }
 
 // getTable is the table for get.
@@ -130,7 +130,7 @@ func (row tableRow) fits(class version, o *metainternal.ListOptions) bool {
 		row.limit.fits(o.Limit > 0) && row.token.fits(o.Continue != "")
 }
 
-func (f flag) fits(is bool) bool { return f == noMatter || (f == with) == is }
+func (f flag) fits(is bool) bool { return f == either || (f == with) == is }
 
 // parseVersion reads a resourceVersion: decimal digits, no sign. Whatever else
 // is a mistake of the client (row P7).

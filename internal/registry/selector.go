@@ -29,7 +29,7 @@ type selector struct {
 	labels labels.Selector // nil: all
 	fields []requirement   // beyond what prefix and key say
 	values bool            // some of them are of fields of the type
-	digest digest          // what an object's digest must have; zero: nothing
+	bloom bloom          // what an object's digest must have; zero: nothing
 	failed error           // of an object whose fields cannot be looked at
 }
 
@@ -72,7 +72,7 @@ func newSelector(ctx context.Context, t Target, o *metainternal.ListOptions) (*s
 		}
 	}
 	s.narrow(t)
-	s.digest = s.wanted()
+	s.bloom = s.requiredBloom()
 	s.values = slices.ContainsFunc(s.fields, func(r requirement) bool { return r.field >= 0 })
 	return s, nil
 }
@@ -153,7 +153,7 @@ func (s *selector) watchPrefix() string {
 // matches tells whether an object is selected; nil is not. One that cannot be converted to
 // the type, whose fields are looked at, is: failed says why, and to show it fails too.
 func (s *selector) matches(o *store.Object) bool {
-	if o == nil || s.none || !s.digest.allows(digest(o.Digest())) { // first: it lies in the object
+	if o == nil || s.none || !s.bloom.allows(bloom(o.Digest())) { // first: it lies in the object
 		return false
 	}
 	if s.key != "" && o.Key != s.key || !strings.HasPrefix(o.Key, s.prefix) {
@@ -162,7 +162,7 @@ func (s *selector) matches(o *store.Object) bool {
 	if s.labels == nil && len(s.fields) == 0 {
 		return true
 	}
-	a, err := attributesOf(s.ctx, s.typ, o, s.values)
+	a, err := selectableOf(s.ctx, s.typ, o, s.values)
 	if err != nil {
 		s.failed = err
 		return true
@@ -176,13 +176,13 @@ func (s *selector) matches(o *store.Object) bool {
 }
 
 // attributes are what selectors look at. They are kept with the object version.
-type attributes struct {
+type selectable struct {
 	typ    *resource.Type
 	labels labels.Set
 	values []string // by index in typ.Display.Fields
 }
 
-func (a *attributes) field(index int, key string) string {
+func (a *selectable) field(index int, key string) string {
 	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {
 		namespace, name = "", key
@@ -198,17 +198,17 @@ func (a *attributes) field(index int, key string) string {
 
 // shownFields tells that the fields of a type are not those of the stored bytes: an object
 // of a custom kind is selected by what is shown of it, converted and with its defaults.
-func shownFields(t *resource.Type) bool { return t.ConvertsPerRequest() && len(t.Display.Fields) > 0 }
+func fieldsNeedConversion(t *resource.Type) bool { return t.ConvertsPerRequest() && len(t.Display.Fields) > 0 }
 
 // attributesOf returns the attributes of an object, from its memo where they
 // are of the same type. Fields are left out where nobody wants them, and they would have
 // to be converted.
-func attributesOf(ctx context.Context, t *resource.Type, o *store.Object, fields bool) (*attributes, error) {
-	shown := shownFields(t)
-	if a, ok := o.Memo().(*attributes); ok && a.typ == t && (!fields || !shown || a.values != nil) {
+func selectableOf(ctx context.Context, t *resource.Type, o *store.Object, fields bool) (*selectable, error) {
+	shown := fieldsNeedConversion(t)
+	if a, ok := o.Memo().(*selectable); ok && a.typ == t && (!fields || !shown || a.values != nil) {
 		return a, nil
 	}
-	a, object := &attributes{typ: t}, o.Bytes()
+	a, object := &selectable{typ: t}, o.Bytes()
 	eachMember(member(member(object, "metadata"), "labels"), func(key, value []byte) bool {
 		if a.labels == nil {
 			a.labels = labels.Set{}
@@ -229,23 +229,61 @@ func attributesOf(ctx context.Context, t *resource.Type, o *store.Object, fields
 		}
 	}
 	o.SetMemo(a)
-	o.SetDigest(uint64(a.digest()))
+	o.SetDigest(uint64(a.bloom()))
 	return a, nil
 }
 
 // fieldValue is the first of a field's paths that is there and not empty.
 func fieldValue(f *resource.Field, object []byte) string {
 	if f.Paths == nil {
-		if v := at(object, strings.Split(f.Name, ".")); v != "" {
+		if v := textAt(object, strings.Split(f.Name, ".")...); v != "" {
 			return v
 		}
 	}
 	for _, path := range f.Paths {
-		if v := at(object, path); v != "" {
+		if v := textAt(object, path...); v != "" {
 			return v
 		}
 	}
 	return f.Default
 }
 
-func at(object []byte, path []string) string { return text(find(object, path...)) }
+// digest is that of an object.
+func (a *selectable) bloom() bloom {
+	d := bloomOf(a.typ)
+	for name, value := range a.labels {
+		d |= d.bits(name, value)
+	}
+	if filtersFields(a.typ) {
+		for i, value := range a.values {
+			d |= d.bits("\x00"+a.typ.Display.Fields[i].Name, value)
+		}
+	}
+	return d
+}
+
+// wanted is what an object's digest must have: the bits of all that the selector
+// wants to be equal to something. Zero: there is no such thing.
+func (s *selector) requiredBloom() bloom {
+	var all bloom
+	if s.labels != nil {
+		requirements, _ := s.labels.Requirements()
+		for _, r := range requirements {
+			switch r.Operator() {
+			case selection.Equals, selection.DoubleEquals, selection.In:
+				if values := r.ValuesUnsorted(); len(values) == 1 {
+					all |= all.bits(r.Key(), values[0])
+				}
+			}
+		}
+	}
+	for _, r := range s.fields {
+		if r.equal && r.field >= 0 && filtersFields(s.typ) {
+			all |= all.bits("\x00"+s.typ.Display.Fields[r.field].Name, r.value)
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return all | bloomOf(s.typ)
+}

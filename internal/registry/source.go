@@ -22,7 +22,7 @@ type Source struct {
 }
 
 // Reads reports whether objects of the target are made by a Source.
-func (r *Registry) Reads(t Target) bool { return r.source(t) != nil }
+func (r *Registry) ReadsVirtual(t Target) bool { return r.source(t) != nil }
 
 func (r *Registry) source(t Target) *Source {
 	if t.Type.Collection != "" || r.Virtual == nil {
@@ -35,7 +35,7 @@ func (r *Registry) source(t Target) *Source {
 func (s *Source) get(ctx context.Context, t Target) (Object, error) {
 	for _, name := range s.Names {
 		if name == t.Name {
-			made, err := madeOf(t, name, s.Read(ctx, []string{name})[0])
+			made, err := virtualObject(t, name, s.Read(ctx, []string{name})[0])
 			return Object{Stored: made}, err
 		}
 	}
@@ -43,7 +43,7 @@ func (s *Source) get(ctx context.Context, t Target) (Object, error) {
 }
 
 // list reads the objects that are selected. Versions and limits mean nothing to it.
-func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
+func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions) ([]*store.Object, error) {
 	selected, err := newSelector(ctx, t, o)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions
 	}
 	var items []*store.Object
 	for i, object := range s.Read(ctx, names) {
-		made, err := madeOf(t, names[i], object)
+		made, err := virtualObject(t, names[i], object)
 		if err != nil {
 			return nil, err
 		}
@@ -64,17 +64,11 @@ func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions
 			items = append(items, made)
 		}
 	}
-	return &List{Type: t.Type, Close: func() {}, Items: func(yield func(*store.Object, error) bool) {
-		for _, made := range items {
-			if !yield(made, nil) {
-				return
-			}
-		}
-	}}, nil
+	return items, nil
 }
 
 // madeOf is an object that is not stored in the form of those that are.
-func madeOf(t Target, name string, object runtime.Object) (*store.Object, error) {
+func virtualObject(t Target, name string, object runtime.Object) (*store.Object, error) {
 	object.GetObjectKind().SetGroupVersionKind(t.Type.GroupVersionKind())
 	value, err := json.Marshal(object)
 	return &store.Object{Key: name, Held: value}, err

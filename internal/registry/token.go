@@ -97,6 +97,6 @@ func expiredToken(after string) error {
 }
 
 // next is the token after an object of a list.
-func next(revision store.Revision, key, prefix string) string {
+func nextToken(revision store.Revision, key, prefix string) string {
 	return encodeToken(int64(revision), strings.TrimPrefix(key, prefix))
 }

@@ -209,3 +209,5 @@ func unquote(b []byte) string {
 	}
 	return s
 }
+
+func textAt(object []byte, path ...string) string { return text(find(object, path...)) }

@@ -171,7 +171,7 @@ func TestFieldsOfAllKinds(t *testing.T) {
 	for _, g := range builtin.Catalog().Groups() {
 		for _, v := range g.Versions {
 			for _, typ := range v.Types {
-				a, err := attributesOf(context.Background(), typ, object("x", `{"metadata":{"name":"x"}}`), true)
+				a, err := selectableOf(context.Background(), typ, object("x", `{"metadata":{"name":"x"}}`), true)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,10 +1,7 @@
 package registry
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/patch"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -63,7 +58,7 @@ const (
 	fromPatch
 	// fromAction: a virtual subresource changes the object. Neither its generation nor its
 	// managed fields change.
-	fromAction
+	fromVirtual
 	// fromServer: the server itself writes.
 	fromServer
 )
@@ -71,7 +66,7 @@ const (
 // newWrite checks the options: rows F1, G8, R2. Kind is theirs: "CreateOptions",
 // "UpdateOptions" or "PatchOptions". An empty dryRun means none.
 func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*write, error) {
-	dryRun := wanted(o.DryRun)
+	dryRun := nonEmpty(o.DryRun)
 	var errs field.ErrorList
 	if kind == "PatchOptions" {
 		errs = metav1validation.ValidatePatchOptions(&metav1.PatchOptions{
@@ -93,7 +88,7 @@ func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*w
 }
 
 // wanted drops empty values: `dryRun=` means no dry-run.
-func wanted(values []string) []string {
+func nonEmpty(values []string) []string {
 	var all []string
 	for _, v := range values {
 		if v != "" {
@@ -138,11 +133,11 @@ func (w *write) decode(b Body) (runtime.Object, error) {
 
 // place checks the name and the namespace that a body says against those of the
 // request: row A8.
-func (w *write) place(meta metav1.Object) error {
+func (w *write) checkURL(meta metav1.Object) error {
 	if err := checkName(w.Target, meta); err != nil {
 		return err
 	}
-	return placeNamespace(w.Target, meta)
+	return setNamespace(w.Target, meta)
 }
 
 // dedupOwners drops owner references that stand twice: row G11.
@@ -175,98 +170,8 @@ func (w *write) dedupOwners(meta metav1.Object) {
 		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s", when, strings.Join(twice, ", ")))
 }
 
-// checkSize refuses an object that is larger than what a body can bring, so that
-// whoever reads it can write it back: an apply adds to what is there. One that was
-// larger before may become smaller.
-func checkSize(e wire.Encoded, current *store.Object) error {
-	if len(e.Bytes) <= patch.MaxBytes || current != nil && len(e.Bytes) < current.Len() || patch.Size(e.Bytes) <= patch.MaxBytes {
-		return nil
-	}
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object would have more than %d bytes", patch.MaxBytes))
-}
-
-// unfit is the answer to a write that no store keeps. What clients send is refused
-// earlier, with better words: this is for what those checks miss.
-func unfit(t Target, err error) error {
-	var refused *store.UnfitError
-	switch {
-	case !errors.As(err, &refused):
-		return err
-	case refused.Size:
-		return apierrors.NewRequestEntityTooLargeError("the object cannot be stored: " + refused.Why)
-	}
-	return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{
-		field.Invalid(field.NewPath("metadata", "name"), t.Name, "the object cannot be stored: "+refused.Why),
-	})
-}
-
-// asOf is an object that is not stored, as of a revision.
-func asOf(key string, e wire.Encoded, at store.Revision) *store.Object {
-	value := make([]byte, 0, len(e.Bytes)+20)
-	value = append(value, e.Bytes[:e.RevisionAt]...)
-	value = strconv.AppendUint(value, uint64(at), 10)
-	value = append(value, e.Bytes[e.RevisionAt:]...)
-	return &store.Object{Key: key, Held: value, Modified: at, RevisionAt: int32(e.RevisionAt)}
-}
-
-// unversioned is an object that a dry-run did not create: it has no resource
-// version.
-func unversioned(c store.Write) *store.Object {
-	const before, behind = `"resourceVersion":"`, `",`
-	value := make([]byte, 0, len(c.Value))
-	value = append(value, c.Value[:c.RevisionAt-len(before)]...)
-	value = append(value, c.Value[c.RevisionAt+len(behind):]...)
-	return &store.Object{Key: c.Key, Held: value}
-}
-
-// conflicts tells whether somebody else was faster.
-func conflicts(err error) bool {
-	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
-}
-
 // begin starts a request, for the first time or again.
 func (w *write) begin() {
 	w.owners = ownership{}
 	w.warnings = w.warnings[:0:0]
-}
-
-// lost is what a client is told when somebody else was faster.
-func lost(t Target, err error) error {
-	switch {
-	case errors.Is(err, store.ErrConflict):
-		return conflict(t, errors.New(changedText))
-	case errors.Is(err, store.ErrNotFound):
-		return t.notFound()
-	}
-	return err
-}
-
-// Show returns what is read at the target of a stored object, as JSON: the stored
-// bytes where they are that.
-func (t Target) Show(ctx context.Context, o *store.Object) ([]byte, error) {
-	if s := t.subresource(); s != nil && s.View != nil {
-		stored, err := t.read(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		return wire.View(s, stored)
-	}
-	return wire.As(ctx, t.Type, o.Bytes())
-}
-
-// Exchanged is the type of what is read and written at the target: that of the
-// object, unless the subresource has one of its own.
-func (t Target) Exchanged() *resource.Type {
-	if s := t.subresource(); s != nil && s.Exchange != nil {
-		return s.Exchange
-	}
-	return t.Type
-}
-
-// subresource is that of the target; nil: the object itself.
-func (t Target) subresource() *resource.Subresource {
-	if t.Subresource == "" {
-		return nil
-	}
-	return t.Type.Subresource(t.Subresource)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // selfSubjectReview tells who asks. Of the body nothing comes back.
-func (c *Config) selfSubjectReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) selfSubjectReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	return &authenticationv1.SelfSubjectReview{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: c.now()},
 		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: call.By.Info()},
@@ -21,7 +21,7 @@ func (c *Config) selfSubjectReview(_ context.Context, call *registry.Call) (runt
 
 // tokenReview tells who a token is of. A token that is not good is an answer, not
 // an error.
-func (c *Config) tokenReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) tokenReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authenticationv1.TokenReview)
 	if review.Spec.Token == "" {
 		return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")

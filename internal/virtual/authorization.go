@@ -19,7 +19,7 @@ import (
 )
 
 // subjectAccessReview reports whether a user may.
-func (c *Config) subjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) subjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SubjectAccessReview)
 	errs := validateSubject(&review.Spec)
 	errs = append(errs, emptyMetadata(&review.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
@@ -31,7 +31,7 @@ func (c *Config) subjectAccessReview(_ context.Context, call *registry.Call) (ru
 }
 
 // localSubjectAccessReview is the same, for callers that may ask in one namespace alone.
-func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.LocalSubjectAccessReview)
 	spec, path := &review.Spec, field.NewPath("spec")
 	errs := validateSubject(spec)
@@ -50,7 +50,7 @@ func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.Call
 }
 
 // selfSubjectAccessReview reports whether the caller may.
-func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SelfSubjectAccessReview)
 	what := asked{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes}
 	errs := what.validate()
@@ -63,7 +63,7 @@ func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.Call)
 }
 
 // selfSubjectRulesReview returns what the caller may do in a namespace.
-func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	namespace := call.Sent.(*authorizationv1.SelfSubjectRulesReview).Spec.Namespace
 	if namespace == "" {
 		return nil, apierrors.NewBadRequest("no namespace on request")

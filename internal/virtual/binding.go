@@ -18,7 +18,7 @@ import (
 
 // binding gives a Pod its node, at the path of the Pod or, with the name in the
 // body, at that of the bindings of a namespace: row X6.
-func (c *Config) binding(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) binding(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	b := call.Sent.(*corev1.Binding)
 	namespace := call.Target.Namespace
 	if call.Target.Subresource != "" && b.Name != call.Target.Name {
@@ -30,8 +30,8 @@ func (c *Config) binding(ctx context.Context, call *registry.Call) (runtime.Obje
 	if err := validateBinding(b); err != nil {
 		return nil, err
 	}
-	_, err := call.Registry.Alter(ctx, c.target("pods", namespace, b.Name), registry.Alteration{
-		By: call.By, UID: b.UID, Version: b.ResourceVersion, DryRun: call.DryRun,
+	_, err := call.Registry.UpdateObject(ctx, c.target("pods", namespace, b.Name), registry.ObjectUpdate{
+		By: call.By, UID: b.UID, ResourceVersion: b.ResourceVersion, DryRun: call.DryRun,
 		Change: func(o runtime.Object) error { return c.assign(o.(*corev1.Pod), b) },
 	})
 	return nil, err

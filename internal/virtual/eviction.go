@@ -25,7 +25,7 @@ const mostDisrupted = 2000
 
 // eviction deletes a Pod as far as its budget allows: rows X6 and X17. A Pod that
 // does not run disrupts nothing, nor does one that is on its way out.
-func (c *Config) eviction(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) eviction(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	sent := call.Sent.(*policyv1.Eviction)
 	if sent.Name != call.Target.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
@@ -118,7 +118,7 @@ func (e *evicting) allowed(p *corev1.Pod) (free bool, err error) {
 			return true, nil
 		}
 	}
-	_, err = e.registry.Alter(e.ctx, e.budget(b.Namespace, b.Name), registry.Alteration{
+	_, err = e.registry.UpdateObject(e.ctx, e.budget(b.Namespace, b.Name), registry.ObjectUpdate{
 		By: e.by, DryRun: e.dryRun,
 		Change: func(o runtime.Object) error {
 			return e.take(o.(*policyv1.PodDisruptionBudget), p.Name)
@@ -130,7 +130,7 @@ func (e *evicting) allowed(p *corev1.Pod) (free bool, err error) {
 // budgets are those that select the Pod.
 func (e *evicting) budgets(p *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	var all []*policyv1.PodDisruptionBudget
-	for o, err := range e.registry.All(e.ctx, e.budget(p.Namespace, "")) {
+	for o, err := range e.registry.ReadAll(e.ctx, e.budget(p.Namespace, "")) {
 		if err != nil {
 			return nil, err
 		}
@@ -200,8 +200,8 @@ func (e *evicting) announce(p *corev1.Pod, pre **metav1.Preconditions) error {
 	if e.dryRun || p.DeletionTimestamp != nil {
 		return nil
 	}
-	made, err := e.registry.Alter(e.ctx, e.pod, registry.Alteration{
-		By: e.by, UID: p.UID, Version: version(*pre),
+	made, err := e.registry.UpdateObject(e.ctx, e.pod, registry.ObjectUpdate{
+		By: e.by, UID: p.UID, ResourceVersion: version(*pre),
 		Change: func(o runtime.Object) error {
 			setPodCondition(o.(*corev1.Pod), corev1.PodCondition{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,

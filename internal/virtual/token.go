@@ -29,7 +29,7 @@ var tokenRequests = schema.GroupKind{Group: authenticationGroup, Kind: "TokenReq
 // tokenRequest makes a token of a service account. A dry run makes one too: no object
 // is stored either way. Where there is no key yet, either one makes it and writes
 // pki/serviceaccount.pem: the token of a dry run is as good as any.
-func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	account, err := c.read(ctx, call.Registry, "serviceaccounts", call.Target.Namespace, call.Target.Name)
 	if err != nil {
 		return nil, err

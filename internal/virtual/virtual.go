@@ -35,12 +35,12 @@ const (
 
 // Resources are the virtual resources and subresources: they implement registry.Virtual.
 type Resources struct {
-	creators map[place]registry.Creator
+	handlers map[subresource]registry.VirtualHandler
 	sources  map[schema.GroupResource]*registry.Source
 }
 
-// place is a resource, or a subresource.
-type place struct {
+// subresource is a resource, or a subresource.
+type subresource struct {
 	schema.GroupResource
 	sub string
 }
@@ -50,11 +50,11 @@ func New(c Config) *Resources {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	at := func(group, name, sub string) place {
-		return place{schema.GroupResource{Group: group, Resource: name}, sub}
+	at := func(group, name, sub string) subresource {
+		return subresource{schema.GroupResource{Group: group, Resource: name}, sub}
 	}
 	return &Resources{
-		creators: map[place]registry.Creator{
+		handlers: map[subresource]registry.VirtualHandler{
 			at(authenticationGroup, "selfsubjectreviews", ""):       c.selfSubjectReview,
 			at(authenticationGroup, "tokenreviews", ""):             c.tokenReview,
 			at(authorizationGroup, "subjectaccessreviews", ""):      c.subjectAccessReview,
@@ -70,9 +70,9 @@ func New(c Config) *Resources {
 	}
 }
 
-// Creator implements registry.Virtual.
-func (r *Resources) Creator(t registry.Target) registry.Creator {
-	return r.creators[place{t.Type.GroupResource(), t.Subresource}]
+// Handler implements registry.Virtual.
+func (r *Resources) Handler(t registry.Target) registry.VirtualHandler {
+	return r.handlers[subresource{t.Type.GroupResource(), t.Subresource}]
 }
 
 // Source implements registry.Virtual.

@@ -20,10 +20,10 @@ func FuzzPlain(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, labels := range []map[string]string{{s: ""}, {"k": s}, {s: s}} {
-			if errs := v1validation.ValidateLabels(labels, field.NewPath("labels")); plainLabels(labels) && len(errs) > 0 {
+			if errs := v1validation.ValidateLabels(labels, field.NewPath("labels")); validLabels(labels) && len(errs) > 0 {
 				t.Errorf("%q is taken for right: %v", labels, errs)
 			}
-			if errs := validation.ValidateAnnotations(labels, field.NewPath("annotations")); plainAnnotations(labels) && len(errs) > 0 {
+			if errs := validation.ValidateAnnotations(labels, field.NewPath("annotations")); validAnnotations(labels) && len(errs) > 0 {
 				t.Errorf("%q are taken for right: %v", labels, errs)
 			}
 		}
@@ -36,16 +36,16 @@ func TestPlain(t *testing.T) {
 		Name: "web", Labels: map[string]string{"app.kubernetes.io/name": "Web_1.2", "slot": ""}, Annotations: map[string]string{"Checksum/config": "x"},
 		Finalizers: []string{"a"},
 	}}
-	if plain(p) != metav1.Object(p) {
+	if withoutValidLabels(p) != metav1.Object(p) {
 		t.Error("a key with a large letter before its slash is not for sure right")
 	}
 	p.Annotations = map[string]string{"checksum/config": "ä ö", "b": ""}
-	got := plain(p)
+	got := withoutValidLabels(p)
 	if got.GetLabels() != nil || got.GetAnnotations() != nil || got.GetName() != "web" || len(got.GetFinalizers()) != 1 || len(p.Labels) != 2 {
 		t.Errorf("%+v of %+v", got, p)
 	}
 	p.Annotations["b"] = strings.Repeat("x", validation.TotalAnnotationSizeLimitB)
-	if plain(p) != metav1.Object(p) {
+	if withoutValidLabels(p) != metav1.Object(p) {
 		t.Error("annotations that are too large are taken for right")
 	}
 }
@@ -62,7 +62,7 @@ func BenchmarkValidate(b *testing.B) {
 	typ := typeOf(b, "", "pods")
 	b.ReportAllocs()
 	for b.Loop() {
-		if errs := validate(typ, p); len(errs) > 0 {
+		if errs := validateAnyMeta(typ, p); len(errs) > 0 {
 			b.Fatal(errs)
 		}
 	}

@@ -12,13 +12,13 @@ import (
 // when it is plain to see that they are right, as nearly always. The library holds
 // each of them against several regular expressions, which is most of what validation
 // costs; what is not plain is left to it, and to its words.
-func plain(meta metav1.Object) metav1.Object {
+func withoutValidLabels(meta metav1.Object) metav1.Object {
 	of, ok := meta.(metav1.ObjectMetaAccessor)
 	if !ok {
 		return meta
 	}
 	full, ok := of.GetObjectMeta().(*metav1.ObjectMeta)
-	if !ok || !plainLabels(full.Labels) || !plainAnnotations(full.Annotations) {
+	if !ok || !validLabels(full.Labels) || !validAnnotations(full.Annotations) {
 		return meta
 	}
 	rest := *full
@@ -26,18 +26,18 @@ func plain(meta metav1.Object) metav1.Object {
 	return &rest
 }
 
-func plainLabels(labels map[string]string) bool {
+func validLabels(labels map[string]string) bool {
 	for key, value := range labels {
-		if !plainKey(key) || value != "" && !plainName(value) {
+		if !validKey(key) || value != "" && !validName(value) {
 			return false
 		}
 	}
 	return true
 }
 
-func plainAnnotations(annotations map[string]string) bool {
+func validAnnotations(annotations map[string]string) bool {
 	for key := range annotations {
-		if !plainKey(key) {
+		if !validKey(key) {
 			return false
 		}
 	}
@@ -45,17 +45,17 @@ func plainAnnotations(annotations map[string]string) bool {
 }
 
 // plainKey tells a name, or a DNS subdomain, a slash and a name.
-func plainKey(key string) bool {
+func validKey(key string) bool {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
-		return plainName(key)
+		return validName(key)
 	}
-	return plainDomain(domain) && plainName(name)
+	return validSubdomain(domain) && validName(name)
 }
 
 // plainName tells letters, digits, '-', '_' and '.', up to 63, of which the first and
 // the last are letters or digits.
-func plainName(s string) bool {
+func validName(s string) bool {
 	if s == "" || len(s) > apivalidation.LabelValueMaxLength || !letter(s[0]) || !letter(s[len(s)-1]) {
 		return false
 	}
@@ -69,7 +69,7 @@ func plainName(s string) bool {
 
 // plainDomain tells parts of small letters, digits and '-' with dots between them, of
 // which the first and the last characters are letters or digits.
-func plainDomain(s string) bool {
+func validSubdomain(s string) bool {
 	if len(s) > apivalidation.DNS1123SubdomainMaxLength {
 		return false
 	}

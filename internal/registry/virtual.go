@@ -3,14 +3,12 @@ package registry
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // Virtual are the resources and subresources that are answered and not stored. Its methods
@@ -18,7 +16,7 @@ import (
 type Virtual interface {
 	// Creator returns the function that answers a create of the target; nil if creates of the
 	// target store an object.
-	Creator(t Target) Creator
+	Handler(t Target) VirtualHandler
 	// Source returns what makes the objects of a kind that is only read; nil if they are
 	// stored.
 	Source(t Target) *Source
@@ -26,10 +24,10 @@ type Virtual interface {
 
 // Creator answers a create that stores nothing under the name it was sent to. It returns
 // the answer, which may be the body, completed; nil: a Status that reports success.
-type Creator func(ctx context.Context, c *Call) (runtime.Object, error)
+type VirtualHandler func(ctx context.Context, c *VirtualRequest) (runtime.Object, error)
 
 // Call is a create that a Creator answers.
-type Call struct {
+type VirtualRequest struct {
 	Registry *Registry
 	Target   Target
 	// Sent is the body: decoded, in the namespace of the request.
@@ -41,7 +39,7 @@ type Call struct {
 }
 
 // Answer is the answer to a Call.
-type Answer struct {
+type VirtualAnswer struct {
 	// Value is the JSON of the answer.
 	Value []byte
 	// Status is set instead when the answer is a Status.
@@ -51,13 +49,13 @@ type Answer struct {
 }
 
 // Acts reports whether a create of the target is answered by a Creator.
-func (r *Registry) Acts(t Target) bool { return r.creator(t) != nil }
+func (r *Registry) CreatesVirtual(t Target) bool { return r.virtualHandler(t) != nil }
 
-func (r *Registry) creator(t Target) Creator {
+func (r *Registry) virtualHandler(t Target) VirtualHandler {
 	if r.Virtual == nil {
 		return nil
 	}
-	return r.Virtual.Creator(t)
+	return r.Virtual.Handler(t)
 }
 
 // accessReviews are answered in every namespace: an error would disclose to clients which
@@ -65,19 +63,19 @@ func (r *Registry) creator(t Target) Creator {
 var accessReviews = schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}
 
 // Act has a Creator answer a create.
-func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (Answer, error) {
+func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteOptions) (VirtualAnswer, error) {
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
-		return Answer{}, err
+		return VirtualAnswer{}, err
 	}
 	sent, err := w.decode(b)
 	if err != nil {
-		return Answer{Warnings: w.warnings}, err
+		return VirtualAnswer{Warnings: w.warnings}, err
 	}
 	named := t
 	if meta, ok := sent.(metav1.Object); ok {
-		if err := placeNamespace(t, meta); err != nil {
-			return Answer{Warnings: w.warnings}, err
+		if err := setNamespace(t, meta); err != nil {
+			return VirtualAnswer{Warnings: w.warnings}, err
 		}
 		if named.Name == "" {
 			named.Name = meta.GetName()
@@ -85,38 +83,17 @@ func (r *Registry) Act(ctx context.Context, t Target, b Body, o WriteOptions) (A
 	}
 	if t.Type.GroupResource() != accessReviews {
 		if err := checkNamespace(r.Store.Any(), named); err != nil {
-			return Answer{Warnings: w.warnings}, err
+			return VirtualAnswer{Warnings: w.warnings}, err
 		}
 	}
-	made, err := r.creator(t)(ctx, &Call{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
+	made, err := r.virtualHandler(t)(ctx, &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
 	if err != nil {
-		return Answer{Warnings: w.warnings}, status(err)
+		return VirtualAnswer{Warnings: w.warnings}, status(err)
 	}
 	if made == nil {
-		return Answer{Status: &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, Warnings: w.warnings}, nil
+		return VirtualAnswer{Status: &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, Warnings: w.warnings}, nil
 	}
 	made.GetObjectKind().SetGroupVersionKind(t.Exchanged().GroupVersionKind())
 	value, err := json.Marshal(made)
-	return Answer{Value: value, Warnings: w.warnings}, err
-}
-
-// Identity tells an object from others of the same name.
-type Identity struct {
-	UID string
-	// Deleted is when the object has to be gone; zero: it was not deleted.
-	Deleted time.Time
-}
-
-// IdentityOf looks an object up in a state; ok is false when it does not exist.
-func IdentityOf(s *store.State, t Target) (i Identity, ok bool) {
-	o := s.Get(t.Type.Collection, t.key())
-	if o == nil {
-		return i, false
-	}
-	meta := member(o.Bytes(), "metadata")
-	i.UID = text(member(meta, "uid"))
-	if deleted := text(member(meta, "deletionTimestamp")); deleted != "" {
-		i.Deleted, _ = time.Parse(time.RFC3339, deleted)
-	}
-	return i, true
+	return VirtualAnswer{Value: value, Warnings: w.warnings}, err
 }

@@ -1,0 +1,165 @@
+package registry
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// goesAtOnce tells from the bytes alone that nothing holds the deletion of an
+// object back, as nearly always.
+func removableAtOnce(t *resource.Type, current *store.Object, o *metav1.DeleteOptions) bool {
+	if graceful(t) || t.Strategy.Deletion.Blocked != nil {
+		return false
+	}
+	if list := member(member(current.Bytes(), "metadata"), "finalizers"); len(list) > 2 {
+		return false
+	}
+	return len(propagationFinalizers(t, nil, o)) == 0
+}
+
+// graceful tells whether objects of a kind get time to stop.
+func graceful(t *resource.Type) bool { return t.Strategy.Deletion.GracePeriod != nil }
+
+// phase is how far a deletion gets.
+type phase uint8
+
+// mark writes into an object what a request for its deletion makes of it: rows
+// D2, D4, D8.
+func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now time.Time) phase {
+	meta, blocked := object.(metav1.Object), t.Strategy.Deletion.Blocked
+	first := meta.GetDeletionTimestamp() == nil
+	grace := int64(0)
+	if graceful(t) {
+		var ok bool
+		if grace, ok = setGracePeriod(t, object, o.GracePeriodSeconds, now); !ok {
+			return alreadyPending
+		}
+	}
+	meta.SetFinalizers(propagationFinalizers(t, meta.GetFinalizers(), o))
+	held := len(meta.GetFinalizers()) > 0 || blocked != nil && blocked(object)
+	if !held && !graceful(t) {
+		return goesNow
+	}
+	if !graceful(t) && first {
+		setDeletion(meta, now, 0)
+		if blocked != nil {
+			meta.SetDeletionGracePeriodSeconds(nil)
+		}
+	}
+	if prepare := t.Strategy.Deletion.Prepare; prepare != nil {
+		prepare(object)
+	}
+	if first && blocked == nil && meta.GetGeneration() > 0 {
+		meta.SetGeneration(meta.GetGeneration() + 1)
+	}
+	if held || grace > 0 {
+		return stays
+	}
+	return goesNow
+}
+
+func setDeletion(meta metav1.Object, now time.Time, grace int64) {
+	at := metav1.NewTime(now.Add(time.Duration(grace) * time.Second).UTC().Truncate(time.Second))
+	meta.SetDeletionTimestamp(&at)
+	meta.SetDeletionGracePeriodSeconds(&grace)
+}
+
+// giveTime sets how long an object may take to stop: row D8. The time can only
+// become shorter; ok is false when the request does not make it so.
+func setGracePeriod(t *resource.Type, object runtime.Object, asked *int64, now time.Time) (seconds int64, ok bool) {
+	if asked != nil && *asked < 0 {
+		one := int64(1)
+		asked = &one
+	}
+	meta := object.(metav1.Object)
+	since, given := meta.GetDeletionTimestamp(), meta.GetDeletionGracePeriodSeconds()
+	switch {
+	case since == nil:
+		seconds = max(t.Strategy.Deletion.GracePeriod(object, asked), 0)
+		setDeletion(meta, now, seconds)
+		return seconds, true
+	case given == nil || *given == 0 && len(meta.GetFinalizers()) == 0:
+		return 0, true // a server stopped between the two steps of its removal
+	case asked == nil || *asked >= *given:
+		return 0, false
+	}
+	began := since.Add(-time.Duration(*given) * time.Second)
+	setDeletion(meta, began, *asked)
+	return *asked, true
+}
+
+// collectorFinalizers are the finalizers of an object with those that make the
+// garbage collector act first, as far as the request and the kind want it to: row
+// D4. Each request decides anew.
+func propagationFinalizers(t *resource.Type, have []string, o *metav1.DeleteOptions) []string {
+	if t.Strategy.Deletion.Dependents == resource.NoDependents {
+		return have
+	}
+	policy := propagation(t, have, o)
+	next := slices.DeleteFunc(slices.Clone(have), isPropagationFinalizer)
+	switch policy {
+	case metav1.DeletePropagationOrphan:
+		next = append(next, metav1.FinalizerOrphanDependents)
+	case metav1.DeletePropagationForeground:
+		next = append(next, metav1.FinalizerDeleteDependents)
+	}
+	// All but the last of next are in have.
+	if len(next) == len(have) && (len(next) == 0 || slices.Contains(have, next[len(next)-1])) {
+		return have // in its order
+	}
+	return next
+}
+
+func isPropagationFinalizer(finalizer string) bool {
+	return finalizer == metav1.FinalizerOrphanDependents || finalizer == metav1.FinalizerDeleteDependents
+}
+
+// propagation is the policy of a deletion: what the request says, or else what an
+// earlier one left behind, or else what the kind does.
+func propagation(t *resource.Type, have []string, o *metav1.DeleteOptions) metav1.DeletionPropagation {
+	//lint:ignore SA1019 old clients send it
+	orphan := o.OrphanDependents
+	switch {
+	case orphan != nil && *orphan:
+		return metav1.DeletePropagationOrphan
+	case orphan != nil:
+		return metav1.DeletePropagationBackground
+	case o.PropagationPolicy != nil:
+		return *o.PropagationPolicy
+	case slices.Contains(have, metav1.FinalizerOrphanDependents):
+		return metav1.DeletePropagationOrphan
+	case slices.Contains(have, metav1.FinalizerDeleteDependents):
+		return metav1.DeletePropagationForeground
+	case t.Strategy.Deletion.Dependents == resource.OrphanDependents:
+		return metav1.DeletePropagationOrphan
+	}
+	return metav1.DeletePropagationBackground
+}
+
+// nothingHolds tells whether an object whose deletion has begun can go: row D2.
+func removable(t *resource.Type, object runtime.Object) bool {
+	meta := object.(metav1.Object)
+	if meta.GetDeletionTimestamp() == nil || len(meta.GetFinalizers()) > 0 {
+		return false
+	}
+	if grace := meta.GetDeletionGracePeriodSeconds(); grace != nil && *grace != 0 {
+		return false
+	}
+	blocked := t.Strategy.Deletion.Blocked
+	return blocked == nil || !blocked(object)
+}
+
+const (
+	// removed: nothing holds the object back.
+	goesNow phase = iota
+	// marked: the object is changed, and stays for now.
+	stays
+	// pending: it is on its way already, and the request changes nothing.
+	alreadyPending
+)

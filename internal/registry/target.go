@@ -1,0 +1,133 @@
+package registry
+
+import (
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/apply"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// Target is what a request is about.
+type Target struct {
+	Type *resource.Type
+	// Subresource is empty for the object itself.
+	Subresource string
+	// Namespace is empty for a kind without namespaces, and for a list over all of
+	// them. Name is empty for a collection.
+	Namespace, Name string
+}
+
+// key is the place of the object in its collection.
+func (t Target) key() string {
+	if t.Type.Namespaced {
+		return t.Namespace + "/" + t.Name
+	}
+	return t.Name
+}
+
+// split is the reverse of key.
+func (t Target) split(key string) (namespace, name string) {
+	if !t.Type.Namespaced {
+		return "", key
+	}
+	namespace, name, _ = strings.Cut(key, "/")
+	return namespace, name
+}
+
+// stored returns the type whose strategy applies to a write: the stored version, unless
+// objects are converted per request.
+func (t Target) stored() *resource.Type { return t.Type.StrategyVersion() }
+
+// Exchanged is the type of what is read and written at the target: that of the
+// object, unless the subresource has one of its own.
+func (t Target) Exchanged() *resource.Type {
+	if s := t.subresource(); s != nil && s.Exchange != nil {
+		return s.Exchange
+	}
+	return t.Type
+}
+
+// subresource is that of the target; nil: the object itself.
+func (t Target) subresource() *resource.Subresource {
+	if t.Subresource == "" {
+		return nil
+	}
+	return t.Type.Subresource(t.Subresource)
+}
+
+// replicas is where the versions of the kind have what a Scale shows, for managed
+// fields; nil: the target is no Scale.
+func (t Target) replicas() apply.Replicas {
+	s := t.subresource()
+	if s == nil || s.Replicas == nil {
+		return nil
+	}
+	all := apply.Replicas{t.Type.GroupVersion().String(): s.Replicas}
+	for _, other := range t.Type.Versions {
+		all[other.GroupVersion().String()] = nil
+		if o := other.Subresource(t.Subresource); o != nil {
+			all[other.GroupVersion().String()] = o.Replicas
+		}
+	}
+	return all
+}
+
+// notFound is the answer to an object that is not there.
+func (t Target) notFound() error {
+	return apierrors.NewNotFound(t.Type.GroupResource(), t.Name)
+}
+
+// Body is what a client sent.
+type Body struct {
+	Media wire.MediaType
+	Bytes []byte
+}
+
+// Object is the answer to a verb that answers with one object.
+type Object struct {
+	// Stored is of Target.Type, or of its Stored type: then the representation has
+	// to be converted (wire).
+	Stored *store.Object
+	// Status is set instead when the answer is a Status (a deletion).
+	Status *metav1.Status
+	// Created: the answer's code is 201.
+	Created bool
+	// Accepted: the answer's code is 202, the deletion goes on (row D5).
+	Accepted bool
+	// Warnings go out as headers.
+	Warnings []string
+}
+
+var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
+
+// definitionsCollection is where definitions of custom resources are.
+const definitionsCollection = "customresourcedefinitions.apiextensions.k8s.io"
+
+// objectKey is how errors of kube-apiserver name the place of an object.
+func storageKey(t Target) string {
+	place := keyPrefixes[t.Type.Collection]
+	if place == "" {
+		place = t.Type.Resource
+		if t.Type.Custom != nil {
+			place = t.Type.Group + "/" + place
+		}
+	}
+	return "/" + place + "/" + strings.TrimPrefix(t.key(), "/")
+}
+
+// keyPlaces are those of collections that have other names than their resources.
+var keyPrefixes = map[string]string{
+	"services":                           "services/specs",
+	"endpoints":                          "services/endpoints",
+	"replicationcontrollers":             "controllers",
+	"nodes":                              "minions",
+	"ingresses.networking.k8s.io":        "ingress",
+	"apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
+	definitionsCollection:                "apiextensions.k8s.io/customresourcedefinitions",
+}

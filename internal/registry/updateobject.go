@@ -1,0 +1,53 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+)
+
+// Alteration is what an Action does to a stored object. Every part of the object
+// can change, its status beside its spec; what the server itself gives it cannot.
+type ObjectUpdate struct {
+	// Change gets a copy of the current version, in its stored version, and again when
+	// somebody else was faster. Its error ends the alteration.
+	Change func(o runtime.Object) error
+	// UID and Version are what the object has to have; empty: any.
+	UID     types.UID
+	ResourceVersion string
+	// By is the client.
+	By     *authn.User
+	DryRun bool
+}
+
+// Alter changes a stored object for an Action. Its generation stays, for a Pod
+// that is given its node wants nothing else than before, and so do its managed
+// fields.
+func (r *Registry) UpdateObject(ctx context.Context, t Target, a ObjectUpdate) (Object, error) {
+	w := &write{Target: t, source: fromVirtual, by: a.By, options: &WriteOptions{}, dryRun: a.DryRun}
+	made, err := r.modify(ctx, w, objectChange{versioned: a.ResourceVersion != "", next: func(v currentObject) (runtime.Object, error) {
+		w.owners.setDecided(w.owners.managedOf(v.stored))
+		next := v.object.DeepCopyObject()
+		if err := a.check(t, next.(metav1.Object)); err != nil {
+			return nil, err
+		}
+		return next, a.Change(next)
+	}})
+	return w.answer(made, false, err)
+}
+
+// require compares an object with what it has to be.
+func (a *ObjectUpdate) check(t Target, meta metav1.Object) error {
+	if have := meta.GetUID(); a.UID != "" && a.UID != have {
+		return uidConflict(t, string(a.UID), string(have))
+	}
+	if have := meta.GetResourceVersion(); a.ResourceVersion != "" && a.ResourceVersion != have {
+		return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", storageKey(t), a.ResourceVersion, have))
+	}
+	return nil
+}
