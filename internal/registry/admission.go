@@ -30,9 +30,9 @@ import (
 // Operation is what a request does to an object, as in an AdmissionReview.
 type Operation = admissionv1.Operation
 
-// Attributes describe a request to admission plugins, as the admission attributes of
-// Kubernetes do. Target has the requested resource, version and subresource, the namespace,
-// and the name, which is set for a new object, too.
+// Attributes describe a request to admission plugins, like the admission attributes of Kubernetes.
+// Target has the requested resource, version and subresource, the namespace and the name. The name
+// of a new object is set, too.
 type Attributes struct {
 	Target
 	// Operation is CREATE, UPDATE or DELETE. A patch or an apply is an UPDATE, or a CREATE
@@ -55,24 +55,23 @@ type Attributes struct {
 	annotations map[string]string
 }
 
-// RequestedKind is the kind of the body that was sent.
+// RequestedKind returns the kind of the request's body.
 func (a *Attributes) RequestedKind() schema.GroupVersionKind { return a.Exchanged().GroupVersionKind() }
 
-// RequestedResource is the resource that the request was sent to.
+// RequestedResource returns the resource that the request was sent to.
 func (a *Attributes) RequestedResource() schema.GroupVersionResource {
 	return a.Type.GroupVersion().WithResource(a.Type.Resource)
 }
 
-// Resource is the resource of Object and Old, in the stored version.
+// Resource returns the resource of Object and Old, in the stored version.
 func (a *Attributes) Resource() schema.GroupVersionResource {
 	return a.stored().GroupVersion().WithResource(a.Type.Resource)
 }
 
-// Warn adds a warning to the answer, also to that of a request which is refused.
+// Warn adds a warning to the answer, even if the request is refused.
 func (a *Attributes) Warn(text string) { a.w.warnings = append(a.w.warnings, text) }
 
-// Annotate adds an annotation to the audit event of the request. The first value of a key
-// counts.
+// Annotate adds an annotation to the audit event of the request. A key keeps its first value.
 func (a *Attributes) Annotate(key, value string) {
 	if a.annotations == nil {
 		a.annotations = map[string]string{}
@@ -82,11 +81,11 @@ func (a *Attributes) Annotate(key, value string) {
 	}
 }
 
-// Annotations are those that plugins added.
+// Annotations returns the audit annotations that plugins added.
 func (a *Attributes) Annotations() map[string]string { return a.annotations }
 
-// Options returns the options of the request: *metav1.CreateOptions, *metav1.UpdateOptions,
-// *metav1.PatchOptions or *metav1.DeleteOptions. It makes them at each call.
+// Options returns a new copy of the request's options: *metav1.CreateOptions,
+// *metav1.UpdateOptions, *metav1.PatchOptions or *metav1.DeleteOptions.
 func (a *Attributes) Options() runtime.Object {
 	o := a.w.options
 	switch {
@@ -100,7 +99,7 @@ func (a *Attributes) Options() runtime.Object {
 	return &metav1.UpdateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
 }
 
-// attributes describe a write. Object is nil for a deletion, old for a creation.
+// attributes returns the attributes of a write. Object is nil for a deletion, old for a create.
 func (w *write) attributes(o Operation, s *store.State, object, old runtime.Object) *Attributes {
 	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w}
 	a.User = w.by

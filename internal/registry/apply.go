@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// apply is server-side apply: rows S1 to S7.
+// apply is server-side apply.
 func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) {
 	body := b.Bytes
 	if current := r.appliedBefore(w, body); current != nil {
@@ -74,8 +74,8 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 	return w.answer(made, created, err)
 }
 
-// appliedBefore is the object when the same application of the same configuration
-// is known to change nothing of it; nil: it has to be found out.
+// appliedBefore returns the current object if an earlier apply of the same configuration to this
+// version changed nothing. Otherwise it returns nil.
 func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
 	state := r.Store.Any()
 	if r.handles(state, w.Target, admissionv1.Update, handlesAny) {
@@ -88,8 +88,8 @@ func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
 	return current
 }
 
-// application identifies an apply of a configuration to a version of an object. The
-// type stands for the version of the API that it was sent to.
+// application identifies an apply of a configuration to a version of an object. It includes the
+// type, since that implies the API version of the request.
 func (r *Registry) application(w *write, body []byte, current *store.Object) apply.Application {
 	version := strconv.AppendUint(make([]byte, 0, 64), uint64(current.Modified), 10)
 	version = append(append(version, ' '), current.Key...)
@@ -97,7 +97,7 @@ func (r *Registry) application(w *write, body []byte, current *store.Object) app
 	return apply.NewApplication(string(version), body, r.writer(w), force, w.Type.Group, w.Type.Version, w.Type.Resource)
 }
 
-// createByApply creates the object that an apply did not find: row S2.
+// createByApply creates the object of an apply that found none.
 func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, complaint string) (*store.Object, error) {
 	if w.Subresource != "" {
 		return nil, w.notFound()
@@ -123,9 +123,8 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 	return r.create(ctx, w, sent)
 }
 
-// applied merges a configuration into what is read at the target. It is not
-// changed when the configuration is there already; nil, and changed, is an object of
-// which only the managed fields are others.
+// applied merges a configuration into what the target shows. If changed is false, the configuration
+// is applied already. If changed is true and the object is nil, only the managed fields change.
 func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []byte) (o runtime.Object, changed bool, err error) {
 	s, err := r.schema(ctx, w.Exchanged())
 	if err != nil {
@@ -158,12 +157,12 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 	return d.Object, true, err
 }
 
-// sameSlice tells whether two slices are the same bytes in memory, or both empty.
+// sameSlice reports whether two slices share their memory, or are both empty.
 func sameSlice(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// complain says that a configuration has a key twice: row S5.
+// reportDuplicates reports repeated keys of a configuration, as field validation wants it.
 func (w *write) reportDuplicates(complaint string) error {
 	switch {
 	case complaint == "" || w.options.FieldValidation == metav1.FieldValidationIgnore:

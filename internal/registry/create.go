@@ -17,10 +17,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
-// nameAttempts is how often a generated name is tried: row G4.
+// nameAttempts is how many generated names a create tries.
 const nameAttempts = 8
 
-// Create stores a new object: rows A7 to A9, A13, A14, G4 to G6.
+// Create stores a new object.
 func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 	}
 }
 
-// create stores what a client sent as a new object. The error is store.ErrStale if the
-// request has to start again.
+// create stores a decoded object as a new one. The error is store.ErrStale if the request has to
+// start again.
 func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*store.Object, error) {
 	meta := sent.(metav1.Object)
 	if err := setNamespace(w.Target, meta); err != nil {
@@ -84,8 +84,8 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	return made, err
 }
 
-// generateName makes a name that no object has in a state. Another request may take it
-// before this one is stored.
+// generateName returns a name that no object has in a state. Another request may take the name
+// before this object is stored.
 func (r *Registry) generateName(s *store.State, t Target, base string) string {
 	for range nameAttempts {
 		t.Name = r.randomName(base)
@@ -96,7 +96,7 @@ func (r *Registry) generateName(s *store.State, t Target, base string) string {
 	return t.Name
 }
 
-// newName makes a name from its base.
+// randomName returns the base with a random suffix.
 func (r *Registry) randomName(base string) string {
 	if r.GenerateName != nil {
 		return r.GenerateName(base)
@@ -104,7 +104,7 @@ func (r *Registry) randomName(base string) string {
 	return generateName(base)
 }
 
-// prepareCreate makes what is stored from what a client sent.
+// prepareCreate makes the object to store from the decoded body.
 func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, sent runtime.Object) (runtime.Object, error) {
 	version, err := bodyVersion(sent.(metav1.Object))
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	return next, r.admit(ctx, a)
 }
 
-// emptyStatus gives a new object the status that it starts with.
+// emptyStatus gives a new object its initial status.
 func emptyStatus(st *resource.Type, next runtime.Object) {
 	if !st.Strategy.Status.KeepOnCreate {
 		clearStatus(st, next)
@@ -160,8 +160,8 @@ func emptyStatus(st *resource.Type, next runtime.Object) {
 	}
 }
 
-// complete sets in a new object what only the server may set, and has the mutating plugins
-// change it. The client owns what it sent.
+// complete sets what only the server may set in a new object, and calls the mutating plugins. The
+// client's manager owns what the client sent, and nothing that is set here.
 func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err error) {
 	st, by := w.stored(), w.by
 	s := &st.Strategy
@@ -187,7 +187,7 @@ func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err e
 	return nil
 }
 
-// validateNew checks a new object.
+// validateNew validates a new object.
 func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorList {
 	st := w.stored()
 	errs := validateNewMeta(st, o.(metav1.Object))
@@ -205,8 +205,8 @@ func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorLi
 	return append(errs, of...)
 }
 
-// exists is the answer to a name that is taken, maybe by an object that is on its
-// way out: rows D3, G4.
+// exists returns the error for a name that is taken. The message says if that object is being
+// deleted.
 func (r *Registry) exists(t Target, generated bool) error {
 	return &takenError{r.existsStatus(t, generated)}
 }
@@ -222,9 +222,9 @@ func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError
 	return err
 }
 
-// checkNamespace requires that the namespace of a new object exists and is not
-// terminating. The transaction of the object needs the namespace as it is in the state, so
-// that nothing is created in a namespace after its deletion has begun.
+// checkNamespace requires that the namespace of a new object exists and is not terminating. The
+// transaction of the object depends on the namespace as it is in this state, so that nothing is
+// created after the deletion of the namespace has begun.
 func checkNamespace(s *store.State, t Target) error {
 	if !t.Type.Namespaced || t.Namespace == "" {
 		return nil

@@ -17,10 +17,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Delete removes an object, or begins to: rows D1 to D8. What holds a deletion
-// back are finalizers, those that the propagation policy asks for among them, time
-// to stop, and what a kind itself knows of (the content of a namespace). Then the
-// object is marked, and goes when the last of them does (replace).
+// Delete deletes an object. Finalizers, a grace period or the kind itself (the content of a
+// namespace) can delay the removal. Then Delete only marks the object. The update that takes off
+// the last of them removes it (replace).
 //
 // By is the client, nil for the server itself.
 func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
@@ -31,7 +30,7 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 	return r.delete(ctx, w)
 }
 
-// newDeletion checks the options of a deletion; an empty dryRun means none.
+// newDeletion checks the options of a deletion. Empty values of dryRun request no dry-run.
 func newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, error) {
 	if o == nil {
 		o = &metav1.DeleteOptions{}
@@ -117,7 +116,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, 
 	return Object{Stored: marked, Accepted: accepted}, nil
 }
 
-// remove takes an object out of the store.
+// remove removes an object from the store.
 func (r *Registry) remove(ctx context.Context, a *Attributes, current *store.Object) (Object, error) {
 	gone, err := r.commit(ctx, a, store.Write{Collection: a.Type.Collection, Key: current.Key, If: current.Modified})
 	if err != nil {
@@ -126,7 +125,7 @@ func (r *Registry) remove(ctx context.Context, a *Attributes, current *store.Obj
 	return deleted(a.Target, gone), nil
 }
 
-// deleted is the answer to an immediate deletion: row D1.
+// deleted is the answer to an immediate deletion: a Status, or the object if the kind returns it.
 func deleted(t Target, gone *store.Object) Object {
 	if t.Type.Strategy.Deletion.ReturnsObject {
 		return Object{Stored: gone}
@@ -140,7 +139,7 @@ func deleted(t Target, gone *store.Object) Object {
 	}}
 }
 
-// checkImmortal protects the namespaces that have to be there: row A9.
+// checkProtected refuses the deletion of namespaces that must exist.
 func checkProtected(t Target) error {
 	if t.Type.GroupResource() != schemaNamespaces {
 		return nil
@@ -152,7 +151,7 @@ func checkProtected(t Target) error {
 	return nil
 }
 
-// checkPreconditions: row D6.
+// checkPreconditions checks the UID and the resourceVersion in the options of a deletion.
 func checkPreconditions(t Target, current *store.Object, p *metav1.Preconditions) error {
 	if p == nil {
 		return nil
@@ -175,8 +174,8 @@ func checkPreconditions(t Target, current *store.Object, p *metav1.Preconditions
 	return nil
 }
 
-// checkOwnPreconditions is checkPreconditions of kinds that kube-apiserver deletes in two
-// steps of their own, with words of their own.
+// checkOwnPreconditions is checkPreconditions for namespaces and definitions. kube-apiserver
+// deletes those in two steps of their own, with other messages.
 func checkOwnPreconditions(t Target, p *metav1.Preconditions, uid, version string) error {
 	if p.UID != nil && string(*p.UID) != uid {
 		return conflict(t, preconditionFailed("UID", string(*p.UID), uid))

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// goesAtOnce tells from the bytes alone that nothing holds the deletion of an
-// object back, as nearly always.
+// removableAtOnce reports whether nothing delays the deletion of an object. It looks at the bytes
+// alone, and suffices for most objects.
 func removableAtOnce(t *resource.Type, current *store.Object, o *metav1.DeleteOptions) bool {
 	if graceful(t) || t.Strategy.Deletion.Blocked != nil {
 		return false
@@ -23,14 +23,13 @@ func removableAtOnce(t *resource.Type, current *store.Object, o *metav1.DeleteOp
 	return len(propagationFinalizers(t, nil, o)) == 0
 }
 
-// graceful tells whether objects of a kind get time to stop.
+// graceful reports whether objects of a kind have a grace period.
 func graceful(t *resource.Type) bool { return t.Strategy.Deletion.GracePeriod != nil }
 
-// phase is how far a deletion gets.
+// phase is the effect of a deletion.
 type phase uint8
 
-// mark writes into an object what a request for its deletion makes of it: rows
-// D2, D4, D8.
+// mark changes an object as a request for its deletion does.
 func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now time.Time) phase {
 	meta, blocked := object.(metav1.Object), t.Strategy.Deletion.Blocked
 	first := meta.GetDeletionTimestamp() == nil
@@ -70,8 +69,8 @@ func setDeletion(meta metav1.Object, now time.Time, grace int64) {
 	meta.SetDeletionGracePeriodSeconds(&grace)
 }
 
-// giveTime sets how long an object may take to stop: row D8. The time can only
-// become shorter; ok is false when the request does not make it so.
+// setGracePeriod sets the grace period of an object, and its deletionTimestamp accordingly. A later
+// request can only shorten the period; ok is false if it does not.
 func setGracePeriod(t *resource.Type, object runtime.Object, asked *int64, now time.Time) (seconds int64, ok bool) {
 	if asked != nil && *asked < 0 {
 		one := int64(1)
@@ -94,9 +93,8 @@ func setGracePeriod(t *resource.Type, object runtime.Object, asked *int64, now t
 	return *asked, true
 }
 
-// collectorFinalizers are the finalizers of an object with those that make the
-// garbage collector act first, as far as the request and the kind want it to: row
-// D4. Each request decides anew.
+// propagationFinalizers returns the finalizers of an object with the one of its propagation policy,
+// which the garbage collector removes. Each deletion request decides anew.
 func propagationFinalizers(t *resource.Type, have []string, o *metav1.DeleteOptions) []string {
 	if t.Strategy.Deletion.Dependents == resource.NoDependents {
 		return have
@@ -120,8 +118,8 @@ func isPropagationFinalizer(finalizer string) bool {
 	return finalizer == metav1.FinalizerOrphanDependents || finalizer == metav1.FinalizerDeleteDependents
 }
 
-// propagation is the policy of a deletion: what the request says, or else what an
-// earlier one left behind, or else what the kind does.
+// propagation returns the policy of a deletion: the request's, else the one of an earlier request,
+// else the kind's default.
 func propagation(t *resource.Type, have []string, o *metav1.DeleteOptions) metav1.DeletionPropagation {
 	//lint:ignore SA1019 old clients send it
 	orphan := o.OrphanDependents
@@ -142,7 +140,7 @@ func propagation(t *resource.Type, have []string, o *metav1.DeleteOptions) metav
 	return metav1.DeletePropagationBackground
 }
 
-// nothingHolds tells whether an object whose deletion has begun can go: row D2.
+// removable reports whether an object is being deleted and nothing blocks its removal.
 func removable(t *resource.Type, object runtime.Object) bool {
 	meta := object.(metav1.Object)
 	if meta.GetDeletionTimestamp() == nil || len(meta.GetFinalizers()) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Get reads one object: rows P4, P6, P7.
+// Get reads one object. See docs/compatibility.md#p6 for the state that a resourceVersion selects.
 func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (Object, error) {
 	class, revision, err := parseVersion(resourceVersion)
 	if err != nil {
@@ -30,7 +30,7 @@ func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (O
 	return Object{Stored: o}, nil
 }
 
-// Read returns an object as it is stored, decoded: NotFound when it is not there.
+// Read returns the decoded object in its stored version, or NotFound. The caller owns the result.
 func (r *Registry) Read(ctx context.Context, t Target) (runtime.Object, error) {
 	if t.Name == "" {
 		return nil, apierrors.NewBadRequest("Name parameter required.")
@@ -42,7 +42,7 @@ func (r *Registry) Read(ctx context.Context, t Target) (runtime.Object, error) {
 	return t.read(ctx, got.Stored)
 }
 
-// state is the answer to the reads that need no history.
+// state returns a state for a read that needs no history.
 func (r *Registry) state(ctx context.Context, how read, revision store.Revision) (*store.State, error) {
 	switch how {
 	case anyState:
@@ -59,8 +59,8 @@ func (r *Registry) state(ctx context.Context, how read, revision store.Revision)
 	return s, status(err)
 }
 
-// waitFor calls f, which waits until the revision is there. Meanwhile the request has no
-// seat.
+// waitFor calls f, which waits until the revision is reached. The request has no seat while it
+// waits.
 func (r *Registry) waitFor(ctx context.Context, revision store.Revision, f func() error) error {
 	if revision <= r.Store.Any().Revision() {
 		return f()

@@ -12,8 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// List is a list that is ready to be written: what stands before the items is
-// known.
+// List is a list that is ready to be sent: everything in front of the items is known.
 type List struct {
 	// Type is that of the items, which are in its stored version.
 	Type      *resource.Type
@@ -33,7 +32,7 @@ type List struct {
 	Close func()
 }
 
-// List reads a collection: the table of readtable.go decides from which state.
+// List reads a collection. The table in readtable.go decides which state it reads.
 func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
 	p, err := planList(o)
 	if err != nil {
@@ -76,11 +75,11 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	return l, nil
 }
 
-// maxPageBytes ends a page early, which the protocol allows: what was read back
-// from the log is held until the page is written.
+// maxChunkBytes ends a chunk early, which the protocol allows. Objects that were read from the log
+// stay in memory until the chunk is sent.
 const maxChunkBytes = 64 << 20
 
-// page collects one page: the token and the count behind it stand before the
+// chunk collects one chunk. Its continue token and remainingItemCount are sent in front of the
 // items.
 func (l *List) chunk(v *store.View, s *selector, p plan) error {
 	var items []*store.Object
@@ -110,11 +109,11 @@ func (l *List) chunk(v *store.View, s *selector, p plan) error {
 	return nil
 }
 
-// looksBetween is how many objects a selector looks at before it looks whether the
-// request is still wanted: about a millisecond's worth.
+// checkContextEvery is how many objects a selector looks at, in about a millisecond, before it
+// checks whether the request was cancelled.
 const checkContextEvery = 1024
 
-// selected yields what the selector picks, until the context is done.
+// selected yields the selected objects until the context is done.
 func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
 	if s.all() {
 		return all
@@ -137,7 +136,7 @@ func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selec
 	}
 }
 
-// view opens the state that a plan asks for.
+// view opens the state that a plan selects.
 func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, error) {
 	if p.read == exactly || p.read == continued && !p.latest {
 		var v *store.View
@@ -160,7 +159,7 @@ func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, err
 	return r.Store.Hold(ctx, t.Type.Collection), nil
 }
 
-// afterKey is the key to go on after.
+// afterKey returns the key that the list continues after.
 func (p *plan) afterKey(s *selector) string {
 	if p.read != continued {
 		return ""
@@ -168,7 +167,7 @@ func (p *plan) afterKey(s *selector) string {
 	return s.prefix + p.after
 }
 
-// scan yields what the selector can match, as far as keys and digests tell.
+// scan yields the objects that may match by their keys and Bloom filters.
 func (s *selector) scan(v *store.View, after string) iter.Seq2[*store.Object, error] {
 	var may func(uint64) bool
 	if s.bloom != 0 {
@@ -202,8 +201,8 @@ func first(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] 
 	}
 }
 
-// All yields the objects of a namespace, or of a kind without namespaces, as they
-// are stored now, decoded.
+// ReadAll yields the decoded objects of a namespace, or of a kind without namespaces, in their
+// stored version and at the most recent revision.
 func (r *Registry) ReadAll(ctx context.Context, t Target) iter.Seq2[runtime.Object, error] {
 	return func(yield func(runtime.Object, error) bool) {
 		state, err := r.Store.MostRecent(ctx)

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// lock is what a body says of the version that it changes: rows D11, G1, G2.
+// lock is the UID and the resourceVersion in a body: the version of the object that the client
+// wants to change.
 type lock struct {
 	version store.Revision // zero: any
 	uid     string         // empty: any
@@ -22,7 +23,7 @@ func bodyLock(meta metav1.Object) (lock, error) {
 	return lock{version, string(meta.GetUID())}, err
 }
 
-// check compares the lock with the object.
+// check compares the lock with the stored object.
 func (l lock) check(t Target, current *store.Object) error {
 	if have := textAt(current.Bytes(), "metadata", "uid"); l.uid != "" && l.uid != have {
 		return uidConflict(t, l.uid, have)
@@ -30,6 +31,7 @@ func (l lock) check(t Target, current *store.Object) error {
 	return l.checkVersion(t, current)
 }
 
+// checkVersion compares the resourceVersion only.
 func (l lock) checkVersion(t Target, current *store.Object) error {
 	if s := t.subresource(); l.version == 0 && !t.Type.Strategy.AllowUnconditionalUpdate && (s == nil || s.Exchange == nil) {
 		// The wire has the resource where the kind stands elsewhere.
@@ -43,7 +45,7 @@ func (l lock) checkVersion(t Target, current *store.Object) error {
 	return nil
 }
 
-// checkPatched checks what a patch must not change.
+// checkPatched checks the metadata that a patch or an apply must not change.
 func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
 	if err := w.checkURL(meta); err != nil {
 		return err

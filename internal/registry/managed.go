@@ -8,12 +8,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// managedFields are those of stored bytes, nil when there are none.
+// managedFields returns the managed fields of stored bytes, nil if there are none.
 func managedFields(value []byte) []byte { return locateManaged(value).in(value) }
 
 func locateManaged(value []byte) span { return locate(value, "metadata", "managedFields") }
 
-// withManaged puts managed fields into an encoding.
+// withManaged adds managed fields to an encoding.
 func withManaged(e wire.Encoded, managed []byte) wire.Encoded {
 	if len(managed) == 0 {
 		return e
@@ -26,12 +26,12 @@ func withManaged(e wire.Encoded, managed []byte) wire.Encoded {
 
 const managedMember = `,"managedFields":`
 
-// managedAt is where they belong: they are the last member of the metadata, as
-// encoding/json writes it.
+// managedAt returns where managed fields belong: encoding/json writes them as the last member of
+// the metadata.
 func managedAt(e wire.Encoded) int { return locate(e.Bytes, "metadata").to - 1 }
 
-// withoutManaged is an object without its managed fields, which stand at managed: they are
-// half of most objects, and most requests do not use them. It is the object itself if they do
+// withoutManaged returns an object without its managed fields, which stand at managed. They are
+// half of most objects, and most requests do not use them. It returns the object itself if they do
 // not stand where encoding/json writes them.
 func withoutManaged(object []byte, managed span) []byte {
 	before := managed.from - len(managedMember)
@@ -42,8 +42,8 @@ func withoutManaged(object []byte, managed span) []byte {
 	return append(append(out, object[:before]...), object[managed.to:]...)
 }
 
-// unchanged reports whether an encoding with managed fields is what is stored, apart
-// from the digits of the version: such an update writes nothing.
+// sameStored reports whether an encoding with managed fields equals the stored bytes, except for
+// the digits of the resource version. Such an update writes nothing.
 func sameStored(current *store.Object, e wire.Encoded, managed []byte) bool {
 	digits := len(strconv.FormatUint(uint64(current.Modified), 10))
 	size, end := len(e.Bytes)+digits, len(e.Bytes)

@@ -19,7 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// placeNamespace gives an object the namespace of the request: row A8.
+// setNamespace gives an object the namespace of the request. A different namespace in the body is
+// an error.
 func setNamespace(t Target, meta metav1.Object) error {
 	switch got := meta.GetNamespace(); {
 	case !t.Type.Namespaced, got == "":
@@ -30,7 +31,7 @@ func setNamespace(t Target, meta metav1.Object) error {
 	return nil
 }
 
-// checkName compares the name of a body with the one of the URL: row A8.
+// checkName compares the name in a body with the name in the URL.
 func checkName(t Target, meta metav1.Object) error {
 	switch name := meta.GetName(); {
 	case name == "":
@@ -41,7 +42,7 @@ func checkName(t Target, meta metav1.Object) error {
 	return nil
 }
 
-// bodyVersion is the resourceVersion of a body; "" and "0" are none.
+// bodyVersion returns the resourceVersion of a body; zero for "" and "0".
 func bodyVersion(meta metav1.Object) (store.Revision, error) {
 	text := meta.GetResourceVersion()
 	if text == "" {
@@ -54,7 +55,7 @@ func bodyVersion(meta metav1.Object) (store.Revision, error) {
 	return store.Revision(n), nil
 }
 
-// invalid is the answer to an object that breaks rules: row F8.
+// invalid returns the error for an object that is not valid, nil if there are no errs.
 func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
@@ -66,13 +67,13 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 	return resource.Invalid(kind, meta.GetName(), errs)
 }
 
-// maxName bounds the names of kinds that have no bound of their own, in bytes: roles,
-// bindings, events, requests for certificates. Other kinds stop at 253 or less. An Event
-// is named after its object with 17 characters more, so that 253 would not do.
+// maxName limits the names of kinds without a limit of their own, in bytes: roles, bindings,
+// events, certificate requests. Other kinds allow 253 or less. The name of an Event is the name of
+// its object with 17 characters more, so 253 would be too short.
 const maxName = 1024
 
-// newName checks the name of a new object, or what it is generated from: by the rules of
-// its kind, and by what can be kept, shown and named in a URL.
+// nameRules returns the check for the name of a new object, or for its generateName: the rules of
+// the kind, and what the store and URLs can hold.
 func nameRules(t *resource.Type) validation.ValidateNameFunc {
 	return func(name string, prefix bool) []string {
 		wrong := t.Strategy.Metadata.ValidateName(name, prefix)
@@ -89,13 +90,13 @@ func nameRules(t *resource.Type) validation.ValidateNameFunc {
 	}
 }
 
-// validateNew checks what every new object has to keep to: row A7.
+// validateNewMeta validates the metadata of a new object.
 func validateNewMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
 	return validateMeta(t, meta, nameRules(t))
 }
 
-// validate checks what every object has to keep to. Its name is what it was when the
-// object was created.
+// validateAnyMeta validates the metadata of a stored object. Its name is checked only by the rules
+// of the kind, since it cannot change.
 func validateAnyMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
 	return validateMeta(t, meta, t.Strategy.Metadata.ValidateName)
 }
@@ -111,10 +112,9 @@ func validateMeta(t *resource.Type, meta metav1.Object, name validation.Validate
 	return errs
 }
 
-// validateUpdate checks what validate does, and that the update neither makes
-// another object of it, nor begins a deletion or holds one back. Nothing else can
-// be wrong: names and other system fields are the old ones. Kinds say what is wrong
-// again, and so does the wire.
+// validateMetaUpdate validates the metadata of an update: that it is valid, and that it neither
+// changes the UID nor begins or delays a deletion. Names and other system fields are restored
+// before, so they cannot be wrong. Some kinds report the same errors twice on the wire.
 func validateMetaUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
 	errs := validateAnyMeta(t, meta)
 	changed := meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
@@ -136,12 +136,12 @@ func validateMetaUpdate(t *resource.Type, subresource string, meta, old metav1.O
 	return slices.Concat(errs, update, errs, update)
 }
 
-// standardFinalizer tells the finalizers that need no domain.
+// standardFinalizer reports whether a finalizer needs no domain.
 func standardFinalizer(name string) bool {
 	return name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
 }
 
-// generateName makes a name from its base: row G4.
+// generateName returns the base, shortened if needed, with five random characters.
 func generateName(base string) string {
 	const (
 		letters = "bcdfghjklmnpqrstvwxz2456789"
@@ -163,14 +163,15 @@ func generateName(base string) string {
 	return base + string(b[:])
 }
 
-// clearStatus empties the status of an object whose kind keeps it apart.
+// clearStatus empties the status of an object whose kind has a status subresource.
 func clearStatus(t *resource.Type, o runtime.Object) {
 	if t.Subresource("status") != nil {
 		t.Parts().ClearStatus(o)
 	}
 }
 
-// sameDesired tells whether nothing changed but metadata and status: row G6.
+// sameDesired reports whether only metadata and status differ. Some kinds count labels or
+// annotations as desired state.
 func sameDesired(t *resource.Type, a, b runtime.Object) bool {
 	ma, mb := a.(metav1.Object), b.(metav1.Object)
 	counts := t.Strategy.Generation.CountMetadata

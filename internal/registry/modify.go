@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// change is what a request makes of an object.
+// objectChange is how a request changes an object.
 type objectChange struct {
 	// next makes what shall be stored, nil when nothing changes. It runs again when
 	// another request was faster.
@@ -23,8 +23,7 @@ type objectChange struct {
 	versioned bool
 }
 
-// modify changes an object. Updates, patches and applies of the object and of its
-// subresources all go through it.
+// modify changes an object. Updates, patches and applies of objects and subresources all use it.
 func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store.Object, error) {
 	warned := len(w.warnings)
 	for {
@@ -63,8 +62,8 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 	}
 }
 
-// replace stores the next version of an object, or removes it if nothing holds its deletion
-// back any more.
+// replace stores the next version of an object. If the object is being deleted and nothing blocks
+// that any more, replace removes it.
 func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v currentObject, next runtime.Object) (*store.Object, error) {
 	a, current := w.attributes(admissionv1.Update, s, next, v.object), v.stored
 	if err := r.mutateUpdate(ctx, w, a); err != nil {
@@ -97,8 +96,8 @@ func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v curr
 	return r.commit(ctx, a, store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
 }
 
-// mutateUpdate has the mutating plugins change an object, and restores what the request
-// cannot change. The client owns what it sent.
+// mutateUpdate calls the mutating plugins for an update, and restores what the request cannot
+// change. The client's manager owns what the client sent, and nothing that plugins set.
 func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes) (err error) {
 	w.owners.client = nil
 	if !r.handles(a.State, a.Target, a.Operation, hasMutate) {
@@ -122,7 +121,7 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes) (e
 	return err
 }
 
-// prepareUpdate restores what no update changes, and validates the next version of an
+// prepareUpdate restores the fields that no update changes, and validates the next version of an
 // object.
 func (r *Registry) prepareUpdate(ctx context.Context, w *write, v currentObject, next runtime.Object) error {
 	st, old := w.stored(), v.object
@@ -160,8 +159,8 @@ func (r *Registry) prepareUpdate(ctx context.Context, w *write, v currentObject,
 	return nil
 }
 
-// merge makes the next version from the current one and from what was sent, which
-// it may use up: all of it, or what the subresource can change.
+// merge makes the next version from the current one and the decoded body: all of the body, or what
+// the subresource can change. It may use up the body.
 func (w *write) merge(ctx context.Context, old, sent runtime.Object) (runtime.Object, error) {
 	if s := w.subresource(); s != nil && s.Exchange != nil {
 		next := old.DeepCopyObject()
@@ -174,7 +173,7 @@ func (w *write) merge(ctx context.Context, old, sent runtime.Object) (runtime.Ob
 	return w.mergeStored(w.stored(), old, stored)
 }
 
-// mergeStored is merge of an object in the stored version.
+// mergeStored is merge for a body that is in the stored version already.
 func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtime.Object, error) {
 	s := w.subresource()
 	switch {
@@ -195,15 +194,16 @@ func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtim
 	return sent, nil
 }
 
-// takeUID takes the UID that was sent to a subresource: it is refused when it is another one.
+// takeUID takes over the UID of a subresource's body. Validation refuses a UID that differs from
+// the object's.
 func takeUID(next, sent metav1.Object) {
 	if uid := sent.GetUID(); uid != "" {
 		next.SetUID(uid)
 	}
 }
 
-// withStatus is the stored object with the status that was sent, and with the
-// metadata that a status update may change: row A11.
+// withStatus returns the stored object with the status that was sent, and with the metadata that a
+// status update may change.
 func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
 	next := old.DeepCopyObject()
 	t.Parts().CopyStatus(next, sent)
@@ -225,8 +225,8 @@ func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
 	return next
 }
 
-// keepSystemFields puts back what no update changes (row G5). What validateUpdate
-// then finds changed was not the update's to set.
+// restoreSystemFields restores the fields that no update changes. If validation still finds a
+// change in one, the request must not make it.
 func restoreSystemFields(next, old metav1.Object) {
 	if next.GetUID() == "" {
 		next.SetUID(old.GetUID())

@@ -19,15 +19,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Patch is what a client sent to change an object.
+// Patch is the body of a patch.
 type Patch struct {
 	Type  types.PatchType
 	Bytes []byte
 }
 
-// Patch changes an object, or what a subresource shows of it: rows G9, G10, F4.
-// Without a resourceVersion in the patch it is made again on whatever version is
-// there.
+// Patch changes an object, or what a subresource shows of it. After a conflict it is applied again
+// to the newer version, unless the patch contains a resourceVersion.
 func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions) (Object, error) {
 	w, err := newWrite(t, &o, "PatchOptions", p.Type)
 	if err != nil {
@@ -52,9 +51,9 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 	return w.answer(made, false, err)
 }
 
-// patched is what the patch makes of what is read at the target. Where it says
-// nothing of managed fields it is made without them first; where then something is
-// wrong it is made again, for the words.
+// patched applies a patch to what the target shows. A patch without managed fields is applied to
+// the object without them, which is faster. If that fails, it is applied to the whole object for
+// the right error message.
 func (w *write) patched(v currentObject, p *Patch) (runtime.Object, error) {
 	document, err := w.show(v)
 	if err != nil {
@@ -80,8 +79,8 @@ func (w *write) patched(v currentObject, p *Patch) (runtime.Object, error) {
 	return d.Object, nil
 }
 
-// patchDocument makes a patch, and reads what it makes; the complaints are about
-// both.
+// patchDocument applies a patch and decodes the result. d.Strict has the field validation errors of
+// both steps.
 func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d wire.Decoded, err error) {
 	t := w.Exchanged()
 	switch p.Type {
@@ -108,8 +107,9 @@ func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d 
 	return made, d, err
 }
 
-// unrestored says in the words of kube-apiserver, which makes no JSON of such patches in
-// between, why their result cannot be read; empty when it finds nothing.
+// strategicError returns kube-apiserver's message for the result of a strategic merge patch that
+// cannot be decoded. kube-apiserver does not encode that result as JSON, so its message differs
+// from the decoder's. It is empty if there is no such error.
 func strategicError(document []byte, to runtime.Object) string {
 	var tree map[string]any
 	if err := utiljson.Unmarshal(document, &tree); err != nil {
@@ -121,15 +121,15 @@ func strategicError(document []byte, to runtime.Object) string {
 	return ""
 }
 
-// invalidPatch is the answer to a patch whose result cannot be read: row F4.
+// invalidPatch is the answer to a patch whose result cannot be decoded.
 func invalidPatch(made *patch.Patched, why string) *apierrors.StatusError {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), made.Shown(), why),
 	})
 }
 
-// strictPatch is the answer to a patch that breaks strict field validation: with
-// the code and the words of any other body (row F3), and the cause of row F4.
+// strictPatch is the answer to a patch that fails strict field validation. Its code and message are
+// those of any other body; its cause is that of invalidPatch.
 func strictPatch(w *write, made *patch.Patched, complaints []string) error {
 	err := wire.StrictError(w.Exchanged(), complaints)
 	err.ErrStatus.Details = &metav1.StatusDetails{

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Plugin is a plugin of the admission chain. Functions that are nil do nothing. All of them
-// are called by many goroutines at once.
+// Plugin is a plugin of the admission chain. Each of its functions may be nil, and is called by
+// many goroutines at once.
 type Plugin struct {
 	// Name is the name that kube-apiserver's flags know; empty for a part of the server
 	// that cannot be disabled.
@@ -34,7 +34,7 @@ func (p *Plugin) handles(s *store.State, t Target, o Operation) bool {
 	return p.Handles == nil || p.Handles(s, t, o)
 }
 
-// handles reports whether any plugin with one of the functions looks at an operation.
+// handles reports whether any plugin that satisfies has handles the operation.
 func (r *Registry) handles(s *store.State, t Target, o Operation, has func(p *Plugin) bool) bool {
 	return slices.ContainsFunc(r.Plugins, func(p Plugin) bool { return has(&p) && p.handles(s, t, o) })
 }
@@ -65,7 +65,8 @@ func (r *Registry) call(ctx context.Context, a *Attributes, phase func(p *Plugin
 	return nil
 }
 
-// admitDelete calls the plugins for a deletion. The object is read only if one looks at it.
+// admitDelete calls the plugins for a deletion. It reads the object only if a plugin handles the
+// deletion.
 func (r *Registry) admitDelete(ctx context.Context, a *Attributes, current *store.Object) (err error) {
 	if !r.handles(a.State, a.Target, a.Operation, handlesAny) {
 		return nil

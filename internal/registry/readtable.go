@@ -26,7 +26,7 @@ const (
 	continued                // as of the revision of the token
 )
 
-// version is what resourceVersion holds.
+// version is a class of resourceVersion values.
 type version int
 
 const (
@@ -35,8 +35,7 @@ const (
 	number
 )
 
-// tableRow maps a combination of parameters to a read. The first row that fits
-// counts; noMatter fits everything.
+// tableRow maps a combination of parameters to a read. The first row that fits counts.
 type tableRow struct {
 	version version
 	match   string // resourceVersionMatch
@@ -53,12 +52,10 @@ const (
 	with
 )
 
-// listTable is the table of API Concepts and of KEP-2523 for list: which state
-// answers which combination of resourceVersion, resourceVersionMatch, limit and
-// continue. What is not in it is refused.
+// listTable is the table of "API Concepts" and KEP-2523 for lists: it maps resourceVersion,
+// resourceVersionMatch, limit and continue to a state. Combinations that are not in it are refused.
 //
-// A limit together with version 0 is ignored: the state may be any, so the whole
-// list is as good as a page of it.
+// With version 0 the limit is ignored: any state will do, so the whole list is as good as a chunk.
 var listTable = []tableRow{
 	{unset, "", either, without, mostRecent},
 	{unset, "", either, with, continued},
@@ -83,7 +80,7 @@ type plan struct {
 	latest   bool           // of continued: the token asks for the newest state
 }
 
-// planList finds out how a list is read, or why it is refused.
+// planList returns how a list is read, or why it is refused.
 func planList(o *metainternal.ListOptions) (plan, error) {
 	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
 		return plan{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
@@ -132,8 +129,8 @@ func (row tableRow) fits(class version, o *metainternal.ListOptions) bool {
 
 func (f flag) fits(is bool) bool { return f == either || (f == with) == is }
 
-// parseVersion reads a resourceVersion: decimal digits, no sign. Whatever else
-// is a mistake of the client (row P7).
+// parseVersion parses a resourceVersion: decimal digits without a sign. Anything else is a client
+// error.
 func parseVersion(text string) (version, store.Revision, error) {
 	if text == "" {
 		return unset, 0, nil

@@ -15,9 +15,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// schema is what managed fields need to know of a type; it is made when it is first asked
-// for. That of a Go type stays; that of a structural schema goes with it, of which, and
-// of the type, it therefore holds nothing.
+// schema returns the schema of a type for managed fields, and builds it at the first use. The
+// schema of a Go type stays in memory. The schema of a structural schema must not refer to it or to
+// the type, so that all of them can be freed together.
 func (r *Registry) schema(ctx context.Context, t *resource.Type) (*apply.Schema, error) {
 	s, err := r.ownSchema(t)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *Registry) schema(ctx context.Context, t *resource.Type) (*apply.Schema,
 	return s.With(others, func() (*spec.Schema, error) { return t.Custom.OpenAPI(3) }), nil
 }
 
-// ownSchema is schema, of a custom kind without what belongs to the type.
+// ownSchema is schema without the parts that depend on the type of a custom kind.
 func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
 	if t.Custom == nil {
 		return r.cachedSchema(t, func() (*apply.Schema, error) {
@@ -63,7 +63,7 @@ func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
 	})
 }
 
-// keptSchema returns what is kept by the key, and builds it the first time.
+// cachedSchema returns the schema of a key, and builds it at the first use.
 func (r *Registry) cachedSchema(key any, build func() (*apply.Schema, error)) (*apply.Schema, error) {
 	if s, ok := r.schemas.Load(key); ok {
 		return s.(*apply.Schema), nil
@@ -76,7 +76,7 @@ func (r *Registry) cachedSchema(key any, build func() (*apply.Schema, error)) (*
 	return kept.(*apply.Schema), nil
 }
 
-// schemaVersions are the other versions of a type.
+// schemaVersions returns the other versions of a type.
 func (r *Registry) schemaVersions(ctx context.Context, t *resource.Type) apply.Versions {
 	return apply.Versions{
 		Schema: func(apiVersion string) *apply.Schema {
@@ -100,7 +100,7 @@ func (r *Registry) schemaVersions(ctx context.Context, t *resource.Type) apply.V
 	}
 }
 
-// convert makes the JSON of an object into that of another version.
+// convert converts an object, as JSON, to another version.
 func convert(ctx context.Context, from, to *resource.Type, object []byte) ([]byte, error) {
 	o, err := wire.Unmarshal(object, from.New)
 	if err != nil {

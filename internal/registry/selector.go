@@ -17,8 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// selector picks objects of a collection. What names and namespaces say is
-// turned into a key or a prefix of keys, so that little is scanned.
+// selector selects objects of a collection. Requirements on names and namespaces become a key or a
+// prefix of keys, so that a scan is short.
 type selector struct {
 	ctx    context.Context //nolint:containedctx // of the list or watch that selects: its fields may be those of a webhook's answer
 	typ    *resource.Type
@@ -29,7 +29,7 @@ type selector struct {
 	labels labels.Selector // nil: all
 	fields []requirement   // beyond what prefix and key say
 	values bool            // some of them are of fields of the type
-	bloom bloom          // what an object's digest must have; zero: nothing
+	bloom  bloom           // what an object's digest must have; zero: nothing
 	failed error           // of an object whose fields cannot be looked at
 }
 
@@ -45,12 +45,12 @@ const (
 	namespaceField = -2
 )
 
-// all tells whether every object below the prefix matches.
+// all reports whether every object with the prefix matches.
 func (s *selector) all() bool {
 	return s.labels == nil && len(s.fields) == 0 && s.key == "" && !s.none
 }
 
-// newSelector reads the selectors of a request: row A16.
+// newSelector parses the selectors of a request.
 func newSelector(ctx context.Context, t Target, o *metainternal.ListOptions) (*selector, error) {
 	s := &selector{ctx: ctx, typ: t.Type}
 	if t.Namespace != "" {
@@ -142,7 +142,7 @@ func (s *selector) narrow(t Target) {
 	}
 }
 
-// watchPrefix is what a cursor has to wake for.
+// watchPrefix returns the prefix of the keys whose changes a watch needs.
 func (s *selector) watchPrefix() string {
 	if s.key != "" {
 		return s.key
@@ -150,8 +150,8 @@ func (s *selector) watchPrefix() string {
 	return s.prefix
 }
 
-// matches tells whether an object is selected; nil is not. One that cannot be converted to
-// the type, whose fields are looked at, is: failed says why, and to show it fails too.
+// matches reports whether an object is selected; nil is not. An object whose fields cannot be
+// converted counts as selected, and failed has the error: showing it fails as well.
 func (s *selector) matches(o *store.Object) bool {
 	if o == nil || s.none || !s.bloom.allows(bloom(o.Digest())) { // first: it lies in the object
 		return false
@@ -175,7 +175,7 @@ func (s *selector) matches(o *store.Object) bool {
 	return s.labels == nil || s.labels.Matches(a.labels)
 }
 
-// attributes are what selectors look at. They are kept with the object version.
+// selectable is what selectors look at in an object. It is cached with the version of the object.
 type selectable struct {
 	typ    *resource.Type
 	labels labels.Set
@@ -196,13 +196,14 @@ func (a *selectable) field(index int, key string) string {
 	return a.values[index]
 }
 
-// shownFields tells that the fields of a type are not those of the stored bytes: an object
-// of a custom kind is selected by what is shown of it, converted and with its defaults.
-func fieldsNeedConversion(t *resource.Type) bool { return t.ConvertsPerRequest() && len(t.Display.Fields) > 0 }
+// fieldsNeedConversion reports whether the fields of a type are not those of the stored bytes.
+// Objects of a custom kind are selected by their converted and defaulted form.
+func fieldsNeedConversion(t *resource.Type) bool {
+	return t.ConvertsPerRequest() && len(t.Display.Fields) > 0
+}
 
-// attributesOf returns the attributes of an object, from its memo where they
-// are of the same type. Fields are left out where nobody wants them, and they would have
-// to be converted.
+// selectableOf returns what selectors look at in an object, from the object's cache if that is of
+// the same type. If fields is false, fields that need a conversion are left out.
 func selectableOf(ctx context.Context, t *resource.Type, o *store.Object, fields bool) (*selectable, error) {
 	shown := fieldsNeedConversion(t)
 	if a, ok := o.Memo().(*selectable); ok && a.typ == t && (!fields || !shown || a.values != nil) {
@@ -233,7 +234,7 @@ func selectableOf(ctx context.Context, t *resource.Type, o *store.Object, fields
 	return a, nil
 }
 
-// fieldValue is the first of a field's paths that is there and not empty.
+// fieldValue returns the first value of a field's paths that is not empty.
 func fieldValue(f *resource.Field, object []byte) string {
 	if f.Paths == nil {
 		if v := textAt(object, strings.Split(f.Name, ".")...); v != "" {
@@ -248,7 +249,7 @@ func fieldValue(f *resource.Field, object []byte) string {
 	return f.Default
 }
 
-// digest is that of an object.
+// bloom returns the filter of an object.
 func (a *selectable) bloom() bloom {
 	d := bloomOf(a.typ)
 	for name, value := range a.labels {
@@ -262,8 +263,8 @@ func (a *selectable) bloom() bloom {
 	return d
 }
 
-// wanted is what an object's digest must have: the bits of all that the selector
-// wants to be equal to something. Zero: there is no such thing.
+// requiredBloom returns the bits that a matching object must have: those of all values that the
+// selector requires. Zero means that it requires none.
 func (s *selector) requiredBloom() bloom {
 	var all bloom
 	if s.labels != nil {

@@ -11,13 +11,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// ServerManager is the field manager of what the server itself writes.
+// ServerManager is the field manager of the server's own writes.
 const ServerManager = "kube-apiserver"
 
-// Edit changes an object as code of this process wants it, in the name of a field
-// manager: edit gets a copy of the current version in its stored version, again each
-// time when somebody else was faster. Of a subresource it takes what the subresource
-// can change.
+// Edit changes an object on behalf of the server itself, as the given field manager. Edit gets a
+// copy of the current object in its stored version, and is called again after a conflict. At a
+// subresource, only the fields that the subresource can change are stored.
 func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func(o metav1.Object) error) (Object, error) {
 	w := &write{Target: t, options: &WriteOptions{FieldManager: manager}}
 	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
@@ -30,9 +29,9 @@ func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func
 	return w.answer(made, false, err)
 }
 
-// PrepareEdit makes the write of an edit of a stored object by the server, for a
-// transaction that the caller commits itself. Edit gets a copy of the object in its stored
-// version. The write is zero if edit changes nothing. Admission plugins are not asked.
+// PrepareEdit returns the write of an edit by the server, for a transaction that the caller
+// commits. Edit gets a copy of the object in its stored version. The write is zero if edit changes
+// nothing. Admission plugins are not called.
 func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Object, manager string, edit func(o metav1.Object) error) (store.Write, error) {
 	w := &write{Target: t, options: &WriteOptions{FieldManager: manager}, source: fromServer}
 	v, err := w.readCurrent(ctx, current, true)
@@ -56,7 +55,7 @@ func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Obj
 	return store.Write{Collection: t.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}, checkSize(e, current)
 }
 
-// Create makes the write of another new object, which the server itself creates.
+// Create returns the write of another new object, which the server creates itself.
 func (t *Transaction) Create(ctx context.Context, at Target, object runtime.Object) (store.Write, error) {
 	w := &write{Target: at, options: &WriteOptions{FieldManager: ServerManager}, source: fromServer}
 	a := w.attributes(admissionv1.Create, t.State, nil, nil)
@@ -72,13 +71,13 @@ func (t *Transaction) Create(ctx context.Context, at Target, object runtime.Obje
 	return store.Write{Collection: at.Type.Collection, Key: at.key(), Value: e.Bytes, RevisionAt: e.RevisionAt}, nil
 }
 
-// NextStatus adds a second version of the request's own object, with another status. The
-// second version has a revision of its own. Next is the object with the new status; it may
-// lack what is neither metadata nor status. The target must be in the stored version.
+// NextStatus adds a second version of the request's own object, with another status and its own
+// revision. Next is the object with the new status; only its metadata and status are used. The
+// target must be in the stored version.
 //
-// Both versions differ in their status alone, and in the managers that own it. So both are
-// encoded and tracked without the rest of the object, and the outcome replaces the status in
-// the bytes of the first version.
+// The two versions differ only in the status and in its managers. So both are encoded and tracked
+// without the rest of the object, and the result replaces the status in the bytes of the first
+// version.
 func (t *Transaction) NextStatus(ctx context.Context, next runtime.Object) error {
 	r, e := t.registry, wire.Encoded{Bytes: t.Own().Value, RevisionAt: t.Own().RevisionAt}
 	to := t.Target
@@ -110,7 +109,7 @@ func (t *Transaction) NextStatus(ctx context.Context, next runtime.Object) error
 
 const statusMember = "status"
 
-// replaced is an encoding with another value of a member that it has, behind the
+// replaced returns an encoding with another value of an existing member that stands after the
 // metadata.
 func replaced(e wire.Encoded, name string, value []byte) wire.Encoded {
 	old := locate(e.Bytes, name)

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Source makes the objects of a kind that is read and never stored, at each read. They
-// have no version. Read is safe for concurrent use.
+// Source makes the objects of a kind that can be read and is never stored. It makes them anew for
+// each read. They have no resource version.
 type Source struct {
 	// Names are the names of all objects, in the order of a list.
 	Names []string
@@ -21,7 +21,7 @@ type Source struct {
 	Read func(ctx context.Context, names []string) []runtime.Object
 }
 
-// Reads reports whether objects of the target are made by a Source.
+// ReadsVirtual reports whether the objects of the target come from a Source.
 func (r *Registry) ReadsVirtual(t Target) bool { return r.source(t) != nil }
 
 func (r *Registry) source(t Target) *Source {
@@ -31,7 +31,7 @@ func (r *Registry) source(t Target) *Source {
 	return r.Virtual.Source(t)
 }
 
-// get reads one object.
+// get returns one object.
 func (s *Source) get(ctx context.Context, t Target) (Object, error) {
 	for _, name := range s.Names {
 		if name == t.Name {
@@ -42,7 +42,7 @@ func (s *Source) get(ctx context.Context, t Target) (Object, error) {
 	return Object{}, apierrors.NewNotFound(schema.GroupResource{Group: t.Type.Group, Resource: t.Type.Singular}, t.Name)
 }
 
-// list reads the objects that are selected. Versions and limits mean nothing to it.
+// list returns the selected objects. It ignores versions and limits.
 func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions) ([]*store.Object, error) {
 	selected, err := newSelector(ctx, t, o)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions
 	return items, nil
 }
 
-// madeOf is an object that is not stored in the form of those that are.
+// virtualObject returns a virtual object in the form of a stored one.
 func virtualObject(t Target, name string, object runtime.Object) (*store.Object, error) {
 	object.GetObjectKind().SetGroupVersionKind(t.Type.GroupVersionKind())
 	value, err := json.Marshal(object)

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// existing is a stored object that a write changes. It is converted once for all steps of the
-// write, since a webhook may convert it.
+// currentObject is the stored object that a write changes. It is converted once for all steps of
+// the write, since a webhook may convert it.
 type currentObject struct {
 	stored *store.Object
 	// value is the object as JSON of the version of the request.
@@ -25,7 +25,7 @@ type currentObject struct {
 	object runtime.Object
 }
 
-// existing reads a stored object for a write. Only admission plugins need its managed fields
+// readCurrent reads the stored object of a write. Only admission plugins need its managed fields
 // decoded.
 func (w *write) readCurrent(ctx context.Context, current *store.Object, managed bool) (v currentObject, err error) {
 	v = currentObject{stored: current, value: current.Bytes()}
@@ -51,7 +51,7 @@ func (w *write) readCurrent(ctx context.Context, current *store.Object, managed 
 	return v, err
 }
 
-// show returns what is read at the target of an existing object, as Target.Show does.
+// show returns what a GET of the target returns, as Target.Show does.
 func (w *write) show(v currentObject) ([]byte, error) {
 	if s := w.subresource(); s != nil && s.View != nil {
 		return wire.View(s, v.object.DeepCopyObject())
@@ -59,8 +59,8 @@ func (w *write) show(v currentObject) ([]byte, error) {
 	return v.value, nil
 }
 
-// Show returns what is read at the target of a stored object, as JSON: the stored
-// bytes where they are that.
+// Show returns what a GET of the target returns for a stored object, as JSON. It is the stored
+// bytes themselves if they need no conversion.
 func (t Target) Show(ctx context.Context, o *store.Object) ([]byte, error) {
 	if s := t.subresource(); s != nil && s.View != nil {
 		stored, err := t.read(ctx, o)
@@ -72,12 +72,12 @@ func (t Target) Show(ctx context.Context, o *store.Object) ([]byte, error) {
 	return wire.As(ctx, t.Type, o.Bytes())
 }
 
-// read decodes a stored object; nobody else has the result.
+// read decodes a stored object into the version of the strategy. The caller owns the result.
 func (t Target) read(ctx context.Context, o *store.Object) (runtime.Object, error) {
 	return t.readValue(ctx, o.Key, o.Bytes())
 }
 
-// readValue is read of a value, which may be a part of what is stored.
+// readValue is read for a value, which may lack parts of the stored object.
 func (t Target) readValue(ctx context.Context, key string, value []byte) (runtime.Object, error) {
 	var object runtime.Object
 	var err error
@@ -92,8 +92,7 @@ func (t Target) readValue(ctx context.Context, key string, value []byte) (runtim
 	return object, nil
 }
 
-// encode makes the bytes that are stored of an object in the version of a write's
-// steps.
+// encode encodes an object in the version of the strategy for the store.
 func (t Target) encode(ctx context.Context, o runtime.Object) (wire.Encoded, error) {
 	if !t.Type.ConvertsPerRequest() {
 		return wire.Encode(t.stored(), o)
@@ -105,8 +104,8 @@ func (t Target) encode(ctx context.Context, o runtime.Object) (wire.Encoded, err
 	return wire.Encode(t.Type.StoredVersion(), stored)
 }
 
-// toStored defaults an object in the client's version and converts it to the one of
-// all further steps.
+// toStored sets the defaults of the version that the client sent, and converts the object to the
+// version of the strategy.
 func toStored(ctx context.Context, t *resource.Type, o runtime.Object) (runtime.Object, error) {
 	if t.Strategy.Default != nil {
 		t.Strategy.Default(o)
@@ -117,7 +116,7 @@ func toStored(ctx context.Context, t *resource.Type, o runtime.Object) (runtime.
 	return t.Conversion.ToStored(ctx, o)
 }
 
-// clientBytes is an object of the stored version as JSON of the type's own.
+// clientBytes returns an object in the version of the strategy as JSON in the version t.
 func clientBytes(ctx context.Context, t *resource.Type, stored runtime.Object) ([]byte, error) {
 	o := stored
 	if c := t.Conversion; c != nil && !c.PerRequest {
@@ -130,7 +129,7 @@ func clientBytes(ctx context.Context, t *resource.Type, stored runtime.Object) (
 	return json.Marshal(o)
 }
 
-// asOf is an object that is not stored, as of a revision.
+// withRevision returns an object that is not stored, with a resource version.
 func withRevision(key string, e wire.Encoded, at store.Revision) *store.Object {
 	value := make([]byte, 0, len(e.Bytes)+20)
 	value = append(value, e.Bytes[:e.RevisionAt]...)
@@ -139,8 +138,7 @@ func withRevision(key string, e wire.Encoded, at store.Revision) *store.Object {
 	return &store.Object{Key: key, Held: value, Modified: at, RevisionAt: int32(e.RevisionAt)}
 }
 
-// unversioned is an object that a dry-run did not create: it has no resource
-// version.
+// withoutRevision returns an object that a dry-run did not create. It has no resource version.
 func withoutRevision(c store.Write) *store.Object {
 	const before, behind = `"resourceVersion":"`, `",`
 	value := make([]byte, 0, len(c.Value))

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Target is what a request is about.
+// Target is what a request addresses: a collection, an object or a subresource.
 type Target struct {
 	Type *resource.Type
 	// Subresource is empty for the object itself.
@@ -23,7 +23,7 @@ type Target struct {
 	Namespace, Name string
 }
 
-// key is the place of the object in its collection.
+// key returns the key of the object in its collection.
 func (t Target) key() string {
 	if t.Type.Namespaced {
 		return t.Namespace + "/" + t.Name
@@ -31,7 +31,7 @@ func (t Target) key() string {
 	return t.Name
 }
 
-// split is the reverse of key.
+// split returns the namespace and the name of a key.
 func (t Target) split(key string) (namespace, name string) {
 	if !t.Type.Namespaced {
 		return "", key
@@ -40,12 +40,12 @@ func (t Target) split(key string) (namespace, name string) {
 	return namespace, name
 }
 
-// stored returns the type whose strategy applies to a write: the stored version, unless
-// objects are converted per request.
+// stored returns the type whose strategy applies to a write: the stored version, unless objects are
+// converted per request.
 func (t Target) stored() *resource.Type { return t.Type.StrategyVersion() }
 
-// Exchanged is the type of what is read and written at the target: that of the
-// object, unless the subresource has one of its own.
+// Exchanged returns the type that clients read and write at the target: the type of the object,
+// unless the subresource has its own, such as Scale.
 func (t Target) Exchanged() *resource.Type {
 	if s := t.subresource(); s != nil && s.Exchange != nil {
 		return s.Exchange
@@ -53,7 +53,7 @@ func (t Target) Exchanged() *resource.Type {
 	return t.Type
 }
 
-// subresource is that of the target; nil: the object itself.
+// subresource returns the target's subresource, nil for the object itself.
 func (t Target) subresource() *resource.Subresource {
 	if t.Subresource == "" {
 		return nil
@@ -61,8 +61,8 @@ func (t Target) subresource() *resource.Subresource {
 	return t.Type.Subresource(t.Subresource)
 }
 
-// replicas is where the versions of the kind have what a Scale shows, for managed
-// fields; nil: the target is no Scale.
+// replicas returns where each version of the kind stores the replicas that a Scale shows, for
+// managed fields. It is nil if the target is not a Scale.
 func (t Target) replicas() apply.Replicas {
 	s := t.subresource()
 	if s == nil || s.Replicas == nil {
@@ -78,18 +78,18 @@ func (t Target) replicas() apply.Replicas {
 	return all
 }
 
-// notFound is the answer to an object that is not there.
+// notFound returns the error for an object that does not exist.
 func (t Target) notFound() error {
 	return apierrors.NewNotFound(t.Type.GroupResource(), t.Name)
 }
 
-// Body is what a client sent.
+// Body is the body of a request.
 type Body struct {
 	Media wire.MediaType
 	Bytes []byte
 }
 
-// Object is the answer to a verb that answers with one object.
+// Object is the answer of a verb that returns one object.
 type Object struct {
 	// Stored is of Target.Type, or of its Stored type: then the representation has
 	// to be converted (wire).
@@ -106,10 +106,10 @@ type Object struct {
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}
 
-// definitionsCollection is where definitions of custom resources are.
+// definitionsCollection is the collection of the definitions of custom resources.
 const definitionsCollection = "customresourcedefinitions.apiextensions.k8s.io"
 
-// objectKey is how errors of kube-apiserver name the place of an object.
+// storageKey returns the key that kube-apiserver's errors have for an object.
 func storageKey(t Target) string {
 	place := keyPrefixes[t.Type.Collection]
 	if place == "" {
@@ -121,7 +121,7 @@ func storageKey(t Target) string {
 	return "/" + place + "/" + strings.TrimPrefix(t.key(), "/")
 }
 
-// keyPlaces are those of collections that have other names than their resources.
+// keyPrefixes are the prefixes of storage keys that differ from the name of the resource.
 var keyPrefixes = map[string]string{
 	"services":                           "services/specs",
 	"endpoints":                          "services/endpoints",

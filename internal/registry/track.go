@@ -20,9 +20,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// encode makes the bytes that are stored, with the managed fields that follow from
-// the write. before is nil for a new object. Same says that they are what is
-// stored already; then there are no bytes, and ownership is not tracked.
+// encode returns the bytes to store, with the managed fields that result from the write. Before is
+// nil for a new object. If same is true, the write changes nothing; there are no bytes then, and
+// ownership was not computed.
 func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, next runtime.Object) (e wire.Encoded, same bool, err error) {
 	if wire.HasEmpty(next) {
 		if w.owners.client == nil { // the client owns an empty list that it sends
@@ -62,9 +62,9 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 	return e, false, nil // an object of this size has no managed fields
 }
 
-// sameManaged reports whether managed fields say nothing new. Those of an apply may
-// differ in their times alone: what it removed comes back where the server fills it
-// in, as in the references of environment variables.
+// ownersUnchanged reports whether managed fields are the same as before. Those of an apply may have
+// other times: what an apply removes can come back at once as a default, as in the references of
+// environment variables.
 func ownersUnchanged(w *write, managed, live []byte) bool {
 	return bytes.Equal(managed, live) || w.owners.hasDecided && apply.SameButTimes(managed, live)
 }
@@ -95,7 +95,8 @@ func (r *Registry) track(ctx context.Context, w *write, before *currentObject, n
 	return apply.Untimed(start, managed)
 }
 
-// writer is who writes, for managed fields: rows G7, G8.
+// writer returns the identity of the writer for managed fields: its field manager, or else a name
+// derived from its user agent.
 func (r *Registry) writer(w *write) apply.Write {
 	a := apply.Write{Subresource: w.Subresource, Time: r.now()}
 	if a.Manager = w.options.FieldManager; a.Manager == "" {
@@ -104,8 +105,8 @@ func (r *Registry) writer(w *write) apply.Write {
 	return a
 }
 
-// managedBefore are the managed fields that an update starts from: those of the
-// object, unless the body has others. Bodies of subresources do not change them.
+// managedBefore returns the managed fields that an update starts from: the stored ones, unless the
+// body has others. Bodies of subresources do not change them.
 func (w *write) managedBefore(live []byte) ([]byte, error) {
 	o := &w.owners
 	if w.Subresource != "" || o.sent == nil && (o.omitted == nil || bytes.Equal(o.omitted, live)) {
@@ -132,8 +133,8 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 	return start, nil
 }
 
-// decodeLean is decode of a body that may repeat the managed fields of the object exactly,
-// as nearly always: then they are not decoded.
+// decodeLean is decode for a body that may repeat the managed fields of the stored object. Most do;
+// then the managed fields are not decoded.
 func (w *write) decodeLean(b Body, current *store.Object) (runtime.Object, error) {
 	if current == nil || b.Media != wire.JSON || bytes.Count(b.Bytes, []byte(managedMember[1:])) != 1 {
 		return w.decode(b)
@@ -150,8 +151,8 @@ func (w *write) decodeLean(b Body, current *store.Object) (runtime.Object, error
 	return w.decode(b) // the errors are about the whole body
 }
 
-// timesChecked is how often an update of the object itself says what is wrong with what
-// both halves of validateUpdate look at.
+// timesChecked returns how often kube-apiserver repeats an error that both halves of
+// validateMetaUpdate find.
 func (w *write) timesChecked() int {
 	switch w.Type.Strategy.Metadata.Recheck {
 	case resource.RecheckNothing:
@@ -162,9 +163,9 @@ func (w *write) timesChecked() int {
 	return 4
 }
 
-// checkSize refuses an object that is larger than what a body can bring, so that
-// whoever reads it can write it back: an apply adds to what is there. One that was
-// larger before may become smaller.
+// checkSize refuses an object that is larger than a request body can be, so that each client that
+// reads it can write it back. An apply, for example, adds to what is stored. An object that is
+// larger already may become smaller.
 func checkSize(e wire.Encoded, current *store.Object) error {
 	if len(e.Bytes) <= patch.MaxBytes || current != nil && len(e.Bytes) < current.Len() || patch.Size(e.Bytes) <= patch.MaxBytes {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Transaction is the write of a request with what has to be stored together with it, and
-// what has to hold when it is stored.
+// Transaction is the write of a request, with the other writes that are stored together with it and
+// the conditions that must hold when it is stored.
 type Transaction struct {
 	*Attributes
 	store.Txn
@@ -22,11 +22,11 @@ type Transaction struct {
 	guards [1]store.Guard
 }
 
-// Own is the request's own write. Its Value is nil if the object is removed: by a deletion,
-// or by an update that takes off the last finalizer.
+// Own returns the request's own write. Its Value is nil if the object is removed, by a deletion or
+// by an update that takes off the last finalizer.
 func (t *Transaction) Own() *store.Write { return &t.Writes[t.own] }
 
-// Before adds a write that comes before the request's own.
+// Before adds a write ahead of the request's own.
 func (t *Transaction) Before(w store.Write) {
 	t.Writes = append(t.Writes, store.Write{})
 	copy(t.Writes[t.own+1:], t.Writes[t.own:])
@@ -34,11 +34,11 @@ func (t *Transaction) Before(w store.Write) {
 	t.own++
 }
 
-// After adds a write that comes after the request's own.
+// After adds a write behind the request's own.
 func (t *Transaction) After(w store.Write) { t.Writes = append(t.Writes, w) }
 
-// Need requires that another object is still what it is in the state that the request is
-// decided by.
+// Need requires that another object does not change between the state of the request and the
+// commit.
 func (t *Transaction) Need(collection, key string) {
 	t.Needs = append(t.Needs, need(t.State, collection, key))
 }
@@ -51,25 +51,25 @@ func need(s *store.State, collection, key string) store.Need {
 	return n
 }
 
-// Claim claims a name that only one of the transactions decided by the same state may
-// have.
+// Claim claims a name. Of the transactions that were decided by the same state, only one can claim
+// it.
 func (t *Transaction) Claim(name string) {
 	t.Guards = append(t.Guards, store.Guard{Name: name, Seen: t.State.Revision(), Claim: true})
 }
 
-// Apply commits the transaction. A plugin with a Commit calls it, or adds the transaction to
-// a larger one.
+// Apply commits the transaction. A plugin with a Commit calls it, or makes the transaction a part
+// of a larger one.
 func (t *Transaction) Apply(ctx context.Context) ([]*store.Object, error) {
 	return t.registry.Store.Apply(ctx, &t.Txn)
 }
 
-// Registry is the registry that the request was sent to.
+// Registry returns the registry of the request.
 func (t *Transaction) Registry() *Registry { return t.registry }
 
-// commit makes the write of a request, with what plugins add to it. It returns
-// store.ErrExists, ErrNotFound or ErrConflict if the request's own object is not what the
-// request was decided by, and store.ErrStale if something else is not. A dry-run finds out
-// whether the write could be made, and what the answer would be.
+// commit stores the write of a request, with the additions of plugins. The error is
+// store.ErrExists, ErrNotFound or ErrConflict if the request's own object has changed since the
+// request read it, and store.ErrStale if another object has. A dry-run checks whether the write is
+// possible, and returns the answer that it would have.
 func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*store.Object, error) {
 	if err := c.Check(); err != nil {
 		return nil, unstorable(a.Target, err)
@@ -104,7 +104,7 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 	return made[t.own], nil
 }
 
-// failed is the error of a commit in terms of the request.
+// failed converts the error of a commit to one about the request.
 func (t *Transaction) failed(err error) error {
 	var failed *store.TxnError
 	switch {

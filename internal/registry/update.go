@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Update replaces an object, or what a subresource shows of it: rows A3, A8, A11,
-// D11, G1 to G6.
+// Update replaces an object, or what a subresource shows of it. See docs/compatibility.md#a3 for
+// the kinds that Update creates.
 func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
 	w, err := newWrite(t, &o, "UpdateOptions", "")
 	if err != nil {
@@ -66,8 +66,7 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 	return w.answer(made, created, err)
 }
 
-// createOnUpdate creates the object that a PUT did not find, where the kind
-// allows that: row A3.
+// createByUpdate creates the object of a PUT that found none, if the kind allows that.
 func (r *Registry) createByUpdate(ctx context.Context, w *write, sent runtime.Object, l lock) (*store.Object, error) {
 	if !w.Type.Strategy.AllowCreateOnUpdate || w.Subresource != "" {
 		return nil, w.notFound()

@@ -11,23 +11,22 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Alteration is what an Action does to a stored object. Every part of the object
-// can change, its status beside its spec; what the server itself gives it cannot.
+// ObjectUpdate is a change that a VirtualHandler makes to a stored object. It may change spec and
+// status at once, but not the fields that only the server sets.
 type ObjectUpdate struct {
 	// Change gets a copy of the current version, in its stored version, and again when
 	// somebody else was faster. Its error ends the alteration.
 	Change func(o runtime.Object) error
 	// UID and Version are what the object has to have; empty: any.
-	UID     types.UID
+	UID             types.UID
 	ResourceVersion string
 	// By is the client.
 	By     *authn.User
 	DryRun bool
 }
 
-// Alter changes a stored object for an Action. Its generation stays, for a Pod
-// that is given its node wants nothing else than before, and so do its managed
-// fields.
+// UpdateObject changes a stored object for a VirtualHandler. It keeps the generation, since a Pod
+// that gets its node has the same desired state as before, and the managed fields.
 func (r *Registry) UpdateObject(ctx context.Context, t Target, a ObjectUpdate) (Object, error) {
 	w := &write{Target: t, source: fromVirtual, by: a.By, options: &WriteOptions{}, dryRun: a.DryRun}
 	made, err := r.modify(ctx, w, objectChange{versioned: a.ResourceVersion != "", next: func(v currentObject) (runtime.Object, error) {
@@ -41,7 +40,7 @@ func (r *Registry) UpdateObject(ctx context.Context, t Target, a ObjectUpdate) (
 	return w.answer(made, false, err)
 }
 
-// require compares an object with what it has to be.
+// check compares the object with the preconditions.
 func (a *ObjectUpdate) check(t Target, meta metav1.Object) error {
 	if have := meta.GetUID(); a.UID != "" && a.UID != have {
 		return uidConflict(t, string(a.UID), string(have))

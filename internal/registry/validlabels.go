@@ -8,10 +8,10 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// plain is metadata as it has to be validated: without its labels and annotations
-// when it is plain to see that they are right, as nearly always. The library holds
-// each of them against several regular expressions, which is most of what validation
-// costs; what is not plain is left to it, and to its words.
+// withoutValidLabels returns metadata for validation. If all labels and annotations pass a fast
+// check, as most do, it leaves them out: the library matches each of them against several regular
+// expressions, which is most of the cost of validation. The library checks all others, and makes
+// the error messages.
 func withoutValidLabels(meta metav1.Object) metav1.Object {
 	of, ok := meta.(metav1.ObjectMetaAccessor)
 	if !ok {
@@ -44,7 +44,7 @@ func validAnnotations(annotations map[string]string) bool {
 	return validation.ValidateAnnotationsSize(annotations) == nil
 }
 
-// plainKey tells a name, or a DNS subdomain, a slash and a name.
+// validKey reports whether a key is a name, or a DNS subdomain, a slash and a name.
 func validKey(key string) bool {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
@@ -53,8 +53,8 @@ func validKey(key string) bool {
 	return validSubdomain(domain) && validName(name)
 }
 
-// plainName tells letters, digits, '-', '_' and '.', up to 63, of which the first and
-// the last are letters or digits.
+// validName reports whether s has up to 63 letters, digits, '-', '_' and '.', and begins and ends
+// with a letter or digit.
 func validName(s string) bool {
 	if s == "" || len(s) > apivalidation.LabelValueMaxLength || !letter(s[0]) || !letter(s[len(s)-1]) {
 		return false
@@ -67,8 +67,8 @@ func validName(s string) bool {
 	return true
 }
 
-// plainDomain tells parts of small letters, digits and '-' with dots between them, of
-// which the first and the last characters are letters or digits.
+// validSubdomain reports whether s consists of labels of lowercase letters, digits and '-' with
+// dots between them, which begin and end with a letter or digit.
 func validSubdomain(s string) bool {
 	if len(s) > apivalidation.DNS1123SubdomainMaxLength {
 		return false
@@ -88,8 +88,8 @@ func validSubdomain(s string) bool {
 	return alphanumeric(before)
 }
 
-// letter tells letters and digits.
+// letter reports whether c is a letter or a digit.
 func letter(c byte) bool { return alphanumeric(c) || 'A' <= c && c <= 'Z' }
 
-// alphanumeric tells small letters and digits.
+// alphanumeric reports whether c is a lowercase letter or a digit.
 func alphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }

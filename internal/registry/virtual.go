@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Virtual are the resources and subresources that are answered and not stored. Its methods
-// are safe for concurrent use.
+// Virtual has the resources and subresources that are not stored. Its methods are safe for
+// concurrent use.
 type Virtual interface {
 	// Creator returns the function that answers a create of the target; nil if creates of the
 	// target store an object.
@@ -22,11 +22,11 @@ type Virtual interface {
 	Source(t Target) *Source
 }
 
-// Creator answers a create that stores nothing under the name it was sent to. It returns
-// the answer, which may be the body, completed; nil: a Status that reports success.
+// VirtualHandler answers a create at a virtual resource. It returns the answer, which may be the
+// completed body. Nil stands for a Status that reports success.
 type VirtualHandler func(ctx context.Context, c *VirtualRequest) (runtime.Object, error)
 
-// Call is a create that a Creator answers.
+// VirtualRequest is a create at a virtual resource.
 type VirtualRequest struct {
 	Registry *Registry
 	Target   Target
@@ -38,7 +38,7 @@ type VirtualRequest struct {
 	DryRun bool
 }
 
-// Answer is the answer to a Call.
+// VirtualAnswer is the answer to a create at a virtual resource.
 type VirtualAnswer struct {
 	// Value is the JSON of the answer.
 	Value []byte
@@ -48,7 +48,7 @@ type VirtualAnswer struct {
 	Warnings []string
 }
 
-// Acts reports whether a create of the target is answered by a Creator.
+// CreatesVirtual reports whether a create at the target is answered by a VirtualHandler.
 func (r *Registry) CreatesVirtual(t Target) bool { return r.virtualHandler(t) != nil }
 
 func (r *Registry) virtualHandler(t Target) VirtualHandler {
@@ -58,11 +58,12 @@ func (r *Registry) virtualHandler(t Target) VirtualHandler {
 	return r.Virtual.Handler(t)
 }
 
-// accessReviews are answered in every namespace: an error would disclose to clients which
-// may not read a namespace whether it exists.
+// accessReviews are answered in namespaces that do not exist, too. An error would tell clients
+// without read permission which namespaces exist.
 var accessReviews = schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}
 
-// Act has a Creator answer a create.
+// CreateVirtual answers a create at a virtual resource. The target must have a VirtualHandler
+// (CreatesVirtual).
 func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteOptions) (VirtualAnswer, error) {
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {

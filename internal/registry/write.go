@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// WriteOptions are the parameters of create, update and patch, checked here.
+// WriteOptions are the parameters of create, update and patch. The verbs check them.
 type WriteOptions struct {
 	DryRun          []string
 	FieldManager    string
@@ -34,8 +34,7 @@ type WriteOptions struct {
 	Allow func(verb string) error
 }
 
-// write is a request that writes, on its way through a verb. It is used by one
-// goroutine.
+// write is one request that writes. One goroutine uses it.
 type write struct {
 	Target
 	source source
@@ -50,7 +49,7 @@ type write struct {
 	warnings []string
 }
 
-// source is where the next version of an object comes from.
+// source is the origin of the next version of an object.
 type source uint8
 
 const (
@@ -63,8 +62,7 @@ const (
 	fromServer
 )
 
-// newWrite checks the options: rows F1, G8, R2. Kind is theirs: "CreateOptions",
-// "UpdateOptions" or "PatchOptions". An empty dryRun means none.
+// newWrite checks the options. Kind is "CreateOptions", "UpdateOptions" or "PatchOptions".
 func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*write, error) {
 	dryRun := nonEmpty(o.DryRun)
 	var errs field.ErrorList
@@ -87,7 +85,7 @@ func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*w
 	return w, nil
 }
 
-// wanted drops empty values: `dryRun=` means no dry-run.
+// nonEmpty drops empty values: `dryRun=` requests no dry-run.
 func nonEmpty(values []string) []string {
 	var all []string
 	for _, v := range values {
@@ -98,7 +96,7 @@ func nonEmpty(values []string) []string {
 	return all
 }
 
-// allow asks whether the caller may do another verb, too.
+// allow returns an error unless the client may use another verb on the target, too.
 func (w *write) allow(verb string) error {
 	if w.options == nil || w.options.Allow == nil {
 		return nil
@@ -106,12 +104,12 @@ func (w *write) allow(verb string) error {
 	return w.options.Allow(verb)
 }
 
-// answer is that of a verb, with its warnings, which go out with errors too.
+// answer returns the answer of a verb. Warnings go out with errors, too.
 func (w *write) answer(o *store.Object, created bool, err error) (Object, error) {
 	return Object{Stored: o, Created: created, Warnings: w.warnings}, status(err)
 }
 
-// decode reads the body and applies field validation: rows F1 to F5.
+// decode decodes the body and applies field validation: an error for Strict, warnings for Warn.
 func (w *write) decode(b Body) (runtime.Object, error) {
 	t := w.Exchanged()
 	d, err := wire.Decode(t, b.Media, b.Bytes)
@@ -131,8 +129,7 @@ func (w *write) decode(b Body) (runtime.Object, error) {
 	return d.Object, nil
 }
 
-// place checks the name and the namespace that a body says against those of the
-// request: row A8.
+// checkURL checks the name and the namespace of a body against the URL.
 func (w *write) checkURL(meta metav1.Object) error {
 	if err := checkName(w.Target, meta); err != nil {
 		return err
@@ -140,7 +137,7 @@ func (w *write) checkURL(meta metav1.Object) error {
 	return setNamespace(w.Target, meta)
 }
 
-// dedupOwners drops owner references that stand twice: row G11.
+// dedupOwners drops repeated owner references, with a warning.
 func (w *write) dedupOwners(meta metav1.Object) {
 	owners := meta.GetOwnerReferences()
 	if len(owners) < 2 {
@@ -170,7 +167,7 @@ func (w *write) dedupOwners(meta metav1.Object) {
 		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s", when, strings.Join(twice, ", ")))
 }
 
-// begin starts a request, for the first time or again.
+// begin resets the write for another attempt.
 func (w *write) begin() {
 	w.owners = ownership{}
 	w.warnings = w.warnings[:0:0]
