@@ -10,8 +10,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// # Admission
-//
 // Each write goes through one chain of plugins, in the order of Registry.Plugins:
 //
 //	decode, default in the version of the request, convert to the stored version
@@ -22,10 +20,11 @@ import (
 //	Record     plugins add to the transaction that stores the object
 //	           commit the transaction, all of it or nothing
 //
-// What a plugin decides by may change before the transaction is committed. A plugin that
-// depends on it says so in Record (Transaction.Need, Claim, Create). If the condition does not
-// hold at the tip, the request starts again from the body that the client sent, so that each
-// plugin decides by the newer state. No plugin keeps anything between Mutate and the commit.
+// The state that a plugin reads may change before the transaction is committed. A plugin that
+// depends on it adds a condition in Record (Transaction.Need, Claim, Create). If a condition does
+// not hold at the newest state, the request starts again from the body that the client sent, so
+// that each plugin decides by the newer state. No plugin keeps anything between Mutate and the
+// commit.
 
 // Operation is what a request does to an object, as in an AdmissionReview.
 type Operation = admissionv1.Operation
@@ -42,13 +41,13 @@ type Attributes struct {
 	Kind schema.GroupVersionKind
 	// User is the client; nil for the server itself. It must not be changed.
 	User *authn.User
-	// DryRun: the write will not be made.
+	// DryRun reports whether the request is a dry-run: nothing is stored.
 	DryRun bool
-	// Object is the object as it will be stored; nil for a DELETE. Old is the stored object,
-	// for any subresource; nil for a CREATE. Only Mutate may change Object; Old must not be
-	// changed.
+	// Object is the object to store, nil for a DELETE. Old is the stored object, nil for a
+	// CREATE. Both are the whole object, also at a subresource. Only Mutate may change Object;
+	// Old must not be changed.
 	Object, Old runtime.Object
-	// State is the state that the request is decided by.
+	// State is the state that plugins must use to decide on the request.
 	State *store.State
 
 	w           *write

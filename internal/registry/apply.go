@@ -54,7 +54,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			}
 			if !changed && r.handles(r.Store.Any(), w.Target, admissionv1.Update, handlesAny) {
 				w.owners.setDecided(w.owners.managedOf(v.stored))
-				return v.object.DeepCopyObject(), nil // plugins see it all the same
+				return v.object.DeepCopyObject(), nil // plugins see an apply that changes nothing, too
 			}
 			if !changed {
 				if complaint == "" {
@@ -62,7 +62,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 				}
 				return nil, nil
 			}
-			if sent == nil { // only who owns what changes, and no default comes with it
+			if sent == nil { // only managed fields change, so no default is added
 				return v.object.DeepCopyObject(), nil
 			}
 			if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
@@ -79,7 +79,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
 	state := r.Store.Any()
 	if r.handles(state, w.Target, admissionv1.Update, handlesAny) {
-		return nil // a plugin may decide otherwise this time
+		return nil // a plugin may decide differently now
 	}
 	current := state.Get(w.Type.Collection, w.key())
 	if current == nil || !r.unchanged.Has(r.application(w, body, current)) {
@@ -119,7 +119,7 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 	if err := w.checkURL(meta); err != nil {
 		return nil, err
 	}
-	meta.SetResourceVersion("") // there is nothing that it could be of
+	meta.SetResourceVersion("") // no object has that version
 	return r.create(ctx, w, sent)
 }
 

@@ -16,7 +16,7 @@ type bloom uint64
 
 const (
 	bloomBits     = 52
-	bloomTypeBits = 11 // bits above: of the type, so that another one's fields say nothing
+	bloomTypeBits = 11 // above bloomBits: they identify the type that the fields belong to
 	bloomKnown    = bloom(1) << 63
 )
 

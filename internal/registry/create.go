@@ -132,7 +132,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 		return nil, err
 	}
 	errs := w.validateNew(ctx, next)
-	if err := ctx.Err(); err != nil { // rules can take long
+	if err := ctx.Err(); err != nil { // validation rules can take long
 		return nil, err
 	}
 	if err := invalid(st, meta, errs); err != nil {

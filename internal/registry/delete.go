@@ -68,7 +68,7 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		}
 		answer, err := r.deleteVersion(ctx, w, state, current)
 		if conflicts(err) || restarts(err) {
-			continue // look again at what is there now
+			continue // decide again by the current version
 		}
 		answer.Warnings = w.warnings
 		return answer, status(err)
@@ -89,11 +89,11 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, 
 		return Object{}, err
 	}
 	phase := mark(w.stored(), next, o, r.now())
-	if phase == goesNow && !graceful(w.stored()) {
+	if phase == phaseRemoved && !graceful(w.stored()) {
 		return r.remove(ctx, a, current)
 	}
 	marked := current
-	if phase != alreadyPending {
+	if phase != phasePending {
 		e, err := w.encode(ctx, next)
 		if err != nil {
 			return Object{}, err
@@ -105,10 +105,10 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, 
 			}
 		}
 	}
-	if phase == goesNow && w.dryRun {
+	if phase == phaseRemoved && w.dryRun {
 		return deleted(w.Target, marked), nil
 	}
-	if phase == goesNow {
+	if phase == phaseRemoved {
 		return r.remove(ctx, a, marked)
 	}
 	//lint:ignore SA1019 old clients send it, and wait for 202

@@ -29,6 +29,15 @@ func graceful(t *resource.Type) bool { return t.Strategy.Deletion.GracePeriod !=
 // phase is the effect of a deletion.
 type phase uint8
 
+const (
+	// phaseRemoved: nothing delays the removal.
+	phaseRemoved phase = iota
+	// phaseMarked: the object changes, and stays for now.
+	phaseMarked
+	// phasePending: an earlier request has begun the deletion, and this one changes nothing.
+	phasePending
+)
+
 // mark changes an object as a request for its deletion does.
 func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now time.Time) phase {
 	meta, blocked := object.(metav1.Object), t.Strategy.Deletion.Blocked
@@ -37,13 +46,13 @@ func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now 
 	if graceful(t) {
 		var ok bool
 		if grace, ok = setGracePeriod(t, object, o.GracePeriodSeconds, now); !ok {
-			return alreadyPending
+			return phasePending
 		}
 	}
 	meta.SetFinalizers(propagationFinalizers(t, meta.GetFinalizers(), o))
-	held := len(meta.GetFinalizers()) > 0 || blocked != nil && blocked(object)
-	if !held && !graceful(t) {
-		return goesNow
+	delayed := len(meta.GetFinalizers()) > 0 || blocked != nil && blocked(object)
+	if !delayed && !graceful(t) {
+		return phaseRemoved
 	}
 	if !graceful(t) && first {
 		setDeletion(meta, now, 0)
@@ -57,10 +66,10 @@ func mark(t *resource.Type, object runtime.Object, o *metav1.DeleteOptions, now 
 	if first && blocked == nil && meta.GetGeneration() > 0 {
 		meta.SetGeneration(meta.GetGeneration() + 1)
 	}
-	if held || grace > 0 {
-		return stays
+	if delayed || grace > 0 {
+		return phaseMarked
 	}
-	return goesNow
+	return phaseRemoved
 }
 
 func setDeletion(meta metav1.Object, now time.Time, grace int64) {
@@ -84,7 +93,7 @@ func setGracePeriod(t *resource.Type, object runtime.Object, asked *int64, now t
 		setDeletion(meta, now, seconds)
 		return seconds, true
 	case given == nil || *given == 0 && len(meta.GetFinalizers()) == 0:
-		return 0, true // a server stopped between the two steps of its removal
+		return 0, true // the server stopped between the two steps of a removal
 	case asked == nil || *asked >= *given:
 		return 0, false
 	}
@@ -107,9 +116,9 @@ func propagationFinalizers(t *resource.Type, have []string, o *metav1.DeleteOpti
 	case metav1.DeletePropagationForeground:
 		next = append(next, metav1.FinalizerDeleteDependents)
 	}
-	// All but the last of next are in have.
+	// Except for the last, all of next are in have.
 	if len(next) == len(have) && (len(next) == 0 || slices.Contains(have, next[len(next)-1])) {
-		return have // in its order
+		return have // keep its order
 	}
 	return next
 }
@@ -152,12 +161,3 @@ func removable(t *resource.Type, object runtime.Object) bool {
 	blocked := t.Strategy.Deletion.Blocked
 	return blocked == nil || !blocked(object)
 }
-
-const (
-	// removed: nothing holds the object back.
-	goesNow phase = iota
-	// marked: the object is changed, and stays for now.
-	stays
-	// pending: it is on its way already, and the request changes nothing.
-	alreadyPending
-)

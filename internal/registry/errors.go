@@ -18,7 +18,7 @@ const goneList = "The resourceVersion for the provided list is too old."
 // status converts an error of the store to an API status.
 func status(err error) error {
 	if err == nil {
-		return nil // before anything is allocated
+		return nil // without the allocations below
 	}
 	var tooLarge *store.TooLargeError
 	var expired *store.ExpiredError

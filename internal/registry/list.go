@@ -14,21 +14,21 @@ import (
 
 // List is a list that is ready to be sent: everything in front of the items is known.
 type List struct {
-	// Type is that of the items, which are in its stored version.
+	// Type is the type of the items, which are in its stored version.
 	Type      *resource.Type
 	Revision  store.Revision
 	Continue  string
 	Remaining *int64
-	// Items yields the items, the same ones each time until Close; an error ends the
-	// list, whose answer then has to be cut off.
+	// Items yields the items, the same ones each time until Close. After an error there are no
+	// more; an answer that has begun must be aborted.
 	Items iter.Seq2[*store.Object, error]
-	// Held is how many bytes the list holds that the state does not, about.
+	// BufferedBytes is about how many bytes the list keeps in memory in addition to the state.
 	BufferedBytes int64
-	// Whole: the items are neighbours, nothing was left out between them.
+	// Whole reports whether the items are all the objects between the first and the last one.
 	Whole bool
-	// Warnings go out as headers: those of a deletion.
+	// Warnings are the warnings of a deletion, for headers.
 	Warnings []string
-	// Close releases what the list holds. It has to be called.
+	// Close releases the state. It must be called.
 	Close func()
 }
 
@@ -64,7 +64,7 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 				l.BufferedBytes += int64(o.Len())
 			}
 		}
-		v.Close() // others wait for its place; the page has all that it needs
+		v.Close() // other requests may wait for this view; the chunk needs it no more
 	default:
 		l.Items = selected(ctx, s.scan(v, p.afterKey(s)), s)
 	}
@@ -153,7 +153,7 @@ func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, err
 		}
 		return v, nil
 	}
-	if _, err := r.state(ctx, p.read, p.revision); err != nil { // it may have to wait
+	if _, err := r.state(ctx, p.read, p.revision); err != nil { // this can wait for the revision
 		return nil, err
 	}
 	return r.Store.Hold(ctx, t.Type.Collection), nil
@@ -175,7 +175,7 @@ func (s *selector) scan(v *store.View, after string) iter.Seq2[*store.Object, er
 	}
 	all := v.Select(s.watchPrefix(), after, may)
 	if s.key != "" {
-		return first(all) // the key itself, or what begins like it
+		return first(all) // other keys with this prefix may follow
 	}
 	return all
 }

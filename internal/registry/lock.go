@@ -34,7 +34,7 @@ func (l lock) check(t Target, current *store.Object) error {
 // checkVersion compares the resourceVersion only.
 func (l lock) checkVersion(t Target, current *store.Object) error {
 	if s := t.subresource(); l.version == 0 && !t.Type.Strategy.AllowUnconditionalUpdate && (s == nil || s.Exchange == nil) {
-		// The wire has the resource where the kind stands elsewhere.
+		// This error has the resource where others have the kind.
 		return apierrors.NewInvalid(schema.GroupKind{Group: t.Type.Group, Kind: t.Type.Resource}, t.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
 		})

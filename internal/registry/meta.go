@@ -61,7 +61,7 @@ func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 		return nil
 	}
 	kind := t.GroupVersionKind().GroupKind()
-	if o, ok := meta.(runtime.Object); ok && t.Custom != nil { // it may say that it is another
+	if o, ok := meta.(runtime.Object); ok && t.Custom != nil { // the object's own kind may differ
 		kind.Kind = o.GetObjectKind().GroupVersionKind().Kind
 	}
 	return resource.Invalid(kind, meta.GetName(), errs)
@@ -150,7 +150,7 @@ func generateName(base string) string {
 	)
 	if len(base) > longest {
 		at := longest
-		for at > 0 && !utf8.RuneStart(base[at]) { // a part of a letter is no text
+		for at > 0 && !utf8.RuneStart(base[at]) { // do not cut inside a character
 			at--
 		}
 		base = base[:at]

@@ -17,13 +17,14 @@ import (
 // Metadata is the part of an object's metadata that controllers need. It is found in the stored
 // bytes without decoding them, and points into them.
 type Metadata struct {
-	// UID is between its quotes.
+	// UID is the uid without quotes.
 	UID []byte
-	// Deleting: there is a deletionTimestamp.
+	// Deleting reports whether there is a deletionTimestamp.
 	Deleting bool
-	// Stopping: it is given time to stop, which only whoever runs it can end.
+	// Stopping reports whether there is a grace period. Only the client that runs the object,
+	// such as a kubelet, can end it.
 	Stopping bool
-	// OwnerReferences and Finalizers are lists as JSON; nil when there are none.
+	// OwnerReferences and Finalizers are JSON lists, nil if they are empty.
 	OwnerReferences, Finalizers []byte
 }
 
@@ -61,8 +62,8 @@ func (m *Metadata) take(value []byte) func(key []byte, at int) bool {
 		case "finalizers":
 			m.Finalizers = list(until(at))
 		case "managedFields":
-			// Long, and the last one in built-in kinds. In the order of the alphabet
-			// uid and ownerReferences follow.
+			// They are long, and the last member in built-in kinds. In alphabetical order,
+			// ownerReferences and uid follow.
 			return m.UID == nil || bytes.Contains(value[at:], laterOwners)
 		}
 		return true
@@ -158,7 +159,7 @@ func Decode[T any, P interface {
 // Identity distinguishes an object from earlier and later ones of the same name.
 type Identity struct {
 	UID string
-	// Deleted is when the object has to be gone; zero: it was not deleted.
+	// Deleted is the deletionTimestamp; zero if there is none.
 	Deleted time.Time
 }
 

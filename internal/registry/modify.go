@@ -13,13 +13,13 @@ import (
 
 // objectChange is how a request changes an object.
 type objectChange struct {
-	// next makes what shall be stored, nil when nothing changes. It runs again when
-	// another request was faster.
+	// next returns the next version of the object, nil if nothing changes. It is called again
+	// after a conflict.
 	next func(v currentObject) (runtime.Object, error)
-	// absent answers when there is no object; nil: it is not found.
+	// absent answers the request if there is no object; nil: NotFound.
 	absent func() (*store.Object, error)
-	// once: the request named the version that it changes, so that another request that
-	// was faster is a conflict.
+	// versioned reports whether the request contains the resourceVersion to change. Then a
+	// conflict is an error, and next is not called again.
 	versioned bool
 }
 
@@ -39,7 +39,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 			}
 			made, err := c.absent()
 			if isTaken(err) || restarts(err) {
-				continue // if it exists now, this is an update
+				continue // another request may have created it
 			}
 			return made, err
 		}
@@ -88,7 +88,7 @@ func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v curr
 		return withRevision(current.Key, e, current.Modified), err
 	}
 	if same {
-		return current, nil // it is durable: it was read
+		return current, nil // it was read, so it is durable
 	}
 	if err := checkSize(e, current); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (r *Registry) prepareUpdate(ctx context.Context, w *write, v currentObject,
 	if st.Strategy.Generation.CountChanges && w.source != fromVirtual && w.Subresource != "status" && !sameDesired(st, next, old) {
 		meta.SetGeneration(oldMeta.GetGeneration() + 1)
 	}
-	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock is checked already
+	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock has been checked
 	errs := validateMetaUpdate(st, w.Subresource, meta, oldMeta)
 	check, warn := st.Strategy.ValidateUpdate, st.Strategy.Warnings
 	if own := w.Type.Strategy.ValidateUpdate; own != nil {
@@ -147,7 +147,7 @@ func (r *Registry) prepareUpdate(ctx context.Context, w *write, v currentObject,
 			w.warnings = append(w.warnings, st.Strategy.Tolerated(next)...)
 		}
 	}
-	if err := ctx.Err(); err != nil { // rules can take long
+	if err := ctx.Err(); err != nil { // validation rules can take long
 		return err
 	}
 	if err := invalid(st, meta, errs); err != nil {

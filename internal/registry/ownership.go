@@ -8,19 +8,19 @@ import (
 
 // ownership is what a write knows about the managed fields of its object.
 type ownership struct {
-	// sent are the managed fields of the body. They replace those of the object.
+	// sent are the managed fields of the body. They replace the stored ones.
 	sent []metav1.ManagedFieldsEntry
-	// leftOut are the managed fields of the body if they were not decoded, because they are
-	// those of the object.
+	// omitted are the managed fields of the body if they were not decoded, because they equal
+	// the stored ones.
 	omitted []byte
-	// live is where the managed fields of looked stand, the object that was looked at last.
+	// at is where the managed fields of locatedIn stand, the last argument of locate.
 	at        span
 	locatedIn *store.Object
-	// decided are the managed fields that an apply decided on; isDecided: it did.
+	// decided are the managed fields to store, if hasDecided is true: those of an apply.
 	decided    []byte
 	hasDecided bool
-	// client is the object as JSON of the version of the request, before the server set what
-	// no manager owns; nil: it set nothing.
+	// client is the object as JSON in the version of the request, without the fields that the
+	// server or plugins set, which no manager owns. Nil: they set none.
 	client []byte
 }
 

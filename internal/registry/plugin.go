@@ -10,19 +10,18 @@ import (
 // Plugin is a plugin of the admission chain. Each of its functions may be nil, and is called by
 // many goroutines at once.
 type Plugin struct {
-	// Name is the name that kube-apiserver's flags know; empty for a part of the server
-	// that cannot be disabled.
+	// Name is the plugin's name in kube-apiserver's flags; empty for a part of the server that
+	// cannot be disabled.
 	Name string
-	// Handles reports whether the plugin looks at an operation on a target, by the state that
-	// the request is decided by. It is called before any object is read, and must be cheap. Nil:
-	// it looks at all.
+	// Handles reports whether the plugin handles an operation on a target, by the state of the
+	// request. It is called before any object is read, and must be cheap. Nil: it handles all.
 	Handles func(s *store.State, t Target, o Operation) bool
-	// Mutate changes a.Object before it is validated, or refuses the request by an error. No
-	// field manager owns what it sets.
+	// Mutate changes a.Object before validation, or refuses the request with an error. No field
+	// manager owns the fields that it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
-	// Validate refuses the request by an error, after the object was validated.
+	// Validate may refuse the request with an error, after the object was validated.
 	Validate func(ctx context.Context, a *Attributes) error
-	// Record adds to the transaction, or refuses the request by an error. It is not called
+	// Record adds to the transaction, or refuses the request with an error. It is not called
 	// for a dry-run.
 	Record func(ctx context.Context, t *Transaction) error
 	// Commit replaces the commit of a transaction, and returns what store.Store.Apply

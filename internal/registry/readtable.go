@@ -18,9 +18,9 @@ import (
 type read int
 
 const (
-	refused      read = iota // an error that validation tells, or a 400
-	mostRecent               // everything acknowledged before the request
-	anyState                 // whatever is at hand
+	refused      read = iota // validation error, or 400
+	mostRecent               // includes every write acknowledged before the request
+	anyState                 // whatever state is available
 	notOlderThan             // at least as new as N
 	exactly                  // as of N
 	continued                // as of the revision of the token
@@ -76,7 +76,7 @@ type plan struct {
 	read     read
 	revision store.Revision // of notOlderThan, exactly, continued
 	limit    int            // zero: none
-	after    string         // of continued: the key, relative to the list, to go on after
+	after    string         // of continued: the key, relative to the list, to continue after
 	latest   bool           // of continued: the token asks for the newest state
 }
 

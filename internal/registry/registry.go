@@ -1,7 +1,14 @@
-// Package registry holds the verbs: the only home of what get, list, watch,
-// create, update, patch, apply, delete and deletecollection mean. Each verb is one straight function that reads
-// from top to bottom in the order in which things happen. It knows nothing of
-// HTTP; its errors are *apierrors.StatusError.
+// Package registry implements the verbs: get, list, watch, create, update, patch, apply, delete and
+// deletecollection. It knows nothing of HTTP; its errors are *apierrors.StatusError.
+//
+// Calls between its files run one way:
+//
+//	verbs     get, list, watch, create, update, patch, apply, delete, deletecollection;
+//	          virtual (resources that are not stored), serverwrite and updateobject (writes of
+//	          the server itself)
+//	pipeline  modify (changes of a stored object), txn (commit), plugin and admission, track
+//	          (encoding and managed fields), stored (decoding and conversion), write (one request)
+//	helpers   lock, deletion, managed, ownership, schemas, meta, selector, target, walk, errors
 package registry
 
 import (
@@ -17,17 +24,16 @@ type Registry struct {
 	Store *store.Store
 	// Now is the wall clock for creationTimestamp and timeouts; nil: time.Now.
 	Now func() time.Time
-	// BookmarkInterval is the time between bookmarks; zero: 60 s (row W8).
+	// BookmarkInterval is the time between bookmarks; zero: 60 s.
 	BookmarkInterval time.Duration
-	// FutureWait is how long a read waits for a revision that is not reached yet;
-	// zero: 3 s (row P4).
+	// FutureWait is how long a read waits for a future revision; zero: 3 s.
 	FutureWait time.Duration
 	// Plugins are the admission chain, in order; empty: every write is admitted.
 	Plugins []Plugin
-	// Virtual answers for the resources that are not stored; nil: there are none.
+	// Virtual has the resources that are not stored; nil: there are none.
 	Virtual Virtual
-	// GenerateName makes a name from metadata.generateName; nil: as Kubernetes does, with
-	// five random characters.
+	// GenerateName makes a name from metadata.generateName; nil: it appends five random
+	// characters, like kube-apiserver.
 	GenerateName func(base string) string
 
 	schemas   sync.Map // *resource.Type, or weak.Pointer of a structural schema: *apply.Schema

@@ -49,7 +49,7 @@ func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if from == nil { // nothing is known of it
+	if from == nil { // there is no structural schema
 		shown, err := t.Custom.OpenAPI(3)
 		if err != nil {
 			return nil, err

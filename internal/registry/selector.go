@@ -27,10 +27,10 @@ type selector struct {
 	none   bool   // nothing can match
 
 	labels labels.Selector // nil: all
-	fields []requirement   // beyond what prefix and key say
-	values bool            // some of them are of fields of the type
-	bloom  bloom           // what an object's digest must have; zero: nothing
-	failed error           // of an object whose fields cannot be looked at
+	fields []requirement   // in addition to prefix and key
+	values bool            // some of fields are fields of the type
+	bloom  bloom           // the bits that an object must have
+	failed error           // the error of an object whose fields cannot be converted
 }
 
 // requirement is one term of a field selector.
@@ -111,7 +111,7 @@ func unknownField(t *resource.Type, name string) error {
 
 // narrow turns requirements on name and namespace into a key or a prefix.
 func (s *selector) narrow(t Target) {
-	namespace, name := t.Namespace, t.Name // of a single object that is watched: row A6
+	namespace, name := t.Namespace, t.Name // a name: a watch of a single object
 	rest := s.fields[:0]
 	for _, r := range s.fields {
 		switch {
@@ -130,7 +130,7 @@ func (s *selector) narrow(t Target) {
 	s.fields = rest
 	switch {
 	case strings.ContainsAny(name+namespace, "/\x00"):
-		s.none = true // no such key
+		s.none = true // keys cannot contain these
 	case !t.Type.Namespaced:
 		s.key = name
 	case namespace != "":
@@ -153,7 +153,7 @@ func (s *selector) watchPrefix() string {
 // matches reports whether an object is selected; nil is not. An object whose fields cannot be
 // converted counts as selected, and failed has the error: showing it fails as well.
 func (s *selector) matches(o *store.Object) bool {
-	if o == nil || s.none || !s.bloom.allows(bloom(o.Digest())) { // first: it lies in the object
+	if o == nil || s.none || !s.bloom.allows(bloom(o.Digest())) { // first, since it is fast
 		return false
 	}
 	if s.key != "" && o.Key != s.key || !strings.HasPrefix(o.Key, s.prefix) {

@@ -98,7 +98,7 @@ func (t *Transaction) NextStatus(ctx context.Context, next runtime.Object) error
 	second := replaced(e, statusMember, member(made.Bytes, statusMember))
 	lean := wire.Encoded{Bytes: withoutManaged(second.Bytes, locateManaged(second.Bytes)), RevisionAt: e.RevisionAt}
 	if second = withManaged(lean, managedFields(made.Bytes)); checkSize(second, nil) != nil {
-		second = lean // an object of this size has no managed fields
+		second = lean // too large with managed fields
 		if err := checkSize(second, nil); err != nil {
 			return err
 		}

@@ -17,7 +17,8 @@ import (
 type Source struct {
 	// Names are the names of all objects, in the order of a list.
 	Names []string
-	// Read makes some of them, in the same order.
+	// Read returns the objects with some of these names, in the same order. It is safe for
+	// concurrent use.
 	Read func(ctx context.Context, names []string) []runtime.Object
 }
 

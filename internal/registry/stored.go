@@ -18,7 +18,7 @@ import (
 // the write, since a webhook may convert it.
 type currentObject struct {
 	stored *store.Object
-	// value is the object as JSON of the version of the request.
+	// value is the object as JSON in the version of the request.
 	value []byte
 	// object is the object in the version of the strategy. It must not be changed, and may
 	// lack its managed fields.

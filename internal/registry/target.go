@@ -18,8 +18,8 @@ type Target struct {
 	Type *resource.Type
 	// Subresource is empty for the object itself.
 	Subresource string
-	// Namespace is empty for a kind without namespaces, and for a list over all of
-	// them. Name is empty for a collection.
+	// Namespace is empty for a kind without namespaces, and for a list of all namespaces. Name
+	// is empty for a collection.
 	Namespace, Name string
 }
 
@@ -91,16 +91,15 @@ type Body struct {
 
 // Object is the answer of a verb that returns one object.
 type Object struct {
-	// Stored is of Target.Type, or of its Stored type: then the representation has
-	// to be converted (wire).
+	// Stored is the object in its stored version. The caller converts it to Target.Type.
 	Stored *store.Object
-	// Status is set instead when the answer is a Status (a deletion).
+	// Status is set instead of Stored if the answer is a Status.
 	Status *metav1.Status
-	// Created: the answer's code is 201.
+	// Created reports whether the code of the answer is 201.
 	Created bool
-	// Accepted: the answer's code is 202, the deletion goes on (row D5).
+	// Accepted reports whether the code of the answer is 202: the deletion is not finished.
 	Accepted bool
-	// Warnings go out as headers.
+	// Warnings are for the headers of the answer.
 	Warnings []string
 }
 

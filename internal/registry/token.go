@@ -26,14 +26,14 @@ type tokenText struct {
 // token is a position in a list. A negative revision stands for the newest state.
 type token struct {
 	revision int64
-	after    string // key relative to the list; the first one is greater
+	after    string // key relative to the list; the next chunk begins behind it
 }
 
 // encodeToken returns a token that continues a list after a key at a revision.
 func encodeToken(revision int64, after string) string {
 	text, err := json.Marshal(tokenText{tokenVersion, revision, "/" + after + "\x00"})
 	if err != nil {
-		panic(err) // two strings and a number
+		panic(err) // impossible for two strings and a number
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }

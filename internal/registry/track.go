@@ -59,7 +59,7 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 	if with := withManaged(e, managed); checkSize(with, nil) == nil {
 		return with, false, nil
 	}
-	return e, false, nil // an object of this size has no managed fields
+	return e, false, nil // too large with managed fields
 }
 
 // ownersUnchanged reports whether managed fields are the same as before. Those of an apply may have
@@ -112,7 +112,7 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 	if w.Subresource != "" || o.sent == nil && (o.omitted == nil || bytes.Equal(o.omitted, live)) {
 		return live, nil
 	}
-	if o.sent == nil { // another request has changed them
+	if o.sent == nil { // another request has changed the stored ones
 		if err := json.Unmarshal(o.omitted, &o.sent); err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (w *write) managedBefore(live []byte) ([]byte, error) {
 		return live, nil
 	}
 	start := apply.Before(live, sent)
-	if w.Name != "" && bytes.Equal(start, sent) { // a new object has those of its writer in any case
+	if w.Name != "" && bytes.Equal(start, sent) { // a new object gets those of its writer
 		errs := metav1validation.ValidateManagedFields(o.sent, field.NewPath("metadata", "managedFields"))
 		errs = slices.Repeat(errs, w.timesChecked())
 		return start, invalid(w.Type, &metav1.ObjectMeta{Name: w.Name}, errs)
@@ -148,7 +148,7 @@ func (w *write) decodeLean(b Body, current *store.Object) (runtime.Object, error
 		}
 		w.warnings = nil
 	}
-	return w.decode(b) // the errors are about the whole body
+	return w.decode(b) // for errors about the whole body
 }
 
 // timesChecked returns how often kube-apiserver repeats an error that both halves of

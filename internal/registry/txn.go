@@ -16,7 +16,7 @@ type Transaction struct {
 	own      int // the index of the request's own write
 	registry *Registry
 
-	// Room for the parts of most transactions.
+	// Buffers for the parts of most transactions.
 	writes [1]store.Write
 	needs  [1]store.Need
 	guards [1]store.Guard
@@ -80,7 +80,7 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 	t := &Transaction{Attributes: a, registry: r, writes: [1]store.Write{c}}
 	t.Writes, t.Needs, t.Guards = t.writes[:], t.needs[:0], t.guards[:0]
 	if c.If == 0 && a.Type.Namespaced {
-		t.Need("namespaces", a.Namespace) // which checkNamespace has looked at
+		t.Need("namespaces", a.Namespace) // checkNamespace has read it
 	}
 	apply := func() ([]*store.Object, error) { return t.Apply(ctx) }
 	for i := range r.Plugins {

@@ -31,13 +31,13 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 	if err != nil {
 		return w.answer(nil, false, err)
 	}
-	take := func() (o runtime.Object, err error) { // each attempt uses its object up
+	take := func() (o runtime.Object, err error) { // each attempt uses up its object
 		if o, sent = sent, nil; o != nil {
 			return o, nil
 		}
 		warned := len(w.warnings)
 		o, err = body()
-		w.warnings = w.warnings[:warned] // the first attempt has warned of it
+		w.warnings = w.warnings[:warned] // the first attempt has added them
 		return o, err
 	}
 	created := false
@@ -77,6 +77,6 @@ func (r *Registry) createByUpdate(ctx context.Context, w *write, sent runtime.Ob
 	if err := w.allow("create"); err != nil {
 		return nil, err
 	}
-	sent.(metav1.Object).SetResourceVersion("") // there is nothing that it could be of
+	sent.(metav1.Object).SetResourceVersion("") // no object has that version
 	return r.create(ctx, w, sent)
 }

@@ -14,10 +14,10 @@ import (
 // ObjectUpdate is a change that a VirtualHandler makes to a stored object. It may change spec and
 // status at once, but not the fields that only the server sets.
 type ObjectUpdate struct {
-	// Change gets a copy of the current version, in its stored version, and again when
-	// somebody else was faster. Its error ends the alteration.
+	// Change changes a copy of the current object in its stored version. It is called again
+	// after a conflict. Its error ends the update.
 	Change func(o runtime.Object) error
-	// UID and Version are what the object has to have; empty: any.
+	// UID and ResourceVersion are preconditions; empty: any.
 	UID             types.UID
 	ResourceVersion string
 	// By is the client.

@@ -14,11 +14,9 @@ import (
 // Virtual has the resources and subresources that are not stored. Its methods are safe for
 // concurrent use.
 type Virtual interface {
-	// Creator returns the function that answers a create of the target; nil if creates of the
-	// target store an object.
+	// Handler returns the handler of creates at the target; nil if they store an object.
 	Handler(t Target) VirtualHandler
-	// Source returns what makes the objects of a kind that is only read; nil if they are
-	// stored.
+	// Source returns the source of the target's objects; nil if they are stored.
 	Source(t Target) *Source
 }
 
@@ -30,21 +28,21 @@ type VirtualHandler func(ctx context.Context, c *VirtualRequest) (runtime.Object
 type VirtualRequest struct {
 	Registry *Registry
 	Target   Target
-	// Sent is the body: decoded, in the namespace of the request.
+	// Sent is the decoded body, in the namespace of the request.
 	Sent runtime.Object
-	// By is who asks.
+	// By is the client.
 	By *authn.User
-	// DryRun: nothing may be stored.
+	// DryRun reports whether the request is a dry-run: nothing may be stored.
 	DryRun bool
 }
 
 // VirtualAnswer is the answer to a create at a virtual resource.
 type VirtualAnswer struct {
-	// Value is the JSON of the answer.
+	// Value is the answer as JSON.
 	Value []byte
-	// Status is set instead when the answer is a Status.
+	// Status is set instead of Value if the answer is a Status.
 	Status *metav1.Status
-	// Warnings go out as headers.
+	// Warnings are for the headers of the answer.
 	Warnings []string
 }
 

@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 )
 
-// The walker finds members in stored JSON without decoding it. What is stored was
-// written by encoding/json, so the text is valid; on anything else the walker
-// finds nothing, and never reads beyond the end.
+// The functions of this file find members in stored JSON without decoding it. encoding/json wrote
+// what is stored, so it is valid. In other text they find nothing, and never read beyond the end.
 
 // member returns the value of a member of an object, nil if there is none.
 func member(object []byte, name string) []byte {

@@ -22,15 +22,14 @@ type WriteOptions struct {
 	DryRun          []string
 	FieldManager    string
 	FieldValidation string
-	// Force is that of an apply; nil: not given.
+	// Force makes an apply take over fields of other managers; nil: not given.
 	Force *bool
-	// UserAgent names the field manager where FieldManager is empty: row G7.
+	// UserAgent names the field manager if FieldManager is empty.
 	UserAgent string
-	// By is who asks; nil: the server itself.
+	// By is the client; nil: the server itself.
 	By *authn.User
-	// Allow asks whether the caller may do another verb on the target as well:
-	// "create", where an update or an apply finds nothing to change (rows A3, S2).
-	// Nil: they may.
+	// Allow returns an error unless the client may use another verb on the target, too. An
+	// update or an apply that creates the object needs "create". Nil: every verb is allowed.
 	Allow func(verb string) error
 }
 
@@ -42,10 +41,10 @@ type write struct {
 	options  *WriteOptions
 	deletion *metav1.DeleteOptions
 	by       *authn.User
-	// dryRun: the write is not committed.
+	// dryRun reports whether the request is a dry-run: it is not committed.
 	dryRun bool
 	owners ownership
-	// warnings go out with the answer, whatever it is.
+	// warnings are sent with the answer, also with an error.
 	warnings []string
 }
 
@@ -55,8 +54,8 @@ type source uint8
 const (
 	fromBody source = iota
 	fromPatch
-	// fromAction: a virtual subresource changes the object. Neither its generation nor its
-	// managed fields change.
+	// fromVirtual: a VirtualHandler changes the object, which keeps its generation and its
+	// managed fields.
 	fromVirtual
 	// fromServer: the server itself writes.
 	fromServer
