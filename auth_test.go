@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// clock is one that the test turns; safe for concurrent use.
+// clock is a clock that the test moves. It is safe for concurrent use.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time        { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -34,8 +34,8 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// TestNoCredentials: the health endpoints and /version are open to everybody,
-// and nothing else is.
+// TestNoCredentials checks that only the health endpoints and /version are open to
+// anonymous requests.
 func TestNoCredentials(t *testing.T) {
 	c := servertest.Anonymous(servertest.Start(t, &tidemark.Server{}))
 	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz?verbose", "/livez/ping", "/version"} {
@@ -86,8 +86,8 @@ func TestClientCertificates(t *testing.T) {
 		`nodes "x" is forbidden: User "bob" cannot get resource "nodes" in API group "" at the cluster scope`)
 }
 
-// TestClientCAFile: certificates of another authority count when a file names it,
-// as soon as it does.
+// TestClientCAFile checks that client certificates of another authority are accepted
+// once ClientCAFile contains it.
 func TestClientCAFile(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	dir := t.TempDir()
@@ -131,8 +131,8 @@ func TestTokenAuthFile(t *testing.T) {
 	servertest.WantCode(t, servertest.WithToken(s, "t-carol"), defaultNamespace, http.StatusOK, "") // as it was
 }
 
-// TestOwnCertificate serves the certificate of the user's files, the new one once
-// they change; the administrator's kubeconfig works all the same.
+// TestOwnCertificate serves the certificate of TLSCertFile, and the new one when the
+// file changes. The administrator's kubeconfig works meanwhile.
 func TestOwnCertificate(t *testing.T) {
 	dir := t.TempDir()
 	issue := func() *x509.Certificate {
@@ -160,8 +160,8 @@ func TestOwnCertificate(t *testing.T) {
 	servertest.WantCode(t, s.RESTConfig(), defaultNamespace, http.StatusOK, "")
 }
 
-// TestRenewal: a server that runs for years is trusted by those who got their
-// kubeconfig at the start.
+// TestRenewal checks that a kubeconfig from the start trusts a server that runs for
+// years.
 func TestRenewal(t *testing.T) {
 	var c clock
 	s := &tidemark.Server{}

@@ -49,7 +49,7 @@ func (r *running) metrics() []httpapi.Metric {
 		},
 	}
 	all = append(all, r.storageMetrics()...)
-	for _, f := range r.loops.Figures() {
+	for _, f := range r.loops.Metrics() {
 		name := map[string]string{"name": f.Name}
 		all = append(all,
 			httpapi.Metric{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Value: f.Depth()},
@@ -66,7 +66,7 @@ func (r *running) metrics() []httpapi.Metric {
 // its failures.
 func (r *running) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
-	for _, f := range r.loops.Figures() {
+	for _, f := range r.loops.Metrics() {
 		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return r.loops.Err() }, Note: func() string {
 			if f.Paused() > 0 {
 				return ", paused: a kube-controller-manager holds its lease"

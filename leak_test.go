@@ -19,8 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 )
 
-// TestHundred starts a hundred servers at once, uses them, and checks that they
-// leave no goroutine, no open file and no file behind.
+// TestHundred starts a hundred servers, uses them, and checks that they leave no
+// goroutine, open file or file behind.
 func TestHundred(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
@@ -71,7 +71,7 @@ func use(s *tidemark.Server) error {
 	return nil
 }
 
-// settles waits until a number is not above a bound any more.
+// settles waits until a number is at most bound.
 func settles(t *testing.T, what string, bound int, now func() int) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -87,7 +87,8 @@ func settles(t *testing.T, what string, bound int, now func() int) {
 	}
 }
 
-// openFiles counts the open files of the process; always zero where it cannot.
+// openFiles returns the number of open files of the process, or zero if the system
+// does not show them.
 func openFiles(t *testing.T) int {
 	files, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
@@ -96,7 +97,7 @@ func openFiles(t *testing.T) int {
 	return len(files)
 }
 
-// failing is a storage whose log fails when it is told to.
+// failing is a storage whose log fails on demand.
 type failing struct {
 	store.Log
 	fail chan error // a value fails the next append
@@ -116,7 +117,8 @@ func (f *failing) Append(ctx context.Context, group []store.Entry, mark *store.M
 	}
 }
 
-// TestLogFails: a log that fails closes Done, and nothing is acknowledged.
+// TestLogFails checks that a failed log closes Done, and that the write is not
+// acknowledged.
 func TestLogFails(t *testing.T) {
 	f := &failing{Log: memlog.New(), fail: make(chan error, 1)}
 	s := &tidemark.Server{Storage: f}

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestModuleAlone loads the command as go install does: without the workspace,
-// which takes versions from the module of the tests, and without replacements,
-// which a main module alone may have.
+// TestModuleAlone loads the command as go install does: without the workspace, whose
+// versions include those of the test module, and without replacements, which only a
+// main module may have.
 func TestModuleAlone(t *testing.T) {
 	load := exec.Command("go", "list", "-mod=readonly", "-deps", "./cmd/tidemark")
 	load.Env = append(os.Environ(), "GOWORK=off")
@@ -31,7 +31,7 @@ func TestModuleAlone(t *testing.T) {
 	}
 }
 
-// linkedModules are the modules that the command links, without cgo.
+// linkedModules returns the modules that a package links, without cgo.
 func linkedModules(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
 	load := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", pattern)
@@ -81,7 +81,8 @@ func TestLinkedModules(t *testing.T) {
 	}
 }
 
-// TestUnmaintained: a server in memory links none of what Pebble alone brings.
+// TestUnmaintained checks that a server in memory does not link the modules that only
+// Pebble needs.
 func TestUnmaintained(t *testing.T) {
 	linked := linkedModules(t, ".")
 	for _, path := range []string{"github.com/gogo/protobuf", "github.com/pkg/errors", "github.com/getsentry/sentry-go", "github.com/DataDog/zstd"} {

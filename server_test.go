@@ -53,10 +53,10 @@ func TestZeroValue(t *testing.T) {
 	}
 }
 
-// TestFeatureGates: unknown ones are refused, known ones are heeded.
+// TestFeatureGates checks that unknown gates are refused and known ones take effect.
 func TestFeatureGates(t *testing.T) {
 	s := &tidemark.Server{FeatureGates: map[string]bool{"Nope": true}}
-	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `"Nope"; those that there are: CBORServingAndStorage`) {
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `"Nope"; known gates: CBORServingAndStorage`) {
 		t.Errorf("an unknown gate: %v", err)
 	}
 	for _, on := range []bool{true, false} {
@@ -124,8 +124,8 @@ func TestLifeCycle(t *testing.T) {
 	}
 }
 
-// TestStartFails: what is wrong with the configuration is said in words, and
-// leaves nothing behind that listens or holds the directory.
+// TestStartFails checks the errors of a wrong configuration, and that a failed start
+// leaves no listener and no lock behind.
 func TestStartFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -165,7 +165,8 @@ func TestStartFails(t *testing.T) {
 	servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}) // nobody holds it
 }
 
-// TestRestart: a server on the same directory is the same server to its clients.
+// TestRestart checks that clients can continue with a new server on the same
+// directory.
 func TestRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -193,7 +194,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestKubeconfigOfOthers: a file that tidemark did not write is left alone.
+// TestKubeconfigOfOthers checks that a file that tidemark did not write is not
+// overwritten.
 func TestKubeconfigOfOthers(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	path := filepath.Join(t.TempDir(), "config")
@@ -208,8 +210,8 @@ func TestKubeconfigOfOthers(t *testing.T) {
 	}
 }
 
-// TestStopUnderWatches: watches end without an error, as at the end of their
-// time, and nobody waits for them.
+// TestStopUnderWatches checks that Close ends watches without an error, as a timeout
+// does, and does not wait for clients.
 func TestStopUnderWatches(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	var watches []*bufio.Reader
@@ -239,7 +241,8 @@ func TestStopUnderWatches(t *testing.T) {
 	}
 }
 
-// TestStopUnderStall: a client that never ends its body does not hold up the end.
+// TestStopUnderStall checks that Close does not wait for a client that never ends its
+// body.
 func TestStopUnderStall(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	body, write := io.Pipe()
@@ -260,8 +263,8 @@ func TestStopUnderStall(t *testing.T) {
 	<-done
 }
 
-// TestInterfaces: a server that listens on all interfaces gives the loopback
-// address to clients on this machine.
+// TestInterfaces checks that a server on all interfaces returns the loopback address
+// to clients on this machine.
 func TestInterfaces(t *testing.T) {
 	for bind, want := range map[string]string{"0.0.0.0": "https://127.0.0.1:", "::1": "https://[::1]:", "::": "https://[::1]:"} {
 		if l, err := net.Listen("tcp", net.JoinHostPort(bind, "0")); err != nil {
@@ -278,7 +281,7 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// trusting is the TLS configuration of somebody who trusts the server, and has no
+// trusting returns a TLS configuration that trusts the server, without a client
 // certificate.
 func trusting(c *rest.Config) *tls.Config {
 	pool := x509.NewCertPool()
@@ -286,8 +289,7 @@ func trusting(c *rest.Config) *tls.Config {
 	return &tls.Config{RootCAs: pool}
 }
 
-// servedBy returns the certificate that a server shows to somebody who asks for a
-// name.
+// servedBy returns the certificate that a server presents for a name.
 func servedBy(t *testing.T, s *tidemark.Server, name string) *x509.Certificate {
 	t.Helper()
 	c, err := tls.Dial("tcp", strings.TrimPrefix(s.URL(), "https://"), &tls.Config{ServerName: name, InsecureSkipVerify: true})
@@ -298,8 +300,8 @@ func servedBy(t *testing.T, s *tidemark.Server, name string) *x509.Certificate {
 	return c.ConnectionState().PeerCertificates[0]
 }
 
-// TestServingNames: the certificate names the address by which Pods know the server,
-// and is issued anew when the range of these addresses changes.
+// TestServingNames checks that the certificate has the address by which Pods reach
+// the server, and is issued again when the range of Services changes.
 func TestServingNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for _, row := range []struct {

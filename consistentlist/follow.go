@@ -43,11 +43,11 @@ import (
 // state is complete, which shows as silence. Either way the state is then a list, for
 // as long as this follower lives.
 
-// Reset and Synced are events beside those of a watch.
+// Reset and Synced are the events of a follower that a watch does not have.
 const (
-	// Reset: a state begins. Forget what was told before.
+	// Reset: a new state begins. Discard all earlier objects.
 	Reset watch.EventType = "RESET"
-	// Synced: everything up to Event.ResourceVersion has been told.
+	// Synced: all events up to Event.ResourceVersion have been delivered.
 	Synced watch.EventType = "SYNCED"
 )
 
@@ -82,15 +82,14 @@ const (
 	shortWatch = time.Second
 )
 
-// Follow tells a state that keeps the guarantee, and then every change, until the
-// caller leaves the iteration, the context is done, or it cannot go on. Its last
-// element is then an error: the context's cause, an *Error, or what the client
-// returned. A state is told as Reset, the objects as Added (a streaming list may mix
-// in changes), and Synced.
+// Follow yields a state that keeps the guarantee, and then every change, until the caller ends
+// the iteration, the context is done, or an error is final. Then the last element is an error:
+// the context's cause, an *Error, or the client's error. A state is yielded as Reset, the
+// objects as Added (a streaming list may mix in changes), and Synced.
 //
-// It outlives ended watches, unreachable servers and 429 as far as Options.Retries
-// goes, and a version that has expired (410): it then tells a new state, which begins
-// with Reset and is not older than what was told before.
+// Follow continues after ended watches, and after unreachable servers and 429 as often as
+// Options.Retries allows. If a version has expired (410), it yields a new state, which begins
+// with Reset and is not older than the last event.
 func Follow[L Collection](ctx context.Context, client Client[L], g Guarantee, o Options) iter.Seq2[Event, error] {
 	return follow(ctx, query[L]{client, g, o}, "", g.check())
 }
@@ -269,8 +268,8 @@ func (f *follower[L]) watch(ctx context.Context) error {
 	return f.receive(ctx, opts)
 }
 
-// receive opens a watch and tells what comes, until it ends. Nil means that it ended
-// as watches do.
+// receive opens a watch and yields its events until it ends. Nil means that the watch ended
+// cleanly.
 func (f *follower[L]) receive(ctx context.Context, opts metav1.ListOptions) error {
 	length := watchTime + rand.N(watchTime)
 	opts.AllowWatchBookmarks = true

@@ -242,8 +242,8 @@ func (q query[L]) broken(got, detail string) error {
 	return &Error{Kind: NotHonoured, Guarantee: q.guarantee, Got: got, Detail: detail}
 }
 
-// page asks for one page, again where that may help. A token brings its version with
-// it: servers refuse another beside it, so that g is then MostRecent.
+// page requests one page, and retries where that may help. A continue token contains its
+// version, and servers refuse a second one, so g is MostRecent with a token.
 func (q query[L]) page(ctx context.Context, g Guarantee, token string) (list L, err error) {
 	opts := q.options.selection()
 	opts.Limit = q.options.limit()

@@ -9,14 +9,14 @@ import (
 	"github.com/tidemark-dev/tidemark/resourceversion"
 )
 
-// A server that has not got to a version waits for some seconds, and then says 504
-// and when to come again. That helps where one of several servers lags, and never
-// where the version is of another server, or from after a backup. client-go comes
-// again by itself, up to ten times, and tells nobody. So after two tries the server is
-// asked for its most recent version: if that is older, no patience is worth it.
+// A server that has not reached a version waits for some seconds, and then answers 504 with
+// Retry-After. A retry helps if one of several servers lags; it does not help if the version is
+// of another server, or newer than a backup that was restored. client-go retries silently, up
+// to ten times. So after two tries, the server is asked for its most recent version. If that is
+// older, further retries are useless.
 
-// reachTries is how often a server is asked for a version before it is asked how far
-// it has got.
+// reachTries is how often a version is requested before the server is asked for its most recent
+// one.
 const reachTries = 2
 
 // errAgain is the cause of a request that a client began to repeat by itself.

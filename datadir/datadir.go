@@ -6,9 +6,8 @@
 //	pki/         certificates and keys of the server
 //	kubeconfig   how an administrator reaches the server
 //
-// The package makes the directory, guards it, and opens the log in it. What lies
-// in pki and kubeconfig is the server's business. docs/formats/data-directory.md
-// describes all of it.
+// The package creates and locks the directory, and opens the log in it. The server writes pki
+// and kubeconfig. docs/formats/data-directory.md describes all files.
 package datadir
 
 import (
@@ -38,43 +37,41 @@ const (
 // Dir is a data directory. Fill in Path, and use it as the storage of a server.
 // The fields are not changed after the first call.
 type Dir struct {
-	// Path is the directory. It is made, with mode 0700, if it is absent; the
-	// directory above it has to be there or can be made, too.
+	// Path is the directory. It and its parents are created with mode 0700 if they do not
+	// exist.
 	Path string
 
-	// GroupAccess accepts a directory that its group may read and write, and one of
-	// another owner: a volume of Kubernetes with an fsGroup is both. Members of the
-	// group can read all objects and keys. Others may never have access.
+	// GroupAccess accepts a directory that its group may read and write, and a directory of
+	// another owner. A Kubernetes volume with an fsGroup needs both. Members of the group can
+	// read all objects and keys. Access by others is always refused.
 	GroupAccess bool
 
-	// MinFreeBytes is the free space on the file system below which the log takes
-	// nothing but deletions. Zero means an eighth of the file system, at most
-	// 96 MiB.
+	// MinFreeBytes is the free space on the file system below which the log accepts only
+	// deletions. Zero means an eighth of the file system, at most 96 MiB.
 	MinFreeBytes uint64
-	// ReserveBytes is set aside for deletions on a full file system. Zero means a
-	// sixth of what zero means for MinFreeBytes, at most 16 MiB.
+	// ReserveBytes is reserved for deletions on a full file system. Zero means a sixth of the
+	// default of MinFreeBytes, at most 16 MiB.
 	ReserveBytes uint64
 
-	// AcceptDataLoss opens a log that lost writes without them, if what is left fits
-	// together: it goes on from an earlier revision, and Logger gets what is dropped.
-	// Otherwise such a log is refused.
+	// AcceptDataLoss opens a log that has lost writes, if the rest is consistent. The log then
+	// continues from an earlier revision, and Logger gets the loss. Otherwise such a log is
+	// refused.
 	AcceptDataLoss bool
 
-	// Logger gets what the log has to say. Nil discards it.
+	// Logger gets the messages of the log; nil: they are discarded.
 	Logger *slog.Logger
 }
 
-// Dir returns the path of the directory. It is there once OpenLog has returned
-// without an error.
+// Dir returns the path of the directory. It exists once OpenLog has succeeded.
 func (d *Dir) Dir() string { return d.Path }
 
-// OpenLog makes the directory if it is absent, locks it, checks its format and
-// opens the log in it. Closing the log gives the lock back.
+// OpenLog creates the directory if it does not exist, locks it, checks its format and opens the
+// log in it. Closing the log releases the lock.
 //
-// It refuses a directory that others may look into or that belongs to somebody
-// else (but for what GroupAccess accepts), one that holds something but no FORMAT (it may
-// be a home directory), one of an unknown format, one that is in use, and a damaged log.
-// The errors name the path and what to do.
+// It refuses a directory that other users can access or that belongs to another user (except
+// as GroupAccess allows), one that contains files but no FORMAT (it may be a home directory),
+// one of an unknown format, one that is in use, and a damaged log. The errors name the path
+// and the remedy.
 func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if d.Path == "" {
 		return nil, errors.New("a data directory without a path")
@@ -102,16 +99,16 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	return &lockedLog{Log: log, lock: lock}, nil
 }
 
-// lockedLog is a log that holds the lock of its directory.
+// lockedLog is a log with the lock of its directory.
 type lockedLog struct {
 	*pebblelog.Log
 	lock *lock
 }
 
-// Close closes the log, then gives the lock back.
+// Close closes the log, then releases the lock.
 func (l *lockedLog) Close() error { return errors.Join(l.Log.Close(), l.lock.Close()) }
 
-// prepare makes the directory or checks the one that is there.
+// prepare creates the directory or checks the existing one.
 func (d *Dir) prepare() error {
 	info, err := os.Stat(d.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,8 +142,8 @@ func (d *Dir) prepare() error {
 	return nil
 }
 
-// narrow takes the access that is refused from an empty directory: nothing was in it that
-// anybody could have read. It keeps setgid, by which a volume gives its group to new files.
+// narrow removes the refused access from an empty directory, which had nothing to read. It
+// keeps setgid, by which a volume passes its group on to new files.
 func (d *Dir) narrow(info fs.FileInfo, refused fs.FileMode) error {
 	mode := info.Mode()&(fs.ModeSetgid|fs.ModeSticky) | info.Mode().Perm()&^refused | 0o700
 	err := os.Chmod(d.Path, mode)
@@ -157,7 +154,7 @@ func (d *Dir) narrow(info fs.FileInfo, refused fs.FileMode) error {
 	return err
 }
 
-// wayOut is what an error suggests for a directory that is shared on purpose.
+// wayOut returns a hint for errors of a directory that is shared on purpose.
 func (d *Dir) wayOut() string {
 	if d.GroupAccess {
 		return ""
@@ -165,8 +162,8 @@ func (d *Dir) wayOut() string {
 	return "; to share it with its group, as a volume with an fsGroup does, set --data-dir-permissions=group (GroupAccess)"
 }
 
-// contents says whether the directory has a FORMAT, and whether it has nothing
-// else than what an interrupted first start leaves.
+// contents reports whether the directory has a FORMAT, and whether it is empty except for the
+// files of an interrupted first start.
 func contents(path string) (known, empty bool, err error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {

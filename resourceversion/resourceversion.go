@@ -64,9 +64,9 @@ func Max(a, b string) (string, error) {
 	}
 }
 
-// Valid reports whether the text is a version that can be compared: decimal digits
-// of which the first is not 0. The empty text and "0" are not: in requests they ask
-// for the most recent and for any state, and no object has them.
+// Valid reports whether the text is a version that can be compared: decimal digits without a
+// leading 0. The empty text and "0" are not versions of objects: in requests they mean the most
+// recent and any state.
 func Valid(text string) bool {
 	if text == "" || text[0] == '0' {
 		return false

@@ -27,23 +27,23 @@ func Of[R any, Object interface {
 	return Version[R](object.GetResourceVersion())
 }
 
-// Watermark is the newest version of a resource that somebody, a cache for example,
-// is known to have seen. It lets a client wait until a cache has caught up with its
-// own last write (KEP-5504, User Stories, Story 2).
+// Watermark is the newest version of a resource that a reader, such as a cache, has seen. It
+// lets a client wait until a cache includes the client's own last write (KEP-5504, User
+// Stories, Story 2).
 //
-// Whoever fills the cache calls Advance with the version of each event, bookmark and
-// list, after it is in the cache; whoever reads calls Wait first. A Watermark never
-// goes back; a cache that begins anew behind where it was needs a new Watermark.
+// The code that fills the cache calls Advance with the version of each event, bookmark and
+// list after it is in the cache. Readers call Wait first. A Watermark never goes back: a cache
+// that starts again from an older version needs a new Watermark.
 //
-// The zero value has seen nothing. A Watermark must not be copied once it is used,
-// and is safe for concurrent use.
+// The zero value has seen no version. A Watermark must not be copied after first use, and is
+// safe for concurrent use.
 type Watermark[R any] struct {
 	mu      sync.Mutex
 	seen    Version[R]  // guarded by mu; empty before the first Advance
 	waiters []waiter[R] // guarded by mu; sorted, the oldest version first
 }
 
-// waiter is somebody in Wait; reached is closed once the watermark has got there.
+// waiter is a call of Wait. reached is closed once the watermark has reached the version.
 type waiter[R any] struct {
 	version Version[R]
 	reached chan struct{}

@@ -115,10 +115,13 @@ type Config struct {
 	// NoWarnings: clients are not warned of objects that this server stores and does not act
 	// on.
 	NoWarnings bool
+
+	lookups *lookups // Chain sets them
 }
 
 // Chain returns the enabled plugins, in their order.
 func Chain(c Config) []registry.Plugin {
+	c.lookups = newLookups()
 	var chain []registry.Plugin
 	for _, e := range plugins {
 		switch {

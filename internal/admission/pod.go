@@ -1,9 +1,7 @@
 package admission
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -20,15 +18,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Where the objects that Pods refer to are stored.
-const (
-	pods            = "pods"
-	priorityClasses = "priorityclasses.scheduling.k8s.io"
-	runtimeClasses  = "runtimeclasses.node.k8s.io"
-)
-
 // priority resolves the priority class of new Pods, and refuses a second default class.
-func priority(*Config) registry.Plugin {
+func priority(c *Config) registry.Plugin {
+	l := c.lookups
 	newPods, classes := to(pods, admissionv1.Create), to(priorityClasses, admissionv1.Create, admissionv1.Update)
 	return registry.Plugin{
 		Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
@@ -36,13 +28,13 @@ func priority(*Config) registry.Plugin {
 		},
 		Mutate: func(_ context.Context, a *registry.Attributes) error {
 			if p, ok := a.Object.(*corev1.Pod); ok {
-				return setPriority(a, p)
+				return l.setPriority(a, p)
 			}
 			return nil
 		},
 		Validate: func(_ context.Context, a *registry.Attributes) error {
 			if c, ok := a.Object.(*schedulingv1.PriorityClass); ok {
-				return oneDefaultPriority(a, c)
+				return l.oneDefaultPriority(a, c)
 			}
 			return nil
 		},
@@ -50,21 +42,21 @@ func priority(*Config) registry.Plugin {
 }
 
 // setPriority resolves the priority class of a Pod, or the default one.
-func setPriority(a *registry.Attributes, p *corev1.Pod) error {
+func (l *lookups) setPriority(a *registry.Attributes, p *corev1.Pod) error {
 	class := &schedulingv1.PriorityClass{PreemptionPolicy: ptr.To(corev1.PreemptLowerPriority)}
 	if name := p.Spec.PriorityClassName; name != "" {
 		stored := a.State.Get(priorityClasses, name)
 		if stored == nil {
 			return forbidden(a, "no PriorityClass with name %v was found", name)
 		}
-		class = &schedulingv1.PriorityClass{}
-		if err := json.Unmarshal(stored.Bytes(), class); err != nil {
+		var err error
+		if class, err = l.priorityClasses.Of(stored); err != nil {
 			return err
 		}
-	} else if global, err := globalDefault(a.State); err != nil {
-		return err
-	} else if global != nil {
-		class = global
+	} else if global := l.defaultPriority.At(a.State); global.err != nil {
+		return global.err
+	} else if global.class != nil {
+		class = global.class
 	}
 	p.Spec.PriorityClassName = class.Name
 	if have := p.Spec.Priority; have != nil && *have != class.Value {
@@ -77,42 +69,20 @@ func setPriority(a *registry.Attributes, p *corev1.Pod) error {
 	if have := p.Spec.PreemptionPolicy; have != nil && *have != *class.PreemptionPolicy {
 		return forbidden(a, "the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *have, *class.PreemptionPolicy)
 	}
-	p.Spec.PreemptionPolicy = class.PreemptionPolicy
+	p.Spec.PreemptionPolicy = ptr.To(*class.PreemptionPolicy)
 	return nil
 }
 
-// globalDefault returns the class of Pods that name none: the one with the lowest value of
-// those marked as the default; nil if there is none.
-func globalDefault(s *store.State) (*schedulingv1.PriorityClass, error) {
-	var lowest *schedulingv1.PriorityClass
-	for o := range s.Snapshot(priorityClasses).Scan("", "") {
-		if !bytes.Contains(o.Bytes(), isGlobal) {
-			continue
-		}
-		var c schedulingv1.PriorityClass
-		if err := json.Unmarshal(o.Bytes(), &c); err != nil {
-			return nil, err
-		}
-		if c.GlobalDefault && (lowest == nil || lowest.Value > c.Value) {
-			lowest = &c
-		}
-	}
-	return lowest, nil
-}
-
-// isGlobal is in each class that may be the default one.
-var isGlobal = []byte(`"globalDefault":true`)
-
 // oneDefaultPriority refuses a second class for the Pods that name none.
-func oneDefaultPriority(a *registry.Attributes, class *schedulingv1.PriorityClass) error {
+func (l *lookups) oneDefaultPriority(a *registry.Attributes, class *schedulingv1.PriorityClass) error {
 	if !class.GlobalDefault {
 		return nil
 	}
-	have, err := globalDefault(a.State)
-	if err != nil {
-		return err
+	global := l.defaultPriority.At(a.State)
+	if global.err != nil {
+		return global.err
 	}
-	if have != nil && (a.Operation == admissionv1.Create || have.Name != class.Name) {
+	if have := global.class; have != nil && (a.Operation == admissionv1.Create || have.Name != class.Name) {
 		return forbidden(a, "PriorityClass %v is already marked as default. Only one default can exist", have.Name)
 	}
 	return nil
@@ -139,10 +109,11 @@ func appArmor(*Config) registry.Plugin {
 
 // runtimeClass adds to new Pods the resources that their runtime class uses itself, and where
 // it runs.
-func runtimeClass(*Config) registry.Plugin {
+func runtimeClass(c *Config) registry.Plugin {
+	l := c.lookups
 	p := creating(pods, func(_ context.Context, a *registry.Attributes) error {
 		p := a.Object.(*corev1.Pod)
-		class, err := runtimeClassOf(a, p)
+		class, err := l.runtimeClassOf(a, p)
 		if err != nil {
 			return err
 		}
@@ -150,19 +121,19 @@ func runtimeClass(*Config) registry.Plugin {
 			if len(p.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(o.PodFixed, p.Spec.Overhead) {
 				return forbidden(a, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
 			}
-			p.Spec.Overhead = o.PodFixed
+			p.Spec.Overhead = o.PodFixed.DeepCopy()
 		}
 		if class.Scheduling == nil {
 			return nil
 		}
-		return setScheduling(a, p, class.Scheduling)
+		return setScheduling(a, p, class.Scheduling.DeepCopy())
 	})
 	p.Validate = func(_ context.Context, a *registry.Attributes) error {
 		p := a.Object.(*corev1.Pod)
 		if p.Spec.Overhead == nil {
 			return nil
 		}
-		class, err := runtimeClassOf(a, p)
+		class, err := l.runtimeClassOf(a, p)
 		if err == nil && class.Overhead == nil {
 			err = forbidden(a, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 		}
@@ -172,15 +143,15 @@ func runtimeClass(*Config) registry.Plugin {
 }
 
 // runtimeClassOf returns the runtime class of a Pod, an empty one if it names none.
-func runtimeClassOf(a *registry.Attributes, p *corev1.Pod) (class nodev1.RuntimeClass, err error) {
-	if name := p.Spec.RuntimeClassName; name != nil {
-		stored := a.State.Get(runtimeClasses, *name)
-		if stored == nil {
-			return class, forbidden(a, "pod rejected: RuntimeClass %q not found", *name)
-		}
-		err = json.Unmarshal(stored.Bytes(), &class)
+func (l *lookups) runtimeClassOf(a *registry.Attributes, p *corev1.Pod) (*nodev1.RuntimeClass, error) {
+	if p.Spec.RuntimeClassName == nil {
+		return &nodev1.RuntimeClass{}, nil
 	}
-	return class, err
+	stored := a.State.Get(runtimeClasses, *p.Spec.RuntimeClassName)
+	if stored == nil {
+		return nil, forbidden(a, "pod rejected: RuntimeClass %q not found", *p.Spec.RuntimeClassName)
+	}
+	return l.runtimeClasses.Of(stored)
 }
 
 func setScheduling(a *registry.Attributes, p *corev1.Pod, to *nodev1.Scheduling) error {

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"reflect"
@@ -23,62 +22,62 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// PodSecurity holds Pods to the Pod Security Standard that the labels of their namespace
-// name: it refuses Pods that violate the enforced level, and warns of Pods that violate the
-// warning level. For the objects that make Pods it only warns.
-
-// levels evaluates Pods. It is a table of a few hundred kilobytes, made when the first
-// namespace wants it.
+// levels evaluates Pods. It is a table of a few hundred kilobytes, made when the first namespace
+// needs it. Servers of one process share it: it depends on the library alone.
 var levels = sync.OnceValue(func() policy.Evaluator {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
-		panic(err) // the checks are those of the library
+		panic(err) // the checks are constants of the library
 	}
 	return e
 })
 
-// everyone is what a namespace without labels allows: everything.
+// everyone is the policy of a namespace without labels: it allows everything.
 var everyone = func() api.Policy {
 	p := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	return api.Policy{Enforce: p, Audit: p, Warn: p}
 }()
 
-// label is in each namespace that wants anything.
+// label is in the stored bytes of each namespace with a level.
 var label = []byte(`"pod-security.kubernetes.io/`)
 
-// makers are the collections of what makes Pods.
+// makers are the collections of objects with a Pod template.
 var makers = []string{"cronjobs.batch", "daemonsets.apps", "deployments.apps", "jobs.batch", "podtemplates", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"}
 
-func podSecurityPlugin(*Config) registry.Plugin {
-	return registry.Plugin{Handles: handlesPodSecurity, Validate: checkPodSecurity}
+// podSecurityPlugin holds Pods to the Pod Security Standard that the labels of their namespace
+// name: it refuses Pods that violate the enforced level, and warns of Pods that violate the
+// warning level. For the objects that make Pods it only warns.
+func podSecurityPlugin(c *Config) registry.Plugin {
+	return registry.Plugin{Handles: c.lookups.handlesPodSecurity, Validate: c.lookups.checkPodSecurity}
 }
 
 // handlesPodSecurity handles namespaces, and in namespaces with the labels of a level Pods and
 // the objects that make Pods.
-func handlesPodSecurity(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+func (l *lookups) handlesPodSecurity(s *store.State, t registry.Target, o admissionv1.Operation) bool {
 	switch collection := t.Type.Collection; {
 	case o == admissionv1.Delete:
 		return false
-	case collection == "namespaces":
+	case collection == namespaces:
 		return t.Subresource == ""
 	case collection == pods:
-		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && labelled(s, t.Namespace)
+		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && l.restricted(s, t.Namespace)
 	case slices.Contains(makers, collection):
-		return t.Subresource == "" && labelled(s, t.Namespace)
+		return t.Subresource == "" && l.restricted(s, t.Namespace)
 	}
 	return false
 }
 
-func labelled(s *store.State, namespace string) bool {
-	o := s.Get("namespaces", namespace)
-	return o != nil && bytes.Contains(o.Bytes(), label)
+// restricted reports whether a namespace has a level that does not allow everything.
+func (l *lookups) restricted(s *store.State, namespace string) bool {
+	wanted, err := l.levelsIn(s, namespace)
+	return err != nil || !wanted.FullyPrivileged()
 }
 
-func checkPodSecurity(_ context.Context, a *registry.Attributes) error {
+func (l *lookups) checkPodSecurity(_ context.Context, a *registry.Attributes) error {
 	if n, ok := a.Object.(*corev1.Namespace); ok {
 		return checkLevels(a, n)
 	}
-	wanted, err := policyOf(a.State, a.Namespace)
+	wanted, err := l.levelsIn(a.State, a.Namespace)
 	if err != nil || wanted.FullyPrivileged() {
 		return err
 	}
@@ -98,20 +97,6 @@ func checkPodSecurity(_ context.Context, a *registry.Attributes) error {
 	return nil
 }
 
-// policyOf returns the levels that the labels of a namespace name.
-func policyOf(s *store.State, namespace string) (api.Policy, error) {
-	o := s.Get("namespaces", namespace)
-	if o == nil {
-		return everyone, nil
-	}
-	made, err := registry.Decode[metav1.PartialObjectMetadata](o)
-	if err != nil {
-		return everyone, err
-	}
-	wanted, _ := api.PolicyToEvaluate(made.Labels, everyone) // what is no level is the strictest
-	return wanted, nil
-}
-
 func violates(level api.LevelVersion, meta *metav1.ObjectMeta, spec *corev1.PodSpec) policy.AggregateCheckResult {
 	return policy.AggregateCheckResults(levels().EvaluatePod(level, meta, spec))
 }
@@ -122,8 +107,8 @@ func warn(a *registry.Attributes, wanted api.Policy, meta *metav1.ObjectMeta, sp
 	}
 }
 
-// changesImages reports whether an update makes other containers of a Pod: what else it
-// can change matters to no level.
+// changesImages reports whether an update of a Pod changes or adds images. No level depends on
+// the other fields that an update can change.
 func changesImages(pod, old *corev1.Pod) bool {
 	differ := func(a, b []corev1.Container) bool {
 		return !slices.EqualFunc(a, b, func(a, b corev1.Container) bool { return a.Image == b.Image })
@@ -139,7 +124,7 @@ func changesImages(pod, old *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return !had[one{c.Name, c.Image}] })
 }
 
-// template is what Pods are made of; nil: none are.
+// template returns the Pod template of an object, nil if it has none.
 func template(o runtime.Object) *corev1.PodTemplateSpec {
 	switch o := o.(type) {
 	case *corev1.PodTemplate:
@@ -189,7 +174,7 @@ func checkLevels(a *registry.Attributes, n *corev1.Namespace) error {
 	return err
 }
 
-// mostPods are those of a namespace that are looked at when its level changes.
+// mostPods is how many Pods of a namespace are evaluated when its level changes.
 const mostPods = 3000
 
 // violations describes which Pods of a namespace violate a level, with one line for each

@@ -11,15 +11,14 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
 )
 
-// Apply merges an applied configuration into the live object, and answers with the
-// merged object and its managed fields: rows S2 to S7. The objects are JSON in the
-// schema's version; live is nil when there is none yet. before is the live array, as
-// for Update; patch is the JSON of the configuration. next is live itself, the same
-// bytes, when nothing changed, and so is managed. What is next has no managed
-// fields, and needs defaulting and validation.
+// Apply merges an applied configuration into the live object, and returns the merged
+// object and its managed fields. The objects are JSON in the schema's version; live is nil
+// for a new object. before holds the managed fields of live, as in Update; patch is the
+// configuration as JSON. next is nil when the live object stays as it is. It has no
+// managed fields, and still needs defaulting and validation.
 //
-// Errors are *apierrors.StatusError: 409 with causes for conflicts, 400 for what is
-// wrong with the patch. Any other error means that live is no JSON object.
+// Errors are *apierrors.StatusError: 409 with causes for conflicts, 400 for an invalid
+// patch. Any other error means that live is not a JSON object.
 func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, managed []byte, err error) {
 	entries, err := parseManaged(before)
 	if err != nil {
@@ -42,31 +41,30 @@ func (s *Schema) Apply(before, live, patch []byte, w Write, force bool) (next, m
 			return nil, nil, err
 		}
 	}
-	if next == nil {
+	if next == nil && live == nil {
 		next = was
 	}
-	return next, unlessSame(before, encodeManaged(after)), nil
+	return next, encodeManaged(after), nil
 }
 
-// applying is who applies, and whether it takes what others own.
+// applying is the writer, and whether it takes over fields of other owners.
 type applying struct {
 	Write
 	force bool
 }
 
-// applyBytes goes the straight way where it is open: the patch must be for this
-// kind, and kubectl's annotation is for the library's way.
+// applyBytes takes the fast path where it can. kubectl's annotation is left to the library.
 func (s *Schema) applyBytes(entries []*entry, live, patch []byte, w applying) (next []byte, after []*entry, ok bool) {
 	if w.Manager == "kubectl" && (bytes.Contains(live, []byte(lastApplied)) || bytes.Contains(patch, []byte(lastApplied))) {
 		return nil, nil, false
 	}
-	return s.applyStraight(entries, live, patch, w)
+	return s.applyFast(entries, live, patch, w)
 }
 
-// firstEntries are those of an object that has none when something is first applied
-// to it: all that is there is somebody's.
+// firstEntries returns the entries of an object that has none at its first apply: one
+// manager owns all of its fields.
 func (s *Schema) firstEntries(live []byte, first Write) ([]*entry, error) {
-	if entries, ok := s.updateStraight(nil, nil, live, first); ok {
+	if entries, ok := s.updateFast(nil, nil, live, first); ok {
 		for _, e := range entries {
 			var err error
 			if e.fields, err = parsed.get(e.fields.json); err != nil {
@@ -90,7 +88,7 @@ func (s *Schema) firstEntries(live []byte, first Write) ([]*entry, error) {
 	return entries, nil
 }
 
-// applyTrees is the way of the library.
+// applyTrees applies by the library.
 func (s *Schema) applyTrees(entries []*entry, live, patch []byte, w applying) (next []byte, after []*entry, err error) {
 	patched, err := s.patchTree(patch)
 	if err != nil {
@@ -117,7 +115,7 @@ func (s *Schema) applyTrees(entries []*entry, live, patch []byte, w applying) (n
 	return next, after, nil
 }
 
-// patchTree reads the configuration and looks at what can be said of it alone.
+// patchTree decodes the configuration, and checks what does not depend on the object.
 func (s *Schema) patchTree(patch []byte) (map[string]any, error) {
 	m := map[string]any{}
 	if err := unmarshalTree(patch, &m); err != nil {
@@ -133,7 +131,7 @@ func (s *Schema) patchTree(patch []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// statusOf is what a client is told.
+// statusOf returns the error for the client.
 func statusOf(err error, patch map[string]any) error {
 	var conflicts merge.Conflicts
 	if errors.As(err, &conflicts) {
@@ -146,7 +144,7 @@ func statusOf(err error, patch map[string]any) error {
 	return apierrors.NewBadRequest(err.Error())
 }
 
-// named says which object a patch is for.
+// named describes the object of a patch.
 func named(patch map[string]any) string {
 	u := unstructured.Unstructured{Object: patch}
 	return fmt.Sprintf("%v/%v; %v", u.GetNamespace(), u.GetName(), u.GroupVersionKind())

@@ -1,7 +1,6 @@
 package apply_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -197,7 +196,7 @@ func BenchmarkApply(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					next, _, err := x.ours.Apply(managed, live, c.patch, x.w, false)
-					if err != nil || bytes.Equal(next, live) != (c.name == "same") {
+					if err != nil || (next == nil) != (c.name == "same") {
 						b.Fatal(err)
 					}
 				}

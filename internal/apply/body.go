@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 )
 
-// Before is what an update starts from: row G7. live is the array of the live
-// object and sent the one of the body, both JSON; no bytes are an absent one. An
-// empty array, or one with one empty entry, resets; what cannot be read changes
-// nothing. Writers of subresources have no say: do not ask for them.
+// Before returns the managed fields that an update starts from. live is the array of the
+// live object and sent the one of the body, both JSON; no bytes mean an absent one. An
+// empty array, or one with a single empty entry, resets them; an invalid one is ignored. Do
+// not call it for subresources, whose bodies cannot change managed fields.
 func Before(live, sent []byte) []byte {
 	if len(sent) == 0 {
 		return live
@@ -32,8 +32,8 @@ func Before(live, sent []byte) []byte {
 	return sent
 }
 
-// SameButTimes reports whether two arrays differ in nothing but times: with an object
-// that is the same otherwise, that is no write (row G3).
+// SameButTimes reports whether two arrays differ in times only. If nothing else in the
+// object changes, that is no write.
 func SameButTimes(a, b []byte) bool {
 	if string(a) == string(b) {
 		return true
@@ -54,8 +54,8 @@ func SameButTimes(a, b []byte) bool {
 	return true
 }
 
-// ManagerOf is the name of the manager that a request did not name: the User-Agent
-// up to its first slash, as far as it can be printed and is not too long (row G7).
+// ManagerOf returns the manager of a request that names none: the printable part of the
+// User-Agent up to its first slash, cut to the longest allowed name.
 func ManagerOf(userAgent string) string {
 	product, _, _ := strings.Cut(userAgent, "/")
 	var b strings.Builder

@@ -6,15 +6,14 @@ import (
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// comparison walks two objects beside the shape of their kind, and marks what
-// changed from the left to the right one. It sees what the library's Compare sees:
-// a scalar, an atomic list or map is one place; a map's members, a keyed list's and
-// a set's elements are places of their own, and so is each element or non-atomic
-// map that came or went. Subtrees whose bytes are equal are not looked at.
+// comparison walks two objects along with the shape of their kind, and marks what changed
+// from the left to the right one. It sees what the library's Compare sees: a scalar, or an
+// atomic list or map, is one path. The members of a map and the elements of a keyed list or
+// a set have paths of their own, as does each element or non-atomic map that was added or
+// removed. Subtrees with equal bytes are skipped.
 //
-// What the library would complain about, and what is rare and not worth a second
-// way (elements that are there twice), sets odd: the result is void then, and the
-// library has to say.
+// Values that the library rejects, and rare ones that are not worth a second implementation
+// (duplicate elements), set odd. The result is invalid then, and the library decides.
 type comparison struct {
 	left, right *tape
 	out         trie
@@ -25,7 +24,7 @@ type comparison struct {
 	pairs   []element
 }
 
-// element is one of a keyed list or of a set.
+// element is an element of a keyed list or of a set.
 type element struct {
 	tag  byte
 	text []byte
@@ -36,17 +35,17 @@ type element struct {
 func (c *comparison) run(s *shape) {
 	c.out.nodes = append(c.out.nodes[:0], node{})
 	c.stack, c.scratch, c.odd = c.stack[:0], c.scratch[:0], false
-	n := c.value(s, 0, 0, place{root: true})
-	n.marks = 0 // nobody owns the object itself
+	n := c.value(s, 0, 0, position{root: true})
+	n.marks = 0 // no manager owns the object itself
 	c.out.nodes[0] = n
 }
 
-// place is what a walk knows of where it is.
-type place struct{ root, metadata bool }
+// position is what a walk knows about its position.
+type position struct{ root, metadata bool }
 
-// value compares two values at one place, one of which may be absent, and answers
-// with the marks of the place and what is below it.
-func (c *comparison) value(s *shape, l, r int32, at place) (n node) {
+// value compares two values of one path, one of which may be absent, and returns the marks
+// of the path and the nodes below it.
+func (c *comparison) value(s *shape, l, r int32, at position) (n node) {
 	if c.odd || l != none && r != none && string(c.left.raw(l)) == string(c.right.raw(r)) {
 		return n
 	}
@@ -73,7 +72,7 @@ func (c *comparison) value(s *shape, l, r int32, at place) (n node) {
 	return n
 }
 
-// may is a set of forms that a value can have.
+// may is a set of types that a value can have.
 type may uint8
 
 const (
@@ -82,7 +81,7 @@ const (
 	mayList
 )
 
-// mayBe narrows the forms that the shape allows by the value that is there.
+// mayBe narrows the types that the shape allows by the actual value.
 func (c *comparison) mayBe(s *shape, t *tape, i int32) may {
 	var all may
 	if s.dict != nil {
@@ -114,8 +113,8 @@ func (c *comparison) mayBe(s *shape, t *tape, i int32) may {
 	return all & is
 }
 
-// as compares values in the first of the forms.
-func (c *comparison) as(s *shape, m may, l, r int32, at place) (n node) {
+// as compares values as the first of the types.
+func (c *comparison) as(s *shape, m may, l, r int32, at position) (n node) {
 	switch {
 	case m&mayDict != 0:
 		return c.dict(s.dict, l, r, at)
@@ -131,7 +130,7 @@ func (c *comparison) as(s *shape, m may, l, r int32, at place) (n node) {
 	return n
 }
 
-// check holds a scalar against its type.
+// check compares a scalar with its type.
 func (c *comparison) check(want smd.Scalar, i int32, t *tape) {
 	if i == none {
 		return
@@ -145,7 +144,7 @@ func (c *comparison) check(want smd.Scalar, i int32, t *tape) {
 	}
 }
 
-// leaf compares what is one place.
+// leaf compares values that are one path.
 func (c *comparison) leaf(l, r int32) marks {
 	switch {
 	case l == none:
@@ -158,7 +157,7 @@ func (c *comparison) leaf(l, r int32) marks {
 	return taken
 }
 
-// ofKind is the value if it has that kind, otherwise none.
+// ofKind returns the value if it has that kind, otherwise none.
 func ofKind(t *tape, i int32, kind byte) int32 {
 	if i == none || t.values[i].kind != kind {
 		return none
@@ -168,7 +167,7 @@ func ofKind(t *tape, i int32, kind byte) int32 {
 
 func empty(t *tape, i int32) bool { return i == none || t.values[i].children == 0 }
 
-// presence marks what came or went as a whole.
+// presence marks a value that was added or removed as a whole.
 func presence(l, r int32) marks {
 	switch {
 	case l == none:
@@ -179,7 +178,7 @@ func presence(l, r int32) marks {
 	return 0
 }
 
-func (c *comparison) dict(d *dictShape, l, r int32, at place) (n node) {
+func (c *comparison) dict(d *dictShape, l, r int32, at position) (n node) {
 	lm, rm := ofKind(c.left, l, '{'), ofKind(c.right, r, '{')
 	if d.atomic || empty(c.left, lm) && empty(c.right, rm) {
 		n.marks = c.leaf(l, r)
@@ -220,7 +219,7 @@ func (c *comparison) dict(d *dictShape, l, r int32, at place) (n node) {
 }
 
 // member compares one member of a map.
-func (c *comparison) member(d *dictShape, key []byte, l, r int32, at place) {
+func (c *comparison) member(d *dictShape, key []byte, l, r int32, at position) {
 	if at.metadata && string(key) == "managedFields" {
 		return
 	}
@@ -228,7 +227,7 @@ func (c *comparison) member(d *dictShape, key []byte, l, r int32, at place) {
 		c.odd = true
 		return
 	}
-	n := c.value(d.of(key), l, r, place{metadata: at.root && string(key) == "metadata"})
+	n := c.value(d.of(key), l, r, position{metadata: at.root && string(key) == "metadata"})
 	c.push(n, 'f', key)
 }
 
@@ -277,7 +276,7 @@ func (c *comparison) list(s *listShape, l, r int32) (n node) {
 	return n
 }
 
-// elements finds out what the elements of a list are known by.
+// elements determines the keys of a list's elements.
 func (c *comparison) elements(s *listShape, t *tape, list int32) {
 	if list == none {
 		return
@@ -299,7 +298,7 @@ func (c *comparison) elements(s *listShape, t *tape, list int32) {
 	}
 }
 
-// repeated reports whether an element is there twice.
+// repeated reports whether there are duplicate elements.
 func repeated(s []element) bool {
 	if len(s) > manyMembers {
 		seen := make(map[string]bool, len(s))
@@ -321,7 +320,7 @@ func repeated(s []element) bool {
 	return false
 }
 
-// keyText writes what a keyed list's element is known by.
+// keyText writes the key of an element of a keyed list.
 func (c *comparison) keyText(s *listShape, t *tape, e int32) {
 	if t.values[e].kind != '{' {
 		c.odd = true
@@ -376,8 +375,8 @@ func (c *comparison) scalarText(t *tape, i int32) {
 	}
 }
 
-// match compares the elements that lie in pairs: those of the left list from from,
-// those of the right one from mid.
+// match compares the elements in pairs: those of the left list begin at from, those of the
+// right one at mid.
 func (c *comparison) match(s *listShape, from, mid int) {
 	left, right := c.pairs[from:mid], c.pairs[mid:]
 	var index map[string]int
@@ -396,7 +395,7 @@ func (c *comparison) match(s *listShape, from, mid int) {
 			left[j].at = none
 		}
 		e := right[i] // the slice may move
-		n := c.value(s.each, was, e.at, place{})
+		n := c.value(s.each, was, e.at, position{})
 		c.push(n, e.tag, e.text)
 		left, right = c.pairs[from:mid], c.pairs[mid:]
 	}
@@ -405,7 +404,7 @@ func (c *comparison) match(s *listShape, from, mid int) {
 	}
 	for i := range left {
 		if e := c.pairs[from+i]; e.at != none {
-			n := c.value(s.each, e.at, none, place{})
+			n := c.value(s.each, e.at, none, position{})
 			c.push(n, e.tag, e.text)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
 )
 
-// conflictError is the 409 of an apply: row S3. Causes and managers are sorted.
+// conflictError is the 409 of an apply. Causes and managers are sorted.
 func conflictError(conflicts merge.Conflicts) *apierrors.StatusError {
 	slices.SortStableFunc(conflicts, func(a, b merge.Conflict) int { return strings.Compare(a.Manager, b.Manager) })
 	causes := make([]metav1.StatusCause, 0, len(conflicts))
@@ -44,7 +44,7 @@ func conflictText(conflicts merge.Conflicts) string {
 	return b.String()
 }
 
-// shown says who a manager's id is of.
+// shown describes the manager with an id.
 func shown(id string) string {
 	var e metav1.ManagedFieldsEntry
 	if err := json.Unmarshal([]byte(id), &e); err != nil {

@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// rootName is the name of the type of a custom resource among its types.
+// rootName is the name of a custom resource's type among its types.
 const rootName = "root"
 
-// FromOpenAPI makes the schema of a custom resource from that of OpenAPI, in version 3.
-// What it refers to by name is a type of meta/v1. See Custom for hasStatus.
+// FromOpenAPI returns the schema of a custom resource, given its OpenAPI v3 schema. Named
+// references are types of meta/v1. See Custom for hasStatus.
 func FromOpenAPI(kind schema.GroupVersionKind, shown *spec.Schema, hasStatus bool) (*Schema, error) {
 	typ, err := parseOpenAPI(shown)
 	if err != nil {

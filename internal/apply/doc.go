@@ -1,17 +1,18 @@
-// Package apply keeps metadata.managedFields, and merges applied configurations:
-// rows G3, G7 and S1 to S7 of the behaviour. It is pure: objects, managed fields
-// and patches are JSON bytes, and nothing is kept but schemas and memos of what
-// was parsed, which are bounded.
+// Package apply maintains metadata.managedFields, and merges applied configurations
+// (server-side apply). Objects, managed fields and patches are JSON bytes.
 //
-// A Schema says of one kind at one version what is a list, a set, a map, and what
-// is one value. Update follows a create, an update or a patch: it says who owns
-// what now. Apply merges a configuration into the live object, for the fields that
-// its manager owns, and refuses what others own unless it is forced.
+// A Schema describes one kind at one version: which values are lists, sets, maps, or single
+// values. Update follows a create, an update or a patch, and sets who owns which field.
+// Apply merges a configuration into the live object, for the fields that its manager owns,
+// and refuses fields of other owners unless it is forced.
 //
-// Both have two ways. The straight one walks the bytes of two objects beside the
-// schema once, and writes the difference as the trie that FieldsV1 is. The other
-// one is the library (structured-merge-diff), whose results are the measure of the
-// first: it is taken for what is rare (entries of other versions, values that do
-// not fit the schema, sets that no longer fit it), and tests hold both against the
-// field managers of apimachinery.
+// Both have two implementations. The fast path walks the bytes of two objects along with
+// the schema once, and writes the difference as the trie that FieldsV1 is. The other one is
+// the library structured-merge-diff, whose results are the specification of the fast path.
+// It handles the rare cases (entries of other versions, values that do not fit the schema,
+// sets that no longer fit it). Tests compare both with the field managers of apimachinery.
+//
+// The package keeps the types of the embedded schemas, parsed field sets (at most 2 MiB)
+// and working memory for the life of the process. All of it depends on the bytes passed in
+// and on the program alone, so servers in one process can share it.
 package apply

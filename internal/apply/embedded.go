@@ -8,18 +8,18 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// embeddedTypes are the types of the embedded schemas, as far as they were asked
-// for.
+// embeddedTypes are the types of the embedded schemas that were used. See the package
+// comment.
 var embeddedTypes types
 
-// types are named types in both of their forms. Kinds share them.
+// types are named types for both implementations. Kinds share them.
 type types struct {
 	mu     sync.Mutex
 	shapes map[string]*shape
 	smd    map[string]smd.TypeDef // for the library's way, which many kinds never go
 }
 
-// shape is the type of that name, or a deduced one.
+// shape returns the type with a name, or a deduced one.
 func (t *types) shape(name string) *shape {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,8 +39,7 @@ func (t *types) shape(name string) *shape {
 	return (&shaper{&smd.Schema{Types: r.list}, t.shapes}).ref(smd.TypeRef{NamedType: &name})
 }
 
-// library is the same, with a schema of its own that has no more than what the type
-// reaches.
+// library returns the type for the library, in a schema with the types that it reaches.
 func (t *types) library(name string) typed.ParseableType {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +54,7 @@ func (t *types) library(name string) typed.ParseableType {
 	return typed.ParseableType{Schema: &smd.Schema{Types: r.list}, TypeRef: smd.TypeRef{NamedType: &name}}
 }
 
-// add adds the type of that name, and what it reaches, to types of another schema.
+// add adds the type with a name, and all that it reaches, to another schema.
 func (t *types) add(name string, to map[string]smd.TypeDef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +66,7 @@ func (t *types) add(name string, to map[string]smd.TypeDef) {
 	}
 }
 
-// copy is add of a type that is parsed. The caller has the lock.
+// copy is add for a type that is parsed. The caller holds the lock.
 func (t *types) copy(name string, to map[string]smd.TypeDef) {
 	if _, ok := to[name]; ok {
 		return
@@ -76,8 +75,7 @@ func (t *types) copy(name string, to map[string]smd.TypeDef) {
 	eachNamed(to[name].Atom, func(name string) { t.copy(name, to) })
 }
 
-// parse reads a type and what it reaches; ok is false when there is none of that
-// name.
+// parse parses a type and all that it reaches; ok is false when there is no such type.
 func parse(name string, into map[string]smd.TypeDef) (ok bool) {
 	if _, ok := into[name]; ok {
 		return true
@@ -96,7 +94,7 @@ func parse(name string, into map[string]smd.TypeDef) (ok bool) {
 	return true
 }
 
-// build parses a line and those that it refers to.
+// build parses a line and the lines that it refers to.
 func build(name string, lines map[string]string, into map[string]smd.TypeDef) error {
 	if _, ok := into[name]; ok {
 		return nil
@@ -119,7 +117,7 @@ func build(name string, lines map[string]string, into map[string]smd.TypeDef) er
 	return nil
 }
 
-// reacher collects the types that one reaches.
+// reacher collects the types that a type reaches.
 type reacher struct {
 	types map[string]smd.TypeDef
 	seen  map[string]bool

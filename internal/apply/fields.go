@@ -11,30 +11,30 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// fields is the set of one entry of managed fields. It is never changed; what is
-// asked for seldom is made then.
+// fields is the field set of one entry of managed fields. It is immutable; parts that are
+// seldom used are made lazily.
 type fields struct {
 	json []byte // FieldsV1, as encoding/json writes it within an object
 	trie trie
-	// odd: the trie could not be made, the library has to work with the set.
+	// odd: there is no trie, so the library has to work with the set.
 	odd bool
 
 	once sync.Once
 	set  *fieldpath.Set
 
-	// fits is the last shape that was found to fit the set.
+	// fits is the last shape that fitted the set.
 	fits atomic.Pointer[shape]
 }
 
 var emptyFields = []byte("{}")
 
-// library is the set as the library has it.
+// library returns the set in the library's form.
 func (f *fields) library() *fieldpath.Set {
 	f.once.Do(func() {
 		if f.set == nil {
 			set := &fieldpath.Set{}
 			if set.FromJSON(bytes.NewReader(f.json)) != nil {
-				set = &fieldpath.Set{} // cannot be: it was written by newFields
+				set = &fieldpath.Set{} // impossible: newFields wrote it
 			}
 			f.set = set
 		}
@@ -42,7 +42,7 @@ func (f *fields) library() *fieldpath.Set {
 	return f.set
 }
 
-// fieldsOf is the set that the library has, as an entry.
+// fieldsOf converts a set of the library.
 func fieldsOf(set *fieldpath.Set) (*fields, error) {
 	b, err := set.ToJSON()
 	if err != nil {
@@ -53,7 +53,7 @@ func fieldsOf(set *fieldpath.Set) (*fields, error) {
 	return f, nil
 }
 
-// newFields reads FieldsV1 of any form.
+// newFields parses any valid FieldsV1.
 func newFields(raw []byte) (*fields, error) {
 	if f := newCanonical(bytes.Clone(raw)); !f.odd {
 		return f, nil
@@ -65,8 +65,7 @@ func newFields(raw []byte) (*fields, error) {
 	return fieldsOf(set)
 }
 
-// newCanonical reads FieldsV1 that has the form in which it is written; what has
-// not is odd.
+// newCanonical parses FieldsV1 in canonical form; anything else is odd.
 func newCanonical(raw []byte) *fields {
 	f := &fields{json: raw, odd: true}
 	p := fieldsParser{data: raw}
@@ -84,7 +83,7 @@ func newCanonical(raw []byte) *fields {
 
 var noTrie = trie{nodes: []node{{}}}
 
-// escaped is JSON as encoding/json writes raw JSON: < > & are escaped.
+// escaped escapes < > & as encoding/json does.
 func escaped(raw []byte) []byte {
 	if !bytes.ContainsAny(raw, "<>&\u2028\u2029") {
 		return raw
@@ -94,7 +93,7 @@ func escaped(raw []byte) []byte {
 	return out.Bytes()
 }
 
-// fieldsParser reads FieldsV1 without white space.
+// fieldsParser parses FieldsV1 without white space.
 type fieldsParser struct {
 	data  []byte
 	at    int
@@ -102,7 +101,7 @@ type fieldsParser struct {
 	stack []node
 }
 
-// set reads the object at p.at; the node has its members, and whether "." is there.
+// set parses the object at p.at. The node has its members, and whether "." is present.
 func (p *fieldsParser) set(depth int) (n node, ok bool) {
 	if depth == 0 {
 		p.out = append(make([]node, 0, 1+bytes.Count(p.data, []byte(`":{`))), node{})
@@ -169,8 +168,8 @@ func (p *fieldsParser) take(c byte) bool {
 	return false
 }
 
-// validElement holds what a path element says against the form in which it is
-// written, so that two of them can be compared.
+// validElement reports whether a path element is in canonical form, so that elements can be
+// compared as text.
 func validElement(tag byte, text []byte) bool {
 	switch tag {
 	case 'f':
@@ -210,7 +209,7 @@ func validKeys(text []byte) bool {
 	}
 }
 
-// canonicalScalar reports whether the library would write a scalar that way.
+// canonicalScalar reports whether the library writes a scalar like this.
 func canonicalScalar(kind int, text []byte) bool {
 	switch kind {
 	case aNumber:
@@ -225,8 +224,8 @@ func canonicalScalar(kind int, text []byte) bool {
 	return said != nil && validText(said) && string(appendString(nil, string(said))) == string(text)
 }
 
-// fit reports whether a set has no places inside of what is one value by now: schemas
-// change, and then the library makes sets fit.
+// fit reports whether no path of a set is inside an atomic value: schemas change, and the
+// library then adapts the sets.
 func (f *fields) fit(s *shape) bool {
 	if f.fits.Load() == s {
 		return true
@@ -276,11 +275,11 @@ func (t *trie) fit(s *shape, n *node, root bool) bool {
 	return true
 }
 
-// parsed are sets by their bytes: objects of one maker have the same. Two
-// generations bound it: what is not asked for while one fills up is forgotten.
+// parsed holds parsed sets by their bytes, which many objects share. It is bounded by two
+// generations: what is not used while one fills up is forgotten. See the package comment.
 var parsed = newSetMemo(1 << 20)
 
-// setMemo holds at most twice its limit, in bytes by a rough count.
+// setMemo holds at most twice its limit, in approximate bytes.
 type setMemo struct {
 	limit  int
 	seed   maphash.Seed
@@ -295,10 +294,10 @@ func newSetMemo(limitBytes int) *setMemo {
 	return &setMemo{limit: limitBytes / 8, seed: maphash.MakeSeed()}
 }
 
-// nodeBytes is what a node takes, with the part of the text that is its own.
+// nodeBytes is the memory of a node with its own text.
 const nodeBytes = 48
 
-// get answers with the set that FieldsV1 says.
+// get returns the parsed set of FieldsV1.
 func (m *setMemo) get(raw []byte) (*fields, error) {
 	s := &m.shards[maphash.Bytes(m.seed, raw)%uint64(len(m.shards))]
 	s.RLock()

@@ -128,8 +128,8 @@ func FuzzStraight(f *testing.F) {
 	})
 }
 
-// bothWays creates a, updates it to b, and applies p twice, by both ways. It tells how
-// many of the applies went straight.
+// bothWays creates a, updates it to b, and applies p twice, with both implementations. It
+// returns how many applies took the fast path.
 func bothWays(t *testing.T, s *Schema, a, b, p string, force bool) (straight int) {
 	old, next, patch := wrapped(a), wrapped(b), bytes.Replace(wrapped(p), []byte(`,"uid":"u"`), nil, 1)
 	now := Write{Manager: "one", Time: time.Unix(1e9, 0)}
@@ -270,7 +270,7 @@ func straightAgainstLibrary(t *testing.T, s *Schema, before, old, next []byte, w
 		t.Fatal(err)
 	}
 	want, wantErr := s.updateByLibrary(entries, live, is, w)
-	if straight, ok := s.updateStraight(entries, old, next, w); ok { // which holds less against the schema
+	if straight, ok := s.updateFast(entries, old, next, w); ok { // which holds less against the schema
 		if got := encodeManaged(straight); wantErr == nil && !bytes.Equal(got, encodeManaged(want)) {
 			t.Fatalf("old %s\nnext %s\nbefore %s\ngot  %s\nwant %s %v", old, next, before, got, encodeManaged(want), wantErr)
 		}
@@ -288,7 +288,7 @@ func applyAgainstLibrary(t *testing.T, s *Schema, before, live, patch []byte, w 
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, straight, ok := s.applyStraight(entries, live, patch, applying{w, force})
+	next, straight, ok := s.applyFast(entries, live, patch, applying{w, force})
 	if !ok {
 		return nil, nil, false
 	}

@@ -57,7 +57,7 @@ func TestAllKinds(t *testing.T) {
 		known := empty.DeepCopyObject()
 		known.GetObjectKind().SetGroupVersionKind(gvk)
 		if _, err := converter.ObjectToTyped(known); err != nil {
-			continue // nobody applies those
+			continue // these are not applied
 		}
 		seen++
 		s, err := Builtin(gvk, empty)
@@ -93,7 +93,7 @@ type kindHistory struct {
 	fill   *randfill.Filler
 }
 
-// run creates and updates three times, and tells how many writes went straight.
+// run creates and updates three times, and returns how many writes took the fast path.
 func (k *kindHistory) run() (straight int) {
 	live, managed := k.empty.DeepCopyObject(), []byte(nil)
 	var old []byte
@@ -106,7 +106,7 @@ func (k *kindHistory) run() (straight int) {
 			k.t.Fatal(err)
 		}
 		w := Write{Manager: manager, Subresource: k.sub, Time: time.Now()}
-		if _, ok := k.s.updateStraight(entries, old, data, w); ok {
+		if _, ok := k.s.updateFast(entries, old, data, w); ok {
 			straight++
 		}
 		got, err := k.s.Update(managed, old, data, w)

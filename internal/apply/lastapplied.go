@@ -11,11 +11,12 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
 )
 
-// lastApplied is where kubectl's client-side apply keeps its configuration: row S7.
+// lastApplied is the annotation in which kubectl's client-side apply keeps its
+// configuration.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// applyWithLastApplied applies; kubectl takes over without a conflict what its
-// client-side apply set, and what still is as it was set.
+// applyWithLastApplied applies a patch. kubectl takes over, without a conflict, the fields
+// that its client-side apply set and that have not changed since.
 func (s *Schema) applyWithLastApplied(entries []*entry, live, patch map[string]any, w applying) (map[string]any, []*entry, error) {
 	next, after, err := s.applyByLibrary(entries, live, patch, w)
 	var conflicts merge.Conflicts
@@ -41,8 +42,8 @@ func (s *Schema) applyWithLastApplied(entries []*entry, live, patch map[string]a
 
 var errNoLastApplied = errors.New("no last applied configuration of this version")
 
-// setByLastApplied is what the annotation's configuration set and the live object
-// still has.
+// setByLastApplied returns the fields that the annotation's configuration set and the live
+// object still has.
 func (s *Schema) setByLastApplied(live map[string]any) (*fieldpath.Set, error) {
 	u := unstructured.Unstructured{Object: live}
 	text := u.GetAnnotations()[lastApplied]
@@ -64,7 +65,7 @@ func (s *Schema) setByLastApplied(live map[string]any) (*fieldpath.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	liveTyped, err := s.typed(live) // no duplicates: upstream takes nothing over then
+	liveTyped, err := s.typed(live) // as in kube-apiserver, nothing is taken over from an object with duplicates
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +76,8 @@ func (s *Schema) setByLastApplied(live map[string]any) (*fieldpath.Set, error) {
 	return set.Difference(changes.Modified).Difference(changes.Added).Difference(changes.Removed), nil
 }
 
-// keepLastApplied writes the configuration into the annotation where there is one,
-// so that a client-side apply can follow. Merged is nil when nothing else changed.
+// keepLastApplied updates the annotation where there is one, so that a client-side apply
+// can follow. Merged is nil when nothing else has changed.
 func keepLastApplied(merged, live, patch map[string]any) (map[string]any, error) {
 	to := merged
 	if to == nil {

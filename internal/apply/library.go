@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// This is the way through the library: merge.Updater, with objects as trees.
+// This file goes through the library: merge.Updater, with objects as trees.
 
 const (
 	currentOperation = "current-operation"
@@ -22,7 +22,7 @@ const (
 	maxUpdateEntries = 10
 )
 
-// neverOwned is system metadata: whoever writes it, nobody owns it.
+// neverOwned is system metadata, which no manager owns.
 var neverOwned = fieldpath.NewSet(
 	fieldpath.MakePathOrDie("apiVersion"),
 	fieldpath.MakePathOrDie("kind"),
@@ -38,7 +38,7 @@ var neverOwned = fieldpath.NewSet(
 	fieldpath.MakePathOrDie("metadata", "resourceVersion"),
 )
 
-// owners are entries in the library's form: by their id.
+// owners are entries in the library's form, by their id.
 type owners struct {
 	sets  fieldpath.ManagedFields
 	heads map[string]*entry
@@ -54,7 +54,7 @@ func newOwners(entries []*entry) owners {
 	return o
 }
 
-// entries takes the sets back into entries; what did not change stays what it was.
+// entries converts the sets back to entries. Unchanged entries stay as they were.
 func (o owners) entries() ([]*entry, error) {
 	var out []*entry
 	for id, vs := range o.sets {
@@ -74,7 +74,7 @@ func (o owners) entries() ([]*entry, error) {
 	return out, nil
 }
 
-// updateByLibrary is Update for entries that are there, or for a create.
+// updateByLibrary is Update for existing entries, or for a create.
 func (s *Schema) updateByLibrary(entries []*entry, live, next any, w Write) ([]*entry, error) {
 	o := newOwners(entries)
 	liveTyped, err := s.typed(live, typed.AllowDuplicates)
@@ -111,7 +111,7 @@ func (s *Schema) updateByLibrary(entries []*entry, live, next any, w Write) ([]*
 	return capped(out)
 }
 
-// entry is a new entry of the writer, without fields.
+// entry returns a new entry of the writer, without fields.
 func (w Write) entry(s *Schema, applied bool) *entry {
 	e := &entry{manager: w.Manager, apiVersion: s.apiVersion(), subresource: w.Subresource, applied: applied}
 	if e.manager == "" {
@@ -121,8 +121,7 @@ func (w Write) entry(s *Schema, applied bool) *entry {
 	return e
 }
 
-// capped merges the oldest update entries of each version into one, as long as
-// there are too many.
+// capped merges the oldest update entries of each version, while there are too many.
 func capped(entries []*entry) ([]*entry, error) {
 	var updates []*entry
 	for _, e := range entries {
@@ -182,7 +181,7 @@ func (s *Schema) updater(subresource string, entries []*entry) *merge.Updater {
 	return b.BuildUpdater()
 }
 
-// typed holds a tree against the schema.
+// typed checks a tree against the schema.
 func (s *Schema) typed(tree any, o ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	typ, err := s.typ()
 	if err != nil {
@@ -191,7 +190,7 @@ func (s *Schema) typed(tree any, o ...typed.ValidationOptions) (*typed.TypedValu
 	return typ.FromUnstructured(tree, o...)
 }
 
-// tree reads JSON as the library wants it, without managed fields.
+// tree decodes JSON as the library needs it, without managed fields.
 func tree(object []byte) (map[string]any, error) {
 	m := map[string]any{}
 	if err := utiljson.Unmarshal(object, &m); err != nil {
@@ -203,7 +202,7 @@ func tree(object []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// converter makes typed values of one version into those of another one.
+// converter converts typed values between versions.
 type converter struct{ s *Schema }
 
 var errUnknownVersion = errors.New("the kind has no such version")
@@ -239,7 +238,7 @@ func (c converter) Convert(v *typed.TypedValue, version fieldpath.APIVersion) (*
 	return to.typed(converted, typed.AllowDuplicates)
 }
 
-// version tells which schema a value has.
+// version returns the schema of a value.
 func (c converter) version(v *typed.TypedValue) (*Schema, error) {
 	own, err := c.s.typ()
 	if err != nil {
@@ -265,8 +264,7 @@ func (s *Schema) other(apiVersion string) *Schema {
 	return s.versions.Schema(apiVersion)
 }
 
-// applyByLibrary merges the patch into the live tree. No tree comes back when that
-// changed nothing.
+// applyByLibrary merges the patch into the live tree. The tree is nil when nothing changed.
 func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (map[string]any, []*entry, error) {
 	patchTyped, err := s.typed(patch)
 	if err != nil {
@@ -316,7 +314,7 @@ func (s *Schema) applyByLibrary(entries []*entry, live, patch any, w applying) (
 	return result, out, nil
 }
 
-// patchError is what is wrong with an applied configuration.
+// patchError is an error in an applied configuration.
 type patchError struct{ err error }
 
 func (e *patchError) Error() string { return e.err.Error() }

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// entry is one of metadata.managedFields. It is never changed once it was made.
+// entry is an entry of metadata.managedFields. It is immutable.
 type entry struct {
 	manager, apiVersion, subresource string
 	applied                          bool
-	// time is that of the wire, or empty; seconds are the same since 1970.
+	// time as on the wire, or empty; seconds is the same as Unix time.
 	time    string
 	seconds int64
 	fields  *fields
@@ -31,7 +31,7 @@ func (e *entry) operation() string {
 	return operationUpdate
 }
 
-// id tells managers apart: an applier is the same one at every version.
+// id identifies a manager. An applier is the same manager at each version.
 func (e *entry) id() string {
 	id := metav1.ManagedFieldsEntry{
 		Manager: e.manager, Operation: metav1.ManagedFieldsOperationType(e.operation()), Subresource: e.subresource,
@@ -41,12 +41,12 @@ func (e *entry) id() string {
 	}
 	b, err := json.Marshal(&id)
 	if err != nil {
-		return e.manager // cannot be: these are strings
+		return e.manager // impossible: these are strings
 	}
 	return string(b)
 }
 
-// who is the same as id, to compare.
+// who is a comparable id.
 type who struct {
 	manager, apiVersion, subresource string
 	applied                          bool
@@ -67,7 +67,7 @@ func (e *entry) setTime(t time.Time) {
 	e.time, e.seconds = t.UTC().Format(time.RFC3339), t.Unix()
 }
 
-// order is that of the wire: applied before updated, then by time, manager, version
+// order is the order on the wire: applied before updated, then by time, manager, version
 // and subresource.
 func (e *entry) order(f *entry) int {
 	if c := strings.Compare(e.operation(), f.operation()); c != 0 {
@@ -88,8 +88,8 @@ func (e *entry) order(f *entry) int {
 	return strings.Compare(e.subresource, f.subresource)
 }
 
-// encodeManaged writes the entries in their order, as encoding/json would write
-// them inside an object; none are no bytes.
+// encodeManaged encodes the entries in their order, as encoding/json does inside an object;
+// nil for no entries.
 func encodeManaged(entries []*entry) []byte {
 	if len(entries) == 0 {
 		return nil
@@ -133,7 +133,7 @@ func appendString(b []byte, s string) []byte {
 		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			quoted, err := json.Marshal(s)
 			if err != nil {
-				return append(b, `""`...) // cannot be: it is a string
+				return append(b, `""`...) // impossible: it is a string
 			}
 			return append(b, quoted...)
 		}

@@ -1,9 +1,9 @@
 package apply
 
-// merging writes what the live object becomes with a configuration over it, as the
-// library's Merge does: nothing is removed, a leaf of the configuration wins, and
-// lists keep the live order unless the configuration orders them otherwise. The
-// configuration was found to fit the shape.
+// merging writes the live object merged with a configuration, as the library's Merge does:
+// nothing is removed, a leaf of the configuration wins, and lists keep the live order
+// unless the configuration orders them otherwise. The configuration is known to fit the
+// shape.
 type merging struct {
 	c           *comparison // whose left tape is the live object, the right one the configuration
 	out         []byte
@@ -12,10 +12,10 @@ type merging struct {
 }
 
 // run merges the objects, without managed fields.
-func (m *merging) run(s *shape) { m.value(s, 0, 0, place{root: true}) }
+func (m *merging) run(s *shape) { m.value(s, 0, 0, position{root: true}) }
 
-// value writes the value of one place, which is there on one side at least.
-func (m *merging) value(s *shape, l, r int32, at place) {
+// value writes the value of a path that exists on at least one side.
+func (m *merging) value(s *shape, l, r int32, at position) {
 	switch {
 	case l == none:
 		m.changed = true
@@ -39,7 +39,7 @@ func (m *merging) value(s *shape, l, r int32, at place) {
 	}
 }
 
-// keep writes the live object's metadata, but for managed fields.
+// keep writes the live object's metadata without its managed fields.
 func (m *merging) keep(l int32) {
 	m.out = append(m.out, '{')
 	for i := l + 1; i < m.left.values[l].next; i = m.left.values[i].next {
@@ -60,7 +60,7 @@ func (m *merging) leaf(l, r int32) {
 	m.out = append(m.out, m.right.raw(r)...)
 }
 
-func (m *merging) dict(d *dictShape, l, r int32, at place) {
+func (m *merging) dict(d *dictShape, l, r int32, at position) {
 	lm, rm := ofKind(m.left, l, '{'), ofKind(m.right, r, '{')
 	switch {
 	case d.atomic || empty(m.left, lm) && empty(m.right, rm):
@@ -86,7 +86,7 @@ func (m *merging) dict(d *dictShape, l, r int32, at place) {
 			met++
 		}
 		m.name(m.left, i)
-		m.value(d.of(key), i, to, place{metadata: at.root && string(key) == "metadata"})
+		m.value(d.of(key), i, to, position{metadata: at.root && string(key) == "metadata"})
 	}
 	if met < m.right.values[rm].children {
 		back := newLookup(m.left, lm)
@@ -104,7 +104,7 @@ func (m *merging) dict(d *dictShape, l, r int32, at place) {
 	m.out = append(m.out, '}')
 }
 
-// name writes the name of a member, with a comma before it where one is due.
+// name writes the name of a member, after a comma where needed.
 func (m *merging) name(t *tape, i int32) {
 	if last := m.out[len(m.out)-1]; last != '{' {
 		m.out = append(m.out, ',')
@@ -138,9 +138,8 @@ func (m *merging) list(s *listShape, l, r int32) {
 	m.c.pairs = m.c.pairs[:from]
 }
 
-// elements merges two lists. The order is the library's: elements that both have
-// come in the configuration's order, those that only the live list has stay about
-// where they were.
+// elements merges two lists in the library's order: elements of both come in the
+// configuration's order, and those of the live list alone stay about where they were.
 func (m *merging) elements(s *listShape, left, right []element) {
 	inRight, inLeft, shared := positions(left, right)
 	merged := make([]bool, len(right))
@@ -162,7 +161,7 @@ func (m *merging) elements(s *listShape, left, right []element) {
 			m.changed = true
 		}
 		order++
-		m.value(s.each, l, r, place{})
+		m.value(s.each, l, r, position{})
 	}
 	for li, ri := 0, 0; li < len(left) || ri < len(right); {
 		if li < len(left) && ri < len(right) {
@@ -199,8 +198,8 @@ func (m *merging) elements(s *listShape, left, right []element) {
 	m.out = append(m.out, ']')
 }
 
-// positions tells where each element is in the other list, or -1, and which
-// elements of the right list both have.
+// positions returns where each element is in the other list, or -1, and which elements of
+// the right list are in both.
 func positions(left, right []element) (inRight, inLeft, shared []int) {
 	inRight, inLeft = make([]int, len(left)), make([]int, len(right))
 	for i := range inRight {

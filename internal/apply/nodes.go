@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// node is a place in an object, in the trie that FieldsV1 is: a path element, what
-// is said of the place, and the places below it, which are nodes[first:first+n] of
-// the same trie, sorted as the library sorts path elements.
+// node is a path in an object, in the trie that FieldsV1 is: a path element, its marks, and
+// the paths below it, which are nodes[first:first+n] of the same trie in the library's
+// order.
 type node struct {
-	// tag is that of FieldsV1: f is a field's name, k the keys of a list's element, v
-	// the value of a set's element, i an index. text is what follows: a name, or JSON
-	// in the form in which the library writes it.
+	// tag of FieldsV1: f is a field's name, k the keys of a list's element, v the value of
+	// a set's element, i an index. text is what follows: a name, or JSON as the library
+	// writes it.
 	tag   byte
 	marks marks
 	text  []byte
@@ -21,23 +21,23 @@ type node struct {
 	n     int32
 }
 
-// marks say what happened to a place, or that it is in a set.
+// marks are what happened to a path, or that it is in a set.
 type marks uint8
 
 const (
 	member marks = 1 << iota // of a set
-	taken                    // set anew, or changed: who writes owns it
-	gone                     // changed in any other way: nobody owns it any more
+	taken                    // set or changed: the writer owns it
+	gone                     // changed otherwise: no manager owns it any longer
 )
 
-// trie is a set of places, or a set of changes. The first node is the object itself.
+// trie is a set of paths, or a set of changes. The first node is the object itself.
 type trie struct {
 	nodes []node
 }
 
 func (t *trie) below(n *node) []node { return t.nodes[n.first : n.first+n.n] }
 
-// order of path elements: by kind, then by what they say.
+// order compares path elements: by tag, then by text.
 func (a *node) order(b *node) int {
 	if a.tag == 'f' && b.tag == 'f' {
 		return bytes.Compare(a.text, b.text)
@@ -92,8 +92,8 @@ func orderKeys(a, b []byte) int {
 	}
 }
 
-// orderScalar compares the scalars that two texts begin with: numbers before
-// strings before booleans. It tells how long they are.
+// orderScalar compares the scalars at the start of two texts, numbers before strings before
+// booleans, and returns their lengths.
 func orderScalar(a, b []byte) (order, lenA, lenB int) {
 	kindA, lenA := scalarAt(a)
 	kindB, lenB := scalarAt(b)
@@ -150,7 +150,7 @@ func scalarAt(s []byte) (kind, length int) {
 	return aNumber, end
 }
 
-// sortNodes sorts siblings. They mostly come in order.
+// sortNodes sorts siblings, which are mostly in order.
 func sortNodes(s []node) {
 	if len(s) > 24 {
 		slices.SortFunc(s, func(a, b node) int { return a.order(&b) })
@@ -176,12 +176,11 @@ func (t *trie) anywhere(n *node, m marks) bool {
 	return false
 }
 
-// special are the bytes that encoding/json does not write as they are, or may not:
-// U+2028 and U+2029 begin with the last one.
+// special are the bytes that encoding/json may escape: U+2028 and U+2029 begin with the
+// last one.
 var special = [256]bool{'"': true, '\\': true, '<': true, '>': true, '&': true, 0xe2: true}
 
-// appendName writes a path element as the name of a member of FieldsV1, as
-// encoding/json writes it within an object.
+// appendName writes a path element as a member's name in FieldsV1.
 func (n *node) appendName(b []byte) []byte {
 	b = append(b, '"', n.tag, ':')
 	plain := 0
@@ -205,16 +204,16 @@ func (n *node) appendName(b []byte) []byte {
 	return append(b, '"')
 }
 
-// writer writes a set as FieldsV1 from the tries that it follows from.
+// writer writes a set as FieldsV1, given the set before and the changes.
 type writer struct {
 	out []byte
-	// set is what was owned, and changes is what happened since. Own takes what was
-	// set; otherwise what changed is only lost.
+	// set is what was owned, and changes is what happened since. With own, the set gains
+	// what was set; otherwise it only loses what changed.
 	set, changes *trie
 	own          bool
 }
 
-// write appends the set that follows, and reports whether it has members.
+// write appends the new set, and reports whether it has members.
 func (w *writer) write(set, changes *node) bool {
 	w.out = append(w.out, '{')
 	some := w.children(set, changes, true)
@@ -224,8 +223,7 @@ func (w *writer) write(set, changes *node) bool {
 
 var noNode node
 
-// children writes the members of a place; first is false when something stands
-// there already.
+// children writes the members of a path; first is false after another member.
 func (w *writer) children(set, changes *node, first bool) bool {
 	var a, c []node
 	if w.set != nil {
@@ -264,7 +262,7 @@ func (w *writer) children(set, changes *node, first bool) bool {
 	return some
 }
 
-// place writes one member, if there is something to write.
+// place writes one member, if it has a content.
 func (w *writer) place(set, changes *node, first bool) bool {
 	start := len(w.out)
 	if !first {
@@ -300,8 +298,8 @@ func (w *writer) place(set, changes *node, first bool) bool {
 	return true
 }
 
-// from are the sorted siblings from a place on. Sets are small beside the changes of
-// a large object, so that looking at each change for each set would take long.
+// from returns the sorted siblings from a path on. Sets are small compared to the changes
+// of a large object, so a scan of all changes for each set would take long.
 func from(s []node, at *node) []node {
 	if len(s) < 16 {
 		for len(s) > 0 && s[0].order(at) < 0 {
@@ -313,12 +311,12 @@ func from(s []node, at *node) []node {
 	return s[i:]
 }
 
-// touches reports whether changes meet members of a set.
+// touches reports whether changes include members of a set.
 func touches(set *trie, s *node, changes *trie, c *node) bool {
 	return meet(set, s, changes, c, taken|gone)
 }
 
-// conflicts reports whether members of a set are set anew.
+// conflicts reports whether members of a set are set to new values.
 func conflicts(set *trie, s *node, changes *trie, c *node) bool {
 	return meet(set, s, changes, c, taken)
 }

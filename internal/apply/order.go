@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// orderedAbove is from how many bytes on FieldsV1 is put in order before the library
-// reads it. The library inserts each element that is out of order into a sorted slice,
-// which costs quadratic time.
+// orderedAbove is the size in bytes from which FieldsV1 is sorted before the library parses
+// it. The library inserts each element that is out of order into a sorted slice, which
+// takes quadratic time.
 const orderedAbove = 32 << 10
 
-// ordered returns FieldsV1 with the elements of each set in the library's order. Elements
-// that are equal keep their order, for the last one counts. What cannot be read is
-// returned as it is: the library says what is wrong.
+// ordered returns FieldsV1 with the elements of each set in the library's order. Equal
+// elements keep their order, since the last one counts. Invalid text is returned unchanged:
+// the library reports the error.
 func ordered(raw []byte) []byte {
 	if len(raw) <= orderedAbove {
 		return raw
@@ -36,7 +36,7 @@ type fieldMember struct {
 	value   []byte
 }
 
-// appendOrdered appends the next value in order.
+// appendOrdered appends the next value, sorted.
 func appendOrdered(to []byte, d *jsontext.Decoder) ([]byte, error) {
 	if d.PeekKind() != '{' {
 		v, err := d.ReadValue()

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// parseManaged reads metadata.managedFields. Of two entries of one manager the last
-// one counts. No bytes are no entries.
+// parseManaged parses metadata.managedFields. Of two entries of one manager the last one
+// counts. No bytes mean no entries.
 func parseManaged(raw []byte) ([]*entry, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -66,7 +66,7 @@ func newEntry(d *metav1.ManagedFieldsEntry) (*entry, error) {
 	return e, err
 }
 
-// parseWritten reads an array that encodeManaged wrote; ok is false for any other.
+// parseWritten parses an array that encodeManaged wrote; ok is false for any other.
 func parseWritten(raw []byte) (entries []*entry, ok bool) {
 	p := writtenParser{rest: raw}
 	if !p.take("[") {
@@ -179,7 +179,7 @@ func (p *writtenParser) entry() (e entry, ok bool) {
 	return e, p.take("}")
 }
 
-// readTime takes the seconds from the time of an entry.
+// readTime sets the seconds from the time of an entry.
 func (e *entry) readTime() bool {
 	t, err := time.Parse(time.RFC3339, e.time)
 	if err != nil || len(e.time) != len("2006-01-02T15:04:05Z") {
@@ -189,7 +189,7 @@ func (e *entry) readTime() bool {
 	return true
 }
 
-// objectEnd finds the end of a JSON object, whose inside it does not check.
+// objectEnd finds the end of a JSON object, without checking its content.
 func objectEnd(data []byte) (int, bool) {
 	depth := 0
 	for p := 0; p < len(data); p++ {

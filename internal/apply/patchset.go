@@ -1,9 +1,8 @@
 package apply
 
-// patchSet makes the set of the places that a configuration mentions, as the
-// library's ToFieldSet does, and holds the configuration against the shape, as its
-// Validate does. What the library would complain about, and members that are there
-// twice, make it odd.
+// patchSet makes the set of the paths in a configuration, as the library's ToFieldSet does,
+// and checks the configuration against the shape, as its Validate does. What the library
+// rejects, and duplicate members, set odd.
 func (c *comparison) patchSet(s *shape, t *tape) {
 	c.right = t
 	c.out.nodes = append(c.out.nodes[:0], node{})
@@ -13,7 +12,7 @@ func (c *comparison) patchSet(s *shape, t *tape) {
 	c.out.nodes[0] = n
 }
 
-// mentioned visits one value; whole is set within what is one place.
+// mentioned visits one value; whole is set inside an atomic value.
 func (c *comparison) mentioned(s *shape, i int32, whole bool) (n node) {
 	if s == nil || c.odd {
 		c.odd = true
@@ -97,7 +96,7 @@ func (c *comparison) mentionedList(s *listShape, i int32, whole bool) (n node) {
 	return n
 }
 
-// unique looks for members that are there twice.
+// unique checks for duplicate members.
 func (c *comparison) unique(object int32) {
 	v := &c.right.values[object]
 	if v.children > manyMembers {

@@ -2,20 +2,20 @@ package apply
 
 import "slices"
 
-// What a manager applied last time and does not apply any more goes away, unless
-// somebody else owns it. The library finds that in three steps, with sets in which
-// declared fields are members as soon as something below them is:
+// Fields that a manager applied last time and no longer applies are removed, unless another
+// manager owns them. The library determines them in three steps, with sets in which a
+// declared field is a member as soon as something below it is:
 //
-//	removed = merged without what was applied last
-//	kept    = merged without what removed lacks and nobody owns
-//	result  = merged without what kept lacks, of what was applied last
+// 	removed = merged without what was applied last
+// 	kept    = merged without what removed lacks and no manager owns
+// 	result  = merged without what kept lacks, of what was applied last
 //
-// The last step brings back what stood below an element that went away in the first
-// one, and which nobody owned, as long as the element itself is still there.
+// The last step restores unowned fields below an element that the first step removed, if
+// the element itself is kept.
 
-// prune takes from the merged object what is no longer applied. owned is what all
-// managers own, with what is applied now. The result is merged itself, the same
-// bytes, when nothing goes away; ok is false where the library has to say.
+// prune removes from the merged object what is no longer applied. owned is what all
+// managers own, with what is applied now. The result is nil when nothing goes away; ok is
+// false where the library has to decide.
 func (c *comparison) prune(s *shape, merged []byte, last, owned *trie) (result []byte, ok bool) {
 	var t tape
 	if t.read(merged) != nil {
@@ -43,12 +43,12 @@ func (c *comparison) prune(s *shape, merged []byte, last, owned *trie) (result [
 	kept.ensure(s, &kept.nodes[0])
 	drop = mixed(mixed(all, kept, onlyLeft), last, both)
 	if drop.nodes[0].n == 0 {
-		return merged, !c.odd
+		return nil, !c.odd
 	}
 	return r.without(s, drop), !c.odd
 }
 
-// setOf is the set of all places of an object.
+// setOf returns the set of all paths of an object.
 func (c *comparison) setOf(s *shape, t *tape) (*trie, bool) {
 	c.patchSet(s, t)
 	return c.out.clone(), !c.odd
@@ -62,7 +62,7 @@ func (c *comparison) setOfBytes(s *shape, object []byte) (*trie, bool) {
 	return c.setOf(s, &t)
 }
 
-// clone is a copy whose marks can be changed. Texts of elements may stand in scratch
+// clone returns a copy whose marks can be changed. Texts of elements may be in scratch
 // memory, and are copied.
 func (t *trie) clone() *trie {
 	out := &trie{nodes: append([]node(nil), t.nodes...)}
@@ -83,7 +83,7 @@ func (t *trie) clone() *trie {
 	return out
 }
 
-// ensure makes members of the declared fields that have members below them.
+// ensure marks the declared fields with members below them as members.
 func (t *trie) ensure(s *shape, n *node) {
 	for i := range t.below(n) {
 		child := &t.below(n)[i]
@@ -105,8 +105,8 @@ func (t *trie) ensure(s *shape, n *node) {
 	}
 }
 
-// mixed is the set of the places of which keep is true, as it is told in which of
-// the two sets they are.
+// mixed returns the set of the paths for which keep returns true, given which of the two
+// sets they are in.
 func mixed(a, b *trie, keep func(inA, inB bool) bool) *trie {
 	m := mixer{a: a, b: b, keep: keep}
 	m.out.nodes = append(make([]node, 0, len(a.nodes)+len(b.nodes)), node{})
@@ -125,7 +125,7 @@ type mixer struct {
 	stack []node
 }
 
-// node mixes two places, of which one may be noNode.
+// node combines two paths, one of which may be noNode.
 func (m *mixer) node(x, y *node) (n node) {
 	n.tag, n.text = x.tag, x.text
 	if x == &noNode {
@@ -163,7 +163,7 @@ func (m *mixer) node(x, y *node) (n node) {
 	return n
 }
 
-// remover writes an object without some of its places.
+// remover writes an object without some of its paths.
 type remover struct {
 	c   *comparison
 	t   *tape
@@ -171,8 +171,8 @@ type remover struct {
 	set *trie
 }
 
-// without is the object without the places of the set. A map or list that loses all
-// that it has becomes null, as in the library.
+// without returns the object without the paths of the set. A map or list that becomes empty
+// becomes null, as in the library.
 func (r *remover) without(s *shape, set *trie) []byte {
 	r.set, r.out, r.c.right = set, make([]byte, 0, len(r.t.data)), r.t
 	r.value(s, 0, &set.nodes[0])
@@ -208,7 +208,7 @@ func (r *remover) value(s *shape, i int32, n *node) {
 	}
 }
 
-// at finds the node of a place among sorted siblings.
+// at finds the node of a path element among sorted siblings.
 func (r *remover) at(n *node, tag byte, text []byte) *node {
 	of, wanted := r.set.below(n), node{tag: tag, text: text}
 	i, ok := slices.BinarySearchFunc(of, &wanted, func(a node, b *node) int { return a.order(b) })
@@ -254,7 +254,7 @@ func (r *remover) list(s *listShape, i int32, n *node) {
 	r.close(start, ']')
 }
 
-// open writes what stands before a member of the container that began at start.
+// open writes the separator before a member of the container that began at start.
 func (r *remover) open(start int, with byte) {
 	if len(r.out) > start {
 		with = ','

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// A filter says what a writer of a kind, or of one of its subresources, never owns,
-// because the server puts it back: row S6. The nil filter lets everything pass. A
-// path's names are separated by dots; "*" is any element of a list.
+// A filter lists what a writer of a kind, or of one of its subresources, never owns,
+// because the server resets it. The nil filter passes everything. A path's names are
+// separated by dots; "*" is any element of a list.
 type filter struct {
-	// tree has the paths that are never owned, with all below them (without), or the
-	// only ones that are.
+	// tree has the paths that are never owned, with all below them (without), or the only
+	// ones that are.
 	tree    *names
 	without bool
 
@@ -38,7 +38,7 @@ func (n *names) add(path string) {
 	n.leaf = true
 }
 
-// of is the tree below a place, or nil.
+// of returns the tree below a path element, or nil.
 func (n *names) of(at *node) *names {
 	if any := n.below["*"]; any != nil {
 		return any
@@ -49,7 +49,7 @@ func (n *names) of(at *node) *names {
 	return n.below[string(at.text)]
 }
 
-// filter takes from changes what the filter keeps from owners.
+// filter removes from changes what the filter excludes.
 func (f *filter) filter(t *trie) {
 	if f != nil {
 		f.below(t, &t.nodes[0], f.tree)
@@ -69,8 +69,8 @@ func (f *filter) below(t *trie, n *node, of *names) {
 	}
 }
 
-// resets are those of the built-in kinds: by kind and subresource, "" being the
-// object itself. They hold at every version of the kind.
+// resets are the filters of the built-in kinds, by kind and subresource, "" for the object
+// itself. They apply at each version of the kind.
 var resets = map[schema.GroupKind]map[string]*filter{
 	{Group: "", Kind: "Namespace"}:                                              {"": noStatus, "status": noSpec, "finalize": noStatus},
 	{Group: "", Kind: "Node"}:                                                   statusAndSpec,

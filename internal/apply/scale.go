@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Replicas are where a kind has the replicas that its scale subresource speaks of:
-// names of members, by apiVersion. A version without a path has no scale; entries of
-// versions that are not here are lost when somebody scales.
+// Replicas are the paths of a kind's replicas, as names of members by apiVersion, for its
+// scale subresource. A version without a path has no scale. Entries of versions that are
+// missing here are lost when the object is scaled.
 type Replicas map[string][]string
 
 func (r Replicas) mappings() managedfields.ResourcePathMappings {
@@ -32,8 +32,8 @@ func (r Replicas) mappings() managedfields.ResourcePathMappings {
 	return m
 }
 
-// ToScale are the managed fields of the Scale of an object that has these: who owns
-// the replicas. They are what an Update or Apply of the Scale starts from.
+// ToScale returns the managed fields of the Scale of an object, given those of the object:
+// who owns the replicas. An Update or Apply of the Scale starts from them.
 func (r Replicas) ToScale(managed []byte) ([]byte, error) {
 	entries, err := decodeEntries(managed)
 	if err != nil {
@@ -43,9 +43,9 @@ func (r Replicas) ToScale(managed []byte) ([]byte, error) {
 	return encodeEntries(out, err)
 }
 
-// FromScale are the managed fields of the object, which had these at its version,
-// after its Scale got those of scale. They are the same bytes when nobody scaled. As
-// upstream, who scales has no time.
+// FromScale returns the managed fields of the object after its Scale got those of scale,
+// given the ones that it had at a version. They are equal when the owners of the replicas
+// stay. As in kube-apiserver, the entry of the writer has no time.
 func (r Replicas) FromScale(managed, scale []byte, version schema.GroupVersion) ([]byte, error) {
 	if was, err := r.ToScale(managed); err != nil || string(was) == string(scale) {
 		return managed, err
@@ -59,12 +59,11 @@ func (r Replicas) FromScale(managed, scale []byte, version schema.GroupVersion) 
 		return nil, err
 	}
 	out, err := managedfields.NewScaleHandler(entries, version, r.mappings()).ToParent(of)
-	b, err := encodeEntries(out, err)
-	return unlessSame(managed, b), err
+	return encodeEntries(out, err)
 }
 
-// Untimed takes from those who scaled the time that this write gave them: as upstream,
-// they have the one that they had before, mostly none, and then stand first.
+// Untimed removes the time of this write from the entries of the scale subresource. As in
+// kube-apiserver, they keep the one that they had before, mostly none, and then come first.
 func Untimed(before, managed []byte) ([]byte, error) {
 	old, err := decodeEntries(before)
 	if err != nil {

@@ -14,23 +14,23 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// Schema is what managed fields need to know of one kind at one version. It is
-// safe for concurrent use.
+// Schema describes one kind at one version for managed fields. It is safe for concurrent
+// use.
 type Schema struct {
 	versions Versions
 
 	kind   schema.GroupVersionKind
 	empty  []byte // JSON of the object that a create is compared with
 	resets map[string]*filter
-	// shape is for the straight way, typ for the library's: made when first asked for.
+	// shape is for the fast path, typ for the library. Both are made lazily.
 	shape func() *shape
 	typ   func() (typed.ParseableType, error)
-	// shown is where typ is kept of a structural schema, which With says how to make.
+	// shown holds typ for a structural schema; With sets how it is made.
 	shown *library
 }
 
-// With is the schema of a kind that has other versions, and of a structural schema that
-// is shown as the function tells; nil where it is none.
+// With returns the schema of a kind with other versions. For a structural schema, shown
+// returns the OpenAPI form; nil for other schemas.
 func (s *Schema) With(others Versions, shown func() (*spec.Schema, error)) *Schema {
 	with := *s
 	with.versions = others
@@ -40,25 +40,22 @@ func (s *Schema) With(others Versions, shown func() (*spec.Schema, error)) *Sche
 	return &with
 }
 
-// Versions are the other versions of one kind, in which managers may own fields. What is
-// owned in a version that is not known is lost with the next write. The zero value: there
-// are none.
+// Versions are the other versions of a kind in which managers may own fields. Entries of an
+// unknown version are lost with the next write. The zero value means that there are none.
 type Versions struct {
-	// Schema answers with the schema of the kind at apiVersion, or nil when it is not
-	// served (any more).
+	// Schema returns the schema of the kind at apiVersion, nil when that is not served.
 	Schema func(apiVersion string) *Schema
-	// Convert makes the JSON of an object of the kind into that of another version.
+	// Convert converts the JSON of an object to another version.
 	Convert func(object []byte, from, to string) ([]byte, error)
 }
 
-// modelNamer is what the published types are: their name among the schemas.
+// modelNamer is implemented by the published types: the name of their schema.
 type modelNamer interface{ OpenAPIModelName() string }
 
-// Builtin makes the schema of a built-in kind. The empty object is a new one of the
-// kind's Go type at the kind's version; it names the schema, and its JSON is what a
-// create is compared with. A type that is not among the embedded schemas gets a
-// deduced one. It costs next to nothing: what the kind reaches is parsed with its
-// first write, in a millisecond or two, and kept.
+// Builtin returns the schema of a built-in kind. empty is a new object of the kind's Go
+// type at the kind's version. It names the schema, and creates are compared with its JSON.
+// A type without an embedded schema gets a deduced one. Builtin is cheap: the schema is
+// parsed at the first write, in a millisecond or two, and kept.
 func Builtin(kind schema.GroupVersionKind, empty runtime.Object) (*Schema, error) {
 	empty = empty.DeepCopyObject()
 	empty.GetObjectKind().SetGroupVersionKind(kind)
@@ -80,9 +77,9 @@ func Builtin(kind schema.GroupVersionKind, empty runtime.Object) (*Schema, error
 	return s, nil
 }
 
-// Custom makes the schema of a custom resource. The zero ParseableType means that
-// nothing is known: types are deduced, lists are atomic. With a status subresource,
-// the object itself never owns the status, and the status neither spec nor metadata.
+// Custom returns the schema of a custom resource. The zero ParseableType means that nothing
+// is known: types are deduced, lists are atomic. With a status subresource, the object
+// itself never owns the status, and the status neither spec nor metadata.
 func Custom(kind schema.GroupVersionKind, typ typed.ParseableType, hasStatus bool) *Schema {
 	if typ.Schema == nil {
 		typ = deduced()
@@ -93,7 +90,7 @@ func Custom(kind schema.GroupVersionKind, typ typed.ParseableType, hasStatus boo
 func newCustom(kind schema.GroupVersionKind, shape func() *shape, typ func() (typed.ParseableType, error), hasStatus bool) *Schema {
 	empty, err := json.Marshal(metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind})
 	if err != nil {
-		empty = []byte("{}") // cannot be: these are strings
+		empty = []byte("{}") // impossible: these are strings
 	}
 	s := &Schema{kind: kind, empty: empty, shape: sync.OnceValue(shape), typ: typ}
 	if hasStatus {
@@ -102,14 +99,14 @@ func newCustom(kind schema.GroupVersionKind, shape func() *shape, typ func() (ty
 	return s
 }
 
-// Kind is the kind and version that the schema is of.
+// Kind returns the kind and version of the schema.
 func (s *Schema) Kind() schema.GroupVersionKind { return s.kind }
 
-// apiVersion is how objects and managed fields name the version.
+// apiVersion returns the version as objects and managed fields name it.
 func (s *Schema) apiVersion() string { return s.kind.GroupVersion().String() }
 
-// deduced is the type of what has no schema. Each has a schema of its own, by whose
-// address a typed value's version is known.
+// deduced returns the type of an object without a schema. Each has a schema of its own,
+// whose address identifies the version of a typed value.
 func deduced() typed.ParseableType {
 	d := typed.DeducedParseableType
 	d.Schema = &smd.Schema{Types: d.Schema.Types}

@@ -29,8 +29,8 @@ import (
 //go:embed schemas.txt.gz
 var embedded []byte
 
-// embeddedText unpacks the lines. It is asked once for each kind that is first
-// used, so that nobody pays for holding it.
+// embeddedText unpacks the lines. It is called once for each kind at its first use, so that
+// the text takes no memory in between.
 func embeddedText() (string, error) {
 	r, err := gzip.NewReader(bytes.NewReader(embedded))
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// shape is a type of the schema, resolved: what a value may be. Nil is a type that
-// nothing fits.
+// shape is a resolved type of the schema: what a value may be. Nil fits no value.
 type shape struct {
 	scalar smd.Scalar // empty: no scalar
 	list   *listShape
@@ -23,7 +22,7 @@ type listShape struct {
 	each   *shape
 }
 
-// keyName is a key of a list, with the JSON that stands in where it is missing.
+// keyName is a key of a list, with the JSON that is its default.
 type keyName struct {
 	name     string
 	standsIn []byte
@@ -31,7 +30,7 @@ type keyName struct {
 
 type dictShape struct {
 	atomic bool
-	// deduced: it tells nothing of its members, so that sets always fit it.
+	// deduced: the members are unknown, so any set fits it.
 	deduced bool
 	fields  map[string]*shape
 	others  *shape
@@ -118,7 +117,7 @@ func (r *shaper) fill(s *shape, a smd.Atom) *shape {
 	return s
 }
 
-// Types of what a schema says nothing of, as the library names them.
+// Names that the library gives to types without a schema.
 const (
 	untypedName = "__untyped_atomic_"
 	deducedName = "__untyped_deduced_"
@@ -131,7 +130,7 @@ func deducedRef(t smd.TypeRef) bool {
 	return t.Inlined.Scalar != nil && *t.Inlined.Scalar == smd.Untyped
 }
 
-// keys are those of a list's elements, with their defaults.
+// keys returns the keys of a list's elements, with their defaults.
 func (r *shaper) keys(l *smd.List) []keyName {
 	var keys []keyName
 	each, _ := r.schema.Resolve(l.ElementType)

@@ -17,8 +17,8 @@ import (
 // objectMeta is the type of the metadata of every object among the embedded schemas.
 const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-// FromStructural is FromOpenAPI of what a structural schema is shown as, which With has
-// to tell. It keeps nothing of the structural schema.
+// FromStructural is FromOpenAPI for a structural schema, whose OpenAPI form With provides.
+// The result holds no reference to the structural schema.
 func FromStructural(kind schema.GroupVersionKind, s *structuralschema.Structural, hasStatus bool) *Schema {
 	d, untyped := deduced(), untypedName
 	r := structuralShaper{
@@ -30,14 +30,13 @@ func FromStructural(kind schema.GroupVersionKind, s *structuralschema.Structural
 	object.XEmbeddedResource = true // the root is an object, too
 	root := r.of(object, false)
 	made := newCustom(kind, func() *shape { return root }, func() (typed.ParseableType, error) {
-		return typed.ParseableType{}, errors.New("nothing tells what the structural schema is shown as")
+		return typed.ParseableType{}, errors.New("the structural schema has no OpenAPI form")
 	}, hasStatus)
 	made.shown = new(library)
 	return made
 }
 
-// library keeps what the library's way needs of a structural schema, which few writes
-// take.
+// library holds the library's form of a structural schema, which few writes need.
 type library struct {
 	mu  sync.Mutex
 	typ typed.ParseableType // of the zero value nothing is made yet
@@ -60,14 +59,14 @@ func (l *library) of(shown func() (*spec.Schema, error)) (typed.ParseableType, e
 	return typ, err
 }
 
-// structuralShaper makes the shapes of a structural schema: the same as a shaper makes of
-// the types that the library makes of the schema that it is shown as, of which there are
-// a map entry, a type and a copy of the property for each property.
+// structuralShaper makes the shapes of a structural schema. They are the same as those that
+// a shaper makes of the library's types for the schema's OpenAPI form, but need no copies
+// of each property.
 type structuralShaper struct {
 	meta, deduced, untyped *shape
 }
 
-// of is the shape of a schema; with keep, what it does not know is kept.
+// of returns the shape of a schema; with keep, unknown fields are kept.
 func (r *structuralShaper) of(s structuralschema.Structural, keep bool) *shape {
 	keep = keep || s.XPreserveUnknownFields
 	switch s.Type {
@@ -103,7 +102,7 @@ func (r *structuralShaper) dict(s structuralschema.Structural, keep bool) *dictS
 	case more != nil && more.Bool, more == nil && (keep || len(d.fields) == 0):
 		d.others = r.deduced
 	}
-	// As a shaper has it, for which what may be anything, and what it deduces, are one.
+	// As in a shaper, which does not distinguish arbitrary from deduced types.
 	d.deduced = len(d.fields) == 0 && d.others != nil && d.others.scalar == smd.Untyped
 	return d
 }
@@ -128,8 +127,7 @@ func (r *structuralShaper) list(s structuralschema.Structural, keep bool) *listS
 	return l
 }
 
-// ofEveryObject reports whether each object has the member, and is shown to have it without
-// what a schema says of it.
+// ofEveryObject reports whether each object has the member, whatever its schema says.
 func ofEveryObject(name string) bool {
 	return name == "apiVersion" || name == "kind" || name == "metadata"
 }

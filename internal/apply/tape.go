@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// A tape is a JSON text with an index of its values, in the order of the text: a
-// value's children follow it. It refers to the text, which must not change.
+// A tape is a JSON text with an index of its values, in the order of the text: a value's
+// children follow it. It refers to the text, which must not change.
 type tape struct {
 	data   []byte
 	values []tapeValue
 }
 
-// tapeValue is one value, and the key it has in its object.
+// tapeValue is a value, with its key in an object.
 type tapeValue struct {
 	kind       byte // { [ " 0 t f n: how it begins; 0 is any number
 	keyEscaped bool
 	escaped    bool // a string with escapes
-	// key is without quotes, value as it stands in the text.
+	// Offsets of the key without its quotes, and of the value.
 	key0, key1, value0, value1 int32
 	// next is the index after the last child; the first child follows the value.
 	next     int32
 	children int32
 }
 
-// maxTapeDepth is more than any object has that a schema describes; what is deeper
-// goes the way of the library.
+// maxTapeDepth is deeper than any object with a schema; deeper ones are left to the
+// library.
 const maxTapeDepth = 512
 
 var errTape = errors.New("no JSON that can be indexed")
@@ -60,7 +60,7 @@ func (t *tape) space(p int) int {
 	return p
 }
 
-// value reads the value at p into the slot that is there for it.
+// value reads the value at p into its slot.
 func (t *tape) value(p int, slot int32, depth int) (end int, ok bool) {
 	if p >= len(t.data) || depth > maxTapeDepth {
 		return 0, false
@@ -136,7 +136,7 @@ func (t *tape) literal(p int, word string) (int, bool) {
 	return end, end <= len(t.data) && string(t.data[p:end]) == word
 }
 
-// stringEnd finds what follows a string.
+// stringEnd returns the index after a string.
 func stringEnd(data []byte, p int) (end int, escaped, ok bool) {
 	for p++; p < len(data); p++ {
 		switch c := data[p]; {
@@ -152,7 +152,7 @@ func stringEnd(data []byte, p int) (end int, escaped, ok bool) {
 	return 0, false, false
 }
 
-// numberEnd finds what follows a number, whose form is that of the specification.
+// numberEnd returns the index after a valid number.
 func numberEnd(data []byte, p int) (int, bool) {
 	digits := func() bool {
 		from := p
@@ -186,13 +186,13 @@ func numberEnd(data []byte, p int) (int, bool) {
 	return p, true
 }
 
-// raw is a value as it stands in the text.
+// raw returns a value as it is in the text.
 func (t *tape) raw(i int32) []byte {
 	v := &t.values[i]
 	return t.data[v.value0:v.value1]
 }
 
-// key is the name of a member.
+// key returns the name of a member.
 func (t *tape) key(i int32) []byte {
 	v := &t.values[i]
 	if v.keyEscaped {
@@ -201,7 +201,7 @@ func (t *tape) key(i int32) []byte {
 	return t.data[v.key0:v.key1]
 }
 
-// text is what a string says.
+// text returns the content of a string.
 func (t *tape) text(i int32) []byte {
 	raw := t.raw(i)
 	if t.values[i].escaped {
@@ -218,7 +218,7 @@ func unquoted(quoted []byte) []byte {
 	return []byte(s)
 }
 
-// find looks for the member of an object; from is where to look first.
+// find returns the member of an object; the search begins at from.
 func (t *tape) find(object int32, key []byte, from int32) int32 {
 	end := t.values[object].next
 	for c := from; c < end; c = t.values[c].next {
@@ -234,8 +234,7 @@ func (t *tape) find(object int32, key []byte, from int32) int32 {
 	return none
 }
 
-// equal compares two values by what they mean: members in any order, numbers by
-// value.
+// equal compares two values by meaning: members in any order, numbers by value.
 func equal(a *tape, i int32, b *tape, j int32) bool {
 	x, y := a.raw(i), b.raw(j)
 	if string(x) == string(y) {
@@ -293,8 +292,8 @@ func sameNumber(x, y []byte) bool {
 	return err1 == nil && err2 == nil && f == g
 }
 
-// lookup finds members of one object in about the order in which they stand there;
-// a large object gets an index, so that no order is slow.
+// lookup finds members of one object in about the order of the text. A large object gets an
+// index, so that no order is slow.
 type lookup struct {
 	t      *tape
 	object int32
@@ -302,7 +301,7 @@ type lookup struct {
 	index  map[string]int32
 }
 
-// manyMembers is from where on an index is faster than looking through.
+// manyMembers is the size from which an index is faster than a scan.
 const manyMembers = 48
 
 func newLookup(t *tape, object int32) lookup { return lookup{t: t, object: object, cursor: object + 1} }
@@ -334,7 +333,7 @@ func (l *lookup) find(key []byte) int32 {
 	return at
 }
 
-// validText reports whether the library writes a text as encoding/json does.
+// validText reports whether the library and encoding/json write a text alike.
 func validText(s []byte) bool {
 	for _, c := range s {
 		if c < 0x20 {

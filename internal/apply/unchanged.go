@@ -5,27 +5,26 @@ import (
 	"sync"
 )
 
-// Unchanged remembers applies that changed nothing, so that one that is sent again
-// and again (a controller's resync) costs a hash. It forgets the oldest. The zero
-// value is empty and ready, and safe for concurrent use.
+// Unchanged remembers applies that changed nothing, so that a repeated one (a controller's
+// resync) costs a hash. It forgets the oldest. The zero value is ready, and safe for
+// concurrent use.
 type Unchanged struct {
 	mu         sync.Mutex
 	young, old map[Application]struct{}
 }
 
-// maxUnchanged is how many applies one generation holds, of which there are two: a
-// megabyte at most.
+// maxUnchanged is how many applies a generation holds, of which there are two: at most a
+// megabyte.
 const maxUnchanged = 8192
 
-// Application is one apply, by a hash with a seed of this process; two of them are
-// equal by chance about never.
+// Application identifies an apply by a seeded hash. Collisions are practically impossible.
 type Application struct{ a, b uint64 }
 
 var unchangedSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
-// NewApplication identifies an apply. The version says which object it met, and in
-// which of its versions: the collection, the key and the revision, or uid and
-// resourceVersion. Whatever else the answer depends on is among the parameters.
+// NewApplication identifies an apply. The version identifies the object and its version:
+// the collection, the key and the revision, or uid and resourceVersion. Everything else
+// that the result depends on is among the parameters.
 func NewApplication(version string, patch []byte, w Write, force bool, parameters ...string) Application {
 	var sums [2]uint64
 	for i := range sums {
@@ -45,7 +44,7 @@ func NewApplication(version string, patch []byte, w Write, force bool, parameter
 	return Application{sums[0], sums[1]}
 }
 
-// hashText keeps neighbours apart.
+// hashText writes a string with its length, so that adjacent strings cannot be confused.
 func hashText(h *maphash.Hash, s string) {
 	maphash.WriteComparable(h, len(s))
 	h.WriteString(s)

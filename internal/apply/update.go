@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 )
@@ -16,13 +15,13 @@ type Write struct {
 	Time time.Time
 }
 
-// Update answers with metadata.managedFields as they are after a create (old is
-// nil) or an update: row G7. The objects are JSON in the schema's version; managed
-// fields inside them are ignored. before is the array to start from: see Before. No
-// bytes are no entries, before and after. Before comes back, the same bytes, when
-// the write changed nothing of it. An object that existed without entries stays
-// without until something is applied to it. An object that does not fit its schema,
-// where it changes, loses its entries, as upstream. An error means that an object is no JSON object.
+// Update returns metadata.managedFields after a create (old is nil) or an update. The
+// objects are JSON in the schema's version; managed fields inside them are ignored. before
+// is the array to start from, see Before. No bytes mean no entries, before and after. The
+// result equals before when the write changed no owner. An existing object without entries
+// has none until a configuration is applied to it. An object that does not fit its schema
+// where it changes loses its entries, as in kube-apiserver. An error means that one of the
+// objects is not a JSON object.
 func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 	entries, err := parseManaged(before)
 	if err != nil {
@@ -31,8 +30,8 @@ func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 	if len(entries) == 0 && old != nil {
 		return nil, nil
 	}
-	if after, ok := s.updateStraight(entries, old, next, w); ok {
-		return unlessSame(before, encodeManaged(after)), nil
+	if after, ok := s.updateFast(entries, old, next, w); ok {
+		return encodeManaged(after), nil
 	}
 	live, err := s.liveTree(old)
 	if err != nil {
@@ -46,7 +45,7 @@ func (s *Schema) Update(before, old, next []byte, w Write) ([]byte, error) {
 	if err != nil {
 		return nil, nil
 	}
-	return unlessSame(before, encodeManaged(entries)), nil
+	return encodeManaged(entries), nil
 }
 
 // liveTree is the object before the write; a create has an empty one.
@@ -60,11 +59,4 @@ func (s *Schema) liveTree(old []byte) (map[string]any, error) {
 	}
 	live["apiVersion"], live["kind"] = s.apiVersion(), s.kind.Kind
 	return live, nil
-}
-
-func unlessSame(before, after []byte) []byte {
-	if bytes.Equal(before, after) {
-		return before
-	}
-	return after
 }

@@ -1,4 +1,4 @@
-// Package atomicfile replaces a file whole or not at all.
+// Package atomicfile replaces files atomically.
 package atomicfile
 
 import (
@@ -10,17 +10,16 @@ import (
 	"syscall"
 )
 
-// Write replaces the file at path by one with the data and the permissions. A
-// reader sees the old file or the new one, never a part, also after a power cut;
-// when Write returns nil the new one is durable. The permissions are there before
-// the first byte is, whatever the old file's were. A symbolic link is replaced
-// itself. Safe for concurrent use: one of the writers wins.
+// Write replaces the file at path by one with the data and the permissions. Readers see the old
+// file or the new one, never a part, also after a power loss. When Write returns nil, the new
+// file is durable. The file has its permissions before its first byte. A symbolic link is
+// replaced itself. Write is safe for concurrent use: one of the writers wins.
 func Write(path string, data []byte, perm fs.FileMode) (err error) {
 	dir, name := filepath.Split(path)
 	if dir == "" {
 		dir = "."
 	}
-	// CreateTemp makes a name that nobody can foresee, exclusively, with 0600.
+	// CreateTemp chooses an unpredictable name, and creates the file exclusively with 0600.
 	f, err := os.CreateTemp(dir, "."+name+".*")
 	if err != nil {
 		return err
@@ -49,8 +48,8 @@ func Write(path string, data []byte, perm fs.FileMode) (err error) {
 	return syncDir(dir)
 }
 
-// MakeDir makes a directory, and those above it, with mode 0700. When it returns nil
-// they are durable. A directory that is there is left as it is.
+// MakeDir creates a directory and its parents with mode 0700. When it returns nil, they are
+// durable. Existing directories are not changed.
 func MakeDir(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -73,8 +72,7 @@ func MakeDir(path string) error {
 	return syncDir(parent)
 }
 
-// syncDir makes the names in a directory durable, where directories can be
-// synced.
+// syncDir makes the names in a directory durable, where the system can sync directories.
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

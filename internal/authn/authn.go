@@ -1,5 +1,4 @@
-// Package authn tells who sends a request: by its client certificate, or by its
-// bearer token.
+// Package authn authenticates requests by client certificate or bearer token.
 package authn
 
 import (
@@ -14,7 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// User is who sends a request. It is immutable.
+// User is the user that sends a request. It is immutable.
 type User struct {
 	Name   string
 	UID    string
@@ -22,7 +21,7 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// Info is the user as objects name one. The caller must not change its parts.
+// Info returns the user in the form that objects contain. The caller must not change it.
 func (u *User) Info() authenticationv1.UserInfo {
 	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
 	for key, values := range u.Extra {
@@ -37,47 +36,43 @@ func (u *User) Info() authenticationv1.UserInfo {
 // Anonymous is the user of a request without credentials.
 var Anonymous = &User{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}
 
-// Authenticated is the group of every user who showed right credentials.
+// Authenticated is the group of all users with valid credentials.
 const Authenticated = "system:authenticated"
 
-// Authenticator finds out who sends a request. It is safe for concurrent use.
+// Authenticator authenticates requests. It is safe for concurrent use.
 type Authenticator interface {
-	// Authenticate returns the user, nil when the request carries no credentials at
-	// all, and an error when it carries wrong ones. The error's text is for the log
-	// and holds no secret.
+	// Authenticate returns the user; nil if the request has no credentials; an error if they
+	// are invalid. The error is for the log and contains no secret.
 	Authenticate(r *http.Request) (*User, error)
 }
 
-// Credentials authenticates by client certificate and by bearer token. The first
-// that is right counts, the certificate before the token; when one is wrong and
-// none is right the request is refused.
+// Credentials authenticates by client certificate, then by bearer token. The first valid one
+// counts. If none is valid and one is invalid, the request is refused.
 type Credentials struct {
-	// Authorities verify client certificates: each a function that returns the
-	// certificates to trust now, or nil for none. Empty: certificates do not count.
+	// Authorities verify client certificates. Empty: certificates are ignored.
 	Authorities []Authority
-	// Tokens are asked in this order.
+	// Tokens are searched in this order.
 	Tokens []Tokens
-	// Signed verifies what none of Tokens knows; nil: there are no such tokens.
+	// Signed verifies tokens that none of Tokens knows; nil: there are none.
 	Signed Signed
-	// Audiences are those of the server: who shows a token of Tokens is known to
-	// them. Empty: there are none, and a review for an audience knows no such token.
+	// Audiences are the audiences of the server, for which all of Tokens are valid. Empty:
+	// there are none, and no review for an audience accepts one of Tokens.
 	Audiences []string
-	// Now is the clock that certificates are checked by; nil: time.Now.
+	// Now is the clock for the validity of certificates; nil: time.Now.
 	Now func() time.Time
 }
 
-// Tokens knows users by the SHA-256 of their bearer tokens; nil for a token that
-// it does not know. Looking a hash up tells nothing of a token by the time it
-// takes. It is safe for concurrent use.
+// Tokens returns the user of a bearer token by the SHA-256 of the token, nil if it is unknown.
+// The time of a lookup by hash reveals nothing about the tokens. It is safe for concurrent
+// use.
 type Tokens func(sum [sha256.Size]byte) *User
 
-// Signed verifies a token that says itself who it is of, for one of the audiences;
-// no audiences: those of the server. It returns for which of them the token is good.
-// The user is nil, without an error, when the text is no such token. It is safe for
-// concurrent use.
+// Signed verifies a signed token for the audiences; none: those of the server. It returns the
+// audiences for which the token is valid. The user is nil, without an error, if the text is
+// not a signed token. It is safe for concurrent use.
 type Signed func(token string, audiences []string) (u *User, good []string, err error)
 
-// OneToken is the Tokens of a single user.
+// OneToken returns Tokens with a single user.
 func OneToken(token string, u *User) Tokens {
 	known := sha256.Sum256([]byte(token))
 	return func(sum [sha256.Size]byte) *User {
@@ -122,9 +117,9 @@ func (c *Credentials) authenticate(r *http.Request, connection *conn) (*User, er
 	return nil, errors.Join(err, tokenErr)
 }
 
-// Review tells who a bearer token is of, and for which of the audiences; no
-// audiences: those of the server. The user is nil for a token that is not good; then
-// the error says why, for the caller, and shows nothing of the token.
+// Review returns the user of a bearer token, and the audiences for which it is valid; no
+// audiences: those of the server. For an invalid token the user is nil, and the error, which
+// the client may see, says why without showing the token.
 func (c *Credentials) Review(token string, audiences []string) (u *User, good []string, err error) {
 	if len(audiences) == 0 {
 		audiences = c.Audiences

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// protocol begins the subprotocol that carries a token where a browser opens a
-// WebSocket and cannot set headers.
+// protocol is the prefix of the WebSocket subprotocol that carries a token: browsers cannot set
+// headers for WebSockets.
 const protocol = "base64url.bearer.authorization.k8s.io."
 
 var (
@@ -17,8 +17,8 @@ var (
 	errTwice    = errors.New("the WebSocket subprotocols hold more than one bearer token")
 )
 
-// bearer returns the request's bearer token, empty when there is none: another
-// scheme than Bearer counts as none, as does what stands behind a second space.
+// bearer returns the request's bearer token, or "". Other schemes than Bearer are ignored, as is
+// text after a second space.
 func bearer(r *http.Request) (string, error) {
 	if header := r.Header["Authorization"]; len(header) > 0 {
 		scheme, rest, _ := strings.Cut(header[0], " ")
@@ -32,7 +32,8 @@ func bearer(r *http.Request) (string, error) {
 	return "", nil
 }
 
-// Subprotocols are those that a WebSocket client offers, without that of its token.
+// Subprotocols returns the subprotocols that a WebSocket client offers, without the one that
+// carries its token.
 func Subprotocols(r *http.Request) []string {
 	var all []string
 	for _, header := range r.Header["Sec-Websocket-Protocol"] {

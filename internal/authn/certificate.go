@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Authority returns the certificates that sign those of clients, nil for none.
-// It may return others later, and is safe for concurrent use.
+// Authority returns the certificate authorities of clients, nil for none. It may return others
+// later, and is safe for concurrent use.
 type Authority func() *x509.CertPool
 
 // credentialID is the key of Extra that names a certificate.
@@ -36,10 +36,9 @@ type conn struct {
 // verified is the outcome of verifying a certificate.
 type verified struct {
 	user *User
-	// Pool verified it: it does not count any more once its authority has another
-	// one.
+	// pool verified it. The outcome is invalid once the authority has another pool.
 	pool *x509.CertPool
-	// From and until bound the validity of the whole chain.
+	// from and until bound the validity of the whole chain.
 	from, until time.Time
 }
 
@@ -51,13 +50,13 @@ func WithConnection(ctx context.Context, authenticated func()) context.Context {
 	return context.WithValue(ctx, connKey{}, &conn{authenticated: authenticated})
 }
 
-// connOf returns what is known of the request's connection; nil: nothing is.
+// connOf returns the conn of the request's connection, or nil.
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
 }
 
-// byCertificate returns the user of the client certificate, nil without one.
+// byCertificate returns the user of the client certificate, nil if there is none.
 func (c *Credentials) byCertificate(r *http.Request, known *conn) (*User, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(c.Authorities) == 0 {
 		return nil, nil
@@ -82,7 +81,7 @@ func (c *Credentials) byCertificate(r *http.Request, known *conn) (*User, error)
 	return v.user, nil
 }
 
-// holds reports whether an earlier outcome still counts.
+// holds reports whether an earlier outcome is still valid.
 func (c *Credentials) holds(v *verified, at time.Time) bool {
 	if at.Before(v.from) || at.After(v.until) {
 		return false
@@ -126,8 +125,8 @@ func (c *Credentials) verify(chain []*x509.Certificate, at time.Time) (*verified
 	return nil, err
 }
 
-// userOf returns who a certificate is: its common name, its organizations as
-// groups. Without a common name it names no user.
+// userOf returns the user of a certificate: the common name, with the organizations as groups.
+// It is nil without a common name.
 func userOf(cert *x509.Certificate) *User {
 	if cert.Subject.CommonName == "" {
 		return nil
@@ -146,7 +145,7 @@ func userOf(cert *x509.Certificate) *User {
 	return u
 }
 
-// withAuthenticated returns the groups with that of all authenticated users.
+// withAuthenticated returns the groups with system:authenticated.
 func withAuthenticated(groups []string) []string {
 	if slices.Contains(groups, Authenticated) {
 		return slices.Clip(groups)

@@ -10,10 +10,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/reload"
 )
 
-// AuthorityFile reads the certificates of a PEM file, and reads it again when it
-// changes. A file without a certificate is an error here; a change that is wrong
-// is logged, and the certificates stay as they were. Now is the clock for looking
-// at the file; nil: time.Now.
+// AuthorityFile reads certificates from a PEM file, and reads it again when it changes. A file
+// without a certificate is an error. If a changed file is invalid, that is logged and the
+// certificates stay as they are. now is the clock for checking the file; nil: time.Now.
 func AuthorityFile(path string, now func() time.Time, log *slog.Logger) (Authority, error) {
 	v, err := reload.New(reload.Config[*x509.CertPool]{
 		Files: []string{path},

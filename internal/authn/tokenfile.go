@@ -15,14 +15,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/reload"
 )
 
-// TokenFile reads the tokens of a file, and reads it again when it changes. Each
-// line is
+// TokenFile reads tokens from a file, and reads it again when it changes. Each line is
 //
 //	token,user,uid,"group1,group2"
 //
-// in CSV; the groups may be left out. A file that is wrong is an error here; a
-// change that is wrong is logged, and the tokens stay as they were. Now is the
-// clock for looking at the file; nil: time.Now.
+// in CSV; the groups are optional. An invalid file is an error. If a changed file is invalid,
+// that is logged and the tokens stay as they are. now is the clock for checking the file; nil:
+// time.Now.
 func TokenFile(path string, now func() time.Time, log *slog.Logger) (Tokens, error) {
 	v, err := reload.New(reload.Config[map[[sha256.Size]byte]*User]{
 		Files: []string{path},
@@ -48,8 +47,7 @@ func readTokens(path string) (map[[sha256.Size]byte]*User, error) {
 	return users, nil
 }
 
-// parseTokens reads the CSV. Its errors name lines and never show what stands in
-// them.
+// parseTokens reads the CSV. Its errors name lines and never show their content.
 func parseTokens(b []byte) (map[[sha256.Size]byte]*User, error) {
 	r := csv.NewReader(bytes.NewReader(b))
 	r.FieldsPerRecord = -1

@@ -1,4 +1,4 @@
-// Package authz tells what a user may do.
+// Package authz authorizes requests.
 package authz
 
 import (
@@ -7,27 +7,28 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Attributes describe a request to decide on.
+// Attributes describe a request to authorize.
 type Attributes struct {
 	User *authn.User
-	// Verb is that of RBAC for a resource, the method in lower case otherwise.
+	// Verb is the verb of RBAC for a resource, or else the HTTP method in lower case.
 	Verb string
-	// Resource requests have IsResource set, others only a Path.
+	// IsResource: the request is for a resource, and the following fields name it. Otherwise
+	// only Path counts.
 	IsResource                                             bool
 	Group, Version, Resource, Subresource, Namespace, Name string
 	Path                                                   string
 }
 
-// Authorizer decides. It is safe for concurrent use.
+// Authorizer authorizes requests. It is safe for concurrent use.
 type Authorizer interface {
-	// Authorize reports whether the request is allowed; reason is for the answer to
-	// the client, and may be empty.
+	// Authorize reports whether the request is allowed. reason is for the answer to the
+	// client, and may be empty.
 	Authorize(a *Attributes) (allowed bool, reason string)
 }
 
-// Masters allows everything to the group system:masters, the health endpoints
-// and /version to everybody, to whoever is authenticated what a client has to know
-// of itself and of the API, and nothing else.
+// Masters allows everything to the group system:masters; health endpoints and /version to all
+// users; discovery, OpenAPI and reviews of themselves to authenticated users; the issuer
+// documents to service accounts; and nothing else.
 type Masters struct{}
 
 // Authorize implements Authorizer.

@@ -7,31 +7,30 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Rule allows verbs, on resources or on paths. "*" is everything; a path that ends
-// with * is all that begin so.
+// Rule allows verbs on resources or on paths. "*" means all. A path that ends with * is a
+// prefix.
 type Rule struct {
 	Verbs []string
-	// Groups and Resources are of API groups and their resources.
+	// Groups and Resources are API groups and their resources.
 	Groups, Resources []string
-	// Paths are those of no resource.
+	// Paths are paths that are not resources.
 	Paths []string
 }
 
-// Ruler tells what a user may do in a namespace, as far as it can be said by rules.
-// It is safe for concurrent use.
+// Ruler lists what a user may do. It is safe for concurrent use.
 type Ruler interface {
-	// Rules returns those of the user; the caller must not change them.
+	// Rules returns the rules of the user in a namespace. The caller must not change them.
 	Rules(u *authn.User, namespace string) []Rule
 }
 
 // granted are the rules of a group of users.
 type granted struct {
-	group string // empty: everybody
+	group string // empty: all users
 	rules []Rule
 }
 
-// grants are what there is without roles of one's own: of kube-apiserver's roles
-// cluster-admin, system:public-info-viewer, system:basic-user, system:discovery and
+// grants are the rules of kube-apiserver's default roles cluster-admin,
+// system:public-info-viewer, system:basic-user, system:discovery and
 // system:service-account-issuer-discovery.
 var grants = []granted{
 	{"system:masters", []Rule{
@@ -52,7 +51,7 @@ var grants = []granted{
 	}},
 }
 
-// allows reports whether a rule is of the request.
+// allows reports whether the rule allows the request.
 func (r *Rule) allows(a *Attributes) bool {
 	if !has(r.Verbs, a.Verb) {
 		return false

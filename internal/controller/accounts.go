@@ -19,7 +19,7 @@ const (
 	configMapCollection = "configmaps"
 )
 
-// perNamespace keeps an object in each namespace that stays. Items are
+// perNamespace keeps one object in each namespace that is not terminating. Its items are
 // namespaces.
 type perNamespace struct {
 	l          *Loops
@@ -57,14 +57,14 @@ func (p *perNamespace) sync(ctx context.Context, i item) error {
 		return err
 	}
 	err = p.ensure(ctx, i.key, s)
-	// The namespace is gone, or about to go; or another writer was faster.
+	// The namespace is gone or terminating, or another writer was faster.
 	if apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
 	return err
 }
 
-// newAccounts gives each namespace the ServiceAccount that pods have who name none.
+// newAccounts creates the ServiceAccount "default" in each namespace.
 func newAccounts(l *Loops, q *queue) loop {
 	const name = "default"
 	return &perNamespace{l: l, queue: q, collection: accountCollection, name: name,
@@ -83,7 +83,7 @@ const (
 	rootCANoteText = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
-// newRootCA gives each namespace the certificates by which pods know the server.
+// newRootCA creates the ConfigMap with the certificates by which pods verify the server.
 func newRootCA(l *Loops, q *queue) loop {
 	return &perNamespace{l: l, queue: q, collection: configMapCollection, name: rootCAName,
 		ensure: func(ctx context.Context, namespace string, s *store.State) error {

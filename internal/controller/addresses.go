@@ -20,8 +20,8 @@ const (
 	cidrCollection    = "servicecidrs.networking.k8s.io"
 )
 
-// serviceAddresses repairs the IPAddresses of Services: they are written with the Services,
-// but a server may be killed in between, and users delete what they like.
+// serviceAddresses repairs the IPAddresses of Services. They are written with the Services,
+// but a server may be killed between the two writes, and users may delete them.
 type serviceAddresses struct {
 	l     *Loops
 	queue *queue
@@ -67,13 +67,13 @@ func (r *serviceAddresses) sync(ctx context.Context, i item) error {
 
 const (
 	cidrFinalizer = "networking.k8s.io/service-cidr-finalizer"
-	// cidrStays is how long a range stays after its deletion, for writes that have
-	// taken an address of it and are under way.
+	// cidrStays is how long a range stays after its deletion, for writes in progress that
+	// have taken an address of it.
 	cidrStays = 10 * time.Second
 )
 
-// cidrs keeps ServiceCIDRs while Services have addresses of theirs, and says which are
-// ready.
+// cidrs keeps a finalizer on ServiceCIDRs while Services use their addresses, and maintains
+// the condition Ready.
 type cidrs struct {
 	l     *Loops
 	queue *queue
@@ -87,7 +87,7 @@ func (r *cidrs) begin(s *store.State) {
 	}
 }
 
-// observe looks at all ranges when one comes or goes, or an address goes: there are few.
+// observe queues all ranges when a range changes or an address is deleted: there are few.
 func (r *cidrs) observe(c *store.CollectionChange) {
 	if c.Collection == cidrCollection || c.Collection == addressCollection && c.After == nil {
 		r.begin(r.l.store.Any())
@@ -108,20 +108,20 @@ func (r *cidrs) sync(ctx context.Context, i item) error {
 		if err := r.protect(ctx, i.object, c); err != nil {
 			return err
 		}
-		return r.say(ctx, i.object, c, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
+		return r.setReady(ctx, i.object, c, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"})
 	}
 	needed, err := addresses.Needed(s, c)
 	if err != nil {
 		return err
 	}
 	if needed {
-		return r.say(ctx, i.object, c, metav1.Condition{
+		return r.setReady(ctx, i.object, c, metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
 			Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 		})
 	}
 	if left := c.DeletionTimestamp.Add(cidrStays).Sub(r.l.now()); left > 0 {
-		r.queue.addAt(i, time.Now().Add(left), false)
+		r.queue.addAfter(i, left, false)
 		return nil
 	}
 	return r.l.removeFinalizer(ctx, i.object, c.UID, cidrFinalizer)
@@ -140,8 +140,8 @@ func (r *cidrs) protect(ctx context.Context, o object, c *networkingv1.ServiceCI
 	})
 }
 
-// say sets the condition that reports whether addresses are given out.
-func (r *cidrs) say(ctx context.Context, o object, c *networkingv1.ServiceCIDR, wanted metav1.Condition) error {
+// setReady sets the condition Ready.
+func (r *cidrs) setReady(ctx context.Context, o object, c *networkingv1.ServiceCIDR, wanted metav1.Condition) error {
 	wanted.Type = networkingv1.ServiceCIDRConditionReady
 	have := meta.FindStatusCondition(c.Status.Conditions, wanted.Type)
 	if have != nil && have.Status == wanted.Status && have.Reason == wanted.Reason && have.Message == wanted.Message {

@@ -86,7 +86,7 @@ func TestIPAddresses(t *testing.T) {
 	}
 	w.wantAddresses("10.0.0.6")
 
-	// What somebody deletes comes back, what nobody has goes.
+	// A deleted address of a Service is created again, and an unused one is deleted.
 	w.make("services", "n", service("c", "10.0.0.8"))
 	w.erase(ipCollection, "10.0.0.8", "")
 	w.make(ipCollection, "", `{"metadata":{"name":"10.0.0.9","labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}},"spec":{"parentRef":{"resource":"services","namespace":"n","name":"c"}}}`)
@@ -177,8 +177,8 @@ func TestSecondRange(t *testing.T) {
 	})
 }
 
-// TestGeneratedNameTaken: a Service whose generated name somebody else takes first gets
-// another one, and its IPAddress is there all the time and says so.
+// TestGeneratedNameTaken: a Service whose generated name another Service takes first gets
+// another one, and its IPAddress names it from the start.
 func TestGeneratedNameTaken(t *testing.T) {
 	w := newWorld(t, "service-cidr", "service-ip-repair")
 	w.services = true
@@ -211,6 +211,6 @@ func TestGeneratedNameTaken(t *testing.T) {
 	}
 	named := "n/" + ip.Spec.ParentRef.Name
 	if names := w.keys("services", "n/"); named == "n/"+first || !slices.Contains(names, named) {
-		t.Errorf("the address is of %s, want the second of %q, of which the first is %s", named, names, first)
+		t.Errorf("the address belongs to %s, want the second of %q, the first is %s", named, names, first)
 	}
 }

@@ -20,39 +20,39 @@ import (
 
 const (
 	roleCollection = "clusterroles.rbac.authorization.k8s.io"
-	// aggregationManager is the field manager of rules that others make up.
+	// aggregationManager is the field manager of aggregated rules.
 	aggregationManager = "clusterrole-aggregation-controller"
 )
 
-// aggregation gives ClusterRoles with an aggregation rule the rules of those that it
-// selects. Any ClusterRole may matter to any of them; they are few.
+// aggregation gives ClusterRoles with an aggregation rule the rules of the roles that it
+// selects. A change of any ClusterRole may affect each of them. There are few.
 type aggregation struct {
-	l     *Loops
-	queue *queue
-	made  map[string]bool // the keys of those that others make up; the reader's own
+	l          *Loops
+	queue      *queue
+	aggregated map[string]bool // keys of aggregated roles; used by the reader only
 }
 
 func newAggregation(l *Loops, q *queue) loop {
-	return &aggregation{l: l, queue: q, made: map[string]bool{}}
+	return &aggregation{l: l, queue: q, aggregated: map[string]bool{}}
 }
 
-// isMade reports whether others make up a role's rules.
-func isMade(o *store.Object) bool {
+// isAggregated reports whether a role's rules come from other roles.
+func isAggregated(o *store.Object) bool {
 	return o != nil && bytes.Contains(o.Bytes(), []byte(`"aggregationRule":{`))
 }
 
 func (a *aggregation) begin(s *store.State) {
-	clear(a.made)
+	clear(a.aggregated)
 	for o := range s.Snapshot(roleCollection).Scan("", "") {
-		if isMade(o) {
-			a.made[o.Key] = true
+		if isAggregated(o) {
+			a.aggregated[o.Key] = true
 		}
 	}
-	a.lookAtAll()
+	a.queueAll()
 }
 
-func (a *aggregation) lookAtAll() {
-	for key := range a.made {
+func (a *aggregation) queueAll() {
+	for key := range a.aggregated {
 		a.queue.add(item{object: object{roleCollection, key}})
 	}
 }
@@ -61,18 +61,18 @@ func (a *aggregation) observe(c *store.CollectionChange) {
 	if c.Collection != roleCollection {
 		return
 	}
-	if isMade(c.After) {
-		a.made[c.Key()] = true
+	if isAggregated(c.After) {
+		a.aggregated[c.Key()] = true
 	} else {
-		delete(a.made, c.Key())
+		delete(a.aggregated, c.Key())
 	}
-	a.lookAtAll()
+	a.queueAll()
 }
 
 func (a *aggregation) sync(ctx context.Context, i item) error {
 	s := a.l.store.Any()
 	o := s.Get(i.collection, i.key)
-	if !isMade(o) {
+	if !isAggregated(o) {
 		return nil
 	}
 	role, err := registry.Decode[rbacv1.ClusterRole](o)
@@ -102,8 +102,8 @@ func (a *aggregation) sync(ctx context.Context, i item) error {
 	return err
 }
 
-// union is the rules of all roles that a role selects, each once, in the order of
-// the selectors and of the names.
+// union returns the rules of all roles that a role selects, without duplicates, in the
+// order of the selectors and of the role names.
 func union(s *store.State, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
 	rules := []rbacv1.PolicyRule{}
 	for i := range role.AggregationRule.ClusterRoleSelectors {
@@ -134,8 +134,8 @@ func union(s *store.State, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error
 	return rules, nil
 }
 
-// mayMatch tells by the bytes of an object whether it can have the labels that are
-// wanted, so that few have to be read.
+// mayMatch reports, from the bytes of an object alone, whether it can have the wanted
+// labels. So few objects have to be decoded.
 func mayMatch(o *store.Object, wanted *metav1.LabelSelector) bool {
 	for key, value := range wanted.MatchLabels {
 		if !bytes.Contains(o.Bytes(), fmt.Appendf(nil, "%q:%q", key, value)) {

@@ -15,14 +15,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// newClaims protects claims that pods use.
+// newClaims protects PersistentVolumeClaims that pods use.
 func newClaims(l *Loops, q *queue) loop {
 	users := &claimUsers{store: l.store}
 	return &protection{l: l, queue: q, collection: claimCollection, finalizer: "kubernetes.io/pvc-protection", held: map[string]struct{}{},
 		used: users.use, freed: freedClaims, idle: users.forget}
 }
 
-// freedClaims yields the claims that a pod named and does not need any more.
+// freedClaims yields the claims that a pod named and no longer needs.
 func freedClaims(c *store.CollectionChange) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if c.Collection != podCollection || c.After != nil && !registry.MetadataOf(c.After).Deleting {
@@ -52,28 +52,29 @@ func freedClaims(c *store.CollectionChange) iter.Seq[string] {
 // claimMember begins the member of a pod's volume that names a claim.
 const claimMember = `"claimName":"`
 
-// claimUsers finds the pods that name a claim. It indexes the pods of a namespace
-// when somebody asks about a claim there, and reads on in the history when somebody
-// asks again: so who asks about 10,000 claims reads each pod once.
+// claimUsers finds the pods that name a claim. It indexes the pods of a namespace at the
+// first question about one of its claims, and reads the store's history for later ones:
+// 10,000 questions read each pod once.
 //
-//	ask:      index the namespace from the state s, if it is not indexed yet;
-//	          show the index the changes since its revision, at least up to s
-//	too many: begin again with s
+//	use:              index the namespace from the state s, unless it is indexed;
+//	                  apply the changes since the index's revision, at least up to s
+//	too many changes: start over from s
 //
-// A namespace that is newer than the others sees changes again that are in it: they
-// end in what the last one says. So the index is exactly what the store has at the
-// revision. The zero value with a store is ready; safe for concurrent use.
+// A namespace that was indexed after the others gets some changes a second time. That is
+// harmless, since the last change of a pod decides. So the index shows exactly what the
+// store holds at the index's revision. The zero value with a store is ready, and safe for
+// concurrent use.
 type claimUsers struct {
 	store *store.Store
 
 	mu       sync.Mutex
 	revision store.Revision
-	// pods are those that name a claim, by namespace, claim and key; nil: no index.
+	// pods that name a claim, by namespace, claim and key; nil: there is no index.
 	pods map[string]map[string]map[string]*store.Object
 }
 
-// mostBehind is how many changes the index reads on; beyond that, to read the pods
-// takes no longer.
+// mostBehind is how many revisions the index catches up. Beyond that, reading all pods
+// again is not slower.
 const mostBehind = 16_384
 
 // forget drops the index.
@@ -83,21 +84,21 @@ func (u *claimUsers) forget() {
 	u.pods = nil
 }
 
-// use reports whether a pod that has a node uses the claim. One without a node does not
-// count: no kubelet starts it while the claim is being deleted.
+// use reports whether a pod that is assigned to a node uses the claim. Other pods do not
+// count: no kubelet starts them while the claim is terminating.
 func (u *claimUsers) use(ctx context.Context, claim *store.Object) (bool, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := u.store.Any()
 	namespace, name, _ := strings.Cut(claim.Key, "/")
-	u.bringUp(ctx, s, namespace)
+	u.catchUp(ctx, s, namespace)
 	for _, pod := range u.pods[namespace][name] {
 		if used, err := usedBy(pod, claim); used || err != nil {
 			return used, err
 		}
 	}
-	// The claim of an ephemeral volume names its pod. The state may be older than the
-	// index: a pod that has gone by then does not come back.
+	// The claim of an ephemeral volume names its pod as owner. The state may be older than
+	// the index: a pod that was deleted in between does not come back.
 	owners, _ := registry.MetadataOf(claim).Owners() // what cannot be read names none
 	for _, r := range owners {
 		if used, err := usedBy(s.Get(podCollection, namespace+"/"+r.Name), claim); used || err != nil {
@@ -107,8 +108,8 @@ func (u *claimUsers) use(ctx context.Context, claim *store.Object) (bool, error)
 	return false, nil
 }
 
-// bringUp has the index show a namespace, at a state or later. The caller holds mu.
-func (u *claimUsers) bringUp(ctx context.Context, s *store.State, namespace string) {
+// catchUp brings a namespace of the index to a state or later. The caller holds mu.
+func (u *claimUsers) catchUp(ctx context.Context, s *store.State, namespace string) {
 	if u.pods != nil && s.Revision() <= u.revision+mostBehind {
 		if u.pods[namespace] == nil {
 			u.begin(s, namespace)
@@ -124,11 +125,11 @@ func (u *claimUsers) bringUp(ctx context.Context, s *store.State, namespace stri
 func (u *claimUsers) begin(s *store.State, namespace string) {
 	u.pods[namespace] = map[string]map[string]*store.Object{}
 	for pod := range s.Snapshot(podCollection).Scan(namespace+"/", "") {
-		u.take(nil, pod)
+		u.apply(nil, pod)
 	}
 }
 
-// readOn reads the history, at least up to a revision.
+// readOn applies the history, at least up to a revision.
 func (u *claimUsers) readOn(ctx context.Context, upTo store.Revision) error {
 	if u.revision >= upTo {
 		return nil
@@ -146,7 +147,7 @@ func (u *claimUsers) readOn(ctx context.Context, upTo store.Revision) error {
 		}
 		for _, c := range buf[:n] {
 			if c.Collection == podCollection {
-				u.take(c.Before, c.After)
+				u.apply(c.Before, c.After)
 			}
 		}
 		u.revision = feed.Revision()
@@ -154,8 +155,8 @@ func (u *claimUsers) readOn(ctx context.Context, upTo store.Revision) error {
 	return nil
 }
 
-// take takes a change of a pod into the index of its namespace.
-func (u *claimUsers) take(before, after *store.Object) {
+// apply applies a change of a pod to the index of its namespace.
+func (u *claimUsers) apply(before, after *store.Object) {
 	each := func(pod *store.Object, do func(of map[string]map[string]*store.Object, claim string)) {
 		if pod == nil {
 			return
@@ -182,7 +183,7 @@ func (u *claimUsers) take(before, after *store.Object) {
 	})
 }
 
-// usedBy reports whether a pod, if there is one, has a node and uses a claim.
+// usedBy reports whether a pod is assigned to a node and uses a claim; a nil pod does not.
 func usedBy(stored, claim *store.Object) (bool, error) {
 	if stored == nil {
 		return false, nil
@@ -208,11 +209,11 @@ func usesClaim(pod *corev1.Pod, v *corev1.Volume, claim *store.Object) bool {
 	})
 }
 
-// ephemeralName is the name of the claim that is made for an ephemeral volume.
+// ephemeralName returns the name of the claim made for an ephemeral volume.
 func ephemeralName(pod *corev1.Pod, v *corev1.Volume) string { return pod.Name + "-" + v.Name }
 
-// shutDown reports whether nothing of a pod runs any more, or nobody waits for it.
-// Its own ephemeral claims must not wait for it then: it may wait for them.
+// shutDown reports whether a pod has terminated. Its own ephemeral claims must not wait for
+// it then, since it may wait for them.
 func shutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }

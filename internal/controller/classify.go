@@ -16,18 +16,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// found says what became of the owners that an object names.
-type found struct {
+// ownerStates are the owners that an object names, by their state.
+type ownerStates struct {
 	solid    []types.UID // there, and they stay or do not wait
 	waiting  []types.UID // there, and they wait for their dependents
 	dangling []types.UID // absent
 }
 
-// classify looks up the owners of an object. Nil: the object is left alone, since
-// an owner is of a kind that is not served, so nobody can tell, or can never be
-// owned like that.
-func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, references []metav1.OwnerReference) (*found, error) {
-	var f found
+// classify looks up the owners of an object. Nil means that the object is left alone: an
+// owner's kind is not served, so its state is unknown, or the reference is one that cannot
+// exist.
+func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, references []metav1.OwnerReference) (*ownerStates, error) {
+	var f ownerStates
 	served := g.l.served()
 	dependentType := served.byCollection[d.name.collection]
 	if dependentType == nil {
@@ -44,13 +44,13 @@ func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, ref
 			return nil, nil
 		}
 		if t.Namespaced && !dependentType.Namespaced {
-			return nil, g.tellElsewhere(ctx, s, d, ownerType{t, r})
+			return nil, g.reportElsewhere(ctx, s, d, ownerType{t, r})
 		}
 		owner := s.Get(t.Collection, ownerKey(t, d.name.key, r.Name))
 		m := registry.MetadataOf(owner)
 		switch {
 		case string(m.UID) != string(r.UID):
-			if err := g.tellElsewhere(ctx, s, d, ownerType{t, r}); err != nil {
+			if err := g.reportElsewhere(ctx, s, d, ownerType{t, r}); err != nil {
 				return nil, err
 			}
 			f.dangling = append(f.dangling, r.UID)
@@ -63,7 +63,8 @@ func (g *garbage) classify(ctx context.Context, s *store.State, d dependent, ref
 	return &f, nil
 }
 
-// ownerKey is where an owner is: in the namespace of the dependent, if in any.
+// ownerKey returns the key of an owner, in the namespace of the dependent for a namespaced
+// kind.
 func ownerKey(t *resource.Type, dependent, name string) string {
 	if !t.Namespaced {
 		return name
@@ -72,25 +73,25 @@ func ownerKey(t *resource.Type, dependent, name string) string {
 	return namespace + "/" + name
 }
 
-// leave has an object looked at again when other kinds are served.
+// leave remembers to queue an object again when other kinds are served.
 func (g *garbage) leave(o object) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.unknown[o] = struct{}{}
 }
 
-// ownerType is a reference, with the type that it names.
+// ownerType is a reference with the type that it names.
 type ownerType struct {
 	*resource.Type
 	reference metav1.OwnerReference
 }
 
-// tellElsewhere writes an event when the owner that a dependent names is there, in
-// another namespace: references do not cross namespaces, and somebody may wonder why
-// the dependent goes. Owners are looked for by the name that the reference has.
-func (g *garbage) tellElsewhere(ctx context.Context, s *store.State, d dependent, t ownerType) error {
+// reportElsewhere creates an event when the owner exists in another namespace: references
+// do not cross namespaces, and users may wonder why the dependent is deleted. Owners are
+// looked up by the name in the reference.
+func (g *garbage) reportElsewhere(ctx context.Context, s *store.State, d dependent, t ownerType) error {
 	g.mu.Lock()
-	known := g.nowhere.has(t.place())
+	known := g.nowhere.has(t.identity())
 	g.mu.Unlock()
 	if known || !t.Namespaced {
 		return nil
@@ -98,26 +99,27 @@ func (g *garbage) tellElsewhere(ctx context.Context, s *store.State, d dependent
 	for namespace := range s.Snapshot(namespaceCollection).Scan("", "") {
 		o := s.Get(t.Collection, namespace.Key+"/"+t.reference.Name)
 		if o != nil && string(registry.MetadataOf(o).UID) == string(t.reference.UID) {
-			return g.tell(ctx, d, t)
+			return g.report(ctx, d, t)
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.nowhere.add(t.place())
+	g.nowhere.add(t.identity())
 	return nil
 }
 
-// place is all that a reference says of where its owner is. The UID alone would
-// not do: a reference that has the name wrong says nothing of the owner.
-func (t ownerType) place() string {
+// identity is all that a reference says about its owner. The UID alone is not enough: a
+// reference with a wrong name says nothing about the owner.
+func (t ownerType) identity() string {
 	return strings.Join([]string{t.Collection, t.reference.Name, string(t.reference.UID)}, " ")
 }
 
-// eventNameBase bounds what an event takes of the name of its object.
+// eventNameBase is the most bytes of an object's name in the name of an event.
 const eventNameBase = 200
 
-// tell writes the event, once for a dependent and an owner: its name says which.
-func (g *garbage) tell(ctx context.Context, d dependent, t ownerType) error {
+// report creates the event, once for each pair of dependent and owner, which its name
+// identifies.
+func (g *garbage) report(ctx context.Context, d dependent, t ownerType) error {
 	target, ok := g.l.served().target(d.name)
 	if !ok {
 		return nil
@@ -141,38 +143,38 @@ func (g *garbage) tell(ctx context.Context, d dependent, t ownerType) error {
 		ReportingController: "garbage-collector-controller",
 	})
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil // told already, or there is no place to tell it
+		return nil // it exists, or cannot be created
 	}
 	return err
 }
 
-// newest is a set of the strings that were added last.
-type newest struct {
+// recent is a set of the strings that were added last.
+type recent struct {
 	set  map[string]struct{}
 	row  []string // a ring
 	next int
 }
 
-const mostNewest = 1024
+const mostRecent = 1024
 
-func (n *newest) add(s string) {
+func (n *recent) add(s string) {
 	if n.has(s) {
 		return
 	}
 	if n.set == nil {
 		n.set = map[string]struct{}{}
 	}
-	if len(n.row) < mostNewest {
+	if len(n.row) < mostRecent {
 		n.row = append(n.row, s)
 	} else {
 		delete(n.set, n.row[n.next])
 		n.row[n.next] = s
-		n.next = (n.next + 1) % mostNewest
+		n.next = (n.next + 1) % mostRecent
 	}
 	n.set[s] = struct{}{}
 }
 
-func (n *newest) has(s string) bool {
+func (n *recent) has(s string) bool {
 	_, there := n.set[s]
 	return there
 }

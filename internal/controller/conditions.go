@@ -10,30 +10,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// remains is what is left of a namespace after everything was deleted that can be.
+// remains is what is left of a namespace after its content was deleted.
 type remains struct {
 	objects    map[string]int // by resource and group, "pods."
 	finalizers map[string]int // objects by finalizer
 	failures   []error        // of deleting, one of a type at most
-	// collections are those of objects.
+	// collections of the objects.
 	collections []string
-	// unasked: something is left that a request would delete.
-	unasked bool
+	// undeleted: some objects were not asked to be deleted yet.
+	undeleted bool
 }
 
 const (
-	// maxMessageBytes bounds the message of a condition: it is written each time that
-	// something goes.
+	// maxMessageBytes bounds the message of a condition, which is written each time that an
+	// object goes.
 	maxMessageBytes = 4096
-	// maxFailureBytes bounds what an error adds to it, so that others have room.
+	// maxFailureBytes bounds the part of one error, so that other errors have room.
 	maxFailureBytes = 512
 )
 
 func (r *remains) any() bool { return len(r.objects) > 0 || len(r.failures) > 0 }
 
-// conditions of a namespace that is being deleted, with the words of
-// kube-controller-manager. Each says either that there is nothing to say, or what
-// stands in the way.
+// conditions returns the conditions of a terminating namespace, in the words of
+// kube-controller-manager. Each one says what blocks the deletion, or that nothing does.
 func (r *remains) conditions(now time.Time) []corev1.NamespaceCondition {
 	all := []corev1.NamespaceCondition{
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
@@ -64,7 +63,7 @@ func (r *remains) conditions(now time.Time) []corev1.NamespaceCondition {
 	return all
 }
 
-// short is a text, or its beginning when it is longer than so many bytes.
+// short returns a text, cut to a number of bytes.
 func short(text string, most int) string {
 	const more = "..."
 	if len(text) <= most {
@@ -73,7 +72,7 @@ func short(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
-// counts names each with its count, in order.
+// counts lists names with their counts, in order.
 func counts(of map[string]int, format string) string {
 	var all []string
 	for name, n := range of {
@@ -88,8 +87,8 @@ func sorted(all []string) []string {
 	return all
 }
 
-// setConditions gives a namespace its conditions, and reports whether that changed
-// any. The time of a condition is that of the change of its status.
+// setConditions sets the conditions of a namespace, and reports whether any has changed. A
+// condition keeps its time while its status stays.
 func setConditions(status *corev1.NamespaceStatus, next []corev1.NamespaceCondition) (changed bool) {
 	for _, n := range next {
 		i := slices.IndexFunc(status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == n.Type })

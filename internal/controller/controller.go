@@ -1,24 +1,23 @@
-// Package controller holds the loops that a lone API server needs: what
+// Package controller holds the control loops that a lone API server needs: what
 // kube-controller-manager, and etcd's leases, do for kube-apiserver.
 //
 // # How a loop works
 //
-// One reader follows the store's changes, in their one order, over all collections
-// (store.Feed), and shows each to the loops. A loop decides from the change alone
-// which object has to be looked at, and puts its name into the loop's queue. Workers
-// of the queue then look at the object as it is now, and write with the verbs of the
-// registry, as any client would.
+// One reader follows the store's changes of all collections, in order (store.Feed), and
+// passes each to the loops. From the change alone a loop decides which objects to look at,
+// and queues their names. Workers of the queue then read the current object, and write with
+// the verbs of the registry, as any client does.
 //
 //	commit -> feed -> reader: observe(change) -> queue -> worker: sync(object) -> registry
 //
-// A look asks what has to be done, not what happened: looking twice, or once too
-// often, does nothing. So nothing has to be remembered across a restart: a loop
-// begins by looking at everything once (begin), and what was left half done goes on.
-// A reader that was too slow for the history begins again in the same way.
+// A sync looks at what has to be done, not at what happened. A second sync, or a needless
+// one, does nothing. So nothing has to be remembered across a restart: a loop begins with a
+// look at every object (begin), and continues what was left half done. A reader that falls
+// behind the history begins again in the same way.
 //
-// What a loop reads is the store's own state, which is never behind what it
-// observed. There is no cache beside it, and an idle loop is memory alone: no timer
-// that ticks, no goroutine but the reader's.
+// Loops read the store's own state, which is never behind what they observed. There is no
+// cache in addition to it. An idle loop costs memory only: no ticking timer, no goroutine
+// but the reader's.
 package controller
 
 import (
@@ -40,22 +39,22 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Config is what loops need.
+// Config configures the loops.
 type Config struct {
 	Registry *registry.Registry
-	// Catalog is what is served now; it may change while the loops run.
+	// Catalog returns the types that are served now; they may change while the loops run.
 	Catalog func() *resource.Catalog
-	// Definitions are those of custom resources, and Naming gives them their names; nil:
-	// there are none.
+	// Definitions are the custom resources, and Naming accepts their names; nil: there are
+	// none.
 	Definitions *crd.Set
 	Naming      *crd.Naming
-	// Enabled says which loops run, as the flag --controllers does: "*" for all,
-	// "name", "-name". Nil: all.
+	// Enabled selects the loops as the flag --controllers does: "*" for all, "name",
+	// "-name". Nil: all.
 	Enabled []string
 	// EventTTL is how long events live after their last write; zero: DefaultEventTTL.
 	EventTTL time.Duration
-	// RootCA returns the certificates (PEM) by which clients know the server; nil, or
-	// nothing returned: no ConfigMap kube-root-ca.crt is made.
+	// RootCA returns the certificates (PEM) by which clients verify the server. Nil, or an
+	// empty result: no ConfigMap kube-root-ca.crt is created.
 	RootCA func() []byte
 	// Addresses repairs the IPAddresses of Services; nil: they are not repaired.
 	Addresses *addresses.Repair
@@ -73,31 +72,30 @@ const DefaultEventTTL = time.Hour
 // kube-controller-manager's loops have.
 const manager = "kube-controller-manager"
 
-// loop is one of the loops. The reader alone calls begin and observe, and they
-// must not wait; workers call sync, several at once.
+// loop is one of the loops. Only the reader calls begin and observe, which must not block.
+// Workers call sync concurrently.
 type loop interface {
-	// begin looks at everything once, in the state that the changes then follow.
+	// begin queues what there is to do in a state. The changes after that state follow.
 	begin(s *store.State)
-	// observe takes a change.
+	// observe receives a change.
 	observe(c *store.CollectionChange)
-	// sync does what there is to do about an object. An error has it called again
-	// after a while.
+	// sync does what an object needs. After an error it is called again later.
 	sync(ctx context.Context, i item) error
 }
 
-// row is a loop of the table below.
+// row is an entry of the table below.
 type row struct {
 	name string
-	// width is how many objects are worked on at once.
+	// width is how many objects are synced at once.
 	width int
-	// yields: kube-controller-manager does it too.
+	// yields: the loop pauses while a kube-controller-manager runs.
 	yields bool
-	// always: it is not among the loops that can be switched off.
+	// always: the loop cannot be switched off.
 	always bool
 	make   func(l *Loops, q *queue) loop
 }
 
-// rows are all loops. Their names are those of kube-controller-manager, without
+// rows are all loops. The names are those of kube-controller-manager, without
 // "-controller".
 var rows = []row{
 	{name: "namespace", width: 8, yields: true, make: newNamespaces},
@@ -116,7 +114,7 @@ var rows = []row{
 	{name: "service-ip-repair", width: 4, make: newServiceAddresses},
 }
 
-// Names are those of the loops that can be switched off.
+// Names returns the names of the loops that can be switched off.
 func Names() []string {
 	var names []string
 	for i := range rows {
@@ -127,7 +125,7 @@ func Names() []string {
 	return names
 }
 
-// Check tells what is wrong with the words of Config.Enabled.
+// Check returns an error for invalid words of Config.Enabled.
 func Check(enabled []string) error {
 	some := false
 	for _, word := range enabled {
@@ -143,11 +141,11 @@ func Check(enabled []string) error {
 	return nil
 }
 
-// bare takes off what kube-controller-manager puts behind its names.
+// bare removes the suffix that kube-controller-manager adds to its names.
 func bare(name string) string { return strings.TrimSuffix(name, "-controller") }
 
-// runs reports whether a loop is switched on: a word with its name counts more than
-// a star.
+// runs reports whether a loop is switched on. A word with its name takes precedence over
+// "*".
 func runs(enabled []string, name string) bool {
 	on := enabled == nil
 	for _, word := range enabled {
@@ -184,8 +182,8 @@ type running struct {
 	loop  loop
 }
 
-// Start starts the loops. It returns at once; what there is to do at the beginning
-// is done beside the server.
+// Start starts the loops and returns at once. Their first look at the stored objects runs
+// in the background.
 func Start(c Config) (*Loops, error) {
 	if err := Check(c.Enabled); err != nil {
 		return nil, err
@@ -220,7 +218,7 @@ func (l *Loops) prepare(r row) *running {
 	return made
 }
 
-// Stop ends the loops, and waits for what is under way.
+// Stop ends the loops, and waits for the work in progress.
 func (l *Loops) Stop() {
 	l.stop()
 	l.done.Wait()
@@ -251,10 +249,10 @@ func (l *Loops) read(ctx context.Context) {
 	}
 }
 
-// maxChanges is how many changes are taken from the history at a time.
+// maxChanges is how many changes are read from the history at a time.
 const maxChanges = 64
 
-// follow has the loops begin, and shows them every change that follows.
+// follow starts the loops from a state, and passes them each change after it.
 func (l *Loops) follow(ctx context.Context) error {
 	s := l.store.Any()
 	feed, err := l.store.Feed(s.Revision())
@@ -280,7 +278,7 @@ func (l *Loops) follow(ctx context.Context) error {
 				r.loop.observe(&buf[i])
 			}
 		}
-		clear(buf[:n]) // what history lets go, nobody holds
+		clear(buf[:n]) // do not retain what the history drops
 		l.position.Store(uint64(feed.Revision()))
 		if n > 0 {
 			continue
@@ -296,21 +294,21 @@ func (l *Loops) follow(ctx context.Context) error {
 
 func (l *Loops) now() time.Time { return l.c.Now() }
 
-// Figures tell what the loops do.
-type Figures struct {
+// Metrics are the metrics of a loop.
+type Metrics struct {
 	Name string
-	// Depth is how much there is to do, now and after failures; Adds how much there
-	// ever was.
+	// Depth is the number of items, including those that wait after failures. Adds counts
+	// all that were ever queued.
 	Depth, Adds func() float64
-	// Retries counts what failed and was put back.
+	// Retries counts the items that failed and were queued again.
 	Retries func() float64
-	// Paused is 1 while kube-controller-manager does the work.
+	// Paused is 1 while a kube-controller-manager does the work.
 	Paused func() float64
 }
 
-// Figures returns those of the loops that are switched on.
-func (l *Loops) Figures() []Figures {
-	all := make([]Figures, len(l.running))
+// Metrics returns the metrics of the loops that are switched on.
+func (l *Loops) Metrics() []Metrics {
+	all := make([]Metrics, len(l.running))
 	for i, r := range l.running {
 		q := r.queue
 		locked := func(read func() float64) func() float64 {
@@ -320,7 +318,7 @@ func (l *Loops) Figures() []Figures {
 				return read()
 			}
 		}
-		all[i] = Figures{
+		all[i] = Metrics{
 			Name:    r.name,
 			Depth:   locked(func() float64 { return float64(len(q.due) + len(q.working) + q.counted) }),
 			Adds:    locked(func() float64 { return float64(q.adds) }),
@@ -336,7 +334,7 @@ func (l *Loops) Figures() []Figures {
 	return all
 }
 
-// Err tells why the loops see nothing of what is written, nil while they do.
+// Err returns why the loops cannot see the changes; nil while they can.
 func (l *Loops) Err() error {
 	if err := l.failed.Load(); err != nil {
 		return *err
@@ -344,5 +342,5 @@ func (l *Loops) Err() error {
 	return nil
 }
 
-// Revision is how far the loops have seen the store.
+// Revision returns how far the loops have read the store.
 func (l *Loops) Revision() store.Revision { return store.Revision(l.position.Load()) }

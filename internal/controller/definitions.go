@@ -17,10 +17,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// definitions finishes the deletion of definitions of custom resources: their objects
-// go first. And it gives the definitions that wait for names those that became free.
+// definitions finishes the deletion of CustomResourceDefinitions, after their objects are
+// deleted. It also gives definitions with conflicting names the names that became free.
 //
-// This is what kube-apiserver itself does, so the loop cannot be switched off.
+// kube-apiserver itself does this, so the loop cannot be switched off.
 type definitions struct {
 	l     *Loops
 	queue *queue
@@ -80,21 +80,21 @@ func (d *definitions) sync(ctx context.Context, i item) error {
 	var left remains
 	if t := d.l.c.Definitions.Own(i.key); t != nil {
 		if err := d.l.deleteAll(ctx, s, t, ""); err != nil {
-			return errors.Join(err, d.say(ctx, i.object, "InstanceDeletionFailed", fmt.Sprintf("could not issue all deletes: %v", err)))
+			return errors.Join(err, d.setProgress(ctx, i.object, "InstanceDeletionFailed", fmt.Sprintf("could not issue all deletes: %v", err)))
 		}
 		left.count(d.l.store.Any(), t, "")
 	}
 	switch {
-	case left.unasked:
+	case left.undeleted:
 		return fmt.Errorf("new objects of %s appeared while it was deleted", i.key)
 	case left.any(), d.l.store.Any().Snapshot(i.key).Count("", "") > 0:
-		return d.say(ctx, i.object, "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+		return d.setProgress(ctx, i.object, "InstanceDeletionInProgress", "CustomResource deletion is in progress")
 	}
 	return d.finalize(ctx, i.object)
 }
 
-// say tells in the conditions how far the deletion is.
-func (d *definitions) say(ctx context.Context, o object, reason, message string) error {
+// setProgress sets the condition Terminating to how far the deletion is.
+func (d *definitions) setProgress(ctx context.Context, o object, reason, message string) error {
 	return d.edit(ctx, o, "status", func(c *apiextensionsv1.CustomResourceDefinition) error {
 		if !d.terminating(c, apiextensionsv1.ConditionTrue, reason, message) {
 			return errLeave
@@ -103,7 +103,8 @@ func (d *definitions) say(ctx context.Context, o object, reason, message string)
 	})
 }
 
-// finalize lets a definition go. It stays when it has another finalizer.
+// finalize removes the finalizer that waits for the objects. The definition stays while it
+// has other finalizers.
 func (d *definitions) finalize(ctx context.Context, o object) error {
 	return d.edit(ctx, o, "status", func(c *apiextensionsv1.CustomResourceDefinition) error {
 		if c.DeletionTimestamp == nil || !apihelpers.CRDHasFinalizer(c, apiextensionsv1.CustomResourceCleanupFinalizer) {
@@ -115,7 +116,7 @@ func (d *definitions) finalize(ctx context.Context, o object) error {
 	})
 }
 
-// terminating sets the condition; it reports whether that is another one.
+// terminating sets the condition, and reports whether it has changed.
 func (d *definitions) terminating(c *apiextensionsv1.CustomResourceDefinition, status apiextensionsv1.ConditionStatus, reason, message string) bool {
 	next := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: status, Reason: reason, Message: message}
 	if old := apihelpers.FindCRDCondition(c, next.Type); old != nil && apihelpers.IsCRDConditionEquivalent(old, &next) {
@@ -126,7 +127,7 @@ func (d *definitions) terminating(c *apiextensionsv1.CustomResourceDefinition, s
 	return true
 }
 
-// recheck gives a definition the names that became free, and says so.
+// recheck accepts the names of a definition that have become free.
 func (d *definitions) recheck(ctx context.Context, o object, c *apiextensionsv1.CustomResourceDefinition) error {
 	if apihelpers.IsCRDConditionTrue(c, apiextensionsv1.NamesAccepted) && apihelpers.IsCRDConditionTrue(c, apiextensionsv1.Established) {
 		return nil
@@ -141,7 +142,7 @@ func (d *definitions) recheck(ctx context.Context, o object, c *apiextensionsv1.
 	})
 }
 
-// edit changes a definition; it is no error when it is not there.
+// edit changes a definition. A definition that does not exist is not an error.
 func (d *definitions) edit(ctx context.Context, o object, subresource string, change func(*apiextensionsv1.CustomResourceDefinition) error) error {
 	t, ok := d.l.served().target(o)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// looked is a collector whose queue says what it was told to look at.
+// looked returns a collector, and a function that takes the keys in its queue.
 func looked(t testing.TB) (g *garbage, take func() []string) {
 	q := newQueue("garbage-collector", 1, func(context.Context, item) error { return nil }, slog.New(slog.DiscardHandler))
 	t.Cleanup(q.close)

@@ -17,29 +17,29 @@ import (
 
 const eventCollection = "events"
 
-// events lets events vanish a while after their last write. For what is written
-// while the server runs, that is the time of the write. The store does not keep it,
-// so for what was there before, it is the newest time that the event itself tells
-// (creation, last occurrence, last change of its managed fields).
+// events deletes events a while after their last write. While the server runs, that is the
+// time of the write. The store does not keep it, so for events written before the start it
+// is the newest time in the event itself: creation, last occurrence, last change of its
+// managed fields.
 //
-// Whatever is written lives equally long, so what is to go stands in a row, in order
-// of time: an entry for each event, which goes to the end with each write.
+// All events live equally long, so they expire in the order of their writes: a write moves
+// the event to the end of a list.
 type events struct {
 	l     *Loops
 	queue *queue
 
-	mu  sync.Mutex
-	row *expiries
+	mu   sync.Mutex
+	list *expiries
 }
 
-// expiries are what is to go, sorted by due. They are a ring, so that an entry
-// leaves its place at no cost.
+// expiries is the list of events in the order of their expiry. It is a ring, so that
+// removing an entry is cheap.
 type expiries struct {
 	ring expiry // stands before the first and after the last
 	of   map[string]*expiry
 }
 
-// expiry is an entry. It means the very version that was written.
+// expiry is an entry, for exactly the version that was written.
 type expiry struct {
 	key          string
 	revision     store.Revision
@@ -53,7 +53,7 @@ func newExpiries() *expiries {
 	return x
 }
 
-// first is the entry that is due first, nil when there is none.
+// first returns the entry that expires first; nil when there is none.
 func (x *expiries) first() *expiry {
 	if len(x.of) == 0 {
 		return nil
@@ -61,9 +61,9 @@ func (x *expiries) first() *expiry {
 	return x.ring.next
 }
 
-// put puts the entry of an event at the end: no other is due later.
+// put moves or adds an event to the end: no other expires later.
 func (x *expiries) put(key string, revision store.Revision, due int64) {
-	x.take(key)
+	x.remove(key)
 	if last := x.ring.before; last != &x.ring { // the wall clock may have gone back
 		due = max(due, last.due)
 	}
@@ -72,22 +72,22 @@ func (x *expiries) put(key string, revision store.Revision, due int64) {
 	x.of[key] = e
 }
 
-// take takes the entry of an event out.
-func (x *expiries) take(key string) {
+// remove removes the entry of an event.
+func (x *expiries) remove(key string) {
 	if e := x.of[key]; e != nil {
 		e.before.next, e.next.before = e.next, e.before
 		delete(x.of, key)
 	}
 }
 
-// lull is how long the loop waits at least between two looks at what is due, so
-// that a stream of events is not a stream of timers.
+// lull is the least time between two looks at the list, so that a stream of events is not a
+// stream of timers.
 const lull = time.Second
 
-// look is the item that stands for a look at the row.
-var look = item{object: object{collection: eventCollection}}
+// expireItem is the item for a look at the list.
+var expireItem = item{object: object{collection: eventCollection}}
 
-func newEvents(l *Loops, q *queue) loop { return &events{l: l, queue: q, row: newExpiries()} }
+func newEvents(l *Loops, q *queue) loop { return &events{l: l, queue: q, list: newExpiries()} }
 
 func (e *events) begin(s *store.State) {
 	now := e.l.now()
@@ -102,14 +102,14 @@ func (e *events) begin(s *store.State) {
 	slices.SortFunc(all, func(a, b expiry) int { return cmp.Compare(a.due, b.due) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.row = newExpiries()
+	e.list = newExpiries()
 	for _, x := range all {
-		e.row.put(x.key, x.revision, x.due)
+		e.list.put(x.key, x.revision, x.due)
 	}
 	e.plan(now, 0)
 }
 
-// lastWrite is the newest time that an event tells, zero when it tells none.
+// lastWrite returns the newest time in an event, zero when it has none.
 func lastWrite(o *store.Object) time.Time {
 	e, err := registry.Decode[corev1.Event](o)
 	if err != nil {
@@ -143,11 +143,11 @@ func (e *events) observe(c *store.CollectionChange) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c.After == nil {
-		e.row.take(c.Key())
+		e.list.remove(c.Key())
 		return
 	}
-	idle := e.row.first() == nil
-	e.row.put(c.After.Key, c.Revision, now.Add(e.l.c.EventTTL).UnixNano())
+	idle := e.list.first() == nil
+	e.list.put(c.After.Key, c.Revision, now.Add(e.l.c.EventTTL).UnixNano())
 	if idle {
 		e.plan(now, 0)
 	}
@@ -155,19 +155,18 @@ func (e *events) observe(c *store.CollectionChange) {
 
 // plan sets the time of the next look. The caller holds mu.
 func (e *events) plan(now time.Time, least time.Duration) {
-	first := e.row.first()
+	first := e.list.first()
 	if first == nil {
-		e.row = newExpiries() // maps do not become smaller by themselves
+		e.list = newExpiries() // maps do not become smaller by themselves
 		return
 	}
-	wait := max(least, time.Unix(0, first.due).Sub(now))
-	e.queue.addAt(look, time.Now().Add(wait), false)
+	e.queue.addAfter(expireItem, max(least, time.Unix(0, first.due).Sub(now)), false)
 }
 
-// sync looks at the row, or deletes one event.
+// sync looks at the list, or deletes one event.
 func (e *events) sync(ctx context.Context, i item) error {
-	if i == look {
-		e.ripe()
+	if i == expireItem {
+		e.expire()
 		return nil
 	}
 	o := e.l.store.Any().Get(i.collection, i.key)
@@ -181,14 +180,14 @@ func (e *events) sync(ctx context.Context, i item) error {
 	return err
 }
 
-// ripe puts what is due into the queue.
-func (e *events) ripe() {
+// expire queues the expired events.
+func (e *events) expire() {
 	now := e.l.now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for x := e.row.first(); x != nil && x.due <= now.UnixNano(); x = e.row.first() {
-		e.row.take(x.key)
-		// What was deleted, or written again, needs no item.
+	for x := e.list.first(); x != nil && x.due <= now.UnixNano(); x = e.list.first() {
+		e.list.remove(x.key)
+		// An event that was deleted or written again needs no item.
 		if o := e.l.store.Any().Get(eventCollection, x.key); o != nil && o.Modified == x.revision && !registry.MetadataOf(o).Deleting {
 			e.queue.add(item{object{eventCollection, x.key}, x.revision})
 		}

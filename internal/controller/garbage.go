@@ -19,42 +19,41 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// garbage collects objects whose owners are gone, and does for an owner that is
-// deleted what its deletion asked for:
+// garbage collects objects whose owners are gone, and completes the deletion of owners by
+// its propagation policy:
 //
-//	background   the owner is gone at once; its dependents are deleted after it
-//	foreground   the owner waits, with a finalizer, until the dependents that
-//	             block its deletion are gone
-//	orphan       the owner waits, with a finalizer, until its dependents do not name
-//	             it any more
+//	background   the owner is removed at once; its dependents are deleted after it
+//	foreground   the owner waits, with a finalizer, until the dependents that block
+//	             its deletion are gone
+//	orphan       the owner waits, with a finalizer, until no dependent names it
 //
-// An owner is looked up where a reference says that it is, in the state of the
-// store: there are no owners that were not seen yet, as for a collector that watches
-// from outside. A UID never comes back, so an owner that a state lacks, when the
-// dependent is in that state, is absent for good. A deletion names the very version
-// of the dependent that was looked at, so a reference that was added meanwhile counts.
+// Owners are looked up in the state of the store: unlike for a collector that watches from
+// outside, there are no owners that it has not seen yet. A UID is never used again, so an
+// owner that is absent in the state of its dependent is absent for good. Each deletion
+// names the version of the dependent that was examined, so a reference that was added
+// meanwhile counts.
 //
-// Events have no part in it: they are neither owners nor dependents.
+// Events are neither owners nor dependents.
 type garbage struct {
 	l     *Loops
 	queue *queue
 	index owners
 
 	mu sync.Mutex
-	// indexed is how far the index has come: all references up to that revision are in
-	// it. What a worker reads may be newer; then it must not decide yet.
+	// indexed is the revision up to which all references are in the index. A worker must
+	// not decide by a newer state.
 	indexed store.Revision
-	// early are objects that were looked at before the index had come to their version,
+	// early are objects that were examined before the index had reached their version,
 	// which is their revision here.
 	early itemHeap
 	// waiting are the owners that wait for their dependents, by the hash of the UID.
 	waiting map[uint64]object
-	// gone are the UIDs of owners whose end was seen, the newest ones: so that it
-	// counts also when their kind is gone with them.
-	gone newest
-	// nowhere are places of owners that were looked for in all namespaces.
-	nowhere newest
-	// unknown are dependents that name a kind that is not served by that catalog.
+	// gone are the UIDs of the owners deleted last. They count also when their kind is no
+	// longer served.
+	gone recent
+	// nowhere are owners that were looked for in all namespaces and not found.
+	nowhere recent
+	// unknown are dependents of a kind that the catalog seen does not serve.
 	unknown map[object]struct{}
 	seen    *resource.Catalog
 }
@@ -63,7 +62,7 @@ func newGarbage(l *Loops, q *queue) loop {
 	return &garbage{l: l, queue: q, waiting: map[uint64]object{}, unknown: map[object]struct{}{}}
 }
 
-// finalizers of the two ways in which an owner waits.
+// Finalizers of owners that wait.
 var (
 	foreground = []byte(`"` + metav1.FinalizerDeleteDependents + `"`)
 	orphan     = []byte(`"` + metav1.FinalizerOrphanDependents + `"`)
@@ -99,7 +98,7 @@ func (g *garbage) begin(s *store.State) {
 	g.reached(s.Revision())
 }
 
-// reached notes how far the index has come, and lets those go on who waited for it.
+// reached sets how far the index is, and queues the objects that waited for it.
 func (g *garbage) reached(r store.Revision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,8 +111,8 @@ func (g *garbage) reached(r store.Revision) {
 	}
 }
 
-// tooEarly reports whether the index has not come to a version of an object yet; then
-// the object is looked at again when it has.
+// tooEarly reports whether the index has not reached a version of an object yet. The object
+// is then queued again when it has.
 func (g *garbage) tooEarly(name object, o *store.Object) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,8 +123,8 @@ func (g *garbage) tooEarly(name object, o *store.Object) bool {
 	return true
 }
 
-// first takes note of an object at the beginning. Of one whose owners are all there,
-// as nearly always, there is nothing more to say.
+// first indexes an object at the start. Nothing more is to do for an object whose owners
+// all exist, which is the usual case.
 func (g *garbage) first(s *store.State, o object, m registry.Metadata) {
 	if m.OwnerReferences != nil && !m.Deleting {
 		all := owning(m)
@@ -140,8 +139,8 @@ func (g *garbage) first(s *store.State, o object, m registry.Metadata) {
 	g.take(o, registry.Metadata{}, m)
 }
 
-// allThere reports whether all owners of an object are in a state, and none waits for
-// its dependents.
+// allThere reports whether all owners of an object exist in a state, and none waits for its
+// dependents.
 func (g *garbage) allThere(s *store.State, o object, references []metav1.OwnerReference) bool {
 	served := g.l.served()
 	for _, r := range references {
@@ -157,7 +156,7 @@ func (g *garbage) allThere(s *store.State, o object, references []metav1.OwnerRe
 	return true
 }
 
-// observe keeps the index, and finds out whom a change concerns.
+// observe updates the index, and queues the objects that a change affects.
 func (g *garbage) observe(c *store.CollectionChange) {
 	if now := g.l.c.Catalog(); now != g.seen {
 		g.newKinds(now)
@@ -174,7 +173,7 @@ func (g *garbage) observe(c *store.CollectionChange) {
 	g.forget(o, was)
 }
 
-// newKinds looks again at what named a kind that was not served.
+// newKinds queues the dependents whose kind was not served.
 func (g *garbage) newKinds(now *resource.Catalog) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -185,7 +184,7 @@ func (g *garbage) newKinds(now *resource.Catalog) {
 	clear(g.unknown)
 }
 
-// take takes note of a version of an object, and of the one before it.
+// take indexes a new version of an object, given the one before.
 func (g *garbage) take(o object, was, is registry.Metadata) {
 	if !bytes.Equal(was.OwnerReferences, is.OwnerReferences) {
 		old, now := owning(was), owning(is)
@@ -223,7 +222,7 @@ func (g *garbage) take(o object, was, is registry.Metadata) {
 	}
 }
 
-// forget takes note of an object that is gone.
+// forget removes a deleted object.
 func (g *garbage) forget(o object, was registry.Metadata) {
 	for _, r := range owning(was) {
 		g.index.remove(hashUID(r.UID), o)
@@ -242,7 +241,7 @@ func (g *garbage) forget(o object, was registry.Metadata) {
 	}
 }
 
-// wait notes whether an owner waits for its dependents.
+// wait sets whether an owner waits for its dependents.
 func (g *garbage) wait(o object, uid uint64, on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -253,7 +252,7 @@ func (g *garbage) wait(o object, uid uint64, on bool) {
 	}
 }
 
-// released has an owner looked at that may have waited for a dependent.
+// released queues an owner that may have waited for a dependent.
 func (g *garbage) released(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -262,7 +261,7 @@ func (g *garbage) released(uid types.UID) {
 	}
 }
 
-// owning are the owners that an object names. What cannot be read names none.
+// owning returns the owners that an object names; none when they cannot be decoded.
 func owning(m registry.Metadata) []metav1.OwnerReference {
 	all, err := m.Owners()
 	if err != nil {
@@ -275,8 +274,7 @@ func blocks(r metav1.OwnerReference) bool {
 	return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion
 }
 
-// conflicts is how often an object is looked at again at once when it changed
-// under our hands.
+// conflicts is how often an object that changed meanwhile is examined again at once.
 const conflicts = 8
 
 func (g *garbage) sync(ctx context.Context, i item) (err error) {
@@ -291,7 +289,7 @@ func (g *garbage) sync(ctx context.Context, i item) (err error) {
 	return err
 }
 
-// removeRest removes what a kill left behind between the two steps of a removal.
+// removeRest completes a removal that a kill interrupted between its two steps.
 func (g *garbage) removeRest(ctx context.Context, i item) error {
 	o := g.l.store.Any().Get(i.collection, i.key)
 	if o == nil || o.Modified != i.revision {
@@ -304,7 +302,7 @@ func (g *garbage) removeRest(ctx context.Context, i item) error {
 	return err
 }
 
-// look does what there is to do about an object.
+// look examines an object and acts on it.
 func (g *garbage) look(ctx context.Context, name object) error {
 	s := g.l.store.Any()
 	o := s.Get(name.collection, name.key)
@@ -341,8 +339,8 @@ type dependent struct {
 	m    registry.Metadata
 }
 
-// collect acts on what is known of the owners of a dependent.
-func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, found *found) error {
+// collect acts on what is known about the owners of a dependent.
+func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, found *ownerStates) error {
 	switch {
 	case len(found.solid) > 0:
 		if gone := append(found.dangling, found.waiting...); len(gone) > 0 {
@@ -350,8 +348,8 @@ func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, foun
 		}
 		return nil
 	case len(found.waiting) > 0 && g.index.has(hashUID(d.m.UID)):
-		// It has dependents of its own, so they have to go first. Where these wait
-		// for their dependents in turn there may be a circle: then none waits for it.
+		// Its own dependents have to go first. Where these wait for dependents as well,
+		// there may be a cycle: then no dependent blocks the object.
 		if g.index.any(hashUID(d.m.UID), func(o object) bool { return waitsForDependents(registry.MetadataOf(s.Get(o.collection, o.key))) }) {
 			var err error
 			if d.o, err = g.unblock(ctx, d); d.o == nil {
@@ -370,7 +368,7 @@ func (g *garbage) collect(ctx context.Context, s *store.State, d dependent, foun
 	return g.l.remove(ctx, d.name, d.o, policy)
 }
 
-// disown takes owners out of an object's references.
+// disown removes owners from an object's references.
 func (g *garbage) disown(ctx context.Context, o object, owners []types.UID) error {
 	return g.l.edit(ctx, o, "", func(m metav1.Object) error {
 		gone := make(map[types.UID]bool, len(owners))
@@ -386,9 +384,8 @@ func (g *garbage) disown(ctx context.Context, o object, owners []types.UID) erro
 	})
 }
 
-// unblock has no owner wait for an object, and returns the version that says so;
-// nil when its owners are not those any more that were looked at: then that change
-// has it looked at again.
+// unblock clears blockOwnerDeletion in all references of an object, and returns the new
+// version; nil when its owners have changed: that change queues it again.
 func (g *garbage) unblock(ctx context.Context, d dependent) (*store.Object, error) {
 	return g.l.editVersion(ctx, d.name, "", func(m metav1.Object) error {
 		if m.GetUID() != types.UID(d.m.UID) || !equality.Semantic.DeepEqual(m.GetOwnerReferences(), owning(d.m)) {
@@ -405,7 +402,7 @@ func (g *garbage) unblock(ctx context.Context, d dependent) (*store.Object, erro
 	})
 }
 
-// finish lets an owner go that waits for no dependent any more.
+// finish removes the finalizer of an owner that no dependent blocks.
 func (g *garbage) finish(ctx context.Context, s *store.State, name object, m registry.Metadata) error {
 	if g.blocked(s, name, m) {
 		return nil // each of them is in the queue, or its end will be seen
@@ -413,9 +410,8 @@ func (g *garbage) finish(ctx context.Context, s *store.State, name object, m reg
 	return g.l.removeFinalizer(ctx, name, types.UID(m.UID), metav1.FinalizerDeleteDependents)
 }
 
-// blocked reports whether a dependent that blocks an owner's deletion is there. One
-// that waits for the owner in turn, in a circle, does not count: both would wait for
-// ever.
+// blocked reports whether a dependent blocks an owner's deletion. A dependent that waits
+// for the owner in turn, in a cycle, does not count: both would wait forever.
 func (g *garbage) blocked(s *store.State, name object, m registry.Metadata) bool {
 	if g.index.any(hashUID(m.UID), func(d object) bool {
 		is, waits := blocker(s, d, m)
@@ -431,15 +427,15 @@ func (g *garbage) blocked(s *store.State, name object, m registry.Metadata) bool
 	return false
 }
 
-// blocker reports whether an object blocks the deletion of an owner, and whether it
-// waits for dependents of its own.
+// blocker reports whether an object blocks the deletion of an owner, and whether it waits
+// for dependents of its own.
 func blocker(s *store.State, d object, owner registry.Metadata) (is, waits bool) {
 	m := registry.MetadataOf(s.Get(d.collection, d.key))
 	is = slices.ContainsFunc(owning(m), func(r metav1.OwnerReference) bool { return string(r.UID) == string(owner.UID) && blocks(r) })
 	return is, waitsForDependents(m)
 }
 
-// blockers are the dependents that block an owner and wait themselves.
+// blockers returns the dependents that block an owner and wait themselves.
 func (g *garbage) blockers(s *store.State, owner registry.Metadata) []object {
 	return slices.DeleteFunc(g.index.dependents(hashUID(owner.UID)), func(d object) bool {
 		is, waits := blocker(s, d, owner)
@@ -447,14 +443,14 @@ func (g *garbage) blockers(s *store.State, owner registry.Metadata) []object {
 	})
 }
 
-// longestCircle bounds the search for circles, in objects.
-const longestCircle = 1000
+// longestCycle bounds the search for cycles, in objects.
+const longestCycle = 1000
 
-// waitsFor reports whether an object that waits for its dependents waits for another
-// one, by way of any number of others.
+// waitsFor reports whether an object that waits for its dependents waits for another one,
+// directly or through others.
 func (g *garbage) waitsFor(s *store.State, from, to object) bool {
 	seen := map[object]bool{from: true}
-	for next := []object{from}; len(next) > 0 && len(seen) < longestCircle; {
+	for next := []object{from}; len(next) > 0 && len(seen) < longestCycle; {
 		o := next[len(next)-1]
 		next = next[:len(next)-1]
 		if o == to {
@@ -473,7 +469,7 @@ func (g *garbage) waitsFor(s *store.State, from, to object) bool {
 // orphanWidth is how many dependents of one owner are edited at once.
 const orphanWidth = 16
 
-// orphan lets an owner go once no dependent names it.
+// orphan removes the finalizer of an owner once no dependent names it.
 func (g *garbage) orphan(ctx context.Context, s *store.State, name object, m registry.Metadata) error {
 	uid := types.UID(m.UID)
 	var wg sync.WaitGroup

@@ -242,7 +242,7 @@ func TestSecondOwner(t *testing.T) {
 	}
 }
 
-// TestOtherNamespaces: owners do not cross namespaces. An event tells so, once.
+// TestOtherNamespaces: owners do not cross namespaces. One event reports it.
 func TestOtherNamespaces(t *testing.T) {
 	w := newWorld(t)
 	elsewhere := w.owned("default", "elsewhere")
@@ -253,12 +253,12 @@ func TestOtherNamespaces(t *testing.T) {
 	w.want("storageclasses.storage.k8s.io", "class", true)
 	w.restart()
 	w.settle()
-	type told struct {
+	type reported struct {
 		namespace string
 		involved  corev1.ObjectReference
 		message   string
 	}
-	var got []told
+	var got []reported
 	for o := range w.store.Any().Snapshot("events").Scan("", "") {
 		var e corev1.Event
 		if err := json.Unmarshal(o.Bytes(), &e); err != nil {
@@ -267,16 +267,16 @@ func TestOtherNamespaces(t *testing.T) {
 		if e.Reason != "OwnerRefInvalidNamespace" || e.Type != "Warning" || e.Source.Component != "garbage-collector-controller" {
 			t.Errorf("the event is %s", o.Bytes())
 		}
-		got = append(got, told{e.Namespace, e.InvolvedObject, e.Message})
+		got = append(got, reported{e.Namespace, e.InvolvedObject, e.Message})
 	}
-	want := []told{
+	want := []reported{
 		{"default", corev1.ObjectReference{Kind: "StorageClass", APIVersion: "storage.k8s.io/v1", Name: "class", UID: types.UID(class)},
 			fmt.Sprintf(`ownerRef [v1/ConfigMap, namespace: , name: elsewhere, uid: %s] does not exist in namespace ""`, elsewhere)},
 		{"n", corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: "n", Name: "dependent", UID: types.UID(uid)},
 			fmt.Sprintf(`ownerRef [v1/ConfigMap, namespace: n, name: elsewhere, uid: %s] does not exist in namespace "n"`, elsewhere)},
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("told %+v, want %+v", got, want)
+		t.Errorf("reported %+v, want %+v", got, want)
 	}
 }
 

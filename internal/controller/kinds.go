@@ -9,13 +9,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// kinds finds the types of a catalog by what objects say of themselves.
+// kinds finds the types of a catalog by the kind or the collection of an object.
 type kinds struct {
 	catalog      *resource.Catalog
 	byKind       map[schema.GroupVersionKind]*resource.Type
 	byCollection map[string]*resource.Type
-	// namespaced are the types of objects that live in namespaces and can be deleted,
-	// one for each collection.
+	// namespaced are the types of namespaced objects that can be deleted, one for each
+	// collection.
 	namespaced []*resource.Type
 }
 
@@ -45,7 +45,7 @@ func (l *Loops) served() *kinds {
 	return k
 }
 
-// target is where requests about an object go; false when its kind is not served.
+// target returns the target of requests for an object; false when its kind is not served.
 func (k *kinds) target(o object) (registry.Target, bool) {
 	t := k.byCollection[o.collection]
 	if t == nil {
@@ -54,7 +54,7 @@ func (k *kinds) target(o object) (registry.Target, bool) {
 	return targetOf(t, o.key), true
 }
 
-// targetOf is where requests about an object of a type go.
+// targetOf returns the target of requests for an object of a type.
 func targetOf(t *resource.Type, key string) registry.Target {
 	target := registry.Target{Type: t, Name: key}
 	if t.Namespaced {

@@ -33,7 +33,7 @@ import (
 )
 
 // TestPerNamespace: each namespace has its ServiceAccount and its certificates,
-// and has them again when somebody changes or deletes them.
+// and they are restored when they are changed or deleted.
 func TestPerNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -152,7 +152,7 @@ func TestManyEvents(t *testing.T) {
 		if now := len(w.keys("events", "")); left == 0 || now != 0 {
 			t.Errorf("%d events were left in the middle, %d at the end", left, now)
 		}
-		for _, f := range w.loops.Figures() {
+		for _, f := range w.loops.Metrics() {
 			if adds := f.Adds(); adds > events+5 {
 				t.Errorf("%v looks for %d events", adds, events)
 			}
@@ -254,7 +254,7 @@ func TestYields(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		w.settle() // what is paused holds nobody up
+		w.settle() // paused loops do not delay it
 		w.want("serviceaccounts", "new/default", false)
 		w.want("configmaps", "n/garbage", true)
 		w.want("events", "n/e", false)
@@ -284,7 +284,7 @@ func (w *world) lead() {
 
 // paused are the loops that do nothing for now.
 func (w *world) paused() (names []string) {
-	for _, f := range w.loops.Figures() {
+	for _, f := range w.loops.Metrics() {
 		if f.Paused() == 1 {
 			names = append(names, f.Name)
 		}
@@ -328,7 +328,7 @@ func TestYieldsAgain(t *testing.T) {
 	})
 }
 
-// TestYieldsAtStart: a lease that is old already when a server starts holds nobody up.
+// TestYieldsAtStart: a lease that has expired when a server starts does not pause the loops.
 func TestYieldsAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -413,7 +413,7 @@ func TestEnabled(t *testing.T) {
 		w.config.Enabled = c.words
 		w.restart()
 		var got []string
-		for _, f := range w.loops.Figures() {
+		for _, f := range w.loops.Metrics() {
 			got = append(got, f.Name)
 		}
 		if !slices.Equal(got, c.want) {
@@ -457,7 +457,7 @@ func TestSettledWaits(t *testing.T) {
 		if err := w.loops.Settled(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("it settled: %v", err)
 		}
-		for _, f := range w.loops.Figures() {
+		for _, f := range w.loops.Metrics() {
 			if f.Name == "root-ca-certificate-publisher" && (f.Retries() < 5 || f.Depth() != 2) {
 				t.Errorf("%v retries, %v to do", f.Retries(), f.Depth())
 			}

@@ -23,29 +23,29 @@ import (
 //
 //	delete the pods, wait until they are gone
 //	delete everything else, wait until it is gone
-//	say in the conditions what remains, and what it waits for
-//	take the finalizer "kubernetes" off; with the last finalizer the namespace goes
+//	report in the conditions what remains, and what blocks it
+//	remove the finalizer "kubernetes"; with the last finalizer the namespace goes
 //
-// Every step asks what is there, so it does not matter where an earlier look ended.
+// Each step looks at what is stored, so it does not matter where an earlier attempt ended.
 //
-// A create that was under way when its namespace began to go can land after the
-// namespace is gone. Objects of a namespace that is not there are deleted, too:
-// those that appear, and at the beginning those that are there.
+// A create in progress when its namespace began to terminate can be stored after the
+// namespace is gone. Objects whose namespace does not exist are therefore deleted: new
+// ones, and at the start all of them.
 //
-// Whatever is deleted is what one state has, in which the namespace is being deleted
-// or absent: it may be made again at any time, and what it has then is its own.
+// Only objects of one state are deleted, a state in which the namespace is terminating or
+// absent. The namespace may be created again at any time, and its new objects stay.
 type namespaces struct {
 	l     *Loops
 	queue *queue
 
 	mu sync.Mutex
-	// terminating are the namespaces that are being deleted, with the collections
-	// that they wait for; nil before the first look.
+	// terminating namespaces, with the collections that they wait for; nil before the first
+	// sync.
 	terminating map[string][]string
 }
 
-// pace is how long a namespace that waits for its content is left alone, at
-// least, unless the last of it goes: each look counts what is left.
+// pace is the least time between two syncs of a namespace that waits for its content,
+// unless the last object goes: each sync counts what is left.
 const pace = time.Second
 
 func newNamespaces(l *Loops, q *queue) loop { return &namespaces{l: l, queue: q} }
@@ -68,8 +68,8 @@ func (n *namespaces) begin(s *store.State) {
 	}
 }
 
-// namespacesOf yields the namespaces that a collection has objects in, without
-// looking at each object.
+// namespacesOf yields the namespaces of a collection's objects, without a look at each
+// object.
 func namespacesOf(s *store.State, collection string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		snapshot := s.Snapshot(collection)
@@ -88,7 +88,7 @@ func namespacesOf(s *store.State, collection string) func(yield func(string) boo
 	}
 }
 
-// look takes note of a namespace.
+// look queues a namespace that is terminating.
 func (n *namespaces) look(o *store.Object) {
 	if !registry.MetadataOf(o).Deleting {
 		return
@@ -128,18 +128,17 @@ func (n *namespaces) observe(c *store.CollectionChange) {
 	case c.Before == nil || waits == nil || n.empty(namespace, waits):
 		n.queue.add(namespaceItem(namespace))
 	default: // the conditions have to follow, in a while
-		n.queue.addAt(namespaceItem(namespace), time.Now().Add(pace), true)
+		n.queue.addAfter(namespaceItem(namespace), pace, true)
 	}
 }
 
-// empty reports whether nothing is left in the collections that a namespace waits
-// for.
+// empty reports whether the collections that a namespace waits for are empty.
 func (n *namespaces) empty(namespace string, collections []string) bool {
 	s := n.l.store.Any()
 	return !slices.ContainsFunc(collections, func(c string) bool { return s.Snapshot(c).Count(namespace+"/", "") > 0 })
 }
 
-// waitFor notes the collections that a namespace waits for.
+// waitFor sets the collections that a namespace waits for.
 func (n *namespaces) waitFor(namespace string, collections []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,7 +148,7 @@ func (n *namespaces) waitFor(namespace string, collections []string) {
 }
 
 func (n *namespaces) sync(ctx context.Context, i item) error {
-	// Until the look is over, every change is a reason for another one.
+	// Until the sync ends, each change queues the namespace again.
 	n.waitFor(i.key, nil)
 	s := n.l.store.Any()
 	o := s.Get(namespaceCollection, i.key)
@@ -168,13 +167,13 @@ func (n *namespaces) sync(ctx context.Context, i item) error {
 	if string(now.UID) != string(namespace.UID) { // another writer let it go
 		return n.clear(ctx, s, i.key)
 	}
-	if err := n.say(ctx, i.object, namespace, left.conditions(n.l.now())); err != nil {
+	if err := n.setStatus(ctx, i.object, namespace, left.conditions(n.l.now())); err != nil {
 		return err
 	}
 	switch {
 	case len(left.failures) > 0:
 		return errors.Join(left.failures...)
-	case left.unasked:
+	case left.undeleted:
 		return fmt.Errorf("new content appeared in the namespace %s while it was deleted", i.key)
 	case left.any():
 		n.waitFor(i.key, left.collections)
@@ -186,7 +185,7 @@ func (n *namespaces) sync(ctx context.Context, i item) error {
 	return n.finalize(ctx, i.object, namespace)
 }
 
-// clear deletes what a namespace that is gone has in a state.
+// clear deletes the objects of a namespace that does not exist in a state.
 func (n *namespaces) clear(ctx context.Context, s *store.State, namespace string) error {
 	types := n.l.served().namespaced
 	var failures []error
@@ -206,14 +205,14 @@ func (n *namespaces) clear(ctx context.Context, s *store.State, namespace string
 	for _, t := range types {
 		left.count(now, t, namespace+"/")
 	}
-	if left.unasked {
+	if left.undeleted {
 		return fmt.Errorf("objects appeared in the namespace %s, which is gone", namespace)
 	}
 	return nil
 }
 
-// deleteContent deletes what a namespace has in a state, pods before all else, and
-// tells what remains now.
+// deleteContent deletes the objects of a namespace in a state, pods first, and returns what
+// remains now.
 func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespace string) *remains {
 	left := &remains{}
 	types := n.l.served().namespaced
@@ -234,19 +233,18 @@ func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespac
 	return left
 }
 
-// deletersPerType delete the objects of a type in a namespace at once, so that many
-// deletions share a sync.
+// deletersPerType is how many objects of a type are deleted at once, so that many deletions
+// share a sync of the log.
 const deletersPerType = 256
 
-// deleteAll deletes the objects of a type below a prefix that a state has, and
-// nothing else: each deletion names the version that the state has. So what is made
-// in a namespace that was made again meanwhile is left alone, as is what has changed;
-// who counts what is left afterwards sees it. After an error what is not deleted yet
-// stays. Owners do not matter: their dependents go as well.
+// deleteAll deletes the objects of a type with a key prefix in a state, and no others: each
+// deletion names the version in the state. So objects of a namespace that was created again
+// stay, as do those that changed; the caller that counts what is left sees them. After an
+// error the rest stays. Owner references do not matter: dependents are deleted as well.
 func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type, prefix string) error {
 	var objects []*store.Object
 	for o := range s.Snapshot(t.Collection).Scan(prefix, "") {
-		if m := registry.MetadataOf(o); unasked(m) {
+		if m := registry.MetadataOf(o); undeleted(m) {
 			objects = append(objects, o)
 		}
 	}
@@ -269,17 +267,17 @@ func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type,
 	return context.Cause(ctx)
 }
 
-// unasked reports whether a request would delete an object: nobody asked for it yet,
-// or a server was killed in the middle of it.
-func unasked(m registry.Metadata) bool { return !m.Deleting || m.HalfGone() }
+// undeleted reports whether an object has yet to be deleted: no deletion was requested, or
+// a server was killed in the middle of one.
+func undeleted(m registry.Metadata) bool { return !m.Deleting || m.HalfGone() }
 
-// count adds what a namespace has of a type.
+// count adds the objects of a type in a namespace.
 func (r *remains) count(s *store.State, t *resource.Type, prefix string) {
 	n := 0
 	for o := range s.Snapshot(t.Collection).Scan(prefix, "") {
 		n++
 		m := registry.MetadataOf(o)
-		r.unasked = r.unasked || unasked(m)
+		r.undeleted = r.undeleted || undeleted(m)
 		names, err := m.FinalizerNames()
 		if err != nil {
 			continue // it remains all the same
@@ -301,8 +299,8 @@ func (r *remains) count(s *store.State, t *resource.Type, prefix string) {
 	r.collections = append(r.collections, t.Collection)
 }
 
-// say writes the conditions, and the phase where it is not set yet.
-func (n *namespaces) say(ctx context.Context, o object, namespace *corev1.Namespace, conditions []corev1.NamespaceCondition) error {
+// setStatus writes the conditions and the phase.
+func (n *namespaces) setStatus(ctx context.Context, o object, namespace *corev1.Namespace, conditions []corev1.NamespaceCondition) error {
 	return n.l.edit(ctx, o, "status", func(m metav1.Object) error {
 		now := m.(*corev1.Namespace)
 		if now.UID != namespace.UID || now.DeletionTimestamp == nil {
@@ -317,7 +315,7 @@ func (n *namespaces) say(ctx context.Context, o object, namespace *corev1.Namesp
 	})
 }
 
-// finalize says that the namespace is empty.
+// finalize removes the finalizer "kubernetes" from an empty namespace.
 func (n *namespaces) finalize(ctx context.Context, o object, namespace *corev1.Namespace) error {
 	return n.l.edit(ctx, o, "finalize", func(m metav1.Object) error {
 		now := m.(*corev1.Namespace)

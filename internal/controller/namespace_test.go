@@ -177,8 +177,8 @@ func (w *world) commit(c store.Write) {
 	}
 }
 
-// TestStrays: objects that land in a namespace after it is gone go, also when
-// nobody was there to see it.
+// TestStrays: objects that are stored after their namespace is gone are deleted, also when
+// no loop ran at that time.
 func TestStrays(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -248,8 +248,9 @@ func TestStraysRecreated(t *testing.T) {
 	w.wantAgain("gone")
 }
 
-// TestNamespaceRecreated: when somebody else lets a namespace go before its content
-// is deleted, and it is made again, its new objects stay, and the old ones go.
+// TestNamespaceRecreated: another client removes the finalizer of a namespace before its
+// content is deleted, and creates the namespace again. Its new objects stay, and the old
+// ones are deleted.
 func TestNamespaceRecreated(t *testing.T) {
 	w := newWorld(t, "namespace")
 	w.make("configmaps", "n", `{"metadata":{"name":"a"}}`)
@@ -267,8 +268,8 @@ func TestNamespaceRecreated(t *testing.T) {
 	w.wantAgain("n")
 }
 
-// TestNamespaceLetGo: when somebody else lets a namespace go before its content is
-// deleted, that goes nevertheless.
+// TestNamespaceLetGo: another client removes the finalizer of a namespace before its
+// content is deleted. The content is deleted nevertheless.
 func TestNamespaceLetGo(t *testing.T) {
 	w := newWorld(t)
 	w.fill("n")
@@ -329,8 +330,8 @@ func TestNamespaceConditionsKeepPace(t *testing.T) {
 	})
 }
 
-// TestNamespaceFailures: what could not be deleted is told in the conditions and in
-// the log, without the values that an error quotes, and not at any length.
+// TestNamespaceFailures: the conditions and the log report what could not be deleted,
+// without the values in validation errors, and cut to a length.
 func TestNamespaceFailures(t *testing.T) { synctest.Test(t, testNamespaceFailures) }
 
 func testNamespaceFailures(t *testing.T) {

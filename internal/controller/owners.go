@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// owners is the index from owners to their dependents: which objects name a UID in
-// their ownerReferences. It costs memory for objects that have owners alone. A UID
-// stands in it as a hash: two that fall together make the collector look at objects
-// once too often, and it decides by what it then reads.
+// owners is the index from owners to their dependents: the objects that name a UID in their
+// ownerReferences. Objects without owners cost no memory. UIDs are stored as hashes. A
+// collision makes the collector look at an object once too often, which is harmless, since
+// it decides by what it then reads.
 //
-// The reader of the feed changes it, and workers read it. It holds what was read
-// of the feed, in the feed's order: when the reader has shown a change to the
-// collector, all dependents that are older than the change are in the index.
+// The reader of the feed changes the index, and workers read it. Changes are applied in the
+// order of the feed: when the reader has passed a change to the collector, all older
+// dependents are in the index.
 type owners struct {
 	mu sync.RWMutex
 	of map[uint64]dependents
 }
 
-// dependents are few for most owners, and a great many for some.
+// dependents of an owner: few for most owners, very many for some.
 type dependents struct {
 	few  []object
 	many map[object]struct{}
@@ -101,7 +101,7 @@ func (x *owners) has(owner uint64) bool {
 	return there
 }
 
-// dependents are those of an owner.
+// dependents returns the dependents of an owner.
 func (x *owners) dependents(owner uint64) []object {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -114,7 +114,8 @@ func (x *owners) dependents(owner uint64) []object {
 	return all
 }
 
-// any reports whether some dependent of an owner is so. The function must not wait.
+// any reports whether a condition holds for a dependent of an owner. The condition must not
+// block.
 func (x *owners) any(owner uint64, is func(object) bool) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -132,7 +133,7 @@ func (x *owners) any(owner uint64, is func(object) bool) bool {
 	return false
 }
 
-// stableHash is the same in every process.
+// stableHash is a hash that is the same in each process.
 func stableHash(s string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(s))

@@ -22,19 +22,18 @@ const (
 	classCollection  = "volumeattributesclasses.storage.k8s.io"
 )
 
-// protection keeps a finalizer on the objects of a collection, so that one that is
-// deleted stays while others use it, and takes it off when none does. The
-// finalizer is set when an object is created (package builtin); the loop sets it on
-// those that lack it.
+// protection keeps a finalizer on the objects of a collection, so that a deleted object
+// stays while others use it, and removes it when none does. The finalizer is set when an
+// object is created (package builtin); the loop adds it where it is missing.
 type protection struct {
 	l          *Loops
 	queue      *queue
 	collection string
 	finalizer  string
-	// used reports whether an object that is being deleted is in use now.
+	// used reports whether a terminating object is in use now.
 	used func(ctx context.Context, o *store.Object) (bool, error)
-	// freed yields the keys of objects whose use a change may have ended; it is not
-	// asked about what was made.
+	// freed yields the keys of the objects whose use a change may have ended. It is called
+	// for updates and deletions only.
 	freed func(c *store.CollectionChange) iter.Seq[string]
 	// idle is called when no object is held.
 	idle func()
@@ -49,7 +48,7 @@ func (p *protection) begin(s *store.State) {
 	}
 }
 
-// look puts an object into the queue when there is something to do about it.
+// look queues an object that lacks the finalizer, or that is terminating and has it.
 func (p *protection) look(o *store.Object) {
 	m := registry.MetadataOf(o)
 	finalizers, err := m.FinalizerNames()
@@ -99,7 +98,7 @@ func (p *protection) hold(key string, on bool) {
 }
 
 func (p *protection) sync(ctx context.Context, i item) error {
-	// Held first: what ends the use after the look below is seen by observe.
+	// Held first: observe then sees each change that ends the use after the check below.
 	p.hold(i.key, true)
 	o := p.l.store.Any().Get(i.collection, i.key)
 	m := registry.MetadataOf(o)
@@ -133,7 +132,7 @@ func (p *protection) protect(ctx context.Context, o object, uid types.UID) error
 	})
 }
 
-// newVolumes protects volumes that are bound.
+// newVolumes protects PersistentVolumes that are bound.
 func newVolumes(l *Loops, q *queue) loop {
 	return &protection{l: l, queue: q, collection: volumeCollection, finalizer: "kubernetes.io/pv-protection", held: map[string]struct{}{},
 		used: func(_ context.Context, o *store.Object) (bool, error) {
@@ -145,7 +144,7 @@ func newVolumes(l *Loops, q *queue) loop {
 	}
 }
 
-// newClasses protects classes of volume attributes that claims or volumes name.
+// newClasses protects VolumeAttributesClasses that claims or volumes name.
 func newClasses(l *Loops, q *queue) loop {
 	return &protection{l: l, queue: q, collection: classCollection, finalizer: "kubernetes.io/vac-protection", held: map[string]struct{}{},
 		used: func(_ context.Context, o *store.Object) (bool, error) { return classUsed(l.store.Any(), o) },
@@ -159,11 +158,11 @@ func newClasses(l *Loops, q *queue) loop {
 	}
 }
 
-// classMember is how every member ends that names a class.
+// classMember is the end of each member that names a class.
 const classMember = `olumeAttributesClassName":"`
 
-// named yields the texts behind the places where a member begins or ends so, without
-// decoding the value. Names of objects have nothing that is escaped.
+// named yields the values of the members with a name, or the end of one, without decoding
+// the object. Object names contain no escape sequences.
 func named(value []byte, member string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for rest := value; ; {

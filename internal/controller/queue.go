@@ -17,29 +17,28 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// object names a stored object.
+// object identifies a stored object.
 type object struct{ collection, key string }
 
-// item is what a loop has to look at: an object, and of some loops the revision
-// that it has to be at for the look to mean anything.
+// item is an object that a loop has to look at. Some loops also set the revision that the
+// object must have.
 type item struct {
 	object
 	revision store.Revision
 }
 
 const (
-	// firstRetry is the pause after the first failure of an item; each further one
-	// doubles it, up to lastRetry.
+	// firstRetry is the pause after an item's first failure. Each further failure doubles
+	// it, up to lastRetry.
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = time.Minute
-	// mostKept is the size of a map that an idle queue keeps.
+	// mostKept is the largest map that an idle queue keeps.
 	mostKept = 1024
 )
 
-// queue holds what a loop has to do, each item once, and has it done: by workers
-// that run while there is something to do and end then. Several items are worked on
-// at once, an item never twice at once. An idle queue is memory alone: no goroutine,
-// and a timer only for an item that is due at a known time.
+// queue holds the items that a loop has to sync, each once. Workers sync several items at a
+// time, an item never twice at a time. Workers end when nothing is left: an idle queue has
+// no goroutine, and a timer only for items that are due later.
 type queue struct {
 	name  string
 	width int // how many workers there are at most
@@ -83,8 +82,8 @@ func newQueue(name string, width int, do func(context.Context, item) error, log 
 	return q
 }
 
-// add has an item looked at. One that waits already is looked at once; one that is
-// being looked at, once more.
+// add queues an item. An item that is queued already is synced once; one that is being
+// synced is synced once more.
 func (q *queue) add(i item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,15 +108,16 @@ func (q *queue) addLocked(i item) {
 	q.start()
 }
 
-// addAt has an item looked at when the time has come; an earlier time that is set
-// already holds. An item that is counted holds up Settled until then.
-func (q *queue) addAt(i item, due time.Time, counted bool) {
+// addAfter queues an item once a while has passed, unless it is queued earlier. Settled
+// waits for an item that is counted.
+func (q *queue) addAfter(i item, wait time.Duration, counted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.addAtLocked(i, due, counted)
+	q.addAfterLocked(i, wait, counted)
 }
 
-func (q *queue) addAtLocked(i item, due time.Time, counted bool) {
+func (q *queue) addAfterLocked(i item, wait time.Duration, counted bool) {
+	due := time.Now().Add(wait)
 	if _, there := q.waiting[i]; there || q.closed {
 		return
 	}
@@ -144,7 +144,7 @@ func (q *queue) forget(l *later) {
 	}
 }
 
-// setTimer has ripe called when the first of later is due.
+// setTimer sets the timer to the first of later.
 func (q *queue) setTimer() {
 	if len(q.later) == 0 || q.closed {
 		return
@@ -157,7 +157,7 @@ func (q *queue) setTimer() {
 	}
 }
 
-// ripe moves what is due.
+// ripe queues the items that are due.
 func (q *queue) ripe() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -168,7 +168,7 @@ func (q *queue) ripe() {
 	q.setTimer()
 }
 
-// start starts a worker if there is something for one more to do.
+// start starts one more worker, if there is work for it.
 func (q *queue) start() {
 	if q.paused || q.closed || q.workers >= min(q.width, len(q.due)+len(q.working)) {
 		return
@@ -189,7 +189,7 @@ func (q *queue) work() {
 	}
 }
 
-// next takes the first item; when there is none the worker ends.
+// next returns the first item; without one the worker ends.
 func (q *queue) next() (item, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -210,7 +210,7 @@ func (q *queue) next() (item, bool) {
 	return i, true
 }
 
-// look calls sync. A mistake in a loop must not end the server.
+// look calls sync. A panic in a loop must not end the server.
 func (q *queue) look(i item) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -220,7 +220,7 @@ func (q *queue) look(i item) (err error) {
 	return q.sync(q.ctx, i)
 }
 
-// done puts an item back that failed, or that changed meanwhile.
+// done queues an item again that failed, or that was added meanwhile.
 func (q *queue) done(i item, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -244,11 +244,12 @@ func (q *queue) done(i item, err error) {
 		wait = min(lastRetry, firstRetry<<n)
 	}
 	q.log.Warn("a controller failed, and tries again", "controller", q.name, "collection", i.collection, "key", i.key, "err", plain(err), "after", wait)
-	q.addAtLocked(i, time.Now().Add(wait), true)
+	q.addAfterLocked(i, wait, true)
 }
 
-// plain is an error as it may be logged: what is wrong with an object is told by its
-// fields, since the words quote the values. Of errors that were joined, each is plain.
+// plain is the text of an error for the log. The text of a validation error quotes values
+// of the object, so the names of the invalid fields replace it. Joined errors are treated
+// one by one.
 func plain(err error) string {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var texts []string
@@ -270,8 +271,7 @@ func plain(err error) string {
 	return text
 }
 
-// pause has nothing more begun until it is called with false. What is under way
-// goes on.
+// pause stops or resumes the start of further items. Items in progress continue.
 func (q *queue) pause(on bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -281,15 +281,15 @@ func (q *queue) pause(on bool) {
 	}
 }
 
-// settled reports whether nothing is left to do now. What is paused is left to
-// somebody else.
+// settled reports whether nothing is left to do now. The items of a paused queue are left
+// to kube-controller-manager.
 func (q *queue) settled() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.working) == 0 && (q.paused || len(q.due) == 0 && q.counted == 0)
 }
 
-// close ends the queue, and waits for what is under way.
+// close ends the queue, and waits for the items in progress.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true

@@ -14,15 +14,16 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// quotas keeps the status of ResourceQuotas: the limits that hold, and the resources in use.
-// The transaction of a new object charges what it uses. The loop counts again when objects go
-// or use less, and when limits change.
+// quotas maintains the status of ResourceQuotas: the limits in effect, and the resources in
+// use. The transaction of a new object charges what it uses. The loop counts again when
+// objects are deleted or use less, and when limits change.
 type quotas struct {
 	l     *Loops
 	queue *queue
 
-	// spaces are the quotas of the namespaces that have any. Only the reader uses them.
-	spaces map[string]map[string]*corev1.ResourceQuota
+	// byNamespace holds the quotas of the namespaces that have any. Only the reader uses
+	// it.
+	byNamespace map[string]map[string]*corev1.ResourceQuota
 
 	mu    sync.Mutex
 	pause map[item]time.Duration // before a quota is counted again, where that is not at once
@@ -33,7 +34,7 @@ func newQuotas(l *Loops, q *queue) loop {
 }
 
 func (r *quotas) begin(s *store.State) {
-	r.spaces = map[string]map[string]*corev1.ResourceQuota{}
+	r.byNamespace = map[string]map[string]*corev1.ResourceQuota{}
 	if r.l.c.Quotas == nil {
 		return
 	}
@@ -43,16 +44,16 @@ func (r *quotas) begin(s *store.State) {
 	}
 }
 
-// keep remembers what a quota limits.
+// keep remembers the limits of a quota.
 func (r *quotas) keep(o *store.Object) {
 	q, err := registry.Decode[corev1.ResourceQuota](o)
 	if err != nil {
 		return
 	}
-	if r.spaces[q.Namespace] == nil {
-		r.spaces[q.Namespace] = map[string]*corev1.ResourceQuota{}
+	if r.byNamespace[q.Namespace] == nil {
+		r.byNamespace[q.Namespace] = map[string]*corev1.ResourceQuota{}
 	}
-	r.spaces[q.Namespace][q.Name] = &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: q.Spec.Hard}}
+	r.byNamespace[q.Namespace][q.Name] = &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: q.Spec.Hard}}
 }
 
 func (r *quotas) observe(c *store.CollectionChange) {
@@ -62,14 +63,14 @@ func (r *quotas) observe(c *store.CollectionChange) {
 	if c.Collection == quota.Collection {
 		r.observeQuota(c)
 	}
-	if len(r.spaces) == 0 {
+	if len(r.byNamespace) == 0 {
 		return
 	}
 	namespace, _, ok := strings.Cut(c.Key(), "/")
-	if !ok || r.spaces[namespace] == nil || !r.l.c.Quotas.Uncharged && !mayUseLess(c) {
+	if !ok || r.byNamespace[namespace] == nil || !r.l.c.Quotas.Uncharged && !mayUseLess(c) {
 		return
 	}
-	for name, q := range r.spaces[namespace] {
+	for name, q := range r.byNamespace[namespace] {
 		if quota.Concerns(q, c.Collection) {
 			r.add(item{object: object{quota.Collection, namespace + "/" + name}})
 		}
@@ -80,9 +81,9 @@ func (r *quotas) observeQuota(c *store.CollectionChange) {
 	namespace, name, _ := strings.Cut(c.Key(), "/")
 	i := item{object: object{quota.Collection, c.Key()}}
 	if c.After == nil {
-		delete(r.spaces[namespace], name)
-		if len(r.spaces[namespace]) == 0 {
-			delete(r.spaces, namespace)
+		delete(r.byNamespace[namespace], name)
+		if len(r.byNamespace[namespace]) == 0 {
+			delete(r.byNamespace, namespace)
 		}
 		r.mu.Lock()
 		delete(r.pause, i)
@@ -102,7 +103,7 @@ func differ(c *store.CollectionChange, path ...string) bool {
 	return !bytes.Equal(registry.Member(c.Before.Bytes(), path...), registry.Member(c.After.Bytes(), path...))
 }
 
-// mayUseLess tells from a change whether less is used after it, as far as bytes tell.
+// mayUseLess reports, from the bytes of an object, whether it may use less after a change.
 func mayUseLess(c *store.CollectionChange) bool {
 	switch {
 	case c.Before == nil:
@@ -122,16 +123,16 @@ func mayUseLess(c *store.CollectionChange) bool {
 }
 
 const (
-	// countingShare is how much longer a quota is left alone than counting it took: of
-	// what many deletions in a row cost, counting is a tenth.
+	// countingShare is how many times longer a quota rests than counting it took: in a
+	// series of deletions, counting takes a tenth of the time.
 	countingShare = 10
-	// shortCount is not worth waiting for.
+	// A count shorter than shortCount needs no rest.
 	shortCount = time.Millisecond
 	longestLag = 10 * time.Second
 )
 
-// add has a quota counted: at once, or, where counting takes long, after a pause, in
-// which more may come together.
+// add queues a quota: at once, or after a pause where counting takes long, so that one
+// count covers several changes.
 func (r *quotas) add(i item) {
 	r.mu.Lock()
 	pause := r.pause[i]
@@ -140,7 +141,7 @@ func (r *quotas) add(i item) {
 		r.queue.add(i)
 		return
 	}
-	r.queue.addAt(i, time.Now().Add(pause), true)
+	r.queue.addAfter(i, pause, true)
 }
 
 func (r *quotas) sync(ctx context.Context, i item) error {
@@ -158,7 +159,7 @@ func (r *quotas) sync(ctx context.Context, i item) error {
 	}
 	r.mu.Unlock()
 	if !next.IsZero() {
-		r.queue.addAt(i, time.Now().Add(next.Sub(r.l.now())+time.Second), false)
+		r.queue.addAfter(i, next.Sub(r.l.now())+time.Second, false)
 	}
 	return nil
 }

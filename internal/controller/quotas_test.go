@@ -115,8 +115,8 @@ func TestQuotaStatus(t *testing.T) {
 	}
 }
 
-// TestQuotaRace: of many who want the last places, as many get one as there are, and
-// never are there more, whoever deletes meanwhile.
+// TestQuotaRace: concurrent writers use up a quota exactly, and never exceed it, also with
+// concurrent deletions.
 func TestQuotaRace(t *testing.T) {
 	const racers, places = 64, 10
 	w := newBank(t)

@@ -162,8 +162,8 @@ func (w *crowd) add(chance *rand.Rand) {
 	w.known = append(w.known, known{collection, namespace + "/" + name, crowded[collection], string(registry.MetadataOf(made.Stored).UID)})
 }
 
-// releaseAll takes the finalizers off that nobody else would, and reports whether
-// there were any.
+// releaseAll removes the finalizers that no loop removes, and reports whether there were
+// any.
 func (w *crowd) releaseAll() bool {
 	some := false
 	for _, o := range w.known {

@@ -16,13 +16,13 @@ import (
 
 const requestCollection = "certificatesigningrequests.certificates.k8s.io"
 
-// How long requests for certificates stay, by what came of them.
+// How long certificate signing requests stay, by their outcome.
 const (
 	answeredStays = time.Hour      // issued, denied or failed
 	waitingStays  = 24 * time.Hour // pending, or approved and not issued
 )
 
-// requests deletes requests for certificates that are no longer needed.
+// requests deletes CertificateSigningRequests that are no longer needed.
 type requests struct {
 	l     *Loops
 	queue *queue
@@ -42,7 +42,7 @@ func (r *requests) observe(c *store.CollectionChange) {
 	}
 }
 
-// sync deletes a request whose time is over, or comes back when it is.
+// sync deletes a request that has expired, or queues it for that time.
 func (r *requests) sync(ctx context.Context, i item) error {
 	o := r.l.store.Any().Get(i.collection, i.key)
 	if o == nil {
@@ -57,13 +57,13 @@ func (r *requests) sync(ctx context.Context, i item) error {
 		return nil
 	}
 	if left := end.Sub(r.l.now()); left >= 0 {
-		r.queue.addAt(i, time.Now().Add(left+time.Millisecond), false)
+		r.queue.addAfter(i, left+time.Millisecond, false)
 		return nil
 	}
 	return r.l.remove(ctx, i.object, o, metav1.DeletePropagationBackground)
 }
 
-// endOf is when a request has to go, zero when it stays.
+// endOf returns when a request expires, zero for never.
 func endOf(c *certificatesv1.CertificateSigningRequest) time.Time {
 	var end time.Time
 	at := func(t time.Time) {
@@ -99,8 +99,8 @@ func endOf(c *certificatesv1.CertificateSigningRequest) time.Time {
 	return end
 }
 
-// expiryOf is when the first certificate of a chain expires, zero when that cannot
-// be told.
+// expiryOf returns when the first certificate of a chain expires, zero when it cannot be
+// parsed.
 func expiryOf(chain []byte) time.Time {
 	block, _ := pem.Decode(chain)
 	if block == nil {

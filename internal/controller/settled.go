@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// settling wakes those who wait for the loops.
+// settling wakes the callers that wait for the loops.
 type settling struct {
 	mu   sync.Mutex
 	next chan struct{} // closed when there may be something new; nil while no goroutine waits
@@ -31,11 +31,10 @@ func (s *settling) wait() <-chan struct{} {
 	return s.next
 }
 
-// Settled waits until, at one moment, the loops had seen everything that is stored
-// and had nothing left to do: no object to look at, none that failed and is tried
-// again. What is due at a time to come (the end of an event, of a certificate) does
-// not count, nor does what a loop that is paused would do. The error is that of the
-// context.
+// Settled waits for a moment at which the loops have seen all that is stored and have
+// nothing left to do: no object in a queue, none that failed and is to be retried. What is
+// due later (the end of an event, of a certificate) does not count, nor does the work of
+// paused loops. The error is that of the context.
 func (l *Loops) Settled(ctx context.Context) error {
 	for {
 		next := l.settling.wait()
@@ -50,9 +49,9 @@ func (l *Loops) Settled(ctx context.Context) error {
 	}
 }
 
-// settled looks at the queues first: when they are empty and then nothing newer is
-// stored than what was read before, nothing was written in between, and nothing can
-// have been put into a queue.
+// settled checks the queues before the store: when they are empty and the store is still at
+// the revision that was read before, nothing was written in between, and nothing can have
+// been queued.
 func (l *Loops) settled() bool {
 	seen := store.Revision(l.position.Load())
 	for _, r := range l.running {

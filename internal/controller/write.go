@@ -17,12 +17,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// What the loops write, they write with the verbs of the registry.
+// The loops write with the verbs of the registry, as clients do.
 
-// errLeave ends an edit that is not called for any more.
+// errLeave ends an edit that is no longer needed.
 var errLeave = errors.New("the object is not what it was")
 
-// create makes an object of the collection.
+// create creates an object of the collection.
 func (l *Loops) create(ctx context.Context, collection string, o metav1.Object) error {
 	t, ok := l.served().target(object{collection, o.GetName()})
 	if !ok {
@@ -37,14 +37,14 @@ func (l *Loops) create(ctx context.Context, collection string, o metav1.Object) 
 	return err
 }
 
-// edit changes an object that has the UID. It is no error when there is none such,
-// or when change returns errLeave: nothing is written.
+// edit changes an object. It writes nothing, and returns no error, when the object does not
+// exist or change returns errLeave.
 func (l *Loops) edit(ctx context.Context, o object, subresource string, change func(metav1.Object) error) error {
 	_, err := l.editVersion(ctx, o, subresource, change)
 	return err
 }
 
-// editVersion is edit that returns the version that it made, nil when it made none.
+// editVersion is edit, and returns the new version; nil when nothing was written.
 func (l *Loops) editVersion(ctx context.Context, o object, subresource string, change func(metav1.Object) error) (*store.Object, error) {
 	t, ok := l.served().target(o)
 	if !ok {
@@ -58,8 +58,7 @@ func (l *Loops) editVersion(ctx context.Context, o object, subresource string, c
 	return made.Stored, err
 }
 
-// removeFinalizer takes a finalizer off an object that is being deleted and has
-// the UID.
+// removeFinalizer removes a finalizer from a terminating object with the UID.
 func (l *Loops) removeFinalizer(ctx context.Context, o object, uid types.UID, finalizer string) error {
 	return l.edit(ctx, o, "", func(m metav1.Object) error {
 		all := m.GetFinalizers()
@@ -71,8 +70,8 @@ func (l *Loops) removeFinalizer(ctx context.Context, o object, uid types.UID, fi
 	})
 }
 
-// remove deletes the very version of an object. It is no error when the object is
-// gone; when it has changed, that is a conflict.
+// remove deletes exactly this version of an object. A deleted object is not an error; a
+// changed one is a conflict.
 func (l *Loops) remove(ctx context.Context, name object, o *store.Object, policy metav1.DeletionPropagation) error {
 	t, ok := l.served().target(name)
 	if !ok {
@@ -81,7 +80,7 @@ func (l *Loops) remove(ctx context.Context, name object, o *store.Object, policy
 	return l.removeAt(ctx, t, o, policy)
 }
 
-// removeAt is remove of the object of a target.
+// removeAt is remove for the object of a target.
 func (l *Loops) removeAt(ctx context.Context, t registry.Target, o *store.Object, policy metav1.DeletionPropagation) error {
 	uid, version := types.UID(registry.MetadataOf(o).UID), strconv.FormatUint(uint64(o.Modified), 10)
 	_, err := l.c.Registry.Delete(ctx, t, &metav1.DeleteOptions{

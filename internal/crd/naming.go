@@ -177,9 +177,8 @@ func shortNamesInUse(wanted, has []string, taken map[string]bool) error {
 
 // inGroup returns the names that the other definitions of the group have.
 func (n *Naming) inGroup(d *apiextensionsv1.CustomResourceDefinition) (resources, kinds map[string]bool) {
-	n.set.Catalog()
 	resources, kinds = map[string]bool{}, map[string]bool{}
-	for key, e := range n.set.served.Load().byGroup[d.Spec.Group] {
+	for key, e := range n.set.now().byGroup[d.Spec.Group] {
 		if key == d.Name {
 			continue
 		}

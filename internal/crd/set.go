@@ -8,9 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
+	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -26,14 +25,12 @@ type Set struct {
 	end context.CancelFunc
 
 	schemas schemas
-	mu      sync.Mutex // held to follow the store
-	served  atomic.Pointer[served]
+	served  *derived.Value[*served]
 }
 
 // served is the catalog of a state.
 type served struct {
-	snapshot store.Snapshot
-	catalog  *resource.Catalog
+	catalog *resource.Catalog
 	// byGroup are the definitions by their groups and keys. States share those of the
 	// groups that did not change between them.
 	byGroup map[string]map[string]*entry
@@ -62,7 +59,7 @@ type entry struct {
 func NewSet(s *store.Store, builtin *resource.Catalog, log *slog.Logger) *Set {
 	set := &Set{store: s, builtin: builtin, log: log}
 	set.ctx, set.end = context.WithCancel(context.Background())
-	set.served.Store(&served{catalog: builtin})
+	set.served = derived.NewIncremental(&served{catalog: builtin}, set.follow, Collection)
 	return set
 }
 
@@ -70,32 +67,19 @@ func NewSet(s *store.Store, builtin *resource.Catalog, log *slog.Logger) *Set {
 func (s *Set) Close() { s.end() }
 
 // Catalog is what is served in the newest state.
-func (s *Set) Catalog() *resource.Catalog {
-	snapshot := s.store.Any().Snapshot(Collection)
-	now := s.served.Load()
-	if now.snapshot.Same(snapshot) {
-		return now.catalog
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// Whoever waited may have a state that is older than the one that is served.
-	snapshot = s.store.Any().Snapshot(Collection)
-	if now = s.served.Load(); !now.snapshot.Same(snapshot) {
-		now = s.follow(now, snapshot)
-		s.served.Store(now)
-	}
-	return now.catalog
-}
+func (s *Set) Catalog() *resource.Catalog { return s.now().catalog }
 
-// follow makes the catalog of a state from that of another. What it costs grows with
-// what changed, and with the number of groups.
-func (s *Set) follow(from *served, snapshot store.Snapshot) *served {
-	next := &served{snapshot: snapshot, byGroup: maps.Clone(from.byGroup)}
+func (s *Set) now() *served { return s.served.At(s.store.Any()) }
+
+// follow makes the catalog of a state from that of an earlier one. Its cost grows with the
+// number of changes, and with the number of groups.
+func (s *Set) follow(from *served, then, now store.Snapshot) *served {
+	next := &served{byGroup: maps.Clone(from.byGroup)}
 	if next.byGroup == nil {
 		next.byGroup = map[string]map[string]*entry{}
 	}
 	touched, changed := map[string]bool{}, map[string]bool{} // groups
-	for before, after := range snapshot.Since(from.snapshot) {
+	for before, after := range now.Since(then) {
 		key := keyOf(before, after)
 		group := groupOf(key)
 		if !touched[group] {
@@ -203,8 +187,7 @@ func (d *definition) sameStorage(o *definition) bool {
 // Own is the type in which the server reaches the objects of a definition, whatever of
 // it is served; nil when there is no such definition.
 func (s *Set) Own(key string) *resource.Type {
-	s.Catalog()
-	if e := s.served.Load().entry(key); e != nil {
+	if e := s.now().entry(key); e != nil {
 		return e.own
 	}
 	return nil
@@ -243,17 +226,15 @@ func (s *Set) groups(next *served, changed map[string]bool) []resource.Group {
 
 // Waits tells whether the names of a definition are not all accepted.
 func (s *Set) Waits(key string) bool {
-	s.Catalog()
-	e := s.served.Load().entry(key)
+	e := s.now().entry(key)
 	return e != nil && !e.namesAccepted()
 }
 
 // Waiting yields the keys of the definitions of a group whose names are not all
 // accepted.
 func (s *Set) Waiting(group string) []string {
-	s.Catalog()
 	var all []string
-	for key, e := range s.served.Load().byGroup[group] {
+	for key, e := range s.now().byGroup[group] {
 		if !e.namesAccepted() {
 			all = append(all, key)
 		}

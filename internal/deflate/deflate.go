@@ -1,16 +1,16 @@
-// Package deflate puts gzip members together from fragments that are compressed
-// once and used often. A list is the text of its objects: what did not change
-// since the last list was compressed already.
+// Package deflate assembles gzip members from fragments, which are compressed once and used
+// many times. A list is the text of its objects: the part that has not changed since the
+// last list is compressed already.
 //
 //	member    header | block ... | end | CRC-32, size          (RFC 1952)
-//	block     a fragment: DEFLATE blocks of its own, that end at a byte (a sync
-//	          flush), and refer to nothing before them           (RFC 1951)
+//	block     a fragment: DEFLATE blocks that end at a byte boundary (a sync flush)
+//	          and refer to nothing before them                   (RFC 1951)
 //	          or a stored block: the text itself
 //
-// The member's CRC-32 is combined from those of the fragments: over GF(2) the
-// CRC of a text followed by another is CRC(a)·x^(8·len(b)) + CRC(b), modulo the
-// polynomial. So each fragment carries x^(8·len), and adding one costs about a
-// hundred nanoseconds and a copy.
+// The member's CRC-32 is combined from those of the fragments: over GF(2), the CRC of the
+// concatenation of a and b is CRC(a)·x^(8·len(b)) + CRC(b), modulo the polynomial. So each
+// fragment carries x^(8·len), and adding a fragment costs about a hundred nanoseconds and a
+// copy.
 package deflate
 
 import (
@@ -36,7 +36,7 @@ func (f *Fragment) Len() int { return len(f.blocks) }
 // Size is the length of the text, in bytes.
 func (f *Fragment) Size() int { return int(f.size) }
 
-// A compressor is some hundred KiB, so the few that work at once are shared.
+// A compressor takes several hundred KiB, so compressors are pooled.
 var compressors = sync.Pool{New: func() any {
 	c := new(compressor)
 	c.w, _ = flate.NewWriter(&c.out, flate.BestSpeed)
@@ -48,8 +48,8 @@ type compressor struct {
 	w   *flate.Writer
 }
 
-// Compress makes a fragment of a text of less than 4 GiB, for speed, as
-// kube-apiserver compresses: level 1.
+// Compress returns the fragment of a text of less than 4 GiB, at level 1, as kube-apiserver
+// compresses.
 func Compress(text []byte) *Fragment {
 	c := compressors.Get().(*compressor)
 	defer compressors.Put(c)
@@ -65,8 +65,8 @@ func Compress(text []byte) *Fragment {
 	}
 }
 
-// Member is a gzip member that is being put together. The zero value has no
-// header yet: Begin comes first, End last.
+// Member is a gzip member that is being assembled. The zero value has no header yet: call
+// Begin first, End last.
 type Member struct {
 	crc  uint32
 	size uint32 // modulo 2^32, as in the trailer
@@ -85,11 +85,10 @@ func (m *Member) Add(to []byte, f *Fragment) []byte {
 	return append(to, f.blocks...)
 }
 
-// maxStored is what one stored block holds.
+// maxStored is the largest text of a stored block.
 const maxStored = 1<<16 - 1
 
-// AddStored appends a text that is not compressed: for the little that stands
-// between fragments.
+// AddStored appends a text without compression, for short texts between fragments.
 func (m *Member) AddStored(to, text []byte) []byte {
 	m.crc = crc32.Update(m.crc, crc32.IEEETable, text)
 	m.size += uint32(len(text))
@@ -111,11 +110,11 @@ func (m *Member) End(to []byte) []byte {
 	return binary.LittleEndian.AppendUint32(to, m.size)
 }
 
-// Polynomials over GF(2) of degree below 32 are kept as CRC-32 keeps them: the
-// highest bit is the coefficient of x^0.
+// Polynomials over GF(2) of degree below 32 are represented as in CRC-32: the highest bit
+// is the coefficient of x^0.
 const one = 1 << 31
 
-// multiply multiplies two polynomials modulo that of CRC-32.
+// multiply multiplies two polynomials modulo the polynomial of CRC-32.
 func multiply(a, b uint32) uint32 {
 	var product uint32
 	for ; a != 0; a <<= 1 {

@@ -34,7 +34,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	}
 	if q.info.watch {
 		// The prefix asks for a watch whatever the parameter says, and has no defaults
-		// of its own (row A6).
+		// of its own.
 		o.Watch = false
 	}
 	q.ctx, q.cancel = q.watchContext()
@@ -169,7 +169,7 @@ func (q *request) standing() standing {
 	return served
 }
 
-// shows tells whether events can be shown by the type of the watch. What led to its end
+// shows reports whether events can be shown by the type of the watch. What led to its end
 // is still told.
 func (q *request) shows(events []registry.Event) bool {
 	switch q.standing() {
@@ -330,7 +330,7 @@ func (s *httpStream) flush() error {
 	return err
 }
 
-// isWebSocket tells whether the client wants to upgrade its connection.
+// isWebSocket reports whether the client wants to upgrade its connection.
 func isWebSocket(r *http.Request) bool {
 	return headerHas(r.Header["Upgrade"], "websocket") && headerHas(r.Header["Connection"], "upgrade")
 }

@@ -1,19 +1,22 @@
-// Package inflight shares the server's seats, and the memory that waits for clients,
-// among the users of the API.
+// Package inflight limits the requests that execute, and the memory of those that wait. It
+// shares both fairly among the users of the API.
 //
-// A request holds a seat while the server works for it. It gives the seat back while it
-// waits: for the rest of its body, for a client that does not read, for a webhook, for a
-// revision that is not there yet. So neither a slow client nor a slow webhook keeps other
-// requests out. The memory of waiting requests counts against one budget.
+// A request holds a seat while it executes. It gives the seat back while it waits: for the
+// rest of its body, for a client that does not read, for a webhook, for a revision that does
+// not exist yet. So neither slow clients nor slow webhooks block other requests. The memory
+// of waiting requests counts against one budget.
 //
 //	Acquire ── works ── Suspend ── waits ── Resume ── works ── Release
 //	   │                   │                   │
 //	   └ no seat: refused  └ no memory left:   └ queues for a seat; users take turns
 //	                         refused
 //
-// A user gets a seat, or bytes, if it has less of them than are free. So one user gets
-// half of all, two get a third each, and some are always free for the next user. An
-// eighth is kept for privileged users, who get whatever is free.
+// A user gets a seat, or bytes, if it has fewer of them than are free. So one user gets half
+// of all, two get a third each, and some are always free for the next user. An eighth is
+// reserved for privileged users, who may take everything that is free.
+//
+// The budget is not one of those of internal/http2 and internal/serving, which count bytes of
+// connections: here the share of each user decides, so all counts stand under one lock.
 package inflight
 
 import (
@@ -38,16 +41,16 @@ const (
 // without a large answer: goroutine stack, headers, stream, and a small answer.
 const waitOverhead = 32 << 10
 
-// keptUsers is how many users are kept after their last request, so that a client that
-// sends one request after the other does not allocate a user for each.
+// keptUsers is how many users are kept after their last request, so that sequential requests
+// do not allocate a user each.
 const keptUsers = 64
 
-// Limits bound what all requests may hold.
+// Limits are the limits of all requests together.
 type Limits struct {
 	// Seats is how many requests of each class may execute at once. A large request
 	// takes several.
 	Seats [classes]int
-	// Bytes is how much memory the requests may hold that wait for their clients.
+	// Bytes bounds the memory of requests that wait for their clients.
 	Bytes int64
 }
 
@@ -58,11 +61,11 @@ type Gate struct {
 	mu     sync.Mutex
 	used   [classes]int       // seats
 	bytes  int64              // held by requests
-	users  map[string]*user   // all with requests in flight, and some without
-	queues [classes]list.List // of *user: those with requests waiting for a seat, next turn first
+	users  map[string]*user   // those with requests in flight, and some others
+	queues [classes]list.List // of *user: those with requests that wait for a seat, the next one first
 }
 
-// user is an account of the gate. The gate's mu guards its fields.
+// user counts what a user holds. The gate's mu guards its fields.
 type user struct {
 	name       string
 	privileged bool
@@ -76,17 +79,17 @@ type user struct {
 // NewGate returns a gate with the limits.
 func NewGate(l Limits) *Gate { return &Gate{limits: l, users: map[string]*user{}} }
 
-// Seat is that of one request. The request's goroutine uses it.
+// Seat is the seat of one request. Only the request's goroutine uses it.
 type Seat struct {
 	g     *Gate
 	class Class
 	user  *user
 
 	width     int           // how many seats it takes
-	seated    bool          // it has them
-	suspended int           // calls of Suspend that Resume did not answer
-	waits     int64         // bytes that it holds while it is suspended
-	holds     int64         // bytes that it holds until Release
+	seated    bool          // the request has its seats
+	suspended int           // calls of Suspend without Resume
+	waits     int64         // bytes that count until Resume
+	holds     int64         // bytes that count until Release
 	place     *list.Element // in the queue of its user
 	ready     chan struct{} // closed when it gets its seats
 }
@@ -131,8 +134,8 @@ func (g *Gate) charge(u *user, bytes int64) {
 	u.bytes += bytes
 }
 
-// sit takes the seats; mu is held. A request that takes several may pass the limit by
-// them, so that small requests do not keep it out.
+// sit takes the seats; mu is held. A request that takes several may exceed the limit, so that
+// small requests do not block it forever.
 func (s *Seat) sit() {
 	s.seated = true
 	s.g.used[s.class] += s.width
@@ -150,7 +153,7 @@ func (s *Seat) rise() {
 	s.g.seat(s.class)
 }
 
-// seat assigns free seats to waiting requests, by turns of their users; mu is held.
+// seat assigns free seats to waiting requests, round-robin over their users; mu is held.
 func (g *Gate) seat(c Class) {
 	queue := &g.queues[c]
 	for turns := queue.Len(); turns > 0 && g.used[c] < g.limits.Seats[c]; turns-- {
@@ -171,7 +174,7 @@ func (g *Gate) seat(c Class) {
 	}
 }
 
-// leaveQueue takes a seat off the queue of its user; mu is held.
+// leaveQueue removes a request from the queue of its user; mu is held.
 func (s *Seat) leaveQueue() {
 	u, c := s.user, s.class
 	u.waiting[c].Remove(s.place)
@@ -195,9 +198,9 @@ func (s *Seat) Hold(bytes int64) bool {
 	return true
 }
 
-// Suspend gives the seat back until Resume, and counts the bytes that the request holds
-// meanwhile. If they do not fit into the budget, it returns false and the request keeps
-// its seat. Calls nest: the outermost Resume takes the seat again.
+// Suspend gives the seat back until Resume, and counts the bytes that the request holds until
+// then. If they do not fit into the budget, it returns false and the request keeps its seat.
+// Calls nest: the outermost Resume takes the seat again.
 func (s *Seat) Suspend(bytes int64) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -321,8 +324,8 @@ func WithSeat(ctx context.Context, s *Seat) context.Context {
 var ErrFull = errors.New("too many requests are waiting for their clients, please try again later")
 
 // Wait calls f, which waits for something outside of this server, without the seat of the
-// context's request. Bytes is the estimated memory that the request holds meanwhile. A
-// context without a seat belongs to the server's own work; then Wait just calls f.
+// context's request. bytes estimates the memory that the request holds meanwhile. If the
+// context has no seat (work of the server itself), Wait just calls f.
 func Wait(ctx context.Context, bytes int64, f func() error) error {
 	s, _ := ctx.Value(contextKey{}).(*Seat)
 	if s == nil {

@@ -13,7 +13,7 @@ import (
 
 const somePod = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 
-// TestAdmissionPlugins: what is switched on and off by name.
+// TestAdmissionPlugins checks EnableAdmissionPlugins and DisableAdmissionPlugins.
 func TestAdmissionPlugins(t *testing.T) {
 	with := func(enable, disable []string) *corev1.Pod {
 		c := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: enable, DisableAdmissionPlugins: disable}).RESTConfig()
@@ -35,7 +35,7 @@ func TestAdmissionPlugins(t *testing.T) {
 	}
 }
 
-// TestQuotaAlone: a lone server keeps quotas by itself.
+// TestQuotaAlone checks that a server without other controllers enforces quotas.
 func TestQuotaAlone(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()
@@ -44,7 +44,7 @@ func TestQuotaAlone(t *testing.T) {
 	wantRefused(t, c, "/api/v1/namespaces/default/pods", somePod, 403, `pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0`)
 }
 
-// TestOwnAddress: the Service of the server itself has its IPAddress.
+// TestOwnAddress checks that the Service of the server itself has an IPAddress.
 func TestOwnAddress(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	a := object[networkingv1.IPAddress](t, c, "/apis/networking.k8s.io/v1/ipaddresses/10.96.0.1")

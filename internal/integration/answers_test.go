@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestOtherUID: what is said to a write or a deletion that means another object, in the
-// words of kube-apiserver v1.36.
+// TestOtherUID checks the errors of writes and deletions with the UID of another
+// object. Messages are those of kube-apiserver v1.36.
 func TestOtherUID(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()
@@ -75,7 +75,7 @@ func quoted(text string) string {
 	return string(b)
 }
 
-// TestRefusals: causes and words as kube-apiserver v1.36 has them.
+// TestRefusals checks causes and messages, which are those of kube-apiserver v1.36.
 func TestRefusals(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const (
@@ -108,8 +108,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestLastAppliedWithoutAnnotations: what kubectl is shown of a configuration whose
-// annotations are null has none.
+// TestLastAppliedWithoutAnnotations checks that the last-applied configuration of an
+// object with null annotations has no annotations.
 func TestLastAppliedWithoutAnnotations(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const maps = "/api/v1/namespaces/default/configmaps"
@@ -120,7 +120,7 @@ func TestLastAppliedWithoutAnnotations(t *testing.T) {
 	})
 }
 
-// TestBookmarkRows: the row of a bookmark says nothing of an object.
+// TestBookmarkRows checks that the table row of a bookmark has no data of an object.
 func TestBookmarkRows(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	for path, cells := range map[string]string{

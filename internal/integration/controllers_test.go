@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestControllers: a server that nobody helps deletes namespaces, and one sees
-// which controllers run.
+// TestControllers checks that the server deletes namespaces, and that health checks
+// and metrics show which controllers run.
 func TestControllers(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"*", "-serviceaccount"}})
 	c := s.RESTConfig()

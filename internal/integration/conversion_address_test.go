@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// askV2 stores an object and reads it in a version that the webhook has to make; it
-// returns the message of the failure.
+// askV2 stores an object, reads it in a version that needs the webhook, and returns
+// the error message.
 func askV2(t *testing.T, definition string) string {
 	t.Helper()
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
@@ -31,8 +31,8 @@ func askV2(t *testing.T, definition string) string {
 	return pick(t, b, "message")
 }
 
-// TestWebhookAddress: what a definition calls its webhook may not be an address that
-// only the server can reach.
+// TestWebhookAddress checks that a definition cannot name a webhook address that only
+// the server can reach.
 func TestWebhookAddress(t *testing.T) {
 	var asked atomic.Int64
 	webhook, ca := serveHook(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -61,8 +61,8 @@ func TestWebhookAddress(t *testing.T) {
 	}
 }
 
-// TestWebhookAnswerIsNotShown: an error says what went wrong, in none of the words of
-// what was asked, which may be another service than a webhook.
+// TestWebhookAnswerIsNotShown checks that an error does not quote the response of an
+// address that may not be a webhook.
 func TestWebhookAnswerIsNotShown(t *testing.T) {
 	const secret = "hush-hush"
 	var reached atomic.Bool
@@ -104,8 +104,8 @@ func TestWebhookAnswerIsNotShown(t *testing.T) {
 	}
 }
 
-// TestLongWebhookAnswers: an error quotes a webhook's answer, and no more of it than a
-// client needs.
+// TestLongWebhookAnswers checks that an error quotes only the beginning of a
+// webhook's response.
 func TestLongWebhookAnswers(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	object := func(answer map[string]any) map[string]any {

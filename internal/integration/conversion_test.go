@@ -25,8 +25,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// converter is a webhook that calls spec.n of example.com/v1 spec.count in v2. Break
-// spoils its answers.
+// converter is a webhook that renames spec.n in example.com/v1 to spec.count in v2.
+// Break corrupts its responses.
 type converter struct {
 	asked atomic.Int64 // questions, and the objects in them
 	many  atomic.Int64
@@ -66,14 +66,15 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(answer)
 }
 
-// serveHook serves a webhook, and returns its server and who signs its certificate.
+// serveHook starts a webhook and returns its server and the certificate of its
+// authority.
 func serveHook(t *testing.T, hook http.Handler) (webhook *httptest.Server, ca string) {
 	webhook = httptest.NewTLSServer(hook)
 	t.Cleanup(webhook.Close)
 	return webhook, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
 }
 
-// twoVersions is a definition whose versions differ, with a webhook at a URL.
+// twoVersions returns a definition with two versions that a webhook converts.
 func twoVersions(url, ca string) string {
 	version := func(name, property string, storage bool) string {
 		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{%q:{"type":"integer","minimum":1}}}}}}}`, name, storage, property)
@@ -153,8 +154,8 @@ func TestConversionByWebhook(t *testing.T) {
 	waitGone(t, c)
 }
 
-// TestConversionIsKept: what a webhook made of a version of an object is not asked for
-// again, and watches tell bookmarks without it.
+// TestConversionIsKept checks that converted objects are cached, and that bookmarks
+// need no conversion.
 func TestConversionIsKept(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
@@ -184,9 +185,9 @@ func TestConversionIsKept(t *testing.T) {
 	}
 }
 
-// TestConversionsOfRequest: a webhook is called once for each version that a request needs of
-// an object: to show it, and for a write to read what is stored, to store the next version,
-// and to show that.
+// TestConversionsOfRequest checks that a request calls the webhook once for each version
+// that it needs of an object: a read to return it, and a write to read the stored object,
+// to store the next one, and to return that.
 func TestConversionsOfRequest(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
@@ -225,8 +226,8 @@ func TestConversionsOfRequest(t *testing.T) {
 	}
 }
 
-// TestConversionOfLists: a webhook is asked for many objects of a list at once, however
-// the list is shown, and for each once, as long as there is room for what it answers.
+// TestConversionOfLists checks that the webhook gets the objects of a list in batches
+// and each object only once, in every representation, as long as the cache has room.
 func TestConversionOfLists(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
@@ -270,7 +271,8 @@ func TestConversionOfLists(t *testing.T) {
 	}
 }
 
-// countShown lists all things in version 2, and counts those that are shown in it.
+// countShown lists all things in version 2, and returns how many of them are in that
+// version.
 func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+"/apis/example.com/v2/namespaces/default/things", nil)
@@ -302,8 +304,8 @@ func countShown(t *testing.T, c *rest.Config, accept, encoding string) int {
 	return strings.Count(string(text), "name: t") + strings.Count(string(text), `"name":"t`)
 }
 
-// TestSlowConversion: a watch whose events wait for a webhook holds up no other watch of
-// the same objects.
+// TestSlowConversion checks that a watch that waits for a webhook does not delay
+// other watches of the same objects.
 func TestSlowConversion(t *testing.T) {
 	hook := &converter{}
 	webhook, ca := serveHook(t, hook)
@@ -337,8 +339,8 @@ func TestSlowConversion(t *testing.T) {
 	}
 }
 
-// TestStalledConversion: requests that wait for a webhook that does not answer keep no
-// others out, and are given up when their clients leave.
+// TestStalledConversion checks that requests to a webhook that does not respond do
+// not block other requests, and end when their clients leave.
 func TestStalledConversion(t *testing.T) {
 	hook := &converter{}
 	gone := make(chan struct{}, 1000)

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// largeDefinition is like those that tools generate from the schemas of clouds: n
-// properties, here of strings, numbers and lists, and a rule.
+// largeDefinition returns a definition with n properties (strings, numbers and lists)
+// and a rule, like those generated from cloud APIs.
 func largeDefinition(i, n int) string {
 	const text = "What the provider makes of this field, which values it takes, its default, and what happens to what is there already."
 	var properties strings.Builder
@@ -34,7 +34,7 @@ func largeObject(definition int, name string) string {
 		definition%20, definition, name)
 }
 
-// posting sends bodies to a server.
+// posting returns a function that creates objects.
 func posting(b *testing.B, c *rest.Config) func(path, body string) {
 	b.Helper()
 	client := servertest.Client(b, c)
@@ -45,7 +45,7 @@ func posting(b *testing.B, c *rest.Config) func(path, body string) {
 	}
 }
 
-// BenchmarkDefinition stores definitions of 200 properties, and the first object of
+// BenchmarkDefinition stores definitions with 200 properties, and the first object of
 // each.
 func BenchmarkDefinition(b *testing.B) {
 	s := &tidemark.Server{Storage: &datadir.Dir{Path: b.TempDir()}}
@@ -62,7 +62,7 @@ func BenchmarkDefinition(b *testing.B) {
 	}
 }
 
-// BenchmarkCustomCreate stores objects of a definition of 200 properties.
+// BenchmarkCustomCreate stores objects of a definition with 200 properties.
 func BenchmarkCustomCreate(b *testing.B) {
 	s := &tidemark.Server{Storage: &datadir.Dir{Path: b.TempDir()}}
 	if err := s.Start(context.Background()); err != nil {

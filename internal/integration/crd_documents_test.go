@@ -24,8 +24,9 @@ func document(t *testing.T, c *rest.Config, path string) string {
 
 var references = regexp.MustCompile(`"\$ref":"#/(?:definitions|components/schemas)/([^"]*)"`)
 
-// TestDocumentsOfDefinitions: what the OpenAPI documents refer to is in them, also with
-// definitions, and they tell by which fields objects can be selected.
+// TestDocumentsOfDefinitions checks that the OpenAPI documents contain everything
+// that they refer to, also with definitions, and that they list the selectable
+// fields.
 func TestDocumentsOfDefinitions(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{{"POST " + definitions, strings.Replace(definition(`"color":{"type":"string"},"inner":{"type":"object","x-kubernetes-embedded-resource":true,"properties":{"x":{"type":"string"}}}`),
@@ -50,8 +51,9 @@ func TestDocumentsOfDefinitions(t *testing.T) {
 	}
 }
 
-// TestTerminatingDefinition: a definition whose objects wait for somebody can be written,
-// says what it waits for, and discovery lists no verb that makes or changes objects.
+// TestTerminatingDefinition checks a definition whose removal waits for finalizers of
+// its objects: it can be updated, its status has the reason, and discovery lists no
+// verbs that create or change objects.
 func TestTerminatingDefinition(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	held := strings.Replace(thing("a", `{"n":1}`), `"name"`, `"finalizers":["example.com/f"],"name"`, 1)
@@ -76,8 +78,8 @@ func TestTerminatingDefinition(t *testing.T) {
 	waitGone(t, c)
 }
 
-// TestDefinitionOutlivesObjects: a definition with a finalizer of somebody else's says that
-// its objects are gone; its deletion counts no generation.
+// TestDefinitionOutlivesObjects checks that a definition with a finalizer reports
+// that its objects are gone, and that its deletion does not change its generation.
 func TestDefinitionOutlivesObjects(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{
@@ -101,8 +103,8 @@ func TestDefinitionOutlivesObjects(t *testing.T) {
 	waitGone(t, c)
 }
 
-// TestManagersOfUnservedVersion: who owns a field in a version that is not served any more
-// owns it still.
+// TestManagersOfUnservedVersion checks that managers keep fields that they own in a
+// version that is no longer served.
 func TestManagersOfUnservedVersion(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const v2 = "/apis/example.com/v2/namespaces/default/things/a"

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestReplacedKind: the past of a definition that another one has replaced, with a kind and
-// a version of other lengths, is still well-formed in every form.
+// TestReplacedKind checks that the history of a definition that was replaced by one
+// with another kind and version is well-formed in every representation.
 func TestReplacedKind(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{
@@ -40,8 +40,8 @@ func TestReplacedKind(t *testing.T) {
 	}
 }
 
-// TestShownFields: objects of a custom kind are selected by what is shown of them, with
-// defaults that came later, and so are they deleted.
+// TestShownFields checks that field selectors of a custom resource see defaults that
+// were added later, in lists and in deletecollection.
 func TestShownFields(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	later := strings.Replace(definition(`"n":{"type":"integer"},"d":{"type":"string","default":"keep"}`, ""), `"storage":true,`, `"storage":true,"selectableFields":[{"jsonPath":".spec.d"}],`, 1)
@@ -97,8 +97,8 @@ func TestShownFields(t *testing.T) {
 	}
 }
 
-// TestListKindThatWaited: the OpenAPI document follows a list kind that is accepted when the
-// definition that had it is gone, with no write of its own.
+// TestListKindThatWaited checks that the OpenAPI document follows a list kind that
+// becomes available when another definition is removed.
 func TestListKindThatWaited(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	other := strings.NewReplacer("things", "others", `"kind":"Thing"`, `"kind":"Other","listKind":"Shared"`, `"name":"v1"`, `"name":"v9"`).Replace(definition(`"n":{"type":"integer"}`))

@@ -23,7 +23,8 @@ const (
 	things      = "/apis/example.com/v1/namespaces/default/things"
 )
 
-// definition is one of things.example.com, with the properties of a spec.
+// definition returns a definition of things.example.com, with the given properties in
+// spec.
 func definition(properties string, more ...string) string {
 	return fmt.Sprintf(`{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{%s}}}}}}%s]}}`,
@@ -34,8 +35,8 @@ func thing(name, spec string) string {
 	return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":%q},"spec":%s}`, name, spec)
 }
 
-// TestDefinitionServesAtOnce: the first object is stored right after its definition,
-// whose status follows it in the same step.
+// TestDefinitionServesAtOnce checks that an object can be created right after its
+// definition, and that the status of the definition follows.
 func TestDefinitionServesAtOnce(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: t.TempDir()}}).RESTConfig()
 	for range 20 {
@@ -52,7 +53,7 @@ func TestDefinitionServesAtOnce(t *testing.T) {
 	}
 }
 
-// watch opens a watch, whose lines are its events.
+// watch opens a watch and returns its events as lines.
 func watch(t testing.TB, c *rest.Config, path string) *bufio.Scanner {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Host+path, nil)
@@ -67,7 +68,7 @@ func watch(t testing.TB, c *rest.Config, path string) *bufio.Scanner {
 	return bufio.NewScanner(answer.Body)
 }
 
-// waitGone watches the definition until it is gone.
+// waitGone waits until the definition is gone.
 func waitGone(t *testing.T, c *rest.Config) {
 	t.Helper()
 	lines := watch(t, c, definitions+"?watch=true&fieldSelector=metadata.name=things.example.com&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
@@ -87,7 +88,7 @@ func waitGone(t *testing.T, c *rest.Config) {
 	t.Fatal("the watch ended before the definition was gone")
 }
 
-// TestDefinitionChanges: what is stored already is read by the schema of now.
+// TestDefinitionChanges checks that stored objects are read with the current schema.
 func TestDefinitionChanges(t *testing.T) {
 	dir := t.TempDir()
 	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
@@ -121,8 +122,8 @@ func TestDefinitionChanges(t *testing.T) {
 	})
 }
 
-// TestDefinitionsWaitForNames: the second definition gets the kind that the first one
-// lets go.
+// TestDefinitionsWaitForNames checks that a definition gets its kind when another
+// definition releases it.
 func TestDefinitionsWaitForNames(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	other := strings.NewReplacer("things.example.com", "others.example.com", `"plural":"things"`, `"plural":"others"`).Replace(definition(`"n":{"type":"integer"}`))
@@ -144,7 +145,8 @@ func TestDefinitionsWaitForNames(t *testing.T) {
 	run(t, c, []step{{"POST " + others, strings.Replace(thing("a", `{"n":1}`), "things", "others", 1), 201, nil}})
 }
 
-// storedIn is a definition of two versions without conversion, of which one is stored.
+// storedIn returns a definition with two versions and no conversion, and the given
+// storage version.
 func storedIn(stored string, served bool, column string) string {
 	version := func(name, property string) string {
 		return fmt.Sprintf(`{"name":%q,"served":%t,"storage":%t,"additionalPrinterColumns":[{"name":%q,"type":"string","jsonPath":".spec.%s"}%s],
@@ -155,8 +157,8 @@ func storedIn(stored string, served bool, column string) string {
 		version("v1", "old"), version("v2", "new"))
 }
 
-// TestStorageVersionChanges: what was stored in another version keeps what that has, and
-// tables have the columns of the version that is asked for.
+// TestStorageVersionChanges checks that objects stored in another version keep their
+// fields, and that tables have the columns of the requested version.
 func TestStorageVersionChanges(t *testing.T) {
 	dir := t.TempDir()
 	s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
@@ -189,8 +191,8 @@ func TestStorageVersionChanges(t *testing.T) {
 	run(t, servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}).RESTConfig(), kept)
 }
 
-// TestWatchOfChangedDefinition: a watch ends where objects are others than it told
-// until then, and goes on where they are not.
+// TestWatchOfChangedDefinition checks that a watch ends if a change of the definition
+// changes its objects, and continues otherwise.
 func TestWatchOfChangedDefinition(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{{"POST " + definitions, storedIn("v1", true, ""), 201, nil}})
@@ -211,7 +213,8 @@ func TestWatchOfChangedDefinition(t *testing.T) {
 	}
 }
 
-// TestUnservedDefinitionGoes: its objects go first all the same.
+// TestUnservedDefinitionGoes checks that the objects of a definition without served
+// versions are removed with it.
 func TestUnservedDefinitionGoes(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{
@@ -228,8 +231,8 @@ func TestUnservedDefinitionGoes(t *testing.T) {
 	})
 }
 
-// TestDefinitionStatus: new objects have the status that the schema has for them, and
-// it is nobody's.
+// TestDefinitionStatus checks that new objects get the default status of the schema,
+// which has no manager.
 func TestDefinitionStatus(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	withStatus := strings.Replace(definition(`"n":{"type":"integer"}`), `"schema":{"openAPIV3Schema":{"type":"object","properties":{`,
@@ -243,8 +246,8 @@ func TestDefinitionStatus(t *testing.T) {
 	})
 }
 
-// TestDefinitionsAtOnce: of definitions that want one kind at the same time one gets it,
-// and each of the others when the one before is gone.
+// TestDefinitionsAtOnce checks that of several definitions with the same kind one
+// gets it, and the next one when that is removed.
 func TestDefinitionsAtOnce(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	lines := watch(t, c, definitions+"?watch=true")

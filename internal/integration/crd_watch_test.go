@@ -10,13 +10,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// twoServed are two versions of a definition, the second one served or not.
+// twoServed returns two versions of a definition. The second is served or not.
 func twoServed(second string) string {
 	return `{"name":"v2","served":` + second + `,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`
 }
 
-// TestWatchEnds: a watch to which nothing happens ends when its definition says
-// something else, or is deleted; before that it tells what went with it.
+// TestWatchEnds checks that an idle watch ends when its definition changes or is
+// deleted, after the events of the deletion.
 func TestWatchEnds(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"
@@ -47,7 +47,7 @@ func TestWatchEnds(t *testing.T) {
 	watchDeletion(t, c)
 }
 
-// watchDeletion deletes a definition with its two objects.
+// watchDeletion deletes a definition with two objects.
 func watchDeletion(t *testing.T, c *rest.Config) {
 	t.Helper()
 	all, none := watch(t, c, things+"?watch=true&resourceVersion="), watch(t, c, things+"?watch=true&fieldSelector=metadata.name%3Dnone")
@@ -72,8 +72,9 @@ func watchDeletion(t *testing.T, c *rest.Config) {
 	}
 }
 
-// TestLeftSelectionOfAVersion: an object of a custom kind that leaves a selection is told as
-// it was to that watch alone, in the version that is not stored too.
+// TestLeftSelectionOfAVersion checks the DELETED event of a custom resource that no
+// longer matches a selector: it has the last matching state, in the requested
+// version.
 func TestLeftSelectionOfAVersion(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const things2 = "/apis/example.com/v2/namespaces/default/things"

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestDuplicates: what becomes of a member that stands twice, in each format, as
-// docs/compatibility.md says it: with a warning, without one, and not at all.
+// TestDuplicates checks members that occur twice in a body, in each format, as
+// docs/compatibility.md describes it.
 func TestDuplicates(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}})
 	c := s.RESTConfig()
@@ -74,7 +74,7 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// survivor is what an answer has of the member that was sent twice.
+// survivor returns the value in the response for the member that was sent twice.
 func survivor(resp *http.Response, name string) (string, error) {
 	defer resp.Body.Close()
 	var o struct {
@@ -101,8 +101,8 @@ func survivor(resp *http.Response, name string) (string, error) {
 	return string(text), err
 }
 
-// TestDuplicateOperations: of a JSON patch, the last member of an operation counts,
-// and both the patch and what it makes are complained about.
+// TestDuplicateOperations checks that the last member of a JSON patch operation
+// counts, and that warnings name duplicates in the patch and in its result.
 func TestDuplicateOperations(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"-*"}})
 	c := s.RESTConfig()

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// as asks who the request is, with headers "Name: value".
+// as returns the user of a request with the given headers, written as "Name: value".
 func as(t *testing.T, c *rest.Config, headers ...string) (int, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Host+selfReviews, strings.NewReader("{}"))
@@ -39,7 +39,7 @@ func as(t *testing.T, c *rest.Config, headers ...string) (int, []byte) {
 	return answer.StatusCode, b
 }
 
-// TestImpersonation: rows of what kube-apiserver v1.36 answered.
+// TestImpersonation compares users with responses of kube-apiserver v1.36.
 func TestImpersonation(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	for _, row := range []struct {
@@ -71,8 +71,8 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
-// TestImpersonationRefused: who may not is told what is missing, and whoever one
-// becomes may no more than that user.
+// TestImpersonationRefused checks the error without the permission to impersonate,
+// and that an impersonated user has only its own permissions.
 func TestImpersonationRefused(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	bob, err := s.RESTConfigFor("bob")

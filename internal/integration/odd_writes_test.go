@@ -29,13 +29,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// oddSteps is how much TestOddWrites does.
+// oddSteps is the number of writes of TestOddWrites.
 var oddSteps = flag.Int("odd-steps", 600, "writes of TestOddWrites")
 
-// stand is what stands in a body where something odd shall be. Nothing else is like it.
+// stand is the placeholder for an odd value in a body. It occurs nowhere else.
 const stand = "q7zq9k"
 
-// odds are odd bytes and texts, for names, keys and values.
+// odds are odd values for names, keys and fields.
 var odds = []string{
 	"", "\x00", "a\x00b", "\x00\x00\x00", "a\x01", "\x7f", "\n", "a\r\nb", "\t", "\u0085", "\u2028", "\ufeff", "\ufffd",
 	"\xff", "a\xffb", "\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", "é", "日本", "\U0001f600", "e\u0301",
@@ -45,7 +45,7 @@ var odds = []string{
 	strings.Repeat("e", 1025), strings.Repeat("f", 70_000), strings.Repeat("g", 1<<20), strings.Repeat("é", 600), strings.Repeat("\x00", 300), strings.Repeat("\xff", 300),
 }
 
-// oddWriter sends odd writes, and remembers what was acknowledged.
+// oddWriter sends odd writes and records the acknowledged objects.
 type oddWriter struct {
 	t      *testing.T
 	chance *rand.Rand
@@ -58,11 +58,11 @@ type oddWriter struct {
 	n       int
 }
 
-// TestOddWrites sends odd names, keys, values and sizes in every kind and every
-// encoding, with every verb, beside a client that writes plain objects. The server
-// lives, the plain writes succeed, a dry-run answers as the write does, and what was
-// acknowledged is there, byte for byte, after a restart. All that lists show can be read
-// and deleted by the name that they show.
+// TestOddWrites writes odd names, keys, values and sizes in every kind and every
+// encoding, with every verb, while another client writes plain objects. The plain
+// writes must succeed, a dry-run must return what the write returns, and after a
+// restart all acknowledged objects must be there, byte for byte. Objects in lists
+// must be readable and deletable by their names.
 func TestOddWrites(t *testing.T) {
 	chance := testrand.New(t)
 	server := func(dir string) *tidemark.Server {
@@ -112,7 +112,7 @@ const oddDefinition = `{"metadata":{"name":"odds.example.com"},"spec":{"group":"
 "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true,
 "properties":{"list":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"}}}}}}}}}}]}}`
 
-// neighbour writes plain objects until it is stopped: each write has to succeed.
+// neighbour writes plain objects until it is stopped. Each write must succeed.
 func (w *oddWriter) neighbour(host string, h *http.Client) (stop func()) {
 	var stopped atomic.Bool
 	done := make(chan struct{})
@@ -158,7 +158,7 @@ func (w *oddWriter) do(method, path, media string, body []byte) (int, []byte) {
 	return resp.StatusCode, answer
 }
 
-// typeOf finds the type of an object; nil: it is that of the definition.
+// typeOf returns the type of an object, or nil for the custom resource.
 func typeOf(o map[string]any) *resource.Type {
 	for typ := range builtin.Catalog().Types() {
 		if typ.GroupVersion().String() == o["apiVersion"] && typ.Kind == o["kind"] && typ.Collection != "" {
@@ -168,7 +168,7 @@ func typeOf(o map[string]any) *resource.Type {
 	return nil
 }
 
-// collection is the path of the objects like one.
+// collection returns the path of a collection.
 func collection(typ *resource.Type) string {
 	switch {
 	case typ == nil:
@@ -233,7 +233,7 @@ func (w *oddWriter) step() {
 	}
 }
 
-// remember reads what a deletion left of an object.
+// remember records what a deletion left of an object.
 func (w *oddWriter) remember(at string) {
 	if w.stored[at] == "" {
 		return
@@ -253,7 +253,7 @@ func urlOf(s string) string {
 	return url.PathEscape(s)
 }
 
-// known is the path of an object that is there, most of the time.
+// known returns the path of an object that most likely exists.
 func (w *oddWriter) known(otherwise string) string {
 	if len(w.stored) == 0 || w.chance.IntN(3) == 0 {
 		return otherwise
@@ -262,7 +262,7 @@ func (w *oddWriter) known(otherwise string) string {
 	return paths[w.chance.IntN(len(paths))]
 }
 
-// some is a path that fits into the head of a request.
+// some returns the path if it fits into a request line.
 func (w *oddWriter) some(path string) string {
 	if len(path) > 100_000 {
 		return path[:100_000]
@@ -278,7 +278,7 @@ func mustJSON(v any) []byte {
 	return b
 }
 
-// place puts what stands for the oddity somewhere into an object.
+// place puts the placeholder somewhere into an object.
 func (w *oddWriter) place(o map[string]any) {
 	meta := o["metadata"].(map[string]any)
 	switch w.chance.IntN(8) {
@@ -301,7 +301,7 @@ func (w *oddWriter) place(o map[string]any) {
 	}
 }
 
-// placeIn replaces some text below a value.
+// placeIn replaces a string below a value.
 func (w *oddWriter) placeIn(v any, depth int) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -333,7 +333,7 @@ func (w *oddWriter) placeIn(v any, depth int) {
 	}
 }
 
-// odden puts the oddity into JSON, as it is or escaped.
+// odden replaces the placeholder in JSON by the odd value, raw or escaped.
 func odden(text []byte, odd string, raw bool) []byte {
 	into := []byte(odd)
 	if !raw {
@@ -343,7 +343,7 @@ func odden(text []byte, odd string, raw bool) []byte {
 	return bytes.ReplaceAll(text, []byte(stand), into)
 }
 
-// encode writes an object in some encoding, with the oddity in it.
+// encode encodes an object with the odd value in it.
 func (w *oddWriter) encode(typ *resource.Type, o map[string]any, odd string) (media string, body []byte) {
 	text := mustJSON(o)
 	which := w.chance.IntN(5)
@@ -450,7 +450,7 @@ func (w *oddWriter) write(method, path, media string, body []byte) {
 	w.stored[place] = string(text)
 }
 
-// compare reads all that was acknowledged.
+// compare reads all acknowledged objects.
 func (w *oddWriter) compare() {
 	for _, path := range slices.Sorted(maps.Keys(w.stored)) {
 		code, got := w.do("GET", path, asJSON, nil)
@@ -460,7 +460,7 @@ func (w *oddWriter) compare() {
 	}
 }
 
-// deleteAll deletes all that lists show, by the name that they show.
+// deleteAll deletes all objects in lists by their names.
 func (w *oddWriter) deleteAll() {
 	types := []*resource.Type{nil}
 	for typ := range builtin.Catalog().Types() {

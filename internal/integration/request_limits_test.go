@@ -19,12 +19,12 @@ import (
 
 const mebibyte = 1 << 20
 
-// nested is a value that nests.
+// nested returns a value of the given depth.
 func nested(depth int) string {
 	return strings.Repeat("[", depth) + strings.Repeat("]", depth)
 }
 
-// times is a text with a number in it, again and again, between commas.
+// times returns n copies of a format with its number, separated by commas.
 func times(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -36,10 +36,10 @@ func times(n int, format string) string {
 	return b.String()
 }
 
-// wide is YAML whose aliases make it twice as large as a body may be.
+// wide is YAML whose aliases expand to twice the maximum size of a body.
 var wide = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata:\n  k: &a " + strings.Repeat("x", 64<<10) + strings.ReplaceAll(times(96, "\n  k%d: *a"), ",", "")
 
-// bomb is YAML whose aliases make it larger without end.
+// bomb is YAML whose aliases expand exponentially.
 const bomb = `
 kind: ConfigMap
 apiVersion: v1
@@ -55,7 +55,7 @@ data:
   h: [*g,*g,*g,*g,*g,*g,*g,*g,*g,*g]
 `
 
-// squeezed is a text, compressed.
+// squeezed returns the text compressed with gzip.
 func squeezed(text string) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -85,9 +85,9 @@ func (c call) send(t testing.TB, h *http.Client) *http.Response {
 	return resp
 }
 
-// TestWriteLimits sends too much of everything that a write can have too much of:
-// each is refused soon, with a Status that says what is wrong, and nothing is
-// written. docs/limits.md lists them.
+// TestWriteLimits exceeds each limit of a write. The server must refuse it quickly
+// with a Status that describes the limit, and write nothing. docs/limits.md lists the
+// limits.
 func TestWriteLimits(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}})
 	c := s.RESTConfig()
@@ -189,7 +189,7 @@ func TestWriteLimits(t *testing.T) {
 	}
 }
 
-// revisionOf is that of the ConfigMaps.
+// revisionOf returns the resourceVersion of the ConfigMaps.
 func revisionOf(t *testing.T, h *http.Client, host string) string {
 	t.Helper()
 	resp, err := h.Get(host + configMaps + "?labelSelector=none")

@@ -34,7 +34,8 @@ func withBot(t *testing.T, s *tidemark.Server) *tidemark.Server {
 	return s
 }
 
-// TestTokenRequest: a token of a service account is good until the account goes.
+// TestTokenRequest checks that a token of a service account is valid until the
+// account is deleted.
 func TestTokenRequest(t *testing.T) {
 	s := withBot(t, &tidemark.Server{})
 	admin := s.RESTConfig()
@@ -68,7 +69,7 @@ func TestTokenRequest(t *testing.T) {
 	}
 }
 
-// TestTokenRequestRefused: the words are those of kube-apiserver v1.36.
+// TestTokenRequestRefused checks errors. Messages are those of kube-apiserver v1.36.
 func TestTokenRequestRefused(t *testing.T) {
 	admin := withBot(t, &tidemark.Server{}).RESTConfig()
 	create[metav1.PartialObjectMetadata](t, admin, "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
@@ -104,7 +105,7 @@ func TestTokenRequestRefused(t *testing.T) {
 	create[authenticationv1.TokenRequest](t, admin, botToken+"?dryRun=All", bound(`{"kind":"Secret","apiVersion":"v1","name":"s","uid":"`+uid+`"}`))
 }
 
-// TestBoundToken tells of the Pod and of its node.
+// TestBoundToken checks that a token bound to a Pod names the Pod and its node.
 func TestBoundToken(t *testing.T) {
 	s := withBot(t, &tidemark.Server{})
 	admin := s.RESTConfig()
@@ -125,7 +126,8 @@ func TestBoundToken(t *testing.T) {
 	servertest.WantCode(t, bot, "/version", http.StatusUnauthorized, "Unauthorized")
 }
 
-// TestTokenRestart: the key is kept beside the certificates.
+// TestTokenRestart checks that tokens survive a restart: the key is stored with the
+// certificates.
 func TestTokenRestart(t *testing.T) {
 	dir := t.TempDir()
 	s := withBot(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
@@ -156,7 +158,8 @@ func TestTokenReview(t *testing.T) {
 	wantRefused(t, admin, tokenReviews, `{"spec":{}}`, 400, "token is required for TokenReview in authentication")
 }
 
-// TestAccessReviews: the words are those of kube-apiserver v1.36.
+// TestAccessReviews checks access reviews. Messages are those of kube-apiserver
+// v1.36.
 func TestAccessReviews(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	admin := s.RESTConfig()
@@ -204,7 +207,7 @@ func TestAccessReviews(t *testing.T) {
 	}
 }
 
-// TestIssuerPages: others can verify tokens.
+// TestIssuerPages checks the documents with which others can verify tokens.
 func TestIssuerPages(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{ServiceAccountIssuer: "https://example.com"})
 	code, body := servertest.Get(t, s.RESTConfig(), "/.well-known/openid-configuration/")
@@ -216,7 +219,8 @@ func TestIssuerPages(t *testing.T) {
 	servertest.WantCode(t, servertest.Anonymous(s), "/openid/v1/jwks", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/openid/v1/jwks"`)
 }
 
-// TestComponentStatuses: they are made when they are read, and have no version.
+// TestComponentStatuses checks that component statuses are generated on read and have
+// no resourceVersion.
 func TestComponentStatuses(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()

@@ -14,10 +14,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// canary is what must not come out.
+// canary is the secret that must not appear.
 const canary = "c4n4ry"
 
-// listener keeps what is logged.
+// listener records the log.
 type listener struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -29,9 +29,8 @@ func (l *listener) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// TestNothingSecretIsLogged sends secrets in every way that a client can, in
-// requests that work and in ones that do not: none of them is logged, at any level,
-// and none is a metric.
+// TestNothingSecretIsLogged sends secrets in valid and invalid requests of every
+// kind. None may appear in the log, at any level, or in the metrics.
 func TestNothingSecretIsLogged(t *testing.T) {
 	var logged listener
 	s := servertest.Start(t, &tidemark.Server{Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug - 100}))})
@@ -83,8 +82,8 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	}
 }
 
-// TestNeighbours: what is done to a namespace or to an object is not done to one
-// whose name begins with the same letters, or looks like a path to it.
+// TestNeighbours checks that changes of a namespace or an object do not affect others
+// whose names have the same prefix, or look like a path below it.
 func TestNeighbours(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()

@@ -19,8 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestStorageQuota fills a server with Secrets up to its quota, restarts it with a
-// smaller one, and frees it again.
+// TestStorageQuota fills a server with Secrets up to StorageMaxBytes, restarts it
+// with a lower limit, and frees memory.
 func TestStorageQuota(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	start := func(quota int64) (*tidemark.Server, *kubernetes.Clientset) {

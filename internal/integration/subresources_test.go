@@ -18,7 +18,7 @@ type values = map[string]string
 
 const pods = "/api/v1/namespaces/default/pods"
 
-// TestScale: the words are those of kube-apiserver v1.36.
+// TestScale checks scale. Messages are those of kube-apiserver v1.36.
 func TestScale(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const spec = `"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"z","operator":"In","values":["2","1"]}]},"template":{"metadata":{"labels":{"a":"b","z":"1"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}`
@@ -52,8 +52,8 @@ func TestScale(t *testing.T) {
 	})
 }
 
-// TestScaleOwners: who owns the replicas of a Scale owns those of the object, and
-// nobody loses anything else.
+// TestScaleOwners checks that owning the replicas of a Scale is owning the replicas
+// of the object, and that other managers keep their fields.
 func TestScaleOwners(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const all, scale = "/apis/apps/v1/namespaces/default/deployments", "/apis/apps/v1/namespaces/default/deployments/d/scale"
@@ -76,7 +76,7 @@ func TestScaleOwners(t *testing.T) {
 	})
 }
 
-// TestBinding: a Pod gets its node once.
+// TestBinding checks that a Pod can be bound once.
 func TestBinding(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const k1, bindings = pods + "/k1/binding", "/api/v1/namespaces/default/bindings"
@@ -111,7 +111,7 @@ func TestBinding(t *testing.T) {
 	})
 }
 
-// TestBindingOnce: of many schedulers one wins.
+// TestBindingOnce checks that one of many concurrent bindings succeeds.
 func TestBindingOnce(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, []step{{"POST " + pods, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201, nil}})
@@ -131,7 +131,7 @@ func TestBindingOnce(t *testing.T) {
 
 const budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
-// running makes a Pod that runs, with a label of its name.
+// running returns the steps that create a running Pod, with its name as a label.
 func running(name string, ready bool) []step {
 	status := `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`
 	if !ready {
@@ -147,7 +147,7 @@ func budget(name, pod string) step {
 	return step{"POST " + budgets, `{"metadata":{"name":"` + name + `"},"spec":{"maxUnavailable":1,"selector":{"matchLabels":{"v":"` + pod + `"}}}}`, 201, nil}
 }
 
-// allows sets what a budget's controller would.
+// allows sets the status that a budget's controller would set.
 func allows(name string, observed, allowed, healthy, desired int) step {
 	return step{"PATCH " + budgets + "/" + name + "/status", fmt.Sprintf(`{"status":{"observedGeneration":%d,"disruptionsAllowed":%d,"currentHealthy":%d,"desiredHealthy":%d,"expectedPods":2}}`, observed, allowed, healthy, desired), 200, nil}
 }
@@ -163,8 +163,8 @@ func evict(name, query string, code int, why string) step {
 	return s
 }
 
-// TestEviction: the words are those of kube-apiserver v1.36, but for two budgets,
-// to which that one answers 500.
+// TestEviction checks evictions. Messages are those of kube-apiserver v1.36, except
+// for a Pod with two budgets, for which it returns 500.
 func TestEviction(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, slices.Concat(running("a", true), []step{
@@ -201,7 +201,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestEvictionUnready: who is not ready disrupts nothing, as far as the policy says.
+// TestEvictionUnready checks that evicting an unready Pod needs no budget, as far as
+// the policy allows it.
 func TestEvictionUnready(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	run(t, c, slices.Concat(running("u", false), []step{
@@ -233,7 +234,7 @@ func TestEvictionUnready(t *testing.T) {
 	}
 }
 
-// TestEvictionCounts: many at once take what the budget has, and no more.
+// TestEvictionCounts checks that concurrent evictions use the budget and no more.
 func TestEvictionCounts(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const n, allowed = 10, 3
@@ -259,7 +260,8 @@ func TestEvictionCounts(t *testing.T) {
 	run(t, c, []step{{"GET " + budgets + "/b", "", 200, values{"status.disruptionsAllowed": "0"}}})
 }
 
-// TestEphemeralContainers: they can be added, and nothing else changes.
+// TestEphemeralContainers checks that ephemeral containers can be added, and nothing
+// else changes.
 func TestEphemeralContainers(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const path = "PATCH " + pods + "/e/ephemeralcontainers"
@@ -291,7 +293,8 @@ func TestEphemeralContainers(t *testing.T) {
 	})
 }
 
-// TestResize: cpu and memory of containers change, and nothing else.
+// TestResize checks that resize changes CPU and memory of containers, and nothing
+// else.
 func TestResize(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const path, invalid = "PATCH " + pods + "/z/resize", `Pod "z" is invalid: `
@@ -312,7 +315,8 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// TestConnections: what is wrong with a request that nobody can answer yet.
+// TestConnections checks the errors of invalid requests to connect to a Pod.
+// Connections are not implemented.
 func TestConnections(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	const p, two, placed = pods + "/p/", pods + "/two/", pods + "/placed/"
@@ -349,7 +353,7 @@ func TestConnections(t *testing.T) {
 
 const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// TestApproval: a request for a certificate is decided on once, and signed once.
+// TestApproval checks that a certificate request is approved once, and signed once.
 func TestApproval(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{})
 	c := s.RESTConfig()

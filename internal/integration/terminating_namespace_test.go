@@ -7,8 +7,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// TestTerminatingNamespace: a namespace that is being deleted takes nothing new, and
-// what is created without being stored is new, too. The words are those of
+// TestTerminatingNamespace checks that nothing can be created in a namespace that is
+// being deleted, not even resources that are never stored. Messages are those of
 // kube-apiserver v1.36.
 func TestTerminatingNamespace(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()

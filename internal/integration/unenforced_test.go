@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
-// storedOnly are objects that a server is expected to act on, by the path of their
-// collection, with a word of the warning that this server does not.
+// storedOnly are objects that the server stores and does not act on: the path of
+// their collection, and a word in the warning.
 var storedOnly = []struct{ path, name, body, word string }{
 	{"/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", "r", `{}`, "RBAC"},
 	{"/apis/rbac.authorization.k8s.io/v1/clusterroles", "r", `{}`, "RBAC"},
@@ -26,8 +26,8 @@ var storedOnly = []struct{ path, name, body, word string }{
 	{"/apis/apiregistration.k8s.io/v1/apiservices", "v1.example.net", `{"spec":{"group":"example.net","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`, "service"},
 }
 
-// TestUnenforced: who writes what is stored and not acted on is warned, however it
-// is written; other kinds, parts and failures are not.
+// TestUnenforced checks that every write of an object without effect gets a warning,
+// and that other writes and failed writes do not.
 func TestUnenforced(t *testing.T) {
 	c := servertest.Start(t, &tidemark.Server{}).RESTConfig()
 	send := func(method, path, body string, code int, word string) {

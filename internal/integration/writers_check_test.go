@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// event is one of a watch.
+// event is an event of a watch.
 type event struct {
 	kind   string
 	object *written
 }
 
-// record is what a watch of a collection has shown.
+// record holds the events of a watch.
 type record struct {
 	t       *testing.T
 	path    string
@@ -40,7 +40,7 @@ func (w *writers) watch(path string, after uint64) *record {
 	return &record{t: w.t, path: path, decoder: json.NewDecoder(resp.Body)}
 }
 
-// until reads events up to that of a version.
+// until reads events up to a version.
 func (r *record) until(version uint64) {
 	r.t.Helper()
 	for len(r.events) == 0 || r.events[len(r.events)-1].object.version() < version {
@@ -93,8 +93,7 @@ func (w *writers) list(path, query string) state {
 	return s
 }
 
-// check goes through the events of a collection: each has to follow from the ones
-// before it.
+// check checks that each event of a collection follows from the ones before it.
 func (w *writers) check(r *record) {
 	w.t.Helper()
 	now, gone := map[string]*written{}, map[string]uint64{}
@@ -137,7 +136,7 @@ func (w *writers) check(r *record) {
 	w.same(r.path, now, w.list(r.path, fmt.Sprintf("?resourceVersionMatch=Exact&resourceVersion=%d", before)).objects)
 }
 
-// checkRemoval: nothing but the last finalizer held what is gone.
+// checkRemoval checks that an object was removed only without other finalizers.
 func (w *writers) checkRemoval(was *written) {
 	if was == nil {
 		return
@@ -148,7 +147,7 @@ func (w *writers) checkRemoval(was *written) {
 	}
 }
 
-// checkChange compares two states of an object that follow each other.
+// checkChange compares two successive states of an object.
 func (w *writers) checkChange(was, is *written) {
 	a, b := &was.Metadata, &is.Metadata
 	if a.UID != b.UID {
@@ -177,8 +176,8 @@ func (w *writers) checkChange(was, is *written) {
 	}
 }
 
-// checkAnswers: each answer is what the watch showed of its version; none is newer
-// than the end of its object.
+// checkAnswers checks that each response is the state that the watch showed at its
+// version, and that none is newer than the end of its object.
 func (w *writers) checkAnswers(path string, events map[uint64]*written, gone map[string]uint64) {
 	for _, a := range w.answers {
 		if a.path != path {
@@ -199,7 +198,8 @@ func (w *writers) checkAnswers(path string, events map[uint64]*written, gone map
 	}
 }
 
-// checkLast: what writers were told of their keys is what became of the object.
+// checkLast checks that the final object has the keys that were acknowledged to their
+// writers.
 func (w *writers) checkLast(uid string, o *written) {
 	keys := o.keys()
 	for key, want := range w.own[uid] {
@@ -212,8 +212,8 @@ func (w *writers) checkLast(uid string, o *written) {
 	}
 }
 
-// checkManaged: the entries are well-formed, of one writer each, and own nothing
-// that the object does not have.
+// checkManaged checks that managed fields are well-formed, belong to one writer each,
+// and contain only fields of the object.
 func (w *writers) checkManaged(o *written) {
 	var managed struct {
 		Metadata struct {
@@ -253,7 +253,7 @@ func (w *writers) checkManaged(o *written) {
 	}
 }
 
-// has reports whether a value has a path.
+// has reports whether a value has a field at a path.
 func has(v any, p fieldpath.Path) bool {
 	for _, e := range p {
 		items, _ := v.([]any)
@@ -290,7 +290,7 @@ func hasKey(item any, key value.FieldList) bool {
 	return ok
 }
 
-// same compares what the events leave with a list.
+// same compares the objects after replaying all events with a list.
 func (w *writers) same(path string, replayed, listed map[string]*written) {
 	w.t.Helper()
 	if len(replayed) != len(listed) {
@@ -307,7 +307,7 @@ func (w *writers) same(path string, replayed, listed map[string]*written) {
 	}
 }
 
-// withoutKind is an object as lists have it.
+// withoutKind returns an object without kind and apiVersion, as lists have it.
 func withoutKind(tree map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, v := range tree {
@@ -318,8 +318,8 @@ func withoutKind(tree map[string]any) map[string]any {
 	return out
 }
 
-// again watches and lists from versions of the past: the events after them and the
-// states at them are the same as before.
+// again watches and lists from past versions, and checks that the events and states
+// are the same as before.
 func (w *writers) again(chance *rand.Rand, r *record) {
 	w.t.Helper()
 	for range 5 {
@@ -345,7 +345,7 @@ func (w *writers) again(chance *rand.Rand, r *record) {
 	}
 }
 
-// checkChildren: no object is left whose owners are all gone.
+// checkChildren checks that no object is left whose owners are all gone.
 func (w *writers) checkChildren() {
 	w.t.Helper()
 	there := map[string]bool{}

@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// writerSteps is how much TestWriters does.
+// writerSteps is the number of requests of each writer of TestWriters.
 var writerSteps = flag.Int("writer-steps", 150, "requests of each concurrent writer of TestWriters")
 
 // target is an object that all writers write.
@@ -47,8 +47,8 @@ var targets = []target{
 		`,"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}`},
 }
 
-// with is an object, or a patch, that says something of the metadata and of the
-// keys; both are members of JSON without their braces.
+// with returns an object or a patch with these members of metadata and these keys,
+// which are JSON members without braces.
 func (t *target) with(metadata, keys string) string {
 	if t.counts[0] == "data" {
 		return fmt.Sprintf(`{%s,"metadata":{"name":%q%s},"data":{%s}}`, t.head, t.name, metadata, keys)
@@ -56,7 +56,7 @@ func (t *target) with(metadata, keys string) string {
 	return fmt.Sprintf(`{%s,"metadata":{"name":%q,"annotations":{%s}%s}}`, t.head, t.name, keys, metadata)
 }
 
-// pointer is where a key is, as JSON patches name it.
+// pointer returns the JSON pointer to a key.
 func (t *target) pointer(key string) string {
 	if t.counts[1] == "" {
 		return "/" + t.counts[0] + "/" + key
@@ -64,7 +64,7 @@ func (t *target) pointer(key string) string {
 	return "/" + t.counts[0] + "/" + t.counts[1] + "/" + key
 }
 
-// written is an object as tests look at it.
+// written is an object in the form that the test checks.
 type written struct {
 	raw  json.RawMessage
 	tree map[string]any
@@ -91,7 +91,7 @@ func (w *written) version() uint64 {
 	return n
 }
 
-// keys are those that writers write, wherever the kind has them.
+// keys returns the keys that writers write, wherever the kind has them.
 func (w *written) keys() map[string]any {
 	if w.path == configMaps {
 		m, _ := w.tree["data"].(map[string]any)
@@ -105,12 +105,13 @@ func (w *written) annotations() map[string]any {
 	return m
 }
 
-// going tells an object that the write itself lets go of: it is not stored.
+// going reports whether the write removes the last finalizer of a deleted object,
+// which is then not stored.
 func (w *written) going() bool {
 	return w.Metadata.DeletionTimestamp != "" && len(w.Metadata.Finalizers) == 0
 }
 
-// writer is one of several clients, with keys that only it writes.
+// writer is one of several clients. It writes keys of its own.
 type writer struct {
 	*writers
 	id     string
@@ -118,7 +119,7 @@ type writer struct {
 	n      int // of what it has written
 }
 
-// writers is what all of them did.
+// writers holds what all writers did.
 type writers struct {
 	t    *testing.T
 	host string
@@ -172,7 +173,7 @@ func (w *writer) do(method, media, path, body string, accepted ...int) (*written
 	return o, resp.StatusCode
 }
 
-// acknowledged keeps what a write that was made has answered.
+// acknowledged records the response of a successful write.
 func (w *writer) acknowledged(o *written, own map[string]string, counted int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +194,7 @@ func (w *writer) acknowledged(o *written, own map[string]string, counted int) {
 
 func (w *writer) value() string { w.n++; return strconv.Itoa(w.n) }
 
-// query names the manager, so that each writer has its own.
+// query returns a query with the writer's own field manager.
 func (w *writer) query(more string) string { return "?fieldManager=" + w.id + more }
 
 const (
@@ -247,7 +248,7 @@ func (w *writer) create(t *target) {
 	}
 }
 
-// update reads, changes and puts the object back with its version.
+// update reads the object, changes it, and puts it back with its version.
 func (w *writer) update(t *target) {
 	o, _ := w.do("GET", asJSON, t.url(), "", 404)
 	if o == nil {
@@ -276,8 +277,8 @@ func (w *writer) update(t *target) {
 	}
 }
 
-// merge writes a key whatever version is there; on a Deployment a strategic patch
-// also writes a container of the writer's own.
+// merge writes a key without a version. On a Deployment a strategic merge patch also
+// writes a container of the writer.
 func (w *writer) merge(t *target, media string) {
 	key, value := w.id, w.value()
 	body := t.with("", fmt.Sprintf(`%q:%q`, key, value))
@@ -293,7 +294,7 @@ func (w *writer) merge(t *target, media string) {
 	}
 }
 
-// increment counts by a patch that holds the version.
+// increment increments a counter by a patch with the version.
 func (w *writer) increment(t *target) {
 	o, _ := w.do("GET", asJSON, t.url(), "", 404)
 	if o == nil {
@@ -309,8 +310,8 @@ func (w *writer) increment(t *target) {
 	}
 }
 
-// jsonIncrement counts by a patch that tests what it replaces, of whatever version;
-// the patch tests who the object is, too.
+// jsonIncrement increments a counter by a JSON patch that tests the old value and the
+// identity of the object.
 func (w *writer) jsonIncrement(t *target) {
 	o, _ := w.do("GET", asJSON, t.url(), "", 404)
 	if o == nil {
@@ -329,8 +330,8 @@ func (w *writer) jsonIncrement(t *target) {
 	}
 }
 
-// apply applies some keys of the writer's own: exactly those are there afterwards.
-// Now and then it applies one that all want.
+// apply applies some of the writer's keys: afterwards the writer has exactly those.
+// Sometimes it applies a key that all writers want.
 func (w *writer) apply(t *target) {
 	own := map[string]string{}
 	var keys []string
@@ -357,7 +358,7 @@ func (w *writer) apply(t *target) {
 	}
 }
 
-// finalizer adds the writer's own finalizer, or takes it away.
+// finalizer adds or removes the writer's own finalizer.
 func (w *writer) finalizer(t *target) {
 	o, _ := w.do("GET", asJSON, t.url(), "", 404)
 	if o == nil {
@@ -379,7 +380,7 @@ func (w *writer) finalizer(t *target) {
 	}
 }
 
-// status writes a Deployment's status, and tries to write more with it.
+// status writes the status of a Deployment, and tries to write more with it.
 func (w *writer) status(t *target) {
 	if t.path != deployments {
 		return
@@ -390,7 +391,7 @@ func (w *writer) status(t *target) {
 	}
 }
 
-// child makes an object that the target owns, as long as it is there.
+// child creates an object that the target owns.
 func (w *writer) child(t *target) {
 	owner, _ := w.do("GET", asJSON, t.url(), "", 404)
 	if owner == nil {
@@ -403,7 +404,7 @@ func (w *writer) child(t *target) {
 	}
 }
 
-// rehearse asks for a write that must leave nothing behind.
+// rehearse sends a dry-run write, which must change nothing.
 func (w *writer) rehearse(t *target) {
 	const dry = "&dryRun=All"
 	body := t.with("", `"dry":"yes"`)
@@ -428,10 +429,10 @@ func (w *writer) delete(t *target) {
 	w.do("DELETE", asJSON, t.url()+policy, "", 404)
 }
 
-// TestWriters has writers change the same objects in every way at once, and then
-// holds what each of them was told against what two watches and the lists show: no
-// update is lost, nothing is written after an object is gone, generations and
-// managed fields fit the objects, and the events are what is stored.
+// TestWriters lets writers change the same objects concurrently in every way, and
+// compares their responses with two watches and with lists: no update is lost,
+// nothing is written after an object is gone, generations and managed fields are
+// right, and the events are the stored states.
 func TestWriters(t *testing.T) {
 	chance := testrand.New(t)
 	s := servertest.Start(t, &tidemark.Server{Controllers: []string{"*", "-root-ca-certificate-publisher"}})
@@ -463,7 +464,7 @@ func TestWriters(t *testing.T) {
 	t.Logf("%d writes made, %d and %d events, refused: %v", all.made, len(watched[0].events), len(watched[1].events), all.refusals)
 }
 
-// edge is an object that tells where the events of a collection end.
+// edge returns an object that marks the end of the events of a collection.
 func edge(t *target) string {
 	last := *t
 	last.name = "the-last"

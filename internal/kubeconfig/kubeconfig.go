@@ -1,5 +1,5 @@
-// Package kubeconfig writes the file that clients reach a server by, and never
-// over one that somebody else wrote.
+// Package kubeconfig writes the kubeconfig file of a server. It never replaces a file that
+// another program wrote.
 package kubeconfig
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 )
 
-// Config is what a kubeconfig says.
+// Config is the content of a kubeconfig.
 type Config struct {
 	// Server is the URL.
 	Server string
@@ -33,12 +33,12 @@ const (
 	name = "tidemark"
 	user = "tidemark-admin"
 
-	// mark is the name of the extension that tells our files from others. It
-	// survives kubectl config, which drops comments.
+	// mark is the name of an extension that identifies files of this package. kubectl config
+	// keeps it, unlike comments.
 	mark = "tidemark.dev/kubeconfig"
 )
 
-// YAML returns the file: one cluster, one user, one context, with all data in it.
+// YAML returns the file: one cluster, one user, one context, with certificates inline.
 func (c Config) YAML() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Written by tidemark, which replaces it when its address or its credentials
@@ -72,10 +72,10 @@ preferences: {}
 	return b.Bytes()
 }
 
-// ForeignError says that a file is not ours to replace.
+// ForeignError is the error for a file that another program wrote.
 type ForeignError struct {
 	Path string
-	// Why says what is in it.
+	// Why describes the content that shows this.
 	Why string
 }
 
@@ -84,13 +84,12 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s was not written by tidemark (%s) and is left alone: name another file, or remove this one", e.Path, e.Why)
 }
 
-// Write puts the kubeconfig at the path, for the owner alone, whole or not at
-// all; folders that are not there are made. A file that is there is replaced only
-// when it is ours, or empty; otherwise Write returns a *ForeignError. One that
-// already leads to this server, as this user, is left as it is, with the
-// namespace that somebody may have set in it.
+// Write writes the kubeconfig to the path atomically, readable by the owner only. It creates
+// missing directories. It replaces a file only if this package wrote it or it is empty;
+// otherwise it returns a *ForeignError. A file that already leads to this server as this user
+// is not changed, so that a namespace that was set in it stays.
 func Write(path string, c Config) error {
-	// Through a symbolic link the file that it leads to is meant.
+	// Replace the target of a symbolic link.
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
@@ -114,7 +113,7 @@ func Write(path string, c Config) error {
 	return atomicfile.Write(path, c.YAML(), 0o600)
 }
 
-// file is what we need to know of a kubeconfig.
+// file has the parts of a kubeconfig that matter here.
 type file struct {
 	Clusters []struct {
 		Name    string `json:"name"`
@@ -141,8 +140,8 @@ type file struct {
 	} `json:"contexts"`
 }
 
-// parse reads a file, and says why it is not ours when it is not: another
-// program wrote it, or somebody added to it what replacing it would lose.
+// parse reads a file. why says why it must not be replaced: another program wrote it, or it has
+// additions that would be lost. It is empty for a file of this package.
 func parse(b []byte) (f file, why string) {
 	if err := yaml.Unmarshal(b, &f); err != nil {
 		return f, "it is no kubeconfig"
@@ -169,8 +168,7 @@ func parse(b []byte) (f file, why string) {
 	return f, ""
 }
 
-// leadsTo reports whether a client with the file, which is ours, reaches the
-// server as the same user.
+// leadsTo reports whether a client with the file reaches the server as the same user.
 func (f file) leadsTo(c Config) bool {
 	if len(f.Clusters) != 1 || len(f.Users) != 1 || len(f.Contexts) == 0 {
 		return false
@@ -180,7 +178,7 @@ func (f file) leadsTo(c Config) bool {
 		f.Users[0].User.Token == c.Token
 }
 
-// private reports whether nobody but the owner can read the file.
+// private reports whether only the owner can read the file.
 func private(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o077 == 0

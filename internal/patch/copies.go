@@ -7,18 +7,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A copy of a JSON patch can double the document, and 30 of them can fill the memory of
-// any machine. The library has one bound for all of a process, which is not ours to set:
-// a program that embeds the server may use the library, too. So operations are applied in groups
-// whose copies cannot add up to more than MaxBytes, or that have one copy alone, and the
-// size is looked at between them.
+// A copy operation can double the document, so 30 of them could fill any memory. The
+// library has one limit for the whole process, which a program that embeds the server may
+// set for itself. So operations are applied in groups whose copies cannot add up to more
+// than MaxBytes, or that have a single copy, and the size is checked between groups.
 
-// maxCopyWork bounds the bytes that are read and written for the groups of one patch,
-// about 20 ns each.
+// maxCopyWork bounds the bytes that are read and written for all groups of a patch, about
+// 20 ns each.
 const maxCopyWork = 64 << 20
 
-// applyAll applies operations to a document; most is how many bytes it may have between
-// two groups.
+// applyAll applies operations to a document, which may have at most most bytes between two
+// groups.
 func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, error) {
 	work := 0
 	for {
@@ -40,8 +39,8 @@ func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, er
 	}
 }
 
-// group is how many of the operations can be applied to a document of a size before it
-// has to be looked at again: at least one, if there is one.
+// group returns how many operations can be applied before the document's size has to be
+// checked again: at least one, if there is one.
 func group(operations jsonpatch.Patch, size, most int) int {
 	copied := 0
 	for i, o := range operations {

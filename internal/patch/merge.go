@@ -9,14 +9,14 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
-// mergeObjects applies a merge patch to a document where both are objects: members
-// that the patch does not name stay the bytes that they are, members that are
-// objects in both are merged in turn, and the library does the rest, with as little
-// of the document as that is. The members come out in the order of their names, as
-// the library has them: it is that of complaints about the result.
+// mergeObjects applies a merge patch where the document and the patch are objects. Members
+// that the patch does not name stay as they are, objects in both are merged recursively,
+// and the library merges the rest, which is as small a part of the document as possible.
+// The members come out sorted by name, as from the library: errors about the result follow
+// that order.
 //
-// An error says that this way cannot be taken (a member stands twice, for example),
-// and nothing else.
+// An error only means that this fast path cannot be used, for example because of a
+// duplicate member.
 func mergeObjects(document, patch []byte) ([]byte, error) {
 	changes := map[string]jsontext.Value{}
 	if err := members(patch, func(name string, value jsontext.Value) error {
@@ -81,13 +81,13 @@ func mergeByLibrary(had, change []member) ([]byte, error) {
 
 var errTwice = errors.New("a member stands twice")
 
-// member is one of an object, as JSON.
+// member is a member of a JSON object.
 type member struct {
 	name  string
 	value []byte
 }
 
-// object writes members in the order of their names.
+// object writes members sorted by name.
 func object(members []member) ([]byte, error) {
 	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	n := 2

@@ -1,7 +1,7 @@
-// Package patch changes JSON documents: JSON patch (RFC 6902), JSON merge patch
-// (RFC 7386) and strategic merge patch. What a patch can cost is bounded; what is
-// wrong with one is an *apierrors.StatusError with the words of kube-apiserver.
-// Its functions are pure, and safe for concurrent use.
+// Package patch applies patches to JSON documents: JSON patch (RFC 6902), JSON merge patch
+// (RFC 7386) and strategic merge patch. The cost of a patch is bounded. An invalid patch is
+// an *apierrors.StatusError with the text of kube-apiserver. The functions are pure, and
+// safe for concurrent use.
 package patch
 
 import (
@@ -23,27 +23,27 @@ import (
 )
 
 const (
-	// MaxOperations is how many operations a JSON patch may have.
+	// MaxOperations is the largest number of operations in a JSON patch.
 	MaxOperations = 10000
-	// MaxBytes bounds what a patch makes of a document, by its Size: it is what a body
-	// may bring, and what can be stored. A JSON patch whose copies make
-	// more on the way is refused, too.
+	// MaxBytes bounds the patched document, by its Size: the size of the largest body and
+	// the largest stored object. A JSON patch whose copies exceed it in between is refused
+	// as well.
 	MaxBytes = 3 << 20
 )
 
-// A Patched is a document that was changed.
+// A Patched is a patched document.
 type Patched struct {
 	// Document is the result.
 	Document []byte
-	// Shown makes the value by which an error about the result names it: the document,
-	// or the patch.
+	// Shown returns the text by which an error about the result names it: the document, or
+	// the patch.
 	Shown func() string
-	// Complaints are those of field validation about the patch itself: duplicate
-	// members, and members of operations that there are not. Empty: none.
+	// Complaints are the errors of field validation about the patch itself: duplicate
+	// members, and unknown members of operations. Empty: none.
 	Complaints []string
 }
 
-// JSON applies a JSON patch: row G10.
+// JSON applies a JSON patch.
 func JSON(document, patch []byte) (Patched, error) {
 	complaints, err := operationComplaints(patch)
 	if err != nil {
@@ -86,9 +86,9 @@ func Merge(document, patch []byte) (Patched, error) {
 	return patched(out, complaints)
 }
 
-// Strategic applies a strategic merge patch to the document of a Go type, whose
-// fields say how lists merge. Like is a value of that type. Members that a patch
-// gives to kind and apiVersion are ignored, as kube-apiserver does.
+// Strategic applies a strategic merge patch to a document of a Go type, whose fields define
+// how lists are merged. like is a value of that type. Members kind and apiVersion of a
+// patch are ignored, as in kube-apiserver.
 func Strategic(document, patch []byte, like any) (Patched, error) {
 	var change map[string]any
 	strict, err := kjson.UnmarshalStrict(patch, &change)
@@ -116,7 +116,7 @@ func Strategic(document, patch []byte, like any) (Patched, error) {
 		return Patched{}, strategicError(err)
 	}
 	merged["kind"], merged["apiVersion"] = kind, version
-	// In the order of the names, which is that of complaints about the result.
+	// Sorted by name, which is the order of errors about the result.
 	out, err := fastjson.Marshal(merged, fastjson.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if err != nil {
 		return Patched{}, apierrors.NewBadRequest(err.Error())
@@ -126,8 +126,8 @@ func Strategic(document, patch []byte, like any) (Patched, error) {
 	return p, err
 }
 
-// guarded calls a library with what a client sent. Some patches make it panic, as
-// [{"op":"test","path":""}] does: that is the client's mistake as any other.
+// guarded calls a library with a client's patch. Some patches make the library panic, for
+// example [{"op":"test","path":""}]: that is an error of the client.
 func guarded[T any](apply func() (T, error)) (out T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -137,9 +137,9 @@ func guarded[T any](apply func() (T, error)) (out T, err error) {
 	return apply()
 }
 
-// Size is how large a JSON document is, in bytes, when what encoding/json writes as
-// six bytes for the sake of HTML (< > &) counts as the one that it stands for: an
-// object is as large here as where it came from.
+// Size returns the size of a JSON document in bytes, with each escape that encoding/json
+// writes for HTML's sake (< > &) counted as one byte: so an object has the same size here
+// as in the body that it came from.
 func Size(document []byte) int {
 	if len(document) <= MaxBytes {
 		return len(document) // no caller needs more, and it is nearly always so
@@ -158,8 +158,8 @@ func patched(document []byte, complaints []string) (Patched, error) {
 	return Patched{Document: document, Shown: func() string { return string(document) }, Complaints: complaints}, nil
 }
 
-// shownChange is a strategic merge patch as an error names it. It is read again: the
-// library takes members out of what it applies.
+// shownChange returns a strategic merge patch as an error names it. It is decoded again,
+// since the library removes members from the patch that it applies.
 func shownChange(patch []byte) string {
 	change := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &change); err != nil {
@@ -172,13 +172,13 @@ func tooLarge() error {
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("what the patch makes is larger than %d bytes", MaxBytes))
 }
 
-// unprocessable is how a patch that does not fit the document is refused.
+// unprocessable is the error for a patch that does not fit the document.
 func unprocessable(err error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 }
 
-// strategicError: what kube-apiserver has no words for is the client's mistake,
-// too, for the client wrote the patch.
+// strategicError is the error of a strategic merge patch. An error that kube-apiserver has
+// no text for is a client error as well.
 func strategicError(err error) error {
 	switch {
 	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
@@ -187,7 +187,7 @@ func strategicError(err error) error {
 	return apierrors.NewBadRequest(err.Error())
 }
 
-// jsonPatchOp is an operation of a JSON patch: its name is in error messages.
+// jsonPatchOp is an operation of a JSON patch. Its name is part of error messages.
 type jsonPatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`

@@ -10,18 +10,17 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// touched reads an object as a strategic merge patch needs it: what the patch may
-// look at as the library wants it, the other members as the bytes that they are
-// (jsontext.Value). A patch of the status leaves the spec and the managed fields
-// alone.
+// touched decodes an object for a strategic merge patch. The parts that the patch may look
+// at are decoded as the library needs them; the other members stay bytes (jsontext.Value).
+// So a patch of the status does not decode the spec and the managed fields.
 //
-// The library looks at the members of an object that the patch has members for, and
-// at those that a directive of the patch names behind a slash: of
+// The library looks at the members of an object that the patch has, and at those that a
+// directive names after a slash. For
 //
 //	{"status": {"$setElementOrder/conditions": [...], "phase": "Running"}}
 //
-// at status, and in it at conditions and phase. It goes down where both are objects.
-// Directives for the whole object ($patch, $retainKeys) keep or drop other members
+// it looks at status, and in it at conditions and phase. It descends where both sides are
+// objects. Directives for a whole object ($patch, $retainKeys) keep or drop other members
 // without a look at them.
 func touched(object []byte, change map[string]any) (map[string]any, error) {
 	looked := make(map[string]bool, len(change)) // without what the library goes down into
@@ -49,8 +48,8 @@ func touched(object []byte, change map[string]any) (map[string]any, error) {
 	return read, err
 }
 
-// members calls do with each member of an object, as often as it stands there; the
-// values are parts of it.
+// members calls do with each member of an object, including duplicates. The values are
+// parts of the object's bytes.
 func members(object []byte, do func(name string, value jsontext.Value) error) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {

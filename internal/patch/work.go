@@ -9,13 +9,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// The libraries compare each element of a patch's list with each of the document's,
-// and move the whole of an array for each operation on it. What that can add up to
-// is bounded before they begin: 3 MiB of lists would keep a core busy for hours.
+// The libraries compare each element of a list in the patch with each one in the document,
+// and move a whole array for each operation on it. The total is bounded before they begin:
+// 3 MiB of lists would keep a core busy for hours.
 const (
-	// maxComparisons are of list elements, about 0.3 us each.
+	// maxComparisons bounds comparisons of list elements, about 0.3 µs each.
 	maxComparisons = 2 << 20
-	// maxMoves are of array elements, about 30 ns each.
+	// maxMoves bounds moves of array elements, about 30 ns each.
 	maxMoves = 32 << 20
 )
 
@@ -24,8 +24,8 @@ func tooMuchWork() error {
 		"the lists of the patch and of the object are too long to be merged: the lengths multiply to more than %d", maxComparisons))
 }
 
-// boundMerge refuses a strategic merge patch whose lists and those of the document
-// are too long together.
+// boundMerge refuses a strategic merge patch whose lists are too long in combination with
+// those of the document.
 func boundMerge(original, change map[string]any) error {
 	all, _ := listLengths(change)
 	if all == 0 {
@@ -42,7 +42,8 @@ func boundMerge(original, change map[string]any) error {
 	return nil
 }
 
-// listLengths are the length of all lists in a value together, and of the longest.
+// listLengths returns the total length of all lists in a value, and the length of the
+// longest.
 func listLengths(v any) (all, longest int) {
 	add := func(inner any) {
 		a, l := listLengths(inner)
@@ -62,8 +63,7 @@ func listLengths(v any) (all, longest int) {
 	return all, longest
 }
 
-// boundMoves refuses a JSON patch that has many operations where there are long
-// arrays.
+// boundMoves refuses a JSON patch with many operations on a document with long arrays.
 func boundMoves(document []byte, operations jsonpatch.Patch, patch []byte) error {
 	if len(operations) <= maxMoves/max(len(document), len(patch), 1) {
 		return nil // as nearly always: no array has more elements than the text has bytes
@@ -81,8 +81,8 @@ func boundMoves(document []byte, operations jsonpatch.Patch, patch []byte) error
 	return nil
 }
 
-// longestArray is the length of the longest array in a JSON text; of what is no
-// JSON, as far as it goes.
+// longestArray returns the length of the longest array in a JSON text, up to the first
+// syntax error.
 func longestArray(text []byte) int {
 	d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	longest := 0

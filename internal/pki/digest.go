@@ -14,15 +14,15 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 )
 
-// A file whose damage nothing else shows has its digest beside it, in the form of
-// sha256sum: a token with a flipped bit is another valid token. The digest is
-// written first, and keeps that of the content before: a crash between the two leaves a
-// file that matches one of them.
+// Damage of some files is not visible in their content: a token with a flipped bit is another
+// valid token. Such a file has a second file with its digest, in the format of sha256sum. The
+// digest is written first, and the old digest is kept, so that after a crash between the two
+// writes the file matches one of them.
 
-// digestSuffix makes the name of the digest's file.
+// digestSuffix is the suffix of the digest's file.
 const digestSuffix = ".sha256"
 
-// keepDigests is how many lines there are: of the new content and of the one before.
+// keepDigests is the number of lines: for the new content and for the old one.
 const keepDigests = 2
 
 func digestLine(name string, content []byte) string {
@@ -30,8 +30,8 @@ func digestLine(name string, content []byte) string {
 	return hex.EncodeToString(sum[:]) + "  " + name
 }
 
-// readChecked reads a file and compares it with its digest. A file without one is of an
-// older version, or was put there by hand: checked is false.
+// readChecked reads a file and compares it with its digest. checked is false if there is none:
+// the file is of an older version of the server, or an administrator has put it there.
 func readChecked(dir, name string) (content []byte, checked bool, err error) {
 	path := filepath.Join(dir, name)
 	if content, err = os.ReadFile(path); err != nil {
@@ -47,7 +47,7 @@ func readChecked(dir, name string) (content []byte, checked bool, err error) {
 	return content, true, nil
 }
 
-// digests are the lines of a digest's file; nil: there is none.
+// digests returns the lines of the digest's file, nil if there is none.
 func digests(dir, name string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, name+digestSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +56,7 @@ func digests(dir, name string) ([]string, error) {
 	return strings.Split(strings.TrimSpace(string(b)), "\n"), err
 }
 
-// writeDigest records content that is there or will be.
+// writeDigest adds the digest of content, before or after the content is written.
 func writeDigest(dir, name string, content []byte) error {
 	line := digestLine(name, content)
 	lines, err := digests(dir, name)

@@ -8,16 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// always are the names that clients know an API server by: those of this
-// machine, and those that a pod would use.
+// always are the usual names of an API server: those of this machine, and those that pods use.
 var always = []string{
 	"localhost", "127.0.0.1", "::1",
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// hosts returns the names and addresses of the serving certificate, each once,
-// in an order that does not change. What cannot stand in a certificate is left
-// out. An unspecified address ("0.0.0.0", "::") means those of all interfaces.
+// hosts returns the names and addresses of the serving certificate, without duplicates and in
+// a stable order. Names that are invalid in a certificate are left out. An unspecified address
+// ("0.0.0.0", "::") stands for the addresses of all interfaces.
 func hosts(more []string) []string {
 	all := slices.Clone(always)
 	if name, err := os.Hostname(); err == nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// pair is a certificate with its private key; its zero value is none.
+// pair is a certificate with its private key. The zero value means that there is none.
 type pair struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -25,18 +25,18 @@ type pair struct {
 // takes microseconds to make and to sign with.
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// due is when to renew: after two thirds of the life.
+// due returns when to renew: after two thirds of the lifetime.
 func (p pair) due() time.Time {
 	return p.cert.NotBefore.Add(p.cert.NotAfter.Sub(p.cert.NotBefore) / 3 * 2)
 }
 
-// good reports whether the pair is there, valid and not due. A clock that was put
-// back to before its begin makes it bad too.
+// good reports whether the pair exists, is valid and not due. If the clock was set back to
+// before NotBefore, it is not valid.
 func (p pair) good(now time.Time) bool {
 	return p.cert != nil && !now.Before(p.cert.NotBefore) && now.Before(p.due())
 }
 
-// names reports whether the certificate names all hosts.
+// names reports whether the certificate is valid for all hosts.
 func (p pair) names(hosts []string) bool {
 	return !slices.ContainsFunc(hosts, func(h string) bool { return p.cert.VerifyHostname(h) != nil })
 }
@@ -73,7 +73,7 @@ func parsePair(b []byte) (pair, error) {
 	return pair{c.Leaf, key}, nil
 }
 
-// selfSign makes a certificate of an authority.
+// selfSign issues the certificate of an authority.
 func selfSign(key *ecdsa.PrivateKey, now time.Time) (pair, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "tidemark-ca"},
@@ -86,8 +86,8 @@ func selfSign(key *ecdsa.PrivateKey, now time.Time) (pair, error) {
 	return sign(template, pair{template, key}, key)
 }
 
-// issue signs a certificate with a new key, good from now on; it does not
-// outlive the authority.
+// issue issues a certificate with a new key, valid from now on, and not longer than the
+// authority.
 func (p pair) issue(template *x509.Certificate, now time.Time) (pair, error) {
 	key, err := newKey()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package pki is the certificate authority of a server: what it shows to its
-// clients, and what it knows its administrator by.
+// Package pki is the certificate authority of a server. It has the serving certificate and the
+// token of the administrator.
 //
-// With a directory it keeps, for the owner alone:
+// With a directory it keeps these files, readable by the owner only:
 //
 //	ca.pem       the authority: its certificate and its private key
 //	ca.crt       the certificate alone, for clients (curl --cacert)
@@ -9,12 +9,11 @@
 //	admin.token  the bearer token of the administrator
 //	*.sha256     digests of these files but ca.crt
 //
-// A pair stands in one file, so that no crash leaves a certificate beside the
-// key of another. Everything is made once and used again after a restart. A
-// certificate is renewed after two thirds of its life, without a restart: the
-// handshake that finds it due does it. The authority is renewed with the same
-// key and the same name, so that clients who hold the old certificate trust the
-// new one's signatures, and the other way round.
+// A certificate and its key are in one file, so that a crash cannot leave the certificate of
+// one pair with the key of another. The files are made once and used again after a restart. A
+// certificate is renewed after two thirds of its lifetime, without a restart: the first
+// handshake after that renews it. The authority is renewed with the same key and name, so that
+// clients with the old certificate trust signatures of the new one, and vice versa.
 package pki
 
 import (
@@ -41,8 +40,8 @@ const (
 	caLife   = 10 * 365 * 24 * time.Hour
 	leafLife = 365 * 24 * time.Hour
 
-	// backdate is how long before now a certificate begins: a client whose clock
-	// runs behind, by as much as a wrong time zone, takes it all the same.
+	// backdate is how long before its creation a certificate becomes valid, for clients whose
+	// clock is slow, by as much as a wrong time zone.
 	backdate = 24 * time.Hour
 )
 
@@ -53,12 +52,12 @@ const (
 	tokenFile   = "admin.token"
 )
 
-// Config says where an authority lives and whom it serves.
+// Config configures an Authority.
 type Config struct {
-	// Dir keeps the files; it is made when it is not there. No other process may write
-	// to it meanwhile. Empty: nothing is kept.
+	// Dir is the directory of the files. It is created if it does not exist. No other process
+	// may write to it. Empty: nothing is kept.
 	Dir string
-	// Hosts are names and addresses of the serving certificate, beside those that a
+	// Hosts are names and addresses of the serving certificate, in addition to those that a
 	// Kubernetes API server always has.
 	Hosts []string
 	// Now is the clock; nil: time.Now.
@@ -77,7 +76,7 @@ type Authority struct {
 	token string
 
 	current atomic.Pointer[state]
-	mu      sync.Mutex // held by the one that renews
+	mu      sync.Mutex // held while certificates are renewed
 }
 
 // state is an immutable set of certificates that belong together.
@@ -86,14 +85,13 @@ type state struct {
 	caPEM   []byte
 	pool    *x509.CertPool
 	serving *tls.Certificate
-	// From and due bound the time in which nothing has to be renewed.
+	// from and due bound the time in which nothing has to be renewed.
 	from, due time.Time
 }
 
-// Open reads the authority of a directory, and makes what is not there. A file
-// of the authority that cannot be read is an error: making another authority
-// would lock out clients that trust this one. A serving certificate that cannot be
-// used is made anew.
+// Open reads the authority of a directory, and creates missing files. An unreadable file of the
+// authority is an error: a new authority would lock out the clients that trust the old one. An
+// unusable serving certificate is replaced.
 func Open(c Config) (*Authority, error) {
 	a := &Authority{dir: c.Dir, hosts: hosts(c.Hosts), now: c.Now, log: c.Log}
 	if a.now == nil {
@@ -127,24 +125,24 @@ func Open(c Config) (*Authority, error) {
 	return a, nil
 }
 
-// GetCertificate is that of a tls.Config.
+// GetCertificate is for tls.Config.GetCertificate.
 func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return a.fresh().serving, nil
 }
 
-// CertificatePEM returns the certificate that clients have to trust. The caller
-// must not change it.
+// CertificatePEM returns the certificate that clients have to trust. The caller must not
+// change it.
 func (a *Authority) CertificatePEM() []byte { return a.fresh().caPEM }
 
-// Pool returns what verifies certificates of this authority. It is another one
-// after a renewal; the caller must not change it.
+// Pool returns the pool that verifies certificates of this authority. A renewal makes a new
+// pool. The caller must not change it.
 func (a *Authority) Pool() *x509.CertPool { return a.fresh().pool }
 
 // AdminToken returns the bearer token of the administrator.
 func (a *Authority) AdminToken() string { return a.token }
 
-// IssueClient makes a client certificate for a user, as PEM. It is good for a
-// year, and kept nowhere.
+// IssueClient issues a client certificate for a user, as PEM. It is valid for a year, and not
+// kept.
 func (a *Authority) IssueClient(user string, groups []string) (cert, key []byte, err error) {
 	p, err := a.fresh().ca.issue(clientTemplate(user, groups), a.now())
 	if err != nil {
@@ -154,9 +152,9 @@ func (a *Authority) IssueClient(user string, groups []string) (cert, key []byte,
 	return p.certPEM(), keyPEM, err
 }
 
-// fresh returns the certificates, and renews them first when they are due. What
-// cannot be written is used from memory all the same: an API server should not
-// stop because of a full disk.
+// fresh returns the certificates, after it has renewed those that are due. Certificates that
+// cannot be written are used from memory: an API server should not stop because of a full
+// disk.
 func (a *Authority) fresh() *state {
 	s := a.current.Load()
 	if s.good(a.now()) {
@@ -180,9 +178,9 @@ func (a *Authority) fresh() *state {
 
 func (s *state) good(now time.Time) bool { return !now.Before(s.from) && now.Before(s.due) }
 
-// renew returns certificates that are good now: those that it is given, where
-// they are, and new ones, which it writes to their files. A zero pair is one
-// that is not there. With a state beside the error it is the writing that failed.
+// renew returns certificates that are valid now. It keeps the given ones that are, and issues
+// and writes new ones for the others. A zero pair means that there is none. If it returns both
+// a state and an error, only writing has failed.
 func (a *Authority) renew(ca, serving pair) (*state, error) {
 	now := a.now()
 	var err, unwritten error
@@ -204,7 +202,7 @@ func (a *Authority) renew(ca, serving pair) (*state, error) {
 	return newState(ca, serving), unwritten
 }
 
-// made logs what was made: of what is not kept only at the debug level.
+// made logs a new certificate; at debug level if it is not kept.
 func (a *Authority) made(what string, args ...any) {
 	level := slog.LevelInfo
 	if a.dir == "" {
@@ -226,7 +224,7 @@ func newState(ca, serving pair) *state {
 	return s
 }
 
-// publish writes the authority's certificate for clients, unless it stands there.
+// publish writes the authority's certificate for clients, unless the file has it.
 func (a *Authority) publish(cert []byte) error {
 	if a.dir == "" {
 		return nil
@@ -238,7 +236,7 @@ func (a *Authority) publish(cert []byte) error {
 	return atomicfile.Write(path, cert, 0o600)
 }
 
-// openToken reads the administrator's token, or makes one.
+// openToken reads the administrator's token, or creates one.
 func (a *Authority) openToken() (string, error) {
 	token := rand.Text() // 130 bits
 	if a.dir == "" {
@@ -262,8 +260,7 @@ func (a *Authority) openToken() (string, error) {
 	return old, nil
 }
 
-// record makes the digest of a file that has none. The server does without it where it
-// cannot be written.
+// record writes the digest of a file that has none. A failure is only logged.
 func (a *Authority) record(name string, content []byte) {
 	if err := writeDigest(a.dir, name, content); err != nil {
 		a.log.Warn("a file has no digest, and its damage would not be seen", "file", filepath.Join(a.dir, name), "err", err)
@@ -300,8 +297,7 @@ func (a *Authority) writePair(name string, p pair) error {
 	return writeChecked(a.dir, name, append(p.certPEM(), key...))
 }
 
-// renewCA makes a certificate of the authority, with a new key when there is
-// none.
+// renewCA issues a certificate of the authority, with a new key if there is none.
 func renewCA(key *ecdsa.PrivateKey, now time.Time) (pair, error) {
 	if key == nil {
 		var err error

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 	if err != nil {
 		return nil, false, err
 	}
-	if shown != nil && sameSlice(next, shown) && sameSlice(managed, seen) {
+	if next == nil && bytes.Equal(managed, seen) {
 		return nil, false, nil
 	}
 	if scale != nil {
@@ -150,16 +151,11 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 		}
 	}
 	w.owners.setDecided(managed)
-	if shown != nil && sameSlice(next, shown) {
+	if next == nil {
 		return nil, true, nil
 	}
 	d, err := wire.Decode(w.Exchanged(), wire.JSON, next)
 	return d.Object, true, err
-}
-
-// sameSlice reports whether two slices share their memory, or are both empty.
-func sameSlice(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // reportDuplicates reports repeated keys of a configuration, as field validation wants it.

@@ -154,7 +154,7 @@ func (w *write) decodeLean(b Body, current *store.Object) (runtime.Object, error
 // timesChecked returns how often kube-apiserver repeats an error that both halves of
 // validateMetaUpdate find.
 func (w *write) timesChecked() int {
-	switch w.Type.Strategy.Metadata.Recheck {
+	switch w.stored().Strategy.Metadata.Recheck {
 	case resource.RecheckNothing:
 		return 2
 	case resource.RecheckUpdate:

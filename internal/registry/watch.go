@@ -43,9 +43,9 @@ const (
 
 const (
 	// minWatch is the shortest time that a watch without timeoutSeconds lasts; the
-	// longest is twice that (row W7).
+	// longest is twice that.
 	minWatch = 30 * time.Minute
-	// lastBookmark is how long before its end a watch gets a bookmark (row W8).
+	// lastBookmark is how long before its end a watch gets a bookmark.
 	lastBookmark = 2 * time.Second
 	// maxInitial is how long the initial events may take to be read, as long as a
 	// list: the state that they come from is held until then.
@@ -396,7 +396,7 @@ func (w *Watch) Close() {
 
 // appendEvent appends what a change means to who selects: an object that enters
 // the selection is ADDED, one that leaves it is DELETED, with what it was and the
-// revision of the change (row W2).
+// revision of the change.
 func (s *selector) appendEvent(buf []Event, c *store.Change) []Event {
 	was, is := s.matches(c.Before), s.matches(c.After)
 	switch {

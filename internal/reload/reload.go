@@ -1,5 +1,5 @@
-// Package reload keeps a value that was made of files, and makes it anew when
-// the files change: certificates, lists of tokens.
+// Package reload keeps a value that is read from files (certificates, lists of tokens), and
+// reads it again when the files change.
 package reload
 
 import (
@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// Interval is the least time between two looks at the files.
+// Interval is the minimal time between two checks of the files.
 const Interval = time.Second
 
-// settle is how old a file has to be when it is read, for its time stamp to tell
-// a later change: file systems count in steps of milliseconds to seconds.
+// settle is the age of a file from which on a later change is certain to change its time stamp:
+// file systems count in steps of milliseconds to seconds.
 const settle = 2 * time.Second
 
-// Value is a value made of files. It has no goroutine: Get looks at the files
-// when the last look is at least Interval ago. All methods are safe for
-// concurrent use.
+// Value is a value that is read from files. It has no goroutine: Get checks the files if the
+// last check was at least Interval ago. All methods are safe for concurrent use.
 type Value[T any] struct {
 	load  func() (T, error)
 	now   func() time.Time
@@ -27,21 +26,20 @@ type Value[T any] struct {
 	files []string
 
 	current atomic.Pointer[T]
-	next    atomic.Int64 // when to look again, in Unix nanoseconds
-	looking atomic.Bool  // held by the one that looks; guards what follows
+	next    atomic.Int64 // when to check again, in Unix nanoseconds
+	looking atomic.Bool  // a goroutine checks the files; guards the following fields
 	stamps  []stamp
-	settled bool
+	settled bool // all files were older than settle
 }
 
-// stamp is what tells one version of a file from another; info is nil for a file
-// that cannot be looked at.
+// stamp identifies a version of a file. info is nil if the file cannot be read.
 type stamp struct{ info fs.FileInfo }
 
-// Config says what a Value is made of.
+// Config configures a Value.
 type Config[T any] struct {
-	// Files are looked at for changes.
+	// Files are checked for changes.
 	Files []string
-	// Load reads them. What it returns is shared and must not change.
+	// Load reads the files. Its result is shared and must not change.
 	Load func() (T, error)
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
@@ -49,8 +47,8 @@ type Config[T any] struct {
 	Log *slog.Logger
 }
 
-// New loads the value for the first time; that it cannot be loaded is an error.
-// Later on it is logged, and the value stays what it was.
+// New loads the value for the first time, and returns an error if that fails. Later failures
+// are logged, and the value stays as it is.
 func New[T any](c Config[T]) (*Value[T], error) {
 	v := &Value[T]{load: c.Load, now: c.Now, log: c.Log, files: c.Files}
 	if v.now == nil {
@@ -66,12 +64,12 @@ func New[T any](c Config[T]) (*Value[T], error) {
 	return v, nil
 }
 
-// Get returns the value. When it is time to look at the files the caller does
-// it, and pays for a reload; others that call meanwhile get the value as it was.
+// Get returns the value. If the files are due for a check, the caller checks them and reloads
+// the value; concurrent callers get the old value.
 func (v *Value[T]) Get() T {
 	now := v.now()
 	due := time.Duration(v.next.Load() - now.UnixNano())
-	// A clock that was put back must not stop the looking.
+	// If the clock was set back, due is too large.
 	if (due <= 0 || due > Interval) && v.looking.CompareAndSwap(false, true) {
 		v.look()
 		v.next.Store(now.Add(Interval).UnixNano())
@@ -80,7 +78,7 @@ func (v *Value[T]) Get() T {
 	return *v.current.Load()
 }
 
-// look loads the value again when a file is not what it was.
+// look reloads the value if a file has changed.
 func (v *Value[T]) look() {
 	unsettled := !v.settled
 	if changed := v.stamp(); !changed {
@@ -92,8 +90,8 @@ func (v *Value[T]) look() {
 	v.reload(true)
 }
 
-// reload loads the value. It speaks of it only when a file is known to have
-// changed: an unsettled one is read again just to be sure.
+// reload loads the value. It logs that only if a file is known to have changed: files that are
+// not settled are read again to be sure.
 func (v *Value[T]) reload(loud bool) {
 	value, err := v.load()
 	switch {
@@ -107,8 +105,7 @@ func (v *Value[T]) reload(loud bool) {
 	}
 }
 
-// stamp notes what the files are now, and tells whether one of them is not what
-// it was.
+// stamp records the versions of the files, and reports whether one of them has changed.
 func (v *Value[T]) stamp() (changed bool) {
 	stamps := make([]stamp, len(v.files))
 	v.settled = true

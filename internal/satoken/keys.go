@@ -33,7 +33,7 @@ type key struct {
 	header  string // of the tokens that it signs, encoded
 }
 
-// keyring is the keys there are, the one that signs first.
+// keyring holds the keys. The first one signs.
 type keyring []*key
 
 func newKey(private *rsa.PrivateKey) (*key, error) {
@@ -57,7 +57,7 @@ type header struct {
 	Key       string `json:"kid"`
 }
 
-// sign makes a token of its payload.
+// sign returns a token with the payload.
 func (k *key) sign(payload []byte) (string, error) {
 	text := k.header + "." + encoding.EncodeToString(payload)
 	sum := sha256.Sum256([]byte(text))
@@ -68,9 +68,8 @@ func (k *key) sign(payload []byte) (string, error) {
 	return text + "." + encoding.EncodeToString(signature), nil
 }
 
-// parse reads a token and checks its signature: before anything that the token
-// says counts, but for which key it wants. Nil, without an error: it is no token of
-// this issuer's.
+// parse reads a token and checks its signature, before it uses any claim. It returns nil,
+// without an error, if the text is not a token of this issuer.
 func (a *Authority) parse(token string) (*claims, error) {
 	signed := strings.LastIndexByte(token, '.')
 	first, payload, _ := strings.Cut(token[:signed], ".")
@@ -104,7 +103,7 @@ func decode(part string, into any) bool {
 	return err == nil && json.Unmarshal(b, into) == nil
 }
 
-// known are the keys there are. Nobody waits for one that is being made.
+// known returns the keys. It does not wait for a key that is being made.
 func (a *Authority) known() keyring {
 	if keys := a.keys.Load(); keys != nil {
 		return *keys
@@ -112,7 +111,7 @@ func (a *Authority) known() keyring {
 	return nil
 }
 
-// key returns the key with that ID, nil when there is none.
+// key returns the key with the ID, or nil.
 func (a *Authority) key(id string) *key {
 	for _, k := range a.known() {
 		if k.id == id {
@@ -122,8 +121,8 @@ func (a *Authority) key(id string) *key {
 	return nil
 }
 
-// signer returns the key that signs, and makes it when there is none. One that
-// cannot be kept is not used: its tokens would end with the process.
+// signer returns the key that signs, and makes one if there is none. A key that cannot be
+// written is not used: its tokens would end with the process.
 func (a *Authority) signer() (*key, error) {
 	if keys := a.known(); keys != nil {
 		return keys[0], nil
@@ -154,7 +153,7 @@ func (a *Authority) signer() (*key, error) {
 	return k, nil
 }
 
-// readKeys reads the keys of a directory; none when there is no file.
+// readKeys reads the keys of a directory; none if there is no file.
 func readKeys(dir string) (keyring, error) {
 	if dir == "" {
 		return nil, nil
@@ -198,7 +197,7 @@ func parseKeys(b []byte) (keyring, error) {
 	return all, nil
 }
 
-// parseKey reads a key in either of the forms that tools write.
+// parseKey reads a key in PKCS #1 or PKCS #8.
 func parseKey(block *pem.Block) (*rsa.PrivateKey, error) {
 	if block.Type == pemType {
 		return x509.ParsePKCS1PrivateKey(block.Bytes)
@@ -240,8 +239,8 @@ func (a *Authority) KeySet() ([]byte, error) {
 	return json.Marshal(set)
 }
 
-// Discovery returns the document that tells who wants to verify tokens where the
-// keys are (OpenID Connect Discovery).
+// Discovery returns the OpenID Connect discovery document, which tells verifiers the URL of the
+// keys.
 func (a *Authority) Discovery(keySetURL string) ([]byte, error) {
 	return json.Marshal(struct {
 		Issuer     string   `json:"issuer"`

@@ -1,13 +1,12 @@
-// Package satoken makes and verifies the tokens of service accounts: JSON Web
-// Tokens (RFC 7519) in compact form, signed with RS256 and nothing else. A token
-// is bound to an audience, to a time, to its service account by name and uid, and
-// maybe to a Pod, a Node or a Secret: when one of these goes away, so does what
-// the token is worth.
+// Package satoken issues and verifies tokens of service accounts: JSON Web Tokens (RFC 7519) in
+// compact form, signed with RS256 only. A token is bound to audiences, to a time, to its
+// service account by name and uid, and optionally to a Pod, a Node or a Secret. It is invalid
+// once one of these is gone.
 //
-// With a directory the keys are kept there, in serviceaccount.pem, for the owner
-// alone. The first key of the file signs; all of them verify, so that a key is
-// replaced by putting a new one before it. The key is made when the first one is
-// needed: making one takes longer than all else at a server's start.
+// With a directory the keys are kept in serviceaccount.pem, readable by the owner only. The
+// first key of the file signs, and all of them verify. To replace the key, put a new one before
+// it. The first key is made when it is needed, because that takes longer than the rest of a
+// server's start.
 package satoken
 
 import (
@@ -26,46 +25,45 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
-// DefaultIssuer is what tokens name as their issuer unless somebody says otherwise.
+// DefaultIssuer is the default of Config.Issuer.
 const DefaultIssuer = "https://kubernetes.default.svc.cluster.local"
 
 const (
 	// maxTokenBytes bounds a token: ours have about a thousand bytes.
 	maxTokenBytes = 16 << 10
-	// leeway is by how much clocks may differ.
+	// leeway is how much clocks may differ.
 	leeway = time.Minute
-	// maxVerified bounds the tokens whose signature is remembered, at about 1 KiB each.
+	// maxVerified bounds the cache of verified tokens, of about 1 KiB each.
 	maxVerified = 4096
 )
 
-// Config is what an Authority needs.
+// Config configures an Authority.
 type Config struct {
-	// Dir keeps the keys. Nobody else may write to it meanwhile. Empty: they are
-	// gone with the process, and so is what their tokens are worth.
+	// Dir is the directory of the keys. No other process may write to it. Empty: the keys and
+	// their tokens end with the process.
 	Dir string
-	// Issuer names who made a token, and is its audience where nobody asks for
-	// another one; empty: DefaultIssuer.
+	// Issuer is the issuer of tokens, and their audience if none is requested; empty:
+	// DefaultIssuer.
 	Issuer string
-	// Find looks an object up that a token is bound to. Resource is serviceaccounts,
-	// pods, secrets or nodes; nodes have no namespace. It is required.
+	// Find returns an object that a token is bound to. resource is serviceaccounts, pods,
+	// secrets or nodes; nodes have no namespace. It is required.
 	Find func(resource, namespace, name string) (Found, bool)
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
 
-// Found is what matters of an object that a token is bound to.
+// Found describes an object that a token is bound to.
 type Found struct {
 	UID string
-	// Deleted is when it has to be gone at the latest; zero: it stays.
+	// Deleted is the deletionTimestamp: when the object has to be gone; zero: it has none.
 	Deleted time.Time
 }
 
-// Authority makes and verifies tokens. Its methods are safe for concurrent use.
+// Authority issues and verifies tokens. Its methods are safe for concurrent use.
 type Authority struct {
 	c      Config
 	making sync.Mutex // held while a key is made
-	// keys are those there are; nil before the first one. Only who holds making
-	// changes it.
+	// keys is nil before the first key is made. It changes only while making is held.
 	keys atomic.Pointer[keyring]
 
 	seen     sync.RWMutex
@@ -78,17 +76,16 @@ type Ref struct {
 	UID  string `json:"uid,omitempty"`
 }
 
-// Subject is whose token it is.
+// Subject is the subject of a token.
 type Subject struct {
 	Namespace      string
 	ServiceAccount Ref
-	// Pod, Secret and Node are what else the token is bound to; nil: nothing. The Node
-	// of a Pod's token may lack its uid: then it is no binding.
+	// Pod, Secret and Node are further objects that the token is bound to; nil: none. The Node
+	// of a Pod's token may lack a uid; the token is not bound to it then.
 	Pod, Secret, Node *Ref
 }
 
-// claims are the payload of a token. Their names are those of RFC 7519 and of
-// Kubernetes.
+// claims are the payload of a token, with the names of RFC 7519 and of Kubernetes.
 type claims struct {
 	Audience audience `json:"aud"`
 	Expires  int64    `json:"exp"`
@@ -99,7 +96,7 @@ type claims struct {
 	From     int64    `json:"nbf"`
 	Subject  string   `json:"sub"`
 
-	who *authn.User // made once, of a token that is verified
+	who *authn.User // the user; set when the token is verified
 }
 
 type bound struct {
@@ -110,8 +107,8 @@ type bound struct {
 	ServiceAccount Ref    `json:"serviceaccount"`
 }
 
-// Open reads the keys of a directory, if there are any. A file that cannot be used
-// is an error: other keys would make all tokens worthless.
+// Open reads the keys of a directory, if there are any. An unusable file is an error, because
+// new keys would make all tokens invalid.
 func Open(c Config) (*Authority, error) {
 	if c.Issuer == "" {
 		c.Issuer = DefaultIssuer
@@ -127,10 +124,10 @@ func Open(c Config) (*Authority, error) {
 	return a, err
 }
 
-// Issuer is the name of who makes the tokens.
+// Issuer returns the issuer of the tokens.
 func (a *Authority) Issuer() string { return a.c.Issuer }
 
-// TooLongError says that a token would be longer than those that are accepted.
+// TooLongError is the error for a token that would be longer than Authenticate accepts.
 type TooLongError struct {
 	Bytes, Most int
 }
@@ -140,9 +137,9 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the token would have %d bytes, and none of more than %d is accepted", e.Bytes, e.Most)
 }
 
-// Issue makes a token that is good for a time; no audiences: those of the server.
-// Too many of them are a *TooLongError. Whether the objects are there is for the
-// caller to know. The first token makes the key, and writes its file.
+// Issue issues a token with a lifetime; no audiences: those of the server. If a token would be
+// too long, the error is a *TooLongError. The caller checks that the objects exist. The first
+// call makes the key and writes its file.
 func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (token string, expires time.Time, err error) {
 	if len(audiences) == 0 {
 		audiences = []string{a.c.Issuer}
@@ -171,10 +168,10 @@ func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (to
 	return token, expires, nil
 }
 
-// Authenticate returns who a token is of, and for which of the audiences it is
-// good; no audiences: those of the server. The user is nil, without an error, when
-// the text is no token of this issuer's; the error says why one of them is not
-// good now, and shows nothing of it. It implements authn.Signed.
+// Authenticate returns the user of a token, and the audiences for which it is valid; no
+// audiences: those of the server. The user is nil, without an error, if the text is not a token
+// of this issuer. The error says why a token is invalid, without showing it. Authenticate
+// implements authn.Signed.
 func (a *Authority) Authenticate(token string, audiences []string) (*authn.User, []string, error) {
 	c, err := a.open(token)
 	if c == nil || err != nil {
@@ -198,8 +195,8 @@ func (a *Authority) Authenticate(token string, audiences []string) (*authn.User,
 	return c.who, good, nil
 }
 
-// open returns the claims of a token whose signature is right: nil, without an
-// error, for what is no token of this issuer's.
+// open returns the claims of a token with a valid signature; nil, without an error, if the
+// text is not a token of this issuer.
 func (a *Authority) open(token string) (*claims, error) {
 	if len(token) > maxTokenBytes || strings.Count(token, ".") != 2 {
 		return nil, nil
@@ -227,7 +224,7 @@ func (a *Authority) open(token string) (*claims, error) {
 	return c, nil
 }
 
-// holds reports whether a token's time is now and its objects are there.
+// holds returns an error unless the token is valid now and its objects exist.
 func (a *Authority) holds(c *claims) error {
 	now := a.c.Now()
 	switch {
@@ -246,14 +243,14 @@ func (a *Authority) holds(c *claims) error {
 	if err := a.present("pods", b.Namespace, b.Pod); err != nil {
 		return err
 	}
-	if b.Pod != nil { // its node is what the token tells, not what it is bound to
+	if b.Pod != nil { // the token is not bound to its node
 		return nil
 	}
 	return a.present("nodes", "", b.Node)
 }
 
-// present reports whether an object is there, the same one as when the token was
-// made, and not due to be gone; nil is nothing to look for.
+// present returns an error unless the object exists, with the same uid, and does not have to be
+// gone. A nil ref is no error.
 func (a *Authority) present(resource, namespace string, r *Ref) error {
 	if r == nil {
 		return nil
@@ -268,7 +265,7 @@ func (a *Authority) present(resource, namespace string, r *Ref) error {
 	return nil
 }
 
-// user is who the token is of.
+// user returns the user of the token.
 func (c *claims) user() *authn.User {
 	const prefix = "authentication.kubernetes.io/"
 	b := &c.Bound

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// append makes the group durable, or what is left of it when space is short.
+// append makes the group durable; when space is short, its deletions alone.
 func (s *Store) append(g *group) error {
 	s.mu.Lock()
 	failure := s.failure
@@ -77,8 +77,8 @@ func (s *Store) appendOnce(g *group) error {
 	return err
 }
 
-// appendLog is the one place that writes to the log. A log that panics is as
-// unusable as one that fails.
+// appendLog is the only function that writes to the log. A panic of the log counts as a
+// failure.
 func (s *Store) appendLog(entries []Entry, mark *Mark) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

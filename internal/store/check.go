@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// Check proves the store: every tree is in order and counts rightly, every object
-// is what its tree, its revision and its bytes say, what memory holds of history
-// is in order and leads to the published state, and the log has the same objects.
-// It takes the time of a scan of everything, and may run beside reads and writes.
+// Check verifies the store: every tree is in order and has the right counts, every object
+// agrees with its tree, its revision and its bytes, the history in memory is in order and
+// leads to the published state, and the log has the same objects. It takes the time of a scan
+// of everything, and may run concurrently with reads and writes.
 func (s *Store) Check(ctx context.Context) error {
 	state := s.Any()
 	for name, c := range state.collections {
@@ -28,7 +28,7 @@ func (s *Store) Check(ctx context.Context) error {
 	return s.history.check()
 }
 
-// checkTree checks what tree.go says of every published tree.
+// checkTree checks the invariants of published trees, see tree.go.
 func checkTree(root *node) error {
 	if root == nil {
 		return nil
@@ -151,7 +151,7 @@ func (o *Object) same(p *Object) error {
 	return nil
 }
 
-// check looks at the records: in order, each continuing what was before it.
+// check checks that the records are in order and that each continues the one before it.
 func (c *recent) check() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -173,7 +173,7 @@ func (c *recent) check() error {
 	return nil
 }
 
-// check adds the account up again.
+// check recomputes history.bytes.
 func (h *history) check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,7 +194,7 @@ func (h *history) check() error {
 	for _, p := range h.pinned {
 		sum += p.bytes
 	}
-	// What Change.Gone made is in the account as well.
+	// The objects of Change.Gone count as well.
 	if account := h.bytes.Load(); account < sum {
 		return fmt.Errorf("the account says %d bytes, and %d are in use", account, sum)
 	}

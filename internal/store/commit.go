@@ -566,19 +566,19 @@ func (s *Store) fatal(err error) {
 // readers that wait.
 func (s *Store) publish(g *group) {
 	s.history.mu.Lock() // no cursor joins a topic in between: see Cursor
-	woken := s.record(g)
+	notified := s.record(g)
 	s.published.Store(g.state)
 	feeds := s.history.feeds
 	s.history.mu.Unlock()
 	s.arrival.announce()
-	for _, t := range woken {
+	for _, t := range notified {
 		t.notify()
 	}
 	for _, f := range feeds {
 		f.wake()
 	}
-	clear(woken)
-	s.history.woken = woken[:0]
+	clear(notified)
+	s.history.notified = notified[:0]
 	s.trim(0)
 	s.watchQuota(g.state.bytes)
 }

@@ -11,36 +11,36 @@ import (
 // # Compaction
 //
 // A revision is kept for Options.Retention of running time after a newer one
-// replaced it. Running time is that during which the store is open. It is told
-// by the differences of the clock between looks that come often, and a difference
-// that cannot be (below zero, or far above the time between two looks) counts as
-// little: so neither downtime nor a jump of the clock expires anything.
+// replaced it. Running time is the time that the store has been open. The store adds up
+// the differences between frequent readings of the clock. A negative difference counts as
+// zero, and one far above the interval of the readings counts as a few intervals: so
+// neither downtime nor a jump of the clock expires anything.
 //
-// Marks say which revision was the newest at a running time. The newest mark that
-// is as old as the retention gives the floor: what it names was the newest then,
-// and all before it had been replaced. The log keeps marks, so that a restart
-// knows the ages of what it finds.
+// Marks record which revision was the newest at a running time. The newest mark that is as
+// old as the retention gives the floor: its revision was the newest then, and all before
+// it had been replaced. The log keeps the marks, so that revisions keep their age across a
+// restart.
 //
-// By size, the floor rises by the share of history that is too much. When the medium is
-// short of space it rises too: see room.go.
+// If history is larger than its bound, the floor rises by the share that is too much. It also
+// rises when the medium is short of space: see room.go.
 //
-// The floor is published before the log forgets, but for a deletion on a full medium,
-// which makes the log forget at once: then it is published with the deletion. A reader
-// below the floor of the log gets Expired, never something wrong.
+// The floor is published before the log forgets. The exception is a deletion on a full
+// medium, which makes the log forget at once: then the floor is published with the
+// deletion. A reader below the floor of the log gets an *ExpiredError, never wrong data.
 
 const (
 	marksPerRetention = 128
 	maxTick           = 30 * time.Second
 	minTick           = time.Millisecond
-	// compactStep is how many revisions one call of Log.Compact forgets at most,
-	// so that writes get their turn in between.
+	// compactStep is the most revisions that one call of Log.Compact forgets, so that writes
+	// proceed in between.
 	compactStep = 16384
-	// sizeShare of Options.MaxDisk may be written before the size is looked at,
-	// whatever the time.
+	// After one part in sizeShare of Options.MaxDisk is written, the size is checked at
+	// once.
 	sizeShare = 64
 )
 
-// aging tells the age of revisions.
+// aging knows the age of revisions.
 type aging struct {
 	now       func() time.Time
 	retention time.Duration
@@ -48,7 +48,7 @@ type aging struct {
 	kicked    chan struct{}
 
 	mu      sync.Mutex
-	seen    time.Time     // the last look at the clock
+	seen    time.Time     // the last reading of the clock
 	running time.Duration // the running time then
 	marks   []Mark
 	stored  time.Duration // the running time of the last mark in the log
@@ -65,11 +65,11 @@ func (a *aging) start(o Options, b Bounds) {
 		a.running = a.marks[n-1].Running
 	}
 	a.stored = a.running
-	a.recent.last.Running = a.running - keepAtLeast // what a start finds is old
+	a.recent.last.Running = a.running - keepAtLeast // all that a start finds is old
 	a.marks = append(a.marks, Mark{b.Head, a.running})
 }
 
-// look brings the running time up to date. The caller holds mu.
+// look updates the running time. The caller holds mu.
 func (a *aging) look() {
 	now := a.now()
 	passed := now.Sub(a.seen)
@@ -77,8 +77,8 @@ func (a *aging) look() {
 	a.running += min(max(passed, 0), 4*a.tick)
 }
 
-// due returns a mark to store with the group that ends at the revision, nil when
-// it is too early for one.
+// due returns a mark to store with the group that ends at the revision, or nil if it is too
+// early for one.
 func (a *aging) due(r Revision) *Mark {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,7 +90,7 @@ func (a *aging) due(r Revision) *Mark {
 	return &Mark{r, a.running}
 }
 
-// add takes a mark, and whether the log has it.
+// add adds a mark. Stored reports that the log has it.
 func (a *aging) add(m Mark, stored bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +98,7 @@ func (a *aging) add(m Mark, stored bool) {
 		a.stored = m.Running
 	}
 	if n := len(a.marks); n > 0 && a.marks[n-1].Revision == m.Revision {
-		return // it was the newest before: the older mark says more
+		return // the revision has an older mark
 	}
 	a.marks = append(a.marks, m)
 }
@@ -124,7 +124,7 @@ func (a *aging) floor(head Revision) Revision {
 	return r
 }
 
-// kick has the loop look before its next tick.
+// kick makes the loop run before its next tick.
 func (a *aging) kick() {
 	select {
 	case a.kicked <- struct{}{}:

@@ -149,7 +149,7 @@ func (t *topic) begin() {
 	t.running.Add(-1)
 }
 
-// Cursor is a place in the shared history. It holds no queue and no copy: a
+// Cursor is a position in the shared history. It holds no queue and no copy: a
 // reader that lags costs others nothing, until what it has not read falls out
 // of the history. One goroutine uses a cursor; while it is in Wait, another one of its
 // group may use the cursor through its Reader.

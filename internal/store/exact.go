@@ -18,21 +18,21 @@ import (
 //   - the tree of a kept state or of an earlier Exact, when it did not change in
 //     between
 //   - made from the nearest of those by undoing or redoing changes, at most
-//     keepEvery of them, and cached: the pages of a list come one after another
+//     keepEvery of them, and cached for the next page of the list
 //   - when its changes left memory: read back from the log as it is scanned, in
 //     batches, so that a reader that stalls holds one batch and nothing of the
 //     log. Few at a time; time linear in the versions stored in the range
 //
-// A view of a tree holds nothing that the account does not know: when the
-// changes after its revision leave memory, it loses its tree and goes on from the
-// log. So does a scan under way; it holds one batch.
+// Options.MaxMemory covers the tree of a view: when the changes after its revision leave
+// memory, the view loses its tree and goes on from the log. A scan under way does so, too; it
+// holds one batch.
 
 const (
 	oldViews   = 4   // views at a time that read from the log
 	oldBatches = 4   // batches at a time for cursors, and for views that lost their tree
 	oldBatch   = 256 // objects or changes of a batch
 	oldBytes   = 1 << 20
-	maxIdle    = 32 // trees kept for the next page, though no view reads them
+	maxIdle    = 32 // cached trees that no view reads
 )
 
 // oldReads bounds the reading of history from the log.
@@ -40,7 +40,7 @@ type oldReads struct {
 	views   chan struct{}
 	batches chan struct{}
 
-	mu     sync.RWMutex // held to read from the log, so that nobody reads a closed one
+	mu     sync.RWMutex // held while reading from the log, which is not closed meanwhile
 	closed bool
 }
 
@@ -55,8 +55,8 @@ func (r *oldReads) close() {
 	r.closed = true
 }
 
-// batch calls f, which reads a batch from the log, once few others do. Its context
-// ends with the caller's, and with the store.
+// batch calls f, which reads a batch from the log, when at most oldBatches others do. Its
+// context ends with the caller's and with the store.
 func (s *Store) batch(ctx context.Context, queue bool, f func(context.Context) error) error {
 	if queue {
 		select {
@@ -79,21 +79,20 @@ func (s *Store) batch(ctx context.Context, queue bool, f func(context.Context) e
 	return f(ctx)
 }
 
-// InMemory reports whether the objects of the view are in memory anyway: it reads none of
-// them from the log, so far.
+// InMemory reports whether the view reads objects in memory: none from the log, so far.
 func (v *View) InMemory() bool { return v.pin != nil && v.pin.root.Load() != nil }
 
-// pinned is the tree of a collection at a revision that views read, or read not
-// long ago. Guarded by history.mu, but for root.
+// pinned is the tree of a collection at a revision that views read, or read recently.
+// history.mu guards it, except for root.
 type pinned struct {
 	collection *collection
 	revision   Revision // of the last change that the tree has
 	// root becomes nil when the changes after the revision left memory.
 	root  atomic.Pointer[tree]
-	bytes int64 // what it may hold that no state holds
+	bytes int64 // of nodes that no state may hold
 	views int
-	used  uint64 // the clock of the last use
-	held  bool   // for Hold alone: nobody asks for it again
+	used  uint64 // history.clock at the last use
+	held  bool   // for Hold: no other view uses it
 }
 
 // tree is a root that may be nil, for an empty collection.
@@ -110,10 +109,10 @@ type View struct {
 	closed atomic.Bool
 }
 
-// Exact returns the state at the revision: *ExpiredError below the history,
-// *TooLargeError when the revision was not reached within wait. A state that is
-// no longer in memory is read back from the log as it is scanned, until the context
-// ends; ErrBusy when too many do that already. Close the view when done with it.
+// Exact returns the state at the revision. Below the history it returns an *ExpiredError,
+// for a revision that is not reached within wait a *TooLargeError. A state that left memory
+// is read back from the log as it is scanned, until the context ends; if too many views do
+// so already, Exact returns ErrBusy. The caller closes the view.
 func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait time.Duration) (*View, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
@@ -140,17 +139,16 @@ func (s *Store) Exact(ctx context.Context, collection string, r Revision, wait t
 	}
 }
 
-// Hold returns a view of the published state, for a reader that may be slow: when
-// the changes after it leave memory, the view goes on from the log. Close the view
-// when done with it.
+// Hold returns a view of the published state for a reader that may be slow: when the
+// changes after it leave memory, the view goes on from the log. The caller closes the view.
 //
-// It costs the account next to nothing, however large the collection is: until then
-// each node that later states have replaced was replaced by a change in memory.
+// It takes next to no memory, however large the collection is: until then each node
+// that later states have replaced was replaced by a change in memory.
 func (s *Store) Hold(ctx context.Context, collection string) *View {
 	c, h := s.collection(collection), &s.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	state := s.Any() // it stays the published one while mu is held
+	state := s.Any() // it stays the published state while mu is held
 	c.mu.RLock()
 	at := c.effective(c.after(state.revision))
 	c.mu.RUnlock()
@@ -175,15 +173,15 @@ func (h *history) find(c *collection, at Revision) *pinned {
 	return nil
 }
 
-// pin returns the tree of the collection at the revision, nil when memory does
-// not have what is needed.
+// pin returns the tree of the collection at the revision, or nil if changes that it needs
+// left memory.
 func (s *Store) pin(c *collection, r Revision) *pinned {
 	for {
 		p, known := s.findTree(c, r)
 		if known {
 			return p
 		}
-		// Made without a lock; when the window moved on meanwhile, look again.
+		// It was made without a lock. If the window moved on meanwhile, try again.
 		root, at, ok := s.derive(c, r)
 		if !ok {
 			continue
@@ -202,7 +200,7 @@ func (s *Store) pin(c *collection, r Revision) *pinned {
 	}
 }
 
-// findTree looks for a tree of just that revision. Known without a tree: there
+// findTree looks for a tree of exactly that revision. Known without a tree means that there
 // cannot be one, because changes that it needs left memory.
 func (s *Store) findTree(c *collection, r Revision) (p *pinned, known bool) {
 	h := &s.history
@@ -227,8 +225,8 @@ func (s *Store) findTree(c *collection, r Revision) (p *pinned, known bool) {
 	return nil, false
 }
 
-// effective is the revision of the last change before the place i: all
-// revisions from there to the next change have the same tree. The caller holds mu.
+// effective is the revision of the last change before index i: all revisions from
+// there to the next change have the same tree. The caller holds mu.
 func (c *recent) effective(i int) Revision {
 	if i > 0 {
 		return c.records.at(i - 1).revision
@@ -236,8 +234,8 @@ func (c *recent) effective(i int) Revision {
 	return c.trimmed
 }
 
-// pin counts a view of the tree, and keeps the tree for those that come. The
-// caller holds h.mu.
+// pin counts a view of the tree, and caches the tree for later views. The caller holds
+// h.mu.
 func (h *history) pin(s *Store, c *collection, at Revision, root *node) *pinned {
 	h.clock++
 	if p := h.find(c, at); p != nil {
@@ -247,7 +245,7 @@ func (h *history) pin(s *Store, c *collection, at Revision, root *node) *pinned 
 	}
 	p := &pinned{collection: c, revision: at, bytes: keptOverhead, views: 1, used: h.clock}
 	if root != nil {
-		// At most: its nodes, all of them replaced in later states.
+		// At most all of its nodes, if later states replaced them.
 		p.bytes += int64(root.count) * nodeShare
 	}
 	p.root.Store(&tree{root})
@@ -257,11 +255,11 @@ func (h *history) pin(s *Store, c *collection, at Revision, root *node) *pinned 
 	return p
 }
 
-// nodeShare is what the nodes of a tree cost for each object, at most about.
+// nodeShare is about the most memory that the nodes of a tree take for each object.
 const nodeShare = 16
 
-// evict lets trees go that no view reads, those not used for longest first,
-// until few are left, with few bytes. The caller holds mu.
+// evict drops trees that no view reads, the least recently used first, until few are left,
+// with few bytes. The caller holds mu.
 func (h *history) evict(most int64) {
 	idle, bytes := 0, int64(0)
 	for _, p := range h.pinned {
@@ -283,7 +281,7 @@ func (h *history) evict(most int64) {
 	}
 }
 
-// unpin takes trees away, from their views too. The caller holds mu.
+// unpin drops trees, also from their views. The caller holds mu.
 func (h *history) unpin(which func(*pinned) bool) {
 	h.pinned = slices.DeleteFunc(h.pinned, func(p *pinned) bool {
 		if !which(p) {
@@ -295,8 +293,8 @@ func (h *history) unpin(which func(*pinned) bool) {
 	})
 }
 
-// derive makes the tree of a revision from the nearest one, and tells the
-// revision of its last change; false when changes left memory meanwhile.
+// derive makes the tree of a revision from the nearest one, and returns the revision of its
+// last change. It returns false if changes left memory meanwhile.
 func (s *Store) derive(c *collection, r Revision) (root *node, at Revision, ok bool) {
 	base, root := s.nearest(c, r)
 	c.mu.RLock()
@@ -324,11 +322,11 @@ func (s *Store) derive(c *collection, r Revision) (root *node, at Revision, ok b
 	return root, at, true
 }
 
-// derivations numbers the edits that make old states, apart from those of the
-// committers.
+// derivations numbers the edits that make old states, apart from the committers' edits.
+// Stores of one process may share it: only a unique number matters.
 var derivations = func() (n atomic.Uint64) { n.Store(1 << 63); return }()
 
-// set puts the object in, or removes the key when it is nil.
+// set stores the object, or removes the key if the object is nil.
 func (e *edit) set(root *node, o *Object, key string) *node {
 	if o != nil {
 		root, _ = e.put(root, o)
@@ -338,7 +336,7 @@ func (e *edit) set(root *node, o *Object, key string) *node {
 	return root
 }
 
-// nearest returns the tree at hand that is the fewest revisions away from r.
+// nearest returns the available tree that is the fewest revisions away from r.
 func (s *Store) nearest(c *collection, r Revision) (Revision, *node) {
 	now := s.Any()
 	base, root := now.revision, now.root(c)
@@ -359,22 +357,22 @@ func (s *Store) nearest(c *collection, r Revision) (Revision, *node) {
 	return base, root
 }
 
-// Revision is the exact one that was asked for.
+// Revision is the requested revision.
 func (v *View) Revision() Revision { return v.revision }
 
-// Scan is as Snapshot.Scan; an error (Expired, when compaction overtook the
-// scan) ends it.
+// Scan is Snapshot.Scan; an error ends it, such as an *ExpiredError when compaction
+// overtook the scan.
 func (v *View) Scan(prefix, after string) iter.Seq2[*Object, error] {
 	return v.Select(prefix, after, nil)
 }
 
-// Select is as Scan, but may leave out objects of whose digest may says no. It does
-// where the digests of their neighbours are set too: then a scan does not touch what
-// it leaves out. A nil function leaves out nothing.
+// Select is Scan that may leave out objects for whose digest may returns false. It does so
+// where the digests of the neighbours are set too, and then does not touch the objects that it
+// leaves out. A nil function leaves out nothing.
 func (v *View) Select(prefix, after string, may func(digest uint64) bool) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		var batch []*Object
-		after := after // it may be gone through again
+		after := after // the iterator may be used again
 		for more := true; more; {
 			var err error
 			batch, more, err = v.next(batch[:0], prefix, after, may)
@@ -392,8 +390,8 @@ func (v *View) Select(prefix, after string, may func(digest uint64) bool) iter.S
 	}
 }
 
-// next appends a batch of what Select yields, from the tree while the view has one.
-// More tells that there may be more. While a batch is read nothing holds the tree.
+// next appends a batch of what Select yields, from the tree while the view has one. More
+// reports that there may be another batch. Nothing holds the tree between batches.
 func (v *View) next(batch []*Object, prefix, after string, may func(uint64) bool) (_ []*Object, more bool, err error) {
 	r, some := newSpan(prefix, after)
 	t := v.tree()
@@ -443,7 +441,7 @@ func (v *View) eachOld(prefix, after string, f func(*Object) bool) error {
 	})
 }
 
-// readError makes the end of the store ErrClosed.
+// readError returns ErrClosed if the store has ended.
 func (s *Store) readError(err error) error {
 	if s.closed.Load() && errors.Is(err, context.Canceled) {
 		return ErrClosed
@@ -451,8 +449,8 @@ func (s *Store) readError(err error) error {
 	return err
 }
 
-// Count counts what Scan would yield, in O(log n). It is not known of what is read
-// back from the log: that would be read as a whole.
+// Count counts what Scan would yield, in O(log n). It is not known if the view reads from the
+// log, since that would take a whole scan.
 func (v *View) Count(prefix, after string) (n int, known bool) {
 	t := v.tree()
 	if t == nil || v.closed.Load() {
@@ -461,7 +459,7 @@ func (v *View) Count(prefix, after string) (n int, known bool) {
 	return Snapshot{v.revision, t.root}.Count(prefix, after), true
 }
 
-// tree is the tree of the view; nil when it has none, or none any more.
+// tree is the tree of the view, nil if it has none or has lost it.
 func (v *View) tree() *tree {
 	if v.pin == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Feed is a place in the log of all collections: a Cursor that selects everything,
+// Feed is a position in the log of all collections: a Cursor that selects everything,
 // for readers that follow the whole store in its one order. It holds no queue
 // and no copy, and lags as a Cursor does. One goroutine uses a feed.
 type Feed struct {
@@ -23,8 +23,8 @@ type CollectionChange struct {
 	*Change
 }
 
-// Feed starts a feed at a place in the log: its first change is the first one
-// after the revision. A revision below the history is *ExpiredError.
+// Feed starts a feed that begins with the first change after the revision. A revision
+// below the history is an *ExpiredError.
 func (s *Store) Feed(after Revision) (*Feed, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
@@ -52,7 +52,7 @@ func (f *Feed) wake() {
 	}
 }
 
-// remind has Ready give a value when there is something to read already.
+// remind makes Ready give a value if there is something to read.
 func (f *Feed) remind() {
 	if f.store.Any().revision > f.position {
 		f.wake()
@@ -60,9 +60,9 @@ func (f *Feed) remind() {
 }
 
 // TryNext fills buf with the changes that follow, in the order of their revisions,
-// and returns how many there are: zero when there is nothing, without waiting.
-// *ExpiredError: the reader was too slow, and the history went on without it;
-// ErrClosed: the store was closed. The context bounds what is read back from the log.
+// and returns their number, zero if there are none. It does not wait. An *ExpiredError means
+// that the reader was too slow and the history went on without it, ErrClosed that the store
+// was closed. The context bounds reads from the log.
 func (f *Feed) TryNext(ctx context.Context, buf []CollectionChange) (int, error) {
 	for {
 		if f.closed || f.store.closed.Load() {
@@ -86,8 +86,8 @@ func (f *Feed) TryNext(ctx context.Context, buf []CollectionChange) (int, error)
 	}
 }
 
-// read fills buf from memory, and moves the feed; false when memory does not have
-// all that follows.
+// read fills buf from memory and moves the feed. It returns false if some of the changes that
+// follow left memory.
 func (f *Feed) read(upTo Revision, buf []CollectionChange) (n int, found bool) {
 	h := &f.store.history
 	h.mu.Lock() // what it guards cannot be trimmed meanwhile
@@ -110,7 +110,7 @@ func (f *Feed) read(upTo Revision, buf []CollectionChange) (n int, found bool) {
 	return n, true
 }
 
-// after returns the place of the first change above the revision. The caller
+// after returns the index of the first change above the revision. The caller
 // holds mu.
 func (h *history) after(r Revision) int {
 	i, j := 0, h.order.len()
@@ -158,7 +158,7 @@ func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err
 		return nil
 	})
 	if n > 0 {
-		err = nil // what was read is delivered; the error comes again
+		err = nil // the caller gets these changes, and the error with the next call
 	}
 	return n, err
 }
@@ -167,7 +167,7 @@ func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err
 // value may be spurious, none is lost.
 func (f *Feed) Ready() <-chan struct{} { return f.ready }
 
-// Revision is how far the feed has read: no change at or below it is left.
+// Revision is how far the feed has read: no change is left at or below it.
 func (f *Feed) Revision() Revision { return f.position }
 
 // Close releases the feed. It is idempotent.
@@ -182,7 +182,7 @@ func (f *Feed) Close() {
 	h.feeds = slices.DeleteFunc(slices.Clone(h.feeds), func(other *Feed) bool { return other == f })
 }
 
-// Key is that of the object that changed.
+// Key is the key of the object that changed.
 func (c *Change) Key() string { return c.key() }
 
 // Collections yields the names of the collections that hold, or held, objects, in

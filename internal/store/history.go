@@ -9,32 +9,32 @@ import (
 
 // # History in memory
 //
-// Each collection has its changes in order (recent); history has the order over
-// all collections, the kept states and the account. What the account says:
+// Each collection has its changes in order (recent). History has the order over all
+// collections, the kept states, and the number of bytes that all of it takes:
 //
-//   - of each change: itself, and the version that it replaced (the version after
-//     it is held by the state, or by the next change)
-//   - what Change.Gone made
-//   - of each kept state: the nodes that later states do not share with it. They
+//   - for each change: the change and the version that it replaced (the new version
+//     belongs to the state, or to the next change)
+//   - the objects of Change.Gone
+//   - for each kept state: the nodes that later states do not share with it. They
 //     are counted when an edit replaces them, see edit.retired: a node that is in
 //     the newest state, and was made before the last kept state, is in that one
-//   - of each tree that views read, or read not long ago: all its nodes
+//   - for each tree that views read, or read recently: all its nodes
+//   - what Charge adds
 //
-// When the account is above Options.MaxMemory, the oldest changes leave, over all
-// collections, and with them all that needs them: kept states, and the
-// trees of views, which go on from the log.
+// Above Options.MaxMemory the oldest changes of all collections are dropped, and with them
+// all that needs them: kept states, and the trees of views, which go on from the log.
 //
-// Kept states make Exact near to any revision: a state is made from the nearest
-// one by undoing or redoing the changes in between.
+// Exact makes a state from the nearest kept one by undoing or redoing the changes in
+// between.
 const keepEvery = 4096 // changes; undoing one costs about a microsecond
 
-// compactShare of Options.MaxMemory may stay in an in-memory log after the store
-// let go of it, before the log is compacted.
+// An in-memory log is compacted when it holds one part in compactShare of Options.MaxMemory
+// that the store has dropped.
 const compactShare = 32
 
-// history is the part that concerns all collections.
+// history is the part of the history that concerns all collections.
 type history struct {
-	bytes atomic.Int64 // the account
+	bytes atomic.Int64 // that history takes, see above
 
 	mu     sync.Mutex
 	order  deque[origin]
@@ -42,19 +42,19 @@ type history struct {
 	window Revision // all changes above it are in memory
 	pinned []*pinned
 	clock  uint64 // counts the uses of pinned
-	// unpaid is what an in-memory log may still hold of what was trimmed.
+	// unpaid is how many trimmed bytes an in-memory log may still hold.
 	unpaid int64
 
 	// wanted counts the changes since the last kept state. Guarded by
 	// committer.mu.
 	wanted int
 
-	woken []*topic // scratch of the leader
-	// feeds are woken by every publication. The slice is replaced, never changed.
+	notified []*topic // scratch space of the leader
+	// feeds are notified by every publication. The slice is replaced, never changed.
 	feeds []*Feed
 }
 
-// origin is where a change of the order is, and what it costs.
+// origin is a change in the order of all collections, and the memory that it takes.
 type origin struct {
 	collection *collection
 	revision   Revision
@@ -66,12 +66,12 @@ type keptState struct {
 	bytes int64 // of the nodes that only this and older states have
 }
 
-// Charge counts bytes that a cache beside the store holds, as part of the memory
-// of history: Options.MaxMemory bounds both together. Negative bytes are given
-// back. History makes room at the next write.
+// Charge adds the bytes of a cache outside the store to the memory of history:
+// Options.MaxMemory bounds both together. A negative number gives bytes back. History
+// makes room at the next write.
 func (s *Store) Charge(bytes int64) { s.history.bytes.Add(bytes) }
 
-// wantsKept tells whether the state after n more changes shall be kept.
+// wantsKept reports whether to keep the state after n more changes.
 func (h *history) wantsKept(n int) bool {
 	h.wanted += n
 	if h.wanted < keepEvery {
@@ -81,17 +81,16 @@ func (h *history) wantsKept(n int) bool {
 	return true
 }
 
-// recent is the part of a collection that holds its recent changes and those who
-// wait for more.
+// recent is the recent changes of a collection and the topics of its cursors.
 type recent struct {
 	mu      sync.RWMutex
 	records deque[record]
 	trimmed Revision // all changes above it are in records
-	newest  Revision // of the newest record, or at least as new as any change
+	newest  Revision // of the newest record; without records at least that of any change
 	topics  map[string]*topic
 }
 
-// record is a change with what tells quickly whether a cursor selects it.
+// record is a change with hashes that decide quickly whether a cursor selects it.
 type record struct {
 	revision  Revision
 	namespace uint32 // hash of the key up to its slash, with it; zero without
@@ -106,11 +105,11 @@ func hash(s string) uint32 { return uint32(maphash.String(seed, s)) }
 // namespaceOf returns the part of the key up to its slash, with it.
 func namespaceOf(key string) string { return key[:strings.IndexByte(key, '/')+1] }
 
-// record adds the changes of a group to the history, before they are published.
-// It returns the topics to wake afterwards. The caller holds history.mu.
+// record adds the changes of a group to the history, before they are published. It
+// returns the topics to notify afterwards. The caller holds history.mu.
 func (s *Store) record(g *group) []*topic {
 	h := &s.history
-	woken := h.woken[:0]
+	notified := h.notified[:0]
 	for _, p := range g.proposals {
 		if p.err != nil {
 			continue
@@ -121,7 +120,7 @@ func (s *Store) record(g *group) []*topic {
 			w.change.bytes = &h.bytes
 			h.order.push(origin{w.collection, w.change.Revision, cost})
 			h.bytes.Add(cost)
-			woken = w.collection.record(w.change, woken)
+			notified = w.collection.record(w.change, notified)
 		}
 	}
 	if n := len(h.kept); n > 0 {
@@ -132,10 +131,10 @@ func (s *Store) record(g *group) []*topic {
 		h.kept = append(h.kept, keptState{g.state, keptOverhead})
 		h.bytes.Add(keptOverhead)
 	}
-	return woken
+	return notified
 }
 
-// historyCost is what a change takes in the memory of the history.
+// historyCost is the memory that a change takes in the history.
 func (s *Store) historyCost(ch *Change) int64 {
 	cost := int64(changeOverhead)
 	if ch.Before != nil {
@@ -150,9 +149,9 @@ func (s *Store) historyCost(ch *Change) int64 {
 	return cost
 }
 
-// record adds a change, and the topics that it concerns to woken. A topic knows
-// of the change before it is published: see Cursor.
-func (c *recent) record(ch *Change, woken []*topic) []*topic {
+// record adds a change, and appends the topics that it concerns to notified. A topic knows
+// of the change before it is published: see Cursors.
+func (c *recent) record(ch *Change, notified []*topic) []*topic {
 	key := ch.key()
 	namespace := namespaceOf(key)
 	r := record{revision: ch.Revision, key: hash(key), change: ch}
@@ -164,14 +163,14 @@ func (c *recent) record(ch *Change, woken []*topic) []*topic {
 	c.records.push(r)
 	c.newest = ch.Revision
 	if len(c.topics) == 0 {
-		return woken
+		return notified
 	}
 	add := func(prefix string) {
 		if t := c.topics[prefix]; t != nil {
 			t.note(ch.Revision)
 			if !t.marked {
 				t.marked = true
-				woken = append(woken, t)
+				notified = append(notified, t)
 			}
 		}
 	}
@@ -180,11 +179,11 @@ func (c *recent) record(ch *Change, woken []*topic) []*topic {
 		add(namespace)
 	}
 	add(key)
-	return woken
+	return notified
 }
 
-// trim lets the oldest changes go: those up to the floor, and as many as the
-// bound on memory asks for.
+// trim drops the oldest changes: those up to the floor, and as many as the bound on memory
+// requires.
 func (s *Store) trim(floor Revision) {
 	h := &s.history
 	h.mu.Lock()
@@ -192,7 +191,7 @@ func (s *Store) trim(floor Revision) {
 	before, now := h.window, s.Any().revision
 	for h.order.len() > 0 {
 		o := h.order.at(0)
-		// What is recorded, but not yet published, nobody can have read.
+		// A change that is recorded and not yet published cannot have been read.
 		if o.revision > now || o.revision > floor && h.bytes.Load() <= s.o.MaxMemory {
 			break
 		}
@@ -219,8 +218,8 @@ func (s *Store) trim(floor Revision) {
 	}
 }
 
-// dropKept lets kept states go that are older than the window: they hold
-// versions that the account no longer has. The caller holds history.mu.
+// dropKept drops kept states that are older than the window: they hold versions that are
+// no longer counted. The caller holds history.mu.
 func (h *history) dropKept() {
 	n := 0
 	for n < len(h.kept) && h.kept[n].state.revision < h.window {
@@ -231,7 +230,7 @@ func (h *history) dropKept() {
 	h.kept = h.kept[n:]
 }
 
-// raiseFloor publishes a floor; it never goes back.
+// raiseFloor publishes a floor. It never lowers it.
 func (s *Store) raiseFloor(r Revision) {
 	for {
 		old := s.floor.Load()
@@ -241,7 +240,7 @@ func (s *Store) raiseFloor(r Revision) {
 	}
 }
 
-// trim lets the oldest change go, whose revision is r.
+// trim drops the oldest change, whose revision is r.
 func (c *recent) trim(r Revision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,7 +248,7 @@ func (c *recent) trim(r Revision) {
 	c.trimmed = r
 }
 
-// after returns the place of the first record above the revision. The caller
+// after returns the index of the first record above the revision. The caller
 // holds mu.
 func (c *recent) after(r Revision) int {
 	i, j := 0, c.records.len()

@@ -10,35 +10,35 @@ import (
 
 // # Room on the medium
 //
-// History is worth less than writes. When the log is short of space (Log.Short), the
-// loop of compaction gives history up, oldest first, a part at a time, and has the log
-// give back what that freed (Log.Reclaim), until there is enough. The newest
-// keepAtLeast stay, for watches that are behind by a moment.
+// Writes matter more than history. When the log is short of space (Log.Short), the
+// compaction loop drops history, oldest first, a part at a time, and reclaims the space
+// (Log.Reclaim) until there is enough. The changes of the last keepAtLeast stay, for watches
+// that are behind by a moment.
 //
-// That begins before the log refuses writes. A write that it refuses all the same waits
-// for a pass of the loop, if there is history left to give up, and is tried once more.
+// This begins before the log refuses writes. A write that is refused nevertheless waits for
+// a pass of the loop, if there is history left to drop, and is tried once more.
 const (
 	keepAtLeast = 5 * time.Second // of running time
-	// roomParts: at least one part in so many of what history there is goes at a time.
+	// At least one part in roomParts of the history is dropped at a time.
 	roomParts = 8
-	// The log reclaims when this much was let go of, and this part of all that it has:
-	// it may rewrite the rest for that.
+	// The log reclaims when leastReclaim bytes and one part in reclaimShare of the log are
+	// garbage: it may have to rewrite the rest.
 	leastReclaim = 1 << 20 // bytes
 	reclaimShare = 32
-	// roomRetry is how long the loop waits until more of history is old enough, and until
-	// it tries again what there was no space for: then twice as long after each failure, at
-	// most mostRoomRetry.
+	// roomRetry is how long the loop waits for more history to become old enough, and
+	// before it retries what failed for lack of space. After each failure it waits twice as
+	// long, at most mostRoomRetry.
 	roomRetry     = time.Second
 	mostRoomRetry = 4 * time.Second
-	// longestRoom bounds how long a refused write waits; none does within roomPause after a
+	// longestRoom bounds how long a refused write waits. None waits within roomPause after a
 	// pass that did not help.
 	longestRoom = 3 * time.Second
-	// reclaimTimeout and reclaimRate bound one call of Log.Reclaim: so long, and as long as
-	// it takes to rewrite the log at so many bytes a second.
+	// One call of Log.Reclaim may take reclaimTimeout plus the time to rewrite the log at
+	// reclaimRate bytes a second.
 	reclaimTimeout = 5 * time.Second
 	reclaimRate    = 16 << 20
-	// diskShare: history has at most one part in so many of the space that the log uses
-	// or could use, whatever Options.MaxDisk says. So the log can always rewrite it.
+	// History takes at most one part in diskShare of the space that the log uses or could
+	// use, whatever Options.MaxDisk is. So the log can always rewrite it.
 	diskShare = 4
 	roomPause = 10 * time.Second
 )
@@ -48,16 +48,16 @@ type room struct {
 	mu      sync.Mutex
 	next    chan struct{} // closed at the end of the next pass; nil while no write waits
 	givenUp int64         // revisions, for Stats
-	failed  time.Time     // when a pass did not help, or a write waited in vain for its end
+	failed  time.Time     // when a pass did not help, or a write waited in vain; zero: it helped
 	passed  time.Time     // when the last pass ended
 
-	// garbage are the bytes that the log may give back: of history that compaction has let
-	// go of since the log reclaimed, and of what was replaced when space was short.
+	// garbage counts the bytes that the log may reclaim: of history that compaction dropped
+	// since the log last reclaimed, and of versions replaced while space was short.
 	garbage atomic.Int64
 }
 
-// makeRoom gives up history until the log has space, or history is as short as it may
-// be. Only the loop of compaction calls it.
+// makeRoom drops history until the log has space or history is as short as it may be. Only
+// the compaction loop calls it.
 func (s *Store) makeRoom() error {
 	short, history := s.log.Short(), s.log.Usage().HistoryBytes
 	first, _ := s.Bounds()
@@ -67,7 +67,7 @@ func (s *Store) makeRoom() error {
 		limit := min(s.aging.settled(head), head)
 		gives := floor < limit
 		if u := s.log.Usage(); gives && u.FreeBytes < u.NeededBytes {
-			// Only when all of it is gone does the log need no space to reclaim.
+			// The log needs no space to reclaim only if all history is dropped.
 			err = s.compact(limit)
 		} else if gives {
 			err = s.compact(floor + s.roomStep(limit-floor))
@@ -83,9 +83,8 @@ func (s *Store) makeRoom() error {
 	return s.endRoom(first, short, history, err)
 }
 
-// tidy has the log give back what it need not hold, while there is space to rewrite the
-// rest. A log that waits with that until its disk is nearly full cannot do it any more.
-// Only the loop of compaction calls it.
+// tidy reclaims garbage while there is space to rewrite the rest of the log. On a nearly full
+// disk that is no longer possible. Only the compaction loop calls it.
 func (s *Store) tidy() error {
 	u := s.log.Usage()
 	if u.NeededBytes == 0 || u.FreeBytes > u.TotalBytes+2*u.NeededBytes || s.room.garbage.Load() < max(leastReclaim, u.TotalBytes/4) {
@@ -94,8 +93,8 @@ func (s *Store) tidy() error {
 	return s.reclaim()
 }
 
-// reclaim has the log give space back. A log that takes too long has no space for it, as far
-// as the store is concerned: the loop has to go on.
+// reclaim makes the log return space to the medium. If that takes too long it returns
+// ErrNoSpace, and the loop goes on.
 func (s *Store) reclaim() error {
 	had := s.room.garbage.Load()
 	rewrite := time.Duration(s.log.Usage().TotalBytes/reclaimRate) * time.Second
@@ -111,12 +110,12 @@ func (s *Store) reclaim() error {
 	return err
 }
 
-// worthReclaiming reports whether the log may have much to give back.
+// worthReclaiming reports whether there is much garbage.
 func (s *Store) worthReclaiming() bool {
 	return s.room.garbage.Load() > max(leastReclaim, s.log.Usage().TotalBytes/reclaimShare)
 }
 
-// endRoom reports what makeRoom gave up.
+// endRoom notes how much history makeRoom dropped, and returns err.
 func (s *Store) endRoom(first Revision, short, history int64, err error) error {
 	now, _ := s.Bounds()
 	if now == first {
@@ -139,15 +138,15 @@ func (s *Store) roomStep(revisions Revision) Revision {
 	return min(revisions, Revision(share*float64(revisions))+1)
 }
 
-// canMakeRoom reports whether there is history to give up, or space to give back.
+// canMakeRoom reports whether there is history to drop or space to reclaim.
 func (s *Store) canMakeRoom() bool {
 	floor, head := s.Bounds()
 	return !s.inMemory && (floor < min(s.aging.settled(head), head) || s.worthReclaiming())
 }
 
-// awaitRoom waits for the end of the loop's next pass, if that may make room, and
-// reports whether a refused write should be tried again. A wait that was in vain is the
-// last one for roomPause.
+// awaitRoom waits for the end of the loop's next pass, if that may make room, and reports
+// whether to try a refused write again. After a wait in vain, no write waits for
+// roomPause.
 func (s *Store) awaitRoom(ctx context.Context) bool {
 	if !s.canMakeRoom() {
 		return false
@@ -200,8 +199,8 @@ func (r *room) rested() bool {
 	return time.Since(r.passed) >= roomRetry
 }
 
-// recentMarks say which revision was the newest at moments of the last seconds. Guarded
-// by aging.mu.
+// recentMarks record which revision was the newest at points of the last seconds. aging.mu
+// guards them.
 type recentMarks struct {
 	marks []Mark // oldest first; the first may be older than keepAtLeast
 	last  Mark
@@ -220,7 +219,7 @@ func (m *recentMarks) add(r Revision, running time.Duration) {
 	m.last = Mark{r, running}
 }
 
-// settled is the newest revision that is as old as keepAtLeast.
+// settled is the newest revision that is at least keepAtLeast old.
 func (a *aging) settled(head Revision) Revision {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,66 +1,122 @@
 package store
 
-import "iter"
+import (
+	"cmp"
+	"iter"
+)
 
-// Since yields what changed in the collection after an older snapshot of it, in the
-// order of keys: what was there, nil for a new object, and what is there, nil for one
-// that is gone. It looks at the leaves that the two do not share alone.
+// Since yields what changed in the collection since an older snapshot of it, in the order
+// of keys: the object before, nil for a new one, and the object after, nil for a deleted
+// one. It skips the subtrees that both snapshots share, so a few changes cost O(log n)
+// each, however large the collection.
 func (s Snapshot) Since(old Snapshot) iter.Seq2[*Object, *Object] {
 	return func(yield func(before, after *Object) bool) {
-		was, is := apart(old.root, s.root)
-		for len(was) > 0 || len(is) > 0 {
+		was, is := walkFrom(old.root), walkFrom(s.root)
+		for was.more() || is.more() {
+			order := was.compare(&is)
 			var before, after *Object
-			if len(is) == 0 || len(was) > 0 && was[0].Key <= is[0].Key {
-				before = was[0]
+			switch {
+			case order == 0 && was.same(&is):
+				was.skip()
+				is.skip()
+				continue
+			case order == 0:
+				before, after = was.take(), is.take()
+			case order < 0:
+				before = was.take()
+			default:
+				after = is.take()
 			}
-			if len(was) == 0 || len(is) > 0 && is[0].Key <= was[0].Key {
-				after = is[0]
-			}
-			if before != nil {
-				was = was[1:]
-			}
-			if after != nil {
-				is = is[1:]
-			}
-			if before != after && !yield(before, after) {
+			if (before != nil || after != nil) && !yield(before, after) {
 				return
 			}
 		}
 	}
 }
 
-// apart are the objects of the leaves that two trees do not share.
-func apart(a, b *node) (ofA, ofB []*Object) {
-	if a == b {
-		return nil, nil
-	}
-	shared := map[*node]bool{}
-	a.eachLeaf(func(n *node) { shared[n] = false })
-	b.eachLeaf(func(n *node) {
-		if _, ok := shared[n]; ok {
-			shared[n] = true
-			return
-		}
-		ofB = append(ofB, n.objects...)
-	})
-	a.eachLeaf(func(n *node) {
-		if !shared[n] {
-			ofA = append(ofA, n.objects...)
-		}
-	})
-	return ofA, ofB
+// A walk visits the nodes and objects of a tree: a node before what is below it, in the
+// order of keys. So two walks that advance the one that is behind reach each node that
+// their trees share at the same time, and can skip it.
+type walk struct {
+	stack []frame
 }
 
-// eachLeaf calls f with the leaves, in the order of their keys.
-func (n *node) eachLeaf(f func(*node)) {
-	if n == nil {
-		return
+// frame is a node that the walk is in.
+type frame struct {
+	*node
+	next   int // branch or object
+	height int // of the node; zero: a leaf
+}
+
+func walkFrom(root *node) walk {
+	if root == nil {
+		return walk{}
 	}
-	if n.leaf() {
-		f(n)
-		return
+	height := 1
+	for n := root; !n.leaf(); n = n.branches[0].node {
+		height++
 	}
-	for _, b := range n.branches {
-		b.eachLeaf(f)
+	return walk{[]frame{{node: &node{branches: []branch{{node: root}}}, height: height}}}
+}
+
+func (w *walk) more() bool { return len(w.stack) > 0 }
+
+func (w *walk) top() *frame { return &w.stack[len(w.stack)-1] }
+
+// compare orders what is next in two walks: by the least key, a node before the nodes
+// and objects below it. The end of a walk comes last.
+func (w *walk) compare(other *walk) int {
+	switch {
+	case !w.more():
+		return 1
+	case !other.more():
+		return -1
+	case w.same(other):
+		return 0
 	}
+	return cmp.Or(cmp.Compare(w.key(), other.key()), cmp.Compare(other.top().height, w.top().height))
+}
+
+// same reports whether the same node or object is next in two walks.
+func (w *walk) same(other *walk) bool {
+	a, b := w.top(), other.top()
+	if a.leaf() || b.leaf() {
+		return a.leaf() && b.leaf() && a.objects[a.next] == b.objects[b.next]
+	}
+	return a.branches[a.next].node == b.branches[b.next].node
+}
+
+// key is the least key of what is next.
+func (w *walk) key() string {
+	l := w.top()
+	if l.leaf() {
+		return l.objects[l.next].Key
+	}
+	n := l.branches[l.next].node
+	for !n.leaf() {
+		n = n.branches[0].node
+	}
+	return n.objects[0].Key
+}
+
+// skip passes what is next, with all that is below it.
+func (w *walk) skip() {
+	w.top().next++
+	for w.more() && w.top().next == w.top().width() {
+		w.stack = w.stack[:len(w.stack)-1]
+	}
+}
+
+// take passes what is next: it returns an object, and goes into a node, which is nil.
+func (w *walk) take() *Object {
+	l := w.top()
+	if l.leaf() {
+		o := l.objects[l.next]
+		w.skip()
+		return o
+	}
+	below := frame{node: l.branches[l.next].node, height: l.height - 1}
+	w.skip()
+	w.stack = append(w.stack, below)
+	return nil
 }

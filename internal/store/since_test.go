@@ -64,3 +64,24 @@ func wantSince(t *testing.T, name string, old, now store.Snapshot) {
 		t.Errorf("%s: %d changes, want %d", name, n, len(want))
 	}
 }
+
+// BenchmarkSince finds one change among 10,000 objects.
+func BenchmarkSince(b *testing.B) {
+	s := filled(b, 10_000, 100)
+	old := s.Any().Snapshot("pods")
+	change := sized(benchKey(5000), 100, old.Get(benchKey(5000)).Modified)
+	if _, err := s.Commit(b.Context(), change); err != nil {
+		b.Fatal(err)
+	}
+	now := s.Any().Snapshot("pods")
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for range now.Since(old) {
+			n++
+		}
+		if n != 1 {
+			b.Fatalf("%d changes, want 1", n)
+		}
+	}
+}

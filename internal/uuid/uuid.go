@@ -6,14 +6,14 @@ import (
 	"encoding/hex"
 )
 
-// New returns a UUID that nobody can guess. It is safe for concurrent use.
+// New returns an unpredictable UUID. It is safe for concurrent use.
 func New() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return From(b)
 }
 
-// From returns the UUID of random bytes; six of their bits are those of the version.
+// From returns a UUID of random bytes. It overwrites six of their bits with the version.
 func From(b [16]byte) string {
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80

@@ -7,19 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Output is how an answer is to be written. The zero value is no answer.
+// Output is the representation of a response. The zero value is none.
 type Output struct {
 	Media MediaType
-	// Pretty asks for indented JSON. It comes from a parameter of the media type;
-	// other ways to ask for it are the caller's to know.
+	// Pretty asks for indented JSON, by a parameter of the media type. Other ways to ask
+	// for it are known to the caller.
 	Pretty bool
-	// Form is what of an object is asked for.
+	// Form is the requested form.
 	Form Form
-	// Beta: the form is that of meta.k8s.io/v1beta1, not v1.
+	// Beta: the form has the version meta.k8s.io/v1beta1, not v1.
 	Beta bool
 }
 
-// Binary is how objects look in the medium; nil: it is text.
+// Binary returns the encoding of a binary media type; nil for text.
 func (o Output) Binary() *Binary {
 	for i := range media {
 		if media[i].media == o.Media {
@@ -29,7 +29,7 @@ func (o Output) Binary() *Binary {
 	return nil
 }
 
-// Form is what of an object or a list is shown.
+// Form is the part of an object or a list that a client asks for.
 type Form uint8
 
 // The forms.
@@ -40,43 +40,43 @@ const (
 	Partial
 	// PartialList is a PartialObjectMetadataList.
 	PartialList
-	// Table is rows of cells for people to read.
+	// Table is a table for people.
 	Table
 )
 
-// forms are the kinds of meta.k8s.io that a parameter of Accept asks for.
+// forms are the kinds of meta.k8s.io that a parameter of Accept names.
 var forms = map[string]Form{
 	"PartialObjectMetadata":     Partial,
 	"PartialObjectMetadataList": PartialList,
 	"Table":                     Table,
 }
 
-// Offer is what an endpoint can answer with.
+// Offer is a class of endpoints, by the representations that they have.
 type Offer uint8
 
-// The endpoints differ in what they can do and in the words with which they refuse.
+// The classes differ in what they offer, and in the text of a refusal.
 const (
-	// Objects are answers with one object.
+	// Objects are responses with one object.
 	Objects Offer = iota
-	// Lists are answers with a list.
+	// Lists are responses with a list.
 	Lists
 	// Streams are watches.
 	Streams
-	// Trees are objects, lists and watches of kinds that only JSON can say: custom
-	// resources. Their metadata alone can be had as that of any kind.
+	// Trees are objects, lists and watches of custom resources, which have no protobuf.
+	// Their metadata has all representations.
 	Trees
-	// TreeStreams are watches of them.
+	// TreeStreams are watches of custom resources.
 	TreeStreams
-	// Answers are objects that are never stored: there are no tables of them.
+	// Answers are objects that are never stored: they have no tables.
 	Answers
-	// Discovery is documents about what is served, and about nothing but that.
+	// Discovery are the documents about groups.
 	Discovery
-	// Resources is such a document about a version of a group.
+	// Resources are the discovery documents about one version of a group.
 	Resources
-	// OnlyJSON has no other form.
+	// OnlyJSON has no other representation.
 	OnlyJSON
-	// Documents are objects of endpoints that look at parameters first; errors too,
-	// before it is known what resource they are about.
+	// Documents are objects of endpoints that check parameters first, and errors of
+	// requests whose resource is not known yet.
 	Documents
 	// Errors are those of a resource.
 	Errors
@@ -87,21 +87,22 @@ const (
 	onlyText    = "only the following media types are accepted: "
 )
 
-// offers say what each kind of endpoint can do.
+// offers describe the classes.
 var offers = [...]struct {
-	// literal: a clause has to name one of the types literally; otherwise it is not checked.
+	// literal: one clause has to name one of the types literally; otherwise that is not
+	// checked.
 	literal bool
-	// streams: so may it those of watches.
+	// streams: a clause may also name the type of a watch.
 	streams bool
-	// forms are the forms other than Whole, tables among them.
+	// forms other than Whole, and among them tables.
 	forms, tables bool
 	// server is the version of the API that a parameter may ask for.
 	server string
-	// resources: there are the media that only resources have.
+	// resources: the media types that only resources have.
 	resources bool
-	// json: there is no other medium.
+	// json: there is no other media type.
 	json bool
-	// trees: whole objects have no messages.
+	// trees: whole objects have no protobuf.
 	trees bool
 }{
 	Objects:     {literal: true, forms: true, tables: true, server: "v1", resources: true},
@@ -117,17 +118,18 @@ var offers = [...]struct {
 	Errors:      {resources: true},
 }
 
-// serialization is a row of the table of media.
+// serialization is a row of the table of media types.
 type serialization struct {
 	media  MediaType
 	minor  string // after application/
 	stream string // what a watch in it is called; empty: there are none
 	tables bool   // there are tables in it
-	// apply is the type of a patch that is a configuration in it; empty: there is none.
+	// apply is the type of a patch that is an applied configuration in this media type;
+	// empty: there is none.
 	apply types.PatchType
-	// gated: it is there for resources alone, and where the server has it switched on.
+	// gated: only resources have it, and only where the server enables it.
 	gated bool
-	// binary is how objects look in it; nil: it is text.
+	// binary is its encoding; nil for text.
 	binary *Binary
 }
 
@@ -139,19 +141,20 @@ var media = [...]serialization{
 	{media: CBOR, minor: "cbor", stream: "application/cbor-seq", apply: types.ApplyCBORPatchType, gated: true, binary: &cborForm},
 }
 
-// Served says which media a server has. The zero value are those that every one has.
+// Served are the media types of a server. The zero value has those that every server has.
 type Served struct {
-	// CBOR: resources have it, too.
+	// CBOR: resources also have CBOR.
 	CBOR bool
 }
 
-// has reports whether a medium is there, at an endpoint.
+// has reports whether an endpoint has a media type.
 func (s Served) has(m *serialization, offer Offer) bool {
 	can := &offers[offer]
 	return (!can.json || m.media == JSON) && (!m.gated || s.CBOR && can.resources)
 }
 
-// names are the media of an endpoint, for people; with those of watches, or these alone.
+// names lists the media types of an endpoint for people: those of objects, of watches, or
+// both.
 func (s Served) names(offer Offer, objects, streams bool) string {
 	var all []string
 	for i := range media {
@@ -167,8 +170,8 @@ func (s Served) names(offer Offer, objects, streams bool) string {
 	return strings.Join(all, ", ")
 }
 
-// Input is the medium of a body with a content type, which has no parameters; an empty
-// one is JSON. There is none when it is refused: row C9.
+// Input returns the media type of a body by its content type without parameters. An empty
+// content type is JSON. It returns false for an unsupported one.
 func (s Served) Input(contentType string) (MediaType, bool) {
 	if contentType == "" {
 		return JSON, true
@@ -181,10 +184,10 @@ func (s Served) Input(contentType string) (MediaType, bool) {
 	return "", false
 }
 
-// InputTypes are those that Input takes, for people.
+// InputTypes lists the types that Input supports, for people.
 func (s Served) InputTypes() string { return s.names(Objects, true, false) }
 
-// ConfigurationTypes are the types of patches that are configurations, for people.
+// ConfigurationTypes lists the types of applied configurations, for people.
 func (s Served) ConfigurationTypes() string {
 	var all []string
 	for i := range media {
@@ -195,8 +198,8 @@ func (s Served) ConfigurationTypes() string {
 	return strings.Join(all, ", ")
 }
 
-// Patch is the type of a patch with a content type, which has no parameters. There is
-// none when it is refused: row C9.
+// Patch returns the type of a patch by its content type without parameters. It returns
+// false for an unsupported one.
 func (s Served) Patch(contentType string) (types.PatchType, bool) {
 	switch p := types.PatchType(contentType); p {
 	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
@@ -207,7 +210,7 @@ func (s Served) Patch(contentType string) (types.PatchType, bool) {
 	}
 }
 
-// applied is the medium of a patch that is a configuration, empty when it is none.
+// applied returns the media type of an applied configuration, empty for another patch.
 func (s Served) applied(p types.PatchType) MediaType {
 	for i := range media {
 		if m := &media[i]; m.apply == p && p != "" && s.has(m, Objects) {
@@ -217,26 +220,25 @@ func (s Served) applied(p types.PatchType) MediaType {
 	return ""
 }
 
-// AppliedMedium is the medium of a patch that is an applied configuration, empty when
-// it is another patch.
+// AppliedMedium returns the media type of a patch that is an applied configuration, empty
+// for another patch.
 func AppliedMedium(p types.PatchType) MediaType { return Served{CBOR: true}.applied(p) }
 
-// NotAcceptable tells why no clause of an Accept header can be served.
+// NotAcceptable is the error for an Accept header without a clause that can be served.
 type NotAcceptable struct {
-	// Message is for the client.
+	// Message is the text for the client.
 	Message string
-	// Unknown: no clause names a media type that the endpoint has at all.
+	// Unknown: no clause names a media type of the endpoint at all.
 	Unknown bool
 }
 
 // Error implements error.
 func (e *NotAcceptable) Error() string { return e.Message }
 
-// Negotiate chooses among the clauses of an Accept header, as kube-apiserver
-// does it (rows C7 and C8): first one clause has to name a known type literally,
-// or be */*; then the clauses are tried in the order of their preference. A
-// clause that asks for a form that is not served (a table, protobuf) is passed
-// over. An error is a *NotAcceptable.
+// Negotiate selects a representation by an Accept header, as kube-apiserver does. One
+// clause has to name a known type literally, or be */*. Then the clauses are tried in the
+// order of preference. A clause for a representation that is not served (a table, protobuf)
+// is skipped. An error is a *NotAcceptable.
 func (s Served) Negotiate(header string, offer Offer) (Output, error) {
 	switch header {
 	case "", "application/json", "*/*":
@@ -266,8 +268,8 @@ func (s Served) Negotiate(header string, offer Offer) (Output, error) {
 	return chosen, nil
 }
 
-// known reports whether a clause names a type that there is. Parameters do not count,
-// nor do wildcards of a half.
+// known reports whether a clause names a supported type. Parameters do not matter, and a
+// partial wildcard does not count.
 func (s Served) known(header string, offer Offer) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, _, _ := strings.Cut(part, ";")
@@ -295,11 +297,11 @@ type clause struct {
 	q            float64
 }
 
-// maxClauses is how many clauses of a header count, for sorting them takes the
-// square of that. Clients send up to a dozen.
+// maxClauses is how many clauses of a header count, since sorting them takes quadratic
+// time. Clients send up to a dozen.
 const maxClauses = 64
 
-// preferred appends the clauses that are well-formed, the preferred one first.
+// preferred appends the well-formed clauses in the order of preference.
 func preferred(to []clause, header string) []clause {
 	for part := range strings.SplitSeq(header, ",") {
 		if len(to) == maxClauses {
@@ -309,8 +311,8 @@ func preferred(to []clause, header string) []clause {
 		if !ok {
 			continue
 		}
-		// Insertion keeps the order of equal clauses. The order is that of
-		// kube-apiserver, in which a type stands before a wildcard whatever its weight.
+		// Insertion keeps the order of equal clauses. As in kube-apiserver, a type precedes
+		// a wildcard whatever its weight.
 		to = append(to, c)
 		for i := len(to) - 1; i > 0 && to[i].before(&to[i-1]); i-- {
 			to[i], to[i-1] = to[i-1], to[i]
@@ -342,7 +344,7 @@ func parseClause(s string) (clause, bool) {
 	return c, true
 }
 
-// before reports whether the clause is preferred to the other one.
+// before reports whether the clause is preferred over the other one.
 func (c *clause) before(o *clause) bool {
 	switch {
 	case c.q > o.q:
@@ -373,7 +375,7 @@ func (c *clause) parameters() func(func(string, string) bool) {
 	}
 }
 
-// asked are the parameters of a clause that count.
+// asked are the parameters of a clause that matter.
 type asked struct {
 	as, group, version string
 	stream, server     string
@@ -401,7 +403,7 @@ func (c *clause) asks() asked {
 	return a
 }
 
-// serve returns what the clause asks for, when it can be had.
+// serve returns the representation that the clause asks for; false when it is not served.
 func (c *clause) serve(s Served, offer Offer) (Output, bool) {
 	anything := c.major == "*" && c.minor == "*"
 	if !anything && c.major != "application" {

@@ -141,7 +141,7 @@ func TestNegotiateCBOR(t *testing.T) {
 	}
 }
 
-// TestInput: the media of bodies and of patches, row C9.
+// TestInput: the media of bodies and of patches.
 func TestInput(t *testing.T) {
 	for _, cbor := range []bool{false, true} {
 		s := Served{CBOR: cbor}

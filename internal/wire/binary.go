@@ -9,30 +9,29 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// Binary is a medium that is not text. What is made of an object, its raw form, tells
-// nothing of its kind, so that one form serves lists, events and the object itself: the
-// kind stands around it.
+// Binary is a binary encoding. The raw form of an object does not contain its kind, so one
+// raw form serves lists, events and the object itself: the kind stands around it.
 type Binary struct {
-	// ContentType and StreamType are the headers of answers and of watches.
+	// ContentType and StreamType are the headers of responses and of watches.
 	ContentType, StreamType []string
-	// Prefix is how many bytes before an event tell its length.
+	// Prefix is the number of bytes before an event that hold its length.
 	Prefix int
-	// Sized: what stands before the items of a list depends on their bytes. Otherwise
-	// it depends on their number.
+	// Sized: the head of a list depends on the size of its items. Otherwise it depends on
+	// their number.
 	Sized bool
 	// Tail ends a list.
 	Tail string
 
-	// Raw makes the raw form of an object, which it may change.
+	// Raw returns the raw form of an object, and may change the object.
 	Raw func(o runtime.Object) ([]byte, error)
-	// AppendValue appends that of a stored value, in the type's own version.
+	// AppendValue appends the raw form of a stored value, in the type's own version.
 	AppendValue func(to []byte, t *resource.Type, value []byte) ([]byte, error)
-	// RawPartial makes that of a PartialObjectMetadata, of metadata as JSON; AppendPartial
-	// appends it.
+	// RawPartial returns the raw form of a PartialObjectMetadata, given its metadata as
+	// JSON; AppendPartial appends it.
 	RawPartial    func(meta []byte) ([]byte, error)
 	AppendPartial func(to, meta []byte) ([]byte, error)
-	// Document makes that of a Status or of a document of discovery, of JSON, and tells
-	// its kind.
+	// Document returns the raw form and the kind of a Status or a discovery document, given
+	// as JSON.
 	Document func(value []byte) (head metav1.TypeMeta, raw []byte, err error)
 
 	// Object appends an object.
@@ -41,18 +40,18 @@ type Binary struct {
 	Item func(to []byte, head metav1.TypeMeta, raw []byte) []byte
 	// Event appends a watch event.
 	Event func(to []byte, eventType string, head metav1.TypeMeta, raw []byte) []byte
-	// ListHead appends what stands before the items of a list.
+	// ListHead appends the part of a list before its items.
 	ListHead func(to []byte, f *Frame, size ListSize) []byte
 }
 
-// ListSize is how large the items of a list are together.
+// ListSize is the size of a list's items.
 type ListSize struct {
 	Items int
-	// Bytes are those that Item appends; not known where they do not matter.
+	// Bytes that Item appends for all items; unknown unless Sized.
 	Bytes int
 }
 
-// Append appends a document, which is JSON, as Object does.
+// Append appends a document, given as JSON, as Object does.
 func (b *Binary) Append(to, value []byte) ([]byte, error) {
 	head, raw, err := b.Document(value)
 	if err != nil {
@@ -61,7 +60,7 @@ func (b *Binary) Append(to, value []byte) ([]byte, error) {
 	return b.Object(to, head, raw), nil
 }
 
-// protobufForm is row C11.
+// protobufForm is Kubernetes' protobuf encoding.
 var protobufForm = Binary{
 	ContentType:   []string{string(Protobuf)},
 	StreamType:    []string{string(Protobuf) + ";stream=watch"},
@@ -79,14 +78,14 @@ var protobufForm = Binary{
 	ListHead:      appendMessageHead,
 }
 
-// cborForm is row C15.
+// cborForm is Kubernetes' CBOR encoding.
 var cborForm = Binary{
 	ContentType: []string{string(CBOR)},
 	StreamType:  []string{"application/cbor-seq"},
 	Raw:         rawCBOR,
 	RawPartial:  rawPartialCBOR,
 	AppendValue: func(to []byte, t *resource.Type, value []byte) ([]byte, error) {
-		o, err := Read(context.Background(), t, value) // built-in kinds call no webhook
+		o, err := Read(context.Background(), t, value) // built-in kinds need no webhook
 		if err != nil {
 			return to, err
 		}

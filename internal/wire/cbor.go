@@ -18,10 +18,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// selfDescribed is the head of the tag (55799) that each answer in CBOR begins with.
+// selfDescribed is the head of the tag (55799) that begins each CBOR response.
 const selfDescribed = "\xd9\xd9\xf7"
 
-// Major types of RFC 8949, where the head of a data item has them.
+// Major types of RFC 8949, as they stand in the head of a data item.
 const (
 	cborUnsigned = iota << 5
 	cborNegative
@@ -55,7 +55,7 @@ func appendCBORString(to []byte, s string) []byte {
 	return append(appendCBORHead(to, cborBytes, uint64(len(s))), s...)
 }
 
-// cborHead reads the head of a data item, and tells its length; zero: it has none.
+// cborHead reads the head of a data item, and returns its length; zero: it is not valid.
 func cborHead(b []byte) (major byte, n uint64, length int) {
 	if len(b) == 0 {
 		return 0, 0, 0
@@ -76,7 +76,7 @@ func cborHead(b []byte) (major byte, n uint64, length int) {
 	return major, 0, 0
 }
 
-// rawCBOR is an object as a map without its kind.
+// rawCBOR returns an object as a map, without its kind.
 func rawCBOR(o runtime.Object) ([]byte, error) {
 	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	fieldsInCBOR(o)
@@ -95,7 +95,7 @@ func rawPartialCBOR(meta []byte) ([]byte, error) {
 	return rawCBOR(o)
 }
 
-// documentCBOR takes any document: what JSON has, CBOR has.
+// documentCBOR returns any document, given as JSON.
 func documentCBOR(value []byte) (head metav1.TypeMeta, raw []byte, err error) {
 	var document map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value, &document); err != nil {
@@ -103,7 +103,7 @@ func documentCBOR(value []byte) (head metav1.TypeMeta, raw []byte, err error) {
 	}
 	head.Kind, _ = document["kind"].(string)
 	head.APIVersion, _ = document["apiVersion"].(string)
-	if head.APIVersion == "" { // discovery leaves out what is always the same
+	if head.APIVersion == "" { // discovery documents omit it
 		head.APIVersion = "v1"
 	}
 	delete(document, "kind")
@@ -112,13 +112,13 @@ func documentCBOR(value []byte) (head metav1.TypeMeta, raw []byte, err error) {
 	return head, raw, err
 }
 
-// appendCBOR appends an object that stands alone.
+// appendCBOR appends an object on its own.
 func appendCBOR(to []byte, head metav1.TypeMeta, raw []byte) []byte {
 	return appendCBORItem(append(to, selfDescribed...), head, raw)
 }
 
-// appendCBORItem appends an object within something else. Its kind becomes the first
-// two entries of the map that it is.
+// appendCBORItem appends an object inside another one. Its kind becomes the first two
+// entries of its map.
 func appendCBORItem(to []byte, head metav1.TypeMeta, raw []byte) []byte {
 	if head == (metav1.TypeMeta{}) {
 		return append(to, raw...)
@@ -141,7 +141,7 @@ func appendCBOREvent(to []byte, eventType string, head metav1.TypeMeta, raw []by
 	return appendCBOR(appendCBORString(to, "object"), head, raw)
 }
 
-// appendCBORListHead appends what stands before the items, whose number comes last.
+// appendCBORListHead appends the part before the items, which ends with their number.
 func appendCBORListHead(to []byte, f *Frame, size ListSize) []byte {
 	to = appendCBORHead(append(to, selfDescribed...), cborMap, 4)
 	to = appendCBORKind(to, metav1.TypeMeta{Kind: f.Kind, APIVersion: f.APIVersion})
@@ -154,7 +154,7 @@ func appendCBORListHead(to []byte, f *Frame, size ListSize) []byte {
 	return appendCBORHead(to, cborArray, uint64(size.Items))
 }
 
-// single is the one type that a body is read as.
+// single is the one type that a body is decoded as.
 type single struct {
 	kind   schema.GroupVersionKind
 	create func() runtime.Object
@@ -168,13 +168,13 @@ func (s single) ObjectKinds(runtime.Object) ([]schema.GroupVersionKind, bool, er
 // Recognizes implements runtime.ObjectTyper.
 func (s single) Recognizes(kind schema.GroupVersionKind) bool { return kind == s.kind }
 
-// New implements runtime.ObjectCreater: what another kind is read as does not matter,
-// for it is refused.
+// New implements runtime.ObjectCreater. A body of another kind is refused, so the type it
+// is decoded as does not matter.
 func (s single) New(schema.GroupVersionKind) (runtime.Object, error) { return s.create(), nil }
 
-// readCBOR reads a body as a type. The kind is what the body says, that of the type
-// where it says nothing; nil: it could not be read. Complaints are those of field
-// validation, of which the field's decoder has one at most.
+// readCBOR reads a body as a type. The kind is that of the body, or of the type where the
+// body has none; nil: it could not be decoded. Complaints are the errors of field
+// validation, of which the decoder returns one at most.
 func readCBOR(body []byte, s single) (o runtime.Object, kind *schema.GroupVersionKind, complaints []error, err error) {
 	err, late := checkCBOR(body)
 	if err != nil {
@@ -185,7 +185,7 @@ func readCBOR(body []byte, s single) (o runtime.Object, kind *schema.GroupVersio
 		complaints, err = strict.Errors(), nil
 	}
 	if err == nil && late != nil {
-		// It may be about an unknown field. What is kept has to be JSON.
+		// The error may be about an unknown field. What is stored has to be JSON.
 		if _, unwritten := fastjson.Marshal(o); unwritten != nil {
 			err = late
 		}
@@ -193,7 +193,7 @@ func readCBOR(body []byte, s single) (o runtime.Object, kind *schema.GroupVersio
 	return o, kind, complaints, err
 }
 
-// decodeCBOR reads a body: row C15.
+// decodeCBOR reads a body in CBOR.
 func decodeCBOR(t *resource.Type, body []byte) (d Decoded, err error) {
 	if t.Custom != nil {
 		data, err := configurationCBOR(body)

@@ -58,7 +58,7 @@ func fromHex(t testing.TB, s string) []byte {
 	return b
 }
 
-// TestDecodeCBOR: the words of row C15, which are those of kube-apiserver.
+// TestDecodeCBOR: the words are those of kube-apiserver.
 func TestDecodeCBOR(t *testing.T) {
 	const (
 		unknown = unrecognized + "unable to determine group/version/kind: "
@@ -86,7 +86,7 @@ func TestDecodeCBOR(t *testing.T) {
 	}
 }
 
-// TestDecodeCBORFields: unknown fields are told of, one of them, and dropped.
+// TestDecodeCBORFields: the first unknown field is reported, and all are dropped.
 func TestDecodeCBORFields(t *testing.T) {
 	body := toCBOR(t, map[string]any{
 		"bogus": 1, "other": 2, "metadata": map[string]any{"name": "a"}, "data": map[string]any{"k": "<é>"}, "binaryData": map[string]any{"b": []byte{0xff, 0}},
@@ -106,7 +106,7 @@ func TestDecodeCBORFields(t *testing.T) {
 	}
 }
 
-// TestCBORNotText: bytes that are no text do not matter where nobody looks.
+// TestCBORNotText: invalid text does not matter in parts that are not decoded.
 func TestCBORNotText(t *testing.T) {
 	if d, err := wire.Decode(configMaps, wire.CBOR, []byte("\xa2\x42\xffx\x01\x68metadata\xa1\x64name\x41a")); err != nil || len(d.Strict) != 1 || d.Object.(*corev1.ConfigMap).Name != "a" {
 		t.Errorf("an unknown field: %v, %v", d.Strict, err)

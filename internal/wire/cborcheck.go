@@ -8,22 +8,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// What a body in CBOR may be. In it a byte can stand for what takes several in JSON and
-// a kilobyte in memory, so its limits are not those of its length.
+// Limits of a CBOR body. A byte of it can stand for several bytes of JSON, and for a
+// kilobyte of memory, so limits on its length are not enough.
 const (
-	// maxAsJSON bounds what a body is in JSON, in bytes: the size of the largest body.
+	// maxAsJSON bounds the size of a body as JSON, in bytes: that of the largest body.
 	maxAsJSON = 3 << 20
-	// maxItems bounds its data items: keys, values and elements, all together. The
-	// decoder makes an array at once, of a kilobyte for each element at the worst.
+	// maxItems bounds the data items of a body: keys, values and elements together. The
+	// decoder allocates an array at once, up to a kilobyte for each element.
 	maxItems = 1 << 18
 )
 
-// cborSizeError is about a body that is larger than it looks.
+// cborSizeError refuses a body whose decoded size is too large.
 type cborSizeError struct{ what string }
 
 func (e *cborSizeError) Error() string { return e.what }
 
-// status is the answer: 413.
+// status returns the response, 413.
 func (e *cborSizeError) status() *apierrors.StatusError {
 	return apierrors.NewRequestEntityTooLargeError(e.what)
 }
@@ -34,27 +34,27 @@ var (
 	errLargeAsJSON = &cborSizeError{fmt.Sprintf("as JSON the body would have more than %d bytes", maxAsJSON)}
 )
 
-// cborCheck goes through a body once, before a decoder trusts its numbers.
+// cborCheck scans a body before a decoder trusts the lengths in it.
 type cborCheck struct {
 	rest  []byte
 	size  int // as JSON, at least
 	items int
 	// open are the arrays, maps and tags around the next item.
 	open []cborOpen
-	// noText: a byte string that stands for text is none.
+	// noText: a byte string that stands for text is not valid UTF-8.
 	noText bool
 }
 
-// cborOpen is an item that holds others.
+// cborOpen is a container, or a tag.
 type cborOpen struct {
-	left       uint64 // items that are still to come
-	indefinite bool   // they come until a break
+	left       uint64 // items to come
+	indefinite bool   // until a break
 	binary     bool   // a byte string in it is no text: tags 21 to 23
 }
 
-// checkCBOR refuses what would cost more than its length says: deep nesting, many
-// elements. What is no CBOR at all is left to the decoder, which says it better. What the
-// decoder takes and does not look at is returned as a second error.
+// checkCBOR refuses a body that costs more than its length suggests: deep nesting, many
+// elements. A body that is not CBOR is left to the decoder and its error messages. The
+// second error is about a part that the decoder accepts without checking it.
 func checkCBOR(body []byte) (err, late error) {
 	c := cborCheck{rest: body}
 	if err := c.all(); err != nil {
@@ -75,7 +75,7 @@ func (c *cborCheck) all() error {
 			c.close()
 		}
 		if len(c.open) == 0 {
-			return nil // what follows is not for us to say
+			return nil // the decoder reports what follows
 		}
 	}
 	return nil
@@ -85,8 +85,7 @@ func (c *cborCheck) top() *cborOpen { return &c.open[len(c.open)-1] }
 
 func (c *cborCheck) close() { c.open = c.open[:len(c.open)-1] }
 
-// item takes the head of the next item and what is no item in it. It is not ok when
-// that is no CBOR.
+// item reads the head of the next item. It returns false when that is not CBOR.
 func (c *cborCheck) item() (ok bool, err error) {
 	if c.rest[0] == cborBreak {
 		if len(c.open) == 0 || !c.top().indefinite {
@@ -125,19 +124,19 @@ func (c *cborCheck) item() (ok bool, err error) {
 	return true, c.small()
 }
 
-// enter begins an item that holds others.
+// enter begins a container.
 func (c *cborCheck) enter(o cborOpen) error {
 	if len(c.open) >= maxDepth {
 		return errTooDeep
 	}
 	if !o.indefinite && o.left > uint64(len(c.rest)) {
-		o.left = uint64(len(c.rest)) + 1 // more than there can be
+		o.left = uint64(len(c.rest)) + 1 // more than the body can have
 	}
 	c.open = append(c.open, o)
 	return c.small()
 }
 
-// text takes a string. One that is known to be text the decoder looks at itself.
+// text reads a string. The decoder itself checks a string that is declared as text.
 func (c *cborCheck) text(n uint64, anything bool) (ok bool, err error) {
 	if n > uint64(len(c.rest)) {
 		return false, nil
@@ -150,7 +149,7 @@ func (c *cborCheck) text(n uint64, anything bool) (ok bool, err error) {
 	return true, c.small()
 }
 
-// small counts an item, and reports whether the body still is what it may be.
+// small counts an item, and returns an error when the body exceeds a limit.
 func (c *cborCheck) small() error {
 	c.items++
 	switch {

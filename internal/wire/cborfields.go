@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fieldsInCBOR turns the sets of managed fields of an object from JSON into CBOR, which
-// their own writer then passes on. It would make maps of them first, and that costs more
-// than the rest of an object does.
+// fieldsInCBOR converts the field sets in an object's managed fields from JSON to CBOR,
+// which their own marshaler then copies. The marshaler would decode them into maps first,
+// which costs more than the rest of an object.
 func fieldsInCBOR(o runtime.Object) {
 	meta, ok := o.(metav1.Object)
 	if !ok {
@@ -22,7 +22,7 @@ func fieldsInCBOR(o runtime.Object) {
 			continue
 		}
 		raw := entry.FieldsV1.GetRawBytes()
-		if !jsontext.Value(raw).IsValid() { // a key that stands twice, above all
+		if !jsontext.Value(raw).IsValid() { // mostly a duplicate key
 			continue
 		}
 		b, rest, ok := appendFieldsCBOR(make([]byte, 0, len(raw)), raw, maxDepth)
@@ -32,8 +32,8 @@ func fieldsInCBOR(o runtime.Object) {
 	}
 }
 
-// appendFieldsCBOR appends a set of fields, which begins a JSON text: objects in objects
-// and nothing else, without white space. It is not ok where that is something else.
+// appendFieldsCBOR converts a field set at the start of a JSON text: nested objects without
+// white space. It returns false for anything else.
 func appendFieldsCBOR(to, text []byte, depth int) (_, rest []byte, ok bool) {
 	if depth == 0 || len(text) < 2 || text[0] != '{' {
 		return to, text, false
@@ -67,7 +67,7 @@ func appendFieldsCBOR(to, text []byte, depth int) (_, rest []byte, ok bool) {
 	return to, text[1:], true
 }
 
-// appendKeyCBOR appends the name of a member, which with its colon begins a JSON text.
+// appendKeyCBOR converts a member's name, with its colon, at the start of a JSON text.
 func appendKeyCBOR(to, text []byte) (_, rest []byte, ok bool) {
 	if len(text) == 0 || text[0] != '"' {
 		return to, text, false

@@ -32,21 +32,20 @@ const (
 	CBOR     MediaType = "application/cbor" // where a server has it switched on
 )
 
-// maxDepth bounds how deep a body may nest.
+// maxDepth is how deep a body may nest.
 const maxDepth = 512
 
 // Decoded is an object from a request body.
 type Decoded struct {
 	Object runtime.Object
-	// Strict are the complaints of field validation in the order in which
-	// kube-apiserver gives them (rows F1 to F5): unknown and duplicate fields. Empty
-	// when there are none.
+	// Strict are the errors of field validation, unknown and duplicate fields, in the order
+	// of kube-apiserver.
 	Strict []string
 }
 
-// Decode reads one object of the type from a request body. Unknown fields are
-// dropped and reported in Strict. Errors are *apierrors.StatusError with the
-// words of row A13. The body may lack kind and apiVersion.
+// Decode reads an object of the type from a request body. Unknown fields are dropped and
+// reported in Strict. The body may lack kind and apiVersion. Errors are
+// *apierrors.StatusError with the text of kube-apiserver.
 func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	var d Decoded
 	switch m {
@@ -76,9 +75,9 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	}
 	d.Object, strict, err = unmarshalStrict(data, t.New)
 	if kind := d.Object.GetObjectKind().GroupVersionKind(); err == nil && len(strict) == 0 && kind == t.GroupVersionKind() {
-		return d, nil // as nearly always
+		return d, nil // the usual case
 	}
-	// What is wrong with the kind is said before what is wrong with the fields.
+	// An error about the kind takes precedence over errors about fields.
 	head, typeErr := TypeMeta(data)
 	if typeErr != nil {
 		return d, unrecognized(t, body, typeErr)
@@ -95,8 +94,8 @@ func Decode(t *resource.Type, m MediaType, body []byte) (Decoded, error) {
 	return d, nil
 }
 
-// decodeTree reads an object whose type reads it. It has to say what it is of; whether
-// that is right, whoever asked for it tells.
+// decodeTree reads an object whose type has its own decoder. The body has to have a kind
+// and an apiVersion, which the caller checks.
 func (d *Decoded) decodeTree(t *resource.Type, data, body []byte) error {
 	head, err := TypeMeta(data)
 	if err == nil && head.Kind == "" {
@@ -116,14 +115,13 @@ func (d *Decoded) decodeTree(t *resource.Type, data, body []byte) error {
 	return nil
 }
 
-// StrictError is the answer to a body that breaks strict field validation: row
-// F3.
+// StrictError is the response to a body that fails strict field validation.
 func StrictError(t *resource.Type, complaints []string) *apierrors.StatusError {
 	head := metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}
 	return notHandled(t, head, "strict decoding error: "+strings.Join(complaints, ", ")).StatusError
 }
 
-// fromYAML turns YAML into JSON. A key that stands twice is a complaint.
+// fromYAML converts YAML to JSON. A duplicate key is a strict error.
 func fromYAML(body []byte) (data []byte, strict []string, err error) {
 	if err := checkAliases(body); err != nil {
 		return nil, nil, err
@@ -138,8 +136,8 @@ func fromYAML(body []byte) (data []byte, strict []string, err error) {
 	return data, []string{complaint}, nil
 }
 
-// TypeMeta reads what a body says of itself. The type has no name and the members
-// are matched in any case, for clients see both in the error messages.
+// TypeMeta reads the kind and apiVersion of a body. The struct is anonymous and its members
+// match in any case, since error messages show both to clients.
 func TypeMeta(data []byte) (metav1.TypeMeta, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion,omitempty"`
@@ -151,8 +149,8 @@ func TypeMeta(data []byte) (metav1.TypeMeta, error) {
 	return metav1.TypeMeta{Kind: head.Kind, APIVersion: head.APIVersion}, nil
 }
 
-// checkKind compares what the body says of itself with the type. What it leaves
-// out is filled in.
+// checkKind compares the kind and apiVersion of a body with the type. Missing ones are
+// filled in.
 func checkKind(t *resource.Type, body []byte, head *metav1.TypeMeta) error {
 	want := t.GroupVersion().String()
 	if head.Kind == "" {
@@ -169,8 +167,8 @@ func checkKind(t *resource.Type, body []byte, head *metav1.TypeMeta) error {
 		return unrecognized(t, body, err)
 	}
 	relation := resource.UnknownKind
-	if t.Relation != nil {
-		relation = t.Relation(got.WithKind(head.Kind))
+	if t.Strategy.Relation != nil {
+		relation = t.Strategy.Relation(got.WithKind(head.Kind))
 	}
 	switch relation {
 	case resource.OtherVersion:
@@ -185,8 +183,7 @@ func checkKind(t *resource.Type, body []byte, head *metav1.TypeMeta) error {
 	return notHandled(t, *head, fmt.Sprintf("no kind %q is registered for version %q in scheme %q", head.Kind, head.APIVersion, "pkg/runtime/scheme.go:111"))
 }
 
-// shortGroup is the name of the group of what is stored, as error messages have
-// it: "core", "apps", "rbac".
+// shortGroup returns the stored group as error messages have it: "core", "apps", "rbac".
 func shortGroup(t *resource.Type) string {
 	group := t.StoredVersion().Group
 	if group == "" {
@@ -196,8 +193,8 @@ func shortGroup(t *resource.Type) string {
 	return name
 }
 
-// A BodyError refuses a body that cannot be read as an object. Cause is what is
-// wrong with it, without the words around it.
+// A BodyError refuses a body that cannot be decoded. Cause is the error without the text
+// around it.
 type BodyError struct {
 	*apierrors.StatusError
 	Cause string
@@ -218,7 +215,7 @@ func unrecognized(t *resource.Type, body []byte, err error) error {
 	return &BodyError{apierrors.NewBadRequest(message), err.Error()}
 }
 
-// summary shows the beginning of a body.
+// summary returns the beginning of a body.
 func summary(body []byte) string {
 	const most = 30
 	cut := ""
@@ -234,14 +231,14 @@ func summary(body []byte) string {
 	return hex.EncodeToString(body) + cut
 }
 
-// CheckDepth refuses what nests too deep, before a decoder recurses into it, and what has
-// too many objects for its size.
+// CheckDepth refuses a body that nests too deep, before a decoder recurses into it, or that
+// has too many objects.
 func CheckDepth(data []byte) error {
 	if err := checkObjects(data); err != nil {
 		return err
 	}
 	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) <= maxDepth {
-		return nil // as nearly always, and much faster
+		return nil // the usual case, and much faster
 	}
 	depth, inString := 0, false
 	for i := 0; i < len(data); i++ {
@@ -265,8 +262,8 @@ func CheckDepth(data []byte) error {
 
 var errTooDeep = fmt.Errorf("the body nests deeper than %d", maxDepth)
 
-// nestsDeeper reports whether a protobuf message may hold messages in messages to
-// more than a depth. A string that reads as a message counts as one.
+// nestsDeeper reports whether a protobuf message may nest deeper than a limit. A string
+// that parses as a message counts as one.
 func nestsDeeper(b []byte, depth int) bool {
 	if depth == 0 {
 		return true
@@ -298,7 +295,7 @@ func nestsDeeper(b []byte, depth int) bool {
 
 type unmarshaler interface{ Unmarshal([]byte) error }
 
-// decodeProtobuf reads a body in its envelope: row C11.
+// decodeProtobuf reads a body in Kubernetes' protobuf envelope.
 func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 	envelope, err := OpenEnvelope(body)
 	if err != nil {
@@ -328,8 +325,8 @@ func decodeProtobuf(t *resource.Type, body []byte, into runtime.Object) error {
 	return nil
 }
 
-// Encoded is an object as it is stored: JSON that begins with Head(t), with room
-// for the digits of its resource version at RevisionAt.
+// Encoded is an object as it is stored: JSON that begins with Head(t), without the digits
+// of its resource version, which belong at RevisionAt.
 type Encoded struct {
 	Bytes      []byte
 	RevisionAt int
@@ -337,19 +334,18 @@ type Encoded struct {
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// placeholder stands for the digits while an object is encoded: a member that is
-// empty would be left out.
+// placeholder stands for the digits while an object is encoded: an empty member would be
+// left out.
 const placeholder = "0"
 
 var versionMember = []byte(`"resourceVersion":"`)
 
-// Encode writes an object of the type. Its metadata.resourceVersion is ignored:
-// Bytes holds `"resourceVersion":""`, and RevisionAt is the offset between the
-// quotes. The object's kind, apiVersion and resourceVersion are changed.
+// Encode encodes an object of the type. Its metadata.resourceVersion is ignored: Bytes
+// holds `"resourceVersion":""`, and RevisionAt is the offset between the quotes. Encode
+// changes the object's kind, apiVersion and resourceVersion.
 //
-// The first member of that name is the object's own: kind, apiVersion and the
-// metadata come first, of the metadata only names and the uid stand before it,
-// and no string holds a quote that is not escaped.
+// The first member of that name is the object's own: only kind, apiVersion, the names and
+// the uid stand before it, and no string contains an unescaped quote.
 func Encode(t *resource.Type, o runtime.Object) (Encoded, error) {
 	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
 	meta, ok := o.(metav1.Object)
@@ -376,14 +372,14 @@ func Encode(t *resource.Type, o runtime.Object) (Encoded, error) {
 	return Encoded{Bytes: out, RevisionAt: at}, nil
 }
 
-// Head is what every stored object of the type begins with:
-// `{"kind":"Pod","apiVersion":"v1",`. An item of a list is `{` and the rest.
+// Head returns the bytes that every stored object of the type begins with:
+// `{"kind":"Pod","apiVersion":"v1",`. An item of a list begins with `{` in place of them.
 func Head(t *resource.Type) string {
 	return `{"kind":"` + t.Kind + `","apiVersion":"` + t.GroupVersion().String() + `",`
 }
 
-// As returns a stored value in the type's own version: the value itself when
-// that is how it is stored, a conversion otherwise.
+// As returns a stored value in the type's own version: unchanged where that is the stored
+// version, converted otherwise.
 func As(ctx context.Context, t *resource.Type, value []byte) ([]byte, error) {
 	if c := t.Conversion; c == nil || c.AlreadyCurrent != nil && c.AlreadyCurrent(value) {
 		return value, nil
@@ -414,7 +410,7 @@ func Read(ctx context.Context, t *resource.Type, value []byte) (runtime.Object, 
 	return o, nil
 }
 
-// AsAll is As of several values, for a type that a webhook converts.
+// AsAll is As for several values, for a type that a webhook converts in one call.
 func AsAll(ctx context.Context, t *resource.Type, values [][]byte) ([][]byte, error) {
 	objects := make([]runtime.Object, len(values))
 	versions := make([]string, len(values))
@@ -440,8 +436,8 @@ func AsAll(ctx context.Context, t *resource.Type, values [][]byte) ([][]byte, er
 	return made, nil
 }
 
-// View returns what a subresource shows of a stored object, as JSON; it uses the
-// object up.
+// View returns the view of a subresource on a stored object, as JSON. It may change the
+// object.
 func View(s *resource.Subresource, stored runtime.Object) ([]byte, error) {
 	o, err := s.View(stored)
 	if err != nil {

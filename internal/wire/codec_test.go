@@ -33,7 +33,7 @@ const (
 	anonymous    = `struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }`
 )
 
-// TestDecodeErrors: the words of row A13, which clients show as they are.
+// TestDecodeErrors: clients show the words as they are.
 func TestDecodeErrors(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -75,7 +75,7 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// TestStrict: the complaints of field validation, in their order (rows F1 to F5).
+// TestStrict: the complaints of field validation, in their order.
 func TestStrict(t *testing.T) {
 	for _, row := range []struct {
 		name  string

@@ -7,9 +7,10 @@ import (
 	"sync"
 )
 
-// A list or map that a kind always shows is null when it was not set. kube-apiserver
-// stores protobuf, which does not tell an empty one from that: neither do we, so that
-// both answer alike. Empties say where a Go type has such members.
+// A list or map without omitempty is null in JSON when it is not set. kube-apiserver stores
+// protobuf, which does not distinguish an empty list from an unset one. So Tidemark drops
+// the difference, and both servers respond alike. empties describes where a Go type has
+// such members.
 type empties struct {
 	fields []emptyField // of a struct
 	items  *empties     // of what a pointer, list or map holds
@@ -21,14 +22,15 @@ type emptyField struct {
 	below *empties // what is to do within; nil: nothing
 }
 
-// allEmpties holds those of each struct type that was looked at; nil: there is nothing to do.
+// allEmpties holds the empties by struct type; nil: the type has none. See the package
+// comment.
 var allEmpties sync.Map
 
 // HasEmpty reports whether an object has lists or maps that DropEmpty sets to nil. It
 // takes a pointer to a struct, as DropEmpty does.
 func HasEmpty(o any) bool { return emptiesIn(o).run(reflect.ValueOf(o).Elem(), false) }
 
-// DropEmpty sets the empty lists and maps of an object to nil, where that shows.
+// DropEmpty sets the empty lists and maps without omitempty in an object to nil.
 func DropEmpty(o any) { emptiesIn(o).run(reflect.ValueOf(o).Elem(), true) }
 
 func emptiesIn(o any) *empties {
@@ -40,7 +42,7 @@ func emptiesIn(o any) *empties {
 	return p.(*empties)
 }
 
-// run reports whether there is something to do, and does it.
+// run reports whether there are empty lists and maps, and sets them to nil where do is set.
 func (p *empties) run(v reflect.Value, do bool) (found bool) {
 	if p == nil {
 		return false
@@ -80,8 +82,8 @@ func (p *empties) run(v reflect.Value, do bool) (found bool) {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// emptiesOf makes those of a type, nil when nothing is to do. Types that hold
-// themselves, the schemas of custom resources, are left out where they begin again.
+// emptiesOf returns the empties of a type, nil when it has none. Recursive types, such as
+// the schemas of custom resources, are cut where they recur.
 func emptiesOf(t reflect.Type, within []reflect.Type) *empties {
 	if t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler) {
 		return nil

@@ -14,8 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// TestDropEmpty: what kinds always show is null when it is empty, as it is when
-// nobody set it.
+// TestDropEmpty: empty lists and maps without omitempty become null, like unset ones.
 func TestDropEmpty(t *testing.T) {
 	for _, c := range []struct {
 		o    runtime.Object

@@ -8,11 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// protobufPrefix begins each message of Kubernetes in protobuf.
+// protobufPrefix is the magic number of Kubernetes' protobuf.
 var protobufPrefix = []byte{0x6b, 0x38, 0x73, 0x00}
 
-// OpenEnvelope reads what stands around a protobuf message: row C11. The message
-// itself is Raw.
+// OpenEnvelope decodes the envelope of a protobuf message. Raw is the message itself.
 func OpenEnvelope(body []byte) (*runtime.Unknown, error) {
 	if len(body) == 0 {
 		return nil, errors.New("empty data")

@@ -6,13 +6,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// AppendEvent appends a watch event and the newline that ends it. The object is
-// complete JSON.
+// AppendEvent appends a watch event and its final newline. The object is complete JSON.
 func AppendEvent(to []byte, eventType string, object []byte) []byte {
 	return append(append(BeginEvent(to, eventType), object...), EventTail...)
 }
 
-// BeginEvent appends what stands before the object of an event.
+// BeginEvent appends the part of an event before its object.
 func BeginEvent(to []byte, eventType string) []byte {
 	to = append(to, `{"type":"`...)
 	to = append(to, eventType...)
@@ -22,8 +21,8 @@ func BeginEvent(to []byte, eventType string) []byte {
 // EventTail ends an event.
 const EventTail = "}\n"
 
-// AppendBookmark appends what a BOOKMARK event is about: an object that has nothing
-// but its kind and a resource version. One that ends the initial events says so.
+// AppendBookmark appends the object of a BOOKMARK event: kind, apiVersion and resource
+// version, and an annotation where the bookmark ends the initial events.
 func AppendBookmark(to []byte, t *resource.Type, revision uint64, initialEventsEnd bool) []byte {
 	to = append(to, Head(t)...)
 	to = append(to, `"metadata":{"resourceVersion":"`...)

@@ -10,45 +10,46 @@ import (
 
 // ListMeta is the metadata of a list.
 type ListMeta struct {
-	// Revision is zero for objects that have no versions.
+	// Revision is zero for objects without versions.
 	Revision uint64
-	// Continue is empty on the last page, Remaining nil where it is not known.
+	// Continue is empty on the last chunk. Remaining is nil where it is unknown.
 	Continue  string
 	Remaining *int64
 }
 
-// Frame is what stands around the items of a list or the rows of a table. The zero
-// value is not useful: ListOf, PartialListOf and TableOf make one.
+// Frame is all of a list or a table but its items or rows. The zero value is not useful:
+// use ListOf, PartialListOf or TableOf.
 type Frame struct {
 	Kind, APIVersion string
 	Meta             ListMeta
-	// columns are those of a table, as JSON; nil: it is none.
+	// columns of a table, as JSON; nil: it is not a table.
 	columns []byte
-	// null stands for the items when there are none.
+	// null: an empty list has null as its items.
 	null bool
-	// full: it says what it would else leave out, that it does not go on.
+	// full: members without a value are written, such as an empty continue.
 	full bool
 }
 
-// ListOf is a list of whole objects: row C1.
+// ListOf returns the frame of a list of whole objects.
 func ListOf(t *resource.Type, m ListMeta) Frame {
 	return Frame{Kind: t.List(), APIVersion: t.GroupVersion().String(), Meta: m, full: t.Custom != nil}
 }
 
-// PartialListOf is a list of partial objects: row C6. Without any its items are null.
+// PartialListOf returns the frame of a list of partial objects. An empty one has null as
+// its items.
 func PartialListOf(out Output, m ListMeta) Frame {
 	return Frame{Kind: "PartialObjectMetadataList", APIVersion: out.metaVersion(), Meta: m, null: true}
 }
 
-// TableOf is a table: row C2. The columns are as JSON.
+// TableOf returns the frame of a table.
 func TableOf(out Output, c *resource.Columns, m ListMeta) Frame {
 	return Frame{Kind: "Table", APIVersion: out.metaVersion(), Meta: m, columns: c.Definitions(), null: c.NoneIsNull}
 }
 
-// OmitColumns leaves the columns out of a table: row W12.
+// OmitColumns omits the columns, as in all events of a watch but the first.
 func (f *Frame) OmitColumns() { f.columns = []byte("null") }
 
-// metaVersion is the version of the form that is asked for.
+// metaVersion returns the version of the requested form.
 func (o Output) metaVersion() string {
 	if o.Beta {
 		return "meta.k8s.io/v1beta1"
@@ -56,7 +57,7 @@ func (o Output) metaVersion() string {
 	return "meta.k8s.io/v1"
 }
 
-// items is the member that the items are.
+// items returns the name of the member that holds the items.
 func (f *Frame) items() string {
 	if f.columns != nil {
 		return "rows"
@@ -64,7 +65,7 @@ func (f *Frame) items() string {
 	return "items"
 }
 
-// AppendHead appends what stands before the items, in JSON.
+// AppendHead appends the part before the items, as JSON.
 func (f *Frame) AppendHead(to []byte) []byte {
 	to = f.appendBefore(to)
 	return append(to, '[')
@@ -86,7 +87,7 @@ func (f *Frame) appendBefore(to []byte) []byte {
 	return append(to, `":`...)
 }
 
-// AppendNone appends a whole list without items.
+// AppendNone appends a complete list without items.
 func (f *Frame) AppendNone(to []byte) []byte {
 	to = f.appendBefore(to)
 	if f.null {
@@ -103,7 +104,7 @@ func (m *ListMeta) append(to []byte, full bool) []byte {
 	to = strconv.AppendUint(to, m.Revision, 10)
 	to = append(to, '"')
 	if m.Continue != "" || full {
-		// A token is base64url: nothing in it needs an escape.
+		// A continue token is base64url, which needs no escapes.
 		to = append(to, `,"continue":"`...)
 		to = append(to, m.Continue...)
 		to = append(to, '"')
@@ -122,8 +123,8 @@ func (m *ListMeta) listMeta() metav1.ListMeta {
 	return metav1.ListMeta{ResourceVersion: strconv.FormatUint(m.Revision, 10), Continue: m.Continue, RemainingItemCount: m.Remaining}
 }
 
-// AppendItem appends an object as an item of a list, which carries no kind and no
-// apiVersion. The value begins with a head of headLen bytes: that of Head.
+// AppendItem appends an object as an item of a list, without kind and apiVersion. headLen
+// is the length of Head at the start of the value.
 func AppendItem(to, value []byte, headLen int) []byte {
 	to = append(to, '{')
 	return append(to, value[headLen:]...)

@@ -19,15 +19,15 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// plan says how the JSON of a type, as encoding/json writes it, becomes a message as
-// the type's own method writes it. It is made once of the tags of the Go type.
+// plan describes how the JSON of a type, as encoding/json writes it, becomes the message
+// that the type's own Marshal method writes. It is made once from the tags of the Go type.
 type plan struct {
 	fields []planField // in the order of JSON, which is that of the Go type
-	// ascending: that is also the order of the message.
+	// ascending: the fields are in the order of their numbers.
 	ascending bool
 }
 
-// planField is one member and what it becomes.
+// planField is a member, and the field that it becomes.
 type planField struct {
 	name   string // of the member
 	number protowire.Number
@@ -35,11 +35,11 @@ type planField struct {
 	shape  planShape
 	kind   planKind
 	of     *plan // of messages
-	// absent is what stands in the message when there is no such member.
+	// absent is the encoding of the field when there is no such member.
 	absent []byte
 }
 
-// planShape is how often a value stands in a field.
+// planShape is how a value is repeated in a field.
 type planShape uint8
 
 const (
@@ -50,7 +50,7 @@ const (
 	planIgnored            // the message has no such field
 )
 
-// planKind is how a value is written.
+// planKind is how a value is encoded.
 type planKind uint8
 
 const (
@@ -68,7 +68,7 @@ const (
 	planItems // a message of one field with strings in it
 )
 
-// customKinds are the types that have a form of their own in JSON.
+// customKinds are the types with their own JSON form.
 var customKinds = map[reflect.Type]planKind{
 	reflect.TypeFor[metav1.Time]():          planTime,
 	reflect.TypeFor[metav1.MicroTime]():     planMicroTime,
@@ -80,11 +80,11 @@ var customKinds = map[reflect.Type]planKind{
 	reflect.TypeFor[apiextensions.JSON]():   planRaw,
 }
 
-// plans are those of the stored kinds that were asked for; nil for a kind that has
-// none.
+// plans of the built-in kinds that were used; nil for a kind that has none. See the package
+// comment.
 var plans sync.Map // *resource.Type -> *plan
 
-// planOf returns the plan of a kind.
+// planOf returns the plan of a built-in kind.
 func planOf(t *resource.Type) *plan {
 	if p, ok := plans.Load(t); ok {
 		return p.(*plan)
@@ -97,7 +97,7 @@ func planOf(t *resource.Type) *plan {
 	return p
 }
 
-// metadataPlan is that of an object's metadata.
+// metadataPlan is the plan of an object's metadata.
 var metadataPlan = sync.OnceValue(func() *plan {
 	p, err := planner{}.plan(reflect.TypeFor[metav1.ObjectMeta]())
 	if err != nil {
@@ -106,7 +106,7 @@ var metadataPlan = sync.OnceValue(func() *plan {
 	return p
 })
 
-// planner makes plans; it knows those that it has begun, for types hold themselves.
+// planner makes plans. It holds those that it has begun, since types may be recursive.
 type planner map[reflect.Type]*plan
 
 func (b planner) plan(t reflect.Type) (*plan, error) {
@@ -135,20 +135,20 @@ func (b planner) plan(t reflect.Type) (*plan, error) {
 	return p, nil
 }
 
-// custom: the type reads JSON by itself.
+// custom reports whether the type has its own JSON decoder.
 func custom(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// field adds what a field of a Go type says.
+// field adds a field of a Go type to a plan.
 func (b planner) field(p *plan, sf reflect.StructField) error {
 	name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
 	tag := sf.Tag.Get("protobuf")
 	f := planField{name: name}
 	switch {
 	case tag == "" && sf.Anonymous && name == "":
-		// The kind of an object: its envelope has it.
+		// TypeMeta of an object: it is in the envelope.
 		for i := range sf.Type.NumField() {
 			inner, _, _ := strings.Cut(sf.Type.Field(i).Tag.Get("json"), ",")
 			p.fields = append(p.fields, planField{name: inner, shape: planIgnored})
@@ -187,7 +187,7 @@ func (b planner) field(p *plan, sf reflect.StructField) error {
 	return nil
 }
 
-// value finds out how values of a type are written.
+// value sets how the values of a type are encoded.
 func (b planner) value(f *planField, t reflect.Type) (err error) {
 	switch {
 	case f.shape == planInline && t.Kind() != reflect.Struct:
@@ -206,7 +206,7 @@ func (b planner) value(f *planField, t reflect.Type) (err error) {
 	return err
 }
 
-// isMessage: values of the type are messages of their own.
+// isMessage reports whether values of the type are messages of their own.
 func isMessage(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[message]())
 }
@@ -235,8 +235,8 @@ func (b planner) single(t reflect.Type) (planKind, *plan, error) {
 	return 0, nil, fmt.Errorf("%v", t)
 }
 
-// absentField is what a message has for a field whose member is not there: every
-// scalar and every message that no pointer leads to is written.
+// absentField returns the encoding of a field without a member: the generated code writes
+// each scalar and each message that is not a pointer.
 func absentField(f *planField, t reflect.Type) ([]byte, error) {
 	if f.shape != planOne || t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		return nil, nil

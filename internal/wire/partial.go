@@ -11,8 +11,8 @@ import (
 
 var metadataMember = []byte(`"metadata":{`)
 
-// AppendPartial appends a PartialObjectMetadata of an object, whose metadata is as
-// MetadataOf finds it.
+// AppendPartial appends a PartialObjectMetadata, given the metadata that MetadataOf
+// returns.
 func AppendPartial(to, meta []byte, out Output) []byte {
 	to = append(to, `{"kind":"PartialObjectMetadata","apiVersion":"`...)
 	to = append(to, out.metaVersion()...)
@@ -21,11 +21,11 @@ func AppendPartial(to, meta []byte, out Output) []byte {
 	return append(to, '}')
 }
 
-// partialOf is a PartialObjectMetadata with metadata as JSON.
+// partialOf decodes metadata into a PartialObjectMetadata.
 func partialOf(meta []byte) (*metav1.PartialObjectMetadata, error) {
 	o := new(metav1.PartialObjectMetadata)
 	if fastjson.Unmarshal(meta, &o.ObjectMeta) != nil {
-		o.ObjectMeta = metav1.ObjectMeta{} // it may be half full
+		o.ObjectMeta = metav1.ObjectMeta{} // it may be half decoded
 		if err := json.Unmarshal(meta, &o.ObjectMeta); err != nil {
 			return nil, fmt.Errorf("reading metadata: %w", err)
 		}
@@ -33,9 +33,9 @@ func partialOf(meta []byte) (*metav1.PartialObjectMetadata, error) {
 	return o, nil
 }
 
-// MetadataOf is the metadata of a value: an object as JSON as Encode, As and View
-// write it. It is cut out of the bytes: the first member with that name, for kind and
-// apiVersion stand before it, and no string holds a quote that is not escaped.
+// MetadataOf returns the metadata of an object as JSON, as written by Encode, As and View.
+// It returns a part of the value: the first member with that name, since only kind and
+// apiVersion stand before it and no string contains an unescaped quote.
 func MetadataOf(value []byte) ([]byte, error) {
 	at := bytes.Index(value, metadataMember)
 	if at < 0 {
@@ -49,7 +49,7 @@ func MetadataOf(value []byte) ([]byte, error) {
 	return value[at:end], nil
 }
 
-// closing is the index after the object that begins at a place, -1 when it does not
+// closing returns the index after the object that begins at an index, -1 when it does not
 // end. The text is valid JSON.
 func closing(b []byte, at int) int {
 	depth := 0
@@ -70,8 +70,8 @@ func closing(b []byte, at int) int {
 	return -1
 }
 
-// closingQuote is the index of the quote that ends the string whose text begins at a
-// place, -1 when none does.
+// closingQuote returns the index of the quote that ends a string whose text begins at an
+// index, -1 when there is none.
 func closingQuote(b []byte, at int) int {
 	for {
 		n := bytes.IndexByte(b[at:], '"')

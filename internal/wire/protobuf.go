@@ -13,13 +13,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// message is what the generated types of Kubernetes have.
+// message is implemented by the generated types of Kubernetes.
 type message interface {
 	Size() int
 	MarshalToSizedBuffer([]byte) (int, error)
 }
 
-// marshal writes a message.
+// marshal encodes a message.
 func marshal(o any) ([]byte, error) {
 	m, ok := o.(message)
 	if !ok {
@@ -40,7 +40,7 @@ func Message(o runtime.Object) ([]byte, error) { return marshal(o) }
 // envelope.
 func MessageOf(t *resource.Type, value []byte) ([]byte, error) { return AppendMessageOf(nil, t, value) }
 
-// AppendMessageOf is MessageOf that appends.
+// AppendMessageOf appends what MessageOf returns.
 func AppendMessageOf(to []byte, t *resource.Type, value []byte) ([]byte, error) {
 	if t.Conversion == nil {
 		if p := planOf(t); p != nil {
@@ -49,7 +49,7 @@ func AppendMessageOf(to []byte, t *resource.Type, value []byte) ([]byte, error) 
 			}
 		}
 	}
-	o, err := Read(context.Background(), t, value) // built-in kinds call no webhook
+	o, err := Read(context.Background(), t, value) // built-in kinds need no webhook
 	if err != nil {
 		return to, err
 	}
@@ -57,11 +57,11 @@ func AppendMessageOf(to []byte, t *resource.Type, value []byte) ([]byte, error) 
 	return append(to, b...), err
 }
 
-// PartialMessage returns a PartialObjectMetadata as protobuf, without an envelope, of
-// metadata as JSON.
+// PartialMessage returns a PartialObjectMetadata as protobuf, without an envelope, given
+// its metadata as JSON.
 func PartialMessage(meta []byte) ([]byte, error) { return AppendPartialMessage(nil, meta) }
 
-// AppendPartialMessage is PartialMessage that appends.
+// AppendPartialMessage appends what PartialMessage returns.
 func AppendPartialMessage(to, meta []byte) ([]byte, error) {
 	if p := metadataPlan(); p != nil {
 		if b, ok := p.transcode(to, meta, tag1); ok {
@@ -76,7 +76,7 @@ func AppendPartialMessage(to, meta []byte) ([]byte, error) {
 	return append(to, b...), err
 }
 
-// documents are the kinds that answers have beside those of resources.
+// documents are the kinds of responses that are not resources.
 var documents = map[string]func() runtime.Object{
 	"Status":          func() runtime.Object { return new(metav1.Status) },
 	"APIVersions":     func() runtime.Object { return new(metav1.APIVersions) },
@@ -85,8 +85,8 @@ var documents = map[string]func() runtime.Object{
 	"APIResourceList": func() runtime.Object { return new(metav1.APIResourceList) },
 }
 
-// documentMessage returns a Status or a document of discovery, which is JSON, as
-// protobuf, and what stands in its envelope.
+// documentMessage returns a Status or a discovery document, given as JSON, as protobuf,
+// with its kind.
 func documentMessage(value []byte) (head metav1.TypeMeta, raw []byte, err error) {
 	if head, err = TypeMeta(value); err != nil {
 		return head, nil, err
@@ -99,14 +99,14 @@ func documentMessage(value []byte) (head metav1.TypeMeta, raw []byte, err error)
 	if err := json.Unmarshal(value, o); err != nil {
 		return head, nil, fmt.Errorf("reading a %s: %w", head.Kind, err)
 	}
-	if head.APIVersion == "" { // discovery leaves out what is always the same
+	if head.APIVersion == "" { // discovery documents omit it
 		head.APIVersion = "v1"
 	}
 	raw, err = marshal(o)
 	return head, raw, err
 }
 
-// A field of a message is a tag, here always of one byte, a length and bytes.
+// A field of a message has a tag, here always of one byte, a length, and bytes.
 const (
 	tag1 = 1<<3 | byte(protowire.BytesType)
 	tag2 = 2<<3 | byte(protowire.BytesType)
@@ -122,7 +122,7 @@ func appendField[B []byte | string](to []byte, tag byte, value B) []byte {
 // fieldLen is the length of a field in a message.
 func fieldLen(n int) int { return 1 + protowire.SizeBytes(n) }
 
-// AppendEnvelope appends a message in the envelope that tells its kind: row C11.
+// AppendEnvelope appends a message in the envelope that holds its kind.
 func AppendEnvelope(to []byte, head metav1.TypeMeta, raw []byte) []byte {
 	to = appendEnvelopeHead(to, head, len(raw))
 	to = append(to, raw...)
@@ -141,12 +141,12 @@ func appendEnvelopeHead(to []byte, head metav1.TypeMeta, rawLen int) []byte {
 	return protowire.AppendVarint(append(to, tag2), uint64(rawLen))
 }
 
-// appendMessageItem appends an object, which is a message, as an item of a list.
+// appendMessageItem appends a message as an item of a list.
 func appendMessageItem(to []byte, _ metav1.TypeMeta, raw []byte) []byte {
 	return appendField(to, tag2, raw)
 }
 
-// appendMessageHead appends what stands before the items of a list in protobuf.
+// appendMessageHead appends the part of a protobuf list before its items.
 func appendMessageHead(to []byte, f *Frame, size ListSize) []byte {
 	meta := f.Meta.listMeta()
 	raw, _ := meta.Marshal() // to memory: no error
@@ -154,7 +154,7 @@ func appendMessageHead(to []byte, f *Frame, size ListSize) []byte {
 	return appendField(to, tag1, raw)
 }
 
-// TypeOf is what an object says of its kind.
+// TypeOf returns the kind and apiVersion of an object in a representation.
 func TypeOf(t *resource.Type, out Output) metav1.TypeMeta {
 	if out.Form == Partial {
 		return metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: out.metaVersion()}
@@ -162,8 +162,8 @@ func TypeOf(t *resource.Type, out Output) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: t.Kind, APIVersion: t.GroupVersion().String()}
 }
 
-// ItemTypeOf is what an item of a list says of its kind: a partial object says it, and
-// one of a custom kind.
+// ItemTypeOf returns the kind and apiVersion of an item in a list. Only partial objects and
+// custom resources have them.
 func ItemTypeOf(t *resource.Type, out Output) metav1.TypeMeta {
 	switch {
 	case out.Form == Whole && t.Custom != nil:
@@ -174,11 +174,11 @@ func ItemTypeOf(t *resource.Type, out Output) metav1.TypeMeta {
 	return metav1.TypeMeta{}
 }
 
-// eventPrefix is how many bytes before an event in protobuf tell its length.
+// eventPrefix is the number of bytes before a protobuf event that hold its length.
 const eventPrefix = 4
 
-// appendMessageEvent appends a watch event in protobuf: its length in four bytes,
-// the type, and the object, which is a message in its envelope (row W1).
+// appendMessageEvent appends a watch event: its length in four bytes, the type, and the
+// object as a message in its envelope.
 func appendMessageEvent(to []byte, eventType string, head metav1.TypeMeta, raw []byte) []byte {
 	kindLen := fieldLen(len(head.APIVersion)) + fieldLen(len(head.Kind))
 	inner := len(protobufPrefix) + fieldLen(kindLen) + fieldLen(len(raw)) + len(envelopeTail)

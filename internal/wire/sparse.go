@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// ReadSome returns a stored value as a new object with some of its members alone:
-// what is left out is not decoded. Others may be there too.
+// ReadSome returns a stored value as a new object with only some of its members. Most
+// others are not decoded.
 func ReadSome(ctx context.Context, t *resource.Type, value []byte, members *resource.Members) (runtime.Object, error) {
 	if t.Conversion != nil || members == nil {
 		return Read(ctx, t, value)
@@ -27,7 +27,7 @@ func ReadSome(ctx context.Context, t *resource.Type, value []byte, members *reso
 	return Unmarshal(c.out, t.New)
 }
 
-// some takes a value, and appends what of it are some members.
+// some reads a value, and appends those of its members that are selected.
 func (c *transcoder) some(members *resource.Members) bool {
 	if c.at >= len(c.in) {
 		return false

@@ -12,8 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Indent returns a JSON value with two spaces for each level and without a
-// newline at the end.
+// Indent returns a JSON value indented by two spaces, without a final newline.
 func Indent(value []byte) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(len(value) * 2)
@@ -23,12 +22,11 @@ func Indent(value []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ToYAML returns a JSON value as YAML, in which the keys are sorted.
+// ToYAML returns a JSON value as YAML with sorted keys.
 func ToYAML(value []byte) ([]byte, error) { return yaml.JSONToYAML(value) }
 
-// ListText writes a list in one of the forms that are not the stored bytes, item
-// by item, so that no more than one item is held: its parts are appended in the
-// order Head, any number of Item, Tail.
+// ListText writes a list as YAML or as indented JSON, item by item, so that only one item
+// is in memory: Head, any number of Item, Tail.
 type ListText struct {
 	// Media is YAML, or JSON for the indented form.
 	Media MediaType
@@ -38,7 +36,7 @@ type ListText struct {
 	tail []byte // what stands after the items in YAML
 }
 
-// Head appends what stands before the items.
+// Head appends the part before the items.
 func (l *ListText) Head(to []byte) ([]byte, error) {
 	if l.Media != YAML {
 		head, _ := l.edges()
@@ -55,7 +53,7 @@ func (l *ListText) Head(to []byte) ([]byte, error) {
 	return append(to, text[:i]...), nil
 }
 
-// Item appends an object or a row, as it stands in a list in JSON.
+// Item appends an object or a row, given as JSON without its kind as in a list.
 func (l *ListText) Item(to, item []byte) ([]byte, error) {
 	if l.Media == YAML {
 		return l.yamlItem(to, item)
@@ -79,7 +77,7 @@ func (l *ListText) yamlItem(to, item []byte) ([]byte, error) {
 	}
 	if !l.some {
 		to = append(to, '\n')
-		// What stands for no items is the rest of the line.
+		// The text for an empty list is the rest of the line.
 		l.tail = l.tail[bytes.IndexByte(l.tail, '\n')+1:]
 	}
 	l.some = true
@@ -94,7 +92,7 @@ func (l *ListText) yamlItem(to, item []byte) ([]byte, error) {
 	return to, nil
 }
 
-// Tail appends what stands after the items.
+// Tail appends the part after the items.
 func (l *ListText) Tail(to []byte) ([]byte, error) {
 	if l.Media == YAML {
 		return append(to, l.tail...), nil
@@ -109,7 +107,7 @@ func (l *ListText) Tail(to []byte) ([]byte, error) {
 	}
 }
 
-// edges are the two sides of an empty indented list.
+// edges returns the parts of an empty indented list around its items.
 func (l *ListText) edges() (head, tail []byte) {
 	empty, _ := Indent(append(l.Frame.AppendHead(nil), ListTail...))
 	i := bytes.LastIndexByte(empty, '[') + 1
@@ -124,18 +122,18 @@ func FromYAML(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
-// maxAliased bounds what the aliases of a YAML text add to it, in bytes: each stands
-// for all of what it names. It is the size of the largest body.
+// maxAliased bounds the bytes that aliases add to a YAML text, each of which expands to the
+// whole of its anchor. It is the size of the largest body.
 const maxAliased = 3 << 20
 
-// checkAliases refuses a text that aliases make large.
+// checkAliases refuses a text that becomes too large by its aliases.
 func checkAliases(text []byte) error {
 	if bytes.IndexByte(text, '*') < 0 || bytes.IndexByte(text, '&') < 0 {
 		return nil
 	}
 	var v any
 	if err := goyaml.Unmarshal(text, &v); err != nil {
-		return nil //nolint:nilerr // the decoder says it better
+		return nil //nolint:nilerr // the decoder has a better error
 	}
 	left := maxAliased - len(text)
 	if expanded(v, &left); left < 0 {
@@ -144,7 +142,7 @@ func checkAliases(text []byte) error {
 	return nil
 }
 
-// expanded takes the size of a value, about as JSON, from what is left.
+// expanded subtracts the size of a value, about that of its JSON.
 func expanded(v any, left *int) {
 	const separators = 4
 	*left -= separators
@@ -166,15 +164,15 @@ func expanded(v any, left *int) {
 	}
 }
 
-// Configuration returns an applied configuration, which is CBOR, YAML or JSON, as JSON. A
-// key that stands twice in YAML is no error but a complaint, with the words of field
-// validation; of the values the last one counts.
+// Configuration returns an applied configuration in CBOR, YAML or JSON as JSON. A duplicate
+// key in YAML is a complaint in the words of field validation, not an error; its last value
+// counts.
 func Configuration(m MediaType, body []byte) (config []byte, complaint string, err error) {
 	if m == CBOR {
 		config, err = configurationCBOR(body)
 		return config, "", err
 	}
-	if jsontext.Value(body).IsValid() { // no key of it stands twice
+	if jsontext.Value(body).IsValid() { // it has no duplicate key
 		return body, "", nil
 	}
 	config, strict, err := fromYAML(body)
@@ -192,8 +190,8 @@ const (
 	unmarshalYAML  = "yaml: unmarshal errors:\n"
 )
 
-// Warnings are the complaints of field validation as they go out in headers: those
-// about YAML line by line (row F2).
+// Warnings returns the errors of field validation as warning headers carry them: those
+// about YAML line by line.
 func Warnings(complaints ...string) []string {
 	var all []string
 	for _, c := range complaints {

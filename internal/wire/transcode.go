@@ -13,27 +13,28 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// transcoder turns JSON, as encoding/json writes an object of a plan's type, into
-// the message of the object, in one pass and without the object. What it does not
-// expect (another order, space, null in a list) it leaves to the decoder: it says no.
+// transcoder converts the JSON of an object, as encoding/json writes it, into the protobuf
+// message of the object, in one pass and without decoding it. It returns false for
+// unexpected text (another order, white space, null in a list), which is left to the
+// decoder.
 type transcoder struct {
 	in []byte
 	at int
-	// more: a member's value begins at the place; its name is key. The bounds of the name
-	// are numbers, for a pointer that is set so often costs the collector's attention.
+	// more: the value of a member is next; key returns its name. The bounds of the name are
+	// integers, since setting a pointer this often costs write barriers.
 	more             bool
 	keyBegin, keyEnd int
 	room
 }
 
-// room is the memory that a transcoder works in.
+// room is the working memory of a transcoder.
 type room struct {
 	out     []byte
 	parts   []part // of the messages that are being written in another order
 	scratch []byte
 }
 
-// part is a field of a message that is being written.
+// part is a field of a message in progress.
 type part struct {
 	number     protowire.Number
 	begin, end int
@@ -41,11 +42,11 @@ type part struct {
 
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
-// mostRoom is how much memory is kept for the next object.
+// mostRoom is how much memory is kept for the next object, in bytes.
 const mostRoom = 256 << 10
 
-// transcode appends the message of an object, or a message that has it as the field of
-// a tag.
+// transcode appends the message of an object. With a tag, the message is wrapped as the
+// field of that tag.
 func (p *plan) transcode(to, object []byte, in ...byte) (message []byte, ok bool) {
 	kept := rooms.Get().(*room)
 	c := transcoder{in: object, room: *kept}
@@ -73,7 +74,7 @@ func (p *plan) transcode(to, object []byte, in ...byte) (message []byte, ok bool
 	return to, ok
 }
 
-// is takes a byte.
+// is consumes a byte, if it is next.
 func (c *transcoder) is(b byte) bool {
 	if c.at >= len(c.in) || c.in[c.at] != b {
 		return false
@@ -82,7 +83,7 @@ func (c *transcoder) is(b byte) bool {
 	return true
 }
 
-// null takes null.
+// null consumes null, if it is next.
 func (c *transcoder) null() bool {
 	const null = "null"
 	if c.at+len(null) > len(c.in) || c.in[c.at] != 'n' || string(c.in[c.at:c.at+len(null)]) != null {
@@ -92,7 +93,7 @@ func (c *transcoder) null() bool {
 	return true
 }
 
-// text takes a string up to its end, and tells what stands between the quotes.
+// text consumes a string, and returns what is between its quotes.
 func (c *transcoder) text() (text []byte, escaped, ok bool) {
 	if !c.is('"') {
 		return nil, false, false
@@ -107,7 +108,7 @@ func (c *transcoder) text() (text []byte, escaped, ok bool) {
 	return text, bytes.IndexByte(text, '\\') >= 0, true
 }
 
-// endsEscaped: the quote after the text is part of the string.
+// endsEscaped reports whether the quote after the text is escaped.
 func endsEscaped(text []byte) bool {
 	n := 0
 	for n < len(text) && text[len(text)-1-n] == '\\' {
@@ -116,7 +117,7 @@ func endsEscaped(text []byte) bool {
 	return n%2 == 1
 }
 
-// first goes into an object, to its first member.
+// first enters an object, at its first member.
 func (c *transcoder) first() bool {
 	if !c.is('{') {
 		return false
@@ -128,7 +129,7 @@ func (c *transcoder) first() bool {
 	return c.member()
 }
 
-// next goes on behind a value, to the next member or out of the object.
+// next advances past a value, to the next member or out of the object.
 func (c *transcoder) next() bool {
 	if c.is('}') {
 		c.more = false
@@ -144,15 +145,15 @@ func (c *transcoder) member() bool {
 	return ok && !escaped && c.is(':')
 }
 
-// key is the name of the member.
+// key returns the name of the member.
 func (c *transcoder) key() []byte { return c.in[c.keyBegin:c.keyEnd] }
 
-// message takes an object whose members are those of a plan.
+// message converts an object whose members are those of a plan.
 func (c *transcoder) message(p *plan) bool {
 	return c.first() && c.members(p) && !c.more
 }
 
-// members takes the members that a plan has.
+// members converts the members that a plan has.
 func (c *transcoder) members(p *plan) bool {
 	if p.ascending {
 		for i := range p.fields {
@@ -184,7 +185,7 @@ func (c *transcoder) members(p *plan) bool {
 	return true
 }
 
-// field takes the next member if it is that of a field.
+// field converts the next member, if it is that of a field.
 func (c *transcoder) field(f *planField) bool {
 	if f.shape == planInline {
 		c.out = append(c.out, f.tag...)
@@ -213,8 +214,8 @@ func (c *transcoder) field(f *planField) bool {
 	return c.value(f) && c.next()
 }
 
-// open begins what has its length before it, close ends it: the length has room for
-// one byte until it is known to be longer.
+// open begins a length-prefixed part, and close ends it. The prefix has room for one byte
+// until the length turns out to be longer.
 func (c *transcoder) open() (begin int) {
 	c.out = append(c.out, 0)
 	return len(c.out)
@@ -251,8 +252,8 @@ func (c *transcoder) list(f *planField) bool {
 	}
 }
 
-// entries takes an object that is a map: each member becomes a message of a key and a
-// value. They are sorted in both.
+// entries converts an object that is a map: each member becomes a message of a key and a
+// value. Both are sorted.
 func (c *transcoder) entries(f *planField) bool {
 	if !c.is('{') {
 		return false
@@ -284,7 +285,7 @@ func (c *transcoder) entries(f *planField) bool {
 	}
 }
 
-// value takes a value, and appends it with its length.
+// value converts a value, and appends it with its length.
 func (c *transcoder) value(f *planField) bool {
 	switch f.kind {
 	case planString:
@@ -306,7 +307,7 @@ func (c *transcoder) value(f *planField) bool {
 	return true
 }
 
-// inner takes a value that is a message, and appends what is in it.
+// inner converts a value that is a message, without its length.
 func (c *transcoder) inner(f *planField) bool {
 	switch f.kind {
 	case planMessage:
@@ -337,7 +338,7 @@ func (c *transcoder) inner(f *planField) bool {
 
 var stringItems = planField{tag: []byte{tag1}, kind: planString}
 
-// str takes a string.
+// str converts a string.
 func (c *transcoder) str() bool {
 	text, escaped, ok := c.text()
 	if !ok {
@@ -355,7 +356,7 @@ func (c *transcoder) str() bool {
 	return err == nil
 }
 
-// int takes a whole number.
+// int parses an integer.
 func (c *transcoder) int() (int64, bool) {
 	begin := c.at
 	for c.at < len(c.in) && (c.in[c.at] == '-' || c.in[c.at] >= '0' && c.in[c.at] <= '9') {
@@ -410,7 +411,8 @@ func (c *transcoder) time(micro bool) bool {
 	return true
 }
 
-// intOrString takes either: a message of its type, a number and a string.
+// intOrString converts an integer or a string to a message of its type, an integer and a
+// string.
 func (c *transcoder) intOrString() bool {
 	if c.at < len(c.in) && c.in[c.at] == '"' {
 		c.out = append(c.out, 1<<3, 1, 2<<3, 0, tag3)
@@ -425,7 +427,7 @@ func (c *transcoder) intOrString() bool {
 	return true
 }
 
-// skip goes behind a value.
+// skip advances past a value.
 func (c *transcoder) skip() bool {
 	if c.at >= len(c.in) {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// runningPod is a pod as a cluster has it: a controller made it, and a kubelet has
-// told of it.
+// runningPod is a Pod as in a cluster: created by a controller, with a status from a
+// kubelet.
 const runningPod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-5c689d88bb-0000001","generateName":"web-5c689d88bb-","namespace":"shop","uid":"0b6a1f6e-7d0c-4a86-9b6d-b5b7a1c3a001",` +
 	`"resourceVersion":"1234567","generation":1,"creationTimestamp":"2026-01-01T00:00:00Z","labels":{"app.kubernetes.io/name":"web","pod-template-hash":"5c689d88bb"},` +
 	`"annotations":{"checksum/config":"a1b2c3","note":"\"quoted\" \u003cb\u003e é\n"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-5c689d88bb","uid":"7c1e5f0a","controller":true,"blockOwnerDeletion":true}],` +

@@ -17,13 +17,13 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// A decoder makes much of little: an empty message of two bytes becomes a container of
-// 600, `{},` and `null,` too. So bodies are weighed first.
+// Decoding can multiply the size of a body: an empty message of two bytes becomes a struct
+// of 600, as do `{},` and `null,`. So bodies are weighed first.
 const (
-	// maxObjects bounds the objects of a body in JSON, beside those of managed fields,
-	// which are not decoded. Large definitions of custom resources have 35,000.
+	// maxObjects bounds the objects in a JSON body, without those of managed fields, which
+	// are not decoded. Large CustomResourceDefinitions have 35,000.
 	maxObjects = 100_000
-	// maxWeight bounds what a message becomes, in bytes.
+	// maxWeight bounds the memory of a decoded message, in bytes.
 	maxWeight = 64 << 20
 )
 
@@ -32,11 +32,11 @@ var (
 	errTooHeavy = fmt.Errorf("the body takes more than %d bytes of memory", maxWeight)
 )
 
-// checkObjects refuses JSON of too many objects. Null counts as one.
+// checkObjects refuses JSON with too many objects. Null counts as one.
 func checkObjects(data []byte) error {
 	const least = 3 // bytes of an object and a comma
 	if len(data) < least*maxObjects || bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("null")) <= maxObjects {
-		return nil // as nearly always
+		return nil // the usual case
 	}
 	n := 0
 	for i := 0; i < len(data) && n <= maxObjects; i++ {
@@ -46,7 +46,7 @@ func checkObjects(data []byte) error {
 		case '"':
 			end := closingQuote(data, i+1)
 			if end < 0 {
-				return nil // the decoder says it better
+				return nil // the decoder has a better error
 			}
 			if string(data[i:end+1]) != fieldsName {
 				i = end
@@ -70,10 +70,10 @@ func checkObjects(data []byte) error {
 	return nil
 }
 
-// fieldsName is the member whose objects are kept as they are.
+// fieldsName is the member whose objects stay JSON.
 const fieldsName = `"fieldsV1"`
 
-// weights are what the fields of a message of a type take, by their numbers.
+// weights are the sizes of the fields of a message type, by field number.
 type weights []weight
 
 type weight struct {
@@ -83,8 +83,8 @@ type weight struct {
 	content content // of the bytes of what is no message
 }
 
-// content is what the bytes of a field have to be. The generated decoders take any bytes,
-// which would be shown with other letters in their place, or break the JSON around them.
+// content is the required content of a field's bytes. The generated decoders accept any
+// bytes, which would then be shown as other characters, or break the JSON around them.
 type content uint8
 
 const (
@@ -99,7 +99,7 @@ var (
 	errNoJSON = errors.New("a field that holds JSON holds something else")
 )
 
-// check returns an error when bytes are not the content.
+// check returns an error when the bytes do not have the content.
 func (c content) check(value []byte) error {
 	switch {
 	case c == anyBytes, c == jsonOrNone && len(value) == 0:
@@ -109,7 +109,7 @@ func (c content) check(value []byte) error {
 			return errNoText
 		}
 		return nil
-	case !jsontext.Value(value).IsValid(): // or a key of it stands twice
+	case !jsontext.Value(value).IsValid(): // or it has a duplicate key
 		if !utf8.Valid(value) {
 			return errNoText
 		}
@@ -123,13 +123,13 @@ func (c content) check(value []byte) error {
 // weighing is the state of one pass over a message.
 type weighing struct {
 	left int // of the weight that the message may have
-	// err is what is wrong with the content of a field; nil: nothing so far.
+	// err is the first error about the content of a field; nil: none yet.
 	err error
-	// path names that field.
+	// path of that field.
 	path []string
 }
 
-// fieldErr returns err with the name of the field, which a client finds it by.
+// fieldErr returns err with the path of the field.
 func (w *weighing) fieldErr() error {
 	if w.err == nil || len(w.path) == 0 {
 		return w.err
@@ -138,13 +138,13 @@ func (w *weighing) fieldErr() error {
 	return fmt.Errorf("%s: %w", strings.Join(w.path, "."), w.err)
 }
 
-// weighed are the weights of types.
+// weighed holds the weights of types. See the package comment.
 var weighed struct {
 	sync.Mutex
 	types map[reflect.Type]weights
 }
 
-// weightsOf returns those of a type.
+// weightsOf returns the weights of a type.
 func weightsOf(t reflect.Type) weights {
 	weighed.Lock()
 	defer weighed.Unlock()
@@ -163,7 +163,7 @@ func makeWeights(t reflect.Type) weights {
 		last = max(last, fieldNumber(t.Field(i)))
 	}
 	w := make(weights, last+1)
-	weighed.types[t] = w // types hold themselves
+	weighed.types[t] = w // types may be recursive
 	for i := range t.NumField() {
 		if n := fieldNumber(t.Field(i)); n > 0 {
 			w[n] = weightOf(t.Field(i).Type)
@@ -174,7 +174,7 @@ func makeWeights(t reflect.Type) weights {
 	return w
 }
 
-// fieldNumber is that of a field in its message; zero: it has none.
+// fieldNumber returns the number of a field in its message; zero: it has none.
 func fieldNumber(f reflect.StructField) int {
 	parts := strings.Split(f.Tag.Get("protobuf"), ",")
 	if len(parts) < 2 {
@@ -187,7 +187,7 @@ func fieldNumber(f reflect.StructField) int {
 	return n
 }
 
-// weightOf is what each value of a field takes, and what it holds.
+// weightOf returns the weight of a field's value.
 func weightOf(t reflect.Type) weight {
 	if customKinds[t] == planRaw { // a message of one field
 		raw := weight{content: jsonBytes}
@@ -219,8 +219,8 @@ func weightOf(t reflect.Type) weight {
 	return weight{}
 }
 
-// weigh takes what a message becomes from what is left, until nothing is, and checks
-// what its fields hold.
+// weigh subtracts the size of a message until nothing is left, and checks the content of
+// its fields.
 func (w weights) weigh(message []byte, to *weighing) {
 	for len(message) > 0 && to.left > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -4,7 +4,6 @@
 package defaultclass
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -22,39 +20,40 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// marker is the end of the annotations that mark a class, before the quote that ends
-// them.
-var marker = []byte(`is-default-class"`)
-
-const claims = "persistentvolumeclaims"
+const (
+	claims         = "persistentvolumeclaims"
+	storageClasses = "storageclasses.storage.k8s.io"
+)
 
 // StorageClass gives new claims that name no class the default one.
 func StorageClass() registry.Plugin {
+	byDefault := newDefault(storageClasses, "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 	return registry.Plugin{Handles: to(claims, admissionv1.Create), Mutate: func(_ context.Context, a *registry.Attributes) error {
 		c := a.Object.(*corev1.PersistentVolumeClaim)
 		if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; c.Spec.StorageClassName != nil || named {
 			return nil
 		}
-		name, err := find(a.State, "storageclasses.storage.k8s.io", "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-		if name != "" {
-			c.Spec.StorageClassName = &name
+		class := byDefault.At(a.State)
+		if class.name != "" {
+			c.Spec.StorageClassName = &class.name
 		}
-		return err
+		return class.err
 	}}
 }
 
 // IngressClass gives new Ingresses that name no class the default one.
 func IngressClass() registry.Plugin {
+	byDefault := newDefault("ingressclasses.networking.k8s.io", networkingv1.AnnotationIsDefaultIngressClass)
 	return registry.Plugin{Handles: to("ingresses.networking.k8s.io", admissionv1.Create), Mutate: func(_ context.Context, a *registry.Attributes) error {
 		i := a.Object.(*networkingv1.Ingress)
 		if _, named := i.Annotations["kubernetes.io/ingress.class"]; i.Spec.IngressClassName != nil || named {
 			return nil
 		}
-		name, err := find(a.State, "ingressclasses.networking.k8s.io", networkingv1.AnnotationIsDefaultIngressClass)
-		if name != "" {
-			i.Spec.IngressClassName = &name
+		class := byDefault.At(a.State)
+		if class.name != "" {
+			i.Spec.IngressClassName = &class.name
 		}
-		return err
+		return class.err
 	}}
 }
 
@@ -83,7 +82,7 @@ func mayGrow(s *store.State, c, old *corev1.PersistentVolumeClaim) error {
 	}
 	const unable = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 	name := classOf(c)
-	o := s.Get("storageclasses.storage.k8s.io", name)
+	o := s.Get(storageClasses, name)
 	if name == "" || name != classOf(old) || o == nil {
 		return refuse(unable)
 	}
@@ -106,36 +105,4 @@ func classOf(c *corev1.PersistentVolumeClaim) string {
 		return *c.Spec.StorageClassName
 	}
 	return ""
-}
-
-// find returns the newest class that one of the annotations marks, the first by name
-// of several that are as new; empty: there is none.
-func find(s *store.State, collection string, annotations ...string) (string, error) {
-	var found *metav1.PartialObjectMetadata
-	for o := range s.Snapshot(collection).Scan("", "") { // sorted by name
-		if !bytes.Contains(o.Bytes(), marker) {
-			continue
-		}
-		read, err := wire.Unmarshal(o.Bytes(), func() runtime.Object { return new(metav1.PartialObjectMetadata) })
-		if err != nil {
-			return "", fmt.Errorf("reading %s %s: %w", collection, o.Key, err)
-		}
-		class := read.(*metav1.PartialObjectMetadata)
-		if isMarked(class, annotations) && (found == nil || found.CreationTimestamp.Before(&class.CreationTimestamp)) {
-			found = class
-		}
-	}
-	if found == nil {
-		return "", nil
-	}
-	return found.Name, nil
-}
-
-func isMarked(class *metav1.PartialObjectMetadata, annotations []string) bool {
-	for _, a := range annotations {
-		if class.Annotations[a] == "true" {
-			return true
-		}
-	}
-	return false
 }

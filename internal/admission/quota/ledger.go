@@ -37,6 +37,8 @@ type Ledger struct {
 	// Now is the wall clock; nil: time.Now.
 	Now func() time.Time
 
+	stored stored
+
 	mu         sync.Mutex
 	namespaces map[string]*namespace // those with writes that wait or are committed
 }
@@ -104,7 +106,7 @@ func (l *Ledger) check(_ context.Context, a *registry.Attributes) error {
 	if c == nil {
 		return nil
 	}
-	quotas, err := of(a.State, a.Namespace)
+	quotas, err := l.stored.in(a.State, a.Namespace)
 	for _, q := range quotas {
 		if _, err := c.on(q); err != nil {
 			return err
@@ -145,7 +147,7 @@ func (l *Ledger) commit(ctx context.Context, t *registry.Transaction) ([]*store.
 	if c == nil {
 		return t.Apply(ctx)
 	}
-	quotas, err := of(t.State, t.Namespace)
+	quotas, err := l.stored.in(t.State, t.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -239,9 +241,13 @@ func (e *entry) end(made []*store.Object, err error) { e.made, e.err, e.done = m
 func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
 	r, name := batch[0].t.Registry(), batch[0].t.Namespace
 	s := r.Store.Any()
-	quotas, err := of(s, name)
+	quotas, err := l.stored.in(s, name)
 	if err != nil {
 		return err
+	}
+	for i, q := range quotas { // fit charges the copies
+		charged := *q
+		quotas[i] = &charged
 	}
 	txn := store.Txn{Guards: []store.Guard{{Name: guardOf(name), Seen: s.Revision()}}}
 	changed := make([]bool, len(quotas))

@@ -1,10 +1,9 @@
 // Package memlog is a log that keeps everything in memory: for tests, and for
 // servers that need no durability.
 //
-// It holds the objects of the newest state and the entries of the history, each
-// of which it shares with the store: what it costs on top is a map slot for an
-// object and an Entry for a change. The store compacts it up to what the store
-// holds in memory itself (store.Bounds.InMemory).
+// It holds the objects of the newest state and the entries of the history, and shares them
+// with the store: it only adds a map slot for each object and an Entry for each change. The
+// store compacts it to what the store itself holds in memory (store.Bounds.InMemory).
 package memlog
 
 import (
@@ -43,7 +42,7 @@ var errClosed = errors.New("memlog: the log is closed")
 // New returns an empty log.
 func New() *Log { return new(Log) }
 
-// entryBytes is what an entry costs, without its objects.
+// entryBytes is the memory of an entry, without its objects.
 const entryBytes = 80
 
 func historyBytes(e *store.Entry) int64 {
@@ -162,9 +161,8 @@ func (l *Log) next(ctx context.Context, collection string, after, upTo store.Rev
 	return store.Entry{}, nil
 }
 
-// ObjectsAt implements store.Log. Unlike other logs it puts the whole answer
-// together before the first object: these are pointers, to what is in memory
-// anyway.
+// ObjectsAt implements store.Log. It collects all objects before it yields the first one:
+// they are pointers to objects in memory.
 func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {
 	return func(yield func(*store.Object, error) bool) {
 		objects, err := l.objectsAt(collection, at, prefix, after)
@@ -244,10 +242,10 @@ func (l *Log) Floor() store.Revision {
 	return l.floor
 }
 
-// Short implements store.Log: memory has no end that the log knows.
+// Short implements store.Log: this log has no bound.
 func (l *Log) Short() int64 { return 0 }
 
-// Reclaim implements store.Log: the collector does it.
+// Reclaim implements store.Log: the garbage collector does it.
 func (l *Log) Reclaim(context.Context) error { return nil }
 
 // Broken implements store.Log.

@@ -8,9 +8,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Check reads the whole log and proves that it fits together: the current
-// versions are those that the head counts, every header follows from the one
-// before it, every change has its versions, and there are no others. It takes
+// Check reads the whole log and verifies that it is consistent: the current versions are
+// those that the head counts, every header follows from the one before it, every change
+// has its versions, and there are no other versions. It takes
 // time in proportion to the log, and memory for 16 bytes per replaced version.
 // Writes may go on, compactions wait.
 func (l *Log) Check(ctx context.Context) error {

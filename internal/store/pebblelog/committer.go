@@ -1,9 +1,9 @@
 package pebblelog
 
-// committer runs the writes of a log on one goroutine. When Pebble gives up, it
-// ends the goroutine that called it (see pebbleLogger.Fatalf), or another one
-// while this one waits for ever: the caller of do sees the failure in both cases.
-// One long-lived goroutine, because Pebble's commit needs a deep stack.
+// committer runs the writes of a log on one goroutine. When Pebble fails, it ends that
+// goroutine (see pebbleLogger.Fatalf), or another one while that goroutine waits for ever.
+// In both cases the caller of do gets the failure. The goroutine is long-lived because
+// Pebble's commit needs a deep stack.
 type committer struct {
 	work chan func() error
 	done chan error
@@ -11,7 +11,7 @@ type committer struct {
 
 func (c *committer) start() {
 	c.work = make(chan func() error)
-	c.done = make(chan error, 1) // the answer to a caller that left blocks nobody
+	c.done = make(chan error, 1) // does not block if the caller has left
 	go func() {
 		for f := range c.work {
 			c.done <- f()

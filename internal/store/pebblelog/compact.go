@@ -17,13 +17,13 @@ const compactBatch = 1024
 // Compact implements store.Log.
 //
 // The floor is made durable and published first; no read below it begins from
-// then on. Then the headers up to the floor are walked, oldest first. A header
-// names the version that its change replaced or deleted, which nobody at the
-// floor or above can see any more. Both are removed, a batch at a time, and each
-// batch moves the cut in the head: the last revision whose header is gone. A
-// compaction that a crash interrupts is taken up at the cut by the next one.
+// then on. Then it walks the headers up to the floor, oldest first. A header
+// names the version that its change replaced or deleted, which no read at the
+// floor or above can see. Both are removed, a batch at a time, and each batch moves the
+// cut in the head: the last revision whose header is gone. After a crash the next
+// compaction continues at the cut.
 //
-// Compact may run beside Append, which it holds up for one batch at most.
+// Compact may run concurrently with Append, which it delays by one batch at most.
 func (l *Log) Compact(ctx context.Context, floor store.Revision) error {
 	if !l.readers.acquire() {
 		return store.ErrClosed
@@ -67,7 +67,7 @@ func (l *Log) raiseFloor(ctx context.Context, floor store.Revision) error {
 	defer l.mu.Unlock()
 	batch := l.db.NewBatch()
 	defer batch.Close()
-	// The newest mark stays in any case: the running time goes on from there.
+	// The newest mark always stays: the running time continues from it.
 	for i := 0; i+1 < len(marks) && marks[i].Revision < floor; i++ {
 		if err := batch.Delete(appendMarkKey(nil, marks[i].Revision), nil); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (l *Log) compactSome(ctx context.Context, h head) error {
 			return err
 		}
 	}
-	// No sync: nothing is promised here, and what is lost is removed again.
+	// No sync: a removal that a crash undoes is made again.
 	return l.commit(batch, next, pebble.NoSync)
 }
 
@@ -141,9 +141,8 @@ func (l *Log) oldest(ctx context.Context, h head, batch *pebble.Batch) (cut stor
 	return cut, chain, freed, err
 }
 
-// Reclaim implements store.Log: it has Pebble write out what was removed, and rewrite the
-// tables that still hold it. Otherwise Pebble removes the deleted data whenever it next
-// compacts, which may be never. Pebble removes the old tables in the background, so
+// Reclaim implements store.Log: it makes Pebble rewrite the tables that hold deleted data.
+// Otherwise Pebble removes that data when it next compacts, which may be never. Pebble removes the old tables in the background, so
 // Reclaim waits for that, for reclaimWait at most: a read under way may hold some.
 //
 // The history comes first, because all of it may be gone, and that takes no space.

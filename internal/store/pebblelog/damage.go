@@ -11,12 +11,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A DamageError says where the log is not what was written. Nothing of it is
+// A DamageError reports where the log differs from what was written. None of the log is
 // served: the file has to be restored from elsewhere.
 type DamageError struct {
-	// File is a path; Place is where in it.
+	// File is a path; Place is the position in the file, in words.
 	File, Place string
-	// Err is what is wrong there.
+	// Err is the fault.
 	Err error
 }
 
@@ -24,7 +24,7 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at %s: %s", e.File, e.Place, firstLine(e.Err))
 }
 
-// firstLine is what an error of Pebble's says; the lines behind it say nothing more.
+// firstLine is the first line of an error of Pebble's, which says all.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
@@ -32,7 +32,7 @@ func firstLine(err error) string {
 
 func (e *DamageError) Unwrap() error { return e.Err }
 
-// damaged says that a record of Pebble's, or its reading, is wrong.
+// damaged returns the error for a wrong record, or for a read of Pebble's that failed.
 func (l *Log) damaged(place string, err error) error {
 	var d *DamageError
 	if errors.As(err, &d) {
@@ -41,10 +41,10 @@ func (l *Log) damaged(place string, err error) error {
 	return l.blame(place, err)
 }
 
-// tableNumber finds the table that an error of Pebble's is about.
+// tableNumber finds the table in an error of Pebble's.
 var tableNumber = regexp.MustCompile(`(?:table|file) ([0-9]{6,})`)
 
-// blame makes an error of Pebble's one that names the file, as far as that is known.
+// blame turns an error of Pebble's into one that names the file, if it is known.
 func (l *Log) blame(place string, err error) *DamageError {
 	d := &DamageError{File: l.pebbleDir(), Place: place, Err: err}
 	join := func(name string) string { return l.o.FS.PathJoin(l.pebbleDir(), name) }

@@ -6,14 +6,14 @@
 //	h/ collection / key / modified   a version that a later change replaced or deleted
 //	r/ revision                      the header of a change: what, where, which version before
 //	m/ revision                      a mark: the running time at a revision
-//	s                                the head: where the log stands, in one record
+//	s                                the head: the state of the log, in one record
 //
 // A change writes its header and its new version, and moves the version that it
 // replaced from c/ to h/. So a start reads c/ alone; a collection as of revision
 // R is a merge of c/ and h/, both in the order of keys, in which a version is
 // visible iff modified <= R < until; and a walk over r/ gives the changes.
 //
-// # What holds at every moment on the disk
+// # Invariants on the disk
 //
 //	A group of changes is one Pebble batch and one sync: it is there whole or not
 //	  at all, and Append returns after the sync.
@@ -34,10 +34,10 @@
 // checksum, and cannot always tell a torn write from damage. The package looks
 // at the files of the write-ahead log before Pebble does, and refuses a bad
 // record that a later one proves to have been synced, and a log that is missing or
-// shorter than HEAD says. HEAD knows of a write within Options.HeadInterval, so what
+// shorter than in HEAD. HEAD knows of a write within Options.HeadInterval, so what
 // can be taken for a torn write is the last group, if it is younger than that, and
-// whole groups of that time which a log was cut short by. In Pebble's tables every block has a checksum, and each version
-// and header has its own.
+// whole groups of that time at the truncated end of a log. In Pebble's tables every block
+// has a checksum, and each version and header has its own.
 //
 // # Files
 //

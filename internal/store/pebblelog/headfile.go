@@ -34,7 +34,7 @@ const (
 	positionSize = 8 + 8
 )
 
-// witness is what HEAD holds.
+// witness is the content of HEAD.
 type witness struct {
 	head
 	wals []walPosition
@@ -135,7 +135,7 @@ func makeDir(fs vfs.FS, dir, pebble string) error {
 	return errors.Join(syncDir(fs, fs.PathDir(dir)), syncDir(fs, dir))
 }
 
-// copyHeadSoon has HEAD renewed in the background, now.
+// copyHeadSoon makes the copier renew HEAD at once.
 func (l *Log) copyHeadSoon() { wake(l.copyHead) }
 
 func wake(c chan struct{}) {
@@ -189,8 +189,8 @@ func (l *Log) renewHead(syncDirectory bool) {
 	l.copied, l.stale = &w, false
 }
 
-// witness is what HEAD may hold now, if Pebble needs so many write-ahead logs. The
-// positions come first: the head covers them.
+// witness is the content that HEAD may have now, if Pebble needs so many write-ahead logs. The
+// positions are read first, so that the head covers them.
 func (l *Log) witness(live int) witness {
 	all := l.wals.positions()
 	w := witness{wals: all[max(0, len(all)-live):]}
@@ -202,8 +202,8 @@ func (l *Log) witness(live int) witness {
 // write over them.
 func (l *Log) liveWALs() int { return int(l.db.Metrics().WAL.Files) }
 
-// checkWitness compares the head that Pebble came up with to the one in HEAD. A log
-// without HEAD is refused unless it is new. With AcceptDataLoss the difference is logged.
+// checkWitness compares Pebble's head to the one in HEAD. A log without HEAD is refused
+// unless it is new. With AcceptDataLoss the difference is logged.
 func (l *Log) checkWitness(w *witness, h head) error {
 	err := l.compareWitness(w, h)
 	if err == nil || !l.o.AcceptDataLoss {

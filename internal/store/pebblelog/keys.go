@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// The first byte of a key says which of the five spaces it belongs to.
+// The first byte of a key is its space, one of five.
 const (
 	spaceCurrent  = 'c'
 	spaceReplaced = 'h'
@@ -22,7 +22,7 @@ const (
 // may contain. So no place is a prefix of another one, and the order of places
 // is the order of collections, then of keys, by their bytes.
 
-// checkPlace refuses a collection and a key that have no place.
+// checkPlace refuses a collection or a key that cannot be part of a place.
 func checkPlace(collection, key string) error {
 	switch {
 	case collection == "":
@@ -42,8 +42,8 @@ func appendPlace(b []byte, collection, key string) []byte {
 	return append(b, 0)
 }
 
-// cutPlace takes the place off the front of b, and returns its collection, its
-// key and what follows it.
+// cutPlace reads the place at the front of b. It returns the collection, the key and the
+// rest of b.
 func cutPlace(b []byte) (collection, key, rest []byte, ok bool) {
 	i := bytes.IndexByte(b, 0)
 	if i <= 0 {
@@ -102,8 +102,8 @@ func spaceBounds(space byte) (lower, upper []byte) {
 }
 
 // scanBounds are the bounds, within a space of versions, of the keys of a
-// collection that have the prefix and are greater than after. Nothing lies
-// within the bounds when ok is false.
+// collection that have the prefix and are greater than after. If ok is false there can be
+// none.
 func scanBounds(space byte, collection, prefix, after string) (lower, upper []byte, ok bool) {
 	if strings.IndexByte(prefix, 0) >= 0 || strings.IndexByte(collection, 0) >= 0 {
 		return nil, nil, false
@@ -115,8 +115,8 @@ func scanBounds(space byte, collection, prefix, after string) (lower, upper []by
 	upper = successor(lower)
 	if after != "" {
 		// Keys hold no zero byte: those greater than "a\x00b" are those greater than
-		// "a". A key that goes on where after ends goes on with 0x01 or more; after
-		// itself goes on with the zero byte that ends it, and is left out.
+		// "a". A key that extends after continues with 0x01 or more. After itself continues
+		// with the zero byte that ends it, and is excluded.
 		if i := strings.IndexByte(after, 0); i >= 0 {
 			after = after[:i]
 		}
@@ -128,8 +128,8 @@ func scanBounds(space byte, collection, prefix, after string) (lower, upper []by
 	return lower, upper, bytes.Compare(lower, upper) < 0
 }
 
-// successor is the smallest key greater than all that begin with b. Every space
-// is below 0xff, so there is one.
+// successor is the least key greater than all keys that begin with b. It exists because
+// every space is below 0xff.
 func successor(b []byte) []byte {
 	s := bytes.Clone(b)
 	for i := len(s) - 1; i >= 0; i-- {

@@ -25,15 +25,15 @@ type Log struct {
 	failure   failure
 	committer committer
 
-	// mu is held while a batch is put together and written: it orders Append with
-	// the batches of Compact.
+	// mu is held while a batch is made and written: it orders Append and the batches of
+	// Compact.
 	mu sync.Mutex
-	// hash belongs to whoever holds mu, and so do the buffers.
+	// mu also guards hash and the buffers.
 	hash   hasher
 	record []byte
 
-	// head is that of the last batch. It is stored under mu. Its revision and floor
-	// are what readers may rely on.
+	// head is the head of the last batch, stored with mu held. Readers may rely on its
+	// revision and floor.
 	head atomic.Pointer[head]
 	// durable is the last head that was synced; the file HEAD may copy it.
 	durable atomic.Pointer[head]
@@ -44,8 +44,8 @@ type Log struct {
 	wrote      chan struct{} // has a value when HEAD should be renewed within HeadInterval
 	stopCopier chan struct{}
 	copierDone chan struct{}
-	copied     *witness // what HEAD holds, nil if that is not known; the copier's
-	stale      bool     // HEAD could not be renewed; the copier's
+	copied     *witness // the content of HEAD, nil if unknown; used by the copier alone
+	stale      bool     // HEAD could not be renewed; used by the copier alone
 
 	compacting sync.Mutex // one Compact at a time
 
@@ -54,9 +54,9 @@ type Log struct {
 
 var _ store.Log = (*Log)(nil)
 
-// Open opens the log in the directory, or makes a new one. A log that does not
-// fit its checksums is refused with a *DamageError. The caller sees to it that no
-// other process uses the directory (Pebble has a lock of its own, too).
+// Open opens the log in the directory, or makes a new one. A log that does not match its
+// checksums is refused with a *DamageError. The caller ensures that no other process uses
+// the directory (Pebble has a lock of its own, too).
 func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{
 		o:          o.withDefaults(),
@@ -98,8 +98,8 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 func (l *Log) pebbleDir() string { return l.o.FS.PathJoin(l.o.Dir, "pebble") }
 func (l *Log) headPath() string  { return l.o.FS.PathJoin(l.o.Dir, headFile) }
 
-// readWitness reads HEAD; nil when there is none. A damaged one is an empty one with
-// AcceptDataLoss: there was a log.
+// readWitness reads HEAD; nil if there is none. With AcceptDataLoss a damaged HEAD counts as
+// an empty one, which shows that there was a log.
 func (l *Log) readWitness() (*witness, error) {
 	w, err := readHeadFile(l.o.FS, l.headPath())
 	var damage *DamageError
@@ -127,12 +127,12 @@ func (l *Log) openPebble(mustExist bool) error {
 		return nil
 	}
 	if f := l.failure.get(); f != nil {
-		return f // Pebble may still be at it: there is nothing to close
+		return f // Pebble may still be running: there is nothing to close
 	}
 	return l.openError(errors.Join(err, closeFS()))
 }
 
-// openError is why Pebble did not open: damage, or the machine's fault.
+// openError is why Pebble did not open: damage, or an error of the machine.
 func (l *Log) openError(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) && !oserror.IsNotExist(err) {
@@ -141,10 +141,9 @@ func (l *Log) openError(err error) error {
 	return l.damaged("what Pebble looks for when it starts", err)
 }
 
-// apart runs f on a goroutine of its own, which Pebble may end (see
-// pebbleLogger.Fatalf) or never return to, when the log fails. Then it also tidies
-// up on its way out of f, and panics where its other goroutines are still at work:
-// that says no more than that the log failed.
+// apart runs f on its own goroutine. When the log fails, Pebble may end that goroutine (see
+// pebbleLogger.Fatalf) or never return. Its deferred cleanup may then panic because its
+// other goroutines are still running; such a panic only means that the log failed.
 func (l *Log) apart(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -163,7 +162,7 @@ func (l *Log) apart(f func() error) error {
 	}
 }
 
-// start checks where Pebble stands, and starts what runs beside it.
+// start checks Pebble's head, and starts the background goroutines.
 func (l *Log) start(ctx context.Context, w *witness) error {
 	h, err := l.loadHead()
 	if err != nil {
@@ -181,8 +180,8 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 			return err
 		}
 	}
-	// What was read was written to the WAL, but perhaps not synced before a crash.
-	// Pebble replayed it into tables, which are synced, before it opened.
+	// The data was in the WAL, but perhaps not synced before a crash. Pebble replayed it
+	// into tables, which are synced, before it opened.
 	l.durable.Store(l.head.Load())
 	if w == nil || w.head != *l.head.Load() {
 		err := errors.Join(writeHeadFile(l.o.FS, l.o.Dir, l.witness(l.liveWALs())), syncDir(l.o.FS, l.o.Dir))
@@ -197,9 +196,8 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 	return nil
 }
 
-// begin writes the first head of a new log, and has Pebble start a new WAL:
-// Pebble begins with one of an older format, whose chunks do not promise what was
-// synced before them.
+// begin writes the first head of a new log, and makes Pebble start a new WAL: its first one
+// has an older format, whose chunks do not record what was synced before them.
 func (l *Log) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,7 +209,7 @@ func (l *Log) begin() error {
 	return l.committer.do(&l.failure, l.db.Flush)
 }
 
-// loadHead reads the head; a log that was just made has a zero one.
+// loadHead reads the head. A new log has a zero one.
 func (l *Log) loadHead() (head, error) {
 	b, closer, err := l.db.Get(headKey)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -230,7 +228,7 @@ func (l *Log) loadHead() (head, error) {
 
 // Append implements store.Log.
 //
-// The context is not looked at: a group that was begun is finished.
+// It ignores the context: a group that was begun is finished.
 func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) error {
 	if err := l.failure.get(); err != nil {
 		return err
@@ -272,7 +270,7 @@ func deletesOnly(group []store.Entry) bool {
 	return len(group) > 0
 }
 
-// groupBytes is about what the batch of a group takes, at most.
+// groupBytes is about the most bytes that the batch of a group takes.
 func groupBytes(group []store.Entry) int {
 	n := 1 << 10
 	for i := range group {
@@ -312,9 +310,8 @@ func (l *Log) commit(batch *pebble.Batch, next head, how *pebble.WriteOptions) e
 
 // addGroup adds the changes to the batch and moves the head over them.
 //
-// Where space is scarce, the floor follows: history begins with this group, and what it
-// replaces is not written again. A deletion of a large object takes as much space as the
-// object otherwise, when there is none.
+// If space is scarce, the floor rises to this group, and replaced versions are not written to
+// history. Otherwise the deletion of a large object would need as much space as the object.
 func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry, scarce bool) error {
 	var key []byte
 	for i := range group {
@@ -463,8 +460,8 @@ func (l *Log) Close() error {
 	return errors.Join(writeHeadFile(l.o.FS, l.o.Dir, l.witness(live)), syncDir(l.o.FS, l.o.Dir))
 }
 
-// closePebble closes what openPebble opened, unless the log failed: Pebble may
-// then hold locks that it never releases.
+// closePebble closes Pebble unless the log failed: Pebble may then hold locks that it never
+// releases.
 func (l *Log) closePebble() error {
 	err := l.apart(l.db.Close)
 	if f := l.failure.get(); f != nil {

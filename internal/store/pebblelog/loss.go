@@ -16,41 +16,40 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// # What a start does about lost writes
+// # Lost writes at start
 //
-// What is there is read before Pebble opens it to write, because Pebble would cut the
-// write-ahead logs off, and remove them once it has flushed what is left: a start that is
-// refused leaves the directory as it was, so that a file can be put back.
+// The files are read before Pebble opens them for writing: Pebble would truncate the
+// write-ahead logs, and remove them after flushing the rest. So a refused start leaves the
+// directory unchanged, and a missing file can be put back.
 //
-//	losses  the logs that end before what was synced: by a promise of their own, or by HEAD
-//	peek    opens Pebble to read alone, and returns the head, which HEAD must not be ahead of
+//	losses  the logs that end before their synced length, as a later chunk or HEAD has it
+//	peek    opens Pebble read-only and returns its head, which must not be older than HEAD
 //
 // HEAD may list a log that Pebble flushed and removed since. A file missing only according
 // to HEAD is a loss only if Pebble's head is older than HEAD.
 //
-// With AcceptDataLoss, the log goes on without what is missing. What comes after a gap
-// rests on what was in it, so the logs behind it are set aside, whole, and the one with
-// the gap is cut. Which of several losses matters is tried: from none to the first, the
-// one that keeps most and leaves a log that fits together.
+// With AcceptDataLoss, the log is opened without the missing data. Data after a gap depends
+// on it, so the later write-ahead logs are set aside as a whole, and the one with the gap is
+// truncated. If there are several gaps, the choice is the latest one that leaves a
+// consistent log, or none.
 
-// acceptHint ends the errors that AcceptDataLoss lets a start pass by.
+// acceptHint ends the errors that AcceptDataLoss overrides.
 const acceptHint = "; restore the file or a backup of the whole directory, or start with --accept-data-loss to continue without the missing writes"
 
-// droppedDir has the write-ahead logs that were set aside, and originals of those that
-// were cut.
+// droppedDir has the write-ahead logs that were set aside, and the originals of truncated
+// ones.
 const droppedDir = "dropped"
 
-// walLoss is a write-ahead log that has less than was synced.
+// walLoss is a write-ahead log that is shorter than its synced length.
 type walLoss struct {
 	number  uint64
 	missing bool   // there is no file
-	end     uint64 // what is whole of it, in bytes
-	synced  uint64 // what HEAD says was synced
-	proven  bool   // a chunk behind the end promises that it was synced
+	end     uint64 // of its intact beginning, in bytes
+	synced  uint64 // its synced length in HEAD
+	proven  bool   // a chunk after the end records that more was synced
 }
 
-// findLosses returns the write-ahead logs that end too early, in the order of their
-// numbers.
+// findLosses returns the write-ahead logs that end too early, by number.
 func (l *Log) findLosses(w *witness) ([]walLoss, error) {
 	synced := map[uint64]uint64{}
 	for _, p := range w.wals {
@@ -88,8 +87,8 @@ func (l *Log) walPath(number uint64) string {
 	return l.o.FS.PathJoin(l.pebbleDir(), walName(number))
 }
 
-// examine looks at what is there, and refuses a log that lost what was synced, before
-// anything is changed. It reports whether there is a log.
+// examine reads the files and refuses a log that lost synced data, before anything is
+// changed. It reports whether there is a log.
 func (l *Log) examine(ctx context.Context, w *witness) (exists bool, err error) {
 	names, err := l.o.FS.List(l.pebbleDir())
 	if err != nil && !oserror.IsNotExist(err) {
@@ -104,9 +103,9 @@ func (l *Log) examine(ctx context.Context, w *witness) (exists bool, err error) 
 	return true, l.checkLosses(ctx, w)
 }
 
-// checkLosses refuses what is behind HEAD, and write-ahead logs that lost what was synced.
-// With AcceptDataLoss it cuts them to what fits together, and start logs how far the head
-// is behind.
+// checkLosses refuses a log that is older than HEAD, and write-ahead logs that lost synced
+// data. With AcceptDataLoss it truncates them to a consistent log, and start logs how far
+// behind the head is.
 func (l *Log) checkLosses(ctx context.Context, w *witness) error {
 	known := cmp.Or(w, &witness{})
 	losses, err := l.findLosses(known)
@@ -147,8 +146,8 @@ func (l *Log) checkLosses(ctx context.Context, w *witness) error {
 	return l.lossError(losses, known, h, peekErr)
 }
 
-// checkAll checks that what is there fits together: with AcceptDataLoss, all current
-// objects too.
+// checkAll checks that the files are consistent; with AcceptDataLoss, also all current
+// objects.
 func (l *Log) checkAll(ctx context.Context, h head) error {
 	if err := l.checkTail(ctx, h); err != nil || !l.o.AcceptDataLoss {
 		return err
@@ -156,7 +155,7 @@ func (l *Log) checkAll(ctx context.Context, h head) error {
 	return l.loadAll(ctx, h, func(string, *store.Object) error { return nil })
 }
 
-// lossError names the first loss and what is left.
+// lossError names the first loss and what remains.
 func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) error {
 	first := losses[0]
 	e := &DamageError{File: l.walPath(first.number), Place: fmt.Sprintf("offset %d", first.end)}
@@ -181,8 +180,8 @@ func (l *Log) lossError(losses []walLoss, w *witness, h head, peekErr error) err
 	return e
 }
 
-// peek opens Pebble to read alone, without what comes after the loss if there is one,
-// and returns its head and what check says. Nothing in the directory is changed.
+// peek opens Pebble read-only, without the data after the loss if there is one, and returns
+// its head and the error of check. It changes nothing in the directory.
 func (l *Log) peek(ctx context.Context, loss *walLoss, check func(*Log, head) error) (h head, err error) {
 	p := &Log{o: l.o, memTable: memTableBytes}
 	p.failure.done = make(chan struct{})
@@ -206,8 +205,7 @@ func (l *Log) peek(ctx context.Context, loss *walLoss, check func(*Log, head) er
 	return h, check(p, h)
 }
 
-// keep keeps originals of write-ahead logs that Pebble reads as they are, without what is
-// behind the losses.
+// keep copies write-ahead logs to dropped that Pebble will read only up to their losses.
 func (l *Log) keep(losses []walLoss) error {
 	fs, dir := l.o.FS, l.o.FS.PathJoin(l.o.Dir, droppedDir)
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
@@ -227,8 +225,8 @@ func (l *Log) keep(losses []walLoss) error {
 	return errors.Join(syncDir(fs, dir), syncDir(fs, l.o.Dir))
 }
 
-// drop sets the write-ahead logs behind a loss aside, and cuts the one that has it. The
-// newest goes first: whatever is left if this is interrupted has no other gap.
+// drop sets the write-ahead logs after a loss aside, and truncates the one with the loss. The
+// newest goes first, so that an interruption leaves no other gap.
 func (l *Log) drop(loss walLoss) error {
 	fs, dir := l.o.FS, l.o.FS.PathJoin(l.o.Dir, droppedDir)
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
@@ -257,7 +255,7 @@ func (l *Log) drop(loss walLoss) error {
 	return errors.Join(syncDir(fs, dir), syncDir(fs, l.o.Dir), syncDir(fs, l.pebbleDir()))
 }
 
-// cut replaces a write-ahead log by what is whole of it. The file stays in dropped.
+// cut replaces a write-ahead log by its intact beginning. The file stays in dropped.
 func (l *Log) cut(loss walLoss, dropped string) error {
 	fs, path := l.o.FS, l.walPath(loss.number)
 	l.o.Logger.Warn("log: data loss accepted: a write-ahead log is cut", "path", path, "offset", loss.end, "original", dropped)
@@ -273,7 +271,7 @@ func (l *Log) cut(loss walLoss, dropped string) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	// Not beside it: Pebble may take any name for one of its own.
+	// In another directory: Pebble might take the file for one of its own.
 	part := fs.PathJoin(dropped, "part")
 	if err := writeSynced(fs, part, whole); err != nil {
 		return err
@@ -281,7 +279,7 @@ func (l *Log) cut(loss walLoss, dropped string) error {
 	return fs.Rename(part, path)
 }
 
-// cutFS is a file system without what comes after a loss.
+// cutFS is a file system that hides the data after a loss.
 type cutFS struct {
 	vfs.FS
 	dir  string

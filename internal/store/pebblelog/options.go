@@ -17,37 +17,37 @@ import (
 
 // Options configure a log. The zero value works, but for Dir.
 type Options struct {
-	// Dir is the directory that the log has for itself. It is made if absent; that
-	// the one above it survives a power cut is up to who made that.
+	// Dir is the directory of the log, used by nothing else. It is made if absent. The
+	// caller ensures that its parent directory survives a power cut.
 	Dir string
 
-	// FS is the file system; nil means that of the machine. Its GetDiskUsage is
-	// asked for the free space.
+	// FS is the file system; nil means the machine's. Its GetDiskUsage returns the free
+	// space.
 	FS vfs.FS
 
-	// MinFreeBytes is the watermark: with less free space on the file system,
-	// Append takes nothing but deletions. Zero means an eighth of the file system, at
-	// most DefaultMinFreeBytes.
+	// MinFreeBytes is the watermark: with less free space on the file system, Append
+	// accepts only deletions. Zero means an eighth of the file system, at most
+	// DefaultMinFreeBytes.
 	MinFreeBytes uint64
-	// ReserveBytes is the size of the file whose blocks are given to deletions when
-	// less than half of the watermark is free. Zero means a sixth of what zero means
-	// for MinFreeBytes, at most DefaultReserveBytes.
+	// ReserveBytes is the size of the reserve file, which is removed for deletions when less
+	// than half of the watermark is free. Zero means a sixth of the default of MinFreeBytes,
+	// at most DefaultReserveBytes.
 	ReserveBytes uint64
 
-	// HeadInterval is how long after a write the file HEAD knows of it at most. The next
-	// start detects the loss of any older write. Zero means DefaultHeadInterval.
+	// HeadInterval bounds how long after a write the file HEAD is updated. The next start
+	// detects the loss of any older write. Zero means DefaultHeadInterval.
 	HeadInterval time.Duration
-	// AcceptDataLoss lets a log that lost writes open without them, if what is left fits
-	// together. The logger gets what was lost, as warnings.
+	// AcceptDataLoss opens a log that lost writes without them, if the rest is consistent.
+	// The lost writes are logged as warnings.
 	AcceptDataLoss bool
 
-	// Logger gets what Pebble says, most of it at debug level. Nil discards it.
+	// Logger gets Pebble's messages, most of them at debug level. Nil discards them.
 	Logger *slog.Logger
 }
 
 const (
 	// DefaultMinFreeBytes covers what Pebble may write in the background after the
-	// last group was taken: memtables, the outputs of a compaction, a new WAL.
+	// last group was accepted: memtables, the outputs of a compaction, a new WAL.
 	DefaultMinFreeBytes = 96 << 20
 	// DefaultReserveBytes is some thousand deletions.
 	DefaultReserveBytes = 16 << 20
@@ -71,7 +71,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Limits of Pebble. docs/decisions/0002-log-layout.md has the figures.
+// Limits of Pebble. docs/decisions/0002-log-layout.md has the measurements.
 const (
 	memTableBytes  = 8 << 20
 	leastMemTable  = 1 << 20
@@ -87,15 +87,14 @@ const (
 	// 562, and the disk 12 % more.
 	compactAtL0 = 8
 	baseBytes   = 256 << 20
-	// stopWritesAtL0 is never: where the disk is too full to compact, a write that waits
-	// for a compaction would wait for ever, and with it the deletions that make room.
+	// stopWritesAtL0 is never reached: if the disk is too full to compact, a write that waits
+	// for a compaction would wait for ever, and so would the deletions that make room.
 	stopWritesAtL0  = 1 << 20
 	stopWritesAtMem = 4
 )
 
-// pebbleOptions are the options that Pebble is opened with. The returned
-// function stops what watches over the file system; it is called after Pebble is
-// closed.
+// pebbleOptions returns the options for Pebble. The returned function stops the monitoring of
+// the file system; call it after closing Pebble.
 func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 	events := l.events()
 	fs, watcher := vfs.WithDiskHealthChecks(orderedFS{l.o.FS, &l.space, &l.wals}, slowDisk, nil, events.DiskSlow)
@@ -129,7 +128,7 @@ func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 // compression: see docs/decisions/0002-log-layout.md.
 var compression = pebble.DBCompressionFastest
 
-// events are what the log wants to know from Pebble.
+// events are the events of Pebble that the log uses.
 func (l *Log) events() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: l.background,
@@ -154,9 +153,9 @@ func (l *Log) events() *pebble.EventListener {
 	}
 }
 
-// background judges an error of a flush or of a compaction. Such a job writes new
-// files from what is safe elsewhere, so a full disk is survived: Pebble tries
-// again. Anything else means that what was written cannot be trusted to stay.
+// background handles an error of a flush or of a compaction. Such a job writes new files from
+// data that is durable elsewhere, so a full disk does no harm: Pebble retries. After any
+// other error, written data may be lost, and the log fails.
 func (l *Log) background(err error) {
 	if retryable(err) {
 		if !l.space.cramped.Swap(true) {
@@ -178,7 +177,7 @@ func retryable(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// pebbleLogger hands to slog what Pebble logs.
+// pebbleLogger passes Pebble's messages to slog.
 type pebbleLogger struct{ l *Log }
 
 func (p pebbleLogger) Infof(format string, args ...any) {
@@ -191,15 +190,15 @@ func (p pebbleLogger) Errorf(format string, args ...any) {
 	p.l.o.Logger.Error("pebble: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf is where Pebble gives up: it expects not to return. The log fails, and
-// the goroutine ends; whoever waited for it sees the failure. (Ending the process
-// is the caller's: a library does not.)
+// Fatalf is called when Pebble cannot go on; Pebble expects it not to return. The log fails
+// and the goroutine ends; its waiters see the failure. (A library does not end the
+// process: that is the caller's decision.)
 func (p pebbleLogger) Fatalf(format string, args ...any) {
 	p.l.failure.set(fmt.Errorf("log %s: %s", p.l.o.Dir, fmt.Sprintf(format, args...)))
 	runtime.Goexit()
 }
 
-// failure is the first error that nothing can follow.
+// failure is the first error after which the log is unusable.
 type failure struct {
 	once sync.Once
 	done chan struct{} // closed by set
@@ -213,7 +212,7 @@ func (f *failure) set(err error) {
 	})
 }
 
-// get returns the failure, nil when there is none.
+// get returns the failure, or nil.
 func (f *failure) get() error {
 	select {
 	case <-f.done:

@@ -38,7 +38,7 @@ func (l *Log) read(ctx context.Context, at store.Revision, f func(v *view) error
 	return f(v)
 }
 
-// on says whether a read may go on.
+// on returns an error if a read may not go on.
 func (v *view) on(ctx context.Context) error {
 	if v.log.readers.closed.Load() {
 		return store.ErrClosed
@@ -70,7 +70,7 @@ func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revisio
 	}
 }
 
-// scan says which objects ObjectsAt was asked for.
+// scan is the arguments of ObjectsAt.
 type scan struct {
 	collection, prefix, after string
 	at                        store.Revision
@@ -121,8 +121,8 @@ type merge struct {
 	place             []byte
 }
 
-// next looks at all versions of the next place, and returns the one that was
-// visible, if any. There are no more places when more is false.
+// next reads all versions of the next place, and returns the one that was visible, if any.
+// If more is false, there are no more places.
 func (m *merge) next() (o *store.Object, more bool, err error) {
 	if !m.current.Valid() && !m.replaced.Valid() {
 		if err := errors.Join(m.current.Error(), m.replaced.Error()); err != nil {
@@ -190,7 +190,7 @@ func (m *merge) visibleReplaced(modified store.Revision) (*store.Object, error) 
 	return keep(&o, m.place), nil
 }
 
-// keep copies what lies in Pebble's memory.
+// keep copies data from Pebble's memory.
 func keep(o *store.Object, place []byte) *store.Object {
 	_, key, _, _ := cutPlace(place)
 	return &store.Object{
@@ -309,9 +309,9 @@ func (v *view) chainAt(it *pebble.Iterator, r store.Revision) (uint64, error) {
 	return h.cutChain, nil
 }
 
-// versions fills in what was before and after a change. The version before is in
-// h/. The one after is next to it there, if it was replaced, too, and else is the
-// current one.
+// versions fills in the versions before and after a change. The version before is in h/.
+// The version after follows it there if it was replaced, too; otherwise it is the current
+// one.
 func (v *view) versions(replaced *pebble.Iterator, e *store.Entry, h header) error {
 	from := e.Revision
 	if h.before != 0 {
@@ -346,14 +346,14 @@ func (v *view) versions(replaced *pebble.Iterator, e *store.Entry, h header) err
 	return nil
 }
 
-// errAbsent: there is no such version.
+// errAbsent: the version does not exist.
 var errAbsent = errors.New("it is missing")
 
 func (v *view) missing(e *store.Entry, r store.Revision, err error) error {
 	return v.log.damaged(fmt.Sprintf("the version of %s %s at revision %d, used by revision %d", e.Collection, e.Key, r, e.Revision), err)
 }
 
-// replacedAt reads the version that the iterator stands at, if it is the one.
+// replacedAt reads the version at the iterator's position, if it is the requested one.
 func (v *view) replacedAt(it *pebble.Iterator, found bool, place []byte, r store.Revision) (*store.Object, store.Revision, error) {
 	if !found {
 		if err := it.Error(); err != nil {
@@ -373,7 +373,7 @@ func (v *view) replacedAt(it *pebble.Iterator, found bool, place []byte, r store
 	return keep(&o, place), until, nil
 }
 
-// currentAt reads the current version of a place, which has to be that revision.
+// currentAt reads the current version of a place, which must have that revision.
 func (v *view) currentAt(place []byte, r store.Revision) (*store.Object, error) {
 	b, closer, err := v.snap.Get(append([]byte{spaceCurrent}, place...))
 	if errors.Is(err, pebble.ErrNotFound) {

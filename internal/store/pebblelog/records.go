@@ -145,7 +145,7 @@ func checkRevisionAt(o *store.Object) error {
 	return nil
 }
 
-// kind is what a change did.
+// kind is the kind of a change.
 type kind byte
 
 const (
@@ -236,7 +236,7 @@ func readMark(h *hasher, r store.Revision, b []byte) (store.Mark, error) {
 	return store.Mark{Revision: r, Running: time.Duration(n)}, nil
 }
 
-// head says where the log stands.
+// head is the state of the log.
 type head struct {
 	// sequence counts the batches that were ever written.
 	sequence uint64

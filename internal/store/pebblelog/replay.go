@@ -33,7 +33,7 @@ func (l *Log) checkTail(ctx context.Context, h head) error {
 	}
 	defer it.Close()
 
-	// Walking back, each header says which chain value the one before it has to have.
+	// Walking back, each header gives the chain value of the one before it.
 	var hash hasher
 	var content []byte
 	newer := h.revision // the header that was looked at last; first the one that has to be there
@@ -69,8 +69,8 @@ func (l *Log) checkTail(ctx context.Context, h head) error {
 	return nil
 }
 
-// Replay implements store.Log. It checks that the objects are all those, and
-// none but those, that the head counts.
+// Replay implements store.Log. It checks that the objects are exactly those that the head
+// counts.
 func (l *Log) Replay(ctx context.Context, load func(collection string, o *store.Object) error) (store.Bounds, error) {
 	if !l.readers.acquire() {
 		return store.Bounds{}, store.ErrClosed

@@ -13,10 +13,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// space keeps Pebble away from the end of the disk: an error of a write ends the
-// process, so writes have to be refused before.
+// space keeps Pebble from filling the disk: a failed write ends the process, so writes have
+// to be refused before.
 //
-//	free space            what is taken
+//	free space            what is accepted
 //	>= minFree            everything
 //	<  minFree            groups of deletions, and compactions
 //	<  minFree / 2        the same; the reserve file is given up for them
@@ -31,12 +31,12 @@ type space struct {
 	reserve uint64 // bytes
 	log     *slog.Logger
 
-	// held says that the reserve file is there. It is used by Open and Append alone.
+	// held reports that the reserve file exists. Only Open and Append use it.
 	held bool
-	// full is set when a flush met the end of the disk: another program filled it. Then
-	// what is taken piles up in memory. It is taken back when a flush works.
+	// full is set when a flush found the disk full: another program filled it. Accepted
+	// writes then accumulate in memory. A flush that succeeds resets it.
 	full atomic.Bool
-	// cramped is set when a compaction had no space. It is taken back when one works.
+	// cramped is set when a compaction had no space. One that succeeds resets it.
 	cramped atomic.Bool
 	// stop ends pauses.
 	stop chan struct{}
@@ -46,7 +46,7 @@ const reserveFile = "RESERVE"
 
 func (s *space) path() string { return s.fs.PathJoin(s.dir, reserveFile) }
 
-// free returns the free bytes; false when the file system cannot tell.
+// free returns the free bytes; false if they are not known.
 func (s *space) free() (uint64, bool) {
 	u, err := s.fs.GetDiskUsage(s.dir)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *space) free() (uint64, bool) {
 	return u.AvailBytes, true
 }
 
-// scale fills in what the options left out, by the size of the file system, and returns
-// the size of a memtable for it.
+// scale sets the options that are zero, by the size of the file system, and returns the
+// size of a memtable for it.
 //
 //	file system     watermark   reserve   memtable
 //	90 MB           10.7 MiB    1.8 MiB   1 MiB
@@ -88,8 +88,8 @@ func (s *space) open() {
 	}
 }
 
-// settle makes or gives up the reserve, as the free space asks for, and returns
-// the free space after that.
+// settle makes or removes the reserve file, depending on the free space, and returns the
+// free space after that.
 func (s *space) settle(free uint64) uint64 {
 	switch {
 	case !s.held && free >= s.minFree+2*s.reserve:
@@ -110,7 +110,7 @@ func (s *space) settle(free uint64) uint64 {
 	return free
 }
 
-// take makes the reserve file. Its blocks are allocated, its content is nothing.
+// take makes the reserve file, with allocated blocks and no content of meaning.
 func (s *space) take() error {
 	f, err := s.fs.Create(s.path(), vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *space) take() error {
 	return nil
 }
 
-// admit says whether a group of so many bytes may be written. Scarce: it may because it
-// deletes, below the watermark.
+// admit returns an error if a group of so many bytes may not be written. Scarce reports that
+// it may although free space is below the watermark, because it deletes.
 func (s *space) admit(deletesOnly bool, size int) (scarce bool, err error) {
 	free, ok := s.free()
 	if !ok {
@@ -146,10 +146,10 @@ func (s *space) refusal(free uint64) error {
 		store.ErrNoSpace, s.dir, inMiB(free), inMiB(s.minFree))
 }
 
-// inMiB writes a number of bytes for people.
+// inMiB formats a number of bytes.
 func inMiB(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// admitCompaction says whether a compaction may write the little that it needs.
+// admitCompaction returns an error if a compaction may not write the little that it needs.
 func (s *space) admitCompaction() error {
 	if free, ok := s.free(); ok && free < s.minFree/16 {
 		return s.refusal(free)
@@ -172,8 +172,8 @@ func (s *space) pause() {
 	}
 }
 
-// forCompaction reports whether a compaction may write more: it may need as much as the
-// log has, and must leave what deletions and flushes need. It can be tried again, which a
+// forCompaction reports whether a compaction may write more. It may need as much space as the
+// log takes, and has to leave space for deletions and flushes. It can be retried, which a
 // write to a write-ahead log cannot.
 func (s *space) forCompaction() bool {
 	free, ok := s.free()

@@ -45,11 +45,11 @@ var (
 	le         = binary.LittleEndian
 )
 
-// walEnd says where a write-ahead log ends.
+// walEnd is where a write-ahead log ends.
 type walEnd struct {
 	// at is the offset behind the last chunk that is whole.
 	at uint64
-	// lost: a later chunk promises that more was synced.
+	// lost reports that a later chunk records that more was synced.
 	lost bool
 }
 
@@ -106,8 +106,8 @@ func isMark(b []byte, number uint32) bool {
 	return bytes.Equal(b[:walMark], want)
 }
 
-// walkChunks follows the chunks of a block, and says where they end and whether
-// the log ends there, too.
+// walkChunks follows the chunks of a block. It returns where they end and whether the log
+// ends there, too.
 func walkChunks(b []byte, number uint32) (end int, ended bool) {
 	for at := 0; ; {
 		rest := b[at:]
@@ -139,8 +139,8 @@ func readChunk(b []byte, number uint32) (size int, synced uint64, ok bool) {
 	return size, le.Uint64(b[11:]), true
 }
 
-// promised says whether a valid chunk, at any offset of b, promises that the log
-// was synced beyond the offset.
+// promised reports whether a valid chunk at any offset of b records that the log was synced
+// beyond the offset.
 func promised(b []byte, number uint32, offset uint64) bool {
 	mark := le.AppendUint32(nil, number)
 	for at := 0; ; at++ {

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// walPosition says how many bytes of a write-ahead log are synced.
+// walPosition is how many bytes of a write-ahead log are synced.
 type walPosition struct{ number, synced uint64 }
 
 // wals are the write-ahead logs that this process has made and not removed, and how
@@ -50,8 +50,8 @@ func (w *wals) positions() []walPosition {
 	return all
 }
 
-// walNumber returns the number of the write-ahead log with the name; false for the
-// name of another file.
+// walNumber returns the number of the write-ahead log with the name, or false if the name is
+// another file's.
 func walNumber(name string) (uint64, bool) {
 	digits, ok := strings.CutSuffix(name, ".log")
 	number, err := strconv.ParseUint(digits, 10, 64)

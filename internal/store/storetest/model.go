@@ -164,7 +164,7 @@ func (r *run) restart() {
 	r.openFeed()
 }
 
-// expired tells whether the error is Expired, and rightly so.
+// expired reports whether the error is an *ExpiredError that the model expects.
 func (r *run) expired(err error, at store.Revision) bool {
 	e := new(*store.ExpiredError)
 	if !errors.As(err, e) {

@@ -22,8 +22,8 @@ import (
 
 var stepsFlag = flag.Int("storetest.steps", 3000, "steps of each randomized test")
 
-// Medium makes something empty that a log lives on, and returns how to open the
-// log: first, and again after it was closed.
+// Medium makes empty storage for a log, and returns a function that opens the log: first,
+// and again after it was closed.
 type Medium func(t testing.TB) (open func(t testing.TB) store.Log)
 
 // Run runs the whole suite; each test gets a medium of its own.
@@ -54,8 +54,8 @@ func Run(t *testing.T, medium Medium) {
 	}
 }
 
-// Open opens a store that has to be whole when the test ends. OnFatal fails the
-// test, unless it is given.
+// Open opens a store and checks it when the test ends. OnFatal fails the test, unless it is
+// given.
 func Open(t testing.TB, o store.Options) *store.Store {
 	t.Helper()
 	if o.OnFatal == nil {
@@ -69,7 +69,7 @@ func Open(t testing.TB, o store.Options) *store.Store {
 	return s
 }
 
-// Close lets the store prove itself, and closes it.
+// Close checks the store, and closes it.
 func Close(t testing.TB, s *store.Store) {
 	t.Helper()
 	if err := s.Check(context.Background()); err != nil && !errors.Is(err, store.ErrClosed) {

@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// comparisons are walks to use again: their tapes and tries are larger than what
-// comes out.
+// comparisons are kept for reuse: their tapes and tries are larger than the results.
 var comparisons = sync.Pool{New: func() any { return &comparison{left: &tape{}, right: &tape{}} }}
 
-// maxKeptNodes is what a comparison may hold while nobody uses it.
+// maxKeptNodes is the most that an unused comparison holds.
 const maxKeptNodes = 20_000
 
 func (c *comparison) release() {
@@ -20,9 +19,8 @@ func (c *comparison) release() {
 	comparisons.Put(c)
 }
 
-// compare holds two objects of this version against each other; old nil is the
-// empty one. The caller releases the comparison. ok is false where the library has
-// to say.
+// compare compares two objects of this version; a nil old is the empty object. The caller
+// releases the comparison. ok is false where the library has to decide.
 func (s *Schema) compare(old, next []byte, subresource string) (c *comparison, ok bool) {
 	if old == nil {
 		old = s.empty
@@ -39,9 +37,9 @@ func (s *Schema) compare(old, next []byte, subresource string) (c *comparison, o
 	return c, true
 }
 
-// updateStraight is Update by one walk over the bytes. ok is false where the
-// library has to say.
-func (s *Schema) updateStraight(entries []*entry, old, next []byte, w Write) (after []*entry, ok bool) {
+// updateFast is Update by one walk over the bytes. ok is false where the library has to
+// decide.
+func (s *Schema) updateFast(entries []*entry, old, next []byte, w Write) (after []*entry, ok bool) {
 	c, ok := s.compare(old, next, w.Subresource)
 	defer c.release()
 	if !ok {
@@ -87,8 +85,8 @@ func (e *entry) operationBit() int {
 	return 0
 }
 
-// without is the entry less what changed; nil when nothing is left, the same one
-// when it lost nothing.
+// without returns the entry without what changed; nil when nothing is left, the entry
+// itself when it lost nothing.
 func (e *entry) without(changes *trie) *entry {
 	set := &e.fields.trie
 	if len(e.fields.json) == len(emptyFields) {
@@ -106,7 +104,7 @@ func (e *entry) without(changes *trie) *entry {
 	return &less
 }
 
-// take gives the entry what was set, beside what it had.
+// take adds what was set to the entry.
 func (e *entry) take(changes *trie) {
 	w := writer{changes: changes, own: true}
 	root := &noNode
@@ -122,12 +120,12 @@ func (e *entry) take(changes *trie) {
 	}
 }
 
-// systemMetadata is what nobody owns, whoever writes it.
+// systemMetadata is metadata that no manager owns.
 var systemMetadata = []string{
 	"clusterName", "creationTimestamp", "generation", "managedFields", "name", "namespace", "resourceVersion", "selfLink", "uid",
 }
 
-// disown takes system metadata from who writes; others lose it all the same.
+// disown removes system metadata from what the writer owns. Other managers lose it as well.
 func disown(t *trie) {
 	lose := func(n *node) {
 		if n.marks&taken != 0 {
@@ -150,11 +148,11 @@ func disown(t *trie) {
 	}
 }
 
-// applyStraight is Apply over the bytes: the configuration's set, the merged
-// object, what of it is no longer applied, and what changed. ok is false where the
-// library has to say, which is so when there are conflicts, and for whatever is wrong
-// with the patch. next is nil when the object does not change.
-func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w applying) (next []byte, after []*entry, ok bool) {
+// applyFast is Apply over the bytes: it makes the configuration's set, the merged
+// object, removes what is no longer applied, and finds what changed. ok is false where the
+// library has to decide: for conflicts, and for each error in the patch. next is nil when
+// the object does not change.
+func (s *Schema) applyFast(entries []*entry, live, patch []byte, w applying) (next []byte, after []*entry, ok bool) {
 	c := comparisons.Get().(*comparison)
 	defer c.release()
 	if c.left.read(live) != nil || c.right.read(patch) != nil || !s.isPatch(c.right) {
@@ -190,8 +188,9 @@ func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w applying)
 		if !ok {
 			return nil, nil, false
 		}
-		m.changed = m.changed || &pruned[0] != &m.out[0]
-		m.out = pruned
+		if pruned != nil {
+			m.changed, m.out = true, pruned
+		}
 	}
 	if !m.changed {
 		own.time, own.seconds = "", 0
@@ -214,7 +213,7 @@ func (s *Schema) applyStraight(entries []*entry, live, patch []byte, w applying)
 	return m.out, after, ok
 }
 
-// ownedBy is what all managers own once own applies what is mentioned.
+// ownedBy returns what all managers own once own applies the mentioned fields.
 func ownedBy(entries []*entry, own *entry, mentioned *trie) *trie {
 	sets := []*trie{mentioned.clone()}
 	for _, e := range entries {
@@ -222,7 +221,7 @@ func ownedBy(entries []*entry, own *entry, mentioned *trie) *trie {
 			sets = append(sets, &e.fields.trie)
 		}
 	}
-	for len(sets) > 1 { // by halves: there may be many
+	for len(sets) > 1 { // pairwise: there may be many
 		half := sets[:0:0]
 		for ; len(sets) > 1; sets = sets[2:] {
 			half = append(half, mixed(sets[0], sets[1], either))
@@ -232,8 +231,7 @@ func ownedBy(entries []*entry, own *entry, mentioned *trie) *trie {
 	return sets[0]
 }
 
-// isPatch reports whether a configuration is of this kind and version, and names no
-// managed fields.
+// isPatch reports whether a configuration has this kind and version, and no managed fields.
 func (s *Schema) isPatch(t *tape) bool {
 	is := func(name, want string) bool {
 		i := t.find(0, []byte(name), 1)
@@ -246,10 +244,10 @@ func (s *Schema) isPatch(t *tape) bool {
 	return meta == none || t.values[meta].kind == '{' && t.find(meta, []byte("managedFields"), meta+1) == none
 }
 
-// mention gives an applier's entry its set: what the configuration mentions, but
-// for system metadata.
+// mention sets an applier's entry to the fields in the configuration, without system
+// metadata.
 func (e *entry) mention(set *trie) {
-	for i := range set.nodes { // what is mentioned is taken by who applies
+	for i := range set.nodes { // the applier owns what is mentioned
 		if set.nodes[i].marks&member != 0 {
 			set.nodes[i].marks = taken
 		}
@@ -258,7 +256,7 @@ func (e *entry) mention(set *trie) {
 	e.take(set)
 }
 
-// others are the entries after an apply: own, and what the others keep.
+// others returns the entries after an apply: own, and what the others keep.
 func others(entries []*entry, own *entry, changes *trie, force bool) (after []*entry, ok bool) {
 	for _, e := range entries {
 		switch {

@@ -1,0 +1,56 @@
+package derived
+
+import (
+	"hash/maphash"
+	"iter"
+	"sync/atomic"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Memo is a function of single objects of a collection that remembers its last results,
+// one for each object, as far as there is room: what it has forgotten it makes again. Use
+// it where requests look at few of many objects. Its methods are safe for concurrent use;
+// make one with NewMemo.
+//
+// It is exact: an object of any state, published or not, gets its own result.
+type Memo[T any] struct {
+	read  func(*store.Object) (T, error)
+	seed  maphash.Seed
+	slots []atomic.Pointer[remembered[T]] // by the hash of the key
+}
+
+type remembered[T any] struct {
+	of    store.Revision
+	value T
+	err   error
+}
+
+// NewMemo returns a memo of read with room for about that many results, 8 bytes each in
+// addition to the results.
+func NewMemo[T any](room int, read func(*store.Object) (T, error)) *Memo[T] {
+	return &Memo[T]{read: read, seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[remembered[T]], room)}
+}
+
+// Of returns what read returns for an object of a state.
+func (m *Memo[T]) Of(o *store.Object) (T, error) {
+	slot := &m.slots[maphash.String(m.seed, o.Key)%uint64(len(m.slots))]
+	r := slot.Load()
+	if r == nil || r.of != o.Modified {
+		r = &remembered[T]{of: o.Modified}
+		r.value, r.err = m.read(o)
+		slot.Store(r)
+	}
+	return r.value, r.err
+}
+
+// Each yields what read returns for each of the objects.
+func (m *Memo[T]) Each(objects iter.Seq[*store.Object]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for o := range objects {
+			if !yield(m.Of(o)) {
+				return
+			}
+		}
+	}
+}
