@@ -1,6 +1,6 @@
-// Package virtual has the resources that are answered and never stored: reviews of who a user
-// is and what the user may do, tokens of service accounts, bindings and evictions of Pods. Each
-// is one function of the table in New. ComponentStatuses are only read.
+// Package virtual has the resources that are not stored: token reviews and access reviews, tokens
+// of service accounts, bindings and evictions of Pods. Each has a handler in the table of New.
+// ComponentStatuses can only be read.
 package virtual
 
 import (
@@ -15,8 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
-// Config is what the answers rest on. Every field is required, but for those whose zero value
-// has a meaning.
+// Config has what the handlers need. Every field is required, unless its zero value has a meaning.
 type Config struct {
 	Catalog func() *resource.Catalog
 	// Review authenticates a token, as authn.Credentials does.
@@ -33,13 +32,13 @@ const (
 	authorizationGroup  = "authorization.k8s.io"
 )
 
-// Resources are the virtual resources and subresources: they implement registry.Virtual.
+// Resources are the virtual resources and subresources. They implement registry.Virtual.
 type Resources struct {
 	handlers map[subresource]registry.VirtualHandler
 	sources  map[schema.GroupResource]*registry.Source
 }
 
-// subresource is a resource, or a subresource.
+// subresource is a resource, or one of its subresources.
 type subresource struct {
 	schema.GroupResource
 	sub string
