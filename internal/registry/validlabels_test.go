@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// FuzzPlain: what is plain is right, by the library.
-func FuzzPlain(f *testing.F) {
+// FuzzValidLabels checks that the library accepts what the fast check accepts.
+func FuzzValidLabels(f *testing.F) {
 	for _, s := range []string{"a", "a/b", "a.b-c/D_e.f", "/", "a/", "/a", "a//b", "-", "a-", "-a/b", "a..b/c", "a-.b/c", "a.-b/c", "A/b", "a/-", "a@", "aà", "a\x10b", "\x19", "[", "`", "a.", ".a",
 		strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a", 253) + "/a", strings.Repeat("a", 254) + "/a", "a/" + strings.Repeat("a", 64)} {
 		f.Add(s)
@@ -30,8 +30,9 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-// TestPlain: what clients send is plain, and nothing else of the metadata is lost.
-func TestPlain(t *testing.T) {
+// TestValidLabels checks that common labels pass the fast check, and that no other metadata is left
+// out.
+func TestValidLabels(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "web", Labels: map[string]string{"app.kubernetes.io/name": "Web_1.2", "slot": ""}, Annotations: map[string]string{"Checksum/config": "x"},
 		Finalizers: []string{"a"},
