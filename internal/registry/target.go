@@ -110,14 +110,14 @@ const definitionsCollection = "customresourcedefinitions.apiextensions.k8s.io"
 
 // storageKey returns the key that kube-apiserver's errors have for an object.
 func storageKey(t Target) string {
-	place := keyPrefixes[t.Type.Collection]
-	if place == "" {
-		place = t.Type.Resource
+	prefix := keyPrefixes[t.Type.Collection]
+	if prefix == "" {
+		prefix = t.Type.Resource
 		if t.Type.Custom != nil {
-			place = t.Type.Group + "/" + place
+			prefix = t.Type.Group + "/" + prefix
 		}
 	}
-	return "/" + place + "/" + strings.TrimPrefix(t.key(), "/")
+	return "/" + prefix + "/" + strings.TrimPrefix(t.key(), "/")
 }
 
 // keyPrefixes are the prefixes of storage keys that differ from the name of the resource.
