@@ -24,11 +24,11 @@ func TestManagedFieldsOfBody(t *testing.T) {
 		race bool
 		want string // in the managed fields
 	}{
-		"as it is":      {func(o string) string { return o }, false, `"manager":"b"`},
-		"unconditional": {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
+		"as it is":        {func(o string) string { return o }, false, `"manager":"b"`},
+		"unconditional":   {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
 		"another manager": {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, true, `"manager":"b"`},
-		"none":          {func(o string) string { return managedIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
-		"reset":         {func(o string) string { return managedIn.ReplaceAllString(o, `,"managedFields":[]`) }, false, ""},
+		"none":            {func(o string) string { return managedIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
+		"reset":           {func(o string) string { return managedIn.ReplaceAllString(o, `,"managedFields":[]`) }, false, ""},
 		"reset, in race": {func(o string) string {
 			return managedIn.ReplaceAllString(revisionIn.ReplaceAllString(o, ""), `,"managedFields":[{}]`)
 		}, true, ""},
