@@ -111,18 +111,18 @@ func gzipChangedRound(ctx context.Context, b *bed, every int) ([]row, error) {
 // changing repeats a change, which is not measured, and a list, which is. It goes on
 // until both have taken the duration.
 func (b *bed) changing(ctx context.Context, list func(context.Context, *client, op) error, change func() error) ([]row, error) {
-	var sum Figures
+	var sum Measurements
 	var h histogram
 	c := newClient(b.conns[0], 0, b.json)
 	for end := time.Now().Add(b.options.Duration); sum.Ops == 0 || time.Now().Before(end) && sum.Ops < b.options.MaxOps; {
 		if err := change(); err != nil {
 			return nil, err
 		}
-		f, err := b.measured(func() (Figures, error) {
+		f, err := b.measured(func() (Measurements, error) {
 			begin := time.Now()
 			err := list(ctx, c, op{})
 			h.record(time.Since(begin))
-			return Figures{Ops: 1, Seconds: time.Since(begin).Seconds()}, err
+			return Measurements{Ops: 1, Seconds: time.Since(begin).Seconds()}, err
 		})
 		if err != nil {
 			return nil, err
@@ -133,7 +133,7 @@ func (b *bed) changing(ctx context.Context, list func(context.Context, *client, 
 		sum.Memory = f.Memory
 	}
 	sum.Latency, sum.Bytes, sum.Items = h.latency(), c.bytes, c.items
-	return []row{{loop: "closed, 1 client", Figures: sum}}, nil
+	return []row{{loop: "closed, 1 client", Measurements: sum}}, nil
 }
 
 // plus adds what was measured.

@@ -35,7 +35,7 @@ func (w *crew) as(header http.Header) *crew {
 	return w
 }
 
-// header is that of another program, which sends bodies of a kind.
+// header returns the request headers of another client program.
 func (b *bed) header(agent, contentType string) http.Header {
 	h := b.json.Clone()
 	h.Set("User-Agent", agent)
