@@ -152,8 +152,8 @@ func (k *kubectlIn) value(object, path string) string {
 	return k.want("", []string{"get", object, "--show-managed-fields", "-o", "jsonpath=" + path})
 }
 
-// background runs kubectl beside the test. The function that it returns waits for
-// its end, and requires that it worked and printed the text.
+// background runs kubectl in the background. The returned function waits until it exits, and
+// requires that it succeeded and printed the text.
 func (k *kubectlIn) background(args ...string) func(text string) {
 	k.t.Helper()
 	done := make(chan struct{})

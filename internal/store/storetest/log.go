@@ -301,11 +301,11 @@ func testLogConcurrent(t *testing.T, medium Medium) {
 			for ctx.Err() == nil {
 				_, err := collect(log.ObjectsAt(t.Context(), "pods", b.Head, "", ""))
 				if expired := new(*store.ExpiredError); err != nil && !errors.As(err, expired) {
-					t.Errorf("read beside writes: %v", err)
+					t.Errorf("read during writes: %v", err)
 				}
 				_, err = changes(t, log, "", b.Head, b.Head+rounds)
 				if expired := new(*store.ExpiredError); err != nil && !errors.As(err, expired) {
-					t.Errorf("read beside writes: %v", err)
+					t.Errorf("read during writes: %v", err)
 				}
 				log.Usage()
 			}

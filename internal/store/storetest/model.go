@@ -382,9 +382,9 @@ func (r *run) exact() {
 	}
 	defer v.Close()
 	want := scan(r.model.at(collection, at), prefix, after)
-	if r.chance.IntN(4) == 0 { // what is written meanwhile changes nothing
+	if r.chance.IntN(4) == 0 { // concurrent writes change nothing
 		r.writeMany()
-		r.counts["exact beside writes"]++
+		r.counts["exact during writes"]++
 	}
 	got, err := collect(v.Scan(prefix, after))
 	if r.expired(err, at) {
