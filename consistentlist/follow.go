@@ -57,7 +57,7 @@ type Event struct {
 	Type watch.EventType
 
 	// Object is as the client decoded it; nil for Reset, Synced and Bookmark. Objects
-	// between Reset and Synced may share the memory of a whole page: copy what is kept
+	// between Reset and Synced may share the memory of a whole page: copy objects that are kept
 	// of many.
 	Object runtime.Object
 

@@ -95,7 +95,7 @@ func (p *client) askMany(id uint32, end bool, path string, fields ...string) {
 	p.block.Reset()
 }
 
-// floods are endless series of frames that cost a client little: those of CVEs of other
+// floods are endless series of frames that cost a client little: from CVEs of other
 // servers, and similar ones. do gets the index of its call.
 var floods = []struct {
 	name string

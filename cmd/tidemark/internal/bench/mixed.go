@@ -12,8 +12,8 @@ const (
 	mixedWatchers = 100
 )
 
-// mixedRound runs lists, writes, and writes with watchers one after the other, and
-// then all at once: what each costs the others shows in the latencies.
+// mixedRound runs lists, writes, and writes with watchers one after the other, and then all
+// at once. The latencies show how they slow each other down.
 func mixedRound(ctx context.Context, b *bed) ([]row, error) {
 	l, err := b.lister(ctx, "")
 	if err != nil {
