@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// connection is a subresource below which somebody else answers: row A12.
+// connection is a subresource that a kubelet or a backend answers, not this server.
 func connection(name, options string, verbs []string, connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
 	return resource.Subresource{Name: name, Verbs: verbs, Kind: schema.GroupVersionKind{Kind: options}, Connect: connect}
 }

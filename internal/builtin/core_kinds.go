@@ -77,7 +77,7 @@ func keepNamespace(next, current runtime.Object) {
 	next.(*corev1.Namespace).Spec.Finalizers = slices.Clone(current.(*corev1.Namespace).Spec.Finalizers)
 }
 
-// prepareNode keeps Pods away from a new Node until somebody says that it is ready.
+// prepareNode taints a new Node, so that no Pods are scheduled to it before it is ready.
 func prepareNode(o runtime.Object) {
 	n := o.(*corev1.Node)
 	core.PrepareNode(n)
@@ -123,8 +123,8 @@ func protect(finalizer string, prepare func(runtime.Object)) func(runtime.Object
 	}
 }
 
-// holdsContent: a namespace stays while its spec has finalizers, of which one is
-// for its content (row D10).
+// holdsContent reports whether the spec of a namespace has finalizers. One of them stands
+// for its content, and keeps the namespace until that is deleted.
 func holdsContent(o runtime.Object) bool { return len(o.(*corev1.Namespace).Spec.Finalizers) > 0 }
 
 func terminate(o runtime.Object) { o.(*corev1.Namespace).Status.Phase = corev1.NamespaceTerminating }
@@ -135,7 +135,8 @@ func finalizeNamespace(o, sent runtime.Object) error {
 	return nil
 }
 
-// podGracePeriod: a pod that runs nowhere has nothing to stop (row D8).
+// podGracePeriod returns the grace period of a deletion, in seconds. It is 0 for a Pod that
+// runs nowhere.
 func podGracePeriod(o runtime.Object, asked *int64) int64 {
 	p := o.(*corev1.Pod)
 	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {

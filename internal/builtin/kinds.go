@@ -14,10 +14,10 @@ func relate(groups []resource.Group) {
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			for _, t := range v.Types {
-				t.Relation = relation(collections, t.Collection)
+				t.Strategy.Relation = relation(collections, t.Collection)
 				for i := range t.Subresources {
 					if b := t.Subresources[i].Exchange; b != nil {
-						b.Relation = relation(collections, "")
+						b.Strategy.Relation = relation(collections, "")
 					}
 				}
 			}

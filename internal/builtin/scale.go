@@ -24,7 +24,7 @@ var scaleType = sync.OnceValue(newScale)
 // kinds. Its difference from that of built-in kinds is the error for other kinds.
 var CustomScale = sync.OnceValue(func() *resource.Type {
 	t := newScale()
-	t.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.NotConverted }
+	t.Strategy.Relation = func(schema.GroupVersionKind) resource.Relation { return resource.NotConverted }
 	return t
 })
 

@@ -15,7 +15,7 @@ import (
 
 // setServiceStatus is the subresource status of Services. What is sent says of its
 // own spec whether an address without a mode has the usual one, so that who sends
-// the status alone has to say it: row X11.
+// the status alone has to say it.
 func setServiceStatus(o, sent runtime.Object) error {
 	s, next := o.(*corev1.Service), sent.(*corev1.Service)
 	ingress := next.Status.LoadBalancer.Ingress

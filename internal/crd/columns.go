@@ -15,18 +15,18 @@ import (
 
 var metadataTexts = metav1.ObjectMeta{}.SwaggerDoc()
 
-// ageOnly is what a version without columns of its own has beside the name.
+// ageOnly has the columns, after the name, of a version that defines none.
 var ageOnly = []apiextensionsv1.CustomResourceColumnDefinition{
 	{Name: "Age", Type: "date", Description: metadataTexts["creationTimestamp"], JSONPath: ".metadata.creationTimestamp"},
 }
 
-// column is one of a table.
+// column is a column of a table.
 type column struct {
 	kind string
 	path *jsonpath.JSONPath
 }
 
-// columns are those of a version; its paths are parsed when they are first needed.
+// columns returns the columns of the version. Paths are parsed when they are first needed.
 func (v *version) columns() *resource.Columns {
 	own := v.Columns
 	if own == nil {
@@ -60,7 +60,7 @@ func (v *version) columns() *resource.Columns {
 	}
 }
 
-// parseColumns parses the paths. The first that is none ends the table.
+// parseColumns parses the paths. The first invalid path ends the table.
 func parseColumns(all []apiextensionsv1.CustomResourceColumnDefinition) []column {
 	var made []column
 	for _, c := range all {
@@ -128,7 +128,7 @@ func cellOf(kind string, value any, row *resource.Row) {
 	row.Null()
 }
 
-// whole is the object as one tree, with all of its metadata.
+// whole returns the object as a tree with all metadata.
 func (o *Object) whole() map[string]any {
 	all := o.tree()
 	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&o.ObjectMeta)

@@ -9,47 +9,48 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// shape is what dropping and defaulting see of a schema.
-type shape struct {
-	members  map[string]*shape // by name
-	others   *shape            // of members that have no name; nil: there are none
-	items    *shape            // nil: none but plain values
-	anything bool              // what is not named stays as it is
-	defaults int               // how many members have defaults
-	has      bool              // a default
-	never    bool              // it is not understood here
+// pruner is what pruning and defaulting need of a schema.
+type pruner struct {
+	members  map[string]*pruner // by name
+	others   *pruner            // additional properties; nil: there are none
+	items    *pruner
+	anything bool // unknown members are preserved
+	defaults int  // how many members have defaults
+	has      bool // a default
+	never    bool // no value is sure to be current
 }
 
-// plain takes values that nothing can be dropped from.
-var plain = &shape{}
+// scalar is for strings, numbers and booleans.
+var scalar = &pruner{}
 
-// shapeOf reads a schema; nil takes plain values alone.
-func shapeOf(s *structuralschema.Structural) *shape {
+// prunerOf reads a schema; nil is for scalars.
+func prunerOf(s *structuralschema.Structural) *pruner {
 	if s == nil {
-		return plain
+		return scalar
 	}
-	made := &shape{
+	made := &pruner{
 		has: s.Default.Object != nil, anything: s.XPreserveUnknownFields, never: s.XEmbeddedResource,
-		items: shapeOf(s.Items), members: make(map[string]*shape, len(s.Properties)),
+		items: prunerOf(s.Items), members: make(map[string]*pruner, len(s.Properties)),
 	}
 	for name, p := range s.Properties {
-		member := shapeOf(&p)
+		member := prunerOf(&p)
 		if made.members[name] = member; member.has {
 			made.defaults++
 		}
 	}
 	if s.AdditionalProperties != nil {
-		made.others = shapeOf(s.AdditionalProperties.Structural)
+		made.others = prunerOf(s.AdditionalProperties.Structural)
 	}
 	return made
 }
 
+// decoders are scratch memory: each use begins with Reset.
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
-// alreadyCurrent reports whether a stored object is for sure what this version shows: it was
-// written in this version, and the schema neither drops a member nor adds a default. That
-// holds for most objects that are older than the definition. It takes one pass over the
-// JSON, without decoding. An object that the pass does not understand is not current.
+// alreadyCurrent reports whether a stored object is sure to need no conversion: it was
+// written in this version, and the schema neither drops a member nor adds a default. That is
+// so for most objects that are older than the definition. It takes one pass over the JSON,
+// without decoding. If the pass cannot decide, the object is not current.
 func (v *version) alreadyCurrent(begin, value []byte) bool {
 	if !bytes.HasPrefix(value, begin) {
 		return false
@@ -58,39 +59,39 @@ func (v *version) alreadyCurrent(begin, value []byte) bool {
 	if err != nil || c.structural == nil {
 		return false
 	}
-	return c.shape().current(value, true)
+	return c.pruner().current(value, true)
 }
 
-// shape is that of the schema, made when it is first asked for.
-func (c *compiled) shape() *shape {
-	c.shaped.Do(func() { c.root = shapeOf(c.structural) })
+// pruner returns what pruning needs of the schema. The first call makes it.
+func (c *compiled) pruner() *pruner {
+	c.prunes.Do(func() { c.root = prunerOf(c.structural) })
 	return c.root
 }
 
-func (s *shape) current(value []byte, root bool) bool {
+func (p *pruner) current(value []byte, root bool) bool {
 	d := decoders.Get().(*jsontext.Decoder)
 	defer decoders.Put(d)
 	d.Reset(bytes.NewBuffer(value), jsontext.AllowDuplicateNames(true))
-	return s.walk(d, root)
+	return p.walk(d, root)
 }
 
-// walk looks at the next value.
-func (s *shape) walk(d *jsontext.Decoder, root bool) bool {
-	if s.never {
+// walk reports whether the next value is current.
+func (p *pruner) walk(d *jsontext.Decoder, root bool) bool {
+	if p.never {
 		return false
 	}
 	switch d.PeekKind() {
 	case '{':
-		return s != plain && s.walkObject(d, root)
+		return p != scalar && p.walkObject(d, root)
 	case '[':
-		return s != plain && s.walkList(d)
-	case 'n': // it may have to go, or become a default
+		return p != scalar && p.walkList(d)
+	case 'n': // it may be dropped, or replaced by a default
 		return false
 	}
 	return d.SkipValue() == nil
 }
 
-func (s *shape) walkObject(d *jsontext.Decoder, root bool) bool {
+func (p *pruner) walkObject(d *jsontext.Decoder, root bool) bool {
 	if _, err := d.ReadToken(); err != nil {
 		return false
 	}
@@ -107,14 +108,14 @@ func (s *shape) walkObject(d *jsontext.Decoder, root bool) bool {
 			}
 			continue
 		}
-		member := s.members[string(name)]
+		member := p.members[string(name)]
 		switch {
 		case member != nil && member.has:
 			defaults++
 		case member == nil:
-			member = s.others
+			member = p.others
 		}
-		if member == nil && s.anything {
+		if member == nil && p.anything {
 			if d.SkipValue() != nil {
 				return false
 			}
@@ -125,18 +126,18 @@ func (s *shape) walkObject(d *jsontext.Decoder, root bool) bool {
 		}
 	}
 	_, err := d.ReadToken()
-	return err == nil && defaults == s.defaults
+	return err == nil && defaults == p.defaults
 }
 
-func (s *shape) walkList(d *jsontext.Decoder) bool {
-	if s.anything && s.items == plain {
+func (p *pruner) walkList(d *jsontext.Decoder) bool {
+	if p.anything && p.items == scalar {
 		return d.SkipValue() == nil
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return false
 	}
 	for k := d.PeekKind(); k != ']' && k != 0; k = d.PeekKind() {
-		if !s.items.walk(d, false) {
+		if !p.items.walk(d, false) {
 			return false
 		}
 	}

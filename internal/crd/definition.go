@@ -16,26 +16,25 @@ import (
 // Collection is where definitions are stored.
 const Collection = "customresourcedefinitions.apiextensions.k8s.io"
 
-// definition is a stored definition, as far as it was read.
+// definition is a stored definition, decoded as far as needed.
 type definition struct {
 	stored *store.Object
 	head   head
 	// versions are those of the spec, in its order.
 	versions []*version
-	// ctx ends with the set.
+	// ctx is canceled with the set.
 	ctx context.Context
-	// outdated: it says something else by now. Its deletion is nothing else.
+	// outdated: another definition has replaced it. Its deletion does not count.
 	outdated *atomic.Bool
-	// gone: it is replaced or deleted. Guarded by the mu of schemas.
+	// gone: it was replaced or deleted. Guarded by the mu of schemas.
 	gone bool
-	// hook is what converts objects, where somebody else does; it is made when it is
-	// first needed.
+	// hook returns the webhook that converts objects. The first call makes it.
 	hook func() (*webhook, error)
 	// hooked: hook was called.
 	hooked atomic.Bool
 }
 
-// head is what is read of a definition.
+// head is the part of a definition that is decoded.
 type head struct {
 	Metadata struct {
 		Name              string `json:"name"`
@@ -56,7 +55,7 @@ type head struct {
 	} `json:"status"`
 }
 
-// versionHead is what is read of a version.
+// versionHead is the part of a version that is decoded.
 type versionHead struct {
 	Name               string                                           `json:"name"`
 	Served             bool                                             `json:"served"`
@@ -69,10 +68,10 @@ type versionHead struct {
 	SelectableFields   []apiextensionsv1.SelectableField                `json:"selectableFields"`
 }
 
-// span is the place of a value in what is read.
+// span has the offsets of a value in the stored definition.
 type span struct{ from, to int64 }
 
-// UnmarshalJSONFrom notes the place.
+// UnmarshalJSONFrom sets the offsets.
 func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	v, err := d.ReadValue()
 	if err != nil {
@@ -83,7 +82,7 @@ func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// read reads a stored definition. Services that it names are found in the store.
+// read decodes a stored definition. Its webhook looks Services up in the store of the Set.
 func read(o *store.Object, s *Set) (*definition, error) {
 	d := &definition{stored: o, ctx: s.ctx, outdated: new(atomic.Bool)}
 	d.hook = sync.OnceValues(func() (*webhook, error) {
@@ -99,7 +98,7 @@ func read(o *store.Object, s *Set) (*definition, error) {
 	return d, nil
 }
 
-// close lets go of what the definition holds beside memory.
+// close closes the connections to the webhook.
 func (d *definition) close() {
 	if !d.hooked.Load() {
 		return
@@ -109,7 +108,7 @@ func (d *definition) close() {
 	}
 }
 
-// established tells whether the resource is served.
+// established reports whether the resource is served.
 func (d *definition) established() bool {
 	for i := range d.head.Status.Conditions {
 		if c := &d.head.Status.Conditions[i]; c.Type == apiextensionsv1.Established {
@@ -119,7 +118,7 @@ func (d *definition) established() bool {
 	return false
 }
 
-// version is that of an apiVersion, nil when the definition has none such.
+// version returns the version of an apiVersion, nil if there is none.
 func (d *definition) version(apiVersion string) *version {
 	for _, v := range d.versions {
 		if apiVersion == d.head.Spec.Group+"/"+v.Name {
@@ -129,7 +128,7 @@ func (d *definition) version(apiVersion string) *version {
 	return nil
 }
 
-// storage is the version that is stored, nil when there is none, which cannot be.
+// storage returns the stored version. Validation ensures that there is one.
 func (d *definition) storage() *version {
 	for _, v := range d.versions {
 		if v.Storage {

@@ -13,12 +13,12 @@ import (
 	"syscall"
 )
 
-// A definition names any URL for its webhook, and the server calls it from its own network.
-// Addresses that only the machine itself should reach are refused, whatever name leads
-// there. Errors show nothing of an answer that is not a ConversionReview but its apiVersion
-// and kind, and have at most 1 KiB.
+// A definition can name any URL for its webhook, and the server calls it from its own network.
+// So the server refuses addresses that only its machine should reach, after it has resolved
+// the name. If an answer is not a ConversionReview, errors quote only its apiVersion and kind,
+// and at most 1 KiB.
 
-// webhookDialer connects to webhooks.
+// webhookDialer connects to webhooks. It has no state.
 var webhookDialer = net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -27,8 +27,8 @@ var webhookDialer = net.Dialer{Control: func(_, address string, _ syscall.RawCon
 	return checkWebhookAddress(at.Addr())
 }}
 
-// checkWebhookAddress refuses addresses at which no webhook may be. Loopback is allowed:
-// developers run webhooks on the same machine.
+// checkWebhookAddress returns an error for addresses that are not called. Loopback is allowed,
+// because developers run webhooks on the same machine.
 func checkWebhookAddress(a netip.Addr) error {
 	a = embedded(a.WithZone("").Unmap())
 	switch {
@@ -46,7 +46,8 @@ func checkWebhookAddress(a netip.Addr) error {
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// metadataAddresses are where clouds give credentials to machines, beside 169.254.0.0/16.
+// metadataAddresses are the addresses outside 169.254.0.0/16 at which clouds give credentials
+// to machines.
 var metadataAddresses = map[netip.Addr]bool{
 	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS
 	netip.MustParseAddr("fd20:ce::254"):    true, // Google Cloud
@@ -55,7 +56,7 @@ var metadataAddresses = map[netip.Addr]bool{
 	netip.MustParseAddr("192.0.0.192"):     true, // Oracle Cloud
 }
 
-// Prefixes of IPv6 whose packets go on to an IPv4 address, and where that stands.
+// translated has the IPv6 prefixes that embed an IPv4 address, and its offset.
 var translated = []struct {
 	prefix netip.Prefix
 	at     int
@@ -65,7 +66,7 @@ var translated = []struct {
 	{netip.MustParsePrefix("::/96"), 12},        // IPv4-compatible
 }
 
-// embedded is the IPv4 address that an IPv6 address leads to, or the address itself.
+// embedded returns the IPv4 address that an IPv6 address embeds, or the address itself.
 func embedded(a netip.Addr) netip.Addr {
 	if !a.Is6() || a.IsLoopback() || a.IsUnspecified() {
 		return a
@@ -78,11 +79,11 @@ func embedded(a netip.Addr) netip.Addr {
 	return a
 }
 
-// unreached is why no connection was made: nothing in it is of the other side.
+// unreached is an error before there is a connection: it quotes nothing of the other side.
 type unreached struct{ error }
 
-// withoutAnswer is an error of a request without what the other side sent: an error of
-// net/http quotes an answer that is not HTTP.
+// withoutAnswer removes the answer from an error of net/http, which quotes it if it is not
+// HTTP.
 func withoutAnswer(err error) error {
 	var failed *url.Error
 	if !errors.As(err, &failed) || failed.Timeout() {
@@ -104,12 +105,12 @@ func withoutAnswer(err error) error {
 	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the answer is not HTTP")}
 }
 
-// unexpectedStatus is an answer that is no success.
+// unexpectedStatus is the error for a status code that is not a success.
 func unexpectedStatus(code int) error {
 	return fmt.Errorf("an error on the server (status code %d) has prevented the request from succeeding", code)
 }
 
-// brokenOff is an answer that could not be read to its end.
+// brokenOff returns the error for an incomplete answer.
 func brokenOff(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.Canceled) {

@@ -1,21 +1,23 @@
-// Package crd turns the definitions of custom resources that are stored into resource
-// types, and the catalog into one that serves them. From there on nothing asks whether
-// a kind is custom.
+// Package crd makes resource types of stored CustomResourceDefinitions, and the catalog that
+// serves them. Other packages need not know whether a kind is custom.
 //
-// # What is kept of a definition
+// # Memory
 //
-// The store holds definitions compressed. A definition is read as far as routing,
-// discovery and the verbs need it. Of its schemas only the place in the stored bytes is
-// noted; a version's schema is compiled (pruning, defaults, validation, CEL) when an
-// object of it is first written, its rules with what they name of it alone, and let go
-// again when many others were used since, sooner if it was needed once. No definition
-// has a goroutine, a timer or a cache of its own.
+// The store holds definitions compressed. This package decodes what routing, discovery and
+// the verbs need. Of a schema it keeps only the offsets in the stored bytes. The first write
+// of an object compiles the schema of its version for pruning, defaulting, validation and
+// CEL; rules are compiled with the members that they name only. Compiled schemas are evicted
+// when many others have been used since, and earlier if they were needed only once. A
+// definition has no goroutine and no timer.
 //
-// # When it takes effect
+// Servers share nothing: definitions, compiled schemas and webhook clients belong to a Set.
+// The package variables are constants, or pools of scratch memory.
 //
-// The catalog follows from the state of the store: whoever asks for it gets that of the
-// newest state, so a definition serves from the revision on that stores it. To follow a
-// change costs what its group does, however many others there are. What its status has
-// to say (which names are accepted) is found before it is stored, and becomes a second
-// revision in the same step: see Naming.
+// # When a definition takes effect
+//
+// The catalog is a function of the state of the store: Set.Catalog returns that of the newest
+// state, so a definition is served from the revision that stores it. A change costs as much
+// as the definitions of its group, however many other groups there are. The status of a
+// definition (which names are accepted) is decided before it is stored, and becomes a second
+// revision in the same transaction: see Naming.
 package crd

@@ -11,11 +11,10 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
-// fits tells whether a value is right for sure, which most are. The library, which says
-// what is wrong, is asked about the others: it goes through all members that an object
-// could have, where this goes through those that it has. What is not understood here
-// does not fit. By value: the address of what a map has would be that of a copy on the
-// heap.
+// fits reports whether a value is sure to be valid, as most values are. It visits the members
+// of the value, where the library visits those of the schema. If fits cannot decide, it
+// returns false, and the library validates the value and finds the errors. The schema is
+// passed by value, because taking the address of a map's value would allocate a copy.
 func (c *compiled) fits(s structuralschema.Structural, v any) bool {
 	limits := s.ValueValidation
 	if s.XIntOrString {
@@ -24,7 +23,7 @@ func (c *compiled) fits(s structuralschema.Structural, v any) bool {
 	if limits != nil && (len(limits.AllOf) > 0 || len(limits.OneOf) > 0 || len(limits.AnyOf) > 0 || limits.Not != nil || limits.MultipleOf != nil || limits.UniqueItems) {
 		return false
 	}
-	if s.Type == "" { // anything goes
+	if s.Type == "" { // anything is valid
 		return s.XPreserveUnknownFields && limits == nil && len(s.Properties) == 0 && s.Items == nil && v != nil
 	}
 	if limits == nil {
@@ -47,7 +46,7 @@ func (c *compiled) fits(s structuralschema.Structural, v any) bool {
 	return false
 }
 
-// mixed is what a schema that takes integers and strings says of it, if anything.
+// mixed is the validation that an int-or-string may have in addition.
 var mixed = structuralschema.ValueValidation{AnyOf: []structuralschema.NestedValueValidation{
 	{ForbiddenGenerics: structuralschema.Generic{Type: "integer"}},
 	{ForbiddenGenerics: structuralschema.Generic{Type: "string"}},
@@ -64,7 +63,7 @@ func fitsMixed(limits *structuralschema.ValueValidation, v any) bool {
 	return false
 }
 
-// within tells whether a size is within limits.
+// within reports whether a size is within limits.
 func within(n int, least, most *int64) bool {
 	return (least == nil || int64(n) >= *least) && (most == nil || int64(n) <= *most)
 }
@@ -130,7 +129,7 @@ func (c *compiled) fitsText(limits *structuralschema.ValueValidation, v string) 
 	return limits.Pattern == "" || c.matches(limits.Pattern, v)
 }
 
-// matches tells whether a text has a pattern in it. Patterns are compiled once.
+// matches reports whether a text matches a pattern, which is compiled once.
 func (c *compiled) matches(pattern, text string) bool {
 	made, ok := c.patterns.Load(pattern)
 	if !ok {
@@ -143,11 +142,11 @@ func (c *compiled) matches(pattern, text string) bool {
 	return made.(*regexp.Regexp).MatchString(text)
 }
 
-// exact is how far numbers, and their bounds, are the same as integers and as floats.
+// exact is the limit below which every integer is a float64.
 const exact = 1 << 53
 
-// fitsNumber is fits of a number, a whole one perhaps. To the library, bounds of whole
-// numbers are whole.
+// fitsNumber is fits for a number. Whole: it is an int64, whose bounds the library takes as
+// integers.
 func fitsNumber(kind string, limits *structuralschema.ValueValidation, v float64, whole bool) bool {
 	low, high := -float64(exact), float64(exact)
 	switch limits.Format {

@@ -15,15 +15,15 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Object is a custom resource. Its kind, version and metadata are typed, as every
-// verb asks for them; all else is a tree of JSON, in which whole numbers are int64.
+// Object is a custom resource. Kind, version and metadata are typed, since every verb needs
+// them. The rest is a tree of JSON in which integers are int64.
 type Object struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
-	// Members are those beside kind, apiVersion and metadata.
+	// Members are all members but kind, apiVersion and metadata.
 	Members map[string]any
 
-	// tolerated is what validation found wrong in parts that did not change.
+	// tolerated are errors in unchanged values: see validateUpdate.
 	tolerated []string
 }
 
@@ -34,8 +34,8 @@ func (o *Object) DeepCopyObject() runtime.Object {
 	return next
 }
 
-// MarshalJSON writes kind, apiVersion and metadata first, as the server stores
-// objects, and the other members in the order of their names.
+// MarshalJSON writes kind, apiVersion and metadata first, as stored objects have them, then the
+// other members sorted by name.
 func (o *Object) MarshalJSON() ([]byte, error) {
 	metadata, err := json.Marshal(&o.ObjectMeta)
 	if err != nil {
@@ -74,7 +74,7 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 	var head struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
-	// The rest is passed over, which the faster decoder does better.
+	// The faster decoder skips the other members.
 	if fastjson.Unmarshal(data, &head, jsontext.AllowDuplicateNames(true)) != nil {
 		head.Metadata = metav1.ObjectMeta{}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
@@ -84,7 +84,7 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 	return o.take(all, head.Metadata)
 }
 
-// take makes the object one of members and metadata, and uses the members up.
+// take sets the object from all members and its metadata. It takes over the map.
 func (o *Object) take(all map[string]any, metadata metav1.ObjectMeta) error {
 	if all == nil {
 		return errors.New("the object is null")
@@ -105,8 +105,8 @@ func (o *Object) take(all map[string]any, metadata metav1.ObjectMeta) error {
 	return err
 }
 
-// tree is the object as schemas and expressions see it: with the parts of its metadata
-// that those can speak of.
+// tree returns the object as schemas and CEL rules see it: of metadata, only the name and
+// generateName.
 func (o *Object) tree() map[string]any {
 	all := make(map[string]any, len(o.Members)+3)
 	maps.Copy(all, o.Members)
@@ -121,8 +121,8 @@ func (o *Object) tree() map[string]any {
 	return all
 }
 
-// wholeMetadata is the metadata as rules see it that compare it as a whole, without what
-// every write changes.
+// wholeMetadata returns the metadata for rules that compare all of it, without the members
+// that every write changes.
 func (o *Object) wholeMetadata() map[string]any {
 	m := o.ObjectMeta
 	m.ManagedFields, m.ResourceVersion = nil, ""
@@ -132,8 +132,6 @@ func (o *Object) wholeMetadata() map[string]any {
 	}
 	return all
 }
-
-// The parts of objects with a status of their own, and of those without.
 
 func clearStatus(o runtime.Object) { delete(o.(*Object).Members, "status") }
 

@@ -10,13 +10,13 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// objectMeta is the type of metadata among the schemas of OpenAPI, as version 3 names it.
+// objectMeta is the reference to the schema of metadata in version 3.
 const objectMeta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-// selectableFields tells clients by which fields they can select.
+// selectableFields is the extension that lists the selectable fields.
 const selectableFields = "x-kubernetes-selectable-fields"
 
-// What clients are told of an object within an object.
+// Descriptions of the members of an embedded object.
 const (
 	embeddedVersionText = "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"
 	embeddedKindText    = "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"
@@ -27,7 +27,7 @@ var (
 	typeTexts    = metav1.TypeMeta{}.SwaggerDoc()
 )
 
-// openAPI makes the schema of a version as clients are shown it.
+// openAPI returns the published schema of the version for version 2 or 3 of OpenAPI.
 func (v *version) openAPI(number int) (*spec.Schema, error) {
 	s, err := v.structural()
 	if err != nil {
@@ -62,8 +62,8 @@ func (v *version) openAPI(number int) (*spec.Schema, error) {
 	return shown, nil
 }
 
-// structural is the schema of a version, nil where there is none or it breaks the rules of
-// structural schemas. It is not the caller's to change.
+// structural returns the schema of the version, nil if there is none or it is not a valid
+// structural schema. The caller must not change it.
 func (v *version) structural() (*structuralschema.Structural, error) {
 	if c := v.compiled.Load(); c != nil {
 		return c.valid(), nil
@@ -79,8 +79,8 @@ func (v *version) structural() (*structuralschema.Structural, error) {
 	return s, nil
 }
 
-// managed is structural of a version that is written to: compiled, as it will be needed.
-// It fails where compiling does.
+// managed returns the schema for managed fields. It compiles the version, because a write
+// needs that in any case.
 func (v *version) managed() (*structuralschema.Structural, error) {
 	c, err := v.schema()
 	if err != nil {
@@ -89,7 +89,7 @@ func (v *version) managed() (*structuralschema.Structural, error) {
 	return c.valid(), nil
 }
 
-// addIdentity adds what every object has.
+// addIdentity adds apiVersion, kind and metadata.
 func addIdentity(s *spec.Schema, apiVersion, kind string) {
 	text := func(description string) spec.Schema { return *spec.StringProperty().WithDescription(description) }
 	s.SetProperty("apiVersion", text(apiVersion))
@@ -97,7 +97,7 @@ func addIdentity(s *spec.Schema, apiVersion, kind string) {
 	s.SetProperty("metadata", *spec.RefSchema(objectMeta).WithDescription(partialTexts["metadata"]))
 }
 
-// addEmbedded adds the same to the objects that stand within objects.
+// addEmbedded adds them to embedded objects.
 func addEmbedded(s *spec.Schema, number int) {
 	if s == nil {
 		return

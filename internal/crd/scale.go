@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// scaleOf is the subresource scale of a version.
+// scaleOf returns the subresource "scale" of a version.
 func scaleOf(v *version) resource.Subresource {
 	scale := v.Subresources.Scale
 	exchange := builtin.CustomScale()

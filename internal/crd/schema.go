@@ -22,32 +22,32 @@ import (
 type version struct {
 	*versionHead
 	of *definition
-	// kept is where compiled schemas are counted.
+	// kept has the compiled schemas of the Set.
 	kept *schemas
 
 	mu       sync.Mutex // held to compile
 	compiled atomic.Pointer[compiled]
-	used     atomic.Bool // since the hand passed by: see schemas
-	// compiledCost is what the compiled schema counts for. Guarded by the mu of schemas.
-	compiledCost int64
-	again        bool // it was compiled before; guarded by it too
+	used     atomic.Bool // since the hand of the clock has passed: see compiledSchemas
+
+	// The mu of schemas guards these.
+	compiledCost int64 // bytes, about
+	again        bool  // it was compiled before
 }
 
-// compiled is what a version's schema says of its objects. It is safe for concurrent
-// use.
+// compiled is the compiled schema of a version. It is safe for concurrent use.
 type compiled struct {
-	// structural is nil where there is no schema: then everything is kept.
+	// structural is nil if there is no schema. Then nothing is pruned.
 	structural *structuralschema.Structural
-	valid      func() *structuralschema.Structural // nil where structural breaks the rules of such schemas
-	whole      *spec.Schema                        // as the library has it; nil: anything
-	status     *spec.Schema                        // nil: anything
+	valid      func() *structuralschema.Structural // structural, nil if it is not a valid structural schema
+	whole      *spec.Schema                        // for the library; nil: anything is valid
+	status     *spec.Schema                        // nil: anything is valid
 	rules      *cel.Validator                      // nil: there are none
-	compares   bool                                // the rules see all metadata: see comparesMetadata
-	patterns   sync.Map                            // of text, by what they were written as: see matches
-	enums      sync.Map                            // enum, by a pointer to the first of their values
+	compares   bool                                // rules need all metadata: see comparesMetadata
+	patterns   sync.Map                            // string -> *regexp.Regexp: see matches
+	enums      sync.Map                            // pointer to the first value of a list -> enum
 
-	shaped sync.Once
-	root   *shape // see shape
+	prunes sync.Once
+	root   *pruner // see compiled.pruner
 }
 
 // schema returns the compiled schema.
@@ -70,13 +70,13 @@ func (v *version) schema() (*compiled, error) {
 	return c, nil
 }
 
-// schemaText is the schema as it is stored.
+// schemaText returns the schema as it is stored.
 func (v *version) schemaText() []byte { return v.of.stored.Bytes()[v.Schema.from:v.Schema.to] }
 
-// bytes are those of the schema in the definition.
+// bytes returns the length of schemaText.
 func (v *version) bytes() int64 { return v.Schema.to - v.Schema.from }
 
-// props is the schema as it was written, nil when there is none.
+// props decodes the schema, nil if there is none.
 func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
 	if v.bytes() == 0 {
 		return nil, nil
@@ -112,8 +112,8 @@ func (v *version) compile() (*compiled, error) {
 	if c.structural, err = structuralschema.NewStructural(props); err != nil {
 		return nil, err
 	}
-	// The schema's defaults are pruned with it: they are the same, and the validators,
-	// which have them too, do without.
+	// PruneDefaults changes the schema itself. The validators share its defaults, but do not
+	// use them.
 	if err := structuraldefaulting.PruneDefaults(c.structural); err != nil {
 		return nil, err
 	}
@@ -131,40 +131,40 @@ func (v *version) compile() (*compiled, error) {
 	return c, nil
 }
 
-// hasStatus tells whether the status is a subresource.
+// hasStatus reports whether the status is a subresource.
 func (v *version) hasStatus() bool { return v.Subresources != nil && v.Subresources.Status != nil }
 
-// schemas bounds what compiled schemas cost: little of those that were compiled once,
-// for the first object of each of many kinds perhaps, and more of those that were needed
-// again. All of it is pointers, which each run of the garbage collector follows: 60 MB of
-// schemas tripled what a definition with its first object costs.
+// schemas limits the memory of compiled schemas. Schemas that were compiled once have a
+// small limit: each of many kinds may get one object only. Schemas that were needed again
+// after eviction have a larger one. The garbage collector follows all their pointers: with
+// 60 MB of schemas, a definition and its first object took three times as long.
 type schemas struct {
 	mu          sync.Mutex
 	once, again compiledSchemas
 }
 
-// How many bytes compiled schemas may have, as far as that is known: see cost.
+// Limits on compiled schemas in bytes: see version.cost.
 const (
 	maxCompiledOnce  = 8 << 20
 	maxCompiledAgain = 56 << 20
 )
 
-// compiledSchemas are some of them. The oldest that was not used since it was last looked
-// at goes first (a clock).
+// compiledSchemas are compiled schemas with a common limit. They are evicted by the CLOCK
+// algorithm.
 type compiledSchemas struct {
 	cost int64
 	ring []*version
 	hand int
 }
 
-// What was measured of compiled schemas: they are ten times as large as their text, and
-// each rule has an environment and a program of its own.
+// Compiled schemas were measured to be ten times as large as their text. Each rule has an
+// environment and a program of its own in addition.
 const (
 	compiledTimes = 10
 	compiledRule  = 100 << 10 // bytes
 )
 
-// cost is about how many bytes the compiled schema of a version has.
+// cost estimates the bytes of the compiled schema.
 func (v *version) cost() int64 {
 	text := v.schemaText()
 	return int64(compiledTimes*len(text) + compiledRule*bytes.Count(text, ruleMember))
@@ -175,7 +175,7 @@ var ruleMember = []byte(`"rule":`)
 func (s *schemas) add(v *version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.of.gone { // a request that began before compiled it
+	if v.of.gone { // a request that began before it was replaced compiled it
 		return
 	}
 	v.compiledCost = v.cost()
@@ -208,7 +208,7 @@ func (s *compiledSchemas) drop(i int) {
 	s.ring = slices.Delete(s.ring, i, i+1)
 }
 
-// forget drops the schemas of a definition that is replaced or gone.
+// forget evicts the schemas of a definition that was replaced or deleted.
 func (s *schemas) forget(d *definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

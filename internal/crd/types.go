@@ -18,13 +18,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// everyVerb is in the order in which kube-apiserver names those of custom resources.
+// everyVerb has the verbs of custom resources in the order of kube-apiserver's discovery.
 var everyVerb = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
 
 var statusVerbs = []string{"get", "patch", "update"}
 
-// parts access objects of the version. Without the subresource "status" the status is a
-// part of the desired state. The stored version gives new objects their status.
+// parts returns the functions that access objects of the version. Without the subresource
+// "status", the status is a part of the desired state. Only the stored version sets the
+// defaults of an empty status.
 func (v *version) parts() resource.Parts {
 	p := resource.Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameMembers}
 	if !v.hasStatus() {
@@ -36,9 +37,9 @@ func (v *version) parts() resource.Parts {
 	return p
 }
 
-// makeTypes makes the types of a definition: those of its served versions, and the one
-// in which the server itself reaches its objects, whatever is served. Fresh: all that
-// is stored was written in the stored version by the schema that it has now.
+// makeTypes returns the types of the served versions, and the type of the stored version,
+// which the server itself uses even if it is not served. Fresh: all stored objects were
+// written in the stored version with its current schema, and need no conversion.
 func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resource.Type) {
 	stored := d.storage()
 	if stored == nil {
@@ -55,7 +56,7 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 				Stored: raw, ToStored: stored.take, FromStored: v.from, PerRequest: true,
 				AlreadyCurrent: func(value []byte) bool { return v.alreadyCurrent(begin, value) },
 			}
-			if d.asks() {
+			if d.hasWebhook() {
 				t.Conversion.FromStoredAll = v.fromAll
 			}
 		}
@@ -74,7 +75,7 @@ func (d *definition) makeTypes(fresh bool) (served []*resource.Type, own *resour
 	return served, own
 }
 
-// newType makes the type of a version, as if it were the stored one.
+// newType returns the type of a version, without conversion.
 func (d *definition) newType(v *version) *resource.Type {
 	names, spec := &d.head.Status.AcceptedNames, &d.head.Spec
 	t := &resource.Type{
@@ -109,7 +110,7 @@ func (d *definition) newType(v *version) *resource.Type {
 	return t
 }
 
-// strategy is how objects of the version are written.
+// strategy returns the strategy of the version.
 func (v *version) strategy() resource.Strategy {
 	return resource.Strategy{
 		Metadata:   resource.MetadataRules{ValidateName: validation.NameIsDNSSubdomain, AnyFinalizer: true, Recheck: resource.RecheckUpdate},
@@ -125,7 +126,7 @@ func (v *version) strategy() resource.Strategy {
 	}
 }
 
-// from makes a stored object one of this version.
+// from converts a stored object to this version.
 func (v *version) from(ctx context.Context, o runtime.Object) (runtime.Object, error) {
 	made, err := v.written(o)
 	if err != nil {
@@ -134,9 +135,9 @@ func (v *version) from(ctx context.Context, o runtime.Object) (runtime.Object, e
 	return v.convert(ctx, made)
 }
 
-// fromAll is from of several objects, of which the webhook is asked at once. When it
-// does not make all of them it is asked for one after the other, as kube-apiserver does
-// it: the answer is about the object that something is wrong with.
+// fromAll is from for several objects, which the webhook converts in one call. If that
+// fails, it converts them one by one, as kube-apiserver does, so that the error names the
+// object.
 func (v *version) fromAll(ctx context.Context, all []runtime.Object) ([]runtime.Object, error) {
 	to := v.of.head.Spec.Group + "/" + v.Name
 	var others []*Object
@@ -150,8 +151,8 @@ func (v *version) fromAll(ctx context.Context, all []runtime.Object) ([]runtime.
 			others, at = append(others, made), append(at, i)
 		}
 	}
-	made, err := v.of.others(ctx, others, to)
-	if err != nil && reached(err) {
+	made, err := v.of.convertAll(ctx, others, to)
+	if err != nil && answered(err) {
 		return v.oneByOne(ctx, all)
 	}
 	if err != nil {
@@ -159,7 +160,7 @@ func (v *version) fromAll(ctx context.Context, all []runtime.Object) ([]runtime.
 	}
 	for i, o := range made {
 		all[at[i]] = o
-		if err := v.drop(o); err != nil {
+		if err := v.prune(o); err != nil {
 			return nil, err
 		}
 	}
@@ -175,8 +176,8 @@ func (v *version) oneByOne(ctx context.Context, all []runtime.Object) (_ []runti
 	return all, nil
 }
 
-// written is a stored object as it would be stored by now, in the version that was the
-// stored one when it was written.
+// written prunes and defaults a stored object by the current schema of the version that it
+// is stored in, which may not be the current stored version.
 func (v *version) written(o runtime.Object) (*Object, error) {
 	made, ok := o.(*Object)
 	if !ok {
@@ -189,8 +190,8 @@ func (v *version) written(o runtime.Object) (*Object, error) {
 	return made, written.recent(made)
 }
 
-// take makes an object of another version one of this, the stored one, with its
-// defaults: what is stored in it is read as it is.
+// take converts an object of another version to this one, the stored version, and sets its
+// defaults: an object in the stored version is read without defaulting.
 func (v *version) take(ctx context.Context, o runtime.Object) (runtime.Object, error) {
 	made, err := v.convert(ctx, o)
 	if err != nil {
@@ -200,7 +201,7 @@ func (v *version) take(ctx context.Context, o runtime.Object) (runtime.Object, e
 	return made, nil
 }
 
-// convert makes an object of another version one of this.
+// convert converts an object of any version to this one.
 func (v *version) convert(ctx context.Context, o runtime.Object) (runtime.Object, error) {
 	made, ok := o.(*Object)
 	if !ok {
@@ -210,15 +211,15 @@ func (v *version) convert(ctx context.Context, o runtime.Object) (runtime.Object
 	if made.APIVersion == to {
 		return made, nil
 	}
-	made, err := v.of.another(ctx, made, to)
+	made, err := v.of.convert(ctx, made, to)
 	if err != nil {
 		return nil, err
 	}
-	return made, v.drop(made)
+	return made, v.prune(made)
 }
 
-// drop drops what the schema does not know.
-func (v *version) drop(o *Object) error {
+// prune drops unknown members.
+func (v *version) prune(o *Object) error {
 	s, err := v.schema()
 	if err != nil {
 		return err
@@ -227,12 +228,12 @@ func (v *version) drop(o *Object) error {
 	return err
 }
 
-// begin is what every object that is stored in this version begins with.
+// begin returns the first bytes of every object that is stored in this version.
 func (v *version) begin() []byte {
 	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":"%s/%s",`, v.of.head.Status.AcceptedNames.Kind, v.of.head.Spec.Group, v.Name)
 }
 
-// fields are those that objects can be selected by.
+// fields returns the selectable fields.
 func (v *version) fields() []resource.Field {
 	var all []resource.Field
 	for _, f := range v.SelectableFields {
@@ -241,7 +242,7 @@ func (v *version) fields() []resource.Field {
 	return all
 }
 
-// deprecation is the warning of a version that should not be used any more.
+// deprecation returns the warning for a deprecated version, empty for others.
 func (d *definition) deprecation(v *version) string {
 	if !v.Deprecated {
 		return ""
@@ -263,7 +264,7 @@ func (d *definition) deprecation(v *version) string {
 	return text
 }
 
-// newer orders versions as discovery does: the preferred one first.
+// newer compares versions as discovery orders them: the preferred one first.
 func newer(a, b string) int { return utilversion.CompareKubeAwareVersionStrings(b, a) }
 
 func sorted(names []string) []string {
@@ -272,7 +273,7 @@ func sorted(names []string) []string {
 	return all
 }
 
-// byResource orders types as discovery does.
+// byResource compares types as discovery orders them.
 func byResource(a, b *resource.Type) int { return cmp.Compare(a.Resource, b.Resource) }
 
 func mustMarshal(v any) []byte {

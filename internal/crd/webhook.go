@@ -35,20 +35,20 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Conversion by webhook: ConversionReview of apiextensions.k8s.io/v1 (and v1beta1,
-// whose answers are looked at less).
+// Conversion by webhook: ConversionReview of apiextensions.k8s.io/v1, and of v1beta1, whose
+// answers are checked less.
 
 const (
 	// webhookTimeout is how long a webhook may take.
 	webhookTimeout = 30 * time.Second
-	// webhookCalls is how many calls of one webhook may be under way; more wait for one of
-	// them. A webhook that hangs holds no more memory than they do.
+	// webhookCalls is the limit of concurrent calls of one webhook; others wait. It bounds
+	// the memory that a webhook that hangs can hold.
 	webhookCalls = 32
-	// webhookBytes is about what a call holds in memory while the webhook is at work.
+	// webhookBytes is about the memory that a call needs, without its body.
 	webhookBytes = 1 << 20
-	// maxAnswerBytes bounds what it may answer: an object may become larger.
+	// maxAnswerBytes limits an answer. Conversion may make an object larger.
 	maxAnswerBytes = 8 << 20
-	// maxErrorBytes bounds what an error says, which quotes what a webhook answers.
+	// maxErrorBytes limits the text of an error, which may quote the answer.
 	maxErrorBytes = 1 << 10
 )
 
@@ -60,8 +60,8 @@ type webhook struct {
 	calls   chan struct{} // a value for each call under way
 }
 
-// newWebhook makes one from what a definition says. Services are looked up in the store
-// when they are called.
+// newWebhook returns the webhook of a definition. A Service is looked up in the store at
+// each connection.
 func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook, error) {
 	if c == nil || c.ClientConfig == nil {
 		return nil, errors.New("the definition names no webhook")
@@ -120,7 +120,7 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 	return w, nil
 }
 
-// serviceAddress is where a Service is reached.
+// serviceAddress returns the host and port of a Service.
 func serviceAddress(s *store.Store, key string, port int32) (string, error) {
 	o := s.Any().Get("services", key)
 	if o == nil {
@@ -142,7 +142,7 @@ func serviceAddress(s *store.Store, key string, port int32) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
 }
 
-// close lets go of idle connections.
+// close closes idle connections.
 func (w *webhook) close() { w.client.CloseIdleConnections() }
 
 // review is a ConversionReview on the wire.
@@ -160,21 +160,21 @@ type reviewRequest struct {
 
 type reviewResponse struct {
 	UID              types.UID     `json:"uid"`
-	ConvertedObjects few           `json:"convertedObjects"`
+	ConvertedObjects converted     `json:"convertedObjects"`
 	Result           metav1.Status `json:"result"`
 }
 
-// maxAsked is how many objects a webhook is asked for at once.
-const maxAsked = 1000
+// maxConverted is how many objects one call of a webhook converts.
+const maxConverted = 1000
 
-// few is a list that keeps as many values as could be asked for, and one more.
-type few struct {
+// converted is a list that keeps only as many values as a call can ask for, and one more.
+type converted struct {
 	all []json.RawMessage
 	n   int
 }
 
 // UnmarshalJSONFrom reads the list.
-func (f *few) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+func (f *converted) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	begin, err := d.ReadToken()
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (f *few) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		if err != nil {
 			return err
 		}
-		if f.n++; f.n <= maxAsked+1 {
+		if f.n++; f.n <= maxConverted+1 {
 			f.all = append(f.all, bytes.Clone(v))
 		}
 	}
@@ -198,7 +198,7 @@ func (f *few) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// convert has objects, at least one, made such of another version.
+// convert converts objects, at least one, to another version.
 func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Object, error) {
 	kind := all[0].GroupVersionKind()
 	asked := &review{
@@ -217,25 +217,25 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 	if err != nil {
 		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v failed: %w", kind, err))
 	}
-	converted := &answer.Response.ConvertedObjects
-	if converted.n != len(all) {
-		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, converted.n, len(all)))
+	list := &answer.Response.ConvertedObjects
+	if list.n != len(all) {
+		return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kind, list.n, len(all)))
 	}
 	made := make([]*Object, len(all))
 	for i, in := range all {
-		if made[i], err = madeOf(in, converted.all[i], to, i); err != nil {
+		if made[i], err = readConverted(in, list.all[i], to, i); err != nil {
 			return nil, failedWebhook(fmt.Errorf("conversion webhook for %v returned %w", in.GroupVersionKind(), err))
 		}
 	}
 	return made, nil
 }
 
-// madeOf reads what a webhook has made of an object.
-func madeOf(in *Object, converted []byte, to string, i int) (*Object, error) {
+// readConverted reads the converted form of an object, the i-th of an answer.
+func readConverted(in *Object, value []byte, to string, i int) (*Object, error) {
 	out := new(Object)
-	err := wire.CheckDepth(converted)
+	err := wire.CheckDepth(value)
 	if err == nil {
-		err = json.Unmarshal(converted, out)
+		err = json.Unmarshal(value, out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("invalid converted object at index %d: %w", i, err)
@@ -255,16 +255,16 @@ func madeOf(in *Object, converted []byte, to string, i int) (*Object, error) {
 	return out, nil
 }
 
-// failedWebhook is the answer to a request that a webhook failed.
+// failedWebhook returns the answer to a request whose conversion failed.
 func failedWebhook(err error) error { return &webhookError{err} }
 
-// webhookError is what went wrong with a webhook.
+// webhookError is a failure of a webhook. It is an apierrors.APIStatus.
 type webhookError struct{ error }
 
 // Error implements error. The text has 1 KiB at most.
 func (e *webhookError) Error() string { return cut(e.error.Error()) }
 
-// cut cuts a text off after maxErrorBytes.
+// cut limits a text to maxErrorBytes.
 func cut[S ~string](text S) string {
 	if len(text) <= maxErrorBytes {
 		return string(text)
@@ -282,17 +282,17 @@ func (e *webhookError) Status() metav1.Status {
 	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: e.Error()}
 }
 
-// Unwrap returns what it was.
+// Unwrap returns the cause.
 func (e *webhookError) Unwrap() error { return e.error }
 
-// reached reports whether the webhook has answered: another request may succeed.
-func reached(err error) bool {
+// answered reports whether the webhook has sent an answer: another call may succeed.
+func answered(err error) bool {
 	var failed *webhookError
 	var transport *url.Error
 	return errors.As(err, &failed) && !errors.As(err, &transport)
 }
 
-// post asks the webhook.
+// post sends a review, and returns the answer. It waits for memory and for other calls.
 func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 	body, err := json.Marshal(asked)
 	if err != nil {
@@ -311,7 +311,7 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 	return answer, err
 }
 
-// call posts a request, and reads the answer.
+// call sends a request, and reads the answer.
 func (w *webhook) call(ctx context.Context, body []byte, answer *review) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
@@ -341,7 +341,7 @@ func (w *webhook) call(ctx context.Context, body []byte, answer *review) error {
 	return nil
 }
 
-// check reports whether the answer belongs to the request.
+// check returns an error unless r is a successful answer to the review.
 func (r *review) check(asked *review) error {
 	v1 := asked.APIVersion == "apiextensions.k8s.io/v1"
 	switch {
@@ -359,7 +359,7 @@ func (r *review) check(asked *review) error {
 	return fmt.Errorf("response.result.status was '%s', not 'Success'", cut(r.Response.Result.Status))
 }
 
-// sameObject reports whether what came back is what was sent.
+// sameObject returns an error unless both objects have the same name, namespace and UID.
 func sameObject(in, out *Object) error {
 	for _, x := range []struct{ what, in, out string }{
 		{"name", in.Name, out.Name}, {"namespace", in.Namespace, out.Namespace}, {"UID", string(in.UID), string(out.UID)},
@@ -371,8 +371,8 @@ func sameObject(in, out *Object) error {
 	return nil
 }
 
-// restoreMetadata takes from what came back no more of the metadata than labels and
-// annotations, which have to be right if they are others.
+// restoreMetadata restores all metadata but labels and annotations, which a webhook may
+// change. If it did, they are validated.
 func restoreMetadata(in, out *Object) error {
 	labels, annotations := out.Labels, out.Annotations
 	if !maps.Equal(labels, in.Labels) {
@@ -390,55 +390,54 @@ func restoreMetadata(in, out *Object) error {
 	return nil
 }
 
-// firstOf is the first errors of some that may be as many as there are labels: making
-// one text of all takes time that grows with the square.
+// firstOf joins the first 100 errors. There may be as many as labels, and the time to join
+// them grows with the square of their number.
 func firstOf(errs field.ErrorList) error {
 	const most = 100
 	return errs[:min(len(errs), most)].ToAggregate()
 }
 
-// asks reports whether a webhook converts the objects of the definition.
-func (d *definition) asks() bool {
+// hasWebhook reports whether a webhook converts the objects of the definition.
+func (d *definition) hasWebhook() bool {
 	c := d.head.Spec.Conversion
 	return c != nil && c.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// another makes an object one of another version of the definition: by itself, or by
-// asking.
-func (d *definition) another(ctx context.Context, o *Object, to string) (*Object, error) {
-	if !d.asks() {
+// convert converts an object to another version of the definition.
+func (d *definition) convert(ctx context.Context, o *Object, to string) (*Object, error) {
+	if !d.hasWebhook() {
 		o.APIVersion = to
 		return o, nil
 	}
-	made, err := d.others(ctx, []*Object{o}, to)
+	made, err := d.convertAll(ctx, []*Object{o}, to)
 	if err != nil {
 		return nil, err
 	}
 	return made[0], nil
 }
 
-// errReplaced ends the calls of a webhook whose definition is another one by now.
+// errReplaced is the error of calls of a webhook whose definition was changed or deleted.
 var errReplaced = errors.New("the definition was replaced while its conversion webhook was called")
 
-// others asks for objects, up to maxAsked at a time.
-func (d *definition) others(ctx context.Context, all []*Object, to string) ([]*Object, error) {
+// convertAll has the webhook convert objects, maxConverted at a time.
+func (d *definition) convertAll(ctx context.Context, all []*Object, to string) ([]*Object, error) {
 	hook, err := d.hook()
 	if err != nil {
 		return nil, failedWebhook(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(d.ctx, cancel)() // a definition that is replaced gives its webhook up
+	defer context.AfterFunc(d.ctx, cancel)() // when the definition is replaced
 	made := make([]*Object, 0, len(all))
-	for some := range slices.Chunk(all, maxAsked) {
-		converted, err := hook.convert(ctx, some, to)
+	for some := range slices.Chunk(all, maxConverted) {
+		next, err := hook.convert(ctx, some, to)
 		if err != nil && d.ctx.Err() != nil {
 			err = failedWebhook(errReplaced)
 		}
 		if err != nil {
 			return nil, err
 		}
-		made = append(made, converted...)
+		made = append(made, next...)
 	}
 	return made, nil
 }

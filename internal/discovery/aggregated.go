@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// aggregate is GET /api or /apis in the form that holds everything: the groups that
-// the caller keeps.
+// aggregate is GET /api or /apis in the aggregated form, with the groups for which keep returns
+// true.
 func (d *Documents) aggregate(keep func(*resource.Group) bool) Document {
 	items := []byte{'['}
 	for _, g := range d.groups {
@@ -25,8 +25,8 @@ func (d *Documents) aggregate(keep func(*resource.Group) bool) Document {
 		items = append(items, g.whole()...)
 	}
 	items = append(items, ']')
-	// The tag is that of the list before it is given its kind, so that it is the one
-	// that clients have cached of any server that serves the same.
+	// As in kube-apiserver, the tag is the hash of the list without its kind, so that clients
+	// can use what they have cached of another server.
 	list := append(append([]byte(`{"metadata":{},"items":`), items...), '}')
 	const head = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2",`
 	return Document{
@@ -75,8 +75,7 @@ func resourceDiscovery(t *resource.Type) apidiscovery.APIResourceDiscovery {
 	return out
 }
 
-// responseKind leaves group and version empty where they are those of the
-// resource.
+// responseKind omits group and version of a built-in kind if they are those of the resource.
 func responseKind(t *resource.Type, k schema.GroupVersionKind) *metav1.GroupVersionKind {
 	out := &metav1.GroupVersionKind{Kind: k.Kind}
 	if t.Custom != nil || k.GroupVersion() != t.GroupVersion() {

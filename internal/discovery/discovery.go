@@ -1,12 +1,9 @@
-// Package discovery makes the documents with which a server says what it serves:
-// /api, /apis and what stands below them, in the form of one document per group
-// and version and in the aggregated form that holds everything at once.
+// Package discovery makes the discovery documents of a server: /api, /apis and the paths
+// below them, as one document for each group and version and in the aggregated form.
 //
-// A document is a pure function of a resource.Catalog. It is encoded when it is
-// first asked for and then shared by all readers, so a server that swaps its
-// catalog makes new Documents with it and throws the old ones away. Negotiation,
-// conditional requests and indentation are the business of the code that writes the
-// bytes to a client.
+// A document is a pure function of a resource.Catalog. The first request encodes it, and all
+// readers share it. A server with a new catalog makes new Documents. The caller handles
+// content negotiation, conditional requests and indentation.
 package discovery
 
 import (
@@ -31,11 +28,10 @@ type Document struct {
 	Body []byte
 	// ContentType is JSON or AggregatedJSON.
 	ContentType string
-	// ETag is the value of the header, its quotes included: the SHA-512 of the
-	// content in upper-case hexadecimal. Two catalogs that serve the same have the
-	// same. Only aggregated documents have one; a request whose If-None-Match is this
-	// very string is answered with 304, and such answers carry "Vary: Accept" and
-	// "Cache-Control: public".
+	// ETag is the value of the header with its quotes: the SHA-512 of the content in
+	// upper-case hexadecimal. It is the same for two catalogs that serve the same. Only
+	// aggregated documents have one. A request whose If-None-Match is exactly this string
+	// gets a 304, and such responses have "Vary: Accept" and "Cache-Control: public".
 	ETag string
 }
 
@@ -50,16 +46,16 @@ type Documents struct {
 	groups         []*groupDocuments // in the order of catalog.Groups
 }
 
-// groupDocuments are those of one group.
+// groupDocuments are the documents of one group.
 type groupDocuments struct {
 	of       *resource.Group
 	group    lazy
 	versions []lazy
-	// whole is what stands of the group in an aggregated document.
+	// whole returns the item of the group in an aggregated document.
 	whole func() []byte
 }
 
-// lazy is a document that is made when it is first asked for.
+// lazy is a document that the first call of get makes.
 type lazy struct {
 	once sync.Once
 	doc  Document
@@ -70,9 +66,8 @@ func (l *lazy) get(build func() Document) Document {
 	return l.doc
 }
 
-// New returns the documents of a catalog. It does no work yet. What groups say that are
-// the same in before, the documents of another catalog, is taken over; nil: there are
-// none.
+// New returns the documents of a catalog, which are made on demand. They share the documents of
+// unchanged groups with before, those of another catalog, which may be nil.
 func New(c *resource.Catalog, before *Documents) *Documents {
 	groups := c.Groups()
 	d := &Documents{catalog: c, groups: make([]*groupDocuments, len(groups))}
@@ -83,7 +78,7 @@ func New(c *resource.Catalog, before *Documents) *Documents {
 		}
 	}
 	for i := range groups {
-		g := groups[i] // not a part of the catalog, which would stay as long as the group
+		g := groups[i] // a copy: a pointer into the slice would keep the catalog alive
 		if old := known[g.Name]; old != nil && same(old.of, &g) {
 			d.groups[i] = old
 			continue
@@ -101,15 +96,13 @@ func same(a, b *resource.Group) bool {
 	})
 }
 
-// API is GET /api: the versions of the core group. Clients are told to reach the
-// server at serverAddress, a host and port. The document is made anew by each
-// call, as the address may be that of the connection.
+// API is GET /api: the versions of the core group, and serverAddress, the host and port for
+// clients. Each call makes the document, since the address may be that of the connection.
 func (d *Documents) API(serverAddress string) Document {
 	return coreVersions(d.catalog, serverAddress)
 }
 
-// AggregatedAPI is GET /api for a client that accepts AggregatedJSON: everything
-// in the core group.
+// AggregatedAPI is GET /api for a client that accepts AggregatedJSON: the core group.
 func (d *Documents) AggregatedAPI() Document {
 	return d.aggregatedCore.get(func() Document {
 		return d.aggregate(func(g *resource.Group) bool { return g.Name == "" })
@@ -121,16 +114,16 @@ func (d *Documents) APIs() Document {
 	return d.apis.get(func() Document { return groupList(d.catalog) })
 }
 
-// AggregatedAPIs is GET /apis for a client that accepts AggregatedJSON: everything
-// in all groups but the core group.
+// AggregatedAPIs is GET /apis for a client that accepts AggregatedJSON: all groups but the core
+// group.
 func (d *Documents) AggregatedAPIs() Document {
 	return d.aggregatedAPIs.get(func() Document {
 		return d.aggregate(func(g *resource.Group) bool { return g.Name != "" })
 	})
 }
 
-// Group is GET /apis/GROUP; false when there is no such group. The core group
-// has no such document.
+// Group is GET /apis/GROUP; false if there is no such group. The core group has no such
+// document.
 func (d *Documents) Group(name string) (Document, bool) {
 	groups := d.catalog.Groups()
 	i := slices.IndexFunc(groups, func(g resource.Group) bool { return g.Name == name })
@@ -142,7 +135,7 @@ func (d *Documents) Group(name string) (Document, bool) {
 
 // GroupVersion is GET /apis/GROUP/VERSION, and GET /api/v1 for the core group,
 // whose name is empty: the resources and subresources of one version. It is false
-// when the group does not have the version.
+// if the group does not have the version.
 func (d *Documents) GroupVersion(group, version string) (Document, bool) {
 	groups := d.catalog.Groups()
 	i := slices.IndexFunc(groups, func(g resource.Group) bool { return g.Name == group })
@@ -157,9 +150,8 @@ func (d *Documents) GroupVersion(group, version string) (Document, bool) {
 	return d.groups[i].versions[j].get(func() Document { return resourceList(group, &versions[j]) }), true
 }
 
-// Root is GET /: the paths of everything that the catalog serves and of what else
-// the server has to offer ("/healthz", "/version", ...), sorted. It is made anew
-// by each call.
+// Root is GET /: the paths of the catalog and other paths of the server ("/healthz",
+// "/version", ...), sorted. Each call makes the document.
 func (d *Documents) Root(others ...string) Document {
 	paths := append([]string{"/api", "/apis", "/apis/"}, others...)
 	for _, g := range d.catalog.Groups() {

@@ -10,11 +10,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// anywhere is the network of every client: a server has one address for all.
+// anywhere is the network of all clients: they use the same address of the server.
 const anywhere = "0.0.0.0/0"
 
-// coreVersions is GET /api. It and the list of the core group lack apiVersion,
-// as they are older than it.
+// coreVersions is GET /api. Like the resource list of the core group, it has no apiVersion.
 func coreVersions(c *resource.Catalog, serverAddress string) Document {
 	doc := metav1.APIVersions{
 		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"},
@@ -104,9 +103,9 @@ func resourceList(group string, v *resource.Version) Document {
 	return plain(doc)
 }
 
-// storageVersionHash tells clients that migrate stored objects whether the stored
-// version has changed: the first eight bytes of the SHA-256 of its group, version
-// and kind. What is not stored has none.
+// storageVersionHash lets clients that migrate stored objects see whether the stored version
+// has changed. It is the first eight bytes of the SHA-256 of group, version and kind; empty for
+// a virtual resource.
 func storageVersionHash(t *resource.Type) string {
 	if t.Collection == "" {
 		return ""
@@ -127,8 +126,7 @@ func plain(v any) Document {
 	return Document{Body: append(marshal(v), '\n'), ContentType: JSON}
 }
 
-// marshal encodes one of the types of this package's documents, none of which can
-// fail: they hold strings, booleans and lists of them.
+// marshal encodes a document. It cannot fail: documents consist of strings, booleans and lists.
 func marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

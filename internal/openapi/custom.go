@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// customInfo is what kube-apiserver calls the documents of custom resources.
+// customInfo is the info of kube-apiserver's documents of custom resources.
 var customInfo = tree{"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 
 var (
@@ -16,9 +16,8 @@ var (
 	customPatches = []string{"application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"}
 )
 
-// custom reports whether a page is about custom resources. kube-apiserver makes those
-// pages in another way: the kinds alone, without the lists of what is served and
-// without the deprecated paths of watches.
+// custom reports whether a page is about custom resources. In kube-apiserver those pages have
+// the resources only, without the resource list and the deprecated paths of watches.
 func custom(types []*resource.Type) bool {
 	return len(types) > 0 && !slices.ContainsFunc(types, func(t *resource.Type) bool { return t.Custom == nil })
 }

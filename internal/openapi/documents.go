@@ -20,20 +20,20 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// documents makes pages when they are asked for, and keeps them compressed.
+// documents makes the pages of a catalog on demand, and keeps them compressed.
 type documents struct {
 	catalog  *resource.Catalog
 	version  string
 	cbor     bool
 	order    []string           // the pages of version 3
-	subjects map[string]subject // of those of groups
-	hashes   map[string]string  // of the pages, of everything that they depend on
+	subjects map[string]subject // of the pages of groups
+	hashes   map[string]string  // of everything that a page depends on
 
 	mu    sync.Mutex
 	pages map[pageKey]*keptPage
 }
 
-// subject is what a page of a group is about; of the group itself, no version.
+// subject is the group and version of a page. The page of the group itself has no version.
 type subject struct {
 	group, version string
 	types          []*resource.Type
@@ -106,13 +106,14 @@ func (d *documents) newHash(page string) string {
 
 func upper(sum []byte) string { return strings.ToUpper(hex.EncodeToString(sum)) }
 
-// embeddedHash is that of what all pages depend on.
+// embeddedHash is the hash of the embedded schemas. All servers share it: it is a constant
+// of the program.
 var embeddedHash = sync.OnceValue(func() string {
 	sum := sha512.Sum512(embedded)
 	return string(sum[:])
 })
 
-// keep takes over the pages that are the same as before.
+// keep takes over the unchanged pages.
 func (d *documents) keep(before *documents) {
 	before.mu.Lock()
 	defer before.mu.Unlock()
@@ -123,10 +124,10 @@ func (d *documents) keep(before *documents) {
 	}
 }
 
-// hashOf is the hash of one page: it changes when the page may.
+// hashOf returns the hash of a page. It changes whenever the page may have changed.
 func (d *documents) hashOf(page string) string { return d.hashes[page] }
 
-// pageOf is the page of a group and version.
+// pageOf returns the page of a group and version.
 func pageOf(group, version string) string {
 	if group == "" {
 		return "api/" + version
@@ -134,7 +135,7 @@ func pageOf(group, version string) string {
 	return "apis/" + group + "/" + version
 }
 
-// index is /openapi/v3.
+// index makes /openapi/v3.
 func (d *documents) index() ([]byte, error) {
 	paths := tree{}
 	for _, name := range d.order {
@@ -143,8 +144,7 @@ func (d *documents) index() ([]byte, error) {
 	return encode(tree{"paths": paths})
 }
 
-// keptPage is a page that somebody asked for. Who asks while it is made waits for that,
-// and for no other.
+// keptPage is a page that was requested. Concurrent requests for it wait until it is made.
 type keptPage struct {
 	make   sync.Mutex
 	packed []byte // gzip; nil while it is not made
@@ -180,16 +180,17 @@ func (d *documents) page(key pageKey) ([]byte, error) {
 	return k.packed, nil
 }
 
-// unpacker unpacks pages piece by piece, so that a client that does not read holds no
-// page: they are large.
+// unpacker decompresses pages piece by piece. Pages are large, and a client that does not
+// read must not hold one in memory.
 type unpacker struct {
 	gzip.Reader
 	piece [32 << 10]byte
 }
 
+// unpackers are scratch memory: each use begins with Reset.
 var unpackers = sync.Pool{New: func() any { return new(unpacker) }}
 
-// unpack writes a page that was packed.
+// unpack writes a compressed page.
 func unpack(w io.Writer, packed []byte) error {
 	u := unpackers.Get().(*unpacker)
 	defer unpackers.Put(u)
@@ -200,7 +201,7 @@ func unpack(w io.Writer, packed []byte) error {
 	return err
 }
 
-// unpackedBytes is how many bytes are packed: they stand at the end (RFC 1952).
+// unpackedBytes returns the decompressed size, which gzip has at the end (RFC 1952).
 func unpackedBytes(packed []byte) int {
 	return int(binary.LittleEndian.Uint32(packed[len(packed)-4:]))
 }
@@ -238,7 +239,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// content is a page as a tree.
+// content makes a page as a tree.
 func (d *documents) content(page string) (tree, error) {
 	all, err := schemas()
 	if err != nil {
@@ -275,7 +276,7 @@ func (d *documents) content(page string) (tree, error) {
 	return tree{"openapi": "3.0.0", "info": d.info(), "paths": paths, "components": components}, nil
 }
 
-// addCustom adds the models of a page's custom kinds.
+// addCustom adds the models of the custom kinds of a page.
 func (d *documents) addCustom(all map[string]tree, page string) error {
 	if page != "v2" {
 		return addCustom(all, d.subjects[page].types, 3)
@@ -292,7 +293,7 @@ func (d *documents) addCustom(all map[string]tree, page string) error {
 
 var bearer = tree{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}
 
-// info names the version of Kubernetes: "1.36".
+// info has the version of Kubernetes, such as "1.36".
 func (d *documents) info() tree {
 	parts := strings.SplitN(strings.TrimPrefix(d.version, "v"), ".", 3)
 	return tree{"title": "Kubernetes", "version": strings.Join(parts[:min(2, len(parts))], ".")}
@@ -305,8 +306,7 @@ func (d *documents) contentV2(all map[string]tree) tree {
 			operations[path] = o
 		}
 	}
-	// What is shown is what the operations of version 3 reach: the references of
-	// the schemas are still those of version 3.
+	// The references of the schemas are still those of version 3.
 	found := map[string]bool{}
 	reach(writerV3.paths(operations), all, found)
 	definitions := tree{}
@@ -317,7 +317,7 @@ func (d *documents) contentV2(all map[string]tree) tree {
 		"securityDefinitions": tree{"BearerToken": bearer}, "security": []any{tree{"BearerToken": []any{}}}}
 }
 
-// operations are those of a page of version 3.
+// operations returns the operations of a page of version 3, by path.
 func (d *documents) operations(page string) map[string][]operation {
 	switch page {
 	case "api":
@@ -346,13 +346,13 @@ func (d *documents) operations(page string) map[string][]operation {
 	return p.paths
 }
 
-// single is a page with one operation that answers with a kind of meta/v1.
+// single returns a page with one operation, whose response is a kind of meta/v1.
 func single(path, tag, id, text, kind string) map[string][]operation {
 	return map[string][]operation{path: {{method: "get", id: id, text: text, tag: tag, consumes: objectTypes, produces: objectTypes,
 		responses: []response{{"200", "OK", metaPrefix + kind}, unauthorized}}}}
 }
 
-// fixed is a page with one operation of another form.
+// fixed returns a page with one operation of a single media type.
 func fixed(path, tag, id, text, media, model string) map[string][]operation {
 	return map[string][]operation{path: {{method: "get", id: id, text: text, tag: tag, consumes: []string{media}, produces: []string{media},
 		responses: []response{{"200", "OK", model}, unauthorized}}}}

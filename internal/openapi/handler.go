@@ -21,14 +21,14 @@ const (
 	forever    = 365 * 24 * time.Hour
 )
 
-// New returns the handler of /openapi/v2, /openapi/v3 and the pages below it, for
-// the catalog that is served at the time of a request. The version is gitVersion of
-// /version. With cbor, resources are served in CBOR too.
+// New returns the handler of /openapi/v2, /openapi/v3 and the pages below it. It calls catalog
+// for each request. The version is the gitVersion of /version. Cbor: resources are served in
+// CBOR as well.
 func New(catalog func() *resource.Catalog, version string, cbor bool) http.Handler {
 	return &source{catalog: catalog, version: version, cbor: cbor}
 }
 
-// source has the documents of the newest catalog.
+// source makes the documents of the newest catalog.
 type source struct {
 	catalog func() *resource.Catalog
 	version string
@@ -38,8 +38,8 @@ type source struct {
 	newest atomic.Pointer[documents]
 }
 
-// documents are those of the catalog that is served now. What did not change since the
-// last one is taken over.
+// documents returns the documents of the catalog that is served now. They share unchanged
+// pages with those of the catalog before.
 func (s *source) documents() *documents {
 	c := s.catalog()
 	if d := s.newest.Load(); d != nil && d.catalog == c {
@@ -62,7 +62,7 @@ func (s *source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type handler struct{ *documents }
 
-// ServeHTTP answers GET; rows C18, X18.
+// ServeHTTP implements http.Handler. It answers GET and HEAD.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -77,15 +77,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		page := strings.TrimPrefix(path, "/openapi/v3/")
 		if !slices.Contains(h.order, page) {
-			w.WriteHeader(http.StatusNotFound) // as the real one: no body
+			w.WriteHeader(http.StatusNotFound) // without a body, as kube-apiserver
 			return
 		}
 		h.servePage(w, r, page)
 	}
 }
 
-// serveIndex answers with the list of pages. Its content type is that of
-// kube-apiserver.
+// serveIndex writes the list of pages. Its content type is that of kube-apiserver.
 func (h *handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	body, err := h.index()
 	if err != nil {
@@ -97,8 +96,8 @@ func (h *handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// servePage answers with a page. A URL that names the page's hash may be kept for
-// ever; one that names another hash is sent to the right one.
+// servePage writes a page. A URL with the current hash may be cached for ever; one with
+// another hash is redirected.
 func (h *handler) servePage(w http.ResponseWriter, r *http.Request, page string) {
 	if hash := r.URL.Query().Get("hash"); hash != "" {
 		if want := h.hashOf(page); hash != want {
@@ -112,11 +111,11 @@ func (h *handler) servePage(w http.ResponseWriter, r *http.Request, page string)
 	h.serve(w, r, page, page, protobufV3)
 }
 
-// serve writes a page in the form that the client accepts.
+// serve writes a page in the media type that the client accepts.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, protobuf string) {
 	f, ok := accept(r.Header.Get("Accept"), protobuf)
 	if !ok {
-		w.WriteHeader(http.StatusNotAcceptable) // without words, as kube-apiserver
+		w.WriteHeader(http.StatusNotAcceptable) // without a body, as kube-apiserver
 		return
 	}
 	header := w.Header()
@@ -133,7 +132,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, pr
 	}
 	header.Set("Content-Type", "application/json")
 	if f == asProtobuf {
-		header.Set("Content-Type", strings.ReplaceAll(protobuf, "@", ".")) // what is asked for is no valid media type
+		header.Set("Content-Type", strings.ReplaceAll(protobuf, "@", ".")) // a media type cannot have an @
 	}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set("Content-Encoding", "gzip")
@@ -145,11 +144,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, page, hashed, pr
 	header.Set("Content-Length", strconv.Itoa(unpackedBytes(body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_ = unpack(w, body) // the client is gone, and the answer cut off
+		_ = unpack(w, body) // fails only if the client is gone
 	}
 }
 
-// accept picks the form: the first clause that names one.
+// accept returns the form of the first clause that is supported.
 func accept(header, protobuf string) (form, bool) {
 	if header == "" {
 		return asJSON, true

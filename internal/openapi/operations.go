@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// parameter is one of an operation or of a path.
+// parameter is a parameter of an operation or of a path.
 type parameter struct {
 	name, in, kind, text string // kind is a JSON type
 }
@@ -24,8 +24,7 @@ type response struct {
 	model      string // "": none; "string": text
 }
 
-// operation is a method of a path, in a form that both versions are written
-// from.
+// operation is a method of a path, in a form for both versions of OpenAPI.
 type operation struct {
 	method, id, text, tag string
 	action                string // x-kubernetes-action; "": none
@@ -45,21 +44,21 @@ var (
 	anyType     = []string{"*/*"}
 )
 
-// besides are the media that stand beside others where CBOR is served.
-var besides = map[string]string{
+// alsoCBOR maps media types to those that are served in addition if CBOR is enabled.
+var alsoCBOR = map[string]string{
 	"application/vnd.kubernetes.protobuf":              "application/cbor",
 	"application/vnd.kubernetes.protobuf;stream=watch": "application/cbor-seq",
 	"application/apply-patch+yaml":                     "application/apply-patch+cbor",
 }
 
-// addCBOR adds it to the operations of a page.
+// addCBOR adds the media types of CBOR to the operations of a page.
 func (p *groupPage) addCBOR() {
 	with := func(types []string) []string {
 		var all []string
 		for _, t := range types {
 			all = append(all, t)
-			if beside := besides[t]; beside != "" {
-				all = append(all, beside)
+			if more := alsoCBOR[t]; more != "" {
+				all = append(all, more)
 			}
 		}
 		return all

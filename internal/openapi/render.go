@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// shared splits the parameters of a path's operations into those that all of
-// them have and those that each has for itself, sorted by name.
+// shared splits the parameters of a path's operations into common ones and those of single
+// operations, sorted by name.
 func shared(operations []operation) (common []parameter, own [][]parameter) {
 	count := map[parameter]int{}
 	for _, o := range operations {
@@ -39,13 +39,13 @@ func sortParameters(all []parameter) []parameter {
 	return all
 }
 
-// writer is how one version of the document shows operations.
+// writer writes operations for one version of OpenAPI.
 type writer struct {
 	parameter func(parameter) tree
 	operation func(operation, []parameter) tree
 }
 
-// paths shows all paths of a page.
+// paths writes all paths of a page.
 func (w writer) paths(all map[string][]operation) tree {
 	out := tree{}
 	for path, operations := range all {
@@ -70,7 +70,7 @@ func (w writer) parameters(all []parameter) []any {
 	return out
 }
 
-// common is what both versions say of an operation.
+// common writes the members of an operation that both versions have.
 func common(o operation) tree {
 	out := tree{"tags": []any{o.tag}, "description": o.text, "operationId": o.id}
 	if o.action != "" {

@@ -29,12 +29,11 @@ const (
 	alternative = "x-kubernetes-v2-schema"
 )
 
-// modelNamer and documented are what the published types tell of themselves.
+// modelNamer and documented are methods of the published types.
 type modelNamer interface{ OpenAPIModelName() string }
 type documented interface{ SwaggerDoc() map[string]string }
 
-// schemas opens the embedded structure of all types. The caller may change what
-// it gets.
+// schemas returns a new copy of the embedded schemas of all types.
 func schemas() (map[string]tree, error) {
 	r, err := gzip.NewReader(bytes.NewReader(embedded))
 	if err != nil {
@@ -47,8 +46,8 @@ func schemas() (map[string]tree, error) {
 	return all, nil
 }
 
-// Documented returns the names of the types that the catalog reaches and that
-// tell their descriptions by themselves. What is embedded leaves those out.
+// Documented returns the names of the types of the catalog that have descriptions of their
+// own. The embedded schemas omit those descriptions.
 func Documented(c *resource.Catalog) map[string]bool {
 	names := map[string]bool{}
 	for name := range descriptions(c) {
@@ -57,7 +56,7 @@ func Documented(c *resource.Catalog) map[string]bool {
 	return names
 }
 
-// descriptions asks all types below the catalog's kinds for their texts.
+// descriptions returns the descriptions of all types that the kinds of the catalog contain.
 func descriptions(c *resource.Catalog) map[string]map[string]string {
 	w := walker{seen: map[reflect.Type]bool{}, texts: map[string]map[string]string{}}
 	for t := range c.Types() {
@@ -242,7 +241,7 @@ func customList(t *resource.Type) tree {
 	}
 }
 
-// reach collects the names that a value refers to, and what those refer to.
+// reach collects the names of the models that a value refers to, directly or not.
 func reach(v any, all map[string]tree, found map[string]bool) {
 	switch v := v.(type) {
 	case tree:
@@ -263,8 +262,8 @@ func reach(v any, all map[string]tree, found map[string]bool) {
 	}
 }
 
-// schemaV3 is a schema as version 3 shows it: a reference has no neighbours, they
-// stand around it.
+// schemaV3 returns a schema as version 3 shows it. A reference has no sibling members there;
+// it is wrapped instead.
 func schemaV3(v any) any {
 	switch v := v.(type) {
 	case tree:
@@ -297,7 +296,7 @@ func schemaV3(v any) any {
 	return v
 }
 
-// schemaV2 is a schema as version 2 shows it: without defaults and oneOf, with
+// schemaV2 returns a schema as version 2 shows it: without defaults and oneOf, with
 // references to definitions.
 func schemaV2(v any) any {
 	switch v := v.(type) {

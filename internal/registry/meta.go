@@ -137,10 +137,10 @@ func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Objec
 	return slices.Concat(errs, update, errs, update)
 }
 
-// timesChecked is how often an update of the object itself says what is wrong with what
-// both halves of validateUpdate look at.
+// timesChecked is how often an update of the object itself reports an error that both
+// halves of validateUpdate find.
 func (w *write) timesChecked() int {
-	switch w.Type.Strategy.Metadata.Recheck {
+	switch w.stored().Strategy.Metadata.Recheck {
 	case resource.RecheckNothing:
 		return 2
 	case resource.RecheckUpdate:

@@ -7,21 +7,23 @@ import (
 	"sync/atomic"
 )
 
-// Catalog is the immutable set of what is served. A change makes a new one. It is
-// safe for concurrent use.
+// Catalog is the immutable set of Types that a server serves. A change makes a new one. It
+// is safe for concurrent use.
 type Catalog struct {
 	groups []Group
 	byName map[string]*indexed
 }
 
-// indexed is a group with its types. Catalogs that follow each other share those of the
-// groups that did not change.
+// indexed is a group with an index of its types. A Catalog that With returns shares those of
+// unchanged groups.
 type indexed struct {
 	group Group
 	types map[path]*Type
 }
 
-// lastID is the ID that was given last.
+// lastID is the last Type.ID that was assigned. All servers of the process share it, because
+// they share the Types of built-in kinds. It is a counter: no server learns anything of
+// another one from it.
 var lastID atomic.Uint64
 
 type path struct{ version, resource string }
@@ -38,8 +40,8 @@ type Version struct {
 	Types []*Type
 }
 
-// NewCatalog makes a catalog of groups, in the order in which discovery names
-// them; the core group, whose name is empty, comes first.
+// NewCatalog returns a catalog of groups in the order of discovery: the core group, whose
+// name is empty, comes first.
 func NewCatalog(groups []Group) *Catalog {
 	c := &Catalog{groups: groups, byName: make(map[string]*indexed, len(groups))}
 	for _, g := range groups {
@@ -48,7 +50,7 @@ func NewCatalog(groups []Group) *Catalog {
 	return c
 }
 
-// index gives the types of a group that is new their IDs.
+// index indexes a group, and assigns IDs to its new types.
 func index(g Group) *indexed {
 	i := &indexed{group: g, types: map[path]*Type{}}
 	for _, v := range g.Versions {
@@ -62,8 +64,8 @@ func index(g Group) *indexed {
 	return i
 }
 
-// With returns a catalog with groups in the place of those of their names, or behind
-// the others; one without versions is taken away.
+// With returns a catalog in which each changed group replaces the group of its name, or
+// follows the others if it is new. A group without versions is removed.
 func (c *Catalog) With(changed []Group) *Catalog {
 	next := &Catalog{groups: slices.Clone(c.groups), byName: maps.Clone(c.byName)}
 	for _, g := range changed {
@@ -87,10 +89,10 @@ func (c *Catalog) With(changed []Group) *Catalog {
 	return next
 }
 
-// Groups returns what discovery shows. The caller must not change it.
+// Groups returns the groups in the order of discovery. The caller must not change them.
 func (c *Catalog) Groups() []Group { return c.groups }
 
-// Types yields all types in the order in which discovery names them.
+// Types yields all types in the order of discovery.
 func (c *Catalog) Types() iter.Seq[*Type] {
 	return func(yield func(*Type) bool) {
 		for _, g := range c.groups {
@@ -105,8 +107,8 @@ func (c *Catalog) Types() iter.Seq[*Type] {
 	}
 }
 
-// Serves reports whether a group is a part of the server, in which all paths are known:
-// there is more in it than what comes and goes with definitions.
+// Serves reports whether a group has built-in kinds. Such a group is served even when no
+// definition adds kinds to it.
 func (c *Catalog) Serves(group string) bool {
 	g := c.Group(group)
 	if g == nil {
@@ -122,7 +124,7 @@ func (c *Catalog) Serves(group string) bool {
 	return false
 }
 
-// Lists returns a version of a group, nil when it is not served.
+// Lists returns a version of a group, nil if it is not served.
 func (c *Catalog) Lists(group, version string) *Version {
 	g := c.Group(group)
 	if g == nil {
@@ -136,7 +138,7 @@ func (c *Catalog) Lists(group, version string) *Version {
 	return nil
 }
 
-// Lookup returns the type, nil when it is not served.
+// Lookup returns a type, nil if it is not served.
 func (c *Catalog) Lookup(group, version, resource string) *Type {
 	if i := c.byName[group]; i != nil {
 		return i.types[path{version, resource}]
@@ -144,7 +146,7 @@ func (c *Catalog) Lookup(group, version, resource string) *Type {
 	return nil
 }
 
-// Group returns the group, nil when it is not served.
+// Group returns a group, nil if it is not served.
 func (c *Catalog) Group(name string) *Group {
 	if i := c.byName[name]; i != nil {
 		return &i.group

@@ -11,21 +11,21 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Custom is what sets a custom kind apart from a built-in one. A definition describes it,
-// which may change, and its objects are trees of JSON.
+// Custom has what only a custom kind has. Its definition may change, and its objects are
+// trees of JSON.
 //
-// Clients see the difference, too. Items of lists and discovery name the kind in full.
-// Errors name the resource as the definition does. A path that is not served is a plain
-// 404 page, not a Status. There is no strategic merge patch.
+// Clients see a difference as well. List items and discovery name the group, version and
+// kind. Errors name the resource as the definition does. A path that is not served gets a
+// plain 404 page, not a Status. There is no strategic merge patch.
 type Custom struct {
-	// Decode reads an object that a client sent as JSON. The complaints are those of
-	// field validation.
+	// Decode reads an object that a client sent as JSON. The complaints are the errors of
+	// strict field validation.
 	Decode func(body []byte) (o runtime.Object, complaints []string, err error)
-	// OpenAPI returns the published schema for version 2 or 3 of OpenAPI. In it the
-	// metadata is a reference.
+	// OpenAPI returns the published schema for version 2 or 3 of OpenAPI. Its metadata is a
+	// reference.
 	OpenAPI func(version int) (*spec.Schema, error)
-	// Structural returns the schema that managed fields follow, nil if the kind has none.
-	// The result is shared and may be another one at each call.
+	// Structural returns the schema for managed fields, nil if the kind has none. The
+	// result is shared, and each call may return another one.
 	Structural func() (*structuralschema.Structural, error)
 	// Stamp changes whenever OpenAPI does.
 	Stamp string
@@ -40,7 +40,7 @@ type Custom struct {
 
 // Parts access parts of objects. They are safe for concurrent use.
 type Parts struct {
-	// ClearStatus empties the status of an object, CopyStatus copies that of another.
+	// ClearStatus empties the status of an object, CopyStatus copies the status of another.
 	ClearStatus func(o runtime.Object)
 	CopyStatus  func(to, from runtime.Object)
 	// SameDesired reports whether two objects differ in nothing but metadata and status.
@@ -56,14 +56,14 @@ func (t *Type) Parts() *Parts {
 	return &structParts
 }
 
-// structParts are those of pointers to structs with fields of the usual names.
+// structParts are the Parts of built-in kinds: pointers to structs.
 var structParts = Parts{ClearStatus: clearStatus, CopyStatus: copyStatus, SameDesired: sameDesired}
 
-// statusFields maps each Go type to the index of its field Status, -1 for none. Servers
-// share it because Go types are the same for all.
+// statusFields maps each Go type to the index of its field Status, -1 for none. All servers
+// share it: it is a function of the Go types, and there are as many as built-in kinds.
 var statusFields sync.Map
 
-// statusOf returns the status of an object; it is not valid if the kind has none.
+// statusOf returns the status of an object, the zero Value if the kind has none.
 func statusOf(o runtime.Object) reflect.Value {
 	v := reflect.ValueOf(o).Elem()
 	index, ok := statusFields.Load(v.Type())
@@ -106,9 +106,9 @@ func sameDesired(a, b runtime.Object) bool {
 	return true
 }
 
-// sameMeaning compares what two pointers point to. The quantities "1" and "1000m" are the
-// same, and so are nil and an empty list. The faster comparison comes first: it succeeds
-// nearly always.
+// sameMeaning compares the values of two pointers. The quantities "1" and "1000m" are equal,
+// and so are nil and an empty list. The faster comparison comes first and nearly always
+// succeeds.
 func sameMeaning(a, b any) bool {
 	return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b)
 }

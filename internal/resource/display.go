@@ -1,15 +1,18 @@
 package resource
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
 
 // Display is how objects are selected and shown in tables.
 type Display struct {
-	// Fields can be selected by, as well as metadata.name and, for namespaced kinds,
-	// metadata.namespace.
+	// Fields are the selectable fields, without metadata.name and metadata.namespace.
 	Fields []Field
-	// FieldError is the error for a field that cannot be selected by: a format for fmt
-	// with one string. Empty: the error says which two fields there are, and
-	// metadata.namespace is allowed even if the kind is not namespaced.
+	// FieldError is the error for a field that is not selectable: a format with one
+	// string. Empty: the error names the two fields of metadata, and metadata.namespace
+	// is selectable even if the kind is not namespaced.
 	FieldError string
 	// Columns are those of a table; nil: the kind cannot be shown as one. The versions of
 	// a resource share them.
@@ -20,12 +23,11 @@ type Display struct {
 type Field struct {
 	// Name is the name in selectors: "spec.nodeName".
 	Name string
-	// Paths lead to the value in the stored JSON. The first one that leads to a value
-	// that is not empty counts. Nil: the path that Name says. Empty but not nil: the
-	// field is empty for all objects.
+	// Paths are the paths of the value in the stored JSON. The first value that is not
+	// empty counts. Nil: the path is Name. Empty but not nil: the field is always empty.
 	Paths [][]string
-	// Default is the value if no path leads to one: mostly "", "false" for a bool, "0"
-	// for a number.
+	// Default is the value if all paths are empty: mostly "", "false" for a bool, "0" for a
+	// number.
 	Default string
 }
 
@@ -39,10 +41,51 @@ type Columns struct {
 	Cells func(o runtime.Object, row *Row)
 	// Reads are the members that Cells reads; others may be missing. Nil: all.
 	Reads *Members
-	// Place returns the position of an object, which is in the stored version: rows are
-	// sorted by it, and those with the same one keep the order of the list. Nil: rows
-	// are not sorted.
+	// Place returns the sort key of an object, which is in the stored version. The sort is
+	// stable. Nil: rows are not sorted.
 	Place func(o runtime.Object) int32
-	// NoneIsNull: a table without rows has null instead of an empty list.
+	// NoneIsNull: a table without rows has null, not an empty list.
 	NoneIsNull bool
+}
+
+// Members select members of an object in JSON, at any depth. Nil selects all. A value is
+// immutable and safe for concurrent use.
+type Members struct {
+	only map[string]*Members
+	not  map[string]bool
+}
+
+// MembersOf selects the members with the given paths, such as "spec.containers.name". Items
+// of a list have the path of the list.
+func MembersOf(paths ...string) *Members {
+	m := &Members{only: map[string]*Members{}}
+	for _, path := range paths {
+		at := m
+		for {
+			name, rest, more := strings.Cut(path, ".")
+			if !more {
+				at.only[name] = nil
+				break
+			}
+			if at.only[name] == nil {
+				at.only[name] = &Members{only: map[string]*Members{}}
+			}
+			at, path = at.only[name], rest
+		}
+	}
+	return m
+}
+
+// AllButManagedFields selects all members but metadata.managedFields.
+var AllButManagedFields = &Members{
+	only: map[string]*Members{"metadata": {not: map[string]bool{"managedFields": true}}},
+	not:  map[string]bool{},
+}
+
+// Of returns the selection within a member. Ok is false if the member is not selected.
+func (m *Members) Of(name []byte) (inner *Members, ok bool) {
+	if inner, ok = m.only[string(name)]; ok || m.not == nil {
+		return inner, ok
+	}
+	return nil, !m.not[string(name)]
 }

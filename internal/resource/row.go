@@ -10,29 +10,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Row is the cells of one object in a table. What depends on the time of the
-// request is left open, so that a row is made once and used often. The zero value
-// is a row without cells. While it is written it belongs to one goroutine; then it
-// is immutable.
+// Row is the cells of one object in a table. Ages are inserted by Append, so that a row is
+// made once and used by many requests. The zero value is a row without cells. One goroutine
+// writes a row; after that it is immutable.
 type Row struct {
-	text       []byte // the cells as JSON, with commas between them
-	open       []open // in the order of their places
+	text       []byte // the cells as JSON, separated by commas, without the ages
+	ages       []age  // in the order of their offsets
 	conditions string // as JSON; empty: none
 }
 
-// open is a place in the text where an age stands.
-type open struct {
-	at    int
-	since int64 // nanoseconds since 1970
+// age is an age that Append inserts into the text.
+type age struct {
+	offset int
+	since  int64 // nanoseconds since 1970
 }
 
 // Len is about how many bytes the row holds.
 func (r *Row) Len() int {
-	const openBytes = 24
-	return cap(r.text) + openBytes*cap(r.open)
+	const ageBytes = 16
+	return cap(r.text) + ageBytes*cap(r.ages)
 }
 
-// Compact gives back what is not used of the memory of a row that is written.
+// Compact frees the unused capacity of a row that is complete.
 func (r *Row) Compact() {
 	if cap(r.text) > len(r.text)+len(r.text)/4 {
 		r.text = append(make([]byte, 0, len(r.text)), r.text...)
@@ -45,7 +44,7 @@ func (r *Row) begin() {
 	}
 }
 
-// String adds a cell.
+// String adds a string.
 func (r *Row) String(s string) {
 	r.begin()
 	r.text = append(r.text, '"')
@@ -53,7 +52,7 @@ func (r *Row) String(s string) {
 	r.text = append(r.text, '"')
 }
 
-// Or adds a cell with a string, or with another one when it is empty.
+// Or adds s, or otherwise if s is empty.
 func (r *Row) Or(s, otherwise string) {
 	if s == "" {
 		s = otherwise
@@ -61,16 +60,16 @@ func (r *Row) Or(s, otherwise string) {
 	r.String(s)
 }
 
-// Int adds a cell with a number.
+// Int adds an integer.
 func (r *Row) Int(n int64) {
 	r.begin()
 	r.text = strconv.AppendInt(r.text, n, 10)
 }
 
-// Number adds a cell with a number, which need not be whole.
+// Number adds a number, or null if JSON cannot represent it.
 func (r *Row) Number(n float64) {
 	b, err := json.Marshal(n)
-	if err != nil { // not in JSON
+	if err != nil {
 		r.Null()
 		return
 	}
@@ -78,23 +77,22 @@ func (r *Row) Number(n float64) {
 	r.text = append(r.text, b...)
 }
 
-// Null adds a cell with nothing.
+// Null adds null.
 func (r *Row) Null() {
 	r.begin()
 	r.text = append(r.text, "null"...)
 }
 
-// Bool adds a cell with true or false.
+// Bool adds a boolean.
 func (r *Row) Bool(b bool) {
 	r.begin()
 	r.text = strconv.AppendBool(r.text, b)
 }
 
-// Age adds a cell that tells how long ago a time was: "5m12s", or "<unknown>" for
-// the zero time.
+// Age adds the time since t: "5m12s", or "<unknown>" for the zero time.
 func (r *Row) Age(t time.Time) { r.AgeIn("", t, "") }
 
-// AgeIn adds a cell in which an age stands between two texts.
+// AgeIn adds an age between two texts.
 func (r *Row) AgeIn(before string, t time.Time, after string) {
 	if t.IsZero() {
 		r.String(before + "<unknown>" + after)
@@ -103,12 +101,12 @@ func (r *Row) AgeIn(before string, t time.Time, after string) {
 	r.begin()
 	r.text = append(r.text, '"')
 	r.text = appendEscaped(r.text, before)
-	r.open = append(r.open, open{at: len(r.text), since: t.UnixNano()})
+	r.ages = append(r.ages, age{offset: len(r.text), since: t.UnixNano()})
 	r.text = appendEscaped(r.text, after)
 	r.text = append(r.text, '"')
 }
 
-// Conditions sets those of the row.
+// Conditions sets the conditions of the row.
 func (r *Row) Conditions(c []metav1.TableRowCondition) {
 	b, err := json.Marshal(c)
 	if err != nil { // plain data
@@ -117,16 +115,16 @@ func (r *Row) Conditions(c []metav1.TableRowCondition) {
 	r.conditions = string(b)
 }
 
-// Append appends the members "cells" and, when there are some, "conditions" of a
-// row as of a moment, without braces.
+// Append appends the members "cells" and, if there are any, "conditions" to JSON, with ages
+// at the time now.
 func (r *Row) Append(to []byte, now time.Time) []byte {
 	to = append(to, `"cells":[`...)
 	done, at := 0, now.UnixNano()
-	for i := range r.open {
-		o := &r.open[i]
-		to = append(to, r.text[done:o.at]...)
-		to = appendAge(to, time.Duration(at-o.since))
-		done = o.at
+	for i := range r.ages {
+		a := &r.ages[i]
+		to = append(to, r.text[done:a.offset]...)
+		to = appendAge(to, time.Duration(at-a.since))
+		done = a.offset
 	}
 	to = append(to, r.text[done:]...)
 	to = append(to, ']')
@@ -137,32 +135,32 @@ func (r *Row) Append(to []byte, now time.Time) []byte {
 	return to
 }
 
+// ageSeed is a constant of the process, so that all rows are hashed alike.
 var ageSeed = maphash.MakeSeed()
 
-// lasting is from when on an age is shown in hours or more.
+// lasting is the least age that is shown in full hours, days or years.
 const lasting = 8 * hour * time.Second
 
-// Moment is the same for two moments at which Append appends the same, and nearly
-// never for others. Lasting: that will be so for the better part of an hour.
+// Moment returns a hash of the ages as Append shows them at the time now. If lasts is true,
+// most of an hour will pass before it changes.
 func (r *Row) Moment(now time.Time) (moment uint64, lasts bool) {
 	var room [64]byte
 	text, at := room[:0], now.UnixNano()
 	lasts = true
-	for i := range r.open {
-		age := time.Duration(at - r.open[i].since)
+	for i := range r.ages {
+		age := time.Duration(at - r.ages[i].since)
 		text = append(appendAge(text, age), ' ')
 		lasts = lasts && age > lasting
 	}
 	return maphash.Bytes(ageSeed, text), lasts
 }
 
-// appendEscaped appends what stands between the quotes of a string in JSON, as
-// encoding/json writes it.
+// appendEscaped appends a string as encoding/json writes it between quotes.
 func appendEscaped(to []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			b, err := json.Marshal(s)
-			if err != nil { // a string
+			if err != nil { // a string cannot fail
 				panic(err)
 			}
 			return append(to, b[1:len(b)-1]...)
@@ -171,8 +169,7 @@ func appendEscaped(to []byte, s string) []byte {
 	return append(to, s...)
 }
 
-// appendAge appends a duration in the few digits that people want: of its two
-// largest units as long as both count, else of the largest.
+// appendAge appends a duration in its largest unit, or in two units where ageScale says so.
 func appendAge(to []byte, d time.Duration) []byte {
 	seconds := int64(d / time.Second)
 	switch {
@@ -203,12 +200,12 @@ const (
 	year   = 365 * day
 )
 
-// ageScale is the units that are told, by the seconds below which they are.
+// ageScale has the units of ages, shortest ages first. All numbers are seconds.
 var ageScale = []struct {
-	below    int64
+	below    int64 // the row is for ages below
 	unit     int64
 	name     byte
-	part     int64 // zero: the unit alone
+	part     int64 // the smaller unit; zero: none
 	partName byte
 }{
 	{below: 2 * minute, unit: 1, name: 's'},

@@ -5,6 +5,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -12,18 +13,19 @@ import (
 // change, and deletion. The zero value has no rules of its own. A nil function does
 // nothing.
 type Strategy struct {
-	// Default fills in what the client left out. It runs on create and update, in the
+	// Relation returns how another kind relates to this one; nil: all others are unknown.
+	Relation func(schema.GroupVersionKind) Relation
+	// Default sets the defaults of missing members. It runs on create and update, in the
 	// version that the client sent, after a name is generated and before conversion and
 	// validation.
 	Default func(runtime.Object)
-	// PrepareCreate sets what only the server may set in a new object. No field manager
-	// owns it.
+	// PrepareCreate sets the members of a new object that only the server may set. No field
+	// manager owns them.
 	PrepareCreate func(runtime.Object)
-	// SetCreator writes into a new object who creates it.
+	// SetCreator records the user in a new object.
 	SetCreator func(o runtime.Object, by authenticationv1.UserInfo)
-	// PrepareUpdate puts back into next what an update of the object itself cannot
-	// change. The status and the system metadata are put back already. It must not
-	// modify current.
+	// PrepareUpdate restores in next what an update of the object itself cannot change. The
+	// status and the system metadata are restored already. It must not modify current.
 	PrepareUpdate func(next, current runtime.Object)
 
 	// Validate checks a new object, ValidateUpdate the result of an update of the object
@@ -36,8 +38,8 @@ type Strategy struct {
 	// Warnings returns the warnings for a create, when old is nil, or for an update of
 	// the object itself. Objects are in the stored version.
 	Warnings func(o, old runtime.Object) []string
-	// Tolerated returns the errors that ValidateUpdate, or that of a subresource, let
-	// pass because they are older than the update. Clients get them as warnings.
+	// Tolerated returns the errors that ValidateUpdate, or Validate of a subresource,
+	// ignored because the update did not introduce them. Clients get them as warnings.
 	Tolerated func(o runtime.Object) []string
 
 	// AllowCreateOnUpdate: a PUT of an absent object creates it.
@@ -51,6 +53,22 @@ type Strategy struct {
 	Deletion   Deletion
 }
 
+// Relation is how another kind relates to a kind. It decides the error for a body of the
+// other kind.
+type Relation uint8
+
+// The relations.
+const (
+	// UnknownKind is not served.
+	UnknownKind Relation = iota
+	// OtherKind cannot be converted to the Type.
+	OtherKind
+	// OtherVersion is another version of the same kind.
+	OtherVersion
+	// NotConverted is any other kind, where nothing is ever converted.
+	NotConverted
+)
+
 // MetadataRules are how metadata is validated.
 type MetadataRules struct {
 	// ValidateName checks metadata.name, or metadata.generateName if prefix is set, and
@@ -58,8 +76,8 @@ type MetadataRules struct {
 	ValidateName func(name string, prefix bool) []string
 	// AnyFinalizer: names of finalizers need no domain.
 	AnyFinalizer bool
-	// Recheck is what the kind's own validation checks in metadata that has been checked
-	// for every kind. As in kube-apiserver an error is reported each time it is found.
+	// Recheck is which checks of metadata the kind's own validation repeats. As in
+	// kube-apiserver, an error is reported each time it is found.
 	Recheck Recheck
 }
 

@@ -1,23 +1,25 @@
-// Package resource describes what a server serves. A Type is data: it says all that
-// routing, discovery, OpenAPI, authorization and the verbs need to know about one
-// resource at one version. Built-in and custom kinds differ in where their Types come
-// from, not in the code that serves them. A Catalog is the immutable set of Types that
-// is served now.
+// Package resource describes the resources that a server serves. A Type is data: it has
+// all that routing, discovery, OpenAPI, authorization and the verbs need to know about one
+// resource at one version. The same code serves built-in and custom kinds; only their Types
+// come from different places. A Catalog is the immutable set of Types that is served now.
 package resource
 
 import (
+	"context"
+	"net/url"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Type is one resource at one served version. It is immutable once it is part of a
 // Catalog.
 type Type struct {
-	// ID is unique in the process, across catalogs. Caches use it as a key, so that
-	// they do not keep the Type alive. The first Catalog that has the Type assigns it;
-	// zero: no Catalog has it.
+	// ID is unique in the process, across catalogs. Caches use it as a key, so that they do
+	// not keep the Type alive. The first Catalog with the Type assigns it; zero: there is
+	// none yet.
 	ID uint64
 
 	Names
@@ -38,12 +40,10 @@ type Type struct {
 	// Conversion converts from and to the stored version; nil: this is the stored
 	// version.
 	Conversion *Conversion
-	// Versions are the Types of all versions of the resource, this one and those that
-	// are not served included: managed fields may name any of them. Nil: there is only
-	// this one.
+	// Versions are the Types of all versions of the resource, including this one and
+	// versions that are not served, because managed fields may name any of them. Nil: there
+	// is only this one.
 	Versions []*Type
-	// Relation says how another kind relates to this one; nil: all are unknown.
-	Relation func(schema.GroupVersionKind) Relation
 
 	Strategy Strategy
 	Display  Display
@@ -73,7 +73,7 @@ func (n *Names) GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: n.Group, Version: n.Version}
 }
 
-// GroupResource returns the name that errors and the store use.
+// GroupResource returns the group and the plural.
 func (n *Names) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: n.Group, Resource: n.Resource}
 }
@@ -85,22 +85,6 @@ func (n *Names) List() string {
 	}
 	return n.Kind + "List"
 }
-
-// Relation is how another kind relates to a Type. It decides which error a body of
-// that kind gets.
-type Relation uint8
-
-// The relations.
-const (
-	// UnknownKind is not served.
-	UnknownKind Relation = iota
-	// OtherKind cannot be converted to the Type.
-	OtherKind
-	// OtherVersion is another version of the same kind.
-	OtherVersion
-	// NotConverted is any other kind, where nothing is ever converted.
-	NotConverted
-)
 
 // At returns the version of the resource that an apiVersion names, nil if there is none.
 func (t *Type) At(apiVersion string) *Type {
@@ -132,4 +116,85 @@ func (t *Type) Subresource(name string) *Subresource {
 		}
 	}
 	return nil
+}
+
+// Subresource is a path below an object.
+type Subresource struct {
+	Name string
+	// Kind is what clients send and get. Discovery shows its group and version only where
+	// they differ from those of the resource.
+	Kind  schema.GroupVersionKind
+	Verbs []string
+
+	// Exchange is the Type of what clients send and get, where that is not the object
+	// itself but, say, a Scale. View makes it from a stored object, which it may modify.
+	Exchange *Type
+	View     func(o runtime.Object) (runtime.Object, error)
+	// Set writes what a client sent, an Exchange or else the object in its stored
+	// version, into a copy of the stored object. Nil: the status is written.
+	Set func(o, sent runtime.Object) error
+	// MetadataAsNew: an update repeats the checks of the metadata of a new object.
+	MetadataAsNew bool
+	// Validate checks an update as Strategy.ValidateUpdate does; nil: nothing can be
+	// wrong.
+	Validate func(ctx context.Context, o, old runtime.Object) field.ErrorList
+	// Warnings returns the warnings for an update; nil: there are none.
+	Warnings func(o, old runtime.Object) []string
+	// Replicas is the path in the object of what a Scale shows as spec.replicas: the
+	// managers of one own the other. Nil: the subresource is not a Scale.
+	Replicas []string
+
+	// Connect returns the host that runs a stored object, to which a request with these
+	// parameters would be forwarded. Empty without an error: nothing runs yet, and the
+	// response is empty. Nil: the subresource is not a connection.
+	Connect func(o runtime.Object, options url.Values) (host string, err error)
+}
+
+// Written reports whether the subresource is read and written as the object is.
+func (s *Subresource) Written() bool { return s.Set != nil || s.Name == "status" }
+
+// Conversion converts between the version of a Type and the stored version. Its
+// functions may modify their arguments. A webhook that they call is abandoned when the
+// context is done.
+type Conversion struct {
+	// Stored is the Type of the stored version.
+	Stored     *Type
+	ToStored   func(context.Context, runtime.Object) (runtime.Object, error)
+	FromStored func(context.Context, runtime.Object) (runtime.Object, error)
+	// FromStoredAll converts several objects at once and keeps their order. It is set
+	// where a webhook converts, because one call for all is cheaper.
+	FromStoredAll func(context.Context, []runtime.Object) ([]runtime.Object, error)
+	// AlreadyCurrent reports whether FromStored is sure to leave a stored value as it
+	// is; nil: it never is sure.
+	AlreadyCurrent func(value []byte) bool
+	// PerRequest: objects are converted when they are read and again when they are
+	// stored, and the strategy runs in this version. Otherwise what a client sends is
+	// defaulted in this version, converted once, and the strategy of the stored version
+	// does the rest.
+	PerRequest bool
+}
+
+// StoredVersion returns the Type of the stored version, which may be t itself.
+func (t *Type) StoredVersion() *Type {
+	if t.Conversion == nil {
+		return t
+	}
+	return t.Conversion.Stored
+}
+
+// StrategyVersion returns the Type whose strategy applies to writes. Objects are in its
+// version then.
+func (t *Type) StrategyVersion() *Type {
+	if t.ConvertsPerRequest() {
+		return t
+	}
+	return t.StoredVersion()
+}
+
+// ConvertsPerRequest reports whether there is a Conversion with PerRequest.
+func (t *Type) ConvertsPerRequest() bool { return t.Conversion != nil && t.Conversion.PerRequest }
+
+// ConvertsByWebhook reports whether a webhook converts, which may be slow.
+func (t *Type) ConvertsByWebhook() bool {
+	return t.Conversion != nil && t.Conversion.FromStoredAll != nil
 }

@@ -167,8 +167,8 @@ func checkKind(t *resource.Type, body []byte, head *metav1.TypeMeta) error {
 		return unrecognized(t, body, err)
 	}
 	relation := resource.UnknownKind
-	if t.Relation != nil {
-		relation = t.Relation(got.WithKind(head.Kind))
+	if t.Strategy.Relation != nil {
+		relation = t.Strategy.Relation(got.WithKind(head.Kind))
 	}
 	switch relation {
 	case resource.OtherVersion:

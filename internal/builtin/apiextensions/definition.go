@@ -50,7 +50,8 @@ func Held(d *Definition) bool {
 	return d.DeletionTimestamp == nil || apihelpers.CRDHasFinalizer(d, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
 
-// PrepareDelete has the objects go first: row X13.
+// PrepareDelete marks a definition for deletion. Its finalizer keeps it until its objects
+// are deleted.
 func PrepareDelete(d *Definition) {
 	if apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Terminating) {
 		return

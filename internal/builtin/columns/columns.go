@@ -20,7 +20,7 @@ import (
 )
 
 // Of returns the columns of a kind, of which o is an object in the stored version:
-// Name and Created At where it has none of its own (row C3).
+// Name and Created At where it has none of its own.
 func Of(o runtime.Object) *resource.Columns {
 	if c := kinds()[reflect.TypeOf(o)]; c != nil {
 		return c

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and served.
+
 package core_test
 
 import (
@@ -68,20 +70,20 @@ func TestEndpoints(t *testing.T) {
 		{"a port is in range", "subsets[0].ports[0].port: 65536", "subsets[0].ports[0].port: Invalid value: 65536: must be between 1 and 65535, inclusive"},
 		{"a protocol is known", "subsets[0].ports[0].protocol: tcp", `subsets[0].ports[0].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP"`},
 		{"appProtocol is a name", "subsets[0].ports[0].appProtocol: a b", `subsets[0].ports[0].appProtocol: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`},
-	}, func(o *corev1.Endpoints) []string { //lint:ignore SA1019 it is still served
+	}, func(o *corev1.Endpoints) []string {
 		core.DefaultEndpoints(o)
 		return testkinds.Texts(core.ValidateEndpoints(o))
 	})
 	testkinds.Updates(t, "{metadata: {name: e}, subsets: [{addresses: []}]}", []testkinds.Update{
 		{"wrong subsets may stay", "", "metadata.labels: {a: b}", ""},
 		{"changed subsets are checked", "", "subsets[1]: {}", "subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`\nsubsets[1]: Required value: must specify `addresses` or `notReadyAddresses`"},
-	}, func(o, old *corev1.Endpoints) []string { //lint:ignore SA1019 it is still served
+	}, func(o, old *corev1.Endpoints) []string {
 		return testkinds.Texts(core.ValidateEndpointsUpdate(o, old))
 	})
 	testkinds.Rules(t, "{metadata: {name: e}, subsets: [{addresses: [{ip: 010.0.0.1}], notReadyAddresses: [{ip: \"2001:DB8::1\"}]}]}", []testkinds.Rule{
 		{"unusual addresses", "metadata.name: f", "subsets[0].addresses[0].ip: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"\nsubsets[0].notReadyAddresses[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")"},
 		{"those of the controller", "metadata.labels: {endpoints.kubernetes.io/managed-by: endpoint-controller}", ""},
-	}, func(o *corev1.Endpoints) []string { return core.WarnOfEndpoints(o, nil) }) //lint:ignore SA1019 it is still served
+	}, func(o *corev1.Endpoints) []string { return core.WarnOfEndpoints(o, nil) })
 }
 
 func TestEvent(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// DefaultEphemeral fills in what a client leaves out of an ephemeral container.
-func DefaultEphemeral(c *corev1.EphemeralContainer) {
+// defaultEphemeral sets the defaults of an ephemeral container.
+func defaultEphemeral(c *corev1.EphemeralContainer) {
 	defaultContainer((*corev1.Container)(&c.EphemeralContainerCommon))
 }
 
@@ -52,8 +52,8 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// pullPolicy is that of an image of which nothing is said: one that may have become
-// another is pulled again.
+// pullPolicy returns the default pull policy of an image. An image whose tag may move is
+// always pulled.
 func pullPolicy(image string) corev1.PullPolicy {
 	if isLatest(image) {
 		return corev1.PullAlways

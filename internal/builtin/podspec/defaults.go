@@ -56,7 +56,7 @@ func defaultSpec(spec *corev1.PodSpec) {
 		defaultContainer(&spec.Containers[i])
 	}
 	for i := range spec.EphemeralContainers {
-		DefaultEphemeral(&spec.EphemeralContainers[i])
+		defaultEphemeral(&spec.EphemeralContainers[i])
 	}
 	spec.SchedulingGroup = nil // alpha
 	check.RoundUp(spec.Overhead)

@@ -2,15 +2,15 @@ package podspec
 
 import "k8s.io/apimachinery/pkg/util/validation/field"
 
-// lazyPath is a path in an object that is only made where somebody will read it. The
-// zero value is the object itself.
+// lazyPath is a path in an object, or a placeholder that costs nothing where no message
+// will show it. The zero value is the object itself.
 type lazyPath struct {
 	path *field.Path
-	// unread: nobody will. All below it is itself, and costs nothing.
+	// unread marks a placeholder. All paths below it are the placeholder itself.
 	unread bool
 }
 
-// Child is a member, and what is below it.
+// Child returns the path of a member.
 func (p lazyPath) Child(name string, more ...string) lazyPath {
 	switch {
 	case p.unread:
@@ -21,7 +21,7 @@ func (p lazyPath) Child(name string, more ...string) lazyPath {
 	return lazyPath{path: p.path.Child(name, more...)}
 }
 
-// Index is an item of a list.
+// Index returns the path of an item of a list.
 func (p lazyPath) Index(i int) lazyPath {
 	if p.unread {
 		return p
@@ -29,7 +29,7 @@ func (p lazyPath) Index(i int) lazyPath {
 	return lazyPath{path: p.path.Index(i)}
 }
 
-// Key is the member of a map.
+// Key returns the path of an entry of a map.
 func (p lazyPath) Key(key string) lazyPath {
 	if p.unread {
 		return p

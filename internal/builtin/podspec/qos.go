@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// QOSClass is how much a Pod can count on what it asks for: it is guaranteed when
-// each of its containers limits cpu and memory to what all request of them
-// together, and best effort when none says anything of them. What is said of the
-// Pod as a whole counts instead.
+// QOSClass returns the quality of service class of a Pod. It is Guaranteed when each
+// container limits cpu and memory, and the limits are the requests. It is BestEffort when
+// no container requests or limits them. Resources of the Pod as a whole replace those of
+// its containers.
 func QOSClass(spec *corev1.PodSpec) corev1.PodQOSClass {
 	q := quality{limited: true}
 	if spec.Resources != nil {

@@ -13,10 +13,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// toleratedSeconds is how long a Pod stays on a node that does not answer.
+// toleratedSeconds is how long a Pod stays on a node that is not ready or unreachable.
 const toleratedSeconds = 300
 
-// DefaultTolerations keeps a Pod for a while on a node that is not ready.
+// DefaultTolerations lets a Pod tolerate for a while that its node is not ready or
+// unreachable, unless it has tolerations for that.
 func DefaultTolerations(p *corev1.Pod) {
 	had := p.Spec.Tolerations
 	for _, key := range [...]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {

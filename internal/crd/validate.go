@@ -27,7 +27,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// decode reads a body: what the schema does not know is dropped and complained of.
+// decode reads a body. It drops unknown members, and returns a complaint for each.
 func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 	s, err := v.schema()
 	if err != nil {
@@ -63,8 +63,8 @@ func (v *version) decode(body []byte) (runtime.Object, []string, error) {
 	return o, complaints, nil
 }
 
-// coerce drops what the schema does not know, and nulls where there can be none. It
-// returns what it dropped when it is asked to.
+// coerce drops unknown members, and nulls that the schema does not allow. With
+// ReturnUnknownFieldPaths it returns the paths of unknown members.
 func (c *compiled) coerce(o *Object, how objectmeta.CoerceOptions) (unknown []string, err error) {
 	unknown = pruning.PruneWithOptions(o.Members, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: how.ReturnUnknownFieldPaths})
 	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(o.Members, c.structural)
@@ -75,18 +75,18 @@ func (c *compiled) coerce(o *Object, how objectmeta.CoerceOptions) (unknown []st
 	return append(unknown, more...), nil
 }
 
-// setDefaults fills in what the schema has defaults for.
+// setDefaults sets the defaults of missing members.
 func (v *version) setDefaults(o runtime.Object) {
-	if s, err := v.schema(); err == nil { // decode or read said what is wrong with it
+	if s, err := v.schema(); err == nil { // decode or read has returned the error
 		structuraldefaulting.Default(o.(*Object).Members, s.structural)
 	}
 }
 
-// newStatus gives an object the status that the schema has for new ones.
+// newStatus replaces the status by its default.
 func (v *version) newStatus(o runtime.Object) {
 	clearStatus(o)
 	s, err := v.schema()
-	if err != nil || s.structural == nil { // decode said what is wrong with it
+	if err != nil || s.structural == nil { // decode has returned the error
 		return
 	}
 	if status, ok := s.structural.Properties["status"]; ok && status.Default.Object != nil {
@@ -95,9 +95,8 @@ func (v *version) newStatus(o runtime.Object) {
 	}
 }
 
-// recent is a stored object as it would be stored by now: pruned and defaulted by the
-// schema of the stored version. What became metadata of another resource since, and is
-// none, is dropped.
+// recent prunes and defaults a stored object by the current schema. It drops invalid metadata
+// of embedded objects.
 func (v *version) recent(o *Object) error {
 	s, err := v.schema()
 	if err != nil {
@@ -120,8 +119,8 @@ func (v *version) validate(ctx context.Context, o *Object) field.ErrorList {
 		return errs
 	}
 	all := o.tree()
-	if v.hasStatus() { // it is what the schema has for new ones
-		delete(all, "status")
+	if v.hasStatus() {
+		delete(all, "status") // the default
 	}
 	var errs field.ErrorList
 	if s.structural == nil || !s.fits(*s.structural, all) {
@@ -135,13 +134,13 @@ func (v *version) validate(ctx context.Context, o *Object) field.ErrorList {
 	return append(errs, s.checkRules(ctx, errs, all, nil)...)
 }
 
-// rulesTimeout is how long the rules of a version may look at an object: as long as a
-// write has by default. Long lists take longer than what they cost on the budget: the
-// library looks through all that it has counted so far at each step.
+// rulesTimeout limits the evaluation of CEL rules for an object to the default timeout of a
+// write. The cost budget of the library is not enough: for long lists, the time grows faster
+// than the cost.
 const rulesTimeout = 34 * time.Second
 
-// checkRules asks the rules in CEL, unless so much is wrong already that they could not
-// be. Rules that loop end with the context, and are broken then.
+// checkRules evaluates the CEL rules, unless errors of the schema prevent that. Rules that
+// are still running when the context is done are reported as broken.
 func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, old any, options ...cel.Option) field.ErrorList {
 	if c.rules == nil {
 		return nil
@@ -156,8 +155,8 @@ func (c *compiled) checkRules(ctx context.Context, errs field.ErrorList, all, ol
 	return found
 }
 
-// validateUpdate checks an update of the object, or of its status. What was wrong
-// before and did not change is tolerated.
+// validateUpdate checks an update of the object, or of its status. Errors in unchanged values
+// are tolerated.
 func (v *version) validateUpdate(ctx context.Context, o, old *Object, status bool) field.ErrorList {
 	s, err := v.schema()
 	if err != nil {
@@ -204,13 +203,13 @@ func (c *compiled) validateStatus(ctx context.Context, all map[string]any, same 
 	return c.checkSchema(ctx, field.NewPath("status"), status, c.status, same.Key("status"))
 }
 
-// notes collects what the rules warn of.
+// notes collects the warnings of rules.
 type notes struct{ all []string }
 
 // AddWarning implements warning.Recorder.
 func (n *notes) AddWarning(_, text string) { n.all = append(n.all, text) }
 
-// checkKind compares what an object says of itself.
+// checkKind checks kind and apiVersion.
 func (v *version) checkKind(o *Object) field.ErrorList {
 	var errs field.ErrorList
 	if kind := v.of.head.Status.AcceptedNames.Kind; o.Kind != kind {
@@ -222,7 +221,7 @@ func (v *version) checkKind(o *Object) field.ErrorList {
 	return errs
 }
 
-// checkScale checks what the subresource scale shows.
+// checkScale checks the members that the subresource "scale" shows.
 func (v *version) checkScale(members map[string]any, spec bool) field.ErrorList {
 	if v.Subresources == nil || v.Subresources.Scale == nil {
 		return nil
@@ -257,13 +256,13 @@ func checkReplicas(members map[string]any, path string) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath(path), n, wrong)}
 }
 
-// steps are the names of a simple path.
+// steps returns the names in a simple path.
 func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// tolerated is what validation let pass.
+// tolerated returns the errors that validateUpdate tolerated.
 func tolerated(o runtime.Object) []string { return o.(*Object).tolerated }
 
-// warn tells what is odd about finalizers that are new.
+// warn returns the warnings about new finalizers.
 func warn(o, old runtime.Object) []string {
 	made := o.(*Object)
 	had := map[string]bool{}
@@ -294,5 +293,5 @@ func warn(o, old runtime.Object) []string {
 	return warnings
 }
 
-// errNotCustom: a conversion was asked of something else.
+// errNotCustom is the error of a conversion of anything but an Object.
 var errNotCustom = errors.New("not a custom resource")
