@@ -162,7 +162,7 @@ func TestStartFails(t *testing.T) {
 		}
 		servertest.Stop(t, row.s)
 	}
-	servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}) // nobody holds it
+	servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}) // the lock is free
 }
 
 // TestRestart checks that clients can continue with a new server on the same
