@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestModuleAlone loads the command as go install does: without the workspace, whose
-// versions include those of the test module, and without replacements, which only a
-// main module may have.
+// TestModuleAlone loads the command as go install does: without the workspace, which also
+// selects the versions of the test module, and without replacements, which only the main
+// module may have.
 func TestModuleAlone(t *testing.T) {
 	load := exec.Command("go", "list", "-mod=readonly", "-deps", "./cmd/tidemark")
 	load.Env = append(os.Environ(), "GOWORK=off")
@@ -58,7 +58,7 @@ func TestLinkedModules(t *testing.T) {
 	}
 	_, table, ok := strings.Cut(string(b), "| module | brought by |\n|---|---|\n")
 	if !ok {
-		t.Fatal("0004-dependencies.md has no table of what is linked")
+		t.Fatal("0004-dependencies.md has no table of linked modules")
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
 	listed := map[string]bool{}

@@ -56,7 +56,7 @@ func TestZeroValue(t *testing.T) {
 // TestFeatureGates checks that unknown gates are refused and known ones take effect.
 func TestFeatureGates(t *testing.T) {
 	s := &tidemark.Server{FeatureGates: map[string]bool{"Nope": true}}
-	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `"Nope"; those that there are: CBORServingAndStorage`) {
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `"Nope"; known gates: CBORServingAndStorage`) {
 		t.Errorf("an unknown gate: %v", err)
 	}
 	for _, on := range []bool{true, false} {
@@ -162,7 +162,7 @@ func TestStartFails(t *testing.T) {
 		}
 		servertest.Stop(t, row.s)
 	}
-	servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}) // nobody holds it
+	servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}}) // the lock is free
 }
 
 // TestRestart checks that clients can continue with a new server on the same

@@ -19,8 +19,8 @@ import (
 
 // How a follower works.
 //
-// Its place is a version up to which the caller has been told everything, or none.
-// Without a place it tells a state, with one it watches from there:
+// Its place is the version up to which it has yielded every change, or none. Without a
+// place it yields a state; with one it watches from there:
 //
 //	for {
 //		if no place: place = state(guarantee)   RESET ADDED... SYNCED
@@ -30,18 +30,17 @@ import (
 //
 // What holds at every step:
 //
-//   - No gap: a watch begins at the place, and the place moves only to a version that
-//     a told event or bookmark has, or that a state was complete at.
-//   - No way back: a state after a 410 is asked to be not older than the place, and an
-//     event older than the place ends it all with an error.
-//   - It ends or gets on: each step either moves the place by a watch, or counts as a
-//     failure; failures in a row are bounded, and wait longer each time.
+//   - No gap: a watch begins at the place. The place moves only to the version of a
+//     yielded event or bookmark, or of a complete state.
+//   - No going back: after a 410, it requests a state that is not older than the place.
+//     An event older than the place ends the follower with an error.
+//   - Progress or end: each step either moves the place by a watch, or counts as a
+//     failure. Consecutive failures are bounded, and wait longer each time.
 //
-// A state is a streaming list (a watch that begins with synthetic events and says
-// when these are complete) where the server has it. Servers refuse it from v1.19 on,
-// where it is not enabled; older ones ignore the parameters and never say that the
-// state is complete, which shows as silence. Either way the state is then a list, for
-// as long as this follower lives.
+// A state is a streaming list if the server supports it: a watch that begins with
+// synthetic events and marks their end. If it is not enabled, servers from v1.19 on
+// refuse it. Older ones ignore the parameters and never mark the end, which the
+// follower detects by silence. In both cases the follower uses lists from then on.
 
 // Reset and Synced are the events of a follower that a watch does not have.
 const (
@@ -58,12 +57,12 @@ type Event struct {
 	Type watch.EventType
 
 	// Object is as the client decoded it; nil for Reset, Synced and Bookmark. Objects
-	// between Reset and Synced may share the memory of a whole page: copy what is kept
+	// between Reset and Synced may share the memory of a whole page: copy objects that are kept
 	// of many.
 	Object runtime.Object
 
 	// ResourceVersion is the object's, or for Bookmark and Synced the version up to
-	// which everything has been told; empty for Reset.
+	// which every change has been yielded; empty for Reset.
 	ResourceVersion string
 }
 
@@ -94,10 +93,10 @@ func Follow[L Collection](ctx context.Context, client Client[L], g Guarantee, o 
 	return follow(ctx, query[L]{client, g, o}, "", g.check())
 }
 
-// FollowFrom tells every change since a list, given its last page, and goes on as
-// Follow does: the caller has the state, so that it begins with the changes. Of an
-// inconsistent list it follows the first page's version; that has mostly expired, so
-// that a new state comes first.
+// FollowFrom yields every change since a list, given the list's last page, and then
+// continues as Follow does. The caller has the state already. For an inconsistent list it
+// follows from the version of the first page. That version has usually expired, so a new
+// state comes first.
 func FollowFrom[L Collection](ctx context.Context, last Page[L]) iter.Seq2[Event, error] {
 	var err error
 	refuse := func(detail string) {
@@ -135,7 +134,7 @@ func follow[L Collection](ctx context.Context, q query[L], place string, err err
 type follower[L Collection] struct {
 	query[L]
 	yield     func(Event, error) bool
-	place     string // up to which everything has been told; empty without a state
+	place     string // up to which every change has been yielded; empty without a state
 	noStreams bool   // the server has no streaming lists
 	failures  int    // in a row
 }
@@ -208,7 +207,7 @@ func (f *follower[L]) step(ctx context.Context) error {
 // lists reports whether a state comes as a list, and not as a streaming list.
 func (f *follower[L]) lists() bool { return f.noStreams || f.guarantee.match == exact }
 
-// list tells a state in pages.
+// list yields a state from the pages of a list.
 func (f *follower[L]) list(ctx context.Context) error {
 	var last Page[L]
 	for page, err := range List(ctx, f.client, f.guarantee, f.options) {
@@ -248,7 +247,7 @@ func (f *follower[L]) synced(version string) error {
 	return f.tell(Event{Type: Synced, ResourceVersion: version})
 }
 
-// stream tells a state as a streaming list, and goes on as a watch.
+// stream yields a state from a streaming list, and then the events of its watch.
 func (f *follower[L]) stream(ctx context.Context) error {
 	opts := f.options.selection()
 	f.guarantee.set(&opts)
@@ -261,7 +260,7 @@ func (f *follower[L]) stream(ctx context.Context) error {
 	return err
 }
 
-// watch tells the changes since the place.
+// watch yields the changes since the place.
 func (f *follower[L]) watch(ctx context.Context) error {
 	opts := f.options.selection()
 	opts.ResourceVersion = f.place
@@ -339,8 +338,8 @@ func (f *follower[L]) receive(ctx context.Context, opts metav1.ListOptions) erro
 	}
 }
 
-// take tells one event of a watch. Initial events come in any order, and move the
-// place only once they are complete.
+// take yields one event of a watch. Initial events come in any order, and move the place
+// only once they are complete.
 func (f *follower[L]) take(e watch.Event, initial bool) error {
 	switch e.Type {
 	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:

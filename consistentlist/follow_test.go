@@ -373,7 +373,7 @@ func TestFollowBrokenServers(t *testing.T) {
 				var last error
 				for e, err := range consistentlist.Follow(t.Context(), serve(t, m).typed, consistentlist.MostRecent, consistentlist.Options{}) {
 					if version, _ := strconv.Atoi(e.ResourceVersion); version == 42 {
-						t.Error("an event of the past was told")
+						t.Error("an old event was yielded")
 					}
 					last = err
 				}
@@ -424,7 +424,7 @@ func TestFollowOpaque(t *testing.T) {
 	})
 }
 
-// TestFollowFromRefuses gives FollowFrom what is no finished list.
+// TestFollowFromRefuses gives FollowFrom pages that do not finish a list.
 func TestFollowFromRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel(ages[3])
@@ -486,7 +486,7 @@ func TestFollowInconsistent(t *testing.T) {
 	})
 }
 
-// scripted is a client whose watch tells prepared events, and then ends it all.
+// scripted is a client whose watch sends prepared events, and then cancels the context.
 type scripted struct {
 	paged
 	events []watch.Event
@@ -500,8 +500,8 @@ func (s scripted) Watch(context.Context, metav1.ListOptions) (watch.Interface, e
 	return w, nil
 }
 
-// TestFollowAllocations tells a state in one page, and events: nothing is allocated
-// for an object.
+// TestFollowAllocations follows a state of one page, and events. The follower must not
+// allocate for each object.
 func TestFollowAllocations(t *testing.T) {
 	cost := func(objects int) float64 {
 		list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: make([]corev1.ConfigMap, objects)}

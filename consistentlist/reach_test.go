@@ -24,7 +24,7 @@ func waiting(m *model) {
 		select {
 		case <-time.After(waitsFor):
 			tooLargeVersion(w)
-		case <-r.Context().Done(): // nobody waits for the answer any more
+		case <-r.Context().Done(): // the client has gone
 		}
 		return true
 	}

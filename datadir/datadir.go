@@ -136,7 +136,7 @@ func (d *Dir) prepare() error {
 	case loose && empty:
 		return d.narrow(info, refused)
 	case loose && checksMode:
-		return fmt.Errorf("data directory %s: its mode is %04o, so others may have read or changed what is in it: check that, then chmod %o %s%s",
+		return fmt.Errorf("data directory %s: its mode is %04o, so other users may have read or changed its files: check them, then chmod %o %s%s",
 			d.Path, info.Mode().Perm(), 0o777&^refused, d.Path, d.wayOut())
 	}
 	return nil

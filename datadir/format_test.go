@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzFormat: what is read as a format is what is written for it.
+// FuzzFormat: writing a format that was read gives the same bytes.
 func FuzzFormat(f *testing.F) {
 	f.Add([]byte(formatHead + "1\n"))
 	f.Add([]byte(formatHead + "01\n"))

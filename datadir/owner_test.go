@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/datadir"
 )
 
-// TestOwner: the directory of somebody else is refused. Only root can make one.
+// TestOwner: a directory of another user is refused. Only root can create one.
 func TestOwner(t *testing.T) {
 	path := t.TempDir()
 	if err := os.Chmod(path, 0o700); err != nil {

@@ -45,8 +45,8 @@ func ExampleCompare_storageMigration() {
 	// true <nil>
 }
 
-// An aggregated server may have versions that are no integers (KEP-5504, Story 3).
-// Equality is then all that there is: what is not equal may be older or newer.
+// An aggregated server may have versions that are not integers (KEP-5504, Story 3). They
+// can only be compared for equality: a different version may be older or newer.
 func ExampleInvalidError_opaqueVersions() {
 	needsWork := func(handled, now string) bool {
 		newer, err := resourceversion.Less(handled, now)

@@ -43,15 +43,15 @@ func Compare(a, b string) (int, error) {
 	return order(a, b), nil
 }
 
-// Less reports whether a is older than b. Its error is that of Compare; the result
-// is then false.
+// Less reports whether a is older than b. It fails when Compare does, and then returns
+// false.
 func Less(a, b string) (bool, error) {
 	c, err := Compare(a, b)
 	return c < 0, err
 }
 
-// Max returns the newer of a and b. Its error is that of Compare; the result is
-// then empty.
+// Max returns the newer of a and b. It fails when Compare does, and then returns an empty
+// string.
 func Max(a, b string) (string, error) {
 	c, err := Compare(a, b)
 	switch {
@@ -79,8 +79,8 @@ func Valid(text string) bool {
 	return true
 }
 
-// order compares two valid texts: of two integers without leading zeros the longer
-// one is greater, and those of one length order as their digits do.
+// order compares two valid versions. Of two integers without leading zeros the longer one
+// is greater; integers of the same length order like their digits.
 func order(a, b string) int {
 	switch {
 	case len(a) < len(b):
@@ -92,14 +92,14 @@ func order(a, b string) int {
 	}
 }
 
-// InvalidError says that a text is no comparable resource version. Whoever meets it
-// falls back to what opaque versions allow: to see whether two are equal.
+// InvalidError reports a text that is not a comparable resource version. Such a version is
+// opaque: clients can only check whether two are equal.
 type InvalidError struct {
 	// Text is what was given in place of a version, whole.
 	Text string
 }
 
-// Error names the text, cut if it is long, and what is wrong with it.
+// Error returns the text, truncated if it is long, and the reason.
 func (e *InvalidError) Error() string {
 	const most = 64 // bytes: half more than the longest version of Kubernetes
 	shown := e.Text

@@ -51,8 +51,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestInvalid gives each function what is no version, on either side: an error that
-// names what is wrong, and never an order.
+// TestInvalid gives each function an invalid version, on either side. It must return an
+// error that names the problem, and never an order.
 func TestInvalid(t *testing.T) {
 	for _, c := range []struct{ text, names string }{
 		{"", "it is empty"},

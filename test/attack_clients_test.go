@@ -18,8 +18,8 @@ import (
 
 const attackedMaps = "/api/v1/namespaces/default/configmaps"
 
-// attacks are those of a hostile reading of the server, and of its kin: CVE-2019-9511 to
-// 9518, CVE-2023-44487, CVE-2024-27316, CVE-2025-8671.
+// attacks are the known attacks on HTTP/2 servers (CVE-2019-9511 to 9518, CVE-2023-44487,
+// CVE-2024-27316, CVE-2025-8671), and attacks that the code of this server suggests.
 var attacks = []attack{
 	{"anonymous reads, closed windows", func(ctx context.Context, x *target) {
 		x.streams(ctx, 4, func(c *hostile) { c.each(100, request{path: attackedMaps}) })
@@ -262,7 +262,7 @@ func (x *target) connect(ctx context.Context, connections int, use func(c *hosti
 				stop := context.AfterFunc(ctx, func() { conn.Close() })
 				c := &hostile{conn: conn, framer: http2.NewFramer(conn, nil), next: 1}
 				c.hpack = hpack.NewEncoder(&c.block)
-				go io.Copy(io.Discard, conn) // what is not flow-controlled
+				go io.Copy(io.Discard, conn) // frames without flow control
 				io.WriteString(conn, http2.ClientPreface)
 				c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 				use(c)

@@ -34,15 +34,14 @@ const (
 	// attackMemory is what the server may take in memory, whatever is sent: the budgets of
 	// docs/limits.md, twice over for what the garbage collector has not found yet.
 	attackMemory = 1 << 30
-	// attackPatience is what the slowest one of a hundred requests of a good client may
-	// take beside the attacks, which take most of the CPU themselves: a stalled seat or
-	// connection would take 30 s.
+	// attackPatience bounds the 99th percentile of a good client's requests during attacks. The
+	// attacks use most of the CPU themselves. A stalled seat or connection would take 30 s.
 	attackPatience = 5 * time.Second
 )
 
-// TestAttacks has hostile clients do all that a client can do, with a token or without,
-// one attack after the other and then all at once. A good client beside them gets each of
-// its answers, in time, and the server's memory stays bounded.
+// TestAttacks runs hostile clients, with and without a token: one attack after the other,
+// then all at once. Meanwhile a good client gets all its answers in time, and the server's
+// memory stays bounded.
 func TestAttacks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
@@ -152,7 +151,7 @@ func (x *target) good(t *testing.T, method, path, body string, took *[]time.Dura
 	}
 }
 
-// endure runs attacks for a while, with a good client beside them.
+// endure runs attacks for a while, together with a good client.
 func (x *target) endure(t *testing.T, d time.Duration, all ...attack) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -170,7 +169,7 @@ func (x *target) endure(t *testing.T, d time.Duration, all ...attack) {
 		x.good(t, "GET", "/api/v1/namespaces/default/configmaps/"+name, "", &took)
 		x.good(t, "GET", "/api/v1/namespaces/default/configmaps?limit=10", "", &took)
 		x.good(t, "DELETE", "/api/v1/namespaces/default/configmaps/"+name, "", &took)
-		if i%10 == 0 { // somebody new comes
+		if i%10 == 0 { // a new client
 			x.p.client.CloseIdleConnections()
 		}
 		peak = max(peak, x.p.memory(t))

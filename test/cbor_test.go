@@ -49,8 +49,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// preferCBOR has client-go use CBOR, and tells which media it used. Clients with
-// generated types have to be told in words: they have protobuf of their own.
+// preferCBOR has client-go use CBOR, and records the media types it uses. Clients with
+// generated types default to protobuf, so the config names CBOR.
 func preferCBOR(t *testing.T, gates map[string]bool) (*rest.Config, *mediaSeen) {
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.ClientsAllowCBOR, true)
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.ClientsPreferCBOR, true)
@@ -72,7 +72,7 @@ func wantMedia(t *testing.T, what string, got map[string]int, want ...string) {
 		delete(got, w)
 	}
 	if len(got) > 0 {
-		t.Errorf("%s: %v beside %v", what, got, want)
+		t.Errorf("%s: also %v, want only %v", what, got, want)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestTypedClientInCBOR(t *testing.T) {
 		t.Errorf("%v %+v", err, pod)
 	}
 	if err := secrets.Delete(ctx, "none", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("deleting what is not there: %v", err)
+		t.Errorf("deleting a missing object: %v", err)
 	}
 	if err := secrets.Delete(ctx, "a", *metav1.NewPreconditionDeleteOptions(string(got.UID))); err != nil {
 		t.Error(err)
@@ -270,7 +270,8 @@ func next(t *testing.T, ctx context.Context, events <-chan string) string {
 	}
 }
 
-// TestCBOROff: a client that prefers CBOR is told so once, and goes on in JSON.
+// TestCBOROff: if CBOR is off, a client that prefers it is refused once, and continues with
+// JSON.
 func TestCBOROff(t *testing.T) {
 	c, seen := preferCBOR(t, nil)
 	maps, ctx := kubernetes.NewForConfigOrDie(c).CoreV1().ConfigMaps("default"), deadline(t)

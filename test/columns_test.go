@@ -33,7 +33,7 @@ type printed struct {
 	Status map[string]any
 }
 
-// resource is that of the path.
+// resource returns the resource of the path.
 func (p *printed) resource() (r schema.GroupVersionResource, namespaced bool) {
 	parts := strings.Split(strings.Trim(p.Path, "/"), "/")
 	r.Resource, namespaced = parts[len(parts)-1], strings.Contains(p.Path, "/namespaces/")
@@ -80,7 +80,7 @@ func (p *printed) put(t *testing.T, config *rest.Config, namespace string, objec
 			t.Error(err)
 		}
 		_, _ = of.Patch(context.Background(), made.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		if r.Resource == "namespaces" { // nobody else finishes that on kube-apiserver
+		if r.Resource == "namespaces" { // kube-apiserver alone has no controller that finalizes them
 			empty := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": made.GetName()}}}
 			_, _ = of.Update(context.Background(), empty, metav1.UpdateOptions{}, "finalize")
 		}

@@ -122,7 +122,7 @@ func listAs[L consistentlist.Collection](t *testing.T, ctx context.Context, h *h
 			t.Errorf("%T, limit %d, %v: version %s, %v", client, o.Limit, g, version, err)
 		}
 		if g != consistentlist.Exact(want) {
-			want = last // nothing is written meanwhile, so that what is newer is the last
+			want = last // without concurrent writes, a newer state is the last one
 			if older, err := resourceversion.Less(version, last); err != nil || older {
 				continue // a cache that lags, as NotOlderThan allows
 			}

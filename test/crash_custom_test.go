@@ -57,11 +57,11 @@ func TestKillCustom(t *testing.T) {
 	t.Logf("%d steps acknowledged over %d kills", steps, crashCustomRounds)
 }
 
-// crashKind is what is known of a definition: only one client writes it.
+// crashKind is the client's knowledge of a definition. Only one client writes it.
 type crashKind struct {
 	name string
-	// defined: it is there, unless nothing answered to its creation or deletion, and
-	// nobody knows (unsure).
+	// defined means that the definition exists. If its creation or deletion got no answer,
+	// unsure is set.
 	defined, unsure bool
 	schema          int // how many changes of the schema are acknowledged
 	objects         map[string]bool
@@ -83,7 +83,7 @@ func (k *crashKind) object(name string) []byte {
 func (k *crashKind) collection() string { return "/apis/crash.example.com/v1/" + k.name }
 func (k *crashKind) at() string         { return crashDefinitions + "/" + k.name + ".crash.example.com" }
 
-// step does one thing, and tells whether the server answered.
+// step makes one request, and reports whether the server answered.
 func (k *crashKind) step(p *process, rng *rand.Rand) bool {
 	ctx := context.Background()
 	var err error
@@ -137,7 +137,7 @@ func (p *process) patch(path string, body []byte) (int, error) {
 	return answer.StatusCode, answer.Body.Close()
 }
 
-// check compares the restarted server with what is known, and settles what was not.
+// check compares the restarted server with the client's knowledge, and resolves unknowns.
 func (k *crashKind) check(t *testing.T, p *process, round int) {
 	t.Helper()
 	code, body, err := p.do(t.Context(), "GET", k.at(), nil)
@@ -185,7 +185,7 @@ func (k *crashKind) checkObjects(t *testing.T, p *process, round int) {
 	for _, o := range list.Items {
 		found[o.Metadata.Name] = true
 		if !k.objects[o.Metadata.Name] && o.Metadata.Name != k.maybe {
-			t.Errorf("round %d: %s has %s, which nobody made since it was defined", round, k.name, o.Metadata.Name)
+			t.Errorf("round %d: %s has %s, which was not created since the definition", round, k.name, o.Metadata.Name)
 		}
 	}
 	for name := range k.objects {

@@ -157,7 +157,7 @@ func (p *process) list(t *testing.T) objectList {
 	return l
 }
 
-// record is what is known of one name: only one client writes it.
+// record is the client's knowledge of one name. Only one client writes it.
 type record struct {
 	value   string // acknowledged; empty: absent
 	version uint64
@@ -196,7 +196,7 @@ func (l *load) run(p *process, rng *rand.Rand, until time.Duration) {
 	wg.Wait()
 }
 
-// write changes one name, and tells whether the server answered.
+// write changes one name, and reports whether the server answered.
 func (l *load) write(p *process, rng *rand.Rand, name string) bool {
 	l.mu.Lock()
 	r := l.model[name]
@@ -221,7 +221,7 @@ func (l *load) write(p *process, rng *rand.Rand, name string) bool {
 	}
 	code, answer, err := p.do(context.Background(), method, path, body)
 	if err != nil || code >= 300 {
-		return false // the record keeps maybe: nobody knows
+		return false // the record keeps maybe: the outcome is unknown
 	}
 	var o object
 	json.Unmarshal(answer, &o)

@@ -200,8 +200,8 @@ func kindOf(err error) consistentlist.Kind {
 	return ""
 }
 
-// TestNotReached asks for a version that nobody will ever write: that is known long
-// before client-go gives up, and where the server is.
+// TestNotReached requests a version that is never reached. The error must come long before
+// client-go gives up, and contain the server's version.
 func TestNotReached(t *testing.T) {
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		ctx, config, namespace := deadline(t), s.Config, s.Namespace

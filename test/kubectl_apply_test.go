@@ -59,7 +59,7 @@ func TestKubectlApply(t *testing.T) { onKubectl(t, testKubectlApply) }
 
 func testKubectlApply(t *testing.T, k *kubectlIn) {
 	if out, code := k.exit(shop, "diff", "-f", "-"); code != 1 || !strings.Contains(out, "+  color: red") {
-		t.Errorf("diff of what is not there: exit status %d\n%s", code, out)
+		t.Errorf("diff of a missing object: exit status %d\n%s", code, out)
 	}
 	k.want(shop, []string{"apply", "-f", "-", "--dry-run=server"}, "deployment.apps/shop created (server dry run)")
 	k.wantError("", []string{"get", "cm", "shop"}, `configmaps "shop" not found`)
@@ -70,7 +70,7 @@ func testKubectlApply(t *testing.T, k *kubectlIn) {
 		t.Errorf("applying the same again made version %s of %s", got, version)
 	}
 	if out, code := k.exit(shop, "diff", "-f", "-"); code != 0 {
-		t.Errorf("diff of what is there: exit status %d\n%s", code, out)
+		t.Errorf("diff of an existing object: exit status %d\n%s", code, out)
 	}
 
 	// Others own what the configuration does not speak of.
@@ -147,15 +147,15 @@ func testKubectlServerSide(t *testing.T, k *kubectlIn) {
 	}
 	k.want(edited(small, "  size: small\n", ""), append(apply, "--field-manager=other"), "configmap/shop serverside-applied")
 	if got := k.value("cm/shop", "{.data}"); got != `{"color":"red"}` {
-		t.Errorf("what nobody applies any more is still there: %s", got)
+		t.Errorf("an object that is no longer applied still exists: %s", got)
 	}
-	// kubectl edits the object by an update: apply tells it from itself.
+	// kubectl patches the object by an update. Apply distinguishes that from its own fields.
 	k.want("", []string{"patch", "cm", "shop", "--type=merge", "-p", `{"data":{"color":"blue"}}`}, "patched")
 	k.wantError(shop, apply, `conflict with "kubectl-patch" using v1: .data.color`)
 }
 
-// TestKubectlMigration applies the old way first, then server-side, then the old
-// way again: what is dropped from the configuration goes away each time.
+// TestKubectlMigration applies on the client's side, then server-side, then on the client's
+// side again. Fields that are dropped from the configuration are removed each time.
 func TestKubectlMigration(t *testing.T) { onKubectl(t, testKubectlMigration) }
 
 func testKubectlMigration(t *testing.T, k *kubectlIn) {

@@ -18,7 +18,7 @@ func testKubectlChanges(t *testing.T, k *kubectlIn) {
 	steps := []struct {
 		args  []string
 		print string // what kubectl prints
-		what  string // what is looked at
+		what  string // the field that is checked
 		want  string
 	}{
 		{[]string{"label", "cm", "shop", "tier=front"}, "labeled", "cm/shop {.metadata.labels}", `{"app":"shop","tier":"front"}`},
@@ -159,7 +159,7 @@ func testKubectlRollout(t *testing.T, k *kubectlIn) {
 	k.want("", []string{"rollout", "status", "deploy/shop", "--timeout=20s"}, "successfully rolled out")
 }
 
-// TestKubectlDelete: what is waited for, and what is told of it.
+// TestKubectlDelete: kubectl waits for deletions, and prints them.
 func TestKubectlDelete(t *testing.T) { onKubectl(t, testKubectlDelete) }
 
 func testKubectlDelete(t *testing.T, k *kubectlIn) {

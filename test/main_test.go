@@ -22,8 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
-// asKubectl makes this test binary be kubectl: the real command, in a process of
-// its own.
+// asKubectl makes this test binary run the real kubectl, in a separate process.
 const asKubectl = "TIDEMARK_TEST_AS_KUBECTL"
 
 var seed = flag.Uint64("seed", 0, "seed of the randomized tests; 0 picks one")
@@ -80,7 +79,7 @@ func onKubectl(t *testing.T, test func(t *testing.T, k *kubectlIn)) {
 	})
 }
 
-// command is kubectl with arguments, and input where it is not empty.
+// command returns a kubectl command. Empty input means no input.
 func (k *kubectlIn) command(ctx context.Context, input string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
@@ -146,14 +145,14 @@ func (k *kubectlIn) exit(input string, args ...string) (string, int) {
 	return out, status.ExitCode()
 }
 
-// value is what a JSONPath finds in an object.
+// value returns the value at a JSONPath of an object.
 func (k *kubectlIn) value(object, path string) string {
 	k.t.Helper()
 	return k.want("", []string{"get", object, "--show-managed-fields", "-o", "jsonpath=" + path})
 }
 
-// background runs kubectl beside the test. The function that it returns waits for
-// its end, and requires that it worked and printed the text.
+// background runs kubectl in the background. The returned function waits until it exits, and
+// requires that it succeeded and printed the text.
 func (k *kubectlIn) background(args ...string) func(text string) {
 	k.t.Helper()
 	done := make(chan struct{})

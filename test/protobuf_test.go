@@ -125,17 +125,17 @@ func testProtobufErrors(t *testing.T, ctx context.Context, cs kubernetes.Interfa
 	deployments := cs.AppsV1().Deployments(ns)
 	_, err := deployments.Get(ctx, "none", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("get of what is not there: %v", err)
+		t.Errorf("get of a missing object: %v", err)
 	}
 	if _, err = deployments.Create(ctx, shopDeployment(), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("create of what is there: %v", err)
+		t.Errorf("create of an existing object: %v", err)
 	}
 	wrong := shopDeployment()
 	wrong.Name, wrong.Spec.Template.Labels = "wrong", map[string]string{"app": "other"}
 	_, err = deployments.Create(ctx, wrong, metav1.CreateOptions{})
 	status, _ := err.(apierrors.APIStatus)
 	if !apierrors.IsInvalid(err) || status == nil || len(status.Status().Details.Causes) != 1 || status.Status().Details.Causes[0].Field != "spec.template.metadata.labels" {
-		t.Errorf("create of what is wrong: %#v", err)
+		t.Errorf("create of an invalid object: %#v", err)
 	}
 	stale := shopDeployment()
 	stale.ResourceVersion = "1"
@@ -182,7 +182,7 @@ func testProtobufDeletion(t *testing.T, ctx context.Context, cs kubernetes.Inter
 		t.Error(err)
 	}
 	if _, err := cs.CoreV1().Secrets(ns).Get(ctx, "shop", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("what is deleted is there: %v", err)
+		t.Errorf("a deleted object still exists: %v", err)
 	}
 }
 

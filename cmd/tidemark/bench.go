@@ -246,7 +246,7 @@ Both axes are logarithmic: a horizontal line means that the cost does not grow.`
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&x, "x", "objects", "x axis: "+strings.Join(bench.PlotInputs(), ", "))
-	flags.StringVar(&y, "y", "cpu", "y axis: "+strings.Join(bench.PlotFigures(), ", "))
+	flags.StringVar(&y, "y", "cpu", "y axis: "+strings.Join(bench.PlotMetrics(), ", "))
 	flags.StringSliceVar(&scenarios, "scenario", nil, "draw only this scenario, without its number of watchers; can be repeated")
 	flags.StringVar(&title, "title", "", "title of the picture")
 	return c

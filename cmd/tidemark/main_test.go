@@ -182,7 +182,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestDefaults: the flags are those of kube-apiserver, with its values.
+// TestDefaults: the flags have the names and defaults of kube-apiserver.
 func TestDefaults(t *testing.T) {
 	flags := newServe().Flags()
 	for name, want := range map[string]string{

@@ -23,7 +23,7 @@ type versionInfo struct {
 	Platform   string `json:"platform"`
 }
 
-// ownVersion is that of this program: "0.1.0".
+// ownVersion returns the version of this program, such as "0.1.0".
 func ownVersion() string {
 	_, own, _ := strings.Cut(tidemark.Version(), "+tidemark.")
 	return own

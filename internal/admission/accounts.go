@@ -21,8 +21,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// accounts gives each new Pod a ServiceAccount that is there, and what comes with it: a
-// token in each container, and the secrets that images are pulled with.
+// accounts is the plugin ServiceAccount. It requires that the ServiceAccount of a new Pod exists,
+// mounts its token in each container, and adds its image pull secrets.
 type accounts struct {
 	store *store.Store
 	*lookups
@@ -30,14 +30,14 @@ type accounts struct {
 
 const (
 	defaultAccount = "default"
-	// defaultAccountWait is how long a Pod waits for the account that each namespace is
-	// given: as long as kube-apiserver has it wait.
+	// defaultAccountWait is how long a Pod waits for the account `default` of its namespace, which
+	// a controller creates; the same as in kube-apiserver.
 	defaultAccountWait = 1500 * time.Millisecond
 
 	tokenVolume = "kube-api-access-"
 	tokenPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
-	// tokenSeconds is how long a token says that it is good for: an hour, and some
-	// seconds by which such tokens are known.
+	// tokenSeconds is the lifetime of the token: an hour, and seven seconds by which kubelets
+	// recognize such tokens.
 	tokenSeconds = 3607
 )
 
@@ -59,7 +59,7 @@ func (s accounts) mutate(ctx context.Context, a *registry.Attributes) error {
 		return nil
 	}
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return checkMirror(a, p) // it has to stay as its kubelet has it
+		return checkMirror(a, p) // it must stay as its kubelet created it
 	}
 	p.Spec.ServiceAccountName = cmp.Or(p.Spec.ServiceAccountName, defaultAccount)
 	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
@@ -104,7 +104,7 @@ func (s accounts) validate(ctx context.Context, a *registry.Attributes) error {
 	return nil
 }
 
-// find returns the account of a Pod. For the one that each namespace is given it waits.
+// find returns the account of a Pod. It waits for the account `default`.
 func (s accounts) find(ctx context.Context, a *registry.Attributes, p *corev1.Pod) (*corev1.ServiceAccount, error) {
 	name := p.Spec.ServiceAccountName
 	state, end := a.State, time.Now().Add(defaultAccountWait)
@@ -128,7 +128,7 @@ func (s accounts) find(ctx context.Context, a *registry.Attributes, p *corev1.Po
 	}
 }
 
-// automounts reports whether a Pod gets a token: as it says, or else as its account does.
+// automounts reports whether a token is mounted: the Pod decides, or else its account.
 func automounts(account *corev1.ServiceAccount, p *corev1.Pod) bool {
 	if p.Spec.AutomountServiceAccountToken != nil {
 		return *p.Spec.AutomountServiceAccountToken
@@ -136,7 +136,7 @@ func automounts(account *corev1.ServiceAccount, p *corev1.Pod) bool {
 	return ptr.Deref(account.AutomountServiceAccountToken, true)
 }
 
-// mountToken mounts a token in each container that has nothing there yet.
+// mountToken mounts a token in each container that mounts nothing at its path.
 func mountToken(p *corev1.Pod) {
 	name, there := "", false
 	for i := range p.Spec.Volumes {
@@ -164,7 +164,8 @@ func mountToken(p *corev1.Pod) {
 	}
 }
 
-// tokenSource is what clients in a Pod find: a token, whom to trust, and their namespace.
+// tokenSource is the volume for clients in a Pod: a token, the certificate authority of the
+// server, and the namespace.
 func tokenSource() *corev1.ProjectedVolumeSource {
 	return &corev1.ProjectedVolumeSource{
 		DefaultMode: ptr.To(corev1.ProjectedVolumeSourceDefaultMode),
@@ -181,7 +182,7 @@ func tokenSource() *corev1.ProjectedVolumeSource {
 	}
 }
 
-// checkMirror refuses what a Pod that stands for one of a kubelet's own cannot have.
+// checkMirror refuses what a mirror Pod of a kubelet cannot have.
 func checkMirror(a *registry.Attributes, p *corev1.Pod) error {
 	if p.Spec.ServiceAccountName != "" {
 		return forbidden(a, "a mirror pod may not reference service accounts")
@@ -244,13 +245,13 @@ func namesSecret(v corev1.Volume) bool {
 	return false
 }
 
-// enforces reports whether an account allows its Pods its own secrets alone.
+// enforces reports whether Pods of an account may only use the Secrets that it lists.
 func enforces(account *corev1.ServiceAccount) bool {
 	is, _ := strconv.ParseBool(account.Annotations["kubernetes.io/enforce-mountable-secrets"])
 	return is
 }
 
-// checkSecrets refuses a Pod that refers to secrets that its account does not have.
+// checkSecrets refuses a Pod that refers to Secrets that its account does not list.
 func checkSecrets(account *corev1.ServiceAccount, p *corev1.Pod) error {
 	mountable := secretsMountable(account)
 	pulls := make(map[string]bool, len(account.ImagePullSecrets))
@@ -280,7 +281,7 @@ func checkSecrets(account *corev1.ServiceAccount, p *corev1.Pod) error {
 	return nil
 }
 
-// secretsMountable are the secrets of an account by their names.
+// secretsMountable returns the names of the Secrets that an account lists.
 func secretsMountable(account *corev1.ServiceAccount) map[string]bool {
 	names := make(map[string]bool, len(account.Secrets))
 	for _, r := range account.Secrets {
@@ -298,8 +299,7 @@ func checkContainerSecrets(kind string, c *corev1.Container, account *corev1.Ser
 	return nil
 }
 
-// secretsOf yields the Secrets that the environment of a container is made of, and
-// where it names them.
+// secretsOf yields the Secrets in the environment of a container, and which field names them.
 func secretsOf(c *corev1.Container) func(yield func(name, where string) bool) {
 	return func(yield func(name, where string) bool) {
 		for _, e := range c.Env {

@@ -18,8 +18,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// limitRanger bounds the resources of Pods and claims by the LimitRanges of their namespace: a
-// container gets the resources that it leaves out, and what is beyond the limits is refused.
+// limitRanger applies the LimitRanges of a namespace to Pods and claims: it sets default
+// requests and limits of containers, and refuses objects outside the limits.
 func limitRanger(c *Config) registry.Plugin {
 	l := c.lookups
 	return registry.Plugin{
@@ -55,7 +55,7 @@ func (l *lookups) setDefaultLimits(_ context.Context, a *registry.Attributes) er
 	return err
 }
 
-// fill gives the containers of a Pod what they leave out, and says so in an annotation.
+// fill sets the missing requests and limits of containers, and lists them in an annotation.
 func fill(p *corev1.Pod, r *corev1.LimitRange) {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range r.Spec.Limits {
@@ -92,7 +92,7 @@ func fill(p *corev1.Pod, r *corev1.LimitRange) {
 	p.Annotations["kubernetes.io/limit-ranger"] = "LimitRanger plugin set: " + strings.Join(said, "; ")
 }
 
-// missing copies what a list leaves out, and returns the names of that, sorted.
+// missing adds the quantities that a list lacks, and returns their names, sorted.
 func missing(to *corev1.ResourceList, from corev1.ResourceList) (names []string) {
 	for name, q := range from {
 		if _, ok := (*to)[name]; ok {
@@ -149,8 +149,8 @@ func checkPod(p *corev1.Pod, r *corev1.LimitRange) (errs []error) {
 	return errs
 }
 
-// together is what a Pod as a whole asks for: what it says of CPU and memory itself, or
-// else what its containers do.
+// together returns the requests and limits of a Pod as a whole: those at the level of the Pod for
+// CPU and memory, or else the sums of its containers.
 func together(p *corev1.Pod) (requests, limits corev1.ResourceList) {
 	requests = podresources.AggregateContainerRequests(p, podresources.PodResourcesOptions{})
 	limits = podresources.AggregateContainerLimits(p, podresources.PodResourcesOptions{})
@@ -186,7 +186,7 @@ func within(l *corev1.LimitRangeItem, requests, limits corev1.ResourceList) (err
 	return errs
 }
 
-// checkClaim checks what a claim requests; it has no limits.
+// checkClaim checks the requests of a claim, which has no limits.
 func checkClaim(c *corev1.PersistentVolumeClaim, r *corev1.LimitRange) (errs []error) {
 	requests := c.Spec.Resources.Requests
 	for i := range r.Spec.Limits {
@@ -218,8 +218,8 @@ func sorted(list corev1.ResourceList) []corev1.ResourceName { return slices.Sort
 func atLeast(q, bound resource.Quantity) bool { return compare(q, bound) >= 0 }
 func atMost(q, bound resource.Quantity) bool  { return compare(q, bound) <= 0 }
 
-// compare compares quantities in thousandths, or, where one is too large for that, in
-// whole units.
+// compare compares quantities in thousandths, or in whole units if one is too large for
+// thousandths.
 func compare(a, b resource.Quantity) int {
 	x, y := a.Value(), b.Value()
 	if x <= resource.MaxMilliValue && y <= resource.MaxMilliValue {
@@ -234,8 +234,8 @@ func compare(a, b resource.Quantity) int {
 	return 0
 }
 
-// bounded checks an amount against a minimum, which wants a request, or a maximum, which
-// wants a limit; of either that is there it must hold.
+// bounded checks a resource against a minimum, which requires a request, or a maximum, which
+// requires a limit. The bound holds for both the request and the limit.
 func bounded(what string, l *corev1.LimitRangeItem, name corev1.ResourceName, holds func(q, bound resource.Quantity) bool, requests, limits corev1.ResourceList) error {
 	bound := l.Min[name]
 	first, second := "request", "limit"
@@ -255,7 +255,7 @@ func bounded(what string, l *corev1.LimitRangeItem, name corev1.ResourceName, ho
 	return nil
 }
 
-// inProportion checks how much more than is requested the limit allows.
+// inProportion checks the ratio of limit to request.
 func inProportion(l *corev1.LimitRangeItem, name corev1.ResourceName, requests, limits corev1.ResourceList) error {
 	most := l.MaxLimitRequestRatio[name]
 	request, limit := requests[name], limits[name]

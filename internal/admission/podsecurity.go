@@ -22,26 +22,26 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// levels evaluates Pods. It is a table of a few hundred kilobytes, made when the first
-// namespace wants it.
+// levels evaluates Pods. It is a table of a few hundred kilobytes, made when the first namespace
+// needs it. Servers of one process share it: it depends on the library alone.
 var levels = sync.OnceValue(func() policy.Evaluator {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
-		panic(err) // the checks are those of the library
+		panic(err) // the checks are constants of the library
 	}
 	return e
 })
 
-// everyone is what a namespace without labels allows: everything.
+// everyone is the policy of a namespace without labels: it allows everything.
 var everyone = func() api.Policy {
 	p := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	return api.Policy{Enforce: p, Audit: p, Warn: p}
 }()
 
-// label is in each namespace that wants anything.
+// label is in the stored bytes of each namespace with a level.
 var label = []byte(`"pod-security.kubernetes.io/`)
 
-// makers are the collections of what makes Pods.
+// makers are the collections of objects with a Pod template.
 var makers = []string{"cronjobs.batch", "daemonsets.apps", "deployments.apps", "jobs.batch", "podtemplates", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"}
 
 // podSecurityPlugin holds Pods to the Pod Security Standard that the labels of their namespace
@@ -107,8 +107,8 @@ func warn(a *registry.Attributes, wanted api.Policy, meta *metav1.ObjectMeta, sp
 	}
 }
 
-// changesImages reports whether an update makes other containers of a Pod: what else it
-// can change matters to no level.
+// changesImages reports whether an update of a Pod changes or adds images. No level depends on
+// the other fields that an update can change.
 func changesImages(pod, old *corev1.Pod) bool {
 	differ := func(a, b []corev1.Container) bool {
 		return !slices.EqualFunc(a, b, func(a, b corev1.Container) bool { return a.Image == b.Image })
@@ -124,7 +124,7 @@ func changesImages(pod, old *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return !had[one{c.Name, c.Image}] })
 }
 
-// template is what Pods are made of; nil: none are.
+// template returns the Pod template of an object, nil if it has none.
 func template(o runtime.Object) *corev1.PodTemplateSpec {
 	switch o := o.(type) {
 	case *corev1.PodTemplate:
@@ -174,7 +174,7 @@ func checkLevels(a *registry.Attributes, n *corev1.Namespace) error {
 	return err
 }
 
-// mostPods are those of a namespace that are looked at when its level changes.
+// mostPods is how many Pods of a namespace are evaluated when its level changes.
 const mostPods = 3000
 
 // violations describes which Pods of a namespace violate a level, with one line for each

@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// maxMerged is how many tolerations are compared with each other. More are kept as they
-// are: what another one covers does no harm.
+// maxMerged is how many tolerations are compared with each other. Longer lists are kept as they
+// are: redundant tolerations do no harm.
 const maxMerged = 500
 
-// mergeTolerations leaves out what another one covers; of equal ones the first
-// stays.
+// mergeTolerations concatenates two lists without tolerations that another one covers. The
+// first of equal tolerations stays.
 func mergeTolerations(a, b []corev1.Toleration) []corev1.Toleration {
 	all := slices.Concat(a, b)
 	if len(all) > maxMerged {
@@ -32,7 +32,7 @@ func mergeTolerations(a, b []corev1.Toleration) []corev1.Toleration {
 	return merged
 }
 
-// covers reports whether a tolerates all that t does.
+// covers reports whether a tolerates everything that t tolerates.
 func covers(a, t *corev1.Toleration) bool {
 	if equality.Semantic.DeepEqual(a, t) {
 		return true

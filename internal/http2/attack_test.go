@@ -95,8 +95,8 @@ func (p *client) askMany(id uint32, end bool, path string, fields ...string) {
 	p.block.Reset()
 }
 
-// floods are frames that cost a client little, again and again: what has CVEs of other
-// servers, and what is like it. Each gets the number of its turn.
+// floods are endless series of frames that cost a client little: from CVEs of other
+// servers, and similar ones. do gets the index of its call.
 var floods = []struct {
 	name string
 	do   func(p *client, i int)
@@ -251,9 +251,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestStuckAnswers: no answer waits longer for its client than the server lets it, not
-// that of a request whose headers are too large either, and its handler is free at once
-// if the answer is small.
+// TestStuckAnswers: no answer waits for its client longer than the server's limit, even if
+// it answers a request with too large headers. A handler with a small answer returns at once.
 func TestStuckAnswers(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	for name, test := range map[string]struct {
@@ -308,7 +307,7 @@ func TestStuckAnswers(t *testing.T) {
 	}
 }
 
-// TestGone: a client that was told to go is gone in time, whatever it sends.
+// TestGone: after GOAWAY the connection closes in time, whatever the client sends.
 func TestGone(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	synctest.Test(t, func(t *testing.T) {
@@ -452,7 +451,7 @@ func TestIdleMemory(t *testing.T) {
 			const most = 96 << 10 // of it TLS keeps records, on both sides
 			each := (heap() - before) / connections
 			for begin := time.Now(); each > most && time.Since(begin) < 10*time.Second; each = (heap() - before) / connections {
-				time.Sleep(10 * time.Millisecond) // the server lets go after its answer
+				time.Sleep(10 * time.Millisecond) // the server releases it after its answer
 			}
 			t.Logf("%d KiB more for each connection", each>>10)
 			if each > most {

@@ -19,7 +19,7 @@ import (
 const (
 	// DefaultTransportBytes is the default of Server.TransportBytes. It is twice the memory of
 	// 400 answers that are sent at once, each with 128 KiB in the write, as much encrypted,
-	// and as much in the buffer; or that of 1,000 connections whose clients never read.
+	// and as much in the buffer. It is also enough for 1,000 connections whose clients never read.
 	DefaultTransportBytes = 256 << 20
 	// DefaultHeaderTimeout is the default of Server.HeaderTimeout: kube-apiserver's timeout
 	// for the headers of HTTP/1.1.

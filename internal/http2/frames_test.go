@@ -29,8 +29,7 @@ type client struct {
 	e     *hpack.Encoder
 }
 
-// dial opens a connection, and says the settings. It does not wait for those of the
-// server.
+// dial opens a connection and sends the settings. It does not wait for the server's.
 func dial(t testing.TB, ts *httptest.Server, settings ...h2.Setting) *client {
 	t.Helper()
 	config := ts.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
@@ -189,7 +188,7 @@ func TestErrors(t *testing.T) {
 		"headers without end": {do: func(p *client) {
 			p.WriteSettings()
 			p.WriteHeaders(h2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
-			for range 20 { // each of them one field again and again: what counts is what is sent
+			for range 20 { // each repeats one field: the limit is on the bytes sent
 				p.WriteContinuation(1, false, bytes.Repeat([]byte{0x82}, 16<<10))
 			}
 		}, code: h2.ErrCodeEnhanceYourCalm},
@@ -336,8 +335,8 @@ func TestManyStreams(t *testing.T) {
 	}
 }
 
-// TestAskedAndNotRead: a client that has the server say things that it does not
-// read is told to go; it does not fill the memory.
+// TestAskedAndNotRead: a client that causes answers and does not read them gets a GOAWAY
+// before it fills the memory.
 func TestAskedAndNotRead(t *testing.T) {
 	for name, ask := range map[string]func(f *h2.Framer) error{
 		"pings":    func(f *h2.Framer) error { return f.WritePing(false, [8]byte{}) },
@@ -352,7 +351,7 @@ func TestAskedAndNotRead(t *testing.T) {
 				}
 			}
 			p := dial(t, start(t, server(t.Output()), newHold()))
-			for { // what is sent after the GOAWAY is thrown away, for a second
+			for { // for a second after the GOAWAY, the server discards its input
 				if _, err := p.c.Write(many.Bytes()); err != nil {
 					return
 				}

@@ -126,7 +126,7 @@ var exchanges = []exchange{
 		n, err = r.Body.Read(make([]byte, 1))
 		saw(n, err)
 	}},
-	{name: "a body that nobody reads", method: "POST", body: bytesOf(1 << 20), handler: func(w http.ResponseWriter, _ *http.Request, _ func(...any)) {
+	{name: "an unread body", method: "POST", body: bytesOf(1 << 20), handler: func(w http.ResponseWriter, _ *http.Request, _ func(...any)) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}},
 	{name: "a body that is asked for", method: "POST", body: text("hello"), headers: http.Header{"Expect": {"100-continue"}},
@@ -172,7 +172,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return min(len(p), 1000), nil }
 
-// run makes the exchange with a server, and tells all that was seen.
+// run makes the exchange with a server, and returns everything that client and handler saw.
 func (e *exchange) run(t *testing.T, s *http2.Server) []string {
 	var mu sync.Mutex
 	var seen []string

@@ -47,7 +47,8 @@ func (r *reader) newFramer(c *conn) {
 	r.framer.SetReuseFrames()
 }
 
-// forgetFields clears the fields. The connection keeps a buffer for those of a usual request.
+// forgetFields clears the fields. The connection keeps a buffer of the size that most
+// requests need.
 func (r *reader) forgetFields() {
 	if cap(r.fields) > keptFields {
 		r.fields = nil
@@ -196,7 +197,7 @@ func (c *conn) decode(block []byte) error {
 }
 
 // takeHeaders begins a request, or ends one by its trailers. It does not hold the lock while
-// it reads the fields, of which there may be many.
+// it reads the fields: there may be many.
 func (c *conn) takeHeaders() error {
 	s, is, err := c.accept()
 	switch {

@@ -44,7 +44,7 @@ func TestHeadsNotRead(t *testing.T) {
 			if _, err := p.c.Write(b.Bytes()); err != nil {
 				break
 			}
-			time.Sleep(time.Millisecond) // what is sent after a GOAWAY is thrown away for a second
+			time.Sleep(time.Millisecond) // for a second after a GOAWAY, the server discards its input
 			if served.Load() > 10_000 {
 				t.Fatal("the connection goes on")
 			}
@@ -193,8 +193,8 @@ func TestBodyClose(t *testing.T) {
 	<-read
 }
 
-// TestUnreadWindow: the connection's window is free again as soon as nobody will read
-// a body, also while its handler runs.
+// TestUnreadWindow: once a body will not be read, it takes no more of the connection's
+// window, even while its handler runs.
 func TestUnreadWindow(t *testing.T) {
 	for _, path := range []string{"/close", "/reset"} {
 		proceed, come := make(chan struct{}), make(chan struct{})
@@ -294,8 +294,8 @@ func TestConnectionClose(t *testing.T) {
 	}
 }
 
-// TestSlowFarewell: a client that was told to go gets its answer whole, however slowly
-// it reads.
+// TestSlowFarewell: a client that got a GOAWAY gets its whole answer, however slowly it
+// reads.
 func TestSlowFarewell(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS.Clone()
 	config.DynamicRecordSizingDisabled = true
@@ -322,8 +322,8 @@ func TestSlowFarewell(t *testing.T) {
 	})
 }
 
-// TestEarlyAnswer: a client that has its answer while it sends is told to stop, not in
-// the same breath.
+// TestEarlyAnswer: a client that gets its answer while it sends is asked to stop, but not
+// immediately.
 func TestEarlyAnswer(t *testing.T) {
 	config := start(t, nil, http.NotFoundHandler()).TLS
 	synctest.Test(t, func(t *testing.T) {

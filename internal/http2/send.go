@@ -17,7 +17,7 @@ type sender struct {
 	out     []byte    // frames that wait to be sent
 	room    *[]byte   // of the pool, where out began
 	last    int       // the offset in out of the last frame if that is DATA and may grow; or -1
-	sending bool      // a goroutine is the sender, and sends what is appended meanwhile
+	sending bool      // a goroutine is sending; it also sends bytes that are appended meanwhile
 	queue   []*stream // streams that wait to append, in order
 
 	window      int64 // what may be sent of bodies

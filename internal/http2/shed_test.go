@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOverBudgetIsNoticed: what is charged while the server finds room again is not
-// overlooked.
+// TestOverBudgetIsNoticed: the server does not miss a charge that comes while it finds that
+// it is within its budget again.
 func TestOverBudgetIsNoticed(t *testing.T) {
 	const turns = 20_000
 	var turn, charged atomic.Int64 // both goroutines act at once: the gap has some nanoseconds

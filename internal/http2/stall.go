@@ -53,7 +53,7 @@ func (t *stallTimer) setLimit(d time.Duration) {
 	}
 }
 
-// stop ends the operation, and lets go of the timer.
+// stop ends the operation and releases the timer.
 func (t *stallTimer) stop() {
 	t.end()
 	if t.running {

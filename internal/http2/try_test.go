@@ -85,8 +85,8 @@ func TestTryWrite(t *testing.T) {
 	}
 }
 
-// TestTryWriteFull: whoever fills the buffer of the connection is told, and nothing is
-// taken beyond it.
+// TestTryWriteFull: TryWrite reports that it has filled the connection's buffer, and accepts
+// no bytes beyond it.
 func TestTryWriteFull(t *testing.T) {
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := w.(shared)

@@ -11,7 +11,7 @@ import (
 
 // A list of custom resources that a webhook converts looks ahead, so that one call converts
 // many objects. Objects whose conversion is in the cache are not sent. Nor are objects that
-// the answer does not need: those of a compressed run that is in the cache, and those of the
+// the answer does not need: objects of a compressed run in the cache, and objects in the
 // pass that only measures a list in a binary medium.
 
 const (

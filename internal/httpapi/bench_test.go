@@ -15,15 +15,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// discard is an answer that nobody reads. Its header is as net/http makes it: a
-// map for each request.
+// discard discards its answer. Its header is a map for each request, as in net/http.
 type discard struct {
 	header http.Header
 	code   int
 	bytes  int
 }
 
-// SetWriteTimeout is that of an HTTP/2 answer.
+// SetWriteTimeout is a method of HTTP/2 answers.
 func (d *discard) SetWriteTimeout(time.Duration) {}
 
 func (d *discard) Header() http.Header  { return d.header }

@@ -16,9 +16,9 @@ func cachedObject(i int) *store.Object {
 	return &store.Object{Key: fmt.Sprint("c", i), Held: []byte(value), Created: 1, Modified: store.Revision(i)}
 }
 
-// TestCacheLargeList: of a list that is larger than the budget, and that is read
-// again and again, as much is found as there is room for; what somebody asks for by
-// itself has a place nevertheless, and the budget holds.
+// TestCacheLargeList: repeated reads of a list that is larger than the budget find as many
+// objects in the cache as it has room for. A single object that is read gets into the cache
+// all the same, and the cache stays within its budget.
 func TestCacheLargeList(t *testing.T) {
 	const objects, budget = 1000, 700 << 10 // for about half of them
 	typ := builtin.Catalog().Lookup("", "v1", "configmaps")

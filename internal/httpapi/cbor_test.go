@@ -112,8 +112,8 @@ func TestCBORFieldValidation(t *testing.T) {
 	}
 }
 
-// TestCBORNegotiation: where it is not, the answer is JSON; what is said where it is off
-// and on.
+// TestCBORNegotiation: answers are JSON if CBOR is off or not accepted. Errors list CBOR
+// among the supported media types only if it is on.
 func TestCBORNegotiation(t *testing.T) {
 	const (
 		json       = "application/json"

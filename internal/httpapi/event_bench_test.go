@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// BenchmarkEvents writes an event about a pod of about 2 KB: of a version that nobody
-// has asked for yet, and for one more watcher.
+// BenchmarkEvents writes an event for a pod of about 2 KB: to the first watcher of a version,
+// and to one more watcher.
 func BenchmarkEvents(b *testing.B) {
 	typ := builtin.Catalog().Lookup("", "v1", "pods")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "default", CreationTimestamp: metav1.Now(), Labels: map[string]string{"app": "web"},

@@ -52,7 +52,7 @@ type Config struct {
 	// lists, which get at most a third of it, and objects as protobuf, CBOR, table rows or
 	// other versions. 64 MiB hold 10,000 pods. The cache counts as history. Zero: 96 MiB.
 	RepresentationBytes int64
-	// Limits: zero fields mean those of DefaultLimits.
+	// Limits holds the limits. A zero field means its value in DefaultLimits.
 	Limits Limits
 }
 

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestLeftSelection: an object that leaves what a watch selects is told as it was, with the
-// revision of the change; everybody else gets it as it is, in every form, whoever was first.
+// TestLeftSelection: if an object stops matching a watch's selector, the watch gets its old
+// state with the revision of the change. Other readers get the new state. This holds in every
+// representation, in either order of the reads.
 func TestLeftSelection(t *testing.T) {
 	forms := map[string]string{
 		"JSON":                 "application/json",

@@ -2,7 +2,7 @@ package httpapi
 
 import "time"
 
-// Limits are the limits of one server. Zero fields mean those of DefaultLimits.
+// Limits are the limits of one server. A zero field means its value in DefaultLimits.
 type Limits struct {
 	BodyBytes          int64         // of a request body: 413 above
 	HeaderBytes        int           // of a request's headers: 431 above
@@ -21,7 +21,7 @@ type Limits struct {
 	WriteBatchBytes    int           // lists are written in pieces of about this size
 }
 
-// DefaultLimits are those of kube-apiserver. Watches, WaitingBytes, WriteTimeout and
+// DefaultLimits are the defaults of kube-apiserver. Watches, WaitingBytes, WriteTimeout and
 // WriteBatchBytes have no counterpart there. WaitingBytes is enough for the lists of 900
 // clients that do not read, or for 85 bodies of maximal size.
 var DefaultLimits = Limits{

@@ -28,7 +28,7 @@ func (q *request) list(t registry.Target, out wire.Output) error {
 func (q *request) writeList(l *registry.List, out wire.Output) error {
 	defer l.Close()
 	// Two buffers: one of items, one of compressed bytes.
-	if err := q.holdAnswer(int(l.Held) + 2*q.h.c.Limits.WriteBatchBytes); err != nil {
+	if err := q.holdAnswer(int(l.BufferedBytes) + 2*q.h.c.Limits.WriteBatchBytes); err != nil {
 		return err
 	}
 	if out.Form == wire.Partial {

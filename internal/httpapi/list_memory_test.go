@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// mostOfAList is what a list may hold beside what is stored and what the budget allows.
+// mostOfAList bounds the memory of a list in addition to the stored bytes and the budget.
 const mostOfAList = 512 << 10
 
 // weigher is a client that looks at the server's memory while it reads.
@@ -31,7 +31,7 @@ func (w *weigher) Write(b []byte) (int, error) {
 	return w.discard.Write(b)
 }
 
-// heap is what is in use.
+// heap returns the bytes of the heap in use.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC() // what pools have kept goes with the second run
@@ -72,7 +72,7 @@ func TestListMemory(t *testing.T) {
 				r := getRequest("/api/v1/pods")
 				r.Header.Set("Accept", a.accept)
 				r.Header.Set("Accept-Encoding", encoding)
-				for range 2 { // what is made once for all requests is made in the first
+				for range 2 { // the first request fills the caches
 					w := &weigher{discard: discard{header: http.Header{}}}
 					before := heap()
 					h.ServeHTTP(w, r)

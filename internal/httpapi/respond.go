@@ -103,7 +103,7 @@ func (q *request) json(code int, value []byte, o wire.Output) error {
 	case len(value) > q.h.c.Limits.WriteBatchBytes:
 		return q.send(code, jsonType, value, newline)
 	}
-	// One write of a copy is cheaper than two of which the second is a newline.
+	// One write of a copy is cheaper than two writes, one of them for a newline.
 	room := q.h.buffer(len(value) + 1)
 	whole := append(append((*room)[:0], value...), '\n')
 	err := q.send(code, jsonType, whole)

@@ -103,8 +103,8 @@ func (c *closed) statuses(n int) (all []string) {
 	return all
 }
 
-// TestClosedWindows: clients that take no byte of their answers keep nobody out, whether
-// they may read what they ask for or not.
+// TestClosedWindows: clients that read no byte of their answers do not block other clients,
+// whether they are authorized or not.
 func TestClosedWindows(t *testing.T) {
 	for _, row := range []struct{ what, method, path, token, want string }{
 		{"anonymous reads", "GET", maps, "", "403"},
@@ -131,10 +131,10 @@ func TestClosedWindows(t *testing.T) {
 				}
 			}
 			if a := s.do(t, "GET", maps+"/a", ""); a.code != 200 {
-				t.Errorf("a read beside them: %d", a.code)
+				t.Errorf("a read at the same time: %d", a.code)
 			}
 			if a := s.do(t, "DELETE", maps+"/a", ""); a.code != 200 {
-				t.Errorf("a write beside them: %d", a.code)
+				t.Errorf("a write at the same time: %d", a.code)
 			}
 		})
 	}
@@ -152,7 +152,7 @@ func (s *server) waiting(t *testing.T) int64 {
 	return int64(n)
 }
 
-// TestUnfinishedBodies: clients that do not finish their bodies keep nobody out.
+// TestUnfinishedBodies: clients that do not finish their bodies do not block other clients.
 func TestUnfinishedBodies(t *testing.T) {
 	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.MutatingInFlight = 1 }})
 	c := s.dialClosed(t)
@@ -214,8 +214,8 @@ func TestWaitingBytes(t *testing.T) {
 	}
 }
 
-// TestAnonymousConnections: the connection of a client that is not authenticated ends with
-// its request; that of another does not.
+// TestAnonymousConnections: the connection of an unauthenticated client ends with its
+// request. The connection of an authenticated client does not.
 func TestAnonymousConnections(t *testing.T) {
 	s := start(t, wiring{})
 	for token, ends := range map[string]bool{"": true, "wrong": true, "bob": false, "admin": false} {
@@ -305,10 +305,10 @@ func TestAnswersKeepTheirSeats(t *testing.T) {
 		}
 	}
 	if a := s.do(t, "DELETE", maps+"/a", ""); a.code != 429 {
-		t.Errorf("a write beside them: %d", a.code)
+		t.Errorf("a write at the same time: %d", a.code)
 	}
 	if a := s.do(t, "GET", maps+"/a", ""); a.code != 200 {
-		t.Errorf("a read beside them: %d", a.code)
+		t.Errorf("a read at the same time: %d", a.code)
 	}
 }
 

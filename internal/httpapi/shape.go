@@ -32,7 +32,7 @@ type shape struct {
 	head   string       // of a stored object, before its metadata
 
 	wanted func() error // an error once the client is gone or the deadline over; nil: always wanted
-	listed bool         // the objects are those of a list
+	listed bool         // the objects are items of a list
 	room   []byte       // the buffer of raw
 	ahead  ahead        // of a list that a webhook converts
 	// current: the object is in the version of the type and needs no conversion.

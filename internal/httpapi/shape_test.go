@@ -44,7 +44,7 @@ func (s *server) secret(t testing.TB, name string, size int) {
 	}
 }
 
-// message opens an envelope and reads what is in it.
+// message opens an envelope and decodes its content.
 func message(t testing.TB, body string, into interface {
 	runtime.Object
 	Unmarshal([]byte) error
@@ -112,7 +112,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("a create: %+v", made)
 	}
 	if a := s.do(t, "GET", secrets+"/none", "", asTable); a.code != 404 {
-		t.Errorf("what is not there: %d", a.code)
+		t.Errorf("a missing object: %d", a.code)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestMessages(t *testing.T) {
 	if kind := message(t, s.do(t, "GET", "/apis", "", asMessage).body, &groups); kind != "v1 APIGroupList" || len(groups.Groups) < 10 {
 		t.Errorf("%s %+v", kind, groups)
 	}
-	// What a dry-run would write is not what is there.
+	// A dry-run returns an object that is not stored.
 	a = s.do(t, "PATCH", secrets+"/a?dryRun=All", `{"data":{"k":"eQ=="}}`, asMessage, "Content-Type: application/merge-patch+json")
 	if message(t, a.body, &secret); string(secret.Data["k"]) != "y" {
 		t.Errorf("a dry-run: %d, %s", a.code, secret.Data["k"])

@@ -56,8 +56,8 @@ func (c *connections) leave(key any) {
 	}
 }
 
-// share has the watch's events delivered together with those of its connection, unless
-// making them may wait for a webhook.
+// share lets the watches of the connection deliver each other's events, unless making this
+// watch's events may wait for a webhook.
 func (s *httpStream) share() {
 	q := s.q
 	if s.answer == nil || q.typ.ConvertsByWebhook() || q.shape != nil && q.shape.out.Form == wire.PartialList {
@@ -86,7 +86,7 @@ func (s *httpStream) undelivered() []registry.Event {
 	return events
 }
 
-// Deliver implements store.Reader. A panic is the watch's own, not that of the one that
+// Deliver implements store.Reader. A panic ends this watch, not the watch whose goroutine
 // delivers for it.
 func (s *httpStream) Deliver() (result store.Delivery) {
 	defer func() {

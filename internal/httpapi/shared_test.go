@@ -28,7 +28,7 @@ type shared interface {
 	TryWrite(p []byte) (ok, full bool)
 }
 
-// spy counts what is delivered by one watch for another, or for itself, and what is not.
+// spy counts the deliveries of a watch for another one and for itself, and the failed ones.
 type spy struct {
 	shared
 	delivered, declined *atomic.Int64
@@ -71,8 +71,8 @@ func startHTTP2(t *testing.T, ahead int, wrap func(shared) http.ResponseWriter) 
 	return s
 }
 
-// TestFirstOfATable: an event that has to wait for the client is the same as one that has
-// not: the first one tells the columns, whoever wrote it.
+// TestFirstOfATable: only the first event of a Table watch has column definitions, no matter
+// which goroutine writes it and whether it has to wait for the client.
 func TestFirstOfATable(t *testing.T) {
 	s, _, _ := startShared(t, 100)
 	resp := s.open(t, t.Context(), "GET", maps+"?watch=1", nil, "Accept: application/json;as=Table;g=meta.k8s.io;v=v1")
@@ -90,7 +90,7 @@ func TestFirstOfATable(t *testing.T) {
 	}
 }
 
-// panicky is an answer that panics when it is told to.
+// panicky is an answer whose TryWrite panics while panics is set.
 type panicky struct {
 	shared
 	panics *atomic.Bool

@@ -81,7 +81,7 @@ func (q *request) offer() wire.Offer {
 		return wire.Streams
 	case q.info.Verb == verbList:
 		return wire.Lists
-	case target.Exchanged().Display.Columns == nil, q.info.Verb == verbCreate && q.h.c.Registry.Acts(target):
+	case target.Exchanged().Display.Columns == nil, q.info.Verb == verbCreate && q.h.c.Registry.CreatesVirtual(target):
 		return wire.Answers
 	}
 	return wire.Objects
@@ -101,7 +101,7 @@ func (q *request) checkNames() error {
 // do calls the verb.
 func (q *request) do(out wire.Output) error {
 	target := q.target()
-	if q.info.Verb == verbCreate && q.h.c.Registry.Acts(target) {
+	if q.info.Verb == verbCreate && q.h.c.Registry.CreatesVirtual(target) {
 		return q.act(target, out)
 	}
 	if err := q.unserved(target); err != nil {
@@ -141,7 +141,7 @@ func (q *request) target() registry.Target {
 // object does not exist, that is the error.
 func (q *request) unserved(t registry.Target) error {
 	switch {
-	case q.h.c.Registry.Reads(t):
+	case q.h.c.Registry.ReadsVirtual(t):
 		if q.info.Verb == verbWatch {
 			return apierrors.NewMethodNotSupported(t.Type.GroupResource(), verbWatch)
 		}
@@ -235,7 +235,7 @@ func (q *request) act(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
-	a, err := q.h.c.Registry.Act(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions())
+	a, err := q.h.c.Registry.CreateVirtual(q.context(), t, registry.Body{Media: media, Bytes: body}, q.writeOptions())
 	if len(a.Warnings) > 0 {
 		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, a.Warnings...))
 	}

@@ -53,8 +53,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestUnservedIsRefused has what discovery tells of and is not there yet: an
-// object that does not exist is told first, and nothing is written.
+// TestUnservedIsRefused requests subresources that discovery shows and that are not
+// implemented. A missing object is reported first, and nothing is written.
 func TestUnservedIsRefused(t *testing.T) {
 	s := start(t, wiring{})
 	if a := s.do(t, "POST", "/apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`); a.code != 201 {

@@ -24,9 +24,8 @@ const spareEvents = 4
 // eventBytes is about what an event has around its object, or a bookmark.
 const eventBytes = 200
 
-// openWatch starts a watch: rows W1 and W7. What follows is pull's, which is called
-// from as high up as can be: of the many watches that wait at once, each holds the
-// stack below which it waits.
+// openWatch starts a watch and returns. pull then sends the events. It is called from as
+// high up the stack as possible, because each waiting watch keeps its stack in memory.
 func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	o, err := listOptions(q.query())
 	if err != nil {
@@ -83,7 +82,7 @@ func (q *request) watchContext() (context.Context, context.CancelFunc) {
 
 // stream is where events go.
 type stream interface {
-	// send writes whole events, of which ends are the ends.
+	// send writes whole events. ends are the offsets of their ends.
 	send(events []byte, ends []int) error
 	// flush has what was sent leave at once.
 	flush() error
@@ -121,7 +120,7 @@ func (q *request) pull() error {
 			return q.endStream(err)
 		}
 		clear(events)
-		// A full batch tells that there is more; then larger ones are worth their memory.
+		// A full batch means that there are more events: a larger one is worth its memory.
 		switch full := len(events) == cap(room); {
 		case full && cap(room) < watchBatch:
 			room = make([]registry.Event, 0, 4*cap(room))
@@ -140,7 +139,7 @@ func (q *request) nextEvents(buf []registry.Event) ([]registry.Event, error) {
 	return q.watch.TryNext(buf)
 }
 
-// standing is how the type of a watch stands to what is served.
+// standing says whether the type of a watch is still served.
 type standing int
 
 const (
@@ -149,7 +148,7 @@ const (
 	another          // the definition says something else by now, or another one has its name
 )
 
-// standing finds it out. What is not a custom resource is always served.
+// standing returns the standing of the request's type. Built-in types are always served.
 func (q *request) standing() standing {
 	if q.typ.Custom == nil {
 		return served
@@ -246,7 +245,7 @@ func (q *request) sendEvents(events []registry.Event) error {
 func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	switch {
 	case q.shape != nil:
-		if q.shape.out.Form == wire.Table { // which tells ages
+		if q.shape.out.Form == wire.Table { // Tables show ages
 			q.shape.now = q.h.c.Now()
 		}
 		return q.shape.event(to, e)

@@ -201,7 +201,7 @@ func TestWatchLimit(t *testing.T) {
 		t.Errorf("one too many: %d", a.code)
 	}
 	if a := s.do(t, "GET", maps, ""); a.code != 200 {
-		t.Errorf("a list beside a watch: %d", a.code)
+		t.Errorf("a list during a watch: %d", a.code)
 	}
 	w.resp.Body.Close()
 	s.waitEnded(t, "GET "+maps) // of the refused one

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestAttributes: plugins see who sends which request, with its options.
+// TestAttributes checks that plugins see the client, the request and its options.
 func TestAttributes(t *testing.T) {
 	alice := &authn.User{Name: "alice", Extra: map[string][]string{"team": {"a"}}}
 	force, grace := true, int64(7)
@@ -106,8 +106,8 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestMutate: what a plugin changes is validated, and owned by no manager; what the request
-// cannot change is restored.
+// TestMutate checks that the changes of plugins are validated and owned by no manager, and that
+// what the request cannot change is restored.
 func TestMutate(t *testing.T) {
 	s := newServer(t, store.Options{})
 	s.Plugins = []registry.Plugin{{Mutate: func(_ context.Context, a *registry.Attributes) error {
@@ -158,8 +158,8 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// TestStartsAgain: a request is decided again when something changes that a plugin needs, from
-// what the client sent and by the newer state.
+// TestStartsAgain checks that a request starts again, from the body and by the newer state, if
+// something changes that a plugin depends on.
 func TestStartsAgain(t *testing.T) {
 	for name, write := range map[string]func(s *server) error{
 		"create": func(s *server) error {
@@ -225,8 +225,8 @@ func TestStartsAgain(t *testing.T) {
 	}
 }
 
-// TestTerminatingNamespace: nothing is created in a namespace whose deletion began while the
-// request was on its way.
+// TestTerminatingNamespace checks that nothing is created in a namespace whose deletion begins
+// during the request.
 func TestTerminatingNamespace(t *testing.T) {
 	s := newServer(t, store.Options{})
 	s.create("namespaces", "", `{"metadata":{"name":"goes","finalizers":["example.com/hold"]}}`)

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// apply is server-side apply: rows S1 to S7.
+// apply is server-side apply.
 func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) {
 	body := b.Bytes
 	if current := r.appliedBefore(w, body); current != nil {
@@ -35,27 +35,27 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 		return Object{}, apierrors.NewBadRequest("error decoding YAML: " + err.Error())
 	}
 	created := false
-	made, err := r.modify(ctx, w, change{
+	made, err := r.modify(ctx, w, objectChange{
 		absent: func() (*store.Object, error) {
 			made, err := r.createByApply(ctx, w, config, complaint)
 			created = err == nil
 			return made, err
 		},
-		next: func(v existing) (runtime.Object, error) {
+		next: func(v currentObject) (runtime.Object, error) {
 			shown, err := w.show(v)
 			if err != nil {
 				return nil, err
 			}
-			sent, changed, err := r.applied(ctx, w, w.owners.of(v.stored), shown, config)
+			sent, changed, err := r.applied(ctx, w, w.owners.managedOf(v.stored), shown, config)
 			if err != nil {
 				return nil, err
 			}
-			if err := w.complain(complaint); err != nil {
+			if err := w.reportDuplicates(complaint); err != nil {
 				return nil, err
 			}
-			if !changed && r.handles(r.Store.Any(), w.Target, admissionv1.Update, looksAt) {
-				w.owners.decide(w.owners.of(v.stored))
-				return v.object.DeepCopyObject(), nil // plugins see it all the same
+			if !changed && r.handles(r.Store.Any(), w.Target, admissionv1.Update, handlesAny) {
+				w.owners.setDecided(w.owners.managedOf(v.stored))
+				return v.object.DeepCopyObject(), nil // plugins see an apply that changes nothing, too
 			}
 			if !changed {
 				if complaint == "" {
@@ -63,7 +63,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 				}
 				return nil, nil
 			}
-			if sent == nil { // only who owns what changes, and no default comes with it
+			if sent == nil { // only managed fields change, so no default is added
 				return v.object.DeepCopyObject(), nil
 			}
 			if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
@@ -75,12 +75,12 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 	return w.answer(made, created, err)
 }
 
-// appliedBefore is the object when the same application of the same configuration
-// is known to change nothing of it; nil: it has to be found out.
+// appliedBefore returns the current object if an earlier apply of the same configuration to this
+// version changed nothing. Otherwise it returns nil.
 func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
 	state := r.Store.Any()
-	if r.handles(state, w.Target, admissionv1.Update, looksAt) {
-		return nil // a plugin may decide otherwise this time
+	if r.handles(state, w.Target, admissionv1.Update, handlesAny) {
+		return nil // a plugin may decide differently now
 	}
 	current := state.Get(w.Type.Collection, w.key())
 	if current == nil || !r.unchanged.Has(r.application(w, body, current)) {
@@ -89,8 +89,8 @@ func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
 	return current
 }
 
-// application identifies an apply of a configuration to a version of an object. The
-// type stands for the version of the API that it was sent to.
+// application identifies an apply of a configuration to a version of an object. It includes the
+// type, since that implies the API version of the request.
 func (r *Registry) application(w *write, body []byte, current *store.Object) apply.Application {
 	version := strconv.AppendUint(make([]byte, 0, 64), uint64(current.Modified), 10)
 	version = append(append(version, ' '), current.Key...)
@@ -98,7 +98,7 @@ func (r *Registry) application(w *write, body []byte, current *store.Object) app
 	return apply.NewApplication(string(version), body, r.writer(w), force, w.Type.Group, w.Type.Version, w.Type.Resource)
 }
 
-// createByApply creates the object that an apply did not find: row S2.
+// createByApply creates the object of an apply that found none.
 func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, complaint string) (*store.Object, error) {
 	if w.Subresource != "" {
 		return nil, w.notFound()
@@ -110,23 +110,22 @@ func (r *Registry) createByApply(ctx context.Context, w *write, config []byte, c
 	if err != nil {
 		return nil, err
 	}
-	if err := w.complain(complaint); err != nil {
+	if err := w.reportDuplicates(complaint); err != nil {
 		return nil, err
 	}
 	meta := sent.(metav1.Object)
 	if uid := meta.GetUID(); uid != "" {
 		return nil, conflict(w.Target, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
-	if err := w.place(meta); err != nil {
+	if err := w.checkURL(meta); err != nil {
 		return nil, err
 	}
-	meta.SetResourceVersion("") // there is nothing that it could be of
+	meta.SetResourceVersion("") // no object has that version
 	return r.create(ctx, w, sent)
 }
 
-// applied merges a configuration into what is read at the target. It is not
-// changed when the configuration is there already; nil, and changed, is an object of
-// which only the managed fields are others.
+// applied merges a configuration into what the target shows. If changed is false, the configuration
+// is applied already. If changed is true and the object is nil, only the managed fields change.
 func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []byte) (o runtime.Object, changed bool, err error) {
 	s, err := r.schema(ctx, w.Exchanged())
 	if err != nil {
@@ -151,7 +150,7 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 			return nil, false, err
 		}
 	}
-	w.owners.decide(managed)
+	w.owners.setDecided(managed)
 	if next == nil {
 		return nil, true, nil
 	}
@@ -159,25 +158,8 @@ func (r *Registry) applied(ctx context.Context, w *write, live, shown, config []
 	return d.Object, true, err
 }
 
-// replicas is where the versions of the kind have what a Scale shows, for managed
-// fields; nil: the target is no Scale.
-func (t Target) replicas() apply.Replicas {
-	s := t.subresource()
-	if s == nil || s.Replicas == nil {
-		return nil
-	}
-	all := apply.Replicas{t.Type.GroupVersion().String(): s.Replicas}
-	for _, other := range t.Type.Versions {
-		all[other.GroupVersion().String()] = nil
-		if o := other.Subresource(t.Subresource); o != nil {
-			all[other.GroupVersion().String()] = o.Replicas
-		}
-	}
-	return all
-}
-
-// complain says that a configuration has a key twice: row S5.
-func (w *write) complain(complaint string) error {
+// reportDuplicates reports repeated keys of a configuration, as field validation wants it.
+func (w *write) reportDuplicates(complaint string) error {
 	switch {
 	case complaint == "" || w.options.FieldValidation == metav1.FieldValidationIgnore:
 	case w.options.FieldValidation == metav1.FieldValidationStrict:

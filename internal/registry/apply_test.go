@@ -36,7 +36,7 @@ func owners(m metav1.ObjectMeta) string {
 	return strings.Join(all, "; ")
 }
 
-// TestApply: rows S1 to S5.
+// TestApply covers server-side apply: creation, conflicts, force, and removal of fields.
 func TestApply(t *testing.T) {
 	s := newServer(t, store.Options{})
 	const head = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":`
@@ -97,7 +97,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestManagedFields: every verb tracks who owns what: rows G3, G7.
+// TestManagedFields checks that every verb tracks the owners of fields.
 func TestManagedFields(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -158,8 +158,8 @@ func TestManagedFields(t *testing.T) {
 	}
 }
 
-// TestManagedVersions: who owns what is known across the versions of a kind, and in
-// the version that each one wrote.
+// TestManagedVersions checks that owners are tracked across the versions of a kind, each in the
+// version that it wrote.
 func TestManagedVersions(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -183,7 +183,7 @@ func TestManagedVersions(t *testing.T) {
 	}
 }
 
-// TestServerSets: nobody owns what the server sets in a new object.
+// TestServerSets checks that no manager owns what the server sets in a new object.
 func TestServerSets(t *testing.T) {
 	s := newServer(t, store.Options{})
 	o, err := s.Create(context.Background(), s.target("namespaces", "", ""), body(`{"metadata":{"name":"n"}}`), registry.WriteOptions{FieldManager: "m"})
@@ -196,7 +196,7 @@ func TestServerSets(t *testing.T) {
 	}
 }
 
-// TestAllowCreate: what turns out to create asks whether it may: rows A3, S2.
+// TestAllowCreate checks that a PUT or an apply that creates an object needs the create permission.
 func TestAllowCreate(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -219,8 +219,8 @@ func TestAllowCreate(t *testing.T) {
 	}
 }
 
-// TestAdmission: each write is shown once, as it will be stored, beside what is
-// stored; what is refused is not written.
+// TestAdmission checks that plugins see each write once, as it will be stored, with the stored
+// object, and that a refused write is not stored.
 func TestAdmission(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -269,8 +269,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestLostCreation: an update and an apply that find nothing, and then somebody
-// else's new object, change that, and say so.
+// TestLostCreation checks that an update or an apply that finds no object changes one that another
+// client creates meanwhile.
 func TestLostCreation(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -299,7 +299,7 @@ func TestLostCreation(t *testing.T) {
 	}
 }
 
-// TestAdmissionOfNothing: an apply that changes nothing is admitted as any other.
+// TestAdmissionOfNothing checks that plugins see an apply that changes nothing.
 func TestAdmissionOfNothing(t *testing.T) {
 	s := newServer(t, store.Options{})
 	const config = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`
@@ -319,8 +319,8 @@ func TestAdmissionOfNothing(t *testing.T) {
 	}
 }
 
-// TestApplyOfDefaults: what an apply leaves out of a value that counts as one, and
-// the server fills in, is no change, whenever it is applied (row G3).
+// TestApplyOfDefaults checks that an apply changes nothing, at any time, if it leaves out a part of
+// an atomic value that the server sets by default.
 func TestApplyOfDefaults(t *testing.T) {
 	s := newServer(t, store.Options{})
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -17,10 +17,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
-// nameAttempts is how often a generated name is tried: row G4.
+// nameAttempts is how many generated names a create tries.
 const nameAttempts = 8
 
-// Create stores a new object: rows A7 to A9, A13, A14, G4 to G6.
+// Create stores a new object.
 func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions) (Object, error) {
 	w, err := newWrite(t, &o, "CreateOptions", "")
 	if err != nil {
@@ -44,11 +44,11 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 	}
 }
 
-// create stores what a client sent as a new object. The error is store.ErrStale if the
-// request has to start again.
+// create stores a decoded object as a new one. The error is store.ErrStale if the request has to
+// start again.
 func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*store.Object, error) {
 	meta := sent.(metav1.Object)
-	if err := placeNamespace(w.Target, meta); err != nil {
+	if err := setNamespace(w.Target, meta); err != nil {
 		return nil, err
 	}
 	if c := w.Type.Custom; c != nil && c.Terminating {
@@ -84,11 +84,11 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	return made, err
 }
 
-// generateName makes a name that no object has in a state. Another request may take it
-// before this one is stored.
+// generateName returns a name that no object has in a state. Another request may take the name
+// before this object is stored.
 func (r *Registry) generateName(s *store.State, t Target, base string) string {
 	for range nameAttempts {
-		t.Name = r.newName(base)
+		t.Name = r.randomName(base)
 		if s.Get(t.Type.Collection, t.key()) == nil {
 			break
 		}
@@ -96,15 +96,15 @@ func (r *Registry) generateName(s *store.State, t Target, base string) string {
 	return t.Name
 }
 
-// newName makes a name from its base.
-func (r *Registry) newName(base string) string {
+// randomName returns the base with a random suffix.
+func (r *Registry) randomName(base string) string {
 	if r.GenerateName != nil {
 		return r.GenerateName(base)
 	}
 	return generateName(base)
 }
 
-// prepareCreate makes what is stored from what a client sent.
+// prepareCreate makes the object to store from the decoded body.
 func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, sent runtime.Object) (runtime.Object, error) {
 	version, err := bodyVersion(sent.(metav1.Object))
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 		return nil, err
 	}
 	meta, st := next.(metav1.Object), w.stored()
-	w.owners.take(meta)
+	w.owners.takeFrom(meta)
 	w.dedupOwners(meta)
 	meta.SetUID(types.UID(uuid.New()))
 	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
@@ -132,7 +132,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 		return nil, err
 	}
 	errs := w.validateNew(ctx, next)
-	if err := ctx.Err(); err != nil { // rules can take long
+	if err := ctx.Err(); err != nil { // validation rules can take long
 		return nil, err
 	}
 	if err := invalid(st, meta, errs); err != nil {
@@ -150,7 +150,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	return next, r.admit(ctx, a)
 }
 
-// emptyStatus gives a new object the status that it starts with.
+// emptyStatus gives a new object its initial status.
 func emptyStatus(st *resource.Type, next runtime.Object) {
 	if !st.Strategy.Status.KeepOnCreate {
 		clearStatus(st, next)
@@ -160,12 +160,12 @@ func emptyStatus(st *resource.Type, next runtime.Object) {
 	}
 }
 
-// complete sets in a new object what only the server may set, and has the mutating plugins
-// change it. The client owns what it sent.
+// complete sets what only the server may set in a new object, and calls the mutating plugins. The
+// client's manager owns what the client sent, and nothing that is set here.
 func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err error) {
 	st, by := w.stored(), w.by
 	s := &st.Strategy
-	plugins := w.source != fromServer && r.handles(a.State, a.Target, a.Operation, mutates)
+	plugins := w.source != fromServer && r.handles(a.State, a.Target, a.Operation, hasMutate)
 	if s.PrepareCreate == nil && (s.SetCreator == nil || by == nil) && !plugins {
 		return nil
 	}
@@ -187,10 +187,10 @@ func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err e
 	return nil
 }
 
-// validateNew checks a new object.
+// validateNew validates a new object.
 func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorList {
 	st := w.stored()
-	errs := validateNew(st, o.(metav1.Object))
+	errs := validateNewMeta(st, o.(metav1.Object))
 	check := st.Strategy.Validate
 	if own := w.Type.Strategy.Validate; own != nil {
 		check = own
@@ -205,18 +205,11 @@ func (w *write) validateNew(ctx context.Context, o runtime.Object) field.ErrorLi
 	return append(errs, of...)
 }
 
-// exists is the answer to a name that is taken, maybe by an object that is on its
-// way out: rows D3, G4.
+// exists returns the error for a name that is taken. The message says if that object is being
+// deleted.
 func (r *Registry) exists(t Target, generated bool) error {
 	return &takenError{r.existsStatus(t, generated)}
 }
-
-// takenError is the answer to a name that is taken; it is store.ErrExists.
-type takenError struct{ *apierrors.StatusError }
-
-func (e *takenError) Is(target error) bool { return target == store.ErrExists }
-
-func isTaken(err error) bool { return errors.Is(err, store.ErrExists) }
 
 func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError {
 	err := apierrors.NewAlreadyExists(t.Type.GroupResource(), t.Name)
@@ -229,14 +222,9 @@ func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError
 	return err
 }
 
-// isDeleted tells whether the deletion of an object has begun.
-func isDeleted(o *store.Object) bool {
-	return at(o.Bytes(), []string{"metadata", "deletionTimestamp"}) != ""
-}
-
-// checkNamespace requires that the namespace of a new object exists and is not
-// terminating. The transaction of the object needs the namespace as it is in the state, so
-// that nothing is created in a namespace after its deletion has begun.
+// checkNamespace requires that the namespace of a new object exists and is not terminating. The
+// transaction of the object depends on the namespace as it is in this state, so that nothing is
+// created after the deletion of the namespace has begun.
 func checkNamespace(s *store.State, t Target) error {
 	if !t.Type.Namespaced || t.Namespace == "" {
 		return nil

@@ -19,8 +19,7 @@ import (
 
 const somePod = `{"metadata":{"name":"p"},"spec":{"nodeName":%q,"terminationGracePeriodSeconds":%d,"containers":[{"name":"c","image":"i"}]},"status":{}}`
 
-// TestDeletePhases: what holds a deletion back, and when the object goes: rows D2,
-// D4, D5, D8.
+// TestDeletePhases checks what delays a deletion, and when the object is removed.
 func TestDeletePhases(t *testing.T) {
 	foreground, orphan, background := metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground
 	yes, no, zero, five, fifty, minus := true, false, int64(0), int64(5), int64(50), int64(-1)
@@ -96,9 +95,9 @@ func TestDeletePhases(t *testing.T) {
 	}
 }
 
-// TestLastFinalizer: the update that takes the last finalizer away lets the object
-// go, and shows it as it was sent (row D2); while it is deleted nothing holds it
-// that did not before, and its name is taken (row D3).
+// TestLastFinalizer checks that the update that takes off the last finalizer removes the object and
+// returns it as sent. No finalizer can be added to an object that is being deleted, and its name is
+// taken.
 func TestLastFinalizer(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -132,7 +131,7 @@ func TestLastFinalizer(t *testing.T) {
 	}
 }
 
-// TestNamespacePhases: a namespace stays until it is finalized (row D10).
+// TestNamespacePhases checks that a namespace stays until it is finalized.
 func TestNamespacePhases(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -157,7 +156,8 @@ func TestNamespacePhases(t *testing.T) {
 	}
 }
 
-// TestPodRemoval: a pod that goes at once is first marked, as watchers know it.
+// TestPodRemoval checks that a pod that is deleted at once is marked first, since watchers rely on
+// it.
 func TestPodRemoval(t *testing.T) {
 	s := newServer(t, store.Options{})
 	pod := s.create("pods", "default", fmt.Sprintf(somePod, "", 30))
@@ -167,7 +167,7 @@ func TestPodRemoval(t *testing.T) {
 	}
 }
 
-// TestEdit: code of this process changes what is there, whoever else writes.
+// TestEdit checks edits of the server itself under concurrent writes.
 func TestEdit(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -175,7 +175,7 @@ func TestEdit(t *testing.T) {
 	s.delete("configmaps", "default", "a")
 	calls := 0
 	_, err := s.Edit(ctx, s.target("configmaps", "default", "a"), "test", func(o metav1.Object) error {
-		if calls++; calls == 1 { // somebody else is faster
+		if calls++; calls == 1 { // another writer is faster
 			s.update("configmaps", "default", "a", `{"metadata":{"name":"a","finalizers":["a.b/c"]},"data":{"x":"y"}}`)
 		}
 		o.SetFinalizers(slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return f == "a.b/c" }))
@@ -185,11 +185,12 @@ func TestEdit(t *testing.T) {
 		t.Errorf("%d calls, %v, or it is still there", calls, err)
 	}
 	if _, err := s.Edit(ctx, s.target("configmaps", "default", "a"), "test", func(metav1.Object) error { return nil }); err == nil || statusOf(t, err).Code != 404 {
-		t.Errorf("editing what is gone: %v", err)
+		t.Errorf("editing a deleted object: %v", err)
 	}
 }
 
-// TestDeleteCollection: rows D9, P12.
+// TestDeleteCollection checks that deletecollection deletes what a list selects, and returns that
+// list.
 func TestDeleteCollection(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -239,7 +240,7 @@ func TestDeleteCollection(t *testing.T) {
 	}
 }
 
-// TestDeletionTime: the timestamp of a pod is when its time is over.
+// TestDeletionTime checks that the deletionTimestamp of a pod is the end of its grace period.
 func TestDeletionTime(t *testing.T) {
 	s := newServer(t, store.Options{})
 	now := time.Date(2030, 1, 2, 3, 4, 5, 999, time.UTC)

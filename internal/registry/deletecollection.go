@@ -13,14 +13,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// deletersPerCollection delete the objects of a collection at once, so that many
-// deletions share a sync: 10,000 take 160 of them.
+// deletersPerCollection is how many objects of a collection are deleted at once, so that many
+// deletions share a sync: 10,000 objects take 160 syncs.
 const deletersPerCollection = 256
 
-// DeleteCollection deletes what a list with the same parameters shows, and
-// answers with that list, as it was before: rows D9, P12. Each object is deleted
-// on its own, as Delete would; one that is gone already is no error. After another
-// error what is not deleted yet stays.
+// DeleteCollection deletes what a list with the same parameters returns, and returns that list as
+// it was before. Each object is deleted as Delete does it; one that is gone already is no error.
+// After another error the remaining objects stay.
 func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.DeleteOptions, lo *metainternal.ListOptions, by *authn.User) (*List, error) {
 	w, err := newDeletion(t, o, by)
 	if err != nil {
@@ -43,17 +42,11 @@ func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.Del
 	}
 	return &List{
 		Type: l.Type, Revision: l.Revision, Continue: l.Continue, Remaining: l.Remaining, Warnings: w.warnings, Close: func() {},
-		Items: func(yield func(*store.Object, error) bool) {
-			for _, object := range objects {
-				if !yield(object, nil) {
-					return
-				}
-			}
-		},
+		Items: listed(objects),
 	}, nil
 }
 
-// deleteAll deletes objects, many at once.
+// deleteAll deletes objects in parallel.
 func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Object) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup

@@ -7,17 +7,18 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// goneList is what a list says of a revision below the history: row P1.
+// goneList is the message of a list at a revision below the history.
 const goneList = "The resourceVersion for the provided list is too old."
 
-// status turns an error of the store into what clients understand.
+// status converts an error of the store to an API status.
 func status(err error) error {
 	if err == nil {
-		return nil // before anything is allocated
+		return nil // without the allocations below
 	}
 	var tooLarge *store.TooLargeError
 	var expired *store.ExpiredError
@@ -41,14 +42,15 @@ func status(err error) error {
 	return err
 }
 
-// tooLargeStatus is the answer to a revision that is not reached: row P4.
+// tooLargeStatus is the answer to a read at a revision that is not reached in time.
 func tooLargeStatus(e *store.TooLargeError) *apierrors.StatusError {
 	s := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", e.Revision, e.Current), 1)
 	s.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return s
 }
 
-// NotImplemented refuses what is not there yet, with nothing done: 501.
+// NotImplemented is the answer 501 to a request that this version does not serve. Nothing was
+// changed.
 func NotImplemented(what string) error {
 	return coded(501, "NotImplemented", what+": not served by this version; nothing was changed")
 }
@@ -57,4 +59,63 @@ func coded(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}}
+}
+
+// changedText is the message of a conflict between two writes.
+const changedText = "the object has been modified; please apply your changes to the latest version and try again"
+
+func conflict(t Target, why error) error {
+	return apierrors.NewConflict(t.Type.GroupResource(), t.Name, why)
+}
+
+// uidConflict is the error of a UID that the object does not have.
+func uidConflict(t Target, sent, have string) error {
+	return conflict(t, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s", storageKey(t), sent, have))
+}
+
+// preconditionFailed says which precondition of a request does not hold.
+func preconditionFailed(what, sent, have string) error {
+	return fmt.Errorf("%s: %s in precondition: %s, %[2]s in object meta: %[4]s", "Precondition failed", what, sent, have)
+}
+
+// takenError is the error of a create whose name is taken. It is store.ErrExists.
+type takenError struct{ *apierrors.StatusError }
+
+func (e *takenError) Is(target error) bool { return target == store.ErrExists }
+
+func isTaken(err error) bool { return errors.Is(err, store.ErrExists) }
+
+// conflicts reports whether another request has changed or deleted the object first.
+func conflicts(err error) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
+}
+
+// restarts reports whether the request has to start again, because state that it depends on has
+// changed.
+func restarts(err error) bool { return errors.Is(err, store.ErrStale) }
+
+// conflictStatus is the answer to a request that another request has beaten.
+func conflictStatus(t Target, err error) error {
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return conflict(t, errors.New(changedText))
+	case errors.Is(err, store.ErrNotFound):
+		return t.notFound()
+	}
+	return err
+}
+
+// unstorable is the answer to a write that the store cannot keep. Earlier checks refuse such
+// objects with better messages; this covers what they miss.
+func unstorable(t Target, err error) error {
+	var refused *store.UnfitError
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Size:
+		return apierrors.NewRequestEntityTooLargeError("the object cannot be stored: " + refused.Why)
+	}
+	return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "name"), t.Name, "the object cannot be stored: "+refused.Why),
+	})
 }

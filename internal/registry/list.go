@@ -6,40 +6,44 @@ import (
 	"iter"
 
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// List is a list that is ready to be written: what stands before the items is
-// known.
+// List is a list that is ready to be sent: everything in front of the items is known.
 type List struct {
-	// Type is that of the items, which are in its stored version.
+	// Type is the type of the items, which are in its stored version.
 	Type      *resource.Type
 	Revision  store.Revision
 	Continue  string
 	Remaining *int64
-	// Items yields the items, the same ones each time until Close; an error ends the
-	// list, whose answer then has to be cut off.
+	// Items yields the items, the same ones each time until Close. After an error there are no
+	// more; an answer that has begun must be aborted.
 	Items iter.Seq2[*store.Object, error]
-	// Held is how many bytes the list holds that the state does not, about.
-	Held int64
-	// Whole: the items are neighbours, nothing was left out between them.
+	// BufferedBytes is about how many bytes the list keeps in memory in addition to the state.
+	BufferedBytes int64
+	// Whole reports whether the items are all the objects between the first and the last one.
 	Whole bool
-	// Warnings go out as headers: those of a deletion.
+	// Warnings are the warnings of a deletion, for headers.
 	Warnings []string
-	// Close releases what the list holds. It has to be called.
+	// Close releases the state. It must be called.
 	Close func()
 }
 
-// List reads a collection: the table of readtable.go decides from which state.
+// List reads a collection. The table in readtable.go decides which state it reads.
 func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
 	p, err := planList(o)
 	if err != nil {
 		return nil, err
 	}
 	if s := r.source(t); s != nil {
-		return s.list(ctx, t, o)
+		items, err := s.list(ctx, t, o)
+		if err != nil {
+			return nil, err
+		}
+		return &List{Type: t.Type, Items: listed(items), Close: func() {}}, nil
 	}
 	s, err := newSelector(ctx, t, o)
 	if err != nil {
@@ -52,15 +56,15 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	l := &List{Type: t.Type, Revision: v.Revision(), Whole: s.all(), Close: v.Close}
 	switch {
 	case s.none:
-		l.Items = func(func(*store.Object, error) bool) {}
+		l.Items = listed(nil)
 	case p.limit > 0:
-		err = l.page(v, s, p)
+		err = l.chunk(v, s, p)
 		if !v.InMemory() {
 			for o := range l.Items {
-				l.Held += int64(o.Len())
+				l.BufferedBytes += int64(o.Len())
 			}
 		}
-		v.Close() // others wait for its place; the page has all that it needs
+		v.Close() // other requests may wait for this view; the chunk needs it no more
 	default:
 		l.Items = selected(ctx, s.scan(v, p.afterKey(s)), s)
 	}
@@ -71,37 +75,31 @@ func (r *Registry) List(ctx context.Context, t Target, o *metainternal.ListOptio
 	return l, nil
 }
 
-// maxPageBytes ends a page early, which the protocol allows: what was read back
-// from the log is held until the page is written.
-const maxPageBytes = 64 << 20
+// maxChunkBytes ends a chunk early, which the protocol allows. Objects that were read from the log
+// stay in memory until the chunk is sent.
+const maxChunkBytes = 64 << 20
 
-// page collects one page: the token and the count behind it stand before the
+// chunk collects one chunk. Its continue token and remainingItemCount are sent in front of the
 // items.
-func (l *List) page(v *store.View, s *selector, p plan) error {
+func (l *List) chunk(v *store.View, s *selector, p plan) error {
 	var items []*store.Object
 	more, size := false, 0
 	for o, err := range selected(s.ctx, s.scan(v, p.afterKey(s)), s) {
 		if err != nil {
 			return err
 		}
-		if more = len(items) == p.limit || size > maxPageBytes; more {
+		if more = len(items) == p.limit || size > maxChunkBytes; more {
 			break
 		}
 		items = append(items, o)
 		size += o.Len()
 	}
-	l.Items = func(yield func(*store.Object, error) bool) {
-		for _, o := range items {
-			if !yield(o, nil) {
-				return
-			}
-		}
-	}
+	l.Items = listed(items)
 	if !more {
 		return nil
 	}
 	last := items[len(items)-1].Key
-	l.Continue = next(v.Revision(), last, s.prefix)
+	l.Continue = nextToken(v.Revision(), last, s.prefix)
 	if s.all() {
 		if n, known := v.Count(s.prefix, last); known {
 			remaining := int64(n)
@@ -111,11 +109,11 @@ func (l *List) page(v *store.View, s *selector, p plan) error {
 	return nil
 }
 
-// looksBetween is how many objects a selector looks at before it looks whether the
-// request is still wanted: about a millisecond's worth.
-const looksBetween = 1024
+// checkContextEvery is how many objects a selector looks at, in about a millisecond, before it
+// checks whether the request was cancelled.
+const checkContextEvery = 1024
 
-// selected yields what the selector picks, until the context is done.
+// selected yields the selected objects until the context is done.
 func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
 	if s.all() {
 		return all
@@ -123,7 +121,7 @@ func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selec
 	return func(yield func(*store.Object, error) bool) {
 		looked := 0
 		for o, err := range all {
-			if looked++; looked%looksBetween == 0 && ctx.Err() != nil {
+			if looked++; looked%checkContextEvery == 0 && ctx.Err() != nil {
 				yield(nil, ctx.Err())
 				return
 			}
@@ -138,7 +136,7 @@ func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selec
 	}
 }
 
-// view opens the state that a plan asks for.
+// view opens the state that a plan selects.
 func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, error) {
 	if p.read == exactly || p.read == continued && !p.latest {
 		var v *store.View
@@ -155,13 +153,13 @@ func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, err
 		}
 		return v, nil
 	}
-	if _, err := r.state(ctx, p.read, p.revision); err != nil { // it may have to wait
+	if _, err := r.state(ctx, p.read, p.revision); err != nil { // this can wait for the revision
 		return nil, err
 	}
 	return r.Store.Hold(ctx, t.Type.Collection), nil
 }
 
-// afterKey is the key to go on after.
+// afterKey returns the key that the list continues after.
 func (p *plan) afterKey(s *selector) string {
 	if p.read != continued {
 		return ""
@@ -169,25 +167,54 @@ func (p *plan) afterKey(s *selector) string {
 	return s.prefix + p.after
 }
 
-// scan yields what the selector can match, as far as keys and digests tell.
+// scan yields the objects that may match by their keys and Bloom filters.
 func (s *selector) scan(v *store.View, after string) iter.Seq2[*store.Object, error] {
 	var may func(uint64) bool
-	if s.digest != 0 {
-		may = func(d uint64) bool { return s.digest.allows(digest(d)) }
+	if s.bloom != 0 {
+		may = func(d uint64) bool { return s.bloom.allows(bloom(d)) }
 	}
 	all := v.Select(s.watchPrefix(), after, may)
 	if s.key != "" {
-		return firstOf(all) // the key itself, or what begins like it
+		return first(all) // other keys with this prefix may follow
 	}
 	return all
 }
 
-// firstOf yields the first one alone.
-func firstOf(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] {
+// listed yields objects.
+func listed(items []*store.Object) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		for _, o := range items {
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
+}
+
+// first yields the first object only.
+func first(all iter.Seq2[*store.Object, error]) iter.Seq2[*store.Object, error] {
 	return func(yield func(*store.Object, error) bool) {
 		for o, err := range all {
 			yield(o, err)
 			return
+		}
+	}
+}
+
+// ReadAll yields the decoded objects of a namespace, or of a kind without namespaces, in their
+// stored version and at the most recent revision.
+func (r *Registry) ReadAll(ctx context.Context, t Target) iter.Seq2[runtime.Object, error] {
+	return func(yield func(runtime.Object, error) bool) {
+		state, err := r.Store.MostRecent(ctx)
+		if err != nil {
+			yield(nil, status(err))
+			return
+		}
+		t.Name = ""
+		for o := range state.Snapshot(t.Type.Collection).Scan(t.key(), "") {
+			if !yield(t.read(ctx, o)) {
+				return
+			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -20,8 +19,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// placeNamespace gives an object the namespace of the request: row A8.
-func placeNamespace(t Target, meta metav1.Object) error {
+// setNamespace gives an object the namespace of the request. A different namespace in the body is
+// an error.
+func setNamespace(t Target, meta metav1.Object) error {
 	switch got := meta.GetNamespace(); {
 	case !t.Type.Namespaced, got == "":
 		meta.SetNamespace(t.Namespace)
@@ -31,7 +31,7 @@ func placeNamespace(t Target, meta metav1.Object) error {
 	return nil
 }
 
-// checkName compares the name of a body with the one of the URL: row A8.
+// checkName compares the name in a body with the name in the URL.
 func checkName(t Target, meta metav1.Object) error {
 	switch name := meta.GetName(); {
 	case name == "":
@@ -42,7 +42,7 @@ func checkName(t Target, meta metav1.Object) error {
 	return nil
 }
 
-// bodyVersion is the resourceVersion of a body; "" and "0" are none.
+// bodyVersion returns the resourceVersion of a body; zero for "" and "0".
 func bodyVersion(meta metav1.Object) (store.Revision, error) {
 	text := meta.GetResourceVersion()
 	if text == "" {
@@ -55,26 +55,26 @@ func bodyVersion(meta metav1.Object) (store.Revision, error) {
 	return store.Revision(n), nil
 }
 
-// invalid is the answer to an object that breaks rules: row F8.
+// invalid returns the error for an object that is not valid, nil if there are no errs.
 func invalid(t *resource.Type, meta metav1.Object, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
 	kind := t.GroupVersionKind().GroupKind()
-	if o, ok := meta.(runtime.Object); ok && t.Custom != nil { // it may say that it is another
+	if o, ok := meta.(runtime.Object); ok && t.Custom != nil { // the object's own kind may differ
 		kind.Kind = o.GetObjectKind().GroupVersionKind().Kind
 	}
 	return resource.Invalid(kind, meta.GetName(), errs)
 }
 
-// maxName bounds the names of kinds that have no bound of their own, in bytes: roles,
-// bindings, events, requests for certificates. Other kinds stop at 253 or less. An Event
-// is named after its object with 17 characters more, so that 253 would not do.
+// maxName limits the names of kinds without a limit of their own, in bytes: roles, bindings,
+// events, certificate requests. Other kinds allow 253 or less. The name of an Event is the name of
+// its object with 17 characters more, so 253 would be too short.
 const maxName = 1024
 
-// newName checks the name of a new object, or what it is generated from: by the rules of
-// its kind, and by what can be kept, shown and named in a URL.
-func newName(t *resource.Type) validation.ValidateNameFunc {
+// nameRules returns the check for the name of a new object, or for its generateName: the rules of
+// the kind, and what the store and URLs can hold.
+func nameRules(t *resource.Type) validation.ValidateNameFunc {
 	return func(name string, prefix bool) []string {
 		wrong := t.Strategy.Metadata.ValidateName(name, prefix)
 		switch {
@@ -90,20 +90,20 @@ func newName(t *resource.Type) validation.ValidateNameFunc {
 	}
 }
 
-// validateNew checks what every new object has to keep to: row A7.
-func validateNew(t *resource.Type, meta metav1.Object) field.ErrorList {
-	return validateMeta(t, meta, newName(t))
+// validateNewMeta validates the metadata of a new object.
+func validateNewMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
+	return validateMeta(t, meta, nameRules(t))
 }
 
-// validate checks what every object has to keep to. Its name is what it was when the
-// object was created.
-func validate(t *resource.Type, meta metav1.Object) field.ErrorList {
+// validateAnyMeta validates the metadata of a stored object. Its name is checked only by the rules
+// of the kind, since it cannot change.
+func validateAnyMeta(t *resource.Type, meta metav1.Object) field.ErrorList {
 	return validateMeta(t, meta, t.Strategy.Metadata.ValidateName)
 }
 
 func validateMeta(t *resource.Type, meta metav1.Object, name validation.ValidateNameFunc) field.ErrorList {
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(plain(meta), t.Namespaced, name, path)
+	errs := validation.ValidateObjectMetaAccessor(withoutValidLabels(meta), t.Namespaced, name, path)
 	for i, name := range meta.GetFinalizers() {
 		if !t.Strategy.Metadata.AnyFinalizer && !strings.Contains(name, "/") && !standardFinalizer(name) {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
@@ -112,12 +112,11 @@ func validateMeta(t *resource.Type, meta metav1.Object, name validation.Validate
 	return errs
 }
 
-// validateUpdate checks what validate does, and that the update neither makes
-// another object of it, nor begins a deletion or holds one back. Nothing else can
-// be wrong: names and other system fields are the old ones. Kinds say what is wrong
-// again, and so does the wire.
-func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
-	errs := validate(t, meta)
+// validateMetaUpdate validates the metadata of an update: that it is valid, and that it neither
+// changes the UID nor begins or delays a deletion. Names and other system fields are restored
+// before, so they cannot be wrong. Some kinds report the same errors twice on the wire.
+func validateMetaUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
+	errs := validateAnyMeta(t, meta)
 	changed := meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
 	if !changed && len(errs) == 0 {
 		return nil
@@ -137,24 +136,12 @@ func validateUpdate(t *resource.Type, subresource string, meta, old metav1.Objec
 	return slices.Concat(errs, update, errs, update)
 }
 
-// timesChecked is how often an update of the object itself reports an error that both
-// halves of validateUpdate find.
-func (w *write) timesChecked() int {
-	switch w.stored().Strategy.Metadata.Recheck {
-	case resource.RecheckNothing:
-		return 2
-	case resource.RecheckUpdate:
-		return 3
-	}
-	return 4
-}
-
-// standardFinalizer tells the finalizers that need no domain.
+// standardFinalizer reports whether a finalizer needs no domain.
 func standardFinalizer(name string) bool {
 	return name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
 }
 
-// generateName makes a name from its base: row G4.
+// generateName returns the base, shortened if needed, with five random characters.
 func generateName(base string) string {
 	const (
 		letters = "bcdfghjklmnpqrstvwxz2456789"
@@ -163,7 +150,7 @@ func generateName(base string) string {
 	)
 	if len(base) > longest {
 		at := longest
-		for at > 0 && !utf8.RuneStart(base[at]) { // a part of a letter is no text
+		for at > 0 && !utf8.RuneStart(base[at]) { // do not cut inside a character
 			at--
 		}
 		base = base[:at]
@@ -176,53 +163,19 @@ func generateName(base string) string {
 	return base + string(b[:])
 }
 
-// clearStatus empties the status of an object whose kind keeps it apart.
+// clearStatus empties the status of an object whose kind has a status subresource.
 func clearStatus(t *resource.Type, o runtime.Object) {
 	if t.Subresource("status") != nil {
 		t.Parts().ClearStatus(o)
 	}
 }
 
-// sameDesired tells whether nothing changed but metadata and status: row G6.
+// sameDesired reports whether only metadata and status differ. Some kinds count labels or
+// annotations as desired state.
 func sameDesired(t *resource.Type, a, b runtime.Object) bool {
 	ma, mb := a.(metav1.Object), b.(metav1.Object)
 	counts := t.Strategy.Generation.CountMetadata
 	return t.Parts().SameDesired(a, b) &&
 		(!counts.Has(resource.Labels) || equality.Semantic.DeepEqual(ma.GetLabels(), mb.GetLabels())) &&
 		(!counts.Has(resource.Annotations) || equality.Semantic.DeepEqual(ma.GetAnnotations(), mb.GetAnnotations()))
-}
-
-// toStored defaults an object in the client's version and converts it to the one of
-// all further steps.
-func toStored(ctx context.Context, t *resource.Type, o runtime.Object) (runtime.Object, error) {
-	if t.Strategy.Default != nil {
-		t.Strategy.Default(o)
-	}
-	if t.Conversion == nil || t.Conversion.PerRequest {
-		return o, nil
-	}
-	return t.Conversion.ToStored(ctx, o)
-}
-
-// objectKey is how errors of kube-apiserver name the place of an object.
-func objectKey(t Target) string {
-	place := keyPlaces[t.Type.Collection]
-	if place == "" {
-		place = t.Type.Resource
-		if t.Type.Custom != nil {
-			place = t.Type.Group + "/" + place
-		}
-	}
-	return "/" + place + "/" + strings.TrimPrefix(t.key(), "/")
-}
-
-// keyPlaces are those of collections that have other names than their resources.
-var keyPlaces = map[string]string{
-	"services":                           "services/specs",
-	"endpoints":                          "services/endpoints",
-	"replicationcontrollers":             "controllers",
-	"nodes":                              "minions",
-	"ingresses.networking.k8s.io":        "ingress",
-	"apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
-	definitionsCollection:                "apiextensions.k8s.io/customresourcedefinitions",
 }

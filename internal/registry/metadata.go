@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	fastjson "github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,20 +14,21 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Metadata is what the loops beside the server look at in an object's metadata. It
-// is found in the stored bytes without decoding them, and points into them.
+// Metadata is the part of an object's metadata that controllers need. It is found in the stored
+// bytes without decoding them, and points into them.
 type Metadata struct {
-	// UID is between its quotes.
+	// UID is the uid without quotes.
 	UID []byte
-	// Deleting: there is a deletionTimestamp.
+	// Deleting reports whether there is a deletionTimestamp.
 	Deleting bool
-	// Stopping: it is given time to stop, which only whoever runs it can end.
+	// Stopping reports whether there is a grace period. Only the client that runs the object,
+	// such as a kubelet, can end it.
 	Stopping bool
-	// OwnerReferences and Finalizers are lists as JSON; nil when there are none.
+	// OwnerReferences and Finalizers are JSON lists, nil if they are empty.
 	OwnerReferences, Finalizers []byte
 }
 
-// MetadataOf finds the metadata of an object; nil has none.
+// MetadataOf returns the metadata of an object. It is empty for nil.
 func MetadataOf(o *store.Object) (m Metadata) {
 	if o == nil {
 		return m
@@ -42,7 +44,7 @@ func MetadataOf(o *store.Object) (m Metadata) {
 	return m
 }
 
-// take fills in what a member says.
+// take returns a function that sets the fields from the members of the metadata.
 func (m *Metadata) take(value []byte) func(key []byte, at int) bool {
 	until := func(at int) []byte { return value[at:max(at, skipValue(value, at))] }
 	return func(key []byte, at int) bool {
@@ -60,18 +62,18 @@ func (m *Metadata) take(value []byte) func(key []byte, at int) bool {
 		case "finalizers":
 			m.Finalizers = list(until(at))
 		case "managedFields":
-			// Long, and the last one in built-in kinds. In the order of the alphabet
-			// uid and ownerReferences follow.
+			// They are long, and the last member in built-in kinds. In alphabetical order,
+			// ownerReferences and uid follow.
 			return m.UID == nil || bytes.Contains(value[at:], laterOwners)
 		}
 		return true
 	}
 }
 
-// laterOwners begins with a rare letter, so that looking for it is fast.
+// laterOwners begins with a rare letter, so that the search for it is fast.
 var laterOwners = []byte(`References":[`)
 
-// list is a list that is not empty.
+// list returns the value if it is a list with items, else nil.
 func list(value []byte) []byte {
 	if len(value) > 2 && value[0] == '[' {
 		return value
@@ -79,9 +81,9 @@ func list(value []byte) []byte {
 	return nil
 }
 
-// HalfGone tells that an object is being deleted and nothing holds it, but a
-// server that was killed between the two steps of its removal: the next deletion
-// removes it. A namespace is held by its spec, too, which this does not look at.
+// HalfGone reports whether an object is being deleted and nothing blocks it. A server that was
+// killed between the two steps of a removal leaves such objects; the next deletion removes them.
+// The spec of a namespace can block its deletion, too, and is not checked here.
 func (m Metadata) HalfGone() bool { return m.Deleting && !m.Stopping && m.Finalizers == nil }
 
 // Owners decodes OwnerReferences.
@@ -108,9 +110,9 @@ func (m Metadata) FinalizerNames() ([]string, error) {
 	return all, err
 }
 
-// eachMemberAt calls f with each key of the object that begins at i, between its
-// quotes, and with where its value begins, until f returns false. Other than
-// eachMember it does not look for the end of a value before f has seen it.
+// eachMemberAt calls f for each member of the object that begins at i, with the key without its
+// quotes and the position of the value, until f returns false. Unlike eachMember it finds the end
+// of a value only after f has returned.
 func eachMemberAt(b []byte, i int, f func(key []byte, at int) bool) {
 	if i = space(b, i); i >= len(b) || b[i] != '{' {
 		return
@@ -138,12 +140,11 @@ func eachMemberAt(b []byte, i int, f func(key []byte, at int) bool) {
 	}
 }
 
-// Member returns the bytes of what stands at a path of members of an object, nil when
-// nothing does.
+// Member returns the value at a path of members of an object, nil if there is none.
 func Member(object []byte, path ...string) []byte { return find(object, path...) }
 
-// Decode reads a stored object of a kind that is stored as JSON of its Go type, which
-// nobody else has then. The error names its key.
+// Decode decodes a stored object of a kind that is stored as JSON of its Go type. The caller owns
+// the result. The error contains the object's key.
 func Decode[T any, P interface {
 	*T
 	runtime.Object
@@ -153,4 +154,30 @@ func Decode[T any, P interface {
 		return nil, fmt.Errorf("reading %s: %w", o.Key, err)
 	}
 	return made.(P), nil
+}
+
+// Identity distinguishes an object from earlier and later ones of the same name.
+type Identity struct {
+	UID string
+	// Deleted is the deletionTimestamp; zero if there is none.
+	Deleted time.Time
+}
+
+// IdentityOf returns the identity of an object in a state; ok is false if it does not exist.
+func IdentityOf(s *store.State, t Target) (i Identity, ok bool) {
+	o := s.Get(t.Type.Collection, t.key())
+	if o == nil {
+		return i, false
+	}
+	meta := member(o.Bytes(), "metadata")
+	i.UID = text(member(meta, "uid"))
+	if deleted := text(member(meta, "deletionTimestamp")); deleted != "" {
+		i.Deleted, _ = time.Parse(time.RFC3339, deleted)
+	}
+	return i, true
+}
+
+// isDeleted reports whether the deletion of an object has begun.
+func isDeleted(o *store.Object) bool {
+	return textAt(o.Bytes(), "metadata", "deletionTimestamp") != ""
 }

@@ -60,8 +60,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// FuzzMetadata: what is found is what a decoder finds, and no bytes are read
-// beyond the end.
+// FuzzMetadata compares MetadataOf with a decoder, and checks that it reads nothing beyond the end.
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"uid":"u","deletionTimestamp":"t",` + owned + `,"finalizers":["f"]}}`))
 	f.Add([]byte(`{"metadata":{"uid":"u"`))
@@ -93,7 +92,7 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// BenchmarkMetadata is what the loops pay for each version of a pod.
+// BenchmarkMetadata measures the cost for controllers of each version of a pod.
 func BenchmarkMetadata(b *testing.B) {
 	fields := strings.Repeat(`"f:x":{".":{},"f:name":{},"f:resources":{}},`, 60)
 	o := &store.Object{Held: []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"1","labels":{"a":"b"},` +

@@ -14,9 +14,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestLooseNames sends names of kinds that take nearly any: what cannot be kept is
-// refused in the form of any other wrong name, by a dry-run as by the write itself.
-// What is taken can be read and deleted by its name.
+// TestLooseNames sends names of kinds that accept almost any name. Names that cannot be stored are
+// refused like any other wrong name, also in a dry-run. Accepted names can be read and deleted.
 func TestLooseNames(t *testing.T) {
 	s := newServer(t, store.Options{})
 	target := registry.Target{Type: kind(t, "rbac.authorization.k8s.io", "v1", "clusterroles")}

@@ -16,19 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/patch"
-	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// Patch is what a client sent to change an object.
+// Patch is the body of a patch.
 type Patch struct {
 	Type  types.PatchType
 	Bytes []byte
 }
 
-// Patch changes an object, or what a subresource shows of it: rows G9, G10, F4.
-// Without a resourceVersion in the patch it is made again on whatever version is
-// there.
+// Patch changes an object, or what a subresource shows of it. After a conflict it is applied again
+// to the newer version, unless the patch contains a resourceVersion.
 func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions) (Object, error) {
 	w, err := newWrite(t, &o, "PatchOptions", p.Type)
 	if err != nil {
@@ -40,7 +38,7 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 	if err := wire.CheckDepth(p.Bytes); err != nil {
 		return Object{}, apierrors.NewBadRequest("error decoding patch: " + err.Error())
 	}
-	made, err := r.modify(ctx, w, change{next: func(v existing) (runtime.Object, error) {
+	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
 		sent, err := w.patched(v, &p)
 		if err != nil {
 			return nil, err
@@ -53,10 +51,10 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 	return w.answer(made, false, err)
 }
 
-// patched is what the patch makes of what is read at the target. Where it says
-// nothing of managed fields it is made without them first; where then something is
-// wrong it is made again, for the words.
-func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
+// patched applies a patch to what the target shows. A patch without managed fields is applied to
+// the object without them, which is faster. If that fails, it is applied to the whole object for
+// the right error message.
+func (w *write) patched(v currentObject, p *Patch) (runtime.Object, error) {
 	document, err := w.show(v)
 	if err != nil {
 		return nil, err
@@ -81,8 +79,8 @@ func (w *write) patched(v existing, p *Patch) (runtime.Object, error) {
 	return d.Object, nil
 }
 
-// patchDocument makes a patch, and reads what it makes; the complaints are about
-// both.
+// patchDocument applies a patch and decodes the result. d.Strict has the field validation errors of
+// both steps.
 func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d wire.Decoded, err error) {
 	t := w.Exchanged()
 	switch p.Type {
@@ -101,7 +99,7 @@ func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d 
 	if errors.As(err, &unread) {
 		why := unread.Cause
 		if p.Type == types.StrategicMergePatchType {
-			why = cmp.Or(unrestored(made.Document, t.New()), why)
+			why = cmp.Or(strategicError(made.Document, t.New()), why)
 		}
 		return made, d, invalidPatch(&made, why)
 	}
@@ -109,9 +107,10 @@ func (w *write) patchDocument(document []byte, p *Patch) (made patch.Patched, d 
 	return made, d, err
 }
 
-// unrestored says in the words of kube-apiserver, which makes no JSON of such patches in
-// between, why their result cannot be read; empty when it finds nothing.
-func unrestored(document []byte, to runtime.Object) string {
+// strategicError returns kube-apiserver's message for the result of a strategic merge patch that
+// cannot be decoded. kube-apiserver does not encode that result as JSON, so its message differs
+// from the decoder's. It is empty if there is no such error.
+func strategicError(document []byte, to runtime.Object) string {
 	var tree map[string]any
 	if err := utiljson.Unmarshal(document, &tree); err != nil {
 		return ""
@@ -122,36 +121,19 @@ func unrestored(document []byte, to runtime.Object) string {
 	return ""
 }
 
-// invalidPatch is the answer to a patch whose result cannot be read: row F4.
+// invalidPatch is the answer to a patch whose result cannot be decoded.
 func invalidPatch(made *patch.Patched, why string) *apierrors.StatusError {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), made.Shown(), why),
 	})
 }
 
-// strictPatch is the answer to a patch that breaks strict field validation: with
-// the code and the words of any other body (row F3), and the cause of row F4.
+// strictPatch is the answer to a patch that fails strict field validation. Its code and message are
+// those of any other body; its cause is that of invalidPatch.
 func strictPatch(w *write, made *patch.Patched, complaints []string) error {
 	err := wire.StrictError(w.Exchanged(), complaints)
 	err.ErrStatus.Details = &metav1.StatusDetails{
 		Causes: invalidPatch(made, "strict decoding error: "+strings.Join(complaints, ", ")).ErrStatus.Details.Causes,
 	}
 	return err
-}
-
-// checkPatched checks what a patch must not change.
-func (w *write) checkPatched(current *store.Object, meta metav1.Object) error {
-	if err := w.place(meta); err != nil {
-		return err
-	}
-	l, err := bodyLock(meta)
-	if err != nil {
-		return err
-	}
-	have := at(current.Bytes(), []string{"metadata", "uid"})
-	if s := w.subresource(); s != nil && s.Exchange != nil && l.uid != "" && l.uid != have {
-		shown := schema.GroupResource{Group: w.Type.Group, Resource: w.Type.Resource + "/" + s.Name}
-		return apierrors.NewConflict(shown, w.Name, otherThan("UID", l.uid, have))
-	}
-	return l.checkVersion(w.Target, current)
 }

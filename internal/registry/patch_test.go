@@ -13,7 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestPatch: rows G9, G10, F4, and what a patch must not change.
+// TestPatch covers the three kinds of patches, strict field validation, and the fields that a patch
+// must not change.
 func TestPatch(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -70,11 +71,11 @@ func TestPatch(t *testing.T) {
 		}
 	}
 	if _, err := s.Patch(ctx, s.target("configmaps", "default", "zz"), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{}`)}, registry.WriteOptions{}); err == nil || statusOf(t, err).Code != 404 {
-		t.Errorf("patching what is not there: %v", err)
+		t.Errorf("patching an absent object: %v", err)
 	}
 }
 
-// TestPatchesAtOnce: none of many patches is lost.
+// TestPatchesAtOnce checks that no concurrent patch is lost.
 func TestPatchesAtOnce(t *testing.T) {
 	s := newServer(t, store.Options{})
 	s.create("configmaps", "default", configMap("a", "", ""))
@@ -96,8 +97,8 @@ func TestPatchesAtOnce(t *testing.T) {
 	}
 }
 
-// TestOwnersTwice: row G11.
-func TestOwnersTwice(t *testing.T) {
+// TestDuplicateOwners checks that duplicate owner references are dropped with a warning.
+func TestDuplicateOwners(t *testing.T) {
 	s := newServer(t, store.Options{})
 	owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"u1"}`
 	o, err := s.Create(context.Background(), s.target("configmaps", "default", ""), body(`{"metadata":{"name":"a","ownerReferences":[`+owner+`,`+owner+`]}}`), registry.WriteOptions{})

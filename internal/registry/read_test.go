@@ -38,8 +38,8 @@ func (s *server) list(plural, namespace string, o metainternal.ListOptions) (*re
 	return l, names, nil
 }
 
-// TestListOfOneWhoLeft: a list whose selector drops everything ends with its context,
-// though it has nothing to write that would fail.
+// TestListOfOneWhoLeft checks that a list whose selector drops everything ends with its context,
+// although it sends nothing that could fail.
 func TestListOfOneWhoLeft(t *testing.T) {
 	s := newServer(t, store.Options{})
 	for i := range 3000 {
@@ -95,8 +95,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestPages walks a list while it changes: every page shows the list as it was at
-// the first one.
+// TestPages reads a list in chunks while it changes: every chunk is of the revision of the first
+// one.
 func TestPages(t *testing.T) {
 	s := newServer(t, store.Options{})
 	for i := range 7 {
@@ -139,8 +139,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestExpired: below the history a list is 410; an expired token comes with one
-// that goes on in the newest state.
+// TestExpired checks that a list below the history is 410, and that an expired token comes with one
+// that continues in the newest state.
 func TestExpired(t *testing.T) {
 	s := newServer(t, store.Options{MaxMemory: 64 << 10})
 	for i := range 4 {
@@ -240,7 +240,7 @@ func TestWatchSelector(t *testing.T) {
 	}
 }
 
-// TestWatchBegins: what a watch sends first, and that it sees the next change.
+// TestWatchBegins checks the first events of a watch, and that it gets the next change.
 func TestWatchBegins(t *testing.T) {
 	s := newServer(t, store.Options{})
 	s.create("configmaps", "default", configMap("a", "", ""))
@@ -275,8 +275,8 @@ func TestWatchBegins(t *testing.T) {
 	}
 }
 
-// TestWatchTimes: bookmarks every minute and shortly before the end, a clean end
-// at timeoutSeconds, and an ERROR for a version that is not reached in time.
+// TestWatchTimes checks bookmarks every minute and shortly before the end, a clean end at
+// timeoutSeconds, and an ERROR for a revision that is not reached in time.
 func TestWatchTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, store.Options{})
@@ -359,8 +359,8 @@ func TestWatchTimes(t *testing.T) {
 	})
 }
 
-// TestListAndWatch: a list at R and the events up to R' are the list at R', for
-// random moments while several clients write.
+// TestListAndWatch checks at random times, with concurrent writers, that a list at R and the events
+// up to R' make the list at R'.
 func TestListAndWatch(t *testing.T) {
 	rng := testrand.New(t)
 	s := newServer(t, store.Options{})

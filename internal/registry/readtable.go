@@ -18,15 +18,15 @@ import (
 type read int
 
 const (
-	refused      read = iota // an error that validation tells, or a 400
-	mostRecent               // everything acknowledged before the request
-	anyState                 // whatever is at hand
+	refused      read = iota // validation error, or 400
+	mostRecent               // includes every write acknowledged before the request
+	anyState                 // whatever state is available
 	notOlderThan             // at least as new as N
 	exactly                  // as of N
 	continued                // as of the revision of the token
 )
 
-// version is what resourceVersion holds.
+// version is a class of resourceVersion values.
 type version int
 
 const (
@@ -35,8 +35,7 @@ const (
 	number
 )
 
-// tableRow maps a combination of parameters to a read. The first row that fits
-// counts; noMatter fits everything.
+// tableRow maps a combination of parameters to a read. The first row that fits counts.
 type tableRow struct {
 	version version
 	match   string // resourceVersionMatch
@@ -48,27 +47,25 @@ type tableRow struct {
 type flag int
 
 const (
-	noMatter flag = iota
+	either flag = iota
 	without
 	with
 )
 
-// listTable is the table of API Concepts and of KEP-2523 for list: which state
-// answers which combination of resourceVersion, resourceVersionMatch, limit and
-// continue. What is not in it is refused.
+// listTable is the table of "API Concepts" and KEP-2523 for lists: it maps resourceVersion,
+// resourceVersionMatch, limit and continue to a state. Combinations that are not in it are refused.
 //
-// A limit together with version 0 is ignored: the state may be any, so the whole
-// list is as good as a page of it.
+// With version 0 the limit is ignored: any state will do, so the whole list is as good as a chunk.
 var listTable = []tableRow{
-	{unset, "", noMatter, without, mostRecent},
-	{unset, "", noMatter, with, continued},
-	{zero, "", noMatter, without, anyState},
-	{zero, "", noMatter, with, continued},
+	{unset, "", either, without, mostRecent},
+	{unset, "", either, with, continued},
+	{zero, "", either, without, anyState},
+	{zero, "", either, with, continued},
 	{number, "", without, without, notOlderThan},
 	{number, "", with, without, exactly},
-	{number, "Exact", noMatter, without, exactly},
-	{zero, "NotOlderThan", noMatter, without, anyState},
-	{number, "NotOlderThan", noMatter, without, notOlderThan},
+	{number, "Exact", either, without, exactly},
+	{zero, "NotOlderThan", either, without, anyState},
+	{number, "NotOlderThan", either, without, notOlderThan},
 }
 
 // getTable is the table for get.
@@ -79,11 +76,11 @@ type plan struct {
 	read     read
 	revision store.Revision // of notOlderThan, exactly, continued
 	limit    int            // zero: none
-	after    string         // of continued: the key, relative to the list, to go on after
+	after    string         // of continued: the key, relative to the list, to continue after
 	latest   bool           // of continued: the token asks for the newest state
 }
 
-// planList finds out how a list is read, or why it is refused.
+// planList returns how a list is read, or why it is refused.
 func planList(o *metainternal.ListOptions) (plan, error) {
 	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
 		return plan{}, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
@@ -130,10 +127,10 @@ func (row tableRow) fits(class version, o *metainternal.ListOptions) bool {
 		row.limit.fits(o.Limit > 0) && row.token.fits(o.Continue != "")
 }
 
-func (f flag) fits(is bool) bool { return f == noMatter || (f == with) == is }
+func (f flag) fits(is bool) bool { return f == either || (f == with) == is }
 
-// parseVersion reads a resourceVersion: decimal digits, no sign. Whatever else
-// is a mistake of the client (row P7).
+// parseVersion parses a resourceVersion: decimal digits without a sign. Anything else is a client
+// error.
 func parseVersion(text string) (version, store.Revision, error) {
 	if text == "" {
 		return unset, 0, nil

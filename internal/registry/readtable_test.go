@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestReadTable holds every combination of resourceVersion, resourceVersionMatch,
-// limit and continue against what the documents and the wire say of it.
+// TestReadTable checks every combination of resourceVersion, resourceVersionMatch, limit and
+// continue against the documents and kube-apiserver.
 func TestReadTable(t *testing.T) {
 	token := encodeToken(7, "a")
 	const (
@@ -85,7 +85,7 @@ func TestReadTable(t *testing.T) {
 	}
 }
 
-// TestTableIsWhole: every row of the table is reached by some request.
+// TestTableIsWhole checks that some request uses each row of the table.
 func TestTableIsWhole(t *testing.T) {
 	reached := map[int]bool{}
 	for _, v := range []version{unset, zero, number} {

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// TestSchemasGo: what managed fields need of a structural schema goes with it, also when
-// the type that it was asked of stays.
+// TestSchemasGo checks that a schema for managed fields is freed with its structural schema, even
+// if the type stays.
 func TestSchemasGo(t *testing.T) {
 	r := &Registry{}
 	var latest *structuralschema.Structural
@@ -29,7 +29,7 @@ func TestSchemasGo(t *testing.T) {
 		r.schemas.Range(func(any, any) bool { n++; return true })
 		return n
 	}
-	for range 1000 { // cleanups run beside the collector
+	for range 1000 { // cleanups run concurrently with the collector
 		if runtime.GC(); kept() == 1 {
 			break
 		}

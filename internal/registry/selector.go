@@ -17,8 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// selector picks objects of a collection. What names and namespaces say is
-// turned into a key or a prefix of keys, so that little is scanned.
+// selector selects objects of a collection. Requirements on names and namespaces become a key or a
+// prefix of keys, so that a scan is short.
 type selector struct {
 	ctx    context.Context //nolint:containedctx // of the list or watch that selects: its fields may be those of a webhook's answer
 	typ    *resource.Type
@@ -27,10 +27,10 @@ type selector struct {
 	none   bool   // nothing can match
 
 	labels labels.Selector // nil: all
-	fields []requirement   // beyond what prefix and key say
-	values bool            // some of them are of fields of the type
-	digest digest          // what an object's digest must have; zero: nothing
-	failed error           // of an object whose fields cannot be looked at
+	fields []requirement   // in addition to prefix and key
+	values bool            // some of fields are fields of the type
+	bloom  bloom           // the bits that an object must have
+	failed error           // the error of an object whose fields cannot be converted
 }
 
 // requirement is one term of a field selector.
@@ -45,12 +45,12 @@ const (
 	namespaceField = -2
 )
 
-// all tells whether every object below the prefix matches.
+// all reports whether every object with the prefix matches.
 func (s *selector) all() bool {
 	return s.labels == nil && len(s.fields) == 0 && s.key == "" && !s.none
 }
 
-// newSelector reads the selectors of a request: row A16.
+// newSelector parses the selectors of a request.
 func newSelector(ctx context.Context, t Target, o *metainternal.ListOptions) (*selector, error) {
 	s := &selector{ctx: ctx, typ: t.Type}
 	if t.Namespace != "" {
@@ -72,7 +72,7 @@ func newSelector(ctx context.Context, t Target, o *metainternal.ListOptions) (*s
 		}
 	}
 	s.narrow(t)
-	s.digest = s.wanted()
+	s.bloom = s.requiredBloom()
 	s.values = slices.ContainsFunc(s.fields, func(r requirement) bool { return r.field >= 0 })
 	return s, nil
 }
@@ -111,7 +111,7 @@ func unknownField(t *resource.Type, name string) error {
 
 // narrow turns requirements on name and namespace into a key or a prefix.
 func (s *selector) narrow(t Target) {
-	namespace, name := t.Namespace, t.Name // of a single object that is watched: row A6
+	namespace, name := t.Namespace, t.Name // a name: a watch of a single object
 	rest := s.fields[:0]
 	for _, r := range s.fields {
 		switch {
@@ -130,7 +130,7 @@ func (s *selector) narrow(t Target) {
 	s.fields = rest
 	switch {
 	case strings.ContainsAny(name+namespace, "/\x00"):
-		s.none = true // no such key
+		s.none = true // keys cannot contain these
 	case !t.Type.Namespaced:
 		s.key = name
 	case namespace != "":
@@ -142,7 +142,7 @@ func (s *selector) narrow(t Target) {
 	}
 }
 
-// watchPrefix is what a cursor has to wake for.
+// watchPrefix returns the prefix of the keys whose changes a watch needs.
 func (s *selector) watchPrefix() string {
 	if s.key != "" {
 		return s.key
@@ -150,10 +150,10 @@ func (s *selector) watchPrefix() string {
 	return s.prefix
 }
 
-// matches tells whether an object is selected; nil is not. One that cannot be converted to
-// the type, whose fields are looked at, is: failed says why, and to show it fails too.
+// matches reports whether an object is selected; nil is not. An object whose fields cannot be
+// converted counts as selected, and failed has the error: showing it fails as well.
 func (s *selector) matches(o *store.Object) bool {
-	if o == nil || s.none || !s.digest.allows(digest(o.Digest())) { // first: it lies in the object
+	if o == nil || s.none || !s.bloom.allows(bloom(o.Digest())) { // first, since it is fast
 		return false
 	}
 	if s.key != "" && o.Key != s.key || !strings.HasPrefix(o.Key, s.prefix) {
@@ -162,7 +162,7 @@ func (s *selector) matches(o *store.Object) bool {
 	if s.labels == nil && len(s.fields) == 0 {
 		return true
 	}
-	a, err := attributesOf(s.ctx, s.typ, o, s.values)
+	a, err := selectableOf(s.ctx, s.typ, o, s.values)
 	if err != nil {
 		s.failed = err
 		return true
@@ -175,14 +175,14 @@ func (s *selector) matches(o *store.Object) bool {
 	return s.labels == nil || s.labels.Matches(a.labels)
 }
 
-// attributes are what selectors look at. They are kept with the object version.
-type attributes struct {
+// selectable is what selectors look at in an object. It is cached with the version of the object.
+type selectable struct {
 	typ    *resource.Type
 	labels labels.Set
 	values []string // by index in typ.Display.Fields
 }
 
-func (a *attributes) field(index int, key string) string {
+func (a *selectable) field(index int, key string) string {
 	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {
 		namespace, name = "", key
@@ -196,19 +196,20 @@ func (a *attributes) field(index int, key string) string {
 	return a.values[index]
 }
 
-// shownFields tells that the fields of a type are not those of the stored bytes: an object
-// of a custom kind is selected by what is shown of it, converted and with its defaults.
-func shownFields(t *resource.Type) bool { return t.ConvertsPerRequest() && len(t.Display.Fields) > 0 }
+// fieldsNeedConversion reports whether the fields of a type are not those of the stored bytes.
+// Objects of a custom kind are selected by their converted and defaulted form.
+func fieldsNeedConversion(t *resource.Type) bool {
+	return t.ConvertsPerRequest() && len(t.Display.Fields) > 0
+}
 
-// attributesOf returns the attributes of an object, from its memo where they
-// are of the same type. Fields are left out where nobody wants them, and they would have
-// to be converted.
-func attributesOf(ctx context.Context, t *resource.Type, o *store.Object, fields bool) (*attributes, error) {
-	shown := shownFields(t)
-	if a, ok := o.Memo().(*attributes); ok && a.typ == t && (!fields || !shown || a.values != nil) {
+// selectableOf returns what selectors look at in an object, from the object's cache if that is of
+// the same type. If fields is false, fields that need a conversion are left out.
+func selectableOf(ctx context.Context, t *resource.Type, o *store.Object, fields bool) (*selectable, error) {
+	shown := fieldsNeedConversion(t)
+	if a, ok := o.Memo().(*selectable); ok && a.typ == t && (!fields || !shown || a.values != nil) {
 		return a, nil
 	}
-	a, object := &attributes{typ: t}, o.Bytes()
+	a, object := &selectable{typ: t}, o.Bytes()
 	eachMember(member(member(object, "metadata"), "labels"), func(key, value []byte) bool {
 		if a.labels == nil {
 			a.labels = labels.Set{}
@@ -229,23 +230,61 @@ func attributesOf(ctx context.Context, t *resource.Type, o *store.Object, fields
 		}
 	}
 	o.SetMemo(a)
-	o.SetDigest(uint64(a.digest()))
+	o.SetDigest(uint64(a.bloom()))
 	return a, nil
 }
 
-// fieldValue is the first of a field's paths that is there and not empty.
+// fieldValue returns the first value of a field's paths that is not empty.
 func fieldValue(f *resource.Field, object []byte) string {
 	if f.Paths == nil {
-		if v := at(object, strings.Split(f.Name, ".")); v != "" {
+		if v := textAt(object, strings.Split(f.Name, ".")...); v != "" {
 			return v
 		}
 	}
 	for _, path := range f.Paths {
-		if v := at(object, path); v != "" {
+		if v := textAt(object, path...); v != "" {
 			return v
 		}
 	}
 	return f.Default
 }
 
-func at(object []byte, path []string) string { return text(find(object, path...)) }
+// bloom returns the filter of an object.
+func (a *selectable) bloom() bloom {
+	d := bloomOf(a.typ)
+	for name, value := range a.labels {
+		d |= d.bits(name, value)
+	}
+	if filtersFields(a.typ) {
+		for i, value := range a.values {
+			d |= d.bits("\x00"+a.typ.Display.Fields[i].Name, value)
+		}
+	}
+	return d
+}
+
+// requiredBloom returns the bits that a matching object must have: those of all values that the
+// selector requires. Zero means that it requires none.
+func (s *selector) requiredBloom() bloom {
+	var all bloom
+	if s.labels != nil {
+		requirements, _ := s.labels.Requirements()
+		for _, r := range requirements {
+			switch r.Operator() {
+			case selection.Equals, selection.DoubleEquals, selection.In:
+				if values := r.ValuesUnsorted(); len(values) == 1 {
+					all |= all.bits(r.Key(), values[0])
+				}
+			}
+		}
+	}
+	for _, r := range s.fields {
+		if r.equal && r.field >= 0 && filtersFields(s.typ) {
+			all |= all.bits("\x00"+s.typ.Display.Fields[r.field].Name, r.value)
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return all | bloomOf(s.typ)
+}

@@ -68,8 +68,8 @@ func (s *sharer) follow(t *testing.T) {
 	}
 }
 
-// TestWatchShare: the events of a watch in a group are delivered by the group's leader or,
-// if that is declined, by the watch's own goroutine; each once, in order, to its end.
+// TestWatchShare checks that the leader of a group delivers the events of a shared watch or, if it
+// declines, the watch's own goroutine does: each event once and in order, until the end.
 func TestWatchShare(t *testing.T) {
 	const all, none = "[ADDED default/a ADDED default/b MODIFIED default/a]", "[]"
 	rows := []struct {

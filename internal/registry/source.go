@@ -12,17 +12,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Source makes the objects of a kind that is read and never stored, at each read. They
-// have no version. Read is safe for concurrent use.
+// Source makes the objects of a kind that can be read and is never stored. It makes them anew for
+// each read. They have no resource version.
 type Source struct {
 	// Names are the names of all objects, in the order of a list.
 	Names []string
-	// Read makes some of them, in the same order.
+	// Read returns the objects with some of these names, in the same order. It is safe for
+	// concurrent use.
 	Read func(ctx context.Context, names []string) []runtime.Object
 }
 
-// Reads reports whether objects of the target are made by a Source.
-func (r *Registry) Reads(t Target) bool { return r.source(t) != nil }
+// ReadsVirtual reports whether the objects of the target come from a Source.
+func (r *Registry) ReadsVirtual(t Target) bool { return r.source(t) != nil }
 
 func (r *Registry) source(t Target) *Source {
 	if t.Type.Collection != "" || r.Virtual == nil {
@@ -31,19 +32,19 @@ func (r *Registry) source(t Target) *Source {
 	return r.Virtual.Source(t)
 }
 
-// get reads one object.
+// get returns one object.
 func (s *Source) get(ctx context.Context, t Target) (Object, error) {
 	for _, name := range s.Names {
 		if name == t.Name {
-			made, err := madeOf(t, name, s.Read(ctx, []string{name})[0])
+			made, err := virtualObject(t, name, s.Read(ctx, []string{name})[0])
 			return Object{Stored: made}, err
 		}
 	}
 	return Object{}, apierrors.NewNotFound(schema.GroupResource{Group: t.Type.Group, Resource: t.Type.Singular}, t.Name)
 }
 
-// list reads the objects that are selected. Versions and limits mean nothing to it.
-func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions) (*List, error) {
+// list returns the selected objects. It ignores versions and limits.
+func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions) ([]*store.Object, error) {
 	selected, err := newSelector(ctx, t, o)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions
 	}
 	var items []*store.Object
 	for i, object := range s.Read(ctx, names) {
-		made, err := madeOf(t, names[i], object)
+		made, err := virtualObject(t, names[i], object)
 		if err != nil {
 			return nil, err
 		}
@@ -64,17 +65,11 @@ func (s *Source) list(ctx context.Context, t Target, o *metainternal.ListOptions
 			items = append(items, made)
 		}
 	}
-	return &List{Type: t.Type, Close: func() {}, Items: func(yield func(*store.Object, error) bool) {
-		for _, made := range items {
-			if !yield(made, nil) {
-				return
-			}
-		}
-	}}, nil
+	return items, nil
 }
 
-// madeOf is an object that is not stored in the form of those that are.
-func madeOf(t Target, name string, object runtime.Object) (*store.Object, error) {
+// virtualObject returns a virtual object in the form of a stored one.
+func virtualObject(t Target, name string, object runtime.Object) (*store.Object, error) {
 	object.GetObjectKind().SetGroupVersionKind(t.Type.GroupVersionKind())
 	value, err := json.Marshal(object)
 	return &store.Object{Key: name, Held: value}, err

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// tokenVersion is the only form of continue tokens there is: kube-apiserver's.
+// tokenVersion is the version of continue tokens, the same as kube-apiserver's.
 const tokenVersion = "meta.k8s.io/v1"
 
 // tokenText is a continue token before base64.
@@ -23,22 +23,22 @@ type tokenText struct {
 	Start    string `json:"start"`
 }
 
-// token is a place in a list. A negative revision asks for the newest state.
+// token is a position in a list. A negative revision stands for the newest state.
 type token struct {
 	revision int64
-	after    string // key relative to the list; the first one is greater
+	after    string // key relative to the list; the next chunk begins behind it
 }
 
-// encodeToken makes the token that goes on after a key of a list at a revision.
+// encodeToken returns a token that continues a list after a key at a revision.
 func encodeToken(revision int64, after string) string {
 	text, err := json.Marshal(tokenText{tokenVersion, revision, "/" + after + "\x00"})
 	if err != nil {
-		panic(err) // two strings and a number
+		panic(err) // impossible for two strings and a number
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// decodeToken reads a token of ours or of a kube-apiserver: row P3.
+// decodeToken decodes a token of this server or of a kube-apiserver.
 func decodeToken(s string) (token, error) {
 	t, err := parseToken(s)
 	if err != nil {
@@ -75,8 +75,8 @@ func parseToken(s string) (token, error) {
 	return token{t.Revision, after}, nil
 }
 
-// before is a key that sorts just before another: a token without the NUL names
-// the first key that is wanted.
+// before returns a key that sorts just before another. A token without the NUL names the first key
+// of the next chunk.
 func before(key string) string {
 	if key == "" {
 		return ""
@@ -88,15 +88,15 @@ func before(key string) string {
 	return key[:len(key)-1] + string([]byte{last - 1}) + "\xff\xff\xff\xff"
 }
 
-// expiredToken is the answer to a token whose revision is gone, with a token
-// that goes on in the newest state: row P2.
+// expiredToken is the answer to a token whose revision is gone. It has a token that continues in
+// the newest state.
 func expiredToken(after string) error {
 	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
 	err.ErrStatus.ListMeta.Continue = encodeToken(-1, after)
 	return err
 }
 
-// next is the token after an object of a list.
-func next(revision store.Revision, key, prefix string) string {
+// nextToken returns the token after an object of a list.
+func nextToken(revision store.Revision, key, prefix string) string {
 	return encodeToken(int64(revision), strings.TrimPrefix(key, prefix))
 }

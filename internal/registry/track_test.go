@@ -11,9 +11,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestManagedFieldsOfBody: a body that says of the managed fields what they are, and
-// need not be read for that, does the same as one that is read, also when somebody
-// else changes them meanwhile.
+// TestManagedFieldsOfBody checks that a body whose managed fields equal the stored ones, and are
+// not decoded, has the same effect as one that is decoded, also if another client changes them
+// meanwhile.
 func TestManagedFieldsOfBody(t *testing.T) {
 	ctx := context.Background()
 	as := func(manager string) registry.WriteOptions {
@@ -24,11 +24,11 @@ func TestManagedFieldsOfBody(t *testing.T) {
 		race bool
 		want string // in the managed fields
 	}{
-		"as it is":      {func(o string) string { return o }, false, `"manager":"b"`},
-		"unconditional": {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
-		"somebody else": {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, true, `"manager":"b"`},
-		"none":          {func(o string) string { return managedIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
-		"reset":         {func(o string) string { return managedIn.ReplaceAllString(o, `,"managedFields":[]`) }, false, ""},
+		"as it is":        {func(o string) string { return o }, false, `"manager":"b"`},
+		"unconditional":   {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
+		"another manager": {func(o string) string { return revisionIn.ReplaceAllString(o, "") }, true, `"manager":"b"`},
+		"none":            {func(o string) string { return managedIn.ReplaceAllString(o, "") }, false, `"manager":"b"`},
+		"reset":           {func(o string) string { return managedIn.ReplaceAllString(o, `,"managedFields":[]`) }, false, ""},
 		"reset, in race": {func(o string) string {
 			return managedIn.ReplaceAllString(revisionIn.ReplaceAllString(o, ""), `,"managedFields":[{}]`)
 		}, true, ""},

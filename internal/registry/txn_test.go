@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestNextStatus: the second version of an object is exactly the one that an edit of the
-// status would make.
+// TestNextStatus checks that the second version of an object equals the result of an update of its
+// status.
 func TestNextStatus(t *testing.T) {
 	for name, bodies := range map[string][]string{
 		"new":            {definitionOf(`"labels":{"a":"b"}`, `{"type":"object"}`)},
@@ -98,7 +98,8 @@ func follows(s *server) {
 	}})
 }
 
-// TestNextStatusLimit: the second version of an object has the limit of every object.
+// TestNextStatusLimit checks that the second version of an object has the size limit of every
+// object.
 func TestNextStatusLimit(t *testing.T) {
 	s := newServer(t, store.Options{})
 	at := registry.Target{Type: kind(t, "apiextensions.k8s.io", "v1", "customresourcedefinitions"), Name: "things.example.com"}

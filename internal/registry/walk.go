@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 )
 
-// The walker finds members in stored JSON without decoding it. What is stored was
-// written by encoding/json, so the text is valid; on anything else the walker
-// finds nothing, and never reads beyond the end.
+// The functions of this file find members in stored JSON without decoding it. encoding/json wrote
+// what is stored, so it is valid. In other text they find nothing, and never read beyond the end.
 
-// member returns the value of a member of an object, nil when there is none.
+// member returns the value of a member of an object, nil if there is none.
 func member(object []byte, name string) []byte {
 	var found []byte
 	eachMember(object, func(key, value []byte) bool {
@@ -22,13 +21,13 @@ func member(object []byte, name string) []byte {
 	return found
 }
 
-// find returns the value at a path of members, nil when there is none.
+// find returns the value at a path of members, nil if there is none.
 func find(object []byte, path ...string) []byte { return locate(object, path...).in(object) }
 
-// span is where a value stands in an encoding; the zero value: nowhere.
+// span is the position of a value in an encoding. The zero value is no position.
 type span struct{ from, to int }
 
-// in returns the value, nil when there is none.
+// in returns the value, nil for the zero value.
 func (s span) in(object []byte) []byte {
 	if s.to == 0 {
 		return nil
@@ -36,8 +35,8 @@ func (s span) in(object []byte) []byte {
 	return object[s.from:s.to]
 }
 
-// locate returns where the value at a path of members stands. It does not read what
-// follows the value.
+// locate returns the position of the value at a path of members. It does not read what follows the
+// value.
 func locate(object []byte, path ...string) span {
 	i := space(object, 0)
 	for _, name := range path {
@@ -52,8 +51,8 @@ func locate(object []byte, path ...string) span {
 	return span{i, end}
 }
 
-// enter returns where the value of a member begins of the object that begins at i,
-// -1 when it has none.
+// enter returns where the value of a member begins in the object that begins at i, -1 if there is
+// none.
 func enter(b []byte, i int, name string) int {
 	if i >= len(b) || b[i] != '{' {
 		return -1
@@ -82,7 +81,7 @@ func enter(b []byte, i int, name string) int {
 	return -1
 }
 
-// eachMember calls f with each key, between its quotes, and its value, until f
+// eachMember calls f for each member, with the key without its quotes and the value, until f
 // returns false.
 func eachMember(object []byte, f func(key, value []byte) bool) {
 	i := space(object, 0)
@@ -112,7 +111,7 @@ func eachMember(object []byte, f func(key, value []byte) bool) {
 	}
 }
 
-// space is the index of the first byte from i on that is not white space.
+// space returns the index of the first byte from i on that is not white space.
 func space(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
@@ -120,8 +119,7 @@ func space(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the index after the string that begins at i, -1 when it
-// does not end.
+// skipString returns the index after the string that begins at i, -1 if it does not end.
 func skipString(b []byte, i int) int {
 	for i++; i < len(b); i++ {
 		n := bytes.IndexByte(b[i:], '"')
@@ -140,8 +138,7 @@ func skipString(b []byte, i int) int {
 	return -1
 }
 
-// skipValue returns the index after the value that begins at i, -1 when there is
-// none.
+// skipValue returns the index after the value that begins at i, -1 if there is none.
 func skipValue(b []byte, i int) int {
 	if i >= len(b) {
 		return -1
@@ -183,8 +180,8 @@ func skipNested(b []byte, i int) int {
 	return -1
 }
 
-// text is a scalar as selectors compare it: a string without its quotes, a
-// number or bool as it stands, and nothing for null, objects and lists.
+// text returns a scalar as selectors compare it: a string without quotes, a number or bool
+// unchanged, and the empty string for null, objects and lists.
 func text(value []byte) string {
 	if len(value) == 0 {
 		return ""
@@ -198,7 +195,7 @@ func text(value []byte) string {
 	return string(value)
 }
 
-// unquote is the content of a string, given between its quotes.
+// unquote decodes a string, given without its quotes.
 func unquote(b []byte) string {
 	if bytes.IndexByte(b, '\\') < 0 {
 		return string(b)
@@ -209,3 +206,6 @@ func unquote(b []byte) string {
 	}
 	return s
 }
+
+// textAt returns the scalar at a path as text.
+func textAt(object []byte, path ...string) string { return text(find(object, path...)) }

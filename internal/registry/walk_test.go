@@ -17,8 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// FuzzWalk holds the walker against encoding/json: on valid text it finds the
-// same members with the same values, on any text it stays within it.
+// FuzzWalk compares the functions of walk.go with encoding/json. They find the same members with
+// the same values in valid text, and read nothing beyond the end of any text.
 func FuzzWalk(f *testing.F) {
 	f.Add(`{"metadata":{"name":"a","labels":{"x":"y","q\"\\":"1\u0041"}},"n":[1,{"a":[]}],"b":true,"z":null}`)
 	f.Add(`{"a":"\\","b":"]}"}`)
@@ -165,13 +165,12 @@ func TestSelectorErrors(t *testing.T) {
 	}
 }
 
-// TestFieldsOfAllKinds: each selectable field has a value for an empty object,
-// its default.
+// TestFieldsOfAllKinds checks that each selectable field of an empty object has its default.
 func TestFieldsOfAllKinds(t *testing.T) {
 	for _, g := range builtin.Catalog().Groups() {
 		for _, v := range g.Versions {
 			for _, typ := range v.Types {
-				a, err := attributesOf(context.Background(), typ, object("x", `{"metadata":{"name":"x"}}`), true)
+				a, err := selectableOf(context.Background(), typ, object("x", `{"metadata":{"name":"x"}}`), true)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -23,14 +23,15 @@ import (
 type Event struct {
 	Type   EventType
 	Object *store.Object
-	// Revision is that of a bookmark; InitialEventsEnd asks for the annotation.
+	// Revision is the revision of a BOOKMARK. InitialEventsEnd reports whether it ends the
+	// initial events, which an annotation says.
 	Revision         store.Revision
 	InitialEventsEnd bool
-	// Status is that of an ERROR; the watch has ended.
+	// Status is the Status of an ERROR, after which the watch ends.
 	Status *metav1.Status
 }
 
-// EventType is one of the five of the protocol.
+// EventType is the type of an event in the protocol.
 type EventType string
 
 const (
@@ -47,23 +48,22 @@ const (
 	minWatch = 30 * time.Minute
 	// lastBookmark is how long before its end a watch gets a bookmark.
 	lastBookmark = 2 * time.Second
-	// maxInitial is how long the initial events may take to be read, as long as a
-	// list: the state that they come from is held until then.
+	// maxInitial is how long a client may take to read the initial events, as long as a list.
+	// Their state stays in memory until then.
 	maxInitial = time.Minute
-	// maxChanges is how many changes are taken from the history at a time.
+	// maxChanges is how many changes are read from the history at a time.
 	maxChanges = 64
 )
 
-// Watch is a running watch, used by one goroutine; while that waits in Next, the watch of
-// another may deliver its events, if it was shared. It has no goroutine and no
-// queue of its own: Next pulls from the store's shared history. It waits for one thing
-// only, that its cursor is woken: by a change, by its timer, by the end of its context.
-// Many wake at once, and a select of three, or a look at the clock, is a good part of
-// what an event costs.
+// Watch is a running watch. One goroutine uses it. If it is shared, another member of its group may
+// deliver its events while it waits. It has no goroutine and no queue of its own: it reads the
+// store's shared history. It waits only on its cursor, which a change, its timer or the end of its
+// context wakes. Many watches wake at once, so a select of three channels, or reading the clock,
+// would be a large part of the cost of an event.
 type Watch struct {
-	// Over is asked when all that happened was told, before the watch waits, and again
-	// when the store wakes those who wait: true ends it. Nil: never. It does not wait:
-	// the watches of others may be asking.
+	// Over reports whether the watch ends now. It is called when all events have been
+	// returned, before the watch waits, and again when the store wakes the waiting watches. It
+	// must not block, since the watches of other clients may call it. Nil: never.
 	Over func() bool
 
 	ctx        context.Context //nolint:containedctx // the watch's own: it ends with it
@@ -71,9 +71,9 @@ type Watch struct {
 	collection string
 	selector   *selector
 	start      start
-	bookmarks  bool // allowed
+	bookmarks  bool // whether the client allows them
 
-	initial func() (*store.Object, bool) // the state to begin with, while it lasts
+	initial func() (*store.Object, bool) // the rest of the initial state; nil after its end
 	stop    func()                       // of initial
 	at      store.Revision               // of initial
 	latest  time.Time                    // for initial to end
@@ -82,29 +82,29 @@ type Watch struct {
 
 	end      time.Time
 	bookmark time.Time      // the next one
-	owes     bool           // one, when there is nothing else to say
+	owes     bool           // a bookmark, when there are no events
 	timer    *time.Timer    // nil before begin
-	rang     atomic.Bool    // it is time to look at the clock
-	unbind   func() bool    // the cursor from the context
-	last     store.Revision // told by the last bookmark or event
+	rang     atomic.Bool    // the timer fired: check the clock
+	unbind   func() bool    // detaches the cursor from the context
+	last     store.Revision // of the last bookmark or event
 	changes  []*store.Change
 	ended    bool
 
-	group  *store.Group // nil: the watch shares with no others
+	group  *store.Group // nil: not shared
 	reader store.Reader
 }
 
 // start is where a watch begins.
 type start struct {
-	read      read           // the state to begin with; refused: none
-	revision  store.Revision // of the read, or the place to go on from
+	read      read           // the initial state; refused: none
+	revision  store.Revision // of the read, or the one to continue from
 	synthetic bool           // send the state as ADDED events
-	mark      bool           // then the bookmark that says that they are all
+	mark      bool           // then send the bookmark that ends them
 }
 
-// Watch starts a watch that lasts as long as its context: rows W1 to W15. Options that are not valid are errors
-// here; what the protocol reports in the stream (410, 504) comes as an ERROR
-// event. Only a watch from a revision that is not there yet waits, in Next.
+// Watch starts a watch that lasts as long as its context. It returns an error for invalid options;
+// errors that the protocol reports in the stream (410, 504) are ERROR events. Only a watch from a
+// future revision waits, in Next.
 func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOptions) (*Watch, error) {
 	begin, err := planWatch(o)
 	if err != nil {
@@ -122,14 +122,13 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	w.end, w.ended = r.now().Add(lasts), lasts == 0
 	w.planBookmark(r.now())
 	if begin.revision <= r.Store.Any().Revision() {
-		w.failed = w.begin() // now: what is written from here on is seen
+		w.failed = w.begin() // at once, so that no later change is missed
 	}
 	return w, nil
 }
 
-// Share adds the watch to a group, whose watches may be read for each other while they
-// wait: see store.Group. The reader's Deliver uses Recent. Share is called once, before the
-// first Wait.
+// Share adds the watch to a group: one member reads the events of others that wait (store.Group).
+// The reader's Deliver uses Recent. Share is called at most once, before the first Wait.
 func (w *Watch) Share(g *store.Group, r store.Reader) {
 	w.group, w.reader = g, r
 	if w.cursor != nil {
@@ -137,8 +136,7 @@ func (w *Watch) Share(g *store.Group, r store.Reader) {
 	}
 }
 
-// Recent is TryNext for events that are in memory, and never waits. When it is not ok,
-// TryNext has to look.
+// Recent is TryNext for events in memory, and never waits. If ok is false, TryNext must be called.
 func (w *Watch) Recent(buf []Event) (events []Event, ok bool) {
 	for {
 		if w.rang.Load() || w.ctx.Err() != nil {
@@ -156,7 +154,7 @@ func (w *Watch) Recent(buf []Event) (events []Event, ok bool) {
 
 func (w *Watch) over() bool { return w.Over != nil && w.Over() }
 
-// planWatch finds out where a watch begins: rows W3, W4, W9, W11.
+// planWatch returns where a watch begins.
 func planWatch(o *metainternal.ListOptions) (start, error) {
 	metainternal.SetListOptionsDefaults(o, true)
 	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
@@ -180,8 +178,7 @@ func planWatch(o *metainternal.ListOptions) (start, error) {
 	return s, nil
 }
 
-// begin opens the cursor, and the state to begin with. It may wait for a
-// revision.
+// begin opens the cursor and the initial state. It may wait for a revision.
 func (w *Watch) begin() error {
 	from := w.start.revision
 	if w.start.read != refused {
@@ -238,13 +235,12 @@ func (w *Watch) Next(buf []Event) ([]Event, error) {
 	}
 }
 
-// Wait waits until TryNext may have something. It may return without a reason.
+// Wait waits until TryNext may have something. It can return early.
 func (w *Watch) Wait() { w.cursor.Wait() }
 
-// TryNext appends the events that are there to buf and returns the slice. It returns
-// io.EOF at the end of the watch (timeoutSeconds, the context, an ERROR event before). It
-// never appends more than the capacity of buf, which is at least one. It waits only for the
-// revision that the watch begins at, and for the log.
+// TryNext appends the available events to buf, up to its capacity, which must be at least one. It
+// returns io.EOF at the end of the watch: after timeoutSeconds, the end of the context or an ERROR
+// event. It waits only for the first revision of the watch, and for reads of the log.
 func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 	if w.ended {
 		return buf, io.EOF
@@ -295,11 +291,11 @@ func (w *Watch) take(buf []Event, n int) []Event {
 	if len(buf) > 0 {
 		w.last = max(w.last, w.changes[n-1].Revision)
 	}
-	clear(w.changes[:n]) // a watch that waits keeps no old object
+	clear(w.changes[:n]) // a waiting watch keeps no old object in memory
 	return buf
 }
 
-// room is a place for as many changes as buf has room for events.
+// room returns a buffer for as many changes as buf has room for events.
 func (w *Watch) room(buf []Event) []*store.Change {
 	n := min(cap(buf)-len(buf), maxChanges)
 	if len(w.changes) < n {
@@ -308,7 +304,7 @@ func (w *Watch) room(buf []Event) []*store.Change {
 	return w.changes[:n]
 }
 
-// nextInitial appends what is left of the state, and the bookmark that ends it.
+// nextInitial appends the rest of the initial state, and the bookmark at its end.
 func (w *Watch) nextInitial(buf []Event) []Event {
 	for len(buf) < cap(buf) {
 		o, ok := w.initial()
@@ -325,7 +321,7 @@ func (w *Watch) nextInitial(buf []Event) []Event {
 	return buf
 }
 
-// due is when to look at the clock again.
+// due returns when the clock must be checked next.
 func (w *Watch) due() time.Time {
 	if w.bookmarks && w.bookmark.Before(w.end) {
 		return w.bookmark
@@ -333,7 +329,7 @@ func (w *Watch) due() time.Time {
 	return w.end
 }
 
-// look looks at the clock: whether the watch is over, and whether a bookmark is due.
+// look checks the clock: it reports whether the watch is over, and requests a bookmark that is due.
 func (w *Watch) look() (over bool) {
 	w.rang.Store(false)
 	now := w.r.now()
@@ -353,8 +349,8 @@ func (w *Watch) finish() error {
 	return io.EOF
 }
 
-// planBookmark sets the time of the next bookmark: regularly, and once shortly
-// before the end.
+// planBookmark sets the time of the next bookmark: after the interval, and once shortly before the
+// end.
 func (w *Watch) planBookmark(now time.Time) {
 	w.bookmark = now.Add(w.r.bookmarkInterval())
 	if last := w.end.Add(-lastBookmark); now.Before(last) && last.Before(w.bookmark) {
@@ -394,9 +390,9 @@ func (w *Watch) Close() {
 	}
 }
 
-// appendEvent appends what a change means to who selects: an object that enters
-// the selection is ADDED, one that leaves it is DELETED, with what it was and the
-// revision of the change.
+// appendEvent appends the event of a change for this selector. An object that starts to match is
+// ADDED. One that stops matching is DELETED, with its last matching state and the revision of the
+// change.
 func (s *selector) appendEvent(buf []Event, c *store.Change) []Event {
 	was, is := s.matches(c.Before), s.matches(c.After)
 	switch {

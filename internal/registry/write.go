@@ -1,10 +1,7 @@
 package registry
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,31 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/patch"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// WriteOptions are the parameters of create, update and patch, checked here.
+// WriteOptions are the parameters of create, update and patch. The verbs check them.
 type WriteOptions struct {
 	DryRun          []string
 	FieldManager    string
 	FieldValidation string
-	// Force is that of an apply; nil: not given.
+	// Force makes an apply take over fields of other managers; nil: not given.
 	Force *bool
-	// UserAgent names the field manager where FieldManager is empty: row G7.
+	// UserAgent names the field manager if FieldManager is empty.
 	UserAgent string
-	// By is who asks; nil: the server itself.
+	// By is the client; nil: the server itself.
 	By *authn.User
-	// Allow asks whether the caller may do another verb on the target as well:
-	// "create", where an update or an apply finds nothing to change (rows A3, S2).
-	// Nil: they may.
+	// Allow returns an error unless the client may use another verb on the target, too. An
+	// update or an apply that creates the object needs "create". Nil: every verb is allowed.
 	Allow func(verb string) error
 }
 
-// write is a request that writes, on its way through a verb. It is used by one
-// goroutine.
+// write is one request that writes. One goroutine uses it.
 type write struct {
 	Target
 	source source
@@ -48,30 +41,29 @@ type write struct {
 	options  *WriteOptions
 	deletion *metav1.DeleteOptions
 	by       *authn.User
-	// dryRun: the write is not committed.
+	// dryRun reports whether the request is a dry-run: it is not committed.
 	dryRun bool
 	owners ownership
-	// warnings go out with the answer, whatever it is.
+	// warnings are sent with the answer, also with an error.
 	warnings []string
 }
 
-// source is where the next version of an object comes from.
+// source is the origin of the next version of an object.
 type source uint8
 
 const (
 	fromBody source = iota
 	fromPatch
-	// fromAction: a virtual subresource changes the object. Neither its generation nor its
-	// managed fields change.
-	fromAction
+	// fromVirtual: a VirtualHandler changes the object, which keeps its generation and its
+	// managed fields.
+	fromVirtual
 	// fromServer: the server itself writes.
 	fromServer
 )
 
-// newWrite checks the options: rows F1, G8, R2. Kind is theirs: "CreateOptions",
-// "UpdateOptions" or "PatchOptions". An empty dryRun means none.
+// newWrite checks the options. Kind is "CreateOptions", "UpdateOptions" or "PatchOptions".
 func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*write, error) {
-	dryRun := wanted(o.DryRun)
+	dryRun := nonEmpty(o.DryRun)
 	var errs field.ErrorList
 	if kind == "PatchOptions" {
 		errs = metav1validation.ValidatePatchOptions(&metav1.PatchOptions{
@@ -92,8 +84,8 @@ func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*w
 	return w, nil
 }
 
-// wanted drops empty values: `dryRun=` means no dry-run.
-func wanted(values []string) []string {
+// nonEmpty drops empty values: `dryRun=` requests no dry-run.
+func nonEmpty(values []string) []string {
 	var all []string
 	for _, v := range values {
 		if v != "" {
@@ -103,7 +95,7 @@ func wanted(values []string) []string {
 	return all
 }
 
-// allow asks whether the caller may do another verb, too.
+// allow returns an error unless the client may use another verb on the target, too.
 func (w *write) allow(verb string) error {
 	if w.options == nil || w.options.Allow == nil {
 		return nil
@@ -111,12 +103,12 @@ func (w *write) allow(verb string) error {
 	return w.options.Allow(verb)
 }
 
-// answer is that of a verb, with its warnings, which go out with errors too.
+// answer returns the answer of a verb. Warnings go out with errors, too.
 func (w *write) answer(o *store.Object, created bool, err error) (Object, error) {
 	return Object{Stored: o, Created: created, Warnings: w.warnings}, status(err)
 }
 
-// decode reads the body and applies field validation: rows F1 to F5.
+// decode decodes the body and applies field validation: an error for Strict, warnings for Warn.
 func (w *write) decode(b Body) (runtime.Object, error) {
 	t := w.Exchanged()
 	d, err := wire.Decode(t, b.Media, b.Bytes)
@@ -136,16 +128,15 @@ func (w *write) decode(b Body) (runtime.Object, error) {
 	return d.Object, nil
 }
 
-// place checks the name and the namespace that a body says against those of the
-// request: row A8.
-func (w *write) place(meta metav1.Object) error {
+// checkURL checks the name and the namespace of a body against the URL.
+func (w *write) checkURL(meta metav1.Object) error {
 	if err := checkName(w.Target, meta); err != nil {
 		return err
 	}
-	return placeNamespace(w.Target, meta)
+	return setNamespace(w.Target, meta)
 }
 
-// dedupOwners drops owner references that stand twice: row G11.
+// dedupOwners drops repeated owner references, with a warning.
 func (w *write) dedupOwners(meta metav1.Object) {
 	owners := meta.GetOwnerReferences()
 	if len(owners) < 2 {
@@ -175,98 +166,8 @@ func (w *write) dedupOwners(meta metav1.Object) {
 		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s", when, strings.Join(twice, ", ")))
 }
 
-// checkSize refuses an object that is larger than what a body can bring, so that
-// whoever reads it can write it back: an apply adds to what is there. One that was
-// larger before may become smaller.
-func checkSize(e wire.Encoded, current *store.Object) error {
-	if len(e.Bytes) <= patch.MaxBytes || current != nil && len(e.Bytes) < current.Len() || patch.Size(e.Bytes) <= patch.MaxBytes {
-		return nil
-	}
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object would have more than %d bytes", patch.MaxBytes))
-}
-
-// unfit is the answer to a write that no store keeps. What clients send is refused
-// earlier, with better words: this is for what those checks miss.
-func unfit(t Target, err error) error {
-	var refused *store.UnfitError
-	switch {
-	case !errors.As(err, &refused):
-		return err
-	case refused.Size:
-		return apierrors.NewRequestEntityTooLargeError("the object cannot be stored: " + refused.Why)
-	}
-	return apierrors.NewInvalid(t.Type.GroupVersionKind().GroupKind(), t.Name, field.ErrorList{
-		field.Invalid(field.NewPath("metadata", "name"), t.Name, "the object cannot be stored: "+refused.Why),
-	})
-}
-
-// asOf is an object that is not stored, as of a revision.
-func asOf(key string, e wire.Encoded, at store.Revision) *store.Object {
-	value := make([]byte, 0, len(e.Bytes)+20)
-	value = append(value, e.Bytes[:e.RevisionAt]...)
-	value = strconv.AppendUint(value, uint64(at), 10)
-	value = append(value, e.Bytes[e.RevisionAt:]...)
-	return &store.Object{Key: key, Held: value, Modified: at, RevisionAt: int32(e.RevisionAt)}
-}
-
-// unversioned is an object that a dry-run did not create: it has no resource
-// version.
-func unversioned(c store.Write) *store.Object {
-	const before, behind = `"resourceVersion":"`, `",`
-	value := make([]byte, 0, len(c.Value))
-	value = append(value, c.Value[:c.RevisionAt-len(before)]...)
-	value = append(value, c.Value[c.RevisionAt+len(behind):]...)
-	return &store.Object{Key: c.Key, Held: value}
-}
-
-// conflicts tells whether somebody else was faster.
-func conflicts(err error) bool {
-	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
-}
-
-// begin starts a request, for the first time or again.
+// begin resets the write for another attempt.
 func (w *write) begin() {
 	w.owners = ownership{}
 	w.warnings = w.warnings[:0:0]
-}
-
-// lost is what a client is told when somebody else was faster.
-func lost(t Target, err error) error {
-	switch {
-	case errors.Is(err, store.ErrConflict):
-		return conflict(t, errors.New(changedText))
-	case errors.Is(err, store.ErrNotFound):
-		return t.notFound()
-	}
-	return err
-}
-
-// Show returns what is read at the target of a stored object, as JSON: the stored
-// bytes where they are that.
-func (t Target) Show(ctx context.Context, o *store.Object) ([]byte, error) {
-	if s := t.subresource(); s != nil && s.View != nil {
-		stored, err := t.read(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		return wire.View(s, stored)
-	}
-	return wire.As(ctx, t.Type, o.Bytes())
-}
-
-// Exchanged is the type of what is read and written at the target: that of the
-// object, unless the subresource has one of its own.
-func (t Target) Exchanged() *resource.Type {
-	if s := t.subresource(); s != nil && s.Exchange != nil {
-		return s.Exchange
-	}
-	return t.Type
-}
-
-// subresource is that of the target; nil: the object itself.
-func (t Target) subresource() *resource.Subresource {
-	if t.Subresource == "" {
-		return nil
-	}
-	return t.Type.Subresource(t.Subresource)
 }

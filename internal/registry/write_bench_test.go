@@ -27,7 +27,7 @@ func benchPod(name string) string {
 		`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]},"status":{}}`
 }
 
-// BenchmarkWrite goes through the verbs with a log in memory.
+// BenchmarkWrite measures the verbs with a log in memory.
 func BenchmarkWrite(b *testing.B) {
 	ctx := context.Background()
 	run := func(name string, o registry.WriteOptions, do func(s *server, i int, o registry.WriteOptions) error) {

@@ -142,7 +142,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestStatusApart: the object and its status do not change each other, and
+// TestStatusApart checks that the object and its status do not change each other, and that
 // generation counts changes of the desired state.
 func TestStatusApart(t *testing.T) {
 	s := newServer(t, store.Options{})
@@ -178,8 +178,8 @@ func TestStatusApart(t *testing.T) {
 	check(o, err, 2, 2, 5)
 }
 
-// TestContention: updates without a version never fail for being overtaken, and
-// none is lost.
+// TestContention checks that concurrent updates without a version never fail, and that none is
+// lost.
 func TestContention(t *testing.T) {
 	s := newServer(t, store.Options{})
 	s.create("configmaps", "default", configMap("a", "", "0"))
@@ -239,7 +239,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestCreateByUpdate: a PUT creates where the kind allows it (row A3).
+// TestCreateByUpdate checks that a PUT creates objects of the kinds that allow it.
 func TestCreateByUpdate(t *testing.T) {
 	s := newServer(t, store.Options{})
 	target := registry.Target{Type: kind(t, "coordination.k8s.io", "v1", "leases"), Namespace: "default", Name: "l"}
@@ -262,7 +262,7 @@ func TestCreateByUpdate(t *testing.T) {
 	}
 }
 
-// TestOtherVersions: objects that are served at two versions are one object.
+// TestOtherVersions checks that an object that is served at two versions is one object.
 func TestOtherVersions(t *testing.T) {
 	s := newServer(t, store.Options{})
 	ctx := context.Background()
@@ -280,7 +280,7 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
-// TestSecretData: stringData is merged and not stored.
+// TestSecretData checks that stringData is merged and not stored.
 func TestSecretData(t *testing.T) {
 	s := newServer(t, store.Options{})
 	o := s.create("secrets", "default", `{"metadata":{"name":"s"},"data":{"a":"MQ==","b":"Mg=="},"stringData":{"b":"3"}}`)

@@ -301,7 +301,7 @@ func TestSilentConnections(t *testing.T) {
 	<-f.handshake
 }
 
-// TestBoundedConnections: what is over the bound waits, and is served later.
+// TestBoundedConnections: connections over the limit wait, and are served later.
 func TestBoundedConnections(t *testing.T) {
 	f := start(t, func(c *serving.Config) { c.Connections = 2 })
 	first, second := f.client(true), f.client(true)

@@ -20,7 +20,7 @@ const (
 )
 
 // unauthenticated holds the open connections that have not authenticated, by address. It
-// decides which of them is closed for a new one: among those of the address with the most
+// decides which of them is closed for a new one: of the address with the most
 // connections, the oldest one in the earliest stage. So a client with many connections
 // replaces its own first. Running requests do not protect a connection: a request that waits
 // has authenticated.

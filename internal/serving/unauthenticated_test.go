@@ -38,7 +38,7 @@ func TestVictim(t *testing.T) {
 		"the address with the most": {open: []open{
 			{"a", "10.0.0.1", time.Hour, connected}, {"b", "10.0.0.2", time.Minute, anonymous}, {"c", "10.0.0.2", time.Minute, anonymous},
 		}, out: "b"},
-		"among equals those of an earlier stage": {open: []open{
+		"between equal addresses, the earlier stage": {open: []open{
 			{"a", "10.0.0.1", time.Hour, anonymous}, {"b", "10.0.0.2", time.Minute, handshaking},
 		}, out: "b"},
 		"a network of IPv6": {open: []open{

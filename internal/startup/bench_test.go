@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/startup"
 )
 
-// BenchmarkEnsure is what the first start of a server pays, and every other one.
+// BenchmarkEnsure measures the first start of a server, and a later one.
 func BenchmarkEnsure(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		b.ReportAllocs()

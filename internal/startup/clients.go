@@ -21,7 +21,7 @@ const (
 	clientCAMember = "client-ca-file"
 )
 
-// ensureClientCA publishes the authorities of client certificates to extension servers.
+// ensureClientCA publishes the authorities of client certificates for extension servers.
 func (c Config) ensureClientCA(ctx context.Context) error {
 	if len(c.ClientCA) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (c Config) ensureClientCA(ctx context.Context) error {
 	return c.edit(ctx, t, manager, func(o metav1.Object) error {
 		m := o.(*corev1.ConfigMap)
 		if m.Data[clientCAMember] == string(c.ClientCA) {
-			return errLeave
+			return errUnchanged
 		}
 		if m.Data == nil {
 			m.Data = map[string]string{}
@@ -55,8 +55,8 @@ func (c Config) ensureClientCA(ctx context.Context) error {
 	})
 }
 
-// notDangling writes the condition of a new flow schema that its priority level exists.
-func (c Config) notDangling(ctx context.Context, w wanted) error {
+// notDangling sets the condition of a new flow schema that its priority level exists.
+func (c Config) notDangling(ctx context.Context, w desired) error {
 	var schema flowcontrolv1.FlowSchema
 	if err := json.Unmarshal(w.body(), &schema); err != nil {
 		return err

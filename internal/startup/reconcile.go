@@ -17,7 +17,7 @@ import (
 var errAnotherRole = errors.New("the binding refers to another role")
 
 // reconcilerOf returns the edit that adds to a stored object what it lacks, and the field manager
-// of the edit. The edit returns errLeave when nothing is missing.
+// of the edit. The edit returns errUnchanged when nothing is missing.
 func reconcilerOf(want metav1.Object) (edit func(metav1.Object) error, by string) {
 	switch want := want.(type) {
 	case *rbacv1.ClusterRole:
@@ -56,19 +56,18 @@ func reconcilerOf(want metav1.Object) (edit func(metav1.Object) error, by string
 	case *apiregistrationv1.APIService:
 		return func(o metav1.Object) error { return reconcileAPIService(o.(*apiregistrationv1.APIService), want) }, manager
 	}
-	return func(metav1.Object) error { return errLeave }, manager // priority classes stay as they are
+	return func(metav1.Object) error { return errUnchanged }, manager // priority classes are not updated
 }
 
-// unlessOptedOut edits a role or binding, unless its annotation opts out of updates.
+// unlessOptedOut edits a role or binding, unless its annotation disables updates.
 func unlessOptedOut(have metav1.Object, edit func() bool) error {
 	if have.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] == "false" || !edit() {
-		return errLeave
+		return errUnchanged
 	}
 	return nil
 }
 
-// addMetadata adds labels and annotations that are missing. It keeps others, and other
-// values.
+// addMetadata adds missing labels and annotations. It keeps other ones, and different values.
 func addMetadata(have, want metav1.Object) bool {
 	labels, annotations := merged(want.GetLabels(), have.GetLabels()), merged(want.GetAnnotations(), have.GetAnnotations())
 	changed := len(labels) > len(have.GetLabels()) || len(annotations) > len(have.GetAnnotations())
@@ -86,7 +85,7 @@ func merged(want, have map[string]string) map[string]string {
 	return all
 }
 
-// addRules adds the rules that the others do not cover.
+// addRules adds the rules that the existing ones do not cover.
 func addRules(have *[]rbacv1.PolicyRule, want []rbacv1.PolicyRule) bool {
 	_, missing := validation.Covers(*have, want)
 	*have = append(*have, missing...)
@@ -140,8 +139,8 @@ func reconcileBinding(have, want binding) error {
 }
 
 // reconcileFlow reconciles a FlowSchema or a PriorityLevelConfiguration. Two objects of each
-// kind are mandatory. The annotation of the others says whether they are updated; without it they
-// are updated if no client has changed them.
+// kind are mandatory. An annotation of the others enables or disables updates; without it they are
+// updated if no client has changed them.
 func reconcileFlow[T any](have, want metav1.Object, spec, wantSpec *T) error {
 	const auto = flowcontrolv1.AutoUpdateAnnotationKey
 	mandatory := want.GetName() == flowcontrolv1.PriorityLevelConfigurationNameExempt || want.GetName() == flowcontrolv1.PriorityLevelConfigurationNameCatchAll
@@ -152,7 +151,7 @@ func reconcileFlow[T any](have, want metav1.Object, spec, wantSpec *T) error {
 		note = "true"
 	}
 	if equal := equality.Semantic.DeepEqual(spec, wantSpec); (equal || !update) && ok && said == note {
-		return errLeave
+		return errUnchanged
 	}
 	have.SetAnnotations(merged(map[string]string{auto: note}, without(have.GetAnnotations(), auto)))
 	if update {
@@ -172,7 +171,7 @@ func without(all map[string]string, key string) map[string]string {
 func reconcileAPIService(have, want *apiregistrationv1.APIService) error {
 	const managed = "kube-aggregator.kubernetes.io/automanaged"
 	if have.Labels[managed] != want.Labels[managed] || equality.Semantic.DeepEqual(have.Spec, want.Spec) {
-		return errLeave
+		return errUnchanged
 	}
 	have.Spec = want.Spec
 	return nil

@@ -113,7 +113,8 @@ func (c Config) putSlice(ctx context.Context) error {
 	})
 }
 
-// write creates an object, or replaces the stored one. Another client may be faster.
+// write creates an object, or replaces the stored one. It is no error if another client creates it
+// first.
 func (c Config) write(ctx context.Context, t registry.Target, object any) error {
 	encoded, err := json.Marshal(object)
 	if err != nil {

@@ -4,7 +4,7 @@
 // extension servers verify clients.
 //
 // Most of them are data: objects.gz holds them as kube-apiserver makes them. Objects that exist
-// are reconciled as kube-apiserver does it, kind by kind, and not written when nothing is
+// are reconciled as kube-apiserver does it, kind by kind, and not written if nothing is
 // missing in them.
 package startup
 
@@ -34,7 +34,7 @@ import (
 //go:embed objects.gz
 var objects []byte
 
-// Config is what the objects are made with.
+// Config is what the objects depend on.
 type Config struct {
 	Registry *registry.Registry
 	Catalog  *resource.Catalog
@@ -56,16 +56,16 @@ const (
 	flowConsumer = "api-priority-and-fairness-config-consumer-v1"
 )
 
-// wanted is an object as it has to be.
-type wanted struct {
+// desired is an object as it should be.
+type desired struct {
 	target registry.Target
-	// labels are the members `labels` and `annotations`, own the members of the kind itself: in
-	// JSON, each as the server encodes it.
+	// labels are the members `labels` and `annotations`, own the members of the kind itself, as
+	// the server encodes them in JSON.
 	labels, own []byte
 }
 
-// body is the object as JSON.
-func (w *wanted) body() []byte {
+// body returns the object as JSON.
+func (w *desired) body() []byte {
 	t := w.target.Type
 	text := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":%q`, t.GroupVersion(), t.Kind, w.target.Name)
 	if len(w.labels) > 0 {
@@ -74,21 +74,20 @@ func (w *wanted) body() []byte {
 	return append(append(append(text, "},"...), w.own...), '}')
 }
 
-// same reports whether the stored bytes contain all that is wanted, as the server itself
-// encodes it. It may be false for an object that has more, which is then decoded.
-func (w *wanted) same(stored *store.Object) bool {
+// same reports whether the stored bytes contain everything that is desired. It may be false for an
+// object that contains more, which is decoded then.
+func (w *desired) same(stored *store.Object) bool {
 	return bytes.Contains(stored.Bytes(), w.labels) && bytes.Contains(stored.Bytes(), w.own)
 }
 
-// width is how many objects are made at a time: a durable log syncs once for all of
-// them.
-const width = 16
+// maxParallel is how many objects are written at a time: a durable log syncs once for all of them.
+const maxParallel = 16
 
-// namespaces are the first objects, since others are in them.
+// namespaces are created first, since other objects are in them.
 var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 
-// Ensure makes what is missing. It returns when everything is there. It may run while
-// other clients write.
+// Ensure creates the objects that are missing and updates the others. It returns when all are
+// stored. Other clients may write at the same time.
 func Ensure(ctx context.Context, c Config) error {
 	var first []func() error
 	for _, name := range namespaces {
@@ -108,10 +107,10 @@ func Ensure(ctx context.Context, c Config) error {
 	return nil
 }
 
-// inParallel calls functions, as many as width at a time.
+// inParallel calls functions, up to maxParallel at a time.
 func inParallel(all []func() error) error {
 	errs := make([]error, len(all))
-	running := make(chan struct{}, width)
+	running := make(chan struct{}, maxParallel)
 	var wg sync.WaitGroup
 	for i, f := range all {
 		running <- struct{}{}
@@ -124,9 +123,9 @@ func inParallel(all []func() error) error {
 	return errors.Join(errs...)
 }
 
-// embedded returns what has to be done for the embedded objects.
+// embedded returns the functions that create or update the embedded objects.
 func (c Config) embedded(ctx context.Context) (all []func() error, err error) {
-	err = each(c.Catalog, func(w wanted) {
+	err = each(c.Catalog, func(w desired) {
 		stored := c.stored(w.target)
 		if stored != nil && w.same(stored) {
 			return
@@ -142,7 +141,7 @@ func (c Config) embedded(ctx context.Context) (all []func() error, err error) {
 }
 
 // each yields the embedded objects.
-func each(c *resource.Catalog, yield func(wanted)) error {
+func each(c *resource.Catalog, yield func(desired)) error {
 	r, err := gzip.NewReader(bytes.NewReader(objects))
 	if err != nil {
 		return fmt.Errorf("the embedded objects: %w", err)
@@ -157,12 +156,12 @@ func each(c *resource.Catalog, yield func(wanted)) error {
 		if t == nil {
 			return fmt.Errorf("the embedded objects: %s in %s is not served", f[1], f[0])
 		}
-		yield(wanted{registry.Target{Type: t, Namespace: string(f[2]), Name: string(f[3])}, f[4], f[5]})
+		yield(desired{registry.Target{Type: t, Namespace: string(f[2]), Name: string(f[3])}, f[4], f[5]})
 	}
 	return nil
 }
 
-// served is the type of a kind.
+// served returns the type of a kind, nil if it is not served.
 func served(c *resource.Catalog, apiVersion, kind string) *resource.Type {
 	for t := range c.Types() {
 		if t.Kind == kind && t.GroupVersion().String() == apiVersion {
@@ -185,7 +184,7 @@ func key(t registry.Target) string {
 }
 
 // ensure makes an object, or reconciles the one that is stored.
-func (c Config) ensure(ctx context.Context, w wanted, stored *store.Object) error {
+func (c Config) ensure(ctx context.Context, w desired, stored *store.Object) error {
 	if stored == nil {
 		err := c.create(ctx, w)
 		if !apierrors.IsAlreadyExists(err) {
@@ -204,8 +203,8 @@ func (c Config) ensure(ctx context.Context, w wanted, stored *store.Object) erro
 	return err
 }
 
-// create makes an object. Another client may have been faster.
-func (c Config) create(ctx context.Context, w wanted) error {
+// create creates an object. AlreadyExists means that another client was faster.
+func (c Config) create(ctx context.Context, w desired) error {
 	by, kind := manager, w.target.Type.Kind
 	if kind == "FlowSchema" || kind == "PriorityLevelConfiguration" {
 		by = flowProducer
@@ -220,24 +219,24 @@ func (c Config) create(ctx context.Context, w wanted) error {
 }
 
 // recreate replaces a binding that refers to another role.
-func (c Config) recreate(ctx context.Context, w wanted) error {
+func (c Config) recreate(ctx context.Context, w desired) error {
 	if _, err := c.Registry.Delete(ctx, w.target, nil, nil); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	err := c.create(ctx, w)
-	if apierrors.IsAlreadyExists(err) { // it has finalizers; the next start finds it
+	if apierrors.IsAlreadyExists(err) { // its finalizers delay the deletion; the next start tries again
 		return nil
 	}
 	return err
 }
 
-// errLeave ends an edit that is not needed.
-var errLeave = errors.New("nothing is missing")
+// errUnchanged ends an edit that changes nothing.
+var errUnchanged = errors.New("nothing is missing")
 
-// edit changes an object, unless it was deleted meanwhile.
+// edit changes an object. A deleted object is no error.
 func (c Config) edit(ctx context.Context, t registry.Target, by string, change func(metav1.Object) error) error {
 	_, err := c.Registry.Edit(ctx, t, by, change)
-	if errors.Is(err, errLeave) || apierrors.IsNotFound(err) {
+	if errors.Is(err, errUnchanged) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err

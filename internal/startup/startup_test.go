@@ -108,7 +108,7 @@ func (w *world) remove(kind, place string) {
 	}
 }
 
-// TestRecorded compares all that is made with what kube-apiserver makes.
+// TestRecorded compares the objects with those of kube-apiserver.
 func TestRecorded(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
@@ -187,7 +187,7 @@ func lines(out *strings.Builder, path string, v any) {
 	}
 }
 
-// TestServed: there is an APIService for each group and version that is served.
+// TestServed checks that each served group and version has an APIService.
 func TestServed(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
@@ -197,7 +197,7 @@ func TestServed(t *testing.T) {
 	}
 	for _, g := range w.Catalog.Groups() {
 		for _, v := range g.Versions {
-			if g.Name != "apiregistration.k8s.io" { // it says which servers answer, and is asked by nobody
+			if g.Name != "apiregistration.k8s.io" { // it defines APIServices and needs none itself
 				want = append(want, v.Name+"."+g.Name)
 			}
 		}
@@ -208,7 +208,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestUnchanged: a start writes nothing that is there.
+// TestUnchanged checks that a start writes nothing if all objects are stored.
 func TestUnchanged(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
@@ -223,8 +223,8 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// TestMended: what is missing comes back, what was added stays.
-func TestMended(t *testing.T) {
+// TestReconciled checks that a start adds what is missing, and keeps what was added.
+func TestReconciled(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
 	rules := read[rbacv1.ClusterRole](w, "ClusterRole", "system:discovery").Rules
@@ -257,7 +257,7 @@ func TestMended(t *testing.T) {
 		t.Errorf("the subjects are %v", b.Subjects)
 	}
 	if r := read[rbacv1.Role](w, "Role", "kube-system/system:controller:token-cleaner"); len(r.Rules) > 0 {
-		t.Errorf("a role that is not to be mended has %v", r.Rules)
+		t.Errorf("a role that is not to be updated has %v", r.Rules)
 	}
 	if b := read[rbacv1.ClusterRoleBinding](w, "ClusterRoleBinding", "system:basic-user"); b.RoleRef.Name != "system:basic-user" {
 		t.Errorf("the role of the binding is %v", b.RoleRef)
@@ -273,7 +273,8 @@ func (w *world) create(kind, body string) {
 	}
 }
 
-// TestFlows: the annotation decides, then whether anybody has changed the spec.
+// TestFlows checks that the annotation decides about updates and, without it, whether a client has
+// changed the spec.
 func TestFlows(t *testing.T) {
 	const auto = flowcontrolv1.AutoUpdateAnnotationKey
 	for _, c := range []struct {
@@ -304,8 +305,8 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestMandatory: of what holds the server up, the shares of what is exempt may be
-// another, and the annotation says that it is mended.
+// TestMandatory checks the mandatory flow schemas and levels: the shares of the exempt level can be
+// configured, and the annotation says that they are updated.
 func TestMandatory(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()
@@ -321,7 +322,7 @@ func TestMandatory(t *testing.T) {
 	}
 }
 
-// TestFailed: the error names what cannot be made.
+// TestFailed checks that the error names the object that could not be stored.
 func TestFailed(t *testing.T) {
 	w := newWorld(t)
 	w.Registry.Plugins = append(w.Registry.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
@@ -336,8 +337,8 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestService: clients in a cluster find the server by the Service, whose endpoints follow the
-// address of the server.
+// TestService checks the Service by which clients in a cluster find the server, and that its
+// endpoints follow the server's address.
 func TestService(t *testing.T) {
 	w := newWorld(t)
 	w.ensure()

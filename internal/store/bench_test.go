@@ -195,7 +195,7 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleCursors is one write beside many cursors that it does not concern.
+// BenchmarkIdleCursors measures a write with many cursors that do not select its key.
 func BenchmarkIdleCursors(b *testing.B) {
 	for _, cursors := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("cursors=%d", cursors), func(b *testing.B) {
@@ -234,7 +234,7 @@ func heap() (bytes, objects uint64) {
 	return m.HeapAlloc, m.HeapObjects
 }
 
-// forgetful is a log that keeps nothing: what is measured beside it is the store.
+// forgetful is a log that keeps nothing, so that a benchmark measures the store alone.
 type forgetful struct{ *memlog.Log }
 
 func (forgetful) Append(context.Context, []store.Entry, *store.Mark) error { return nil }
@@ -245,9 +245,8 @@ func (f forgetful) Replay(ctx context.Context, load func(string, *store.Object) 
 	return b, err
 }
 
-// BenchmarkMemory prints what an object costs in memory beside its bytes, its key
-// and the tree included, and what an idle cursor costs. The history of the
-// creations is bounded to next to nothing.
+// BenchmarkMemory reports the memory of an object in addition to its value, with its key and
+// its share of the tree, and the memory of an idle cursor. The history is kept minimal.
 func BenchmarkMemory(b *testing.B) {
 	for _, size := range []int{200, 2000, 4600} {
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
@@ -266,7 +265,7 @@ func BenchmarkMemory(b *testing.B) {
 				}
 				moreBytes, moreObjects := heap()
 				moreWords := scanned()
-				b.ReportMetric(float64(moreBytes-bytes)/n-float64(size), "B/object-beside-value")
+				b.ReportMetric(float64(moreBytes-bytes)/n-float64(size), "B/object-overhead")
 				b.ReportMetric(float64(moreObjects-objects)/n, "allocations/object")
 				b.ReportMetric(float64(moreWords-words)/n, "scanned-words/object")
 				if err := s.Close(); err != nil {

@@ -134,8 +134,8 @@ func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 		exists := begin(s, write("ns/c", 0))
 		conflict := begin(s, write("ns/a", a.Modified))
 		missing := begin(s, write("ns/b", b.Modified))
-		// What rests on nothing pending is told at once.
-		expect(t, "create of what is there", begin(s, write("ns/0", 0)), store.ErrExists)
+		// An error that depends on no pending write returns at once.
+		expect(t, "create of an existing object", begin(s, write("ns/0", 0)), store.ErrExists)
 
 		silent(t, "create", created)
 		silent(t, "exists", exists)
@@ -301,8 +301,8 @@ func TestFailedLog(t *testing.T) {
 	})
 }
 
-// TestContextEnds: the writers give up, the writes happen all the same, and the
-// next ones find somebody who leads.
+// TestContextEnds: if writers give up, their writes still happen, and later writers find a
+// leader for their group.
 func TestContextEnds(t *testing.T) {
 	pendingStore(t, func(t *testing.T, s *store.Store, log *gated, a, b *store.Object) {
 		first := begin(s, write("ns/c", 0))
@@ -409,7 +409,7 @@ func TestCompactionFails(t *testing.T) {
 	})
 }
 
-// failing is a log that fails while nobody calls it.
+// failing is a log that can fail between calls.
 type failing struct {
 	*memlog.Log
 	broken chan struct{}

@@ -48,7 +48,7 @@ func (r *sharer) wakes(yes bool) store.Delivery {
 	return store.Delivered
 }
 
-// wait waits once, and reads what is left then.
+// wait waits once, and then reads the remaining events.
 func (r *sharer) wait() {
 	r.Wait()
 	r.back = true
@@ -292,7 +292,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// collector reads a shared cursor, whoever's goroutine it is.
+// collector reads a shared cursor, on any goroutine.
 type collector struct {
 	*store.Cursor
 	t     *testing.T

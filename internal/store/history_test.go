@@ -86,7 +86,7 @@ func TestExactFar(t *testing.T) {
 	}
 }
 
-// TestMemoryBound measures what history really takes, beside the account.
+// TestMemoryBound compares the memory of the history with the accounted bytes.
 func TestMemoryBound(t *testing.T) {
 	const most = 8 << 20
 	heap := func() int64 {
@@ -223,8 +223,7 @@ func TestBusy(t *testing.T) {
 	v.Close()
 }
 
-// TestReady: whoever looks at Ready alone, never at an empty TryNext, misses
-// nothing.
+// TestReady: a reader that checks only Ready, never an empty TryNext, misses no event.
 func TestReady(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
 	start := s.Any().Revision()
@@ -428,7 +427,7 @@ func TestRounds(t *testing.T) {
 	})
 }
 
-// TestWake: a cursor that was told to look does not wait, whenever it was told.
+// TestWake: a woken cursor does not wait, even if it was woken before the wait.
 func TestWake(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
 	c, err := s.Watch("pods", "", s.Any().Revision())
@@ -455,7 +454,7 @@ func TestWake(t *testing.T) {
 // TestWakeOfNothing: to wake those who wait for a collection makes none.
 func TestWakeOfNothing(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
-	if n := testing.AllocsPerRun(100, func() { s.Wake("nobody waits for it") }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { s.Wake("no cursor waits for it") }); n > 0 {
 		t.Errorf("it took %v allocations", n)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-// TestPacked: large objects of a packed collection are read as they were written, by
-// whoever reads them when, and held in less.
+// TestPacked: large objects of a packed collection take less memory, and every read returns
+// them as they were written.
 func TestPacked(t *testing.T) {
 	log := &memlog.Log{Start: 90} // the digits of revisions grow
 	options := store.Options{Log: durable{log}, Packed: map[string]bool{"definitions": true}}

@@ -81,7 +81,7 @@ func TestHistoryYields(t *testing.T) {
 		}
 		synctest.Wait()
 		if floor, _ := s.Bounds(); floor == 0 || floor > recent {
-			t.Errorf("the floor is %d, that of five seconds ago %d", floor, recent)
+			t.Errorf("the floor is %d, five seconds ago it was %d", floor, recent)
 		}
 		if got := log.Log.Usage().HistoryBytes; got < log.size/5 || got > log.size/3 {
 			t.Errorf("%d bytes of history are left on a medium of %d", got, log.size)
@@ -157,7 +157,7 @@ func slow(t *testing.T) (*store.Store, *slowLog, *store.Object) {
 	for range 300 {
 		o = mustWrite(t, s, padded("ns/a", o.Modified, 10<<10))
 	}
-	time.Sleep(time.Minute) // so that what is there may be given up
+	time.Sleep(time.Minute) // so that the store may drop the current history
 	log.other.Store(log.free() - neededBytes/2)
 	return s, log, o
 }

@@ -60,7 +60,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// BenchmarkSelect looks at objects of which 1 % may be wanted.
+// BenchmarkSelect scans objects with a filter that keeps 1 % of them.
 func BenchmarkSelect(b *testing.B) {
 	s := filled(b, benchObjects, 100)
 	i := uint64(0)

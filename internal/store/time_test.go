@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
 
-// readable tells whether the revision can be read exactly and watched from.
+// readable reports whether the revision can be read exactly and watched from.
 func readable(t *testing.T, s *store.Store, r store.Revision) bool {
 	t.Helper()
 	v, err := s.Exact(t.Context(), "pods", r, 0)

@@ -11,33 +11,33 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// selfSubjectReview tells who asks. Of the body nothing comes back.
-func (c *Config) selfSubjectReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+// selfSubjectReview returns the user of the request. It ignores the body.
+func (c *Config) selfSubjectReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	return &authenticationv1.SelfSubjectReview{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: c.now()},
 		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: call.By.Info()},
 	}, nil
 }
 
-// tokenReview tells who a token is of. A token that is not good is an answer, not
-// an error.
-func (c *Config) tokenReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+// tokenReview returns the user that a token authenticates. An invalid token is an answer, not an
+// error.
+func (c *Config) tokenReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authenticationv1.TokenReview)
 	if review.Spec.Token == "" {
 		return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")
 	}
 	review.Status = authenticationv1.TokenReviewStatus{}
 	review.ManagedFields = nil
-	u, good, err := c.Review(review.Spec.Token, review.Spec.Audiences)
+	u, audiences, err := c.Review(review.Spec.Token, review.Spec.Audiences)
 	if err != nil {
 		review.Status.Error = err.Error()
 		return review, nil
 	}
 	review.Status.Authenticated = true
 	review.Status.User = u.Info()
-	review.Status.Audiences = good
+	review.Status.Audiences = audiences
 	return review, nil
 }
 
-// now is the time, as objects have it.
+// now returns the time as objects store it.
 func (c *Config) now() metav1.Time { return metav1.NewTime(c.Now().UTC().Truncate(1e9)) }

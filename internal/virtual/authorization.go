@@ -18,20 +18,20 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// subjectAccessReview reports whether a user may.
-func (c *Config) subjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+// subjectAccessReview reports whether a user is allowed to do something.
+func (c *Config) subjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SubjectAccessReview)
 	errs := validateSubject(&review.Spec)
 	errs = append(errs, emptyMetadata(&review.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
 	if err := invalidReview(errs); err != nil {
 		return nil, err
 	}
-	review.Status = c.decide(subject(&review.Spec), asked{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes})
+	review.Status = c.decide(subject(&review.Spec), access{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes})
 	return review, nil
 }
 
-// localSubjectAccessReview is the same, for callers that may ask in one namespace alone.
-func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+// localSubjectAccessReview is subjectAccessReview for callers with access to one namespace.
+func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.LocalSubjectAccessReview)
 	spec, path := &review.Spec, field.NewPath("spec")
 	errs := validateSubject(spec)
@@ -45,14 +45,14 @@ func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.Call
 	if err := invalidReview(errs); err != nil {
 		return nil, err
 	}
-	review.Status = c.decide(subject(spec), asked{spec.ResourceAttributes, nil})
+	review.Status = c.decide(subject(spec), access{spec.ResourceAttributes, nil})
 	return review, nil
 }
 
-// selfSubjectAccessReview reports whether the caller may.
-func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+// selfSubjectAccessReview reports whether the caller is allowed to do something.
+func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SelfSubjectAccessReview)
-	what := asked{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes}
+	what := access{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes}
 	errs := what.validate()
 	errs = append(errs, emptyMetadata(&review.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
 	if err := invalidReview(errs); err != nil {
@@ -62,8 +62,8 @@ func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.Call)
 	return review, nil
 }
 
-// selfSubjectRulesReview returns what the caller may do in a namespace.
-func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.Call) (runtime.Object, error) {
+// selfSubjectRulesReview returns what the caller is allowed to do in a namespace.
+func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	namespace := call.Sent.(*authorizationv1.SelfSubjectRulesReview).Spec.Namespace
 	if namespace == "" {
 		return nil, apierrors.NewBadRequest("no namespace on request")
@@ -82,14 +82,14 @@ func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.Call) 
 	return answer, nil
 }
 
-// asked is what a user may do or not: one of the two.
-type asked struct {
+// access is what a review asks for: one of the two is set.
+type access struct {
 	resource *authorizationv1.ResourceAttributes
 	path     *authorizationv1.NonResourceAttributes
 }
 
-// decide asks the authorizer.
-func (c *Config) decide(u *authn.User, what asked) authorizationv1.SubjectAccessReviewStatus {
+// decide returns the authorizer's decision.
+func (c *Config) decide(u *authn.User, what access) authorizationv1.SubjectAccessReviewStatus {
 	a := authz.Attributes{User: u}
 	if r := what.resource; r != nil {
 		a.IsResource, a.Verb, a.Namespace = true, r.Verb, r.Namespace
@@ -113,14 +113,14 @@ func subject(s *authorizationv1.SubjectAccessReviewSpec) *authn.User {
 }
 
 func validateSubject(s *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
-	errs := asked{s.ResourceAttributes, s.NonResourceAttributes}.validate()
+	errs := access{s.ResourceAttributes, s.NonResourceAttributes}.validate()
 	if s.User == "" && len(s.Groups) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified"))
 	}
 	return errs
 }
 
-func (what asked) validate() field.ErrorList {
+func (what access) validate() field.ErrorList {
 	path := field.NewPath("spec")
 	resources := path.Child("resourceAttributes")
 	switch {
@@ -149,8 +149,8 @@ func (what asked) validate() field.ErrorList {
 	return errs
 }
 
-// selector is a selector of fields or of labels. It is checked and not looked at
-// any more: no authorizer that there is can tell what a selector may see.
+// selector is a selector of fields or labels. It is validated and otherwise ignored: no authorizer
+// here can restrict access by a selector.
 type selector struct {
 	path         *field.Path
 	raw          string
@@ -189,8 +189,7 @@ func (s *selector) validate() field.ErrorList {
 	return errs
 }
 
-// emptyMetadata refuses metadata beyond what is expected. Managed fields do not
-// count.
+// emptyMetadata requires that metadata are as expected. Managed fields are ignored.
 func emptyMetadata(meta *metav1.ObjectMeta, want metav1.ObjectMeta, text string) field.ErrorList {
 	meta.ManagedFields = nil
 	if equality.Semantic.DeepEqual(*meta, want) {
@@ -199,8 +198,7 @@ func emptyMetadata(meta *metav1.ObjectMeta, want metav1.ObjectMeta, text string)
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), meta, text)}
 }
 
-// invalidReview is the answer to a review that breaks rules. It names no kind, as
-// kube-apiserver's does not.
+// invalidReview is the answer to an invalid review. It names no kind, like kube-apiserver's.
 func invalidReview(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
@@ -208,7 +206,7 @@ func invalidReview(errs field.ErrorList) error {
 	return resource.Invalid(schema.GroupKind{Group: authorizationGroup}, "", errs)
 }
 
-// shown is how messages show the attributes of a path.
+// shown returns the attributes of a path as messages show them.
 func shown(a *authorizationv1.NonResourceAttributes) any {
 	return struct{ Path, Verb string }{a.Path, a.Verb}
 }

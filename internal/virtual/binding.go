@@ -16,9 +16,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// binding gives a Pod its node, at the path of the Pod or, with the name in the
-// body, at that of the bindings of a namespace: row X6.
-func (c *Config) binding(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+// binding assigns a Pod to a node, at the path of the Pod or at the namespace's bindings with the
+// name in the body.
+func (c *Config) binding(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	b := call.Sent.(*corev1.Binding)
 	namespace := call.Target.Namespace
 	if call.Target.Subresource != "" && b.Name != call.Target.Name {
@@ -30,8 +30,8 @@ func (c *Config) binding(ctx context.Context, call *registry.Call) (runtime.Obje
 	if err := validateBinding(b); err != nil {
 		return nil, err
 	}
-	_, err := call.Registry.Alter(ctx, c.target("pods", namespace, b.Name), registry.Alteration{
-		By: call.By, UID: b.UID, Version: b.ResourceVersion, DryRun: call.DryRun,
+	_, err := call.Registry.UpdateObject(ctx, c.target("pods", namespace, b.Name), registry.ObjectUpdate{
+		By: call.By, UID: b.UID, ResourceVersion: b.ResourceVersion, DryRun: call.DryRun,
 		Change: func(o runtime.Object) error { return c.assign(o.(*corev1.Pod), b) },
 	})
 	return nil, err
@@ -52,7 +52,7 @@ func validateBinding(b *corev1.Binding) error {
 	return resource.Invalid(schema.GroupKind{Kind: "Binding"}, b.Name, errs)
 }
 
-// assign puts a Pod on the node of a binding.
+// assign assigns a Pod to the node of a binding.
 func (c *Config) assign(p *corev1.Pod, b *corev1.Binding) error {
 	refuse := func(format string, args ...any) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, p.Name, fmt.Errorf(format, args...))
@@ -73,7 +73,7 @@ func (c *Config) assign(p *corev1.Pod, b *corev1.Binding) error {
 	return nil
 }
 
-// merged is a with what b says.
+// merged adds the values of b to a.
 func merged(a, b map[string]string) map[string]string {
 	if len(b) == 0 {
 		return a
@@ -85,21 +85,20 @@ func merged(a, b map[string]string) map[string]string {
 	return a
 }
 
-// setPodCondition sets a condition of a Pod.
 func setPodCondition(p *corev1.Pod, next corev1.PodCondition, now metav1.Time) {
 	p.Status.Conditions = withCondition(p.Status.Conditions, next, now, func(c *corev1.PodCondition) conditionParts {
 		return conditionParts{string(c.Type), string(c.Status), &c.LastTransitionTime}
 	})
 }
 
-// conditionParts are what conditions of all kinds of objects have in common.
+// conditionParts are the parts that the conditions of all kinds have in common.
 type conditionParts struct {
 	kind, status string
 	changed      *metav1.Time
 }
 
-// withCondition puts a condition among others. Its time is that of the last change of
-// its status.
+// withCondition adds or replaces a condition. It keeps the time of the last change if the status is
+// the same.
 func withCondition[C any](all []C, next C, now metav1.Time, of func(*C) conditionParts) []C {
 	set := of(&next)
 	*set.changed = now

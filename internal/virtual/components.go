@@ -17,22 +17,21 @@ import (
 )
 
 const (
-	// componentTimeout is how long a component may take to say how it is: less than a
-	// client waits.
-	componentTimeout = 5 * time.Second
-	// componentBytes is how much of what it says is read.
-	componentBytes = 10 << 10
+	// probeTimeout limits a health check. It is shorter than a client waits.
+	probeTimeout = 5 * time.Second
+	// maxProbeBytes limits the message that is read.
+	maxProbeBytes = 10 << 10
 )
 
-// component is a part of a cluster whose health ComponentStatus tells.
+// component is a component of a cluster, with a ComponentStatus.
 type component struct {
 	name string
-	// url is asked how it is; empty: it is a part of this server.
+	// url is the component's health check; empty for the store, a part of this server.
 	url string
 }
 
-// cluster is what ComponentStatus knows of a cluster. That the parts run on this
-// machine was true once; so it is asked all the same.
+// cluster are the components of ComponentStatus. The old API expects them on the server's own
+// machine.
 var cluster = []component{
 	{"controller-manager", "https://127.0.0.1:10257/healthz"},
 	{"scheduler", "https://127.0.0.1:10259/healthz"},
@@ -47,13 +46,14 @@ func components() *registry.Source {
 	return s
 }
 
-// readComponents asks the parts of a cluster how they are, all at once.
+// readComponents checks the health of components in parallel.
 func readComponents(ctx context.Context, names []string) []runtime.Object {
-	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		// Their certificates are of no authority; what they say is shown, and not relied on.
+		// The components have self-signed certificates. The server shows their messages, and does
+		// not rely on them.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	made := make([]runtime.Object, len(names))
@@ -71,7 +71,7 @@ func status(ctx context.Context, client *http.Client, name string) *corev1.Compo
 		if c.name != name || c.url == "" {
 			continue
 		}
-		message, err := ask(ctx, client, c.url)
+		message, err := probe(ctx, client, c.url)
 		healthy.Message = message
 		if err != nil {
 			healthy.Status, healthy.Message = corev1.ConditionFalse, err.Error()
@@ -80,8 +80,8 @@ func status(ctx context.Context, client *http.Client, name string) *corev1.Compo
 	return &corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name}, Conditions: []corev1.ComponentCondition{healthy}}
 }
 
-// ask returns what a component says of its health.
-func ask(ctx context.Context, client *http.Client, url string) (string, error) {
+// probe returns a component's message about its health.
+func probe(ctx context.Context, client *http.Client, url string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func ask(ctx context.Context, client *http.Client, url string) (string, error) {
 		return "", err
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, componentBytes))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxProbeBytes))
 	if err == nil && (answer.StatusCode < 200 || answer.StatusCode >= 400) {
 		err = fmt.Errorf("HTTP probe failed with statuscode: %d", answer.StatusCode)
 	}

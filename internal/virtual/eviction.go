@@ -20,12 +20,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// mostDisrupted bounds the evictions that a budget's controller has not seen yet.
-const mostDisrupted = 2000
+// maxDisruptedPods limits the evictions that the controller of a budget has not processed yet.
+const maxDisruptedPods = 2000
 
-// eviction deletes a Pod as far as its budget allows: rows X6 and X17. A Pod that
-// does not run disrupts nothing, nor does one that is on its way out.
-func (c *Config) eviction(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+// eviction deletes a Pod if its PodDisruptionBudget allows it. A Pod that does not run, or is being
+// deleted, needs no permission.
+func (c *Config) eviction(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	sent := call.Sent.(*policyv1.Eviction)
 	if sent.Name != call.Target.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
@@ -44,7 +44,7 @@ func (c *Config) eviction(ctx context.Context, call *registry.Call) (runtime.Obj
 	return nil, e.run()
 }
 
-// evicting is an eviction that is under way.
+// evicting is a running eviction.
 type evicting struct {
 	*Config
 	registry *registry.Registry
@@ -55,39 +55,39 @@ type evicting struct {
 	dryRun   bool
 }
 
-// run decides on the Pod as it is, and again when it became another one meanwhile.
+// run evicts the Pod, and decides again if the Pod has changed meanwhile.
 func (e *evicting) run() error {
-	asked := e.options.Preconditions
+	preconditions := e.options.Preconditions
 	for {
 		o, err := e.registry.Read(e.ctx, e.pod)
 		if err != nil {
 			return err
 		}
 		p := o.(*corev1.Pod)
-		if !matches(p, asked) {
-			return e.delete(asked) // which says so
+		if !matches(p, preconditions) {
+			return e.delete(preconditions) // for its error
 		}
-		free := disruptsNothing(p)
-		if !free {
-			if free, err = e.allowed(p); err != nil {
+		unlimited := disruptsNothing(p)
+		if !unlimited {
+			if unlimited, err = e.allowed(p); err != nil {
 				return err
 			}
 		}
-		exact := free && version(asked) == ""
-		pre := asked
-		if exact { // only as it is it needs nobody's leave
+		unchanged := unlimited && version(preconditions) == ""
+		pre := preconditions
+		if unchanged { // unlimited holds for this version only
 			pre = &metav1.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}
 		}
-		if err = e.announce(p, &pre); err == nil {
+		if err = e.setDisruptionTarget(p, &pre); err == nil {
 			err = e.delete(pre)
 		}
-		if !exact || !apierrors.IsConflict(err) {
+		if !unchanged || !apierrors.IsConflict(err) {
 			return err
 		}
 	}
 }
 
-// disruptsNothing tells of a Pod that counts for no budget.
+// disruptsNothing reports whether a Pod counts for no budget.
 func disruptsNothing(p *corev1.Pod) bool {
 	switch p.Status.Phase {
 	case corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed:
@@ -96,9 +96,9 @@ func disruptsNothing(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil
 }
 
-// allowed asks the Pod's budget, and takes from it what the eviction needs. Free:
-// the eviction needs nothing, as long as the Pod stays what it is.
-func (e *evicting) allowed(p *corev1.Pod) (free bool, err error) {
+// allowed checks the Pod's budget and uses up one of its disruptions. If unlimited is true, the
+// eviction needs none as long as the Pod does not change.
+func (e *evicting) allowed(p *corev1.Pod) (unlimited bool, err error) {
 	budgets, err := e.budgets(p)
 	switch {
 	case err != nil:
@@ -118,25 +118,25 @@ func (e *evicting) allowed(p *corev1.Pod) (free bool, err error) {
 			return true, nil
 		}
 	}
-	_, err = e.registry.Alter(e.ctx, e.budget(b.Namespace, b.Name), registry.Alteration{
+	_, err = e.registry.UpdateObject(e.ctx, e.budget(b.Namespace, b.Name), registry.ObjectUpdate{
 		By: e.by, DryRun: e.dryRun,
 		Change: func(o runtime.Object) error {
-			return e.take(o.(*policyv1.PodDisruptionBudget), p.Name)
+			return e.use(o.(*policyv1.PodDisruptionBudget), p.Name)
 		},
 	})
 	return false, err
 }
 
-// budgets are those that select the Pod.
+// budgets returns the budgets that select the Pod.
 func (e *evicting) budgets(p *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	var all []*policyv1.PodDisruptionBudget
-	for o, err := range e.registry.All(e.ctx, e.budget(p.Namespace, "")) {
+	for o, err := range e.registry.ReadAll(e.ctx, e.budget(p.Namespace, "")) {
 		if err != nil {
 			return nil, err
 		}
 		b := o.(*policyv1.PodDisruptionBudget)
 		s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && s.Matches(labels.Set(p.Labels)) { // a selector that is none selects nothing
+		if err == nil && s.Matches(labels.Set(p.Labels)) { // an invalid selector selects nothing
 			all = append(all, b)
 		}
 	}
@@ -149,8 +149,8 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// take takes one disruption from a budget, and writes down for which Pod.
-func (e *evicting) take(b *policyv1.PodDisruptionBudget, pod string) error {
+// use uses up one disruption of a budget, and records the Pod.
+func (e *evicting) use(b *policyv1.PodDisruptionBudget, pod string) error {
 	s := &b.Status
 	resource := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
 	switch {
@@ -158,7 +158,7 @@ func (e *evicting) take(b *policyv1.PodDisruptionBudget, pod string) error {
 		return disrupted(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name))
 	case s.DisruptionsAllowed < 0:
 		return apierrors.NewForbidden(resource, b.Name, errors.New("pdb disruptions allowed is negative"))
-	case len(s.DisruptedPods) > mostDisrupted:
+	case len(s.DisruptedPods) > maxDisruptedPods:
 		return apierrors.NewForbidden(resource, b.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	case s.DisruptionsAllowed == 0 && s.CurrentHealthy <= s.DesiredHealthy:
 		return disrupted(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
@@ -176,7 +176,7 @@ func (e *evicting) take(b *policyv1.PodDisruptionBudget, pod string) error {
 	return nil
 }
 
-// exhausted sets the condition of a budget that allows nothing more.
+// exhausted sets the condition of a budget without disruptions left.
 func (e *evicting) exhausted(b *policyv1.PodDisruptionBudget) {
 	next := metav1.Condition{
 		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
@@ -187,21 +187,21 @@ func (e *evicting) exhausted(b *policyv1.PodDisruptionBudget) {
 	})
 }
 
-// disrupted refuses an eviction for now; no seconds: it is not known for how long.
+// disrupted refuses an eviction for now. Zero seconds: it is unknown for how long.
 func disrupted(seconds int, why string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", seconds)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: why}}
 	return err
 }
 
-// announce tells a Pod why it is deleted. The version that the preconditions name
-// becomes the one that this makes.
-func (e *evicting) announce(p *corev1.Pod, pre **metav1.Preconditions) error {
+// setDisruptionTarget adds the condition that says why the Pod is deleted. If the preconditions
+// name a resourceVersion, it becomes the new one.
+func (e *evicting) setDisruptionTarget(p *corev1.Pod, pre **metav1.Preconditions) error {
 	if e.dryRun || p.DeletionTimestamp != nil {
 		return nil
 	}
-	made, err := e.registry.Alter(e.ctx, e.pod, registry.Alteration{
-		By: e.by, UID: p.UID, Version: version(*pre),
+	made, err := e.registry.UpdateObject(e.ctx, e.pod, registry.ObjectUpdate{
+		By: e.by, UID: p.UID, ResourceVersion: version(*pre),
 		Change: func(o runtime.Object) error {
 			setPodCondition(o.(*corev1.Pod), corev1.PodCondition{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
@@ -228,8 +228,7 @@ func (e *evicting) budget(namespace, name string) registry.Target {
 	return registry.Target{Type: e.Catalog().Lookup(policyv1.GroupName, "v1", "poddisruptionbudgets"), Namespace: namespace, Name: name}
 }
 
-// matches reports whether a Pod is what the preconditions want; if not, the deletion
-// says so.
+// matches reports whether a Pod meets the preconditions.
 func matches(p *corev1.Pod, pre *metav1.Preconditions) bool {
 	return pre == nil || (pre.UID == nil || *pre.UID == p.UID) && (pre.ResourceVersion == nil || *pre.ResourceVersion == p.ResourceVersion)
 }

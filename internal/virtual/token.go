@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	defaultLife = 3600 // s
-	leastLife   = 600  // s
-	mostLife    = 1 << 32
+	defaultSeconds = 3600
+	minSeconds     = 600
+	maxSeconds     = 1 << 32
 )
 
 var tokenRequests = schema.GroupKind{Group: authenticationGroup, Kind: "TokenRequest"}
 
-// tokenRequest makes a token of a service account. A dry run makes one too: no object
-// is stored either way. Where there is no key yet, either one makes it and writes
-// pki/serviceaccount.pem: the token of a dry run is as good as any.
-func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime.Object, error) {
+// tokenRequest issues a token for a service account. A dry-run issues one, too, since no object is
+// stored in either case. The first token creates the key in pki/serviceaccount.pem, also in a
+// dry-run.
+func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	account, err := c.read(ctx, call.Registry, "serviceaccounts", call.Target.Namespace, call.Target.Name)
 	if err != nil {
 		return nil, err
@@ -38,11 +38,11 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime
 	if err := checkAccount(request, account); err != nil {
 		return nil, err
 	}
-	seconds := int64(defaultLife)
+	seconds := int64(defaultSeconds)
 	if given := request.Spec.ExpirationSeconds; given != nil && *given != 0 {
 		seconds = *given
 	}
-	if err := checkLife(seconds); err != nil {
+	if err := checkSeconds(seconds); err != nil {
 		return nil, err
 	}
 	s := satoken.Subject{
@@ -56,7 +56,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime
 		request.Spec.Audiences = []string{c.Tokens.Issuer()}
 	}
 	token, expires, err := c.Tokens.Issue(s, request.Spec.Audiences, time.Duration(seconds)*time.Second)
-	if long := new(satoken.TooLongError); errors.As(err, &long) { // all else in it is short
+	if long := new(satoken.TooLongError); errors.As(err, &long) { // only the audiences can be long
 		return nil, apierrors.NewInvalid(tokenRequests, account.GetName(), field.ErrorList{
 			{Type: field.ErrorTypeTooLong, Field: "spec.audiences", BadValue: field.OmitValueType{}, Detail: long.Error()},
 		})
@@ -72,8 +72,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.Call) (runtime
 	return request, nil
 }
 
-// checkAccount compares what a request says of its service account with what is
-// there.
+// checkAccount compares the metadata of a request with its service account.
 func checkAccount(request *authenticationv1.TokenRequest, account metav1.Object) error {
 	if request.Name != "" && request.Name != account.GetName() {
 		return apierrors.NewInvalid(tokenRequests, account.GetName(), field.ErrorList{
@@ -87,12 +86,12 @@ func checkAccount(request *authenticationv1.TokenRequest, account metav1.Object)
 	return nil
 }
 
-func checkLife(seconds int64) error {
+func checkSeconds(seconds int64) error {
 	path, text := field.NewPath("spec", "expirationSeconds"), ""
 	switch {
-	case seconds < leastLife:
+	case seconds < minSeconds:
 		text = "may not specify a duration less than 10 minutes"
-	case seconds > mostLife:
+	case seconds > maxSeconds:
 		text = "may not specify a duration larger than 2^32 seconds"
 	default:
 		return nil
@@ -100,7 +99,7 @@ func checkLife(seconds int64) error {
 	return apierrors.NewInvalid(tokenRequests, "", field.ErrorList{field.Invalid(path, seconds, text)})
 }
 
-// bind binds a token to an object; nil: to none.
+// bind binds a token to an object, if there is a reference.
 func (c *Config) bind(ctx context.Context, r *registry.Registry, ref *authenticationv1.BoundObjectReference, s *satoken.Subject) error {
 	if ref == nil {
 		return nil
@@ -135,13 +134,13 @@ func (c *Config) bind(ctx context.Context, r *registry.Registry, ref *authentica
 		return apierrors.NewBadRequest("cannot bind token to object of type " + kind.String())
 	}
 	if ref.UID != "" && ref.UID != object.GetUID() {
-		return otherObject(kind, ref)
+		return uidConflict(kind, ref)
 	}
 	*to = &satoken.Ref{Name: object.GetName(), UID: string(object.GetUID())}
 	return nil
 }
 
-// bindPod tells of the Pod's node, which the token names too.
+// bindPod checks the Pod of a token, and adds the Pod's node to the token.
 func (c *Config) bindPod(r *registry.Registry, pod *corev1.Pod, s *satoken.Subject) error {
 	if pod.Spec.ServiceAccountName != s.ServiceAccount.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", s.ServiceAccount.Name))
@@ -156,12 +155,12 @@ func (c *Config) bindPod(r *registry.Registry, pod *corev1.Pod, s *satoken.Subje
 	return nil
 }
 
-func otherObject(kind schema.GroupVersionKind, ref *authenticationv1.BoundObjectReference) error {
+func uidConflict(kind schema.GroupVersionKind, ref *authenticationv1.BoundObjectReference) error {
 	return apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, ref.Name,
 		fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
 }
 
-// read reads an object of the core group.
+// read returns an object of the core group.
 func (c *Config) read(ctx context.Context, r *registry.Registry, name, namespace, object string) (metav1.Object, error) {
 	o, err := r.Read(ctx, c.target(name, namespace, object))
 	if err != nil {

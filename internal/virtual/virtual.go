@@ -1,6 +1,6 @@
-// Package virtual has the resources that are answered and never stored: reviews of who a user
-// is and what the user may do, tokens of service accounts, bindings and evictions of Pods. Each
-// is one function of the table in New. ComponentStatuses are only read.
+// Package virtual has the resources that are not stored: token reviews and access reviews, tokens
+// of service accounts, bindings and evictions of Pods. Each has a handler in the table of New.
+// ComponentStatuses can only be read.
 package virtual
 
 import (
@@ -15,8 +15,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
-// Config is what the answers rest on. Every field is required, but for those whose zero value
-// has a meaning.
+// Config has what the handlers need. Every field is required, unless its zero value has a meaning.
 type Config struct {
 	Catalog func() *resource.Catalog
 	// Review authenticates a token, as authn.Credentials does.
@@ -33,14 +32,14 @@ const (
 	authorizationGroup  = "authorization.k8s.io"
 )
 
-// Resources are the virtual resources and subresources: they implement registry.Virtual.
+// Resources are the virtual resources and subresources. They implement registry.Virtual.
 type Resources struct {
-	creators map[place]registry.Creator
+	handlers map[subresource]registry.VirtualHandler
 	sources  map[schema.GroupResource]*registry.Source
 }
 
-// place is a resource, or a subresource.
-type place struct {
+// subresource is a resource, or one of its subresources.
+type subresource struct {
 	schema.GroupResource
 	sub string
 }
@@ -50,11 +49,11 @@ func New(c Config) *Resources {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	at := func(group, name, sub string) place {
-		return place{schema.GroupResource{Group: group, Resource: name}, sub}
+	at := func(group, name, sub string) subresource {
+		return subresource{schema.GroupResource{Group: group, Resource: name}, sub}
 	}
 	return &Resources{
-		creators: map[place]registry.Creator{
+		handlers: map[subresource]registry.VirtualHandler{
 			at(authenticationGroup, "selfsubjectreviews", ""):       c.selfSubjectReview,
 			at(authenticationGroup, "tokenreviews", ""):             c.tokenReview,
 			at(authorizationGroup, "subjectaccessreviews", ""):      c.subjectAccessReview,
@@ -70,9 +69,9 @@ func New(c Config) *Resources {
 	}
 }
 
-// Creator implements registry.Virtual.
-func (r *Resources) Creator(t registry.Target) registry.Creator {
-	return r.creators[place{t.Type.GroupResource(), t.Subresource}]
+// Handler implements registry.Virtual.
+func (r *Resources) Handler(t registry.Target) registry.VirtualHandler {
+	return r.handlers[subresource{t.Type.GroupResource(), t.Subresource}]
 }
 
 // Source implements registry.Virtual.

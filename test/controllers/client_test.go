@@ -284,7 +284,7 @@ func TestFinalizers(t *testing.T) {
 			b.t.Errorf("after the last finalizer: %v", err)
 		}
 		if err := b.c.Update(b.ctx, cm); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			b.t.Errorf("an update of what is gone: %v", err)
+			b.t.Errorf("an update of a deleted object: %v", err)
 		}
 	})
 }

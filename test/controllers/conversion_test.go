@@ -276,13 +276,13 @@ func failure(err error) string {
 	return regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(err.Error(), "127.0.0.1:port")
 }
 
-// TestConversionFails: what the webhook refuses, or whoever is not the webhook, is told
-// by name; what needs no conversion goes on.
+// TestConversionFails: if the webhook refuses a conversion, or another server answers in its
+// place, the error says so by name. Requests without conversion still work.
 func TestConversionFails(t *testing.T) {
 	const failed = "conversion webhook for " + ferryGroup + "/v1, Kind=Ferry failed: "
 	inHarbour(t, func(h *harbour) {
 		h.must(h.c.Create(h.ctx, h.older("a", "kiel-oslo", 1)))
-		h.must(h.c.Create(h.ctx, h.older("lost", "kiel", 1))) // nobody has to convert it
+		h.must(h.c.Create(h.ctx, h.older("lost", "kiel", 1))) // it needs no conversion
 		get := func(name, want string) {
 			h.t.Helper()
 			err := h.c.Get(h.ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, &ferryHub{})
@@ -329,7 +329,7 @@ func TestConversionFails(t *testing.T) {
 	})
 }
 
-// change makes a version of an object that nobody converted yet.
+// change writes a version of an object that has not been converted yet.
 func (h *harbour) change(name string) {
 	h.t.Helper()
 	f := h.older(name, "", 0)
@@ -338,7 +338,7 @@ func (h *harbour) change(name string) {
 	h.must(h.c.Update(h.ctx, f))
 }
 
-// reads is what is wrong with reading an object in the other version, if anything.
+// reads returns the error of reading an object in the other version, or an empty string.
 func (h *harbour) reads(name string) string {
 	text := failure(h.c.Get(h.ctx, client.ObjectKey{Namespace: h.namespace, Name: name}, &ferryHub{}))
 	return strings.ReplaceAll(text, strconv.Itoa(h.hook.LocalServingPort), "port")

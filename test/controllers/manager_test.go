@@ -98,7 +98,7 @@ func (b *bed) await(list client.ObjectList, what string, holds func() bool) {
 	}
 }
 
-// TestManager: controllers reach what is wanted, whatever is done to what they made.
+// TestManager: controllers restore the desired state after any change to their objects.
 func TestManager(t *testing.T) {
 	on(t, func(b *bed) {
 		b.startManager()

@@ -36,7 +36,7 @@ func newSender(t testing.TB, c *rest.Config) sender {
 	return sender{client, c.Host}
 }
 
-// request is what is sent.
+// request is a request to both servers.
 type request struct {
 	method, path, kind string // kind is the content type; empty: JSON
 	body               any
@@ -45,7 +45,7 @@ type request struct {
 // applied is the content type of server-side apply.
 const applied = "application/apply-patch+yaml"
 
-// answer is that of a server.
+// answer is a server's answer.
 type answer struct {
 	code     int
 	warnings []string
@@ -117,7 +117,7 @@ func newBoth(t *testing.T) *both {
 
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// define stores a definition for the length of a test, and tells whether it is served.
+// define stores a definition for the length of a test, and reports whether it is served.
 func (b *both) define(t *testing.T, d *definition) bool {
 	t.Helper()
 	answers := b.send(t, request{"POST", definitions, "", d.body})
@@ -151,8 +151,8 @@ func (b *both) send(t *testing.T, r request) (answers [2]answer) {
 	return answers
 }
 
-// try sends a request to both, and tells what Tidemark answered, and whether they have
-// the same from now on.
+// try sends a request to both servers. It returns Tidemark's answer, and whether both
+// servers then have the same state.
 func (b *both) try(t *testing.T, r request) (a answer, alike bool) {
 	t.Helper()
 	answers := b.send(t, r)
@@ -232,8 +232,8 @@ func marshal(v any) string {
 // wholes are objects that an error shows whole, with members in an order of its own.
 var wholes = regexp.MustCompile(`Invalid value: "\{.*\}": `)
 
-// broken are values of another type than the schema says, of which a rule finds one
-// first.
+// broken matches errors about values that do not have the type of their schema. Which of
+// several such values a rule meets first varies.
 var broken = regexp.MustCompile(`invalid data, .*? evaluating rule`)
 
 // masked is a message without what differs from one time to the next.
@@ -241,7 +241,7 @@ func masked(message string) string {
 	return broken.ReplaceAllString(wholes.ReplaceAllString(message, "Invalid value: "), "invalid data evaluating rule")
 }
 
-// text is what is compared.
+// text returns the text that tests compare.
 func (a answer) text() string {
 	o := clone(a.body)
 	if message, ok := o["message"].(string); ok {

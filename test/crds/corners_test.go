@@ -62,7 +62,7 @@ func (c *corner) until(done func() bool) {
 	}
 }
 
-// object is one with what a test says beside its kind.
+// object returns an object of the corner's kind with the members of rest.
 func (c *corner) object(name, rest string) tree {
 	o := parsed(c.t, rest)
 	o["apiVersion"], o["kind"] = cornerGroup+"/v1", c.kind
@@ -129,8 +129,8 @@ func TestRulesCompareMetadata(t *testing.T) {
 	}
 }
 
-// TestOldEmbeddedMetadata: objects stored before a member of theirs became a resource
-// can be read, without what is no metadata.
+// TestOldEmbeddedMetadata: objects that were stored before one of their members became an
+// embedded resource can be read. Invalid metadata in that member is dropped.
 func TestOldEmbeddedMetadata(t *testing.T) {
 	corners(t, func(c *corner) {
 		c.define(`{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`, false)
@@ -157,9 +157,9 @@ func TestOldEmbeddedMetadata(t *testing.T) {
 	})
 }
 
-// TestDefaultsOfOtherVersion: what is read in a version that is not the stored one has
-// the defaults of the stored one alone; what is written in it has its own too, if only
-// a patch of nothing.
+// TestDefaultsOfOtherVersion: a read in a version other than the stored one applies the
+// defaults of the stored version only. A write in that version applies its own defaults too,
+// even an empty patch.
 func TestDefaultsOfOtherVersion(t *testing.T) {
 	corners(t, func(c *corner) {
 		body := c.body(`{"type":"object","properties":{"spec":{"type":"object","properties":{"m":{"type":"integer","default":3},"n":{"type":"integer"}}}}}`, false)
@@ -197,8 +197,8 @@ func TestDefaultsOfOtherVersion(t *testing.T) {
 	})
 }
 
-// TestToleratedIsTold: what was wrong before is told with each answer, of the object,
-// of its status, and of what is refused for something else.
+// TestToleratedIsTold: answers mention tolerated old errors of an object: on updates of the
+// object, on updates of its status, and on requests that are refused for another reason.
 func TestToleratedIsTold(t *testing.T) {
 	corners(t, func(c *corner) {
 		schema := func(rule string) string {

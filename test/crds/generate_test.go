@@ -84,7 +84,7 @@ func (m maker) value(s tree, depth int) any {
 func (m maker) members(s tree, depth int) tree {
 	made := tree{}
 	required := texts(s["required"])
-	for _, word := range []string{"oneOf", "anyOf"} { // those of one branch
+	for _, word := range []string{"oneOf", "anyOf"} { // the members of one branch
 		if branches, ok := s[word].([]any); ok && len(branches) > 0 {
 			if branch, ok := pick(m.Rand, branches).(tree); ok {
 				required = append(required, texts(branch["required"])...)
@@ -220,7 +220,7 @@ var odd = []any{
 	[]any{"a", "a"}, []any{float64(1), nil},
 }
 
-// odd is one of them, which is nobody else's.
+// odd returns a copy of a random odd value.
 func (m maker) odd() any { return clone(tree{"": pick(m.Rand, odd)})[""] }
 
 // damage changes one value: to another one, to one of another type, to none.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ruled is the schema of objects with one member, of which a rule is said.
+// ruled returns the schema of objects with one member that has rules.
 func ruled(member string, rules ...tree) string {
 	all := []any{}
 	for _, r := range rules {
@@ -148,8 +148,8 @@ var hostileObjects = []struct {
 	{"a long list", ruled(`{"type":"array","maxItems":400000,"items":{"type":"integer"}}`, said("self.exists(x, x == -1)")), counted(8000), "failed rule: self.exists(x, x == -1)"},
 }
 
-// maxAllocated bounds what the server, and the test beside it, take for one object, in
-// bytes.
+// maxAllocated bounds the bytes that the server and the test together allocate for one
+// object.
 const maxAllocated = 1 << 30
 
 // TestHostileObjects: rules end within their budget, with the same words everywhere,

@@ -67,14 +67,14 @@ func newLibrary(t testing.TB, schema tree, status bool) *library {
 	return l
 }
 
-// verdict is what becomes of a write.
+// verdict is the outcome of a write.
 type verdict struct {
-	refused bool // before anybody looked at the schema's values
+	refused bool // before validation by the schema
 	causes  []string
 	object  tree // without metadata
 }
 
-// read makes an object of what was sent, or of what is stored.
+// read decodes an object from a request body, or from stored bytes.
 func (l *library) read(text []byte, stored bool) (tree, error) {
 	var o tree
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &o); err != nil {
@@ -91,7 +91,7 @@ func (l *library) read(text []byte, stored bool) (tree, error) {
 	return o, nil
 }
 
-// blocks tells whether rules are not asked any more.
+// blocks reports whether the errors prevent the evaluation of rules.
 func blocks(errs field.ErrorList) bool {
 	return slices.ContainsFunc(errs, func(e *field.Error) bool {
 		switch e.Type {
@@ -114,8 +114,8 @@ func (l *library) ask(errs field.ErrorList, o, old any, options ...cel.Option) f
 	return append(errs, more...)
 }
 
-// settle tells the verdict, and what is stored and read again where there is nothing
-// wrong.
+// settle returns the verdict: the errors, or without errors the object as it is stored and
+// read again.
 func (l *library) settle(errs field.ErrorList, o tree) verdict {
 	v := verdict{}
 	for _, e := range errs {
@@ -220,7 +220,7 @@ func (a answer) verdict() verdict {
 	return verdict{refused: true}
 }
 
-// text is what is compared.
+// text returns the text that tests compare.
 func (v verdict) text() string {
 	if v.refused {
 		return "refused"

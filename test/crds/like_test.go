@@ -84,8 +84,8 @@ func (w *writer) object(t *testing.T, updates int) {
 
 func (w *writer) mode() string { return pick(w.r.Rand, []string{"Strict", "Warn", "Ignore"}) }
 
-// update sends one write of an object that is there, and tells whether both still have
-// the same.
+// update sends one write of an existing object, and reports whether both servers still have
+// the same state.
 func (w *writer) update(t *testing.T, v version, at string, first tree) bool {
 	now := w.send(t, request{"GET", at, "", nil})
 	if now[0].text() != now[1].text() || now[0].code != http.StatusOK {
@@ -145,7 +145,7 @@ func (w *writer) update(t *testing.T, v version, at string, first tree) bool {
 	return alike
 }
 
-// operations is a JSON patch that makes some members those of another object.
+// operations returns a JSON patch that replaces some members by those in next.
 func (w *writer) operations(o, next tree) []any {
 	var all []any
 	for _, member := range []string{"spec", "status"} {

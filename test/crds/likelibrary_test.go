@@ -96,8 +96,8 @@ func (d *tried) agree(t testing.TB, what string, sent []byte, got answer, want v
 	return false
 }
 
-// life is what an object goes through, compared at each step. It tells how many of its
-// writes were right.
+// life takes an object through writes and compares the outcome of each. It returns the
+// number of writes that succeeded.
 func (d *tried) life(t testing.TB, name string, first tree) (right int) {
 	t.Helper()
 	made := d.send(t, request{"POST", d.things, "", first})
@@ -234,8 +234,8 @@ func FuzzLikeLibraries(f *testing.F) {
 	})
 }
 
-// plain tells whether bytes are an object that says nothing of itself beside its name,
-// about which there is nothing to say here.
+// plain reports whether bytes are an object whose metadata has only a name. The library
+// does not check other metadata.
 func (d *tried) plain(text []byte) bool {
 	var o tree
 	if !utf8.Valid(text) || kjson.UnmarshalCaseSensitivePreserveInts(text, &o) != nil {

@@ -47,7 +47,7 @@ type typedClient struct {
 	roundTrips
 }
 
-// trip fills the Go type with an object, has it stored, and compares what is read.
+// trip decodes an object into the Go type, stores it, and compares the result of a read.
 func (c *typedClient) trip(t *testing.T, o tree) {
 	t.Helper()
 	of, err := c.Scheme().New(c.kind)

@@ -29,7 +29,7 @@ import (
 	"github.com/tidemark-dev/tidemark/test/servers"
 )
 
-// kinds are those of the chart.
+// kinds holds the resources of the chart.
 var kinds = []schema.GroupVersionResource{
 	{Group: "apps", Version: "v1", Resource: "deployments"},
 	{Group: "apps", Version: "v1", Resource: "statefulsets"},
@@ -111,7 +111,7 @@ func (h *helmIn) must(err error) {
 	}
 }
 
-// objects are those of the chart that are there: resource/name.
+// objects returns the chart's objects that exist, as resource/name.
 func (h *helmIn) objects() []string {
 	h.t.Helper()
 	var all []string
@@ -125,7 +125,7 @@ func (h *helmIn) objects() []string {
 	return all
 }
 
-// configMap is that of the chart.
+// configMap returns the chart's ConfigMap.
 func (h *helmIn) configMap() *corev1.ConfigMap {
 	h.t.Helper()
 	cm, err := h.cs.CoreV1().ConfigMaps(h.namespace).Get(h.ctx, "shop", metav1.GetOptions{})
@@ -188,7 +188,7 @@ func testRelease(h *helmIn, serverSide bool) {
 		t.Errorf("the history is %s", got)
 	}
 
-	if h.peer { // and no controller lets go of what protects a claim
+	if h.peer { // and no controller removes the finalizer of a claim
 		_, err = h.cs.CoreV1().PersistentVolumeClaims(h.namespace).Patch(h.ctx, "shop", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		h.must(err)
 	}
@@ -234,8 +234,8 @@ func (h *helmIn) checkUpgraded() {
 	}
 }
 
-// TestConflict: an upgrade by server-side apply does not take what somebody else
-// owns, unless it is told to.
+// TestConflict: an upgrade by server-side apply takes over fields of another manager only
+// with force.
 func TestConflict(t *testing.T) {
 	servers.Each(t, func(t *testing.T, s servers.Server) {
 		h := newHelm(t, s)
@@ -245,7 +245,7 @@ func TestConflict(t *testing.T) {
 		h.must(err)
 		err = h.upgrade("true", false, values{"color": "blue"})
 		if err == nil || !strings.Contains(err.Error(), `conflict with "painter" using v1: .data.color`) {
-			t.Errorf("an upgrade against somebody else: %v", err)
+			t.Errorf("an upgrade against another manager: %v", err)
 		}
 		h.must(h.upgrade("true", true, values{"color": "blue"}))
 		if got := h.configMap().Data["color"]; got != "blue" {

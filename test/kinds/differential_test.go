@@ -25,10 +25,10 @@ import (
 
 var objects = flag.Int("objects", 60, "how many objects of each kind the differential test generates")
 
-// TestKindsLikePeer sends the same generated objects, most of them broken, to
-// Tidemark and to kube-apiserver: both say the same of them, and store the same.
-// Each file of testdata/objects is an object with as many fields as one can have. Its
-// name is that of the resource; what follows a dot tells several of one resource apart.
+// TestKindsLikePeer sends the same generated objects, most of them invalid, to Tidemark and
+// to kube-apiserver. Both must return and store the same. Each file of testdata/objects is
+// an object with as many fields as possible. The file is named after the resource, with a
+// suffix after a dot if the resource has several.
 func TestKindsLikePeer(t *testing.T) {
 	servers.Peer(t, func(t *testing.T, s servers.Server) {
 		both := [2]sender{newSender(t, servers.Quick(s.Config))}
@@ -145,7 +145,7 @@ func (d *differential) remove(t *testing.T, at string) {
 	for i := range d.both {
 		d.both[i].send(t, "DELETE", at+"?gracePeriodSeconds=0", nil)
 		d.both[i].send(t, "PATCH", at, map[string]any{"metadata": map[string]any{"finalizers": nil}})
-		if d.resource == "namespaces" { // nobody else finishes that on kube-apiserver
+		if d.resource == "namespaces" { // kube-apiserver alone has no controller that finalizes them
 			d.both[i].send(t, "PUT", at+"/finalize", map[string]any{"metadata": map[string]any{"name": filepath.Base(at)}})
 		}
 	}
@@ -169,8 +169,8 @@ var parts = map[string]func(path []string) bool{
 	"resize":              func(path []string) bool { return path[0] == "spec" && slices.Contains(path, "resources") },
 }
 
-// update changes the object, or what one of its subresources changes, in one or two
-// places. It tells whether both servers have the same of it.
+// update changes one or two values of the object, or of what one of its subresources can
+// change. It reports whether both servers have the same object.
 func (d *differential) update(t *testing.T, at string, status any) bool {
 	part := ""
 	switch n := d.g.IntN(10); {
@@ -229,8 +229,8 @@ func (d *differential) change(g generator, o map[string]any, part string, status
 // deviations are known, each with its reason in docs/compatibility.md.
 var deviations = regexp.MustCompile("disallowed by cluster policy|must be `spec.version|" + `strconv.ParseInt|duplicate nodePort: |failed to allocate requested HealthCheck|compilation failed: ERROR|invalid JSONPath`)
 
-// same sends a request to both, and compares the answers: code, warnings, causes,
-// object. It tells whether they took it, and whether that is the same.
+// same sends a request to both servers, and compares the answers: code, warnings, causes,
+// object. It reports whether both accepted it, and whether the answers are equal.
 func (d *differential) same(t *testing.T, what, method, path string, body func(i int) map[string]any) (taken, equal bool) {
 	t.Helper()
 	path += "?fieldValidation=Ignore"
@@ -240,7 +240,7 @@ func (d *differential) same(t *testing.T, what, method, path string, body func(i
 		return false, false
 	}
 	found := differences("", d.plain(peer), d.plain(own), nil)
-	// What is wrong with the members of a map has no order there.
+	// kube-apiserver reports errors of map members in random order.
 	for try := 0; len(found) > 0 && try < 20 && len(differences("", d.unordered(peer), d.unordered(own), nil)) == 0; try++ {
 		peer = d.both[0].send(t, method, path, sent)
 		found = differences("", d.plain(peer), d.plain(own), nil)
@@ -306,8 +306,8 @@ func newSender(t *testing.T, c *rest.Config) sender {
 	return sender{client, c.Host}
 }
 
-// answer is that of a server; its code is 0 when it broke off, as kube-apiserver
-// does where its validation panics.
+// answer is a server's answer. Its code is 0 if the connection broke, as it does when
+// kube-apiserver's validation panics.
 type answer struct {
 	code     int
 	warnings []string
@@ -348,8 +348,8 @@ func (s sender) send(t *testing.T, method, path string, body map[string]any) ans
 // watched are resources whose status controllers within kube-apiserver write.
 var watched = []string{"apiservices", "customresourcedefinitions", "flowschemas", "servicecidrs"}
 
-// restored are resources of which an update puts members back or sets them. On
-// kube-apiserver managers own what they sent, on Tidemark what is stored.
+// restored lists resources whose updates restore or set members. In kube-apiserver a manager
+// owns the fields that it sent, in Tidemark the fields that are stored.
 var restored = []string{"namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "services"}
 
 // own is what differs between servers, and from one moment to the next.
@@ -358,7 +358,7 @@ var ownParts = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|(?i:[0-9a-f]{
 // ownPorts are those that servers pick.
 var ownPorts = regexp.MustCompile(`"(nodePort|healthCheckNodePort)":3\d{4}`)
 
-// plain is what is compared.
+// plain returns the parts of an answer that tests compare.
 func (d *differential) plain(a answer) map[string]any {
 	all, _ := json.Marshal(map[string]any{"code": a.code, "warnings": a.warnings, "body": a.body})
 	var plain map[string]any

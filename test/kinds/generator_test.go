@@ -17,9 +17,9 @@ type generator struct{ *rand.Rand }
 
 func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 0))} }
 
-// load reads an object of testdata/objects. Where it has {"$template": policy}, the
-// metadata and the spec of the Pod there stand in, with that restart policy; of
-// {"$one": [...]} one stands beside the other members.
+// load reads an object of testdata/objects. It replaces {"$template": policy} by the
+// metadata and the spec of the Pod in testdata, with that restart policy. It replaces
+// "$one": [...] by the members of a random element.
 func (g generator) load(t *testing.T, file string, names *strings.Replacer) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -181,8 +181,8 @@ var oddStrings = []string{
 
 var oddNumbers = []float64{0, -1, 1, 2, 3, 255, 256, 512, 65535, 65536, 70000, 100000, 100001, 1<<31 - 1, -1 << 31, -5}
 
-// differing are members that differ in a way that docs/compatibility.md tells of, or
-// whose change others would notice.
+// differing lists members that differ as docs/compatibility.md describes, or whose change
+// affects other tests.
 var differing = []string{
 	"privileged", "seLinuxChangePolicy", "stopSignal", "observedGeneration", "deprecated.daemonset.template.generation",
 	"globalDefault", "expression", "messageExpression", "valueExpression",

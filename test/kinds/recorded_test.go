@@ -28,7 +28,7 @@ import (
 // exchange is a recorded request and its answer.
 type exchange struct {
 	Do       string          `json:"do"`             // method and path; {ns} is the namespace
-	Type     string          `json:"type,omitempty"` // that of the body; empty: JSON
+	Type     string          `json:"type,omitempty"` // media type of the body; empty: JSON
 	Body     json.RawMessage `json:"body,omitempty"`
 	Code     int             `json:"code"` // 0: the answer does not matter
 	Warnings []string        `json:"warnings,omitempty"`
@@ -58,7 +58,7 @@ func TestRecord(t *testing.T) {
 		all := recorded(t)
 		for _, e := range exchanges(t, requests) {
 			got := send(t, client, s, e)
-			// What is wrong with the members of a map has no order there, and no test.
+			// kube-apiserver reports errors of map members in random order: not tested.
 			steady := true
 			for try := 0; got.Code == http.StatusUnprocessableEntity && try < 8; try++ {
 				again := send(t, client, s, e)
@@ -84,8 +84,8 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-// TestRecorded sends what was recorded, in its order. What is known to differ has to
-// differ: else the record has to say so no more.
+// TestRecorded sends the recorded requests in their order. A request that is marked as
+// differing must differ; otherwise the mark is out of date.
 func TestRecorded(t *testing.T) {
 	compare := func(t *testing.T, s servers.Server) {
 		client, err := rest.HTTPClientFor(s.Config)

@@ -53,7 +53,7 @@ func Quick(c *rest.Config) *rest.Config {
 // A Server is one that a test runs against.
 type Server struct {
 	Config *rest.Config
-	// Kubeconfig says the same, with Namespace as that of its current context.
+	// Kubeconfig has the same connection. Its current context has Namespace.
 	Kubeconfig *api.Config
 	// Namespace is the test's own.
 	Namespace string

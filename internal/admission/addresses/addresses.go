@@ -26,13 +26,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// services is the collection whose objects have what is given out.
+// services is the collection of Services.
 const services = "services"
 
-// Config says what there is to give out.
+// Config has the ranges of addresses and ports.
 type Config struct {
-	// Ranges are those of cluster IPs: one, or one of each family, of which the first is
-	// that of Services that name none. None: DefaultRange.
+	// Ranges are the ranges of cluster IPs: one, or one of each IP family. Services that name no
+	// family use the first one. None: DefaultRange.
 	Ranges []netip.Prefix
 	// Ports are the node ports; the zero value: DefaultPorts.
 	Ports PortRange
@@ -41,7 +41,7 @@ type Config struct {
 	Type *resource.Type
 }
 
-// DefaultRange is what most clusters have. It has room for a million Services.
+// DefaultRange is the range of most clusters. It has room for a million Services.
 var DefaultRange = netip.MustParsePrefix("10.96.0.0/12")
 
 // Allocator chooses addresses and node ports. It is safe for concurrent use.
@@ -58,8 +58,8 @@ type Allocator struct {
 	buf    [64]*store.Change
 }
 
-// taken counts who has what: two Services that were stored otherwise may have the
-// same.
+// taken counts how many Services have an address or a port: other servers may have stored two
+// with the same.
 type taken struct {
 	ips   map[netip.Addr]int
 	ports map[int32]int
@@ -83,8 +83,8 @@ func New(c Config) (*Allocator, error) {
 	return a, nil
 }
 
-// Parse reads what the flags say: ranges of cluster IPs with commas between, and a range
-// of node ports. Empty: the default.
+// Parse parses flags: ranges of cluster IPs, separated by commas, and a range of node ports.
+// Empty: the default.
 func Parse(ranges, ports string) (c Config, err error) {
 	for text := range strings.SplitSeq(ranges, ",") {
 		if ranges == "" {
@@ -104,7 +104,7 @@ func Parse(ranges, ports string) (c Config, err error) {
 	return c, Check(c.Ranges, c.Ports)
 }
 
-// Check tells what is wrong with ranges that New is to be given.
+// Check validates ranges for New.
 func Check(ranges []netip.Prefix, ports PortRange) error {
 	if len(ranges) > 2 || len(ranges) == 2 && familyOf(ranges[0].Addr()) == familyOf(ranges[1].Addr()) {
 		return fmt.Errorf("the ranges of cluster IPs, %v: want one, or one of IPv4 and one of IPv6", ranges)
@@ -122,12 +122,11 @@ func Check(ranges []netip.Prefix, ports PortRange) error {
 	return ports.check()
 }
 
-// First is the first address of the first range: that of the Service of the server
-// itself.
+// First returns the first address of the first range: the cluster IP of the server itself.
 func (a *Allocator) First() netip.Addr { return a.ranges[a.first].at(1) }
 
-// First is the first address of each range, as clients inside a cluster know the
-// server; no ranges: that of DefaultRange. Check has accepted the ranges.
+// First returns the first address of each range, by which clients inside a cluster reach the
+// server; without ranges, the first address of DefaultRange. The ranges must be valid.
 func First(ranges []netip.Prefix) []netip.Addr {
 	if len(ranges) == 0 {
 		ranges = []netip.Prefix{DefaultRange}
@@ -139,7 +138,7 @@ func First(ranges []netip.Prefix) []netip.Addr {
 	return all
 }
 
-// Ranges are those of cluster IPs, the one that Services get that name none first.
+// Ranges returns the ranges of cluster IPs. Services that name no family use the first one.
 func (a *Allocator) Ranges() []netip.Prefix {
 	all := []netip.Prefix{a.ranges[a.first].prefix}
 	if second := a.ranges[other(a.first)]; second != nil {
@@ -148,7 +147,7 @@ func (a *Allocator) Ranges() []netip.Prefix {
 	return all
 }
 
-// Close lets go of the store.
+// Close stops following the store.
 func (a *Allocator) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,15 +171,15 @@ func (a *Allocator) Plugin() registry.Plugin {
 	}
 }
 
-// choice is what one Service is given.
+// choice is the addresses and ports chosen for one Service.
 type choice struct {
 	*Allocator
 	ips   []netip.Addr
 	ports map[int32]bool
 }
 
-// Complete fills in the addresses, families and node ports of a Service that shall be
-// stored. Old is the stored Service, nil for a new one. It keeps no record of its choice.
+// Complete sets the addresses, families and node ports of a Service. Old is the stored Service,
+// nil for a new one. It keeps no record of its choice.
 func (a *Allocator) Complete(next, old runtime.Object) error {
 	s, ok := next.(*corev1.Service)
 	if !ok {
@@ -245,13 +244,13 @@ func (t *taken) count(ips []netip.Addr, ports []int32, by int) {
 	}
 }
 
-// readOn takes in what has happened to Services. The caller has the lock.
+// readOn reads the changes of Services since the last call. The caller has the lock.
 func (a *Allocator) readOn() error {
 	for a.cursor != nil {
 		n, err := a.cursor.TryNext(context.Background(), a.buf[:])
 		var expired *store.ExpiredError
 		switch {
-		case errors.As(err, &expired): // nobody asked for a long time
+		case errors.As(err, &expired): // no Service was written for a long time
 			a.cursor.Close()
 			a.cursor = nil
 		case err != nil:
@@ -263,7 +262,7 @@ func (a *Allocator) readOn() error {
 			a.buf[i] = nil
 			if err := errors.Join(a.note(c.Before, -1), a.note(c.After, 1)); err != nil {
 				a.cursor.Close()
-				a.cursor = nil // what was read is half counted
+				a.cursor = nil // some of the changes are counted
 				return err
 			}
 		}
@@ -271,7 +270,7 @@ func (a *Allocator) readOn() error {
 	return a.readAll()
 }
 
-// readAll takes in all Services.
+// readAll reads all Services.
 func (a *Allocator) readAll() error {
 	state := a.store.Any()
 	cursor, err := a.store.Watch(services, "", state.Revision())
@@ -289,7 +288,7 @@ func (a *Allocator) readAll() error {
 	return nil
 }
 
-// note counts what a stored Service has.
+// note counts the addresses and ports of a stored Service.
 func (a *Allocator) note(o *store.Object, by int) error {
 	if o == nil {
 		return nil

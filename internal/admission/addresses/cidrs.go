@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// rangesOf are the ranges of a family: that of the server, then those of ServiceCIDRs
-// that are ready and stay, by name.
+// rangesOf returns the ranges of a family: the server's own, then those of the ServiceCIDRs
+// that are ready and not being deleted, by name.
 func (a *Allocator) rangesOf(f corev1.IPFamily) []*ipRange {
 	own := a.ranges[f]
 	all := []*ipRange{own}
@@ -31,7 +31,7 @@ func (a *Allocator) rangesOf(f corev1.IPFamily) []*ipRange {
 	return all
 }
 
-// isReady reports whether addresses of a ServiceCIDR are given out.
+// isReady reports whether addresses of a ServiceCIDR are allocated.
 func isReady(c *networkingv1.ServiceCIDR) bool {
 	if c.DeletionTimestamp != nil {
 		return false
@@ -53,8 +53,8 @@ func prefixes(c *networkingv1.ServiceCIDR) (all []netip.Prefix) {
 	return all
 }
 
-// Needed reports whether a ServiceCIDR holds addresses of Services that no other one
-// holds.
+// Needed reports whether a ServiceCIDR contains addresses of Services that no other ServiceCIDR
+// contains.
 func Needed(s *store.State, c *networkingv1.ServiceCIDR) (bool, error) {
 	var others []netip.Prefix
 	for o := range s.Snapshot(serviceCIDRs).Scan("", "") {

@@ -17,8 +17,8 @@ var (
 	policyPath   = specPath.Child("ipFamilyPolicy")
 )
 
-// families fills in the policy and the families of a Service, which decide on how
-// many addresses it gets. What it refuses would leave nothing to allocate.
+// families sets the IP family policy and the families of a Service, which decide how many
+// addresses it gets. It refuses Services for which no address could be allocated.
 func (a *Allocator) families(s, old *corev1.Service) field.ErrorList {
 	spec := &s.Spec
 	if spec.Type == corev1.ServiceTypeExternalName || staysPreferred(s, old) {
@@ -59,7 +59,7 @@ func (a *Allocator) families(s, old *corev1.Service) field.ErrorList {
 		return errs
 	}
 	if spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0 {
-		// Whose endpoints these are nobody knows: they may be of both families on any
+		// The endpoints are managed by a client, and may be of both families on any
 		// cluster.
 		a.fillFamilies(s, !single)
 		return nil
@@ -67,8 +67,9 @@ func (a *Allocator) families(s, old *corev1.Service) field.ErrorList {
 	return a.configured(s, single)
 }
 
-// staysPreferred reports whether an update leaves a Service that prefers two families
-// as it is: it gets no second address because the cluster has a second range now.
+// staysPreferred reports whether an update does not change the families of a Service with
+// PreferDualStack. Such an update adds no second address, even if the cluster has a second range
+// now.
 func staysPreferred(s, old *corev1.Service) bool {
 	if old == nil || old.Spec.Type != s.Spec.Type {
 		return false
@@ -79,8 +80,8 @@ func staysPreferred(s, old *corev1.Service) bool {
 		slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
 }
 
-// defaultPolicy is the policy of a Service that has none: what it was, or one family,
-// or both where nobody knows whose its endpoints are.
+// defaultPolicy returns the policy of a Service without one: the old policy, or SingleStack, or
+// RequireDualStack if a client manages the endpoints.
 func defaultPolicy(s, old *corev1.Service) *corev1.IPFamilyPolicy {
 	if old != nil && old.Spec.IPFamilyPolicy != nil {
 		return old.Spec.IPFamilyPolicy
@@ -92,7 +93,7 @@ func defaultPolicy(s, old *corev1.Service) *corev1.IPFamilyPolicy {
 	return &p
 }
 
-// reduce lets a Service have one address less: the policy has to say so.
+// reduce removes the second address of a Service if its policy is SingleStack now.
 func (a *Allocator) reduce(s, old *corev1.Service, single bool) (errs field.ErrorList) {
 	if old == nil {
 		return nil
@@ -116,7 +117,7 @@ func (a *Allocator) reduce(s, old *corev1.Service, single bool) (errs field.Erro
 	return errs
 }
 
-// configured fills in families, and refuses those that there is no range of.
+// configured sets the families, and refuses families without a range.
 func (a *Allocator) configured(s *corev1.Service, single bool) (errs field.ErrorList) {
 	if *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(a.ranges) < 2 {
 		errs = append(errs, field.Invalid(policyPath, s.Spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))

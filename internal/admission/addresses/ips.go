@@ -10,19 +10,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What is said of addresses that cannot be had.
+// Errors about addresses that cannot be allocated.
 var (
 	errFull    = errors.New("range is full")
 	errOutside = errors.New("the provided network does not match the current range")
 	errTaken   = errors.New("provided IP is already allocated")
 )
 
-// maxOffset bounds how much of a large range is given out: there are never so many
+// maxOffset limits how much of a large range is used: there are never so many
 // Services.
 const maxOffset = 1 << 62
 
-// ipRange is the addresses of a prefix from the second one on, as many as last: of a
-// single address none.
+// ipRange is the usable addresses of a prefix: those at the offsets 1 to last. A prefix of a
+// single address has none.
 type ipRange struct {
 	prefix netip.Prefix
 	last   uint64
@@ -34,12 +34,12 @@ func newRange(p netip.Prefix) *ipRange {
 		r.last = 1<<bits - 1
 	}
 	if p.Addr().Is4() && r.last > 0 {
-		r.last-- // that of the range itself is for everybody
+		r.last-- // the last one is the broadcast address
 	}
 	return r
 }
 
-// at is the address so far behind the first one of the prefix.
+// at returns the address at an offset in the prefix.
 func (r *ipRange) at(offset uint64) netip.Addr {
 	if r.prefix.Addr().Is4() {
 		b := r.prefix.Addr().As4()
@@ -51,7 +51,7 @@ func (r *ipRange) at(offset uint64) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// offset is the reverse of at; false: the address is not one to give out.
+// offset is the reverse of at; false: the address is not usable.
 func (r *ipRange) offset(ip netip.Addr) (uint64, bool) {
 	if !r.prefix.Contains(ip) {
 		return 0, false
@@ -67,9 +67,8 @@ func (r *ipRange) offset(ip netip.Addr) (uint64, bool) {
 	return n, n >= 1 && n <= r.last
 }
 
-// reservedBand is how much at the beginning of a range is left to those who name
-// their address, as long as there is more: a sixteenth, at least 16 and at most 256
-// addresses.
+// reservedBand returns how many addresses at the beginning of a range are reserved for Services
+// that name their address, while others are free: a sixteenth, at least 16 and at most 256.
 func reservedBand(size uint64) uint64 {
 	if size < 32 {
 		return 0
@@ -77,7 +76,7 @@ func reservedBand(size uint64) uint64 {
 	return min(max(size/16, 16), 256)
 }
 
-// nextIP chooses an address of a family by chance, of the first range that has any.
+// nextIP chooses a random address of a family, in the first range with a free one.
 func (c *choice) nextIP(f corev1.IPFamily) (netip.Addr, error) {
 	for _, in := range c.rangesOf(f) {
 		if ip, ok := c.chooseIP(in); ok {
@@ -98,7 +97,7 @@ func (c *choice) chooseIP(in *ipRange) (netip.Addr, bool) {
 	return in.at(offset), ok
 }
 
-// search looks for a number between two that is free: from a random place on, around
+// search returns a free number between from and to. It starts at a random one and tries each
 // once.
 func search(from, to uint64, free func(uint64) bool) (uint64, bool) {
 	if to < from {
@@ -118,7 +117,7 @@ func search(from, to uint64, free func(uint64) bool) (uint64, bool) {
 	}
 }
 
-// takeIP takes an address that somebody wants.
+// takeIP takes the address that a Service names.
 func (c *choice) takeIP(f corev1.IPFamily, text string) error {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {

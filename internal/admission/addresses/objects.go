@@ -26,7 +26,7 @@ const (
 	serviceCIDRs = "servicecidrs.networking.k8s.io"
 )
 
-// ManagedBy is what the IPAddresses of Services are labelled with.
+// ManagedBy is the value of the label managed-by on the IPAddresses of Services.
 const ManagedBy = "ipallocator.k8s.io"
 
 // Repair keeps one IPAddress for each address of a Service. Both are written in one
@@ -51,7 +51,7 @@ func addressesOf(s *corev1.Service) (ips []string) {
 	return ips
 }
 
-// ipAddress is the IPAddress of an address of a Service.
+// ipAddress makes the IPAddress for an address of a Service.
 func ipAddress(ip string, of *corev1.Service) *networkingv1.IPAddress {
 	family := corev1.IPv4Protocol
 	if strings.Contains(ip, ":") {
@@ -99,7 +99,7 @@ func (r *Repair) Check(ctx context.Context, ip string) error {
 	return err
 }
 
-// Ensure makes the IPAddresses of a Service that are not there.
+// Ensure creates the missing IPAddresses of a Service.
 func (r *Repair) Ensure(ctx context.Context, key string) error {
 	s := r.Registry.Store.Any()
 	stored := s.Get(services, key)
@@ -131,7 +131,7 @@ func (r *Repair) create(ctx context.Context, a *networkingv1.IPAddress) error {
 	return err
 }
 
-// Of are the addresses of a stored Service.
+// Of returns the addresses of a stored Service.
 func Of(o *store.Object) []string {
 	s, err := registry.Decode[corev1.Service](o)
 	if err != nil {
@@ -140,7 +140,7 @@ func Of(o *store.Object) []string {
 	return addressesOf(s)
 }
 
-// ParentOf is the key of the Service that a stored IPAddress is of; empty: of none.
+// ParentOf returns the key of the Service that a stored IPAddress belongs to; empty: none.
 func ParentOf(o *store.Object) string {
 	a, err := registry.Decode[networkingv1.IPAddress](o)
 	if err != nil {

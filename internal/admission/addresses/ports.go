@@ -15,10 +15,10 @@ import (
 // PortRange is the ports from First to Last, both included.
 type PortRange struct{ First, Last int32 }
 
-// DefaultPorts are kube-apiserver's.
+// DefaultPorts is the default of kube-apiserver.
 var DefaultPorts = PortRange{30000, 32767}
 
-// ParsePortRange reads "30000-32767", or "30000+100" for that many more.
+// ParsePortRange parses "30000-32767", or "30000+100" for 30000 to 30100.
 func ParsePortRange(text string) (PortRange, error) {
 	wrong := fmt.Errorf("%q is not a range of ports: want one as 30000-32767", text)
 	sep := strings.IndexAny(text, "-+")
@@ -40,7 +40,7 @@ func ParsePortRange(text string) (PortRange, error) {
 	return r, r.check()
 }
 
-// String is what ParsePortRange reads.
+// String returns the form that ParsePortRange parses.
 func (p PortRange) String() string { return fmt.Sprintf("%d-%d", p.First, p.Last) }
 
 func (p PortRange) check() error {
@@ -63,7 +63,7 @@ func (c *choice) takePort(p int32) error {
 	return nil
 }
 
-// nextPort chooses a port by chance, of the first ones only when no other is left.
+// nextPort chooses a random port. It uses the reserved ports only when no other is free.
 func (c *choice) nextPort() (int32, error) {
 	first, last := uint64(c.Allocator.ports.First), uint64(c.Allocator.ports.Last)
 	band := reservedPorts(last - first + 1)
@@ -79,7 +79,8 @@ func (c *choice) nextPort() (int32, error) {
 	return int32(p), nil
 }
 
-// reservedPorts is how many ports at the beginning are left to those who name theirs.
+// reservedPorts returns how many ports at the beginning of a range are reserved for Services that
+// name their port.
 func reservedPorts(size uint64) uint64 {
 	if size < 32 {
 		return 0
@@ -125,8 +126,8 @@ func wantsNodePorts(s *corev1.Service) bool {
 	return false
 }
 
-// newPorts gives the ports of a new Service their node ports. Ports of one number and
-// several protocols share one.
+// newPorts sets the node ports of a new Service. Ports with the same number and different
+// protocols share one.
 func (c *choice) newPorts(s *corev1.Service) error {
 	if !hasNodePorts(s) {
 		return nil
@@ -166,7 +167,7 @@ func (c *choice) newPorts(s *corev1.Service) error {
 	return nil
 }
 
-// requested are the node ports that ports of a number name: the first of each.
+// requested returns the first node port that is named for each port number.
 func requested(ports []corev1.ServicePort) map[int32]int32 {
 	named := map[int32]int32{}
 	for i := range ports {
@@ -177,8 +178,8 @@ func requested(ports []corev1.ServicePort) map[int32]int32 {
 	return named
 }
 
-// updatePorts gives node ports to ports that have none, and takes those that an
-// update names and the Service did not have.
+// updatePorts sets missing node ports, and takes those that an update names and the Service did
+// not have.
 func (c *choice) updatePorts(s, old *corev1.Service) error {
 	if !hasNodePorts(s) {
 		return nil
@@ -206,7 +207,7 @@ func (c *choice) updatePorts(s, old *corev1.Service) error {
 	return nil
 }
 
-// healthPort gives a Service whose health is checked the port for it.
+// healthPort sets the node port of health checks.
 func (c *choice) healthPort(s *corev1.Service) error {
 	if p := s.Spec.HealthCheckNodePort; p != 0 {
 		if err := c.takePort(p); err != nil {

@@ -17,13 +17,13 @@ func invalid(s *corev1.Service, errs ...*field.Error) error {
 	return resource.Invalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
 }
 
-// full is the answer when nothing is left: 500 on the wire, as kube-apiserver has it,
-// for it is nothing that the client could write otherwise.
+// full is the error when no address or port is free: 500 on the wire, as in kube-apiserver,
+// since no other request of the client would succeed.
 func full(what string, err error) error {
 	return apierrors.NewInternalError(fmt.Errorf("failed to allocate %s: %w", what, err))
 }
 
-// create completes a new Service.
+// create sets the addresses and ports of a new Service.
 func (c *choice) create(s *corev1.Service) error {
 	if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
@@ -43,7 +43,7 @@ func (c *choice) create(s *corev1.Service) error {
 	return nil
 }
 
-// update completes a Service that was changed.
+// update sets the addresses and ports of a changed Service.
 func (c *choice) update(s, old *corev1.Service) error {
 	keepAllocated(s, old)
 	alignIPs(s, old)
@@ -62,7 +62,7 @@ func (c *choice) update(s, old *corev1.Service) error {
 	return nil
 }
 
-// allIPs gives a Service an address of each of its families.
+// allIPs sets an address of each family of a Service.
 func (c *choice) allIPs(s *corev1.Service) error {
 	spec := &s.Spec
 	if spec.Type == corev1.ServiceTypeExternalName || slices.Equal(spec.ClusterIPs, []string{corev1.ClusterIPNone}) {
@@ -84,7 +84,7 @@ func (c *choice) allIPs(s *corev1.Service) error {
 	return nil
 }
 
-// oneIP takes the address that stands in a place, or chooses one where none does.
+// oneIP takes the address at an index, or chooses one if there is none.
 func (c *choice) oneIP(s *corev1.Service, ips []string, i int) error {
 	f := s.Spec.IPFamilies[i]
 	if ips[i] != "" {
@@ -101,8 +101,8 @@ func (c *choice) oneIP(s *corev1.Service, ips []string, i int) error {
 	return nil
 }
 
-// updateIPs gives addresses to a Service that had none, and a second one to one that
-// wants it. What it does not want any more is free once it is stored so.
+// updateIPs sets the addresses of a Service that had none, and the second address of one that
+// becomes dual-stack.
 func (c *choice) updateIPs(s, old *corev1.Service) error {
 	spec, was := &s.Spec, &old.Spec
 	switch {
@@ -125,8 +125,8 @@ func (c *choice) updateIPs(s, old *corev1.Service) error {
 	return nil
 }
 
-// keepAllocated puts back what was allocated and what an update leaves out, so that a
-// client can send again what it sent first.
+// keepAllocated restores allocated values that an update omits, so that a client can send its
+// original manifest again.
 func keepAllocated(s, old *corev1.Service) {
 	spec, was := &s.Spec, &old.Spec
 	if spec.Type != corev1.ServiceTypeExternalName && was.Type != corev1.ServiceTypeExternalName {
@@ -145,15 +145,15 @@ func keepAllocated(s, old *corev1.Service) {
 	}
 }
 
-// keepPorts goes by the names of ports, whatever else changed.
+// keepPorts restores node ports by the names of their ports.
 func keepPorts(ports, were []corev1.ServicePort) {
-	named := map[int32]bool{} // what the update itself names, and was there
+	named := map[int32]bool{} // node ports that the update names
 	for _, p := range ports {
 		if p.NodePort != 0 {
 			named[p.NodePort] = true
 		}
 	}
-	had := map[string]int32{} // by the name, the last one
+	had := map[string]int32{} // by the name of the port
 	for _, p := range were {
 		if !named[p.NodePort] {
 			had[p.Name] = p.NodePort
@@ -166,8 +166,7 @@ func keepPorts(ports, were []corev1.ServicePort) {
 	}
 }
 
-// alignIPs lets clusterIP and clusterIPs follow each other, where a client knows the
-// first one alone.
+// alignIPs updates clusterIPs for clients that change only clusterIP.
 func alignIPs(s, old *corev1.Service) {
 	spec, was := &s.Spec, &old.Spec
 	same := slices.Equal(spec.ClusterIPs, was.ClusterIPs)

@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// charge is what a write adds to quotas.
+// charge is what a write adds to the used resources of quotas.
 type charge struct {
 	kind        *kind
 	object, old runtime.Object // old is nil for a new object
-	free        bool           // the write is counted, and never refused
+	free        bool           // the write is charged and never refused
 	now         time.Time
 	fail        func(format string, args ...any) error
 
@@ -43,7 +43,8 @@ func (c *charge) measure() {
 	}
 }
 
-// on returns what the charge adds to a quota, nil: nothing, or why it cannot be made.
+// on returns what the charge adds to a quota, nil for nothing, or the error that refuses the
+// write.
 func (c *charge) on(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 	names := c.kind.matching(q.Status.Hard)
 	selectors := selectorsOf(q)
@@ -82,7 +83,7 @@ func (c *charge) on(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 	return added, c.fits(q, added)
 }
 
-// fits refuses what is more than a quota leaves.
+// fits returns an error if the quota would be exceeded.
 func (c *charge) fits(q *corev1.ResourceQuota, added corev1.ResourceList) error {
 	if c.free {
 		return nil
@@ -101,7 +102,7 @@ func (c *charge) fits(q *corev1.ResourceQuota, added corev1.ResourceList) error 
 	return c.fail("exceeded quota: %s, requested: %s, used: %s, limited: %s", q.Name, shown(added, over), shown(q.Status.Used, over), shown(q.Status.Hard, over))
 }
 
-// add adds amounts to what a quota says is used.
+// add adds amounts to the used resources of a quota.
 func add(q *corev1.ResourceQuota, amounts corev1.ResourceList) {
 	used := maps.Clone(q.Status.Used)
 	if used == nil {
@@ -131,7 +132,7 @@ func joined(names []corev1.ResourceName) string {
 	return strings.Join(all, ",")
 }
 
-// shown writes some amounts of a list, as errors do.
+// shown formats some amounts of a list for an error.
 func shown(list corev1.ResourceList, names []corev1.ResourceName) string {
 	var parts []string
 	for _, name := range slices.Sorted(slices.Values(names)) {

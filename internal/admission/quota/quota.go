@@ -1,11 +1,9 @@
-// Package quota counts what ResourceQuotas limit: what an object uses of which of them
-// (usage.go, scope.go), what a namespace uses in all, and the books by which a write that
-// would exceed one is refused (books.go).
+// Package quota enforces ResourceQuotas: the resources that an object uses (usage.go, scope.go),
+// the resources that a namespace uses in all (quota.go), and the ledger that charges writes and
+// refuses those that would exceed a quota (ledger.go).
 //
-// What is used stands in the status of each quota. A write is charged there before it is
-// stored, whatever comes of it; when objects go, a write that was charged fails, or those
-// have ended that began before there was a limit to charge, the status is counted anew from
-// what is stored.
+// The status of a quota has the used resources. The transaction of a write updates it. After
+// deletions, and after changes of the limits, a controller counts the stored objects again.
 package quota
 
 import (
@@ -27,13 +25,13 @@ const Collection = "resourcequotas"
 // countPrefix begins the names by which objects of any kind are counted.
 const countPrefix = "count/"
 
-// one is an object.
+// one is the quantity of one object.
 var one = *resource.NewQuantity(1, resource.DecimalSI)
 
-// ignored are the collections that no quota counts.
+// ignored are the collections that quotas do not count.
 var ignored = []string{"events", "events.events.k8s.io"}
 
-// matching are the names of a list that a kind counts towards, sorted.
+// matching returns the names in a list that objects of a kind count towards, sorted.
 func (k *kind) matching(hard corev1.ResourceList) []corev1.ResourceName {
 	var names []corev1.ResourceName
 	for name := range hard {
@@ -51,7 +49,7 @@ func Concerns(q *corev1.ResourceQuota, collection string) bool {
 	return k != nil && len(k.matching(q.Spec.Hard)) > 0
 }
 
-// collections are those whose objects a quota counts.
+// collections returns the collections whose objects a quota counts.
 func collections(q *corev1.ResourceQuota) []string {
 	found := map[string]bool{}
 	for name := range q.Spec.Hard {
@@ -72,8 +70,8 @@ func collections(q *corev1.ResourceQuota) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Used counts what a quota is of in a state. Next is when that will be less although
-// nothing changes; zero: never.
+// Used counts the resources that a quota limits, in a state. Next is when some of them will
+// stop counting without a write; zero: never.
 func Used(s *store.State, q *corev1.ResourceQuota, now time.Time) (used corev1.ResourceList, next time.Time, err error) {
 	used = corev1.ResourceList{}
 	selectors := selectorsOf(q)
@@ -125,7 +123,7 @@ func addTo(list corev1.ResourceList, name corev1.ResourceName, q resource.Quanti
 	list[name] = sum
 }
 
-// equal reports whether two lists say the same.
+// equal reports whether two lists have the same quantities.
 func equal(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }

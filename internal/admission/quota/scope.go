@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/podspec"
 )
 
-// selectorsOf are what a quota picks objects by: all of them have to.
+// selectorsOf returns the scope selectors of a quota. All of them must match.
 func selectorsOf(q *corev1.ResourceQuota) []corev1.ScopedResourceSelectorRequirement {
 	var all []corev1.ScopedResourceSelectorRequirement
 	for _, scope := range q.Spec.Scopes {
@@ -58,7 +58,7 @@ func podInScope(s *corev1.ScopedResourceSelectorRequirement, o runtime.Object) b
 	return false
 }
 
-// isTerminating tells Pods that end by themselves.
+// isTerminating reports whether a Pod has a deadline.
 func isTerminating(p *corev1.Pod) bool { return ptr.Deref(p.Spec.ActiveDeadlineSeconds, -1) >= 0 }
 
 func isBestEffort(p *corev1.Pod) bool {
@@ -69,8 +69,8 @@ func isBestEffort(p *corev1.Pod) bool {
 	return class == corev1.PodQOSBestEffort
 }
 
-// picks reports whether a selector picks an object that has one of the values; without
-// any it has none.
+// picks reports whether a selector matches an object with one of the values, or without a
+// value.
 func picks(s *corev1.ScopedResourceSelectorRequirement, values []string) bool {
 	in := func(v string) bool { return slices.Contains(s.Values, v) }
 	switch s.Operator {
@@ -86,7 +86,7 @@ func picks(s *corev1.ScopedResourceSelectorRequirement, values []string) bool {
 	return false
 }
 
-// reachesOut reports whether an affinity looks at Pods of other namespaces.
+// reachesOut reports whether an affinity refers to Pods of other namespaces.
 func reachesOut(a *corev1.Affinity) bool {
 	if a == nil {
 		return false
@@ -127,13 +127,13 @@ func claimInScope(s *corev1.ScopedResourceSelectorRequirement, o runtime.Object)
 	return picks(s, classes)
 }
 
-// required are the names that each container has to say something of, if a quota has
+// required are the resources that each container must request or limit if a quota limits
 // them.
 var required = oneOf(corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory)
 
-// podLacks says which containers do not say what a quota wants; empty: all do. A Pod
-// that speaks for itself as a whole need not have them say it.
+// podLacks describes which containers lack requests or limits that a quota requires; empty: none.
+// Resources at the level of the Pod count for its containers.
 func podLacks(names []corev1.ResourceName, o runtime.Object) string {
 	p := o.(*corev1.Pod)
 	if podresources.IsPodLevelResourcesSet(p) {

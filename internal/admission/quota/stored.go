@@ -10,14 +10,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// stored reads ResourceQuotas, and remembers what it read. Its zero value is ready.
+// stored reads ResourceQuotas and caches them, decoded. Its zero value is ready.
 type stored struct {
 	once sync.Once
 	memo *derived.Memo[*corev1.ResourceQuota]
 }
 
-// in returns the quotas of a namespace in a state, by name. They are shared: a caller
-// copies what it changes.
+// in returns the quotas of a namespace in a state, by name. They are shared: callers must
+// not change them.
 func (r *stored) in(s *store.State, namespace string) (all []*corev1.ResourceQuota, err error) {
 	r.once.Do(func() { r.memo = derived.NewMemo(1024, registry.Decode[corev1.ResourceQuota]) })
 	for q, err := range r.memo.Each(s.Snapshot(Collection).Scan(namespace+"/", "")) {

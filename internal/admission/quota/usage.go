@@ -14,21 +14,23 @@ import (
 
 // kind says how the objects of a collection are counted.
 type kind struct {
-	// new makes an empty object; nil: every object counts as one, whatever it is.
+	// new makes an empty object; nil: only the number of objects counts.
 	new func() runtime.Object
-	// matches tells the names that objects count towards.
+	// matches reports whether objects count towards a resource.
 	matches func(name corev1.ResourceName) bool
-	// usage is what an object uses, by all names, and until when, if it ends by itself.
+	// usage returns the resources that an object uses, and until when if it stops counting without
+	// a write.
 	usage func(o runtime.Object, now time.Time) (corev1.ResourceList, time.Time)
-	// inScope reports whether a selector of a quota picks an object; nil: none does.
+	// inScope reports whether a scope selector matches an object; nil: none does.
 	inScope func(s *corev1.ScopedResourceSelectorRequirement, o runtime.Object) bool
-	// lacking says what a quota of these names wants an object to say; nil: nothing.
+	// lacking describes what an object must specify for a quota of these resources and does not;
+	// nil: nothing.
 	lacking func(names []corev1.ResourceName, o runtime.Object) string
-	// updates: an update can change what is used.
+	// updates: an update can change the used resources.
 	updates bool
 }
 
-// aliases are the old names of plain counts.
+// aliases are the old names of object counts.
 var aliases = map[string]corev1.ResourceName{
 	"configmaps":             corev1.ResourceConfigMaps,
 	"resourcequotas":         corev1.ResourceQuotas,
@@ -43,7 +45,7 @@ const (
 	devices  = "resourceclaims.resource.k8s.io"
 )
 
-// kinds are those that are more than counted.
+// kinds are the collections with more resources than the number of objects.
 var kinds = map[string]*kind{
 	pods: {
 		new: func() runtime.Object { return &corev1.Pod{} }, matches: ofPods, usage: podUsage, inScope: podInScope,
@@ -67,7 +69,7 @@ var kinds = map[string]*kind{
 	},
 }
 
-// kindOf returns how a collection is counted; nil: not at all.
+// kindOf returns how a collection is counted, nil if it is not.
 func kindOf(collection string) *kind {
 	if k := kinds[collection]; k != nil {
 		return k
@@ -110,8 +112,8 @@ var ofPodsAlways = oneOf(countPrefix+pods, corev1.ResourcePods,
 	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage)
 
-// ofPods are compute resources: those of Kubernetes, huge pages, and requests for those
-// of others.
+// ofPods matches the number of Pods and compute resources: the native ones, huge pages, and
+// requests for extended resources.
 func ofPods(name corev1.ResourceName) bool {
 	text := string(name)
 	if ofPodsAlways(name) || strings.HasPrefix(text, corev1.ResourceHugePagesPrefix) || strings.HasPrefix(text, corev1.ResourceRequestsHugePagesPrefix) {
@@ -120,12 +122,12 @@ func ofPods(name corev1.ResourceName) bool {
 	return strings.HasPrefix(text, requestsPrefix) && (!isNative(name) || strings.HasPrefix(text, perImplicit))
 }
 
-// isNative tells the resources of Kubernetes itself.
+// isNative reports whether a resource is native to Kubernetes.
 func isNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// isForeign tells the resources of others, which can only be requested.
+// isForeign reports whether a resource is an extended resource, which has no separate limit.
 func isForeign(name corev1.ResourceName) bool {
 	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 		return true
@@ -133,8 +135,8 @@ func isForeign(name corev1.ResourceName) bool {
 	return !isNative(name) && !strings.HasPrefix(string(name), requestsPrefix) && len(validation.IsQualifiedName(requestsPrefix+string(name))) == 0
 }
 
-// podUsage: a Pod that has ended uses nothing but its place in the store, nor does one
-// that should long have stopped.
+// podUsage returns the resources of a Pod. A Pod that has ended, or that should have stopped
+// long ago, counts only as an object.
 func podUsage(o runtime.Object, now time.Time) (corev1.ResourceList, time.Time) {
 	p := o.(*corev1.Pod)
 	used := corev1.ResourceList{countPrefix + pods: one}
@@ -155,7 +157,7 @@ func podUsage(o runtime.Object, now time.Time) (corev1.ResourceList, time.Time) 
 	return used, until
 }
 
-// compute names what is requested and limited as quotas do.
+// compute returns requests and limits by the names that quotas use.
 func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 	used := corev1.ResourceList{corev1.ResourcePods: one}
 	for name, q := range requests {
@@ -201,7 +203,7 @@ func serviceUsage(o runtime.Object, _ time.Time) (corev1.ResourceList, time.Time
 	}, time.Time{}
 }
 
-// ofClaims are claims and their size, in all and by storage class.
+// ofClaims matches the number and the size of claims, in all and by storage class.
 func ofClaims(name corev1.ResourceName) bool {
 	switch name {
 	case countPrefix + claims, corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage:
@@ -248,7 +250,7 @@ func deviceUsage(o runtime.Object, _ time.Time) (corev1.ResourceList, time.Time)
 		return 0
 	}
 	for _, r := range o.(*resourcev1.ResourceClaim).Spec.Devices.Requests {
-		most := map[string]int64{} // of alternatives, one is taken
+		most := map[string]int64{} // only one alternative is allocated
 		for _, a := range r.FirstAvailable {
 			most[a.DeviceClassName] = max(most[a.DeviceClassName], count(a.AllocationMode, a.Count))
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// full is a file system that has no room for what is written ahead.
+// full is a file system without room for preallocated log files.
 type full struct{ vfs.FS }
 
 type fullFile struct{ vfs.File }

@@ -82,9 +82,9 @@ func (c *crasher) set(acked, pending *model) {
 	c.acked, c.pending = acked, pending
 }
 
-// TestCrash cuts the power at random moments of writing, compacting, opening and
-// closing, and looks at what is there afterwards: all that was acknowledged, and
-// at most the one group that was under way, whole. It then goes on from there.
+// TestCrash cuts the power at random moments of writing, compacting, opening and closing.
+// Afterwards the log must have all acknowledged writes, and at most the whole group that was
+// being written. The test then continues on that log.
 func TestCrash(t *testing.T) {
 	rng := testrand.New(t)
 	fresh := func() picture {

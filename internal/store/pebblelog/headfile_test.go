@@ -9,7 +9,7 @@ import (
 )
 
 // TestHeadIsDurable renews HEAD right after a compaction, whose batches are not
-// synced, and cuts the power: HEAD must not vouch for what is gone.
+// synced, and cuts the power: HEAD must not name a lost revision.
 func TestHeadIsDurable(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	l, err := Open(t.Context(), Options{Dir: "/log", FS: fs})

@@ -144,9 +144,9 @@ func put(t *testing.T, fs vfs.FS, name string, b []byte) {
 	}
 }
 
-// TestDamage damages each file of a log that was killed, or stopped: the start has all
-// that was acknowledged, a second before a kill, or it names what is wrong, and does so
-// again.
+// TestDamage damages each file of a log after a kill or a stop. The next start must have all
+// writes that were acknowledged (a second before a kill), or fail with an error that names
+// the damage; then every later start fails too.
 func TestDamage(t *testing.T) {
 	rng := testrand.New(t)
 	for _, big := range []bool{false, true} {
@@ -281,8 +281,8 @@ func TestLostWALIsNamed(t *testing.T) {
 	}
 }
 
-// TestAcceptDataLoss goes on without what is missing: what is there is what the log was
-// at some moment, the warning says where it ends, and the log works.
+// TestAcceptDataLoss opens damaged logs with data loss accepted. The content is a state that
+// the log once had, the warning names its last revision, and the log accepts writes.
 func TestAcceptDataLoss(t *testing.T) {
 	rng := testrand.New(t)
 	for _, big := range []bool{false, true} {

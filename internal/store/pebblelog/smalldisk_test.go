@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// diskFS is a file system of so many bytes, some of which another program may use.
+// diskFS is a file system of limited size. Another program may use a part of it.
 type diskFS struct {
 	vfs.FS
 	size    int64

@@ -114,7 +114,7 @@ func TestNoSpace(t *testing.T) {
 			t.Errorf("%d MiB free: %v", step.free, err)
 		}
 	}
-	// A deletion writes what it deletes: one that is too large for what is left.
+	// A deletion writes the deleted object. This one is larger than the free space.
 	big := object("~", m.head()+1, nil, 0)
 	big.Held = append(big.Bytes(), make([]byte, 3*mib)...)
 	small := object("small", m.head()+2, nil, 0)

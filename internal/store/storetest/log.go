@@ -12,13 +12,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// logObject is a version as the store hands it to a log.
+// logObject returns an object as the store passes it to a log.
 func logObject(key, text string, created, modified store.Revision) *store.Object {
 	head := fmt.Sprintf(`{"text":%q,"rv":"`, text)
 	return &store.Object{Key: key, Held: []byte(value(text, modified)), Created: created, Modified: modified, RevisionAt: int32(len(head))}
 }
 
-// replayed opens a log and returns what it replays, in order of collection and
+// replayed opens a log and returns the objects that it replays, ordered by collection and
 // key.
 func replayed(t *testing.T, log store.Log) (store.Bounds, []string) {
 	t.Helper()
@@ -91,8 +91,8 @@ func testLogEmpty(t *testing.T, medium Medium) {
 	closeLog(t, log)
 }
 
-// story is a few changes after a revision: groups of entries, in which one key is
-// changed twice.
+// story returns a few changes after a revision: groups of entries that change one key
+// twice.
 func story(r store.Revision) [][]store.Entry {
 	a1 := logObject("ns/a", "one", r+1, r+1)
 	b2 := logObject("ns/b", "two", r+2, r+2)
@@ -113,7 +113,7 @@ func story(r store.Revision) [][]store.Entry {
 	}
 }
 
-// told is the story at each of its revisions, as text(objects).
+// told returns the objects at each revision of the story, as text(objects).
 func told(entries []store.Entry, collection string, at store.Revision) []*store.Object {
 	state := map[string]*store.Object{}
 	for _, e := range entries {
@@ -139,7 +139,7 @@ func told(entries []store.Entry, collection string, at store.Revision) []*store.
 	return all
 }
 
-// checkStory compares what the log reads back with the story, above a floor.
+// checkStory compares the log's history above a floor with the story.
 func checkStory(t *testing.T, log store.Log, entries []store.Entry, floor, head store.Revision) {
 	t.Helper()
 	for _, collection := range []string{"pods", "nodes", "unknown"} {
@@ -301,11 +301,11 @@ func testLogConcurrent(t *testing.T, medium Medium) {
 			for ctx.Err() == nil {
 				_, err := collect(log.ObjectsAt(t.Context(), "pods", b.Head, "", ""))
 				if expired := new(*store.ExpiredError); err != nil && !errors.As(err, expired) {
-					t.Errorf("read beside writes: %v", err)
+					t.Errorf("read during writes: %v", err)
 				}
 				_, err = changes(t, log, "", b.Head, b.Head+rounds)
 				if expired := new(*store.ExpiredError); err != nil && !errors.As(err, expired) {
-					t.Errorf("read beside writes: %v", err)
+					t.Errorf("read during writes: %v", err)
 				}
 				log.Usage()
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// model is a naive store: the list of all changes. It is asked what the store
-// has to answer.
+// model is a naive store: the list of all changes. It computes the expected answers of the
+// store.
 type model struct {
 	start   store.Revision
 	changes []modelChange
@@ -35,7 +35,7 @@ func (m *model) head() store.Revision {
 	return m.changes[len(m.changes)-1].revision
 }
 
-// at is a collection at a revision.
+// at returns a collection at a revision.
 func (m *model) at(collection string, r store.Revision) map[string]*store.Object {
 	state := map[string]*store.Object{}
 	for _, ch := range m.changes {
@@ -54,7 +54,7 @@ func (m *model) at(collection string, r store.Revision) map[string]*store.Object
 	return state
 }
 
-// scan is what a scan yields, of a state.
+// scan returns the objects that a scan of a state must yield.
 func scan(state map[string]*store.Object, prefix, after string) []*store.Object {
 	var all []*store.Object
 	for _, key := range slices.Sorted(maps.Keys(state)) {
@@ -65,7 +65,7 @@ func scan(state map[string]*store.Object, prefix, after string) []*store.Object 
 	return all
 }
 
-// after are the changes of a collection that a cursor has to report.
+// after returns the changes of a collection that a cursor must report.
 func (m *model) after(collection, prefix string, r store.Revision) []modelChange {
 	i := sort.Search(len(m.changes), func(i int) bool { return m.changes[i].revision > r })
 	var all []modelChange
@@ -78,7 +78,7 @@ func (m *model) after(collection, prefix string, r store.Revision) []modelChange
 	return all
 }
 
-// run is one randomized test: operations on a store, compared with the model.
+// run is one randomized test: it compares operations on a store with the model.
 type run struct {
 	testing.TB
 	chance  *rand.Rand
@@ -99,8 +99,8 @@ type modelCursor struct {
 
 var collections = []string{"pods", "configmaps", "deployments.apps"}
 
-// testModel runs with plenty of memory for history, and with next to none, so that
-// it is read back from the log.
+// testModel runs with plenty of memory for history, and with so little that history is read
+// back from the log.
 func testModel(t *testing.T, medium Medium) {
 	for _, memory := range []int64{0, 100 << 10, 1} {
 		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
@@ -183,7 +183,7 @@ func (r *run) key() string {
 
 func (r *run) collection() string { return collections[r.chance.IntN(len(collections))] }
 
-// prefix is one that scans and, when exactly, cursors use.
+// prefix returns a random prefix for scans and, if exactly is set, for cursors.
 func (r *run) prefix(exactly bool) string {
 	switch n := r.chance.IntN(4); {
 	case n == 0:
@@ -205,13 +205,13 @@ func (r *run) revision() store.Revision {
 	return head - store.Revision(back)
 }
 
-// transaction is one that the run proposes, with the objects that it was decided by.
+// transaction is a proposed transaction, with the objects that it depends on.
 type transaction struct {
 	store.Txn
 	befores []*store.Object // of the writes, nil of one with Next
 }
 
-// next is a transaction that is possible on the state as it is.
+// next returns a transaction that is valid at the current state.
 func (r *run) next(collection, key string) transaction {
 	var t transaction
 	state := r.store.Any()
@@ -231,7 +231,7 @@ func (r *run) next(collection, key string) transaction {
 	return t
 }
 
-// add adds a write to a transaction, or one and the next of the same object.
+// add adds one write to a transaction, or two of the same object.
 func (r *run) add(t *transaction, state *store.State, collection, key string) {
 	before := state.Get(collection, key)
 	t.befores = append(t.befores, before)
@@ -255,7 +255,7 @@ func (r *run) add(t *transaction, state *store.State, collection, key string) {
 	}
 }
 
-// done are the changes that a transaction made.
+// done returns the changes of a transaction.
 func (r *run) done(t *transaction, made []*store.Object) (all []modelChange) {
 	for i, w := range t.Writes {
 		before := t.befores[i]
@@ -293,8 +293,8 @@ func (r *run) write() {
 	r.model.changes = append(r.model.changes, r.done(&t, made)...)
 }
 
-// writeMany has writers at once, which may meet at a key: exactly one of those
-// that were at the same state of it succeeds.
+// writeMany runs concurrent writers, some on the same key. Of the writers that start from the
+// same state of a key exactly one succeeds.
 func (r *run) writeMany() {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -330,7 +330,7 @@ func (r *run) writeMany() {
 	slices.SortFunc(r.model.changes, func(a, b modelChange) int { return int(int64(a.revision - b.revision)) })
 }
 
-// refused makes writes whose conditions do not hold.
+// refused sends writes whose conditions do not hold.
 func (r *run) refused() {
 	collection, key := r.collection(), r.key()
 	w, want := put(collection, key, "no", 0), store.ErrExists
@@ -382,9 +382,9 @@ func (r *run) exact() {
 	}
 	defer v.Close()
 	want := scan(r.model.at(collection, at), prefix, after)
-	if r.chance.IntN(4) == 0 { // what is written meanwhile changes nothing
+	if r.chance.IntN(4) == 0 { // concurrent writes change nothing
 		r.writeMany()
-		r.counts["exact beside writes"]++
+		r.counts["exact during writes"]++
 	}
 	got, err := collect(v.Scan(prefix, after))
 	if r.expired(err, at) {
@@ -427,7 +427,7 @@ func (r *run) closeCursor() {
 	r.cursors = slices.Delete(r.cursors, i, i+1)
 }
 
-// readCursor reads some of what a cursor has, and looks at how far it says to be.
+// readCursor reads some of a cursor's events, and checks the revision that it reports.
 func (r *run) readCursor() {
 	if len(r.cursors) == 0 {
 		return

@@ -26,12 +26,12 @@ func testConditions(t *testing.T, medium Medium) {
 		w    store.Write
 		want error
 	}{
-		{"create what is there", put("pods", "ns/a", "x", 0), store.ErrExists},
+		{"create an existing object", put("pods", "ns/a", "x", 0), store.ErrExists},
 		{"update at an old revision", put("pods", "ns/a", "x", a.Modified-1), store.ErrConflict},
 		{"update at a revision to come", put("pods", "ns/a", "x", a.Modified+1), store.ErrConflict},
-		{"update what is not there", put("pods", "ns/b", "x", a.Modified), store.ErrNotFound},
+		{"update a missing object", put("pods", "ns/b", "x", a.Modified), store.ErrNotFound},
 		{"update in an unknown collection", put("nodes", "ns/a", "x", a.Modified), store.ErrNotFound},
-		{"delete what is not there", del("pods", "ns/b", a.Modified), store.ErrNotFound},
+		{"delete a missing object", del("pods", "ns/b", a.Modified), store.ErrNotFound},
 		{"delete at an old revision", del("pods", "ns/a", a.Modified-1), store.ErrConflict},
 	} {
 		if _, err := s.Commit(t.Context(), c.w); !errors.Is(err, c.want) {
@@ -93,8 +93,8 @@ func testUnfit(t *testing.T, medium Medium) {
 			}
 		})
 		wg.Go(func() {
-			if _, err := s.Commit(t.Context(), put("pods", "ns/beside "+what, "", 0)); err != nil {
-				t.Errorf("beside %s: %v", what, err)
+			if _, err := s.Commit(t.Context(), put("pods", "ns/during "+what, "", 0)); err != nil {
+				t.Errorf("during %s: %v", what, err)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func testGroups(t *testing.T, medium Medium) {
 				mu.Unlock()
 				// A contender at the same key, with what may be pending.
 				if _, err := s.Commit(t.Context(), put("pods", key, "x", 0)); !errors.Is(err, store.ErrExists) {
-					t.Errorf("create of what is there: %v", err)
+					t.Errorf("create of an existing object: %v", err)
 				}
 			}
 		})

@@ -80,7 +80,7 @@ func Close(t testing.TB, s *store.Store) {
 	}
 }
 
-// put is a write of an object whose value holds the text.
+// put returns a write of an object whose value contains the text.
 func put(collection, key, text string, condition store.Revision) store.Write {
 	head := fmt.Sprintf(`{"text":%q,"rv":"`, text)
 	return store.Write{Collection: collection, Key: key, Value: []byte(head + `"}`), RevisionAt: len(head), If: condition}
@@ -116,7 +116,7 @@ func collect(seq iter.Seq2[*store.Object, error]) ([]*store.Object, error) {
 	return all, nil
 }
 
-// text shows objects so that a difference can be read.
+// text formats objects so that differences are readable.
 func text(objects []*store.Object) string {
 	var b strings.Builder
 	for _, o := range objects {
@@ -143,7 +143,7 @@ func exact(t testing.TB, s *store.Store, collection string, r store.Revision) []
 	return all
 }
 
-// drain reads what a cursor has.
+// drain reads all events of a cursor.
 func drain(t testing.TB, c *store.Cursor, buf []*store.Change) []*store.Change {
 	t.Helper()
 	var all []*store.Change

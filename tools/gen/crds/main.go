@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// A gathering holds what was found, each definition once.
+// A gathering holds the collected definitions, each once, and their samples.
 type gathering struct {
 	lines [][]byte
 	seen  map[string]bool

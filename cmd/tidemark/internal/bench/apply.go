@@ -9,7 +9,7 @@ import (
 // applied is a kind that is applied.
 type applied struct {
 	resource string
-	// body is the configuration of an object, of which member is what changes.
+	// body returns the applied configuration of an object. Only its member differs from change to change.
 	body   func(o objects, name string, number int, change uint64) []byte
 	member func(change uint64) string
 }
@@ -43,7 +43,7 @@ func (b *bed) apply(ctx context.Context, c *client, a applied, i int, change uin
 	return holds(answer, a.member(change))
 }
 
-// prepare applies the first state of n objects, and tells their resource versions.
+// prepare applies the first state of n objects and returns their resource versions.
 func (b *bed) prepare(ctx context.Context, a applied, n int) ([]uint64, error) {
 	if _, err := b.namespace(ctx, "applied"); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (b *bed) prepare(ctx context.Context, a applied, n int) ([]uint64, error) {
 	return versions, err
 }
 
-// applyRound applies objects of which each time one field is another.
+// applyRound applies objects in which one field changes each time.
 func applyRound(a applied) func(ctx context.Context, b *bed, clients int) ([]row, error) {
 	return func(ctx context.Context, b *bed, clients int) ([]row, error) {
 		t := b.turns(clients, appliedObjects)
@@ -93,7 +93,7 @@ func applyUnchangedRound(a applied) func(ctx context.Context, b *bed) ([]row, er
 			c.revision = 0 // another object's says nothing of this one's
 			err := b.apply(ctx, c, a, i, 0)
 			if err == nil && c.revision != versions[i] {
-				err = fmt.Errorf("an apply of what is there made the resource version %d of %d", c.revision, versions[i])
+				err = fmt.Errorf("an unchanged apply made the resource version %d of %d", c.revision, versions[i])
 			}
 			return err
 		}).as(b.header(benchAgent, applyPatch))

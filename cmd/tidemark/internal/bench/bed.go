@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// bed is one server under test, with what was made in it.
+// bed is one server under test, with the namespaces and objects that the benchmark created on it.
 type bed struct {
 	target  *target
 	server  Server
@@ -22,32 +22,32 @@ type bed struct {
 	objects objects
 	// suffix is part of the name of every namespace, the same for both servers.
 	suffix string
-	// epoch is what times in objects count from, so that they do not jump.
+	// epoch is the zero of the times in objects. They are measured on the monotonic clock.
 	epoch time.Time
-	// note tells the user something.
+	// note prints a line to the user.
 	note func(format string, args ...any)
 
 	conns []*conn
 	json  http.Header
-	admin *client  // for preparations, and for nothing that is measured
+	admin *client  // for preparation only, never for measured requests
 	made  []string // namespaces, in order
-	// filled is the number of objects that a namespace has for all rounds.
+	// filled is the number of objects that a namespace holds in all rounds.
 	filled map[string]int
 	serial atomic.Uint64
-	// vanishes says that a namespace went away after its deletion.
+	// vanishes reports whether a deleted namespace was seen to go away.
 	vanishes bool
-	// defined are the definitions that are served, for all rounds; roles are those that
-	// definitions were made for.
+	// defined holds the definitions that are served in all rounds, roles the roles that
+	// have definitions.
 	defined, roles map[string]bool
 	// before is the memory before the first definitions: nil until then.
 	before *Memory
-	// idle is the memory before the first watches that wait: nil until then.
+	// idle is the memory before the first idle watches: nil until then.
 	idle *Memory
-	// silent is a server that does not tell of its Go runtime.
+	// silent means that the server does not expose metrics of its Go runtime.
 	silent bool
 }
 
-// Collections that objects are made in.
+// The resources of the objects that the benchmark creates.
 const (
 	podsOf        = "pods"
 	configMapsOf  = "configmaps"
@@ -74,8 +74,8 @@ func newBed(t *target, s Server, o Options, suffix string, note func(string, ...
 	return b, nil
 }
 
-// connect makes the connections, one request on each: two on a new one would make
-// two.
+// connect opens the connections with one request on each. Two concurrent requests on a
+// new one would open a second connection.
 func (b *bed) connect(ctx context.Context) error {
 	for _, c := range b.conns {
 		if _, err := newClient(c, 0, b.json).small(ctx, http.MethodGet, b.target.url("/version", ""), nil); err != nil {
@@ -85,37 +85,37 @@ func (b *bed) connect(ctx context.Context) error {
 	return nil
 }
 
-// close lets go of the connections.
+// close closes the connections.
 func (b *bed) close() {
 	for _, c := range append(b.conns, b.admin.conn) {
 		c.close()
 	}
 }
 
-// sinceEpoch is a time as objects carry it, in nanoseconds.
+// sinceEpoch returns a time as it is written into objects: nanoseconds since the epoch.
 func (b *bed) sinceEpoch(t time.Time) int64 { return int64(t.Sub(b.epoch)) }
 
-// collection is the URL of a collection in a namespace.
+// collection returns the URL of a collection in a namespace.
 func (b *bed) collection(namespace, resource, query string) *url.URL {
 	version := "/api/v1"
 	switch {
 	case resource == deploymentsOf:
 		version = "/apis/apps/v1"
-	case strings.Contains(resource, "."): // of a definition: plural.group
+	case strings.Contains(resource, "."): // a custom resource: plural.group
 		plural, group, _ := strings.Cut(resource, ".")
 		version, resource = "/apis/"+group+"."+b.domain()+"/v1", plural
 	}
 	return b.target.url(version+"/namespaces/"+namespace+"/"+resource, query)
 }
 
-// object is the URL of an object.
+// object returns the URL of an object.
 func (b *bed) object(namespace, resource, name string) *url.URL {
 	u := b.collection(namespace, resource, "")
 	u.Path += "/" + name
 	return u
 }
 
-// namespace makes one, the first time that it is asked for, and returns its name.
+// namespace returns the name of a role's namespace, and creates it on first use.
 func (b *bed) namespace(ctx context.Context, role string) (string, error) {
 	name := "bench-" + b.suffix + "-" + role
 	for _, made := range b.made {
@@ -128,8 +128,8 @@ func (b *bed) namespace(ctx context.Context, role string) (string, error) {
 		return "", err
 	}
 	b.made = append(b.made, name)
-	// Pods want this account where admission checks it, and a controller may not be
-	// there to make it, or has been faster.
+	// The ServiceAccount admission plugin requires this account for pods. There may be no
+	// controller that creates it, or the controller may have been faster.
 	account := []byte(`{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"default"}}`)
 	_, err := b.admin.small(ctx, http.MethodPost, b.collection(name, "serviceaccounts", ""), account)
 	if err != nil && !notServed(err) && !hasCode(err, http.StatusConflict) {
@@ -138,7 +138,7 @@ func (b *bed) namespace(ctx context.Context, role string) (string, error) {
 	return name, nil
 }
 
-// fillers is how many clients make and delete objects outside of measurements.
+// fillers is the number of clients that create and delete objects outside of measurements.
 const fillers = 16
 
 // each calls do for the numbers below n, from some clients at once, until one fails.
@@ -232,8 +232,8 @@ func (b *bed) revision(ctx context.Context, ns, resource string) (uint64, error)
 	return rv, nil
 }
 
-// empty deletes all objects of a collection: at once where the server can, else one
-// by one.
+// empty deletes all objects of a collection, one by one if the server has no
+// deletecollection.
 func (b *bed) empty(ctx context.Context, ns, resource string) error {
 	_, err := b.admin.small(ctx, http.MethodDelete, b.collection(ns, resource, "gracePeriodSeconds=0"), nil)
 	if err == nil || !notServed(err) {
@@ -242,7 +242,7 @@ func (b *bed) empty(ctx context.Context, ns, resource string) error {
 	for {
 		page, err := b.page(ctx, ns, resource)
 		if notServed(err) {
-			return nil // nor could it be made
+			return nil // no such objects could be created either
 		}
 		if err != nil || len(page) == 0 {
 			return err
@@ -283,14 +283,14 @@ func (b *bed) page(ctx context.Context, ns, resource string) ([]string, error) {
 	return names, nil
 }
 
-// cleanupTimeout bounds the time for removing what was made.
+// cleanupTimeout bounds the time of cleanup.
 const cleanupTimeout = 5 * time.Minute
 
-// cleanup removes what was made, also when the context has ended. A namespace that
-// the server does not delete is left, empty, and told.
+// cleanup removes the created objects, even if the context has ended. It leaves a
+// namespace that the server does not delete empty, and notes it.
 func (b *bed) cleanup(ctx context.Context) error {
 	if b.options.Keep {
-		b.note("%s keeps what was made: %s", b.target.name, strings.Join(b.made, " "))
+		b.note("%s keeps the namespaces of the run: %s", b.target.name, strings.Join(b.made, " "))
 		return nil
 	}
 	var errs []error

@@ -155,7 +155,7 @@ func checkRoundTrip(t *testing.T, r *Report) {
 		t.Fatal(err)
 	}
 	for i := range r.Servers {
-		r.Servers[i].Kubeconfig = "" // which is nobody's business
+		r.Servers[i].Kubeconfig = "" // it names a file of this machine
 	}
 	if !reflect.DeepEqual(again, r) {
 		t.Errorf("a report changed on its way through JSON:\n%+v\n%+v", again, r)

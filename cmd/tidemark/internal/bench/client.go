@@ -20,8 +20,8 @@ type client struct {
 
 	// What was received in the round.
 	bytes, items int64
-	// revision is the largest resource version that this client was told by a write,
-	// or by a read of the most recent state: later ones must not be smaller.
+	// revision is the largest resource version that a write or a most recent read
+	// returned to this client. Later ones must not be smaller.
 	revision uint64
 }
 
@@ -117,7 +117,7 @@ func holds(object []byte, wrote string) error {
 	return fmt.Errorf("the object does not have what was written, %s: %.200s", wrote, object)
 }
 
-// advance checks the resource version in an answer against what is known.
+// advance checks the resource version in an answer against the largest one seen so far.
 func (c *client) advance(request string, answer []byte, grows bool) error {
 	rv, ok := revisionIn(answer)
 	if !ok {

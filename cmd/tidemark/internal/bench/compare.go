@@ -67,7 +67,7 @@ func compareServers(a, b ServerReport) *Comparison {
 }
 
 func compareRows(a, b Result) ComparedRow {
-	of := func(f figure) *Spread {
+	of := func(f metric) *Spread {
 		if s, ok := ratios(f, a, b); ok {
 			return &s
 		}
@@ -90,7 +90,7 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 		}
 		return s.String()
 	}
-	median := func(x Result, f figure) string {
+	median := func(x Result, f metric) string {
 		s, ok := spreadOf(x.values(f))
 		if !ok {
 			return ""

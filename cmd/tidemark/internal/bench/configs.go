@@ -50,7 +50,7 @@ func (g configs) fill(ctx context.Context, have, n int) error {
 	})
 }
 
-// url is that of the collection.
+// url returns the URL of the collection.
 func (g configs) url(query string) *url.URL { return g.bed.collection(g.ns, g.resource, query) }
 
 // body is an object.

@@ -15,11 +15,11 @@ const definitionsOfRound = 200
 
 // oneByOne repeats an operation on a new definition for the duration, and removes the
 // definitions of the role.
-func (b *bed) oneByOne(ctx context.Context, role string, p provider, do func(ctx context.Context, d definition) error) (f Figures, err error) {
+func (b *bed) oneByOne(ctx context.Context, role string, p provider, do func(ctx context.Context, d definition) error) (f Measurements, err error) {
 	b.roles[role] = true
 	defer func() { err = errors.Join(err, b.undefine(ctx, role)) }()
 	limit := min(definitionsOfRound, b.options.MaxOps)
-	return b.measured(func() (Figures, error) {
+	return b.measured(func() (Measurements, error) {
 		var h histogram
 		var ops int64
 		begin := time.Now()
@@ -28,12 +28,12 @@ func (b *bed) oneByOne(ctx context.Context, role string, p provider, do func(ctx
 			d.group = fmt.Sprintf("%s%d", role, b.serial.Add(1)) // of its own
 			sent := time.Now()
 			if err := do(ctx, d); err != nil {
-				return Figures{}, err
+				return Measurements{}, err
 			}
 			h.record(time.Since(sent))
 			ops++
 		}
-		return Figures{Ops: ops, Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, nil
+		return Measurements{Ops: ops, Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, nil
 	})
 }
 
@@ -71,7 +71,7 @@ func firstObjectRound(ctx context.Context, b *bed, p provider) ([]row, error) {
 		return nil, err
 	}
 	f.Extra = map[string]float64{"triesPerObject": float64(tries) / float64(definitions)}
-	return []row{{loop: "closed, 1 client", Figures: f}}, nil
+	return []row{{loop: "closed, 1 client", Measurements: f}}, nil
 }
 
 // appliers is how many clients apply definitions.
@@ -91,19 +91,19 @@ func applyDefinitionsRound(ctx context.Context, b *bed) (rows []row, err error) 
 	for i := range all {
 		all[i] = providerDefinition(role, b.serial.Add(1), largeProvider)
 	}
-	var written Figures
-	served, err := b.measured(func() (Figures, error) {
+	var written Measurements
+	served, err := b.measured(func() (Measurements, error) {
 		before, err := readUsage(b.server.PIDs)
 		if err != nil {
-			return Figures{}, err
+			return Measurements{}, err
 		}
 		begin := time.Now()
 		if written, err = b.applyAll(ctx, all); err != nil {
-			return Figures{}, err
+			return Measurements{}, err
 		}
 		after, err := readUsage(b.server.PIDs)
 		if err != nil {
-			return Figures{}, err
+			return Measurements{}, err
 		}
 		if len(after.processes) > 0 {
 			cpu := after.since(before)
@@ -112,11 +112,11 @@ func applyDefinitionsRound(ctx context.Context, b *bed) (rows []row, err error) 
 		var h histogram
 		for _, d := range all {
 			if err := b.awaitServed(ctx, b.admin, d); err != nil {
-				return Figures{}, err
+				return Measurements{}, err
 			}
 		}
 		h.record(time.Since(begin))
-		return Figures{Ops: int64(len(all)), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, nil
+		return Measurements{Ops: int64(len(all)), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, nil
 	})
 	if hasCode(err, http.StatusUnsupportedMediaType) || hasCode(err, http.StatusNotFound) {
 		return nil, &skipError{err.Error()}
@@ -127,11 +127,11 @@ func applyDefinitionsRound(ctx context.Context, b *bed) (rows []row, err error) 
 	written.Memory = served.Memory
 	served.Extra, err = b.growth(ctx, len(all))
 	loop := fmt.Sprintf("closed, %d clients", appliers)
-	return []row{{name: "written", loop: loop, Figures: written}, {name: "served", loop: loop, Figures: served}}, err
+	return []row{{name: "written", loop: loop, Measurements: written}, {name: "served", loop: loop, Measurements: served}}, err
 }
 
-// applyAll applies definitions; the latency is that of each.
-func (b *bed) applyAll(ctx context.Context, all []definition) (Figures, error) {
+// applyAll applies definitions and measures the latency of each.
+func (b *bed) applyAll(ctx context.Context, all []definition) (Measurements, error) {
 	var clients [appliers]*client
 	header := b.header(benchAgent, applyPatch)
 	for k := range clients {
@@ -146,7 +146,7 @@ func (b *bed) applyAll(ctx context.Context, all []definition) (Figures, error) {
 		h.record(time.Since(sent))
 		return err
 	})
-	return Figures{Ops: int64(len(all)), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
+	return Measurements{Ops: int64(len(all)), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
 }
 
 // growth is how much memory n definitions have added, after a while: a server may
@@ -178,9 +178,9 @@ var indexVariants = []variant{
 	}},
 }
 
-// indexRound makes one more definition beside others, until an index names it.
+// indexRound creates one more definition when many exist, and waits until an index names it.
 func indexRound(ctx context.Context, b *bed, path string, name func(d definition) string) ([]row, error) {
-	if err := b.beside(ctx); err != nil {
+	if err := b.manyDefinitions(ctx); err != nil {
 		return nil, err
 	}
 	writer, reader := newClient(b.conns[0], 0, b.json), newClient(b.conns[0], 0, b.target.header(acceptAggregated, "identity"))
@@ -205,11 +205,11 @@ func indexRound(ctx context.Context, b *bed, path string, name func(d definition
 	}
 	f.Bytes = reader.bytes
 	f.Extra = map[string]float64{"readsPerDefinition": float64(reads) / float64(definitions), "beside": float64(b.options.Definitions)}
-	return []row{{loop: "closed, 1 client", Figures: f}}, nil
+	return []row{{loop: "closed, 1 client", Measurements: f}}, nil
 }
 
-// beside makes many definitions the first time, and waits until all are served.
-func (b *bed) beside(ctx context.Context) error {
+// manyDefinitions creates many definitions on first use, and waits until all are served.
+func (b *bed) manyDefinitions(ctx context.Context) error {
 	const role = "beside"
 	if b.roles[role] {
 		return nil

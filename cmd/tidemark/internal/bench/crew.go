@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// crew is a number of clients that repeat one operation. Its loop is closed, or
-// open when the options give a rate.
+// crew is a number of clients that repeat one operation. Its loop is closed, or open if
+// the options give a rate.
 type crew struct {
 	bed     *bed
 	clients []*client
 	do      func(ctx context.Context, c *client, o op) error
-	// rate of intended starts, a second; zero: a closed loop.
+	// rate is the number of intended starts per second. Zero means a closed loop.
 	rate float64
-	// duration of a measured round.
+	// duration is the length of a measured round.
 	duration time.Duration
 
-	count     atomic.Int64 // of all operations that began, measured or not
+	count     atomic.Int64 // operations begun, warm-up included
 	latencies histogram
 }
 
 // op is one operation of a crew.
 type op struct {
-	// number counts the operations of all clients, those before the measurement too.
+	// number counts the operations of all clients, warm-up included.
 	number int64
-	// intended is when it should start: in a closed loop, when it does.
+	// intended is the intended start. In a closed loop it is the actual start.
 	intended time.Time
 }
 
-// crew returns n clients, or as many as the options say.
+// crew returns a crew of n clients, or of as many as the options say.
 func (b *bed) crew(n int, do func(ctx context.Context, c *client, o op) error) *crew {
 	if b.options.Clients > 0 {
 		n = b.options.Clients
@@ -39,7 +39,7 @@ func (b *bed) crew(n int, do func(ctx context.Context, c *client, o op) error) *
 	return b.fixedCrew(n, do)
 }
 
-// fixedCrew returns n clients.
+// fixedCrew returns a crew of n clients.
 func (b *bed) fixedCrew(n int, do func(ctx context.Context, c *client, o op) error) *crew {
 	w := &crew{bed: b, do: do, rate: b.options.Rate, duration: b.options.Duration}
 	for i := range n {
@@ -48,7 +48,7 @@ func (b *bed) fixedCrew(n int, do func(ctx context.Context, c *client, o op) err
 	return w
 }
 
-// closed makes the loop a closed one, whatever the options say.
+// closed makes the loop closed, whatever the options say.
 func (w *crew) closed() *crew {
 	w.rate = 0
 	return w
@@ -67,7 +67,7 @@ func loopName(rate float64, clients int) string {
 	return fmt.Sprintf("closed, %d clients", clients)
 }
 
-// warm lets every client do the operation once, so that connections are there.
+// warm has every client do the operation once, which opens the connections.
 func (w *crew) warm(ctx context.Context) error {
 	err := w.all(ctx, func(ctx context.Context, c *client) error {
 		return w.do(ctx, c, op{w.count.Add(1) - 1, time.Now()})
@@ -78,9 +78,9 @@ func (w *crew) warm(ctx context.Context) error {
 	return err
 }
 
-// run repeats the operation for the duration, which one of them at least is begun
-// in, however busy the machine is, and adds up what was done.
-func (w *crew) run(ctx context.Context) (Figures, error) {
+// run repeats the operation for the duration, and sums up the results. It does at least
+// one operation, however busy the machine is.
+func (w *crew) run(ctx context.Context) (Measurements, error) {
 	var started, finished atomic.Int64
 	begin := time.Now()
 	deadline := begin.Add(w.duration)
@@ -103,7 +103,7 @@ func (w *crew) run(ctx context.Context) (Figures, error) {
 		}
 		return ctx.Err()
 	})
-	f := Figures{Ops: finished.Load(), Seconds: time.Since(begin).Seconds(), Latency: w.latencies.latency()}
+	f := Measurements{Ops: finished.Load(), Seconds: time.Since(begin).Seconds(), Latency: w.latencies.latency()}
 	for _, c := range w.clients {
 		f.Bytes += c.bytes
 		f.Items += c.items
@@ -118,7 +118,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// sleepUntil waits for a time, or for the context.
+// sleepUntil waits until t, or until the context ends.
 func sleepUntil(ctx context.Context, t time.Time) {
 	d := time.Until(t)
 	if d <= 0 {
@@ -132,7 +132,8 @@ func sleepUntil(ctx context.Context, t time.Time) {
 	}
 }
 
-// all runs every client until each has returned; the first error ends the others.
+// all calls do for every client at once, and waits for all. The first error cancels the
+// others.
 func (w *crew) all(ctx context.Context, do func(ctx context.Context, c *client) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -148,35 +149,35 @@ func (w *crew) all(ctx context.Context, do func(ctx context.Context, c *client) 
 	return context.Cause(ctx)
 }
 
-// measure warms the crew up, and runs it while the server is looked at.
-func (w *crew) measure(ctx context.Context) (Figures, error) {
+// measure warms the crew up, and runs it while it measures the server.
+func (w *crew) measure(ctx context.Context) (Measurements, error) {
 	if err := w.warm(ctx); err != nil {
-		return Figures{}, err
+		return Measurements{}, err
 	}
-	return w.bed.measured(func() (Figures, error) { return w.run(ctx) })
+	return w.bed.measured(func() (Measurements, error) { return w.run(ctx) })
 }
 
-// settle is a pause before each measurement, or a shorter one before a short
-// measurement, for what the last one left to do.
+// settle is the longest pause before a measurement, in which the server finishes the
+// work of the last one. Short measurements have a shorter pause.
 const settle = 100 * time.Millisecond
 
-// measured runs some work, and adds the CPU and memory of the server.
-func (b *bed) measured(work func() (Figures, error)) (Figures, error) {
+// measured runs work, and adds the CPU and memory of the server to its measurements.
+func (b *bed) measured(work func() (Measurements, error)) (Measurements, error) {
 	time.Sleep(min(settle, b.options.Duration))
 	earlier := b.goRuntime(context.Background())
 	pids := b.server.PIDs
 	reset := resetPeaks(pids)
 	before, err := readUsage(pids)
 	if err != nil {
-		return Figures{}, err
+		return Measurements{}, err
 	}
 	f, err := work()
 	if err != nil {
-		return Figures{}, err
+		return Measurements{}, err
 	}
 	after, err := readUsage(pids)
 	if err != nil {
-		return Figures{}, err
+		return Measurements{}, err
 	}
 	if len(after.processes) > 0 {
 		cpu := after.since(before)

@@ -77,8 +77,8 @@ func createGadgets(ctx context.Context, b *bed, clients int) ([]row, error) {
 	if err := b.define(ctx, gadgetDefinition); err != nil {
 		return nil, err
 	}
-	// Members that have no place in the schema would be dropped: what is stored says that
-	// it was used.
+	// The server prunes members that the schema does not have, so the stored object shows
+	// that it used the schema.
 	ns, err := b.namespace(ctx, "made")
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 type definition struct {
 	// group is without what all groups of a run end with.
 	group, plural, kind string
-	// role is a label: those of a role are removed together.
+	// role is the value of a label. All definitions of a role are removed together.
 	role string
 	// namespaced or cluster-wide.
 	namespaced bool
@@ -30,7 +30,7 @@ func (d definition) resource() string { return d.plural + "." + d.group }
 // domain is what the groups of a run end with.
 func (b *bed) domain() string { return "run-" + b.suffix + ".bench.tidemark.dev" }
 
-// definitionBody is a definition as somebody sends it.
+// definitionBody returns a definition as a client sends it.
 func (b *bed) definitionBody(d definition) []byte {
 	group, scope := d.group+"."+b.domain(), "Cluster"
 	if d.namespaced {
@@ -56,8 +56,8 @@ const servePause = 10 * time.Millisecond
 // serveTimeout bounds the time until a definition is served.
 const serveTimeout = time.Minute
 
-// until asks again and again, with pauses, until the answer is yes or an error, and
-// tells how often.
+// until calls ask with pauses until it returns true or an error, and returns the number
+// of calls.
 func until(ctx context.Context, ask func() (bool, error)) (asked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()

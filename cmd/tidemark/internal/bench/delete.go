@@ -60,7 +60,7 @@ func (b *bed) deleteCollection(ctx context.Context, resource string, n int, fill
 	if err == nil && left > 0 {
 		err = fmt.Errorf("%d %s or more are left in the collection that was deleted", left, resource)
 	}
-	return []row{{loop: "one at a time", Figures: f}}, err
+	return []row{{loop: "one at a time", Measurements: f}}, err
 }
 
 // marked is how many of the first objects of a collection were made here: others,
@@ -75,47 +75,47 @@ func (b *bed) marked(ctx context.Context, ns, resource string) (int64, error) {
 	return s.marks, err
 }
 
-// timed measures one piece of work on n objects, which are its operations; the
-// latency is that of the whole.
-func (b *bed) timed(n int, work func() error) (Figures, error) {
-	return b.measured(func() (Figures, error) {
+// timed measures one piece of work on n objects, and counts n operations. The latency
+// is the time for all of them.
+func (b *bed) timed(n int, work func() error) (Measurements, error) {
+	return b.measured(func() (Measurements, error) {
 		var h histogram
 		begin := time.Now()
 		err := work()
 		h.record(time.Since(begin))
-		return Figures{Ops: int64(n), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
+		return Measurements{Ops: int64(n), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
 	})
 }
 
 const (
-	// emptyVanishes is how long an empty namespace may take to go away, before it is
-	// said that nobody deletes namespaces; less before short rounds.
+	// emptyVanishes is how long an empty namespace may take to go away. After that the
+	// scenario is skipped. Short rounds wait less.
 	emptyVanishes = 10 * time.Second
 	// fullVanishes is the same for one with objects.
 	fullVanishes = 5 * time.Minute
 )
 
-// deleteNamespaceRound measures how a namespace goes away with all that is in it.
-// Somebody has to do that, a controller of the server or beside it: where an empty
-// namespace stays, there is nobody.
+// deleteNamespaceRound measures the deletion of a namespace with all its content. That
+// is the work of a controller, in the server or apart from it. If even an empty
+// namespace stays, there is no such controller.
 func deleteNamespaceRound(ctx context.Context, b *bed) ([]row, error) {
 	if !b.vanishes {
 		limit := min(emptyVanishes, 100*b.options.Duration)
 		switch err := b.vanish(ctx, 0, limit, func(remove func() error) error { return remove() }); {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, &skipError{fmt.Sprintf("nobody deletes namespaces: an empty one was still there %v after its deletion", limit)}
+			return nil, &skipError{fmt.Sprintf("the server does not delete namespaces: an empty one was still there %v after its deletion", limit)}
 		case err != nil:
 			return nil, err
 		}
 		b.vanishes = true
 	}
 	n := b.deletedConfigMaps()
-	var f Figures
+	var f Measurements
 	err := b.vanish(ctx, n, fullVanishes, func(remove func() error) (err error) {
 		f, err = b.timed(n, remove)
 		return err
 	})
-	return []row{{loop: "one at a time", Figures: f}}, err
+	return []row{{loop: "one at a time", Measurements: f}}, err
 }
 
 // vanish makes a namespace with n ConfigMaps, and calls work with a function that
@@ -136,7 +136,7 @@ func (b *bed) vanish(ctx context.Context, n int, limit time.Duration, work func(
 	}
 	defer watch.Body.Close()
 	events := bufio.NewReader(watch.Body)
-	if err := awaitEvent(ctx, events, "ADDED"); err != nil { // it is told at once
+	if err := awaitEvent(ctx, events, "ADDED"); err != nil { // the watch sends it at once
 		return err
 	}
 	err = work(func() error {

@@ -14,17 +14,17 @@ import (
 type eventForm struct {
 	accept string
 	query  string // to be added, with its &
-	// cut takes the first event off what has arrived, if it is complete.
+	// cut splits off the first event of the received bytes, if it is complete.
 	cut func(arrived []byte) (event, rest []byte, ok bool)
-	// read looks at an event.
+	// read parses an event.
 	read func(event []byte) (watched, error)
 }
 
-// watched is what counts of an event.
+// watched holds the checked parts of an event.
 type watched struct {
 	bookmark bool
-	// foreign: it is of an object that controllers make in every namespace, when they
-	// come to it: maybe while the namespace is watched.
+	// foreign marks an event of an object that controllers create in every namespace,
+	// possibly while the namespace is watched.
 	foreign  bool
 	revision uint64
 	sent     []byte // digits; empty where the representation has no data of objects
@@ -41,7 +41,7 @@ var (
 	typeKey  = []byte(`{"type":"`)
 	sentKey  = []byte(`"sent":"`)
 	cellsKey = []byte(`"cells":["`)
-	// rootCA is the object that controllers make.
+	// rootCA is the object that controllers create.
 	rootCA     = []byte(`"name":"kube-root-ca.crt"`)
 	rootCAName = "kube-root-ca.crt"
 )
@@ -73,7 +73,7 @@ func readJSONEvent(line []byte) (watched, error) {
 	return e, nil
 }
 
-// frameHead bytes tell the length of an event in protobuf.
+// frameHead is the number of bytes that hold the length of an event in protobuf.
 const frameHead = 4
 
 func cutFrame(arrived []byte) (event, rest []byte, ok bool) {
@@ -87,7 +87,7 @@ func cutFrame(arrived []byte) (event, rest []byte, ok bool) {
 	return arrived[frameHead:end], arrived[end:], true
 }
 
-// envelopePrefix stands before each message of Kubernetes.
+// envelopePrefix precedes each protobuf message of Kubernetes.
 var envelopePrefix = []byte("k8s\x00")
 
 // sentField is the head of an entry of a map in protobuf: its key and the tag of its
@@ -122,7 +122,7 @@ func readProtobufEvent(frame []byte) (watched, error) {
 	return e, nil
 }
 
-// fieldOf is the first field of a message with a number, of bytes; nil: there is none.
+// fieldOf returns the first bytes field of a message with a number, or nil.
 func fieldOf(message []byte, number protowire.Number) []byte {
 	for len(message) > 0 {
 		found, kind, n := protowire.ConsumeTag(message)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// fanout is a set of watchers on connections of their own.
+// fanout is a set of watchers with their own connections.
 type fanout struct {
 	bed   *bed
 	as    eventForm
@@ -28,7 +28,7 @@ type fanout struct {
 	latencies histogram
 
 	failOnce sync.Once
-	failed   chan struct{} // closed when a watcher found something wrong
+	failed   chan struct{} // closed when a watcher fails
 	failure  error         // set before failed is closed
 }
 
@@ -37,14 +37,14 @@ type watcher struct {
 	fanout *fanout
 	number int
 	events atomic.Int64
-	// revision of the last event: the next one's is larger.
+	// revision is the resource version of the last event. The next one must be larger.
 	revision uint64
 }
 
-// openers is how many watches are opened at once.
+// openers is the number of watches that are opened at once.
 const openers = 32
 
-// watchers returns the number that the options leave of n.
+// watchers returns n, or the limit of the options if that is smaller.
 func (b *bed) watchers(n int) int {
 	if b.options.Watchers > 0 {
 		return min(n, b.options.Watchers)
@@ -54,7 +54,7 @@ func (b *bed) watchers(n int) int {
 
 // watch opens n watches; where gives the URL of each.
 func (b *bed) watch(ctx context.Context, as eventForm, n, perConnection int, where func(i int) *url.URL) (*fanout, error) {
-	// What ends the opening does not end the watches: close does.
+	// The watches outlive ctx. close ends them.
 	watching, end := context.WithCancel(context.WithoutCancel(ctx))
 	f := &fanout{bed: b, as: as, end: end, failed: make(chan struct{})}
 	header := b.target.header(as.accept, "identity")
@@ -76,7 +76,8 @@ func (b *bed) watch(ctx context.Context, as eventForm, n, perConnection int, whe
 		bodies[i] = resp.Body
 		return nil
 	}
-	// The first on each connection come first: two on a new one would make two.
+	// First open one watch on each connection. Two concurrent requests on a new connection
+	// would open a second one.
 	first := min(len(f.conns), n)
 	err := inParallel(ctx, openers, first, func(_, i int) error { return open(i) })
 	if err == nil {
@@ -113,7 +114,7 @@ func (f *fanout) fail(err error) {
 	})
 }
 
-// err is what a watcher found wrong.
+// err returns the failure of the first watcher that failed.
 func (f *fanout) err() error {
 	select {
 	case <-f.failed:
@@ -128,7 +129,7 @@ const (
 	maxEventBytes    = 4 << 20
 )
 
-// read reads events until the watch ends, which it must not do by itself.
+// read reads events until close ends the watch. The server must not end it.
 func (w *watcher) read(ctx context.Context, body io.ReadCloser) {
 	defer body.Close()
 	buf := make([]byte, firstWatchBuffer)
@@ -188,10 +189,10 @@ func (w *watcher) event(event []byte) error {
 	return nil
 }
 
-// drainTimeout is how long the last events may take.
+// drainTimeout bounds the wait for the last events.
 const drainTimeout = 30 * time.Second
 
-// await waits until each watcher has got so many events, and no more than that.
+// await waits until each watcher has received exactly this many events.
 func (f *fanout) await(ctx context.Context, each int64) error {
 	want := each * int64(len(f.watchers))
 	deadline := time.After(drainTimeout)

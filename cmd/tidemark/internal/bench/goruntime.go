@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// goRuntime is what a server written in Go tells of its memory at /metrics. Of a
-// server of several processes it is the one that answers.
+// goRuntime holds the memory metrics that a server written in Go exposes at /metrics. If
+// the server has several processes, they describe the one that answers.
 type goRuntime struct {
 	live, gogc, memoryLimit float64 // bytes after the last collection, percent, bytes
 	mark                    float64 // seconds of CPU for marking, so far
 }
 
-// liveHeap is the metric without which nothing is told.
+// liveHeap is the required metric: without it the others are ignored.
 const liveHeap = "go_gc_heap_live_bytes"
 
 // goRuntime asks the server; nil: it does not tell.

@@ -16,9 +16,9 @@ var gzipVariants = []variant{
 	{name: "changed-all", round: func(ctx context.Context, b *bed) ([]row, error) { return gzipChangedRound(ctx, b, 1) }},
 }
 
-// gzipLister lists compressed. One answer is decompressed and checked before the
-// measurement; the others must be of the same size when decompressed, as their
-// trailers say, since decompressing costs more than some servers need.
+// gzipLister requests compressed lists. It decompresses and checks one answer before the
+// measurement. For the others it checks only the decompressed size in the gzip trailer,
+// because decompressing costs more CPU than some servers need.
 type gzipLister struct {
 	lister
 	decompressed int64
@@ -88,7 +88,7 @@ func (g *gzipLister) rows(rows []row, err error) ([]row, error) {
 	return rows, err
 }
 
-// gzipRound lists pods that do not change.
+// gzipRound lists unchanged pods.
 func gzipRound(ctx context.Context, b *bed) ([]row, error) {
 	g, err := b.gzipLister(ctx)
 	if err != nil {
@@ -98,8 +98,8 @@ func gzipRound(ctx context.Context, b *bed) ([]row, error) {
 	return g.rows(w.rows(w.measure(ctx)))
 }
 
-// gzipChangedRound changes every so-manieth pod before each list, which alone is
-// measured. It goes on until the lists and the changes have taken the duration.
+// gzipChangedRound changes every nth pod before each list, and measures only the lists. It
+// repeats until lists and changes together have taken the duration.
 func gzipChangedRound(ctx context.Context, b *bed, every int) ([]row, error) {
 	g, err := b.gzipLister(ctx)
 	if err != nil {
@@ -108,21 +108,21 @@ func gzipChangedRound(ctx context.Context, b *bed, every int) ([]row, error) {
 	return g.rows(b.changing(ctx, g.list, func() error { return b.changePods(ctx, every) }))
 }
 
-// changing repeats a change, which is not measured, and a list, which is. It goes on
-// until both have taken the duration.
+// changing repeats an unmeasured change and a measured list until both together have taken
+// the duration.
 func (b *bed) changing(ctx context.Context, list func(context.Context, *client, op) error, change func() error) ([]row, error) {
-	var sum Figures
+	var sum Measurements
 	var h histogram
 	c := newClient(b.conns[0], 0, b.json)
 	for end := time.Now().Add(b.options.Duration); sum.Ops == 0 || time.Now().Before(end) && sum.Ops < b.options.MaxOps; {
 		if err := change(); err != nil {
 			return nil, err
 		}
-		f, err := b.measured(func() (Figures, error) {
+		f, err := b.measured(func() (Measurements, error) {
 			begin := time.Now()
 			err := list(ctx, c, op{})
 			h.record(time.Since(begin))
-			return Figures{Ops: 1, Seconds: time.Since(begin).Seconds()}, err
+			return Measurements{Ops: 1, Seconds: time.Since(begin).Seconds()}, err
 		})
 		if err != nil {
 			return nil, err
@@ -133,7 +133,7 @@ func (b *bed) changing(ctx context.Context, list func(context.Context, *client, 
 		sum.Memory = f.Memory
 	}
 	sum.Latency, sum.Bytes, sum.Items = h.latency(), c.bytes, c.items
-	return []row{{loop: "closed, 1 client", Figures: sum}}, nil
+	return []row{{loop: "closed, 1 client", Measurements: sum}}, nil
 }
 
 // plus adds what was measured.
@@ -145,7 +145,7 @@ func plus(a, b *float64) *float64 {
 	return &sum
 }
 
-// changePods updates every so-manieth pod that is read.
+// changePods updates every nth pod of the read scenarios.
 func (b *bed) changePods(ctx context.Context, every int) error {
 	ns, err := b.podsNamespace(ctx)
 	if err != nil {

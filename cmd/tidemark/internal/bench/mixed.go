@@ -12,8 +12,8 @@ const (
 	mixedWatchers = 100
 )
 
-// mixedRound runs lists, writes, and writes with watchers one after the other, and
-// then all at once: what each costs the others shows in the latencies.
+// mixedRound runs lists, writes, and writes with watchers one after the other, and then all
+// at once. The latencies show how they slow each other down.
 func mixedRound(ctx context.Context, b *bed) ([]row, error) {
 	l, err := b.lister(ctx, "")
 	if err != nil {
@@ -25,7 +25,7 @@ func mixedRound(ctx context.Context, b *bed) ([]row, error) {
 	}
 	lists := func() *crew { return b.fixedCrew(1, l.list).closed() }
 	var rows []row
-	add := func(name string, f Figures, loop, unit string) {
+	add := func(name string, f Measurements, loop, unit string) {
 		rows = append(rows, row{name, loop, unit, f})
 	}
 
@@ -65,7 +65,7 @@ type mix struct {
 	lists *crew // nil: none
 
 	loop                    string
-	written, events, listed Figures
+	written, events, listed Measurements
 }
 
 func (m *mix) run(ctx context.Context, watchers int) error {
@@ -85,7 +85,7 @@ func (m *mix) run(ctx context.Context, watchers int) error {
 			return err
 		}
 	}
-	all, err := m.bed.measured(func() (Figures, error) {
+	all, err := m.bed.measured(func() (Measurements, error) {
 		var wg sync.WaitGroup
 		var listErr error
 		if m.lists != nil {
@@ -101,10 +101,10 @@ func (m *mix) run(ctx context.Context, watchers int) error {
 		if err == nil {
 			err = f.await(ctx, count.Load())
 		}
-		m.events = Figures{Ops: f.events.Load(), Seconds: time.Since(begin).Seconds(), Latency: f.latencies.latency(), Bytes: f.bytes.Load(), Items: f.events.Load()}
-		return Figures{}, err
+		m.events = Measurements{Ops: f.events.Load(), Seconds: time.Since(begin).Seconds(), Latency: f.latencies.latency(), Bytes: f.bytes.Load(), Items: f.events.Load()}
+		return Measurements{}, err
 	})
-	// The CPU is that of everything together: alone it says what a write costs.
+	// The CPU covers the whole mix. Without lists and watchers it is the cost of a write.
 	if m.lists == nil && watchers == 0 {
 		m.written.ServerCPU, m.written.OwnCPU = all.ServerCPU, all.OwnCPU
 	}

@@ -92,8 +92,8 @@ const (
 		`"securityContext":{"capabilities":{"drop":["ALL"]},"runAsNonRoot":true,"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":false}`
 )
 
-// deployment is what somebody applies: about 1.9 KB, with another image for every
-// change. It is paused: a controller makes nothing of it.
+// deployment returns an applied configuration of about 1.9 KB, with another image for
+// each change. It is paused, so that no controller acts on it.
 func (o objects) deployment(name string, number int, change uint64) []byte {
 	labels := fmt.Sprintf(`"app.kubernetes.io/instance":"web-%d","app.kubernetes.io/name":"web","app.kubernetes.io/part-of":"shop"`, number%1000)
 	return fmt.Appendf(nil, `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":%q,"labels":{%s},"annotations":{"bench.tidemark.dev/mark":"%s"%s}},`+

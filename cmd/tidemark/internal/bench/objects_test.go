@@ -12,7 +12,7 @@ import (
 	applycore "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// TestClientBodies: what is sent is byte for byte what client-go would send.
+// TestClientBodies: the bodies are byte for byte those that client-go would send.
 func TestClientBodies(t *testing.T) {
 	o := objects{seed: 1, pad: 200, configMapPad: 200, deploymentPad: 200}
 	for _, test := range []struct {

@@ -12,14 +12,13 @@ import (
 	"strings"
 )
 
-// Plot is a picture of how a figure grows: both axes are logarithmic, so that what
-// costs the same everywhere is a level line, and what grows with its input rises
-// by one decade each decade.
+// Plot shows how a metric grows. Both axes are logarithmic: a constant cost is a level
+// line, and a linear cost rises by one decade each decade.
 type Plot struct {
 	Title string
 	// X is the number of objects or of watchers.
 	X string
-	// Y is the name of a figure of the tables.
+	// Y is the name of a metric, as in the tables.
 	Y string
 	// Lines are sorted by name.
 	Lines []Line
@@ -34,33 +33,33 @@ type Line struct {
 // Point is the median of a row's rounds.
 type Point struct{ X, Y float64 }
 
-// Figures and inputs that a plot can show, by the names that its flags have.
+// The metrics and inputs that a plot can show, by their names in the flags.
 var (
-	plotFigures = map[string]figure{"cpu": cpuPerOp, "cpu-byte": cpuPerByte, "p50": p50, "p99": p99, "rss": rss, "anon": anon, "heap": heap, "mark": marking}
+	plotMetrics = map[string]metric{"cpu": cpuPerOp, "cpu-byte": cpuPerByte, "p50": p50, "p99": p99, "rss": rss, "anon": anon, "heap": heap, "mark": marking}
 	plotInputs  = map[string]func(r *Report, x Result) (float64, bool){
 		"objects":  func(r *Report, _ Result) (float64, bool) { return float64(r.Options.Objects), true },
-		"watchers": func(_ *Report, x Result) (float64, bool) { return x.median(figure{get: watchersOf}) },
+		"watchers": func(_ *Report, x Result) (float64, bool) { return x.median(metric{get: watchersOf}) },
 	}
 )
 
-func watchersOf(f Figures) (float64, bool) {
+func watchersOf(f Measurements) (float64, bool) {
 	n, ok := f.Extra["watchers"]
 	return n, ok
 }
 
-// PlotInputs and PlotFigures are what NewPlot takes.
+// PlotInputs and PlotMetrics are what NewPlot takes.
 func PlotInputs() []string  { return slices.Sorted(maps.Keys(plotInputs)) }
-func PlotFigures() []string { return slices.Sorted(maps.Keys(plotFigures)) }
+func PlotMetrics() []string { return slices.Sorted(maps.Keys(plotMetrics)) }
 
-// NewPlot draws a figure over an input: "cpu" over "objects", say. Rows with the
-// same name in several reports are a line; over watchers, those whose names differ in
-// a number. Scenarios leave out others; none leave out nothing.
+// NewPlot draws a metric over an input, for example "cpu" over "objects". Rows with the
+// same name in several reports form a line. Over watchers, rows whose names differ only
+// in a number do. Scenarios selects the rows; empty means all.
 func NewPlot(title, x, y string, scenarios []string, reports []*Report) (*Plot, error) {
-	input, figure, err := axes(x, y)
+	input, metric, err := axes(x, y)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plot{Title: title, X: x, Y: figure.name}
+	p := &Plot{Title: title, X: x, Y: metric.name}
 	for _, r := range reports {
 		for _, s := range r.Servers {
 			for _, row := range s.Results {
@@ -72,7 +71,7 @@ func NewPlot(title, x, y string, scenarios []string, reports []*Report) (*Plot, 
 					continue
 				}
 				at, okX := input(r, row)
-				value, okY := row.median(figure)
+				value, okY := row.median(metric)
 				if okX && okY && at > 0 && value > 0 {
 					p.add(s.Name+" "+name, Point{at, value})
 				}
@@ -89,14 +88,14 @@ func NewPlot(title, x, y string, scenarios []string, reports []*Report) (*Plot, 
 	return p, nil
 }
 
-func axes(x, y string) (func(*Report, Result) (float64, bool), figure, error) {
+func axes(x, y string) (func(*Report, Result) (float64, bool), metric, error) {
 	input, ok := plotInputs[x]
 	if !ok {
-		return nil, figure{}, fmt.Errorf("%q is no input: want one of %s", x, strings.Join(PlotInputs(), ", "))
+		return nil, metric{}, fmt.Errorf("%q is not an input: want one of %s", x, strings.Join(PlotInputs(), ", "))
 	}
-	f, ok := plotFigures[y]
+	f, ok := plotMetrics[y]
 	if !ok {
-		return nil, figure{}, fmt.Errorf("%q is no figure: want one of %s", y, strings.Join(PlotFigures(), ", "))
+		return nil, metric{}, fmt.Errorf("%q is not a metric: want one of %s", y, strings.Join(PlotMetrics(), ", "))
 	}
 	return input, f, nil
 }
@@ -175,8 +174,8 @@ func (p *Plot) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// labels finds a height for the name of each line: beside its end, and not upon
-// another one.
+// labels finds a height for the name of each line: next to its end, and not on top of
+// another name.
 func (p *Plot) labels(y axis) []float64 {
 	const apart = 15
 	order := make([]int, len(p.Lines))

@@ -14,7 +14,7 @@ import (
 func report(objects int, rows map[string]float64) *bench.Report {
 	s := bench.ServerReport{Name: "<one>"}
 	for name, cpu := range rows {
-		s.Results = append(s.Results, bench.Result{Name: name, Rounds: []bench.Figures{
+		s.Results = append(s.Results, bench.Result{Name: name, Rounds: []bench.Measurements{
 			{Ops: 1, ServerCPU: &cpu, Extra: map[string]float64{"watchers": float64(objects)}},
 		}})
 	}
@@ -58,7 +58,7 @@ func TestPlot(t *testing.T) {
 	if err := p.WriteSVG(&b); err != nil {
 		t.Error(err)
 	}
-	for _, wrong := range [][2]string{{"weather", "cpu"}, {"objects", "joy"}, {"objects", "p50"}} { // the last: no such figure
+	for _, wrong := range [][2]string{{"weather", "cpu"}, {"objects", "joy"}, {"objects", "p50"}} { // the last: no such metric
 		if _, err := bench.NewPlot("", wrong[0], wrong[1], nil, reports); err == nil {
 			t.Errorf("%v was drawn", wrong)
 		}

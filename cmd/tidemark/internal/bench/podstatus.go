@@ -22,8 +22,8 @@ func uidIn(object []byte) string {
 	return string(uid)
 }
 
-// podPatch is what a kubelet tells of a pod whose container was started again: the
-// change is how often. Each other time the container is ready.
+// podPatch is the status patch of a kubelet for a pod whose container restarted. The
+// change is the restart count. The container is ready every second time.
 type podPatch struct {
 	change uint64
 	uid    string

@@ -87,8 +87,8 @@ func group(cmd *exec.Cmd) []int {
 	return pids
 }
 
-// groupLives reports whether one of the group has not ended. One that nobody waits for
-// has, though it could still be signalled.
+// groupLives reports whether a process of the group is running. A zombie is not, though it
+// can still be signalled.
 func groupLives(cmd *exec.Cmd) bool { return len(group(cmd)) > 0 }
 
 // readMemory adds up the memory of processes; nil without processes.
@@ -123,7 +123,7 @@ func kibibytes(value string) int64 {
 	return n << 10
 }
 
-// resetPeaks sets the high-water marks of memory back to what is used now, and
+// resetPeaks resets the peak memory of the processes to their current memory, and
 // reports whether that worked for all.
 func resetPeaks(pids []int) bool {
 	ok := len(pids) > 0

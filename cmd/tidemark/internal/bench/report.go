@@ -62,12 +62,12 @@ type Result struct {
 	// Skipped is the reason why there are no rounds.
 	Skipped string `json:"skipped,omitempty"`
 	// Failed is the error that ended the measurement; earlier rounds are kept.
-	Failed string    `json:"failed,omitempty"`
-	Rounds []Figures `json:"rounds,omitempty"`
+	Failed string         `json:"failed,omitempty"`
+	Rounds []Measurements `json:"rounds,omitempty"`
 }
 
-// Figures are the measurements of one round. A nil pointer means not measured.
-type Figures struct {
+// Measurements are the results of one round. A nil pointer means not measured.
+type Measurements struct {
 	// Ops operations completed in Seconds, which is zero if a rate has no meaning.
 	Ops     int64   `json:"ops"`
 	Seconds float64 `json:"seconds,omitempty"`
@@ -119,78 +119,78 @@ type GoRuntime struct {
 
 // The metrics of the tables; ok is false if the round has no such measurement.
 
-func (f Figures) rate() (float64, bool) {
+func (f Measurements) rate() (float64, bool) {
 	return float64(f.Ops) / f.Seconds, f.Ops > 0 && f.Seconds > 0 && f.Latency != nil
 }
 
-func (f Figures) cpuPerOp() (micros float64, ok bool) {
+func (f Measurements) cpuPerOp() (micros float64, ok bool) {
 	if f.ServerCPU == nil || f.Ops == 0 {
 		return 0, false
 	}
 	return *f.ServerCPU * 1e6 / float64(f.Ops), true
 }
 
-func (f Figures) cpuPerByte() (nanos float64, ok bool) {
+func (f Measurements) cpuPerByte() (nanos float64, ok bool) {
 	if f.ServerCPU == nil || f.Bytes == 0 {
 		return 0, false
 	}
 	return *f.ServerCPU * 1e9 / float64(f.Bytes), true
 }
 
-func (f Figures) bytesPerItem() (float64, bool) {
+func (f Measurements) bytesPerItem() (float64, bool) {
 	return float64(f.Bytes) / float64(f.Items), f.Items > 0
 }
 
-func (f Figures) ownPerOp() (micros float64, ok bool) {
+func (f Measurements) ownPerOp() (micros float64, ok bool) {
 	if f.OwnCPU == nil || f.Ops == 0 {
 		return 0, false
 	}
 	return *f.OwnCPU * 1e6 / float64(f.Ops), true
 }
 
-func (f Figures) p50() (millis float64, ok bool) {
+func (f Measurements) p50() (millis float64, ok bool) {
 	if f.Latency == nil {
 		return 0, false
 	}
 	return f.Latency.P50, true
 }
 
-func (f Figures) p99() (millis float64, ok bool) {
+func (f Measurements) p99() (millis float64, ok bool) {
 	if f.Latency == nil {
 		return 0, false
 	}
 	return f.Latency.P99, true
 }
 
-func (f Figures) rss() (mib float64, ok bool) {
+func (f Measurements) rss() (mib float64, ok bool) {
 	if f.Memory == nil {
 		return 0, false
 	}
 	return float64(f.Memory.RSS) / (1 << 20), true
 }
 
-func (f Figures) anon() (mib float64, ok bool) {
+func (f Measurements) anon() (mib float64, ok bool) {
 	if f.Memory == nil {
 		return 0, false
 	}
 	return float64(f.Memory.Anon) / (1 << 20), true
 }
 
-func (f Figures) peak() (mib float64, ok bool) {
+func (f Measurements) peak() (mib float64, ok bool) {
 	if f.Memory == nil {
 		return 0, false
 	}
 	return float64(f.Memory.Peak) / (1 << 20), true
 }
 
-func (f Figures) liveHeap() (mib float64, ok bool) {
+func (f Measurements) liveHeap() (mib float64, ok bool) {
 	if f.GoRuntime == nil {
 		return 0, false
 	}
 	return float64(f.GoRuntime.LiveHeap) / (1 << 20), true
 }
 
-func (f Figures) gogc() (percent float64, ok bool) {
+func (f Measurements) gogc() (percent float64, ok bool) {
 	if f.GoRuntime == nil {
 		return 0, false
 	}
@@ -198,7 +198,7 @@ func (f Figures) gogc() (percent float64, ok bool) {
 }
 
 // markShare is the share of the server's CPU in the collector's mark phase.
-func (f Figures) markShare() (percent float64, ok bool) {
+func (f Measurements) markShare() (percent float64, ok bool) {
 	if f.GoRuntime == nil || f.ServerCPU == nil || *f.ServerCPU == 0 {
 		return 0, false
 	}

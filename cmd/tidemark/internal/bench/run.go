@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
-// Run measures one server, or two in turn, and returns what was found so far when
-// the context ends. It removes what it made. What goes wrong in a scenario stands in
-// its result; an error is of the whole run.
+// Run measures one server, or two in alternating rounds, and removes the objects that it
+// created. If the context ends, it returns the results so far. A scenario that fails is
+// reported in its result; an error means that the run as a whole failed.
 func Run(ctx context.Context, o Options, servers []Server, p progress.Progress) (*Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func Run(ctx context.Context, o Options, servers []Server, p progress.Progress) 
 	return r.report, r.all(ctx, servers)
 }
 
-// run is a run that goes on.
+// run is the state of a run.
 type run struct {
 	options  Options
 	progress progress.Progress
@@ -87,7 +87,7 @@ func (r *run) all(ctx context.Context, servers []Server) (err error) {
 	return nil
 }
 
-// selected are the scenarios to run. Without names all are.
+// selected returns the scenarios to run: all of them if the options name none.
 func (r *run) selected() []scenario {
 	var chosen []scenario
 	for _, s := range scenarios {
@@ -98,7 +98,7 @@ func (r *run) selected() []scenario {
 	return chosen
 }
 
-// open reaches the servers, and describes them.
+// open connects to the servers and describes them in the report.
 func (r *run) open(ctx context.Context, servers []Server) error {
 	suffix := fmt.Sprintf("%05x", rand.Uint32N(1<<20))
 	r.beds = nil
@@ -188,10 +188,10 @@ func (r *run) add(server int, name, unit string, row row) {
 	}
 	x := r.result(server, name, unit)
 	x.Loop = row.loop
-	x.Rounds = append(x.Rounds, row.Figures)
+	x.Rounds = append(x.Rounds, row.Measurements)
 }
 
-// ended notes why there are no more rounds.
+// ended records why the result has no more rounds.
 func (r *run) ended(server int, name, unit string, err error) {
 	x := r.result(server, name, unit)
 	var skip *skipError
@@ -202,7 +202,7 @@ func (r *run) ended(server int, name, unit string, err error) {
 	}
 }
 
-// tell writes a line for the rows of a scenario's variant.
+// tell prints a line for the rows of a scenario's variant.
 func (r *run) tell(server int, name string) {
 	s := r.report.Servers[server]
 	for _, x := range s.Results {
@@ -213,8 +213,8 @@ func (r *run) tell(server int, name string) {
 	}
 }
 
-// equalize makes the pods larger of the server that serves fewer bytes for one, and
-// likewise the ConfigMaps and the Deployments.
+// equalize pads the objects of the server that serves fewer bytes for a pod, a ConfigMap
+// or a Deployment, so that both servers send equal bytes.
 func (r *run) equalize(ctx context.Context) error {
 	err := r.level(ctx, "pod", (*bed).servedPod, func(b *bed) *int { return &b.objects.pad })
 	if err == nil {
@@ -233,9 +233,9 @@ func (r *run) equalize(ctx context.Context) error {
 	return err
 }
 
-// level pads what one server serves with fewer bytes.
+// level pads the objects of the server that serves fewer bytes.
 func (r *run) level(ctx context.Context, what string, served func(*bed, context.Context) (int, error), pad func(*bed) *int) error {
-	for range 3 { // what is added may be counted twice, by managed fields
+	for range 3 { // managed fields may count the padding twice
 		var sizes [2]int
 		for i, b := range r.beds {
 			n, err := served(b, ctx)
@@ -258,22 +258,22 @@ func (r *run) level(ctx context.Context, what string, served func(*bed, context.
 	return nil
 }
 
-// servedPod tells how large a pod is as it is read.
+// servedPod returns the size of a pod in a GET response.
 func (b *bed) servedPod(ctx context.Context) (int, error) {
 	return b.served(ctx, podsOf, podName(0), b.objects.pod(podName(0), 0))
 }
 
-// servedConfigMap tells how large a ConfigMap is as it is read.
+// servedConfigMap returns the size of a ConfigMap in a GET response.
 func (b *bed) servedConfigMap(ctx context.Context) (int, error) {
 	return b.served(ctx, configMapsOf, configMapName(0), b.objects.configMap(configMapName(0), 0, 0, ""))
 }
 
-// servedDeployment tells how large a Deployment is as it is read.
+// servedDeployment returns the size of a Deployment in a GET response.
 func (b *bed) servedDeployment(ctx context.Context) (int, error) {
 	return b.served(ctx, deploymentsOf, appliedName(0), b.objects.deployment(appliedName(0), 0, 0))
 }
 
-// served makes an object, and tells how large it is as it is read.
+// served creates an object and returns its size in a GET response.
 func (b *bed) served(ctx context.Context, resource, name string, object []byte) (int, error) {
 	ns, err := b.namespace(ctx, "pods")
 	if err != nil {

@@ -33,7 +33,7 @@ type row struct {
 	name string // follows the names of the scenario and the variant
 	loop string
 	unit string // empty: the scenario's
-	Figures
+	Measurements
 }
 
 // A skipError is the reason why a scenario cannot be measured on a server.
@@ -138,9 +138,9 @@ func names() []string {
 }
 
 // rows returns the result of a round that has one row.
-func (w *crew) rows(f Figures, err error) ([]row, error) {
+func (w *crew) rows(f Measurements, err error) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []row{{loop: w.loop(), Figures: f}}, nil
+	return []row{{loop: w.loop(), Measurements: f}}, nil
 }

@@ -8,8 +8,8 @@ import (
 // settingsOf are custom objects with the data of ConfigMaps: both kinds compare.
 const settingsOf = "settings.alike"
 
-// settingDefinition is that of settingsOf; what objects have not got has a default,
-// as in most definitions.
+// settingDefinition is the definition of settingsOf. As in most definitions, missing
+// fields have defaults.
 var settingDefinition = definition{
 	group: "alike", plural: "settings", kind: "Setting", role: "alike", namespaced: true,
 	schema: `{"type":"object","properties":{"data":{"type":"object","additionalProperties":{"type":"string"}},"immutable":{"type":"boolean"},"reload":{"type":"string","default":"OnChange","enum":["OnChange","Never"]}}}`,
@@ -25,7 +25,7 @@ func (b *bed) setting(name string, number uint64, sent int64) []byte {
 // gadgetsOf are custom objects with a schema of 200 properties and a rule.
 const gadgetsOf = "gadgets.checked"
 
-// gadgetProperties are those of the schema.
+// gadgetProperties is the number of properties in the schema.
 const gadgetProperties = 200
 
 var gadgetDefinition = definition{
@@ -86,7 +86,7 @@ func (b *bed) thing(d definition, name string) []byte {
 
 // properties are members of a schema, six kinds of them by turns.
 func properties(n int) string {
-	const text = "What the provider makes of this field, which values it takes, its default, and what happens to what is there already."
+	const text = "What the provider makes of this field, which values it takes, its default, and what happens to objects that exist already."
 	types := []string{
 		`"type":"string","maxLength":256`, `"type":"number"`, `"type":"boolean"`, `"type":"integer","minimum":0`,
 		`"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"size":{"type":"integer"}}}`,

@@ -48,33 +48,33 @@ func short(x float64) string {
 	return text
 }
 
-// A figure is a column of a table: its name, and how to read it from a round.
-type figure struct {
+// A metric is a column of a table: its name, and a function that reads it from a round.
+type metric struct {
 	name string
-	get  func(Figures) (float64, bool)
+	get  func(Measurements) (float64, bool)
 	// more is true if higher is better.
 	more bool
 }
 
 // The columns of the tables.
 var (
-	cpuPerOp     = figure{"CPU µs/op", Figures.cpuPerOp, false}
-	rate         = figure{"rate /s", Figures.rate, true}
-	p50          = figure{"p50 ms", Figures.p50, false}
-	p99          = figure{"p99 ms", Figures.p99, false}
-	bytesPerItem = figure{"B/item", Figures.bytesPerItem, false}
-	cpuPerByte   = figure{"CPU ns/B", Figures.cpuPerByte, false}
-	rss          = figure{"RSS MiB", Figures.rss, false}
-	anon         = figure{"anon MiB", Figures.anon, false}
-	peak         = figure{"peak MiB", Figures.peak, false}
-	heap         = figure{"heap MiB", Figures.liveHeap, false}
-	gogc         = figure{"GOGC", Figures.gogc, false}
-	marking      = figure{"mark CPU %", Figures.markShare, false}
-	ownPerOp     = figure{"own µs/op", Figures.ownPerOp, false}
+	cpuPerOp     = metric{"CPU µs/op", Measurements.cpuPerOp, false}
+	rate         = metric{"rate /s", Measurements.rate, true}
+	p50          = metric{"p50 ms", Measurements.p50, false}
+	p99          = metric{"p99 ms", Measurements.p99, false}
+	bytesPerItem = metric{"B/item", Measurements.bytesPerItem, false}
+	cpuPerByte   = metric{"CPU ns/B", Measurements.cpuPerByte, false}
+	rss          = metric{"RSS MiB", Measurements.rss, false}
+	anon         = metric{"anon MiB", Measurements.anon, false}
+	peak         = metric{"peak MiB", Measurements.peak, false}
+	heap         = metric{"heap MiB", Measurements.liveHeap, false}
+	gogc         = metric{"GOGC", Measurements.gogc, false}
+	marking      = metric{"mark CPU %", Measurements.markShare, false}
+	ownPerOp     = metric{"own µs/op", Measurements.ownPerOp, false}
 )
 
 // values returns the column's value in each round that has one.
-func (x Result) values(f figure) []float64 {
+func (x Result) values(f metric) []float64 {
 	var values []float64
 	for _, round := range x.Rounds {
 		if v, ok := f.get(round); ok {
@@ -84,13 +84,13 @@ func (x Result) values(f figure) []float64 {
 	return values
 }
 
-func (x Result) median(f figure) (float64, bool) {
+func (x Result) median(f metric) (float64, bool) {
 	s, ok := spreadOf(x.values(f))
 	return s.Median, ok
 }
 
 // cell formats a column, or returns "" if no round has a value.
-func (x Result) cell(f figure) string {
+func (x Result) cell(f metric) string {
 	s, ok := spreadOf(x.values(f))
 	if !ok {
 		return ""
@@ -101,7 +101,7 @@ func (x Result) cell(f figure) string {
 // ratios compares a column of a with b, the baseline; above 1, a is better. Rounds are
 // compared in pairs if both have the same number of rounds. Otherwise the range is the
 // widest that the rounds allow.
-func ratios(f figure, a, b Result) (Spread, bool) {
+func ratios(f metric, a, b Result) (Spread, bool) {
 	of, to := a.values(f), b.values(f)
 	x, okX := spreadOf(of)
 	y, okY := spreadOf(to)

@@ -23,8 +23,8 @@ const (
 	memoryAfterReady = time.Second
 )
 
-// startRound starts the server once, asks it until it is ready, and ends it. Its CPU
-// and memory are those of all processes that the command has started.
+// startRound starts the server once, polls it until it is ready, and stops it. CPU and
+// memory cover all processes that the command started.
 func startRound(ctx context.Context, b *bed) ([]row, error) {
 	s := b.server
 	switch {
@@ -59,7 +59,7 @@ func startRound(ctx context.Context, b *bed) ([]row, error) {
 	}
 	var h histogram
 	h.record(time.Since(begin))
-	f := Figures{Ops: 1, Latency: h.latency(), Extra: map[string]float64{"polls": float64(polls)}}
+	f := Measurements{Ops: 1, Latency: h.latency(), Extra: map[string]float64{"polls": float64(polls)}}
 	if cpu, err := readUsage(group(cmd)); err == nil && len(cpu.processes) > 0 {
 		used := cpu.since(usage{processes: make([]processUsage, len(cpu.processes))})
 		f.ServerCPU = &used
@@ -69,7 +69,7 @@ func startRound(ctx context.Context, b *bed) ([]row, error) {
 	if err := stopGroup(cmd, exited); err != nil {
 		return nil, err
 	}
-	return []row{{loop: "one start at a time", Figures: f}}, nil
+	return []row{{loop: "one start at a time", Measurements: f}}, nil
 }
 
 // awaitReady asks /readyz until it is 200. A server may write the kubeconfig while it

@@ -61,7 +61,7 @@ func (s ServerReport) writeTable(w io.Writer) error {
 		}
 		fmt.Fprintln(w)
 	}
-	columns := []figure{cpuPerOp, rate, p50, p99, bytesPerItem, cpuPerByte, rss, anon, peak, heap, gogc, marking, ownPerOp}
+	columns := []metric{cpuPerOp, rate, p50, p99, bytesPerItem, cpuPerByte, rss, anon, peak, heap, gogc, marking, ownPerOp}
 	rows := [][]string{{"scenario", "loop"}}
 	for _, c := range columns {
 		rows[0] = append(rows[0], c.name)
@@ -105,7 +105,7 @@ func (x Result) extra() string {
 	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(x.Rounds[0].Extra)) {
-		f := figure{get: func(f Figures) (float64, bool) { v, ok := f.Extra[name]; return v, ok }}
+		f := metric{get: func(f Measurements) (float64, bool) { v, ok := f.Extra[name]; return v, ok }}
 		parts = append(parts, name+" "+x.cell(f))
 	}
 	return strings.Join(parts, ", ")
@@ -114,7 +114,7 @@ func (x Result) extra() string {
 // summary formats a row in one line, for progress.
 func (x Result) summary() string {
 	var parts []string
-	for _, f := range []figure{cpuPerOp, rate, p50, p99} {
+	for _, f := range []metric{cpuPerOp, rate, p50, p99} {
 		if cell := x.cell(f); cell != "" {
 			parts = append(parts, f.name+" "+cell)
 		}

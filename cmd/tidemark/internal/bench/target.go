@@ -16,13 +16,14 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// target is the address of a server, and how to be let in.
+// target is the address of a server, with credentials.
 type target struct {
 	name  string // of the context
 	base  *url.URL
 	token string
 	tls   *tls.Config
-	// transport adds what a token and a certificate do not cover, as plugins do.
+	// transport authenticates with methods other than a token or a certificate, such as
+	// plugins.
 	transport *transport.Config
 }
 
@@ -51,8 +52,7 @@ func newTarget(name string, config *rest.Config) (*target, error) {
 	if err != nil || base.Scheme != "https" {
 		return nil, fmt.Errorf("the server of the context %q is %q: want an https URL", name, config.Host)
 	}
-	// The token is put into ready headers; the rest of client-go would copy each
-	// request to add it.
+	// The token goes into prepared headers. client-go would copy each request to add it.
 	token := config.BearerToken
 	if config.BearerTokenFile == "" {
 		config = rest.CopyConfig(config)
@@ -73,14 +73,14 @@ func newTarget(name string, config *rest.Config) (*target, error) {
 	return t, nil
 }
 
-// conn is one HTTP/2 connection, made when it is first used. It opens another one
-// only when the server allows fewer streams than are asked for.
+// conn is one HTTP/2 connection, opened on first use. It opens another one only if the
+// server allows fewer streams than are needed.
 type conn struct {
 	http.RoundTripper
 	transport *http.Transport
 }
 
-// dial returns a connection with a TLS session cache of its own, or none.
+// dial returns a connection with its own TLS session cache, or without one.
 func (t *target) dial(sessions tls.ClientSessionCache) (*conn, error) {
 	config := t.tls.Clone()
 	config.ClientSessionCache = sessions
@@ -113,7 +113,7 @@ func (t *target) url(path, query string) *url.URL {
 	return &u
 }
 
-// Representations that are asked for.
+// Accept headers.
 const (
 	acceptJSON     = "application/json"
 	acceptProtobuf = "application/vnd.kubernetes.protobuf"
@@ -124,7 +124,7 @@ const (
 	acceptMetadataProtobuf = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// header returns what every request carries. It is shared, and not changed.
+// header returns the headers of every request. They are shared and must not be changed.
 func (t *target) header(accept, encoding string) http.Header {
 	h := http.Header{
 		"Accept":          {accept},
@@ -138,7 +138,7 @@ func (t *target) header(accept, encoding string) http.Header {
 	return h
 }
 
-// answerError is an answer that was not hoped for.
+// answerError is an answer with an unexpected status.
 type answerError struct {
 	request string
 	code    int
@@ -150,7 +150,7 @@ func (e *answerError) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", e.request, e.code, http.StatusText(e.code), e.message)
 }
 
-// notServed reports whether an error says that the server has not got something.
+// notServed reports whether an error means that the server does not serve the request.
 func notServed(err error) bool {
 	var e *answerError
 	if !errors.As(err, &e) {
@@ -169,10 +169,10 @@ func hasCode(err error, code int) bool {
 	return errors.As(err, &e) && e.code == code
 }
 
-// maxErrorBytes is how much is read of an answer that is an error.
+// maxErrorBytes limits how much of an error answer is read.
 const maxErrorBytes = 4 << 10
 
-// refusal makes an error of an answer, and closes it.
+// refusal turns an answer into an error, and closes it.
 func refusal(req *http.Request, resp *http.Response) error {
 	defer resp.Body.Close()
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
@@ -185,7 +185,7 @@ func refusal(req *http.Request, resp *http.Response) error {
 	return &answerError{req.Method + " " + req.URL.RequestURI(), resp.StatusCode, status.Message}
 }
 
-// serverVersion asks the server what it is.
+// serverVersion returns the version that the server reports.
 func (t *target) serverVersion(ctx context.Context, w *client) (string, error) {
 	body, err := w.small(ctx, http.MethodGet, t.url("/version", ""), nil)
 	if err != nil {

@@ -2,8 +2,8 @@ package bench
 
 import "net/http"
 
-// turns deals objects out to clients: each has its own, and takes them in turn, so
-// that no two write the same one at once.
+// turns assigns objects to clients. Each client writes its own objects in rotation, so two
+// clients never write the same object at once.
 type turns struct {
 	objects int
 	taken   []int // by each client
@@ -17,8 +17,8 @@ func (b *bed) turns(clients, n int) *turns {
 	return &turns{max(clients, min(n, b.options.Objects)), make([]int, clients)}
 }
 
-// next is the number of the object whose turn it is. It is safe for different
-// clients at once.
+// next returns the number of the client's next object. Different clients may call it
+// concurrently.
 func (t *turns) next(c *client) int {
 	clients := len(t.taken)
 	own := (t.objects - c.number + clients - 1) / clients
@@ -27,7 +27,7 @@ func (t *turns) next(c *client) int {
 	return i
 }
 
-// as makes the crew another program, which sends bodies of a kind.
+// as makes the crew send the requests of another client program.
 func (w *crew) as(header http.Header) *crew {
 	for _, c := range w.clients {
 		c.json = header
@@ -35,7 +35,7 @@ func (w *crew) as(header http.Header) *crew {
 	return w
 }
 
-// header is that of another program, which sends bodies of a kind.
+// header returns the request headers of another client program.
 func (b *bed) header(agent, contentType string) http.Header {
 	h := b.json.Clone()
 	h.Set("User-Agent", agent)

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/progress"
 )
 
-// TestHistogram compares quantiles with those of the sorted values.
+// TestHistogram compares quantiles with the quantiles of the sorted values.
 func TestHistogram(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
@@ -53,7 +53,7 @@ func TestBuckets(t *testing.T) {
 	for i := range buckets - 1 {
 		low, next := floorOf(i), floorOf(i+1)
 		if low >= next || bucketOf(low) != i || bucketOf(next-1) != i {
-			t.Fatalf("bucket %d is %d to %d, of which the ends are in %d and %d", i, low, next-1, bucketOf(low), bucketOf(next-1))
+			t.Fatalf("bucket %d is %d to %d, but its ends are in %d and %d", i, low, next-1, bucketOf(low), bucketOf(next-1))
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestSpread(t *testing.T) {
 func resultOf(name string, cpus ...float64) Result {
 	x := Result{Name: name}
 	for _, cpu := range cpus {
-		x.Rounds = append(x.Rounds, Figures{Ops: 10, Seconds: cpu, ServerCPU: &cpu, Latency: &Latency{P50: cpu, P99: 2 * cpu}})
+		x.Rounds = append(x.Rounds, Measurements{Ops: 10, Seconds: cpu, ServerCPU: &cpu, Latency: &Latency{P50: cpu, P99: 2 * cpu}})
 	}
 	return x
 }
@@ -131,7 +131,7 @@ func TestCompare(t *testing.T) {
 func TestMemoryColumns(t *testing.T) {
 	server := func(name string, anon int64) ServerReport {
 		m := Memory{RSS: 100 << 20, Anon: anon << 20, Peak: 200 << 20}
-		return ServerReport{Name: name, Processes: []Process{{PID: 7, Command: "server", Memory: m}}, Results: []Result{{Name: "get", Rounds: []Figures{{Ops: 1, Memory: &m}}}}}
+		return ServerReport{Name: name, Processes: []Process{{PID: 7, Command: "server", Memory: m}}, Results: []Result{{Name: "get", Rounds: []Measurements{{Ops: 1, Memory: &m}}}}}
 	}
 	r := &Report{Format: Format, Servers: []ServerReport{server("ours", 10), server("theirs", 40)}}
 	var table bytes.Buffer
@@ -178,7 +178,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestScan: what is counted may come in pieces of any size.
+// TestScan: the input may come in pieces of any size.
 func TestScan(t *testing.T) {
 	text := `{"metadata":{"resourceVersion":"123","continue":"token"},"items":["` + mark + `","` + mark + mark + `"]}`
 	for name, r := range map[string]io.Reader{

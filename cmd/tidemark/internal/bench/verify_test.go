@@ -156,7 +156,7 @@ func TestVerify(t *testing.T) {
 			}
 			return b
 		}},
-		{"apply-unchanged", "an apply of what is there made", func(r *http.Request, b []byte) []byte {
+		{"apply-unchanged", "an unchanged apply made", func(r *http.Request, b []byte) []byte {
 			if r.Method == "PATCH" {
 				return anyRevision.ReplaceAll(b, fmt.Appendf(nil, `"resourceVersion":"%d"`, versions.Add(1)))
 			}
@@ -178,7 +178,7 @@ func TestVerify(t *testing.T) {
 			if r.Method == "GET" && strings.HasSuffix(r.URL.Path, "/configmaps") && len(b) > 0 {
 				return oneLeft
 			}
-			if isWatch(r) { // as if somebody had been very quick
+			if isWatch(r) { // as if another client had been very quick
 				return bytes.Replace(b, []byte("MODIFIED"), []byte("DELETED"), 1)
 			}
 			return b
@@ -224,7 +224,7 @@ func TestNobodyDeletesNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.Servers[0].Results[0]; !strings.HasPrefix(got.Skipped, "nobody deletes namespaces: an empty one was still there") || got.Failed != "" {
+	if got := r.Servers[0].Results[0]; !strings.HasPrefix(got.Skipped, "the server does not delete namespaces: an empty one was still there") || got.Failed != "" {
 		t.Errorf("skipped %q, failed %q", got.Skipped, got.Failed)
 	}
 }

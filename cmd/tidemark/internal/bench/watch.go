@@ -48,13 +48,13 @@ func (g configs) watchRound(ctx context.Context, n int, as eventForm) ([]row, er
 	defer f.close()
 	var writes atomic.Int64
 	w := g.writers(f, &writes)
-	figures, err := b.measured(func() (Figures, error) {
+	measurements, err := b.measured(func() (Measurements, error) {
 		begin := time.Now()
 		if _, err := w.run(ctx); err != nil {
-			return Figures{}, err
+			return Measurements{}, err
 		}
 		err := f.await(ctx, writes.Load())
-		return Figures{
+		return Measurements{
 			Ops: f.events.Load(), Seconds: time.Since(begin).Seconds(), Latency: f.latencies.latency(),
 			Bytes: f.bytes.Load(), Items: f.events.Load(),
 			Extra: map[string]float64{"writes": float64(writes.Load()), "watchers": float64(n)},
@@ -67,7 +67,7 @@ func (g configs) watchRound(ctx context.Context, n int, as eventForm) ([]row, er
 	if err != nil {
 		return nil, err
 	}
-	return []row{{loop: loop, Figures: figures}}, nil
+	return []row{{loop: loop, Measurements: measurements}}, nil
 }
 
 // room waits until the events of earlier writes have arrived, all but some.
@@ -94,8 +94,8 @@ var unrelatedVariants = []variant{
 	}},
 }
 
-// unrelatedRound updates one object beside watchers of others: half of them of other
-// names in its namespace, half of another namespace.
+// unrelatedRound updates one object while watchers watch others: half of them other
+// names in its namespace, half another namespace.
 func unrelatedRound(ctx context.Context, b *bed, n int) ([]row, error) {
 	ns, err := b.configMaps(ctx, "watched", watchedMaps)
 	if err != nil {
@@ -167,11 +167,11 @@ func idleRound(ctx context.Context, b *bed, n, perConnection int) ([]row, error)
 	}
 	u := b.collection(ns, configMapsOf, fmt.Sprintf("watch=1&resourceVersion=%d", rv))
 	var f *fanout
-	figures, err := b.measured(func() (figures Figures, err error) {
+	measurements, err := b.measured(func() (measurements Measurements, err error) {
 		begin := time.Now()
 		f, err = b.watch(ctx, jsonEvents, n, perConnection, func(int) *url.URL { return u })
 		sleepUntil(ctx, time.Now().Add(min(idleSettle, b.options.Duration)))
-		return Figures{Ops: int64(n), Seconds: time.Since(begin).Seconds()}, err
+		return Measurements{Ops: int64(n), Seconds: time.Since(begin).Seconds()}, err
 	})
 	if err != nil {
 		return nil, err
@@ -180,12 +180,12 @@ func idleRound(ctx context.Context, b *bed, n, perConnection int) ([]row, error)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	figures.Extra = map[string]float64{"watchers": float64(n), "connections": float64(len(f.conns))}
-	if m := figures.Memory; m != nil {
-		figures.Extra["kibPerWatchRSS"] = float64(m.RSS-b.idle.RSS) / 1024 / float64(n)
-		figures.Extra["kibPerWatchAnon"] = float64(m.Anon-b.idle.Anon) / 1024 / float64(n)
+	measurements.Extra = map[string]float64{"watchers": float64(n), "connections": float64(len(f.conns))}
+	if m := measurements.Memory; m != nil {
+		measurements.Extra["kibPerWatchRSS"] = float64(m.RSS-b.idle.RSS) / 1024 / float64(n)
+		measurements.Extra["kibPerWatchAnon"] = float64(m.Anon-b.idle.Anon) / 1024 / float64(n)
 	}
-	return []row{{loop: fmt.Sprintf("none, %d watches", n), Figures: figures}}, nil
+	return []row{{loop: fmt.Sprintf("none, %d watches", n), Measurements: measurements}}, nil
 }
 
 var initialEventsEnd = []byte(`"k8s.io/initial-events-end":"true"`)

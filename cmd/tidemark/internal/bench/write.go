@@ -58,14 +58,14 @@ func updateRound(ctx context.Context, b *bed, clients int) ([]row, error) {
 // overwrites is how often each pod is updated.
 const overwrites = 10
 
-// overwriteRound updates all pods that are read, again and again, however long it
-// takes: its memory is that of a collection of which nothing is as it was.
+// overwriteRound updates all pods of the read scenarios several times, however long it
+// takes. It measures the memory of a collection whose objects have all been replaced.
 func overwriteRound(ctx context.Context, b *bed) ([]row, error) {
 	ns, err := b.podsNamespace(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f, err := b.measured(func() (Figures, error) {
+	f, err := b.measured(func() (Measurements, error) {
 		var h histogram
 		n, begin := overwrites*b.options.Objects, time.Now()
 		err := b.each(ctx, n, func(c *client, i int) error {
@@ -74,9 +74,9 @@ func overwriteRound(ctx context.Context, b *bed) ([]row, error) {
 			h.record(time.Since(sent))
 			return err
 		})
-		return Figures{Ops: int64(n), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
+		return Measurements{Ops: int64(n), Seconds: time.Since(begin).Seconds(), Latency: h.latency()}, err
 	})
-	return []row{{loop: "closed, 16 clients", Figures: f}}, err
+	return []row{{loop: "closed, 16 clients", Measurements: f}}, err
 }
 
 // contenders is how many clients update one object.
@@ -109,7 +109,7 @@ func contendedRound(ctx context.Context, b *bed) ([]row, error) {
 		return nil, err
 	}
 	conflicts.Store(0)
-	rows, err := w.rows(b.measured(func() (Figures, error) { return w.run(ctx) }))
+	rows, err := w.rows(b.measured(func() (Measurements, error) { return w.run(ctx) }))
 	for i := range rows {
 		rows[i].Extra = map[string]float64{"conflicts": float64(conflicts.Load())}
 	}

@@ -9,17 +9,17 @@ const applySource = concepts + ", Server Side Apply"
 
 var applyChecks = []Check{
 	{ID: "apply.create", Level: Must, Source: applySource,
-		About: "An apply creates an object, and tracks the fields of its manager.", run: applyCreate},
+		About: "An apply creates an object and records which fields its manager owns.", run: applyCreate},
 	{ID: "apply.update-tracked", Level: Must, Source: applySource,
-		About: "Fields of a plain create are tracked as an Update.", run: applyUpdateTracked},
+		About: "A plain create records its fields with the operation Update.", run: applyUpdateTracked},
 	{ID: "apply.conflict", Level: Must, Source: applySource,
-		About: "An apply that changes a field of another manager is a conflict that names the field, and changes nothing.", run: applyConflict},
+		About: "An apply that changes a field of another manager changes nothing and is answered with a conflict that names the field.", run: applyConflict},
 	{ID: "apply.force", Level: Must, Source: applySource,
-		About: "With force it takes the field over.", run: applyForce},
+		About: "An apply with force takes over fields of other managers.", run: applyForce},
 	{ID: "apply.remove", Level: Must, Source: applySource,
-		About: "A field that its only manager no longer applies is removed; those of others stay.", run: applyRemove},
+		About: "A field that its only manager no longer applies is removed; fields of other managers stay.", run: applyRemove},
 	{ID: "apply.again", Level: Must, Source: applySource,
-		About: "The same apply again changes nothing.", run: applyAgain},
+		About: "Repeating an apply changes nothing.", run: applyAgain},
 	{ID: "apply.manager", Level: Must, Source: applySource,
 		About: "An apply without a fieldManager is refused (400 to 499).", run: applyManager},
 }

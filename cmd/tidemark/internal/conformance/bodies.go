@@ -16,21 +16,21 @@ import (
 // Parts of bodies.
 const (
 	// The image is never pulled: no scheduler looks at the pods.
-	idlePod      = `"schedulerName":"nobody.tidemark.dev","automountServiceAccountToken":false,"restartPolicy":"Always","containers":[{"name":"c","image":"example.invalid/none"}]`
+	idlePod      = `"schedulerName":"none.tidemark.dev","automountServiceAccountToken":false,"restartPolicy":"Always","containers":[{"name":"c","image":"example.invalid/none"}]`
 	idleTemplate = `"template":{"metadata":{"labels":{"run":"none"}},"spec":{` + idlePod + `}}`
 	idleSelector = `"selector":{"matchLabels":{"run":"none"}}`
-	idleJob      = `"suspend":true,"template":{"spec":{"schedulerName":"nobody.tidemark.dev","restartPolicy":"Never","containers":[{"name":"c","image":"example.invalid/none"}]}}`
-	idleRules    = `"matchConstraints":{"resourceRules":[{"apiGroups":["nobody.tidemark.dev"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["nothings"]}]}`
+	idleJob      = `"suspend":true,"template":{"spec":{"schedulerName":"none.tidemark.dev","restartPolicy":"Never","containers":[{"name":"c","image":"example.invalid/none"}]}}`
+	idleRules    = `"matchConstraints":{"resourceRules":[{"apiGroups":["none.tidemark.dev"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["nothings"]}]}`
 )
 
-// bodies are what an object of a type needs beside its name, by resource and group.
-// A type without a row needs nothing. What they make is without effect: nothing is
-// scheduled, matched, granted or exposed. $NS, $CSR and $ID are replaced.
+// bodies holds the required fields of each type, by resource and group. A type without a
+// row needs only a name. The objects have no effect: nothing is scheduled, matched, granted
+// or exposed. $NS, $CSR and $ID are replaced.
 var bodies = map[string]string{
 	"events":                 `{"involvedObject":{"kind":"ConfigMap","name":"none","namespace":"$NS"}}`,
 	"limitranges":            `{"spec":{"limits":[]}}`,
 	"persistentvolumes":      `{"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"claimRef":{"namespace":"$NS","name":"none"},"hostPath":{"path":"/nonexistent"}}}`,
-	"persistentvolumeclaims": `{"spec":{"storageClassName":"nobody.tidemark.dev","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`,
+	"persistentvolumeclaims": `{"spec":{"storageClassName":"none.tidemark.dev","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`,
 	"pods":                   `{"spec":{` + idlePod + `}}`,
 	"podtemplates":           `{` + idleTemplate + `}`,
 	"replicationcontrollers": `{"spec":{"replicas":0,"selector":{"run":"none"},` + idleTemplate + `}}`,
@@ -38,7 +38,7 @@ var bodies = map[string]string{
 	"nodes":                  `{"spec":{"unschedulable":true}}`,
 
 	"controllerrevisions.apps": `{"revision":1,"data":{}}`,
-	"daemonsets.apps":          `{"spec":{` + idleSelector + `,"template":{"metadata":{"labels":{"run":"none"}},"spec":{"nodeSelector":{"nobody.tidemark.dev":"none"},` + idlePod + `}}}}`,
+	"daemonsets.apps":          `{"spec":{` + idleSelector + `,"template":{"metadata":{"labels":{"run":"none"}},"spec":{"nodeSelector":{"none.tidemark.dev":"none"},` + idlePod + `}}}}`,
 	"deployments.apps":         `{"spec":{"replicas":0,` + idleSelector + `,` + idleTemplate + `}}`,
 	"replicasets.apps":         `{"spec":{"replicas":0,` + idleSelector + `,` + idleTemplate + `}}`,
 	"statefulsets.apps":        `{"spec":{"replicas":0,"serviceName":"none",` + idleSelector + `,` + idleTemplate + `}}`,
@@ -52,8 +52,8 @@ var bodies = map[string]string{
 	"clusterrolebindings.rbac.authorization.k8s.io": `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"none-$ID"}}`,
 
 	"networkpolicies.networking.k8s.io": `{"spec":{"podSelector":{"matchLabels":{"run":"none"}}}}`,
-	"ingresses.networking.k8s.io":       `{"spec":{"ingressClassName":"nobody.tidemark.dev","defaultBackend":{"service":{"name":"none","port":{"number":80}}}}}`,
-	"ingressclasses.networking.k8s.io":  `{"spec":{"controller":"nobody.tidemark.dev/none"}}`,
+	"ingresses.networking.k8s.io":       `{"spec":{"ingressClassName":"none.tidemark.dev","defaultBackend":{"service":{"name":"none","port":{"number":80}}}}}`,
+	"ingressclasses.networking.k8s.io":  `{"spec":{"controller":"none.tidemark.dev/none"}}`,
 	"ipaddresses.networking.k8s.io":     `{"metadata":{"name":"192.0.2.77"},"spec":{"parentRef":{"resource":"services","namespace":"$NS","name":"none"}}}`,
 	"servicecidrs.networking.k8s.io":    `{"spec":{"cidrs":["192.0.2.0/28"]}}`,
 
@@ -63,12 +63,12 @@ var bodies = map[string]string{
 	"endpointslices.discovery.k8s.io":     `{"addressType":"IPv4","endpoints":[]}`,
 	"events.events.k8s.io":                `{"eventTime":"2020-01-01T00:00:00.000000Z","reportingController":"tidemark.dev/conformance","reportingInstance":"none","action":"none","reason":"None","type":"Normal","regarding":{"kind":"ConfigMap","name":"none","namespace":"$NS"}}`,
 
-	"storageclasses.storage.k8s.io":          `{"provisioner":"nobody.tidemark.dev"}`,
+	"storageclasses.storage.k8s.io":          `{"provisioner":"none.tidemark.dev"}`,
 	"csinodes.storage.k8s.io":                `{"spec":{"drivers":[]}}`,
 	"csidrivers.storage.k8s.io":              `{"spec":{}}`,
-	"csistoragecapacities.storage.k8s.io":    `{"storageClassName":"nobody.tidemark.dev"}`,
-	"volumeattachments.storage.k8s.io":       `{"spec":{"attacher":"nobody.tidemark.dev","nodeName":"none-$ID","source":{"persistentVolumeName":"none-$ID"}}}`,
-	"volumeattributesclasses.storage.k8s.io": `{"driverName":"nobody.tidemark.dev","parameters":{"none":"none"}}`,
+	"csistoragecapacities.storage.k8s.io":    `{"storageClassName":"none.tidemark.dev"}`,
+	"volumeattachments.storage.k8s.io":       `{"spec":{"attacher":"none.tidemark.dev","nodeName":"none-$ID","source":{"persistentVolumeName":"none-$ID"}}}`,
+	"volumeattributesclasses.storage.k8s.io": `{"driverName":"none.tidemark.dev","parameters":{"none":"none"}}`,
 
 	"flowschemas.flowcontrol.apiserver.k8s.io":                 `{"spec":{"matchingPrecedence":9999,"priorityLevelConfiguration":{"name":"none-$ID"}}}`,
 	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": `{"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1,"limitResponse":{"type":"Reject"}}}}`,
@@ -80,13 +80,13 @@ var bodies = map[string]string{
 
 	"customresourcedefinitions.apiextensions.k8s.io": `{"metadata":{"name":"nothings.swept-$ID.tidemark.dev"},"spec":{"group":"swept-$ID.tidemark.dev","scope":"Namespaced","names":{"plural":"nothings","singular":"nothing","kind":"Nothing"},"versions":[{"name":"v1","served":false,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
 	"apiservices.apiregistration.k8s.io":             `{"metadata":{"name":"v1.none-$ID.tidemark.dev"},"spec":{"group":"none-$ID.tidemark.dev","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`,
-	"certificatesigningrequests.certificates.k8s.io": `{"spec":{"request":"$CSR","signerName":"nobody.tidemark.dev/none","usages":["digital signature"]}}`,
+	"certificatesigningrequests.certificates.k8s.io": `{"spec":{"request":"$CSR","signerName":"none.tidemark.dev/none","usages":["digital signature"]}}`,
 	"clustertrustbundles.certificates.k8s.io":        `{"spec":{"trustBundle":""}}`,
 
 	"deviceclasses.resource.k8s.io":          `{"spec":{}}`,
 	"resourceclaims.resource.k8s.io":         `{"spec":{}}`,
 	"resourceclaimtemplates.resource.k8s.io": `{"spec":{"spec":{}}}`,
-	"resourceslices.resource.k8s.io":         `{"spec":{"driver":"nobody.tidemark.dev","nodeName":"none-$ID","pool":{"name":"none-$ID","generation":1,"resourceSliceCount":1},"devices":[]}}`,
+	"resourceslices.resource.k8s.io":         `{"spec":{"driver":"none.tidemark.dev","nodeName":"none-$ID","pool":{"name":"none-$ID","generation":1,"resourceSliceCount":1},"devices":[]}}`,
 }
 
 // template returns an object of a type with all that it needs but its name, unless

@@ -23,21 +23,21 @@ const (
 
 var bookmarkChecks = []Check{
 	{ID: "bookmarks.sent", Level: May, Source: bookmarkSource,
-		About: "Bookmarks come before a watch ends, where they are asked for.", Waits: waitsSoon, run: bookmarksSent},
+		About: "A watch that asks for bookmarks gets one before it ends.", Waits: waitsSoon, run: bookmarksSent},
 	{ID: "bookmarks.periodic", Level: May, Source: bookmarkSource,
-		About: "Bookmarks come about every minute, where they are asked for.", Waits: "up to 75 s for a bookmark: kube-apiserver sends one each minute", run: bookmarksPeriodic},
+		About: "A watch that asks for bookmarks gets one about every minute.", Waits: "up to 75 s for a bookmark: kube-apiserver sends one each minute", run: bookmarksPeriodic},
 	{ID: "bookmarks.content", Level: Must, Source: bookmarkSource,
-		About: "A bookmark is of the requested kind, and has a version and nothing else.", Waits: waitsSoon, run: bookmarksContent},
+		About: "A bookmark has the requested kind and a version, and nothing else.", Waits: waitsSoon, run: bookmarksContent},
 	{ID: "bookmarks.complete", Level: Must, Source: bookmarkSource,
 		About: "All changes up to a bookmark's version have been sent before it, and none of them comes after it.", Waits: waitsSoon, run: bookmarksComplete},
 	{ID: "bookmarks.resume", Level: Must, Source: bookmarkSource,
 		About: "A watch can go on from a bookmark's version.", Waits: waitsSoon, run: bookmarksResume},
 	{ID: "bookmarks.unasked", Level: Must, Source: bookmarkSource,
-		About: "There are no bookmarks where they are not asked for.", Waits: waitsSoon, run: bookmarksUnasked},
+		About: "A watch that does not ask for bookmarks gets none.", Waits: waitsSoon, run: bookmarksUnasked},
 }
 
-// untilBookmark returns what a watch tells up to its first bookmark, which is the
-// last. Where none comes, bookmarks are absent.
+// untilBookmark returns the events of a watch up to and with its first bookmark. If none
+// comes, the feature is absent.
 func (s *stream) untilBookmark(within time.Duration) []event {
 	var all []event
 	deadline := time.Now().Add(within + s.p.bed.options.Timeout)
@@ -81,8 +81,8 @@ func bookmarksContent(p *probe) {
 	p.wantBookmark(all[len(all)-1].Object)
 }
 
-// wantBookmark holds an object to be that of a bookmark. An annotation is allowed:
-// that of the end of the initial events came after the document.
+// wantBookmark checks the object of a bookmark. Annotations are allowed: the one at the end
+// of the initial events is newer than the document.
 func (p *probe) wantBookmark(o object) {
 	if o.text("kind") != p.resource.kind || o.text("apiVersion") != p.resource.apiVersion() {
 		p.failf("the bookmark is a %q of %q, want %s of %s as requested", o.text("kind"), o.text("apiVersion"), p.resource.kind, p.resource.apiVersion())
@@ -161,19 +161,19 @@ var streamingChecks = []Check{
 	{ID: "streaming.state", Level: Must, Source: streamingSource,
 		About: "sendInitialEvents=true begins a watch with an ADDED for each object, and then a bookmark.", run: streamingState},
 	{ID: "streaming.consistent", Level: Must, Source: streamingSource + " (consistent read)",
-		About: "Without a version the bookmark is at least of the moment of the request.", run: streamingConsistent},
+		About: "Without a version, the bookmark is at least as new as the request.", run: streamingConsistent},
 	{ID: "streaming.not-older", Level: Must, Source: streamingSource,
-		About: "With a version the bookmark is not older than it.", run: streamingNotOlder},
+		About: "With a version, the bookmark is not older than that version.", run: streamingNotOlder},
 	{ID: "streaming.goes-on", Level: Must, Source: streamingSource,
-		About: "After the bookmark the watch goes on as any other, from the bookmark's version.", run: streamingGoesOn},
+		About: "After the bookmark, the watch continues from the bookmark's version like any other watch.", run: streamingGoesOn},
 	{ID: "streaming.list", Level: Must, Source: streamingSource,
 		About: "The state at the bookmark is the list at its version.", run: streamingList},
 	{ID: "streaming.match", Level: Must, Source: streamingSource,
 		About: "sendInitialEvents=true without resourceVersionMatch=NotOlderThan is refused.", run: streamingMatch},
 	{ID: "streaming.unasked", Level: Must, Source: streamingSource + " (if requested via allowWatchBookmarks=true)",
-		About: "Without allowWatchBookmarks the initial events come, and no bookmark.", Waits: "a second for a watch to end", run: streamingUnasked},
+		About: "Without allowWatchBookmarks, the initial events come without a bookmark.", Waits: "a second for a watch to end", run: streamingUnasked},
 	{ID: "streaming.annotation", Level: Should, Source: streamingSource + " (the annotation came after the document; client-go needs it)",
-		About: "The bookmark that ends the initial events, and no other, has the annotation " + endAnnotation + ".", run: streamingAnnotation},
+		About: "Only the bookmark that ends the initial events has the annotation " + endAnnotation + ".", run: streamingAnnotation},
 }
 
 const streamingQuery = "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// What is taken from a server at most: it may be broken, or worse.
+// Limits on the responses of a server, which may be broken or hostile.
 const (
 	maxBodyBytes  = 16 << 20
 	maxEventBytes = 8 << 20
@@ -259,7 +259,7 @@ func (r request) contentTypeOrJSON() string {
 	return r.contentType
 }
 
-// curl writes the request as a command line. The token is that of the reader.
+// curl formats the request as a curl command. The reader supplies the token.
 func (x *exchange) curl() string {
 	r := x.request
 	var b strings.Builder

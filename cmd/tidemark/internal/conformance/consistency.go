@@ -11,22 +11,22 @@ import (
 
 var consistencyChecks = []Check{
 	{ID: "consistency.complete", Level: Must, Source: watchSource + " (without missing any events)",
-		About: "Every write comes as one event, with the version that its answer had; there is no other event.", run: consistencyComplete},
+		About: "Every write causes exactly one event, with the version of the write's response. There are no other events.", run: consistencyComplete},
 	{ID: "consistency.order", Level: Must, Source: watchSource + "; " + kep5504 + ", Motivation",
-		About: "The versions of the events of a watch only grow.", run: consistencyOrder},
+		About: "The versions of a watch's events increase.", run: consistencyOrder},
 	{ID: "consistency.agree", Level: Must, Source: watchSource,
-		About: "All watches from one version tell the same events, also one that ends and goes on again and again.", run: consistencyAgree},
+		About: "All watches from one version get the same events, even a watch that is interrupted and resumed repeatedly.", run: consistencyAgree},
 	{ID: "consistency.lists", Level: Must, Source: watchSource + "; " + chunkSource,
-		About: "The list at R and the events up to R' make the list at R', for every pair of lists.", run: consistencyLists},
+		About: "For any two lists: the older one plus the events up to the newer one's version equals the newer one.", run: consistencyLists},
 	{ID: "consistency.exact", Level: Must, Source: listTable + " (Exact)",
 		About: "The list at exactly the version of an event is the state after that event.", run: consistencyExact},
 	{ID: "consistency.chunks", Level: Must, Source: chunkSource,
-		About: "A list in chunks, read while others write, is the state at its version.", run: consistencyChunks},
+		About: "A list in chunks is the state at its version, even if objects change in between.", run: consistencyChunks},
 	{ID: "consistency.monotonic", Level: Must, Source: listTable + " (Most recent)",
-		About: "Most recent lists never go back in time, from one connection to the other.", run: consistencyMonotonic},
+		About: "Most recent lists never go back in time, across all connections.", run: consistencyMonotonic},
 }
 
-// How much is written by a storm, and read beside it.
+// The number of writes in a storm, and of concurrent reads.
 const (
 	stormWriters = 4
 	stormNames   = 5  // of each writer
@@ -34,7 +34,7 @@ const (
 	stormLists   = 40 // of each lister, at most
 )
 
-// ack is a write that was answered. The version of a deletion is not told.
+// ack is an acknowledged write. The response to a deletion has no version.
 type ack struct{ kind, name, version string }
 
 // storm is what some writers did, and what was seen of it.
@@ -180,7 +180,7 @@ func (p *probe) follow(version string, steady bool, r *rand.Rand) []event {
 		}
 		s.close()
 	}
-	p.failf("%d events came, and not that of the last write", len(all))
+	p.failf("%d events came, but the event of the last write is missing", len(all))
 	return nil
 }
 

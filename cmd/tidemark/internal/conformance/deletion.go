@@ -10,17 +10,17 @@ const deletionSource = concepts + ", Resource deletion"
 
 var deletionChecks = []Check{
 	{ID: "deletion.removal", Level: Must, Source: deletionSource,
-		About: "An object without finalizers is gone when its delete was answered.", run: deletionRemoval},
+		About: "An object without finalizers is gone once its delete is answered.", run: deletionRemoval},
 	{ID: "deletion.finalization", Level: Must, Source: deletionSource,
-		About: "The delete of an object with finalizers sets deletionTimestamp, and the object stays.", run: deletionFinalization},
+		About: "Deleting an object with finalizers sets deletionTimestamp and keeps the object.", run: deletionFinalization},
 	{ID: "deletion.last-finalizer", Level: Must, Source: deletionSource,
-		About: "When the last finalizer is removed the object is, not before.", run: deletionLastFinalizer},
+		About: "An object that is being deleted goes away when its last finalizer is removed, and not before.", run: deletionLastFinalizer},
 	{ID: "deletion.any-order", Level: Must, Source: deletionSource,
 		About: "Finalizers can be removed in any order.", run: deletionAnyOrder},
 	{ID: "deletion.events", Level: Must, Source: deletionSource + "; Efficient detection of changes",
-		About: "Finalization is MODIFIED, removal DELETED.", run: deletionEvents},
+		About: "Watches show the start of a deletion and each removed finalizer as MODIFIED, and the removal as DELETED.", run: deletionEvents},
 	{ID: "deletion.collection", Level: Must, Source: concepts + ", Single resource API",
-		About: "deletecollection deletes the objects that it selects, and no other.", run: deletionCollection},
+		About: "deletecollection deletes exactly the objects that it selects.", run: deletionCollection},
 }
 
 func (p *probe) wantAbsent(name string) {

@@ -17,7 +17,7 @@ type resourceType struct {
 	verbs                          []string
 }
 
-// apiVersion is that of its objects.
+// apiVersion returns the apiVersion of the type's objects.
 func (r *resourceType) apiVersion() string {
 	if r.group == "" {
 		return r.version
@@ -41,7 +41,8 @@ func (r *resourceType) root() string {
 	return "/apis/" + r.group + "/" + r.version
 }
 
-// collection is the path of the collection; without a namespace that of all.
+// collection returns the path of the collection in a namespace. An empty namespace means
+// all namespaces.
 func (r *resourceType) collection(namespace string) string {
 	if namespace == "" || !r.namespaced {
 		return r.root() + "/" + r.resource
@@ -64,14 +65,15 @@ func parseResource(text string) (resourceName, error) {
 	return resourceName{resource, group, version}, nil
 }
 
-// What is taken from discovery at most.
+// Limits on discovery documents.
 const (
 	maxGroupVersions = 1000
 	maxTypes         = 5000
 )
 
-// discover lists the types that a server shows, in its order. Groups that cannot be
-// read (aggregated ones that are down) are told in the error, beside the others.
+// discover lists the types in a server's discovery documents, in the same order. If groups
+// cannot be read (an aggregated server is down), it returns the types of the others, and an
+// error that names those groups.
 func (b *bed) discover(ctx context.Context) ([]resourceType, error) {
 	var groups []string
 	var core struct {

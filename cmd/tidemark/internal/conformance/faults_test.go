@@ -60,7 +60,7 @@ var faults = append(cellFaults(), []fault{
 	{"a version is used again", "versions.change", "that it had before", func() step {
 		return both(lastWriter(), version(on("create update"), "77"))
 	}},
-	{"an object's version is that of the store", "versions.unchanged", "though only another", func() step { return version(gets, "77") }},
+	{"an object's version is the store's revision", "versions.unchanged", "though only another", func() step { return version(gets, "77") }},
 	{"items have the version of the list", "versions.list", "the items", func() step {
 		return got(lists, func(o object) {
 			for _, item := range itemsOf(o) {
@@ -148,20 +148,20 @@ var faults = append(cellFaults(), []fault{
 	{"doubles an event", "watch.events", "got the event", func() step { return nth(watches, 2, double) }},
 	{"swaps two events", "watch.events", "got the event", func() step { return swap(on("watch"), 2) }},
 	{"delays an event until the next one", "watch.list-then-watch", "did not come", func() step { return swap(on("watch"), 3) }},
-	{"tells an update as a create", "watch.events", "got the event", func() step { return onType(watches, modified, become(added)) }},
-	{"tells an older object", "watch.events", "has the label", func() step {
+	{"sends an update as a create", "watch.events", "got the event", func() step { return onType(watches, modified, become(added)) }},
+	{"sends an older object", "watch.events", "has the label", func() step {
 		return onType(watches, modified, edited("0", "metadata", "labels", markLabel))
 	}},
 	{"objects of events without their kind", "watch.documents", "want ConfigMap", func() step { return each(watches, edited(nil, "kind")) }},
 	{"a watch from a list begins with all objects", "watch.list-then-watch", "got the event ADDED", func() step { return without(watches, "resourceVersion") }},
-	{"a watch of one name tells of all", "watch.get-then-watch", "got the event", func() step { return without(watches, "fieldSelector") }},
+	{"a watch of one name sends all objects", "watch.get-then-watch", "got the event", func() step { return without(watches, "fieldSelector") }},
 	{"a watch from a version begins with all objects", "watch.exact", "got the event ADDED", func() step { return without(watches, "resourceVersion") }},
 	{"a watch begins with updates", "watch.unset", "among the synthetic events", func() step { return onType(watches, added, become(modified)) }},
-	{"a watch from 0 tells objects twice", "watch.zero", "is there already", func() step { return onType(watches, added, double) }},
-	{"a watch begins with the event that it was told last", "watch.resume", "got the event", func() step {
+	{"a watch from 0 sends objects twice", "watch.zero", "is there already", func() step { return onType(watches, added, double) }},
+	{"a resumed watch repeats the last event", "watch.resume", "got the event", func() step {
 		return query(watches.and(having("resourceVersion")), func(q url.Values) { q.Set("resourceVersion", preceding(q.Get("resourceVersion"))) })
 	}},
-	{"a deletion has the version of the last state", "watch.deleted", "want that of the deletion", lastState},
+	{"a deletion has the version of the last state", "watch.deleted", "want the version of the deletion", lastState},
 	{"a deletion has no last state", "watch.deleted", "want its last state", func() step {
 		return onType(watches, deleted, edited(nil, "metadata", "labels"))
 	}},
@@ -192,7 +192,7 @@ var faults = append(cellFaults(), []fault{
 	}},
 	{"bookmarks of no kind", "bookmarks.content", "as requested", func() step { return onType(watches, bookmark, edited(nil, "kind")) }},
 	{"a bookmark before a change that it covers", "bookmarks.complete", "against the list", func() step { return onType(watches, modified, drop) }},
-	{"a watch from a bookmark tells updates", "bookmarks.resume", "want ADDED", func() step { return onType(watches, added, become(modified)) }},
+	{"a watch from a bookmark sends updates", "bookmarks.resume", "want ADDED", func() step { return onType(watches, added, become(modified)) }},
 	{"bookmarks for everybody", "bookmarks.unasked", "not asked for", func() step { return with(watches, "allowWatchBookmarks", "true") }},
 
 	{"forgets the end of the initial events", "streaming.state", "did not come", func() step { return onType(streams, bookmark, drop) }},
@@ -208,7 +208,7 @@ var faults = append(cellFaults(), []fault{
 	{"resourceVersionMatch is taken as given", "streaming.match", "want a refusal", func() step {
 		return with(streams, "resourceVersionMatch", "NotOlderThan")
 	}},
-	{"a streaming list with a bookmark that nobody wants", "streaming.unasked", "not asked for", func() step {
+	{"a streaming list with an unrequested bookmark", "streaming.unasked", "not asked for", func() step {
 		return with(streams, "allowWatchBookmarks", "true")
 	}},
 	{"the bookmark lacks its annotation", "streaming.annotation", "lacks the annotation", func() step {
@@ -222,8 +222,8 @@ var faults = append(cellFaults(), []fault{
 	{"an exact list answers though its version is not there", "unavailable.future-exact", "want 504", func() step {
 		return without(lists, "resourceVersion", "resourceVersionMatch")
 	}},
-	{"a streaming list of what is not there", "unavailable.future-stream", "older than", func() step { return without(streams, "resourceVersion") }},
-	{"a watch of what is not there begins at once", "unavailable.future-watch", "is of before", func() step { return without(watches, "resourceVersion") }},
+	{"a streaming list at a future version", "unavailable.future-stream", "older than", func() step { return without(streams, "resourceVersion") }},
+	{"a watch from a future version begins at once", "unavailable.future-watch", "is of before", func() step { return without(watches, "resourceVersion") }},
 	{"a list forgets what it waited for", "unavailable.future-reached", "the list", func() step {
 		return replay(lists.and(having("resourceVersion")))
 	}},
@@ -345,7 +345,7 @@ var faults = append(cellFaults(), []fault{
 	}},
 	{"the last apply wins", "apply.conflict", "want 409", func() step { return with(on("apply"), "force", "true") }},
 	{"force is forgotten", "apply.force", "has the value", func() step { return field(gets, "1", "metadata", "labels", markLabel) }},
-	{"what is no longer applied stays", "apply.remove", "the label mine", func() step { return field(gets, "1", "metadata", "labels", "mine") }},
+	{"a field that is no longer applied stays", "apply.remove", "the label mine", func() step { return field(gets, "1", "metadata", "labels", "mine") }},
 	{"an apply of the same is a change", "apply.again", "the object went", func() step {
 		return sent(from(2, on("apply")), func(o object) { o.label("touched", "yes") })
 	}},
@@ -360,7 +360,7 @@ var faults = append(cellFaults(), []fault{
 		return nth(from(4, on("watch")), 1, become("CHANGED"))
 	}},
 	{"a list lacks an object", "consistency.lists", "the list with", func() step { return dropItem(from(2, on("list"))) }},
-	{"a list tells a version that it has not reached", "consistency.lists", "the list with", func() step {
+	{"a list has a version that it has not reached", "consistency.lists", "the list with", func() step {
 		return replayItems(lists)
 	}},
 	{"exact is nearly exact", "consistency.exact", "the list at exactly", func() step { return liar(lists.and(having("resourceVersion"))) }},
@@ -408,7 +408,7 @@ func cellFaults() []fault {
 			f.name, f.says = "ignores resourceVersionMatch", "want a refusal"
 			f.step = func() step { return without(on("list"), "resourceVersionMatch") }
 		case badRequest:
-			f.name, f.says = "ignores a version beside a token", "want 400"
+			f.name, f.says = "ignores a version next to a token", "want 400"
 			f.step = func() step { return without(continuedLists, "resourceVersion") }
 		}
 		f.name += " (" + c.String() + ")"
@@ -540,8 +540,8 @@ func preceding(version string) string {
 // it does not have yet. docs/conformance.md lists them.
 var lacking = map[string]Outcome{}
 
-// assist makes a server tell its periodic bookmark soon: those of the end of a
-// watch are as good to a test, which does not wait a minute.
+// assist makes a server send its periodic bookmark soon. The bookmark at the end of a watch
+// does as well, and the test need not wait a minute.
 func assist() step {
 	return query(watches, func(q url.Values) {
 		if q.Get("timeoutSeconds") == "300" {

@@ -8,8 +8,8 @@ import (
 
 // cell is a combination of parameters in the table of lists.
 type cell struct {
-	// match is resourceVersionMatch, paging what is given of limit and continue, and
-	// version what resourceVersion is: "", "0", or "n" for one that was.
+	// match is the resourceVersionMatch, and paging says whether limit or continue is set.
+	// version is the resourceVersion: "", "0", or "n" for an earlier one.
 	match   string
 	paging  paging
 	version string
@@ -95,11 +95,11 @@ func listChecks() []Check {
 	}
 	return append(all, []Check{
 		{ID: "list.match-unknown", Level: Should, Source: kep2523 + ", Add a ResourceVersionMatch query parameter (enumeration)",
-			About: "A resourceVersionMatch that is none of the two is refused.", run: listMatchUnknown},
+			About: "An unknown resourceVersionMatch is refused.", run: listMatchUnknown},
 		{ID: "list.one-name", Level: Must, Source: listTable + " (limit, resourceVersion=N)",
-			About: "Limit and a version are Exact for a list of one name too.", run: listOneName},
+			About: "A list of one name with a limit and a version is Exact.", run: listOneName},
 		{ID: "list.selector", Level: Must, Source: kep2523 + ", ResourceVersionMatchExact",
-			About: "Exact is exact with a label selector too.", run: listSelector},
+			About: "A list with Exact and a label selector is the exact state.", run: listSelector},
 	}...)
 }
 
@@ -169,7 +169,7 @@ func (c cell) run(p *probe) {
 	}
 }
 
-// limit is that of a cell, with the mark that joins it to a query.
+// limit returns the cell's limit as a query parameter, with its separator.
 func (c cell) limit() string {
 	if c.paging == limited {
 		return "&limit=2"
@@ -201,8 +201,8 @@ func (p *probe) anyList(query string) list {
 	return l
 }
 
-// continues checks a continue token beside a version: the first chunk is from the
-// second state, and writes come before the next one is asked for.
+// continues checks a continue token that comes with a version. The first chunk is from the
+// second state, and the check writes before it requests the next chunk.
 func (c cell) continues(p *probe, h past) {
 	first := p.list("limit=1")
 	if first.next == "" {

@@ -52,7 +52,7 @@ func child(m map[string]any, key string) map[string]any {
 // label sets a label.
 func (o object) label(key, value string) { child(o.metadata(), "labels")[key] = value }
 
-// finalizers are those of the object.
+// finalizers returns the object's finalizers.
 func (o object) finalizers() []string {
 	var all []string
 	list, _ := o.at("metadata", "finalizers").([]any)

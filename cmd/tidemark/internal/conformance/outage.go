@@ -340,7 +340,7 @@ func (o *outage) follow(from list, steady bool, r *rand.Rand) []part {
 			at = events[len(events)-1].Object.version()
 		}
 		if len(current.events) > maxEvents {
-			o.failf("%d events came, and not that of the last write", len(current.events))
+			o.failf("%d events came, but the event of the last write is missing", len(current.events))
 		}
 	}
 }

@@ -79,9 +79,9 @@ const checkTimeout = 5 * time.Minute
 
 var errTooLong = fmt.Errorf("the check did not end within %v", checkTimeout)
 
-// try runs a part of a check, and returns the verdict that ended it, nil if none
-// did. A goroutine of a check runs inside of one. A check that breaks has failed, and
-// what it made is removed like that of any other.
+// try runs a part of a check and returns the verdict that ended it, or nil. Each goroutine
+// of a check runs inside its own try. A check that panics has failed, and its objects are
+// removed like those of other checks.
 func try(part func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -227,7 +227,7 @@ func (p *probe) object(a *answer) object {
 	return o
 }
 
-// path is that of an object of the resource.
+// path returns the path of an object of the resource.
 func (p *probe) path(name string) string {
 	return p.resource.collection(p.bed.namespace) + "/" + url.PathEscape(name)
 }
@@ -249,7 +249,7 @@ func (p *probe) fresh(name, mark string) object {
 	return o
 }
 
-// create makes an object, and returns it as the server tells it.
+// create creates an object, and returns it as the server returned it.
 func (p *probe) create(name, mark string) object { return p.post(p.fresh(name, mark), "") }
 
 // post creates an object.

@@ -35,7 +35,7 @@ func behind(config *rest.Config, steps ...step) *rest.Config {
 	return config
 }
 
-// when tells which requests a step is for.
+// when reports whether a step applies to a request.
 type when func(req *http.Request) bool
 
 // on matches requests by their verbs, written with spaces between.
@@ -210,7 +210,7 @@ func got(w when, edit func(o object)) step {
 	})
 }
 
-// field sets what is answered at a path; nil removes it.
+// field sets the field at a path of the response; nil removes it.
 func field(w when, value any, path ...string) step {
 	return got(w, func(o object) { set(o, value, path...) })
 }
@@ -312,8 +312,8 @@ func rewind(w when) step {
 	}
 }
 
-// events changes what watches tell. For each watch a function is made, which gets
-// each event, and in the end nil, and returns what is told instead.
+// events changes the events of watches. begin makes a function for each watch. The function
+// gets each event, and nil at the end, and returns the events to send instead.
 func events(w when, begin func() func(e *event) []event) step {
 	return answered(w, func(_ *http.Request, resp *http.Response) {
 		if resp.StatusCode != http.StatusOK {
@@ -350,7 +350,7 @@ func events(w when, begin func() func(e *event) []event) step {
 	})
 }
 
-// each changes events one by one: the function returns what is told instead.
+// each changes events one by one: edit returns the events to send instead.
 func each(w when, edit func(e event) []event) step {
 	return events(w, func() func(*event) []event {
 		return func(e *event) []event {
@@ -409,10 +409,10 @@ func nth(w when, n int, edit func(e event) []event) step {
 	})
 }
 
-// isLast tells the object that ends a storm: without it watches wait in vain.
+// isLast reports whether the event is for the object that ends a storm. Watches wait for it.
 func isLast(e event) bool { return strings.HasSuffix(e.Object.name(), "-end") }
 
-// swap tells the nth change of each watch after the next one.
+// swap sends the nth change of each watch after the next one.
 func swap(w when, n int) step {
 	return events(w, func() func(*event) []event {
 		var held *event

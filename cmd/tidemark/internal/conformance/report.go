@@ -170,11 +170,11 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return err
 }
 
-// longWait is from when on it is told what a check has waited for.
+// longWait is the duration of a check from which on the report says what it waited for.
 const longWait = 10 // seconds
 
-// writeLimits tells which checks were not run for the lack of a right, and what took
-// long.
+// writeLimits lists the checks that did not run because a permission was missing, and the
+// checks that took long.
 func (r *Report) writeLimits(w io.Writer) {
 	if forbidden := r.Forbidden(); len(forbidden) > 0 {
 		fmt.Fprintf(w, "\n%d checks were not run, because what they do is forbidden to this user:\n", len(forbidden))
@@ -189,7 +189,7 @@ func (r *Report) writeLimits(w io.Writer) {
 	}
 }
 
-// write writes what a check that did not pass has to say.
+// write writes the details of a check that did not pass.
 func (x Result) write(w io.Writer) {
 	fmt.Fprintf(w, "\n%s %s: %s\n  %s (%s)\n  %s\n", x.ID, x.Outcome, x.Level, x.About, x.Source, indent(x.Message))
 	if x.Outcome != Failed {
@@ -228,8 +228,8 @@ type (
 	}
 )
 
-// WriteJUnit writes the report as JUnit's XML, a suite for each area. What fails
-// without making the server fail (a SHOULD, a MAY) is told as skipped.
+// WriteJUnit writes the report as JUnit XML, with a suite for each area. A failed SHOULD or
+// MAY does not fail the server: it is reported as skipped.
 func (r *Report) WriteJUnit(w io.Writer) error {
 	var all junitSuites
 	for _, x := range r.Results {

@@ -17,21 +17,21 @@ const (
 
 var representationChecks = []Check{
 	{ID: "representations.json", Level: Must, Source: representationSource,
-		About: "JSON comes where it is asked for, and where anything will do.", run: representationsJSON},
+		About: "A request that accepts JSON, or anything, gets JSON.", run: representationsJSON},
 	{ID: "representations.not-acceptable", Level: Must, Source: representationSource,
-		About: "An Accept header with only unsupported media types is 406.", run: representationsNotAcceptable},
+		About: "An Accept header that has only unsupported media types is answered with 406.", run: representationsNotAcceptable},
 	{ID: "representations.unsupported", Level: Should, Source: representationSource,
-		About: "A body whose Content-Type is not supported is 415.", run: representationsUnsupported},
+		About: "A body with an unsupported Content-Type is answered with 415.", run: representationsUnsupported},
 	{ID: "representations.fallback", Level: Must, Source: representationSource,
-		About: "Where protobuf is the first choice and JSON the second, one of the two comes.", run: representationsFallback},
+		About: "A request that prefers protobuf and accepts JSON gets one of the two.", run: representationsFallback},
 	{ID: "representations.protobuf", Level: Should, Source: protobufSource,
-		About: "Protobuf is the four bytes k8s\\x00 and an envelope with kind, version and the object.", run: representationsProtobuf},
+		About: "Protobuf consists of the four bytes k8s\\x00 and an envelope with kind, version and the object.", run: representationsProtobuf},
 	{ID: "representations.protobuf-body", Level: Should, Source: representationSource,
-		About: "An object can be created from protobuf, and be answered as JSON.", run: representationsProtobufBody},
+		About: "A create can send protobuf and get JSON.", run: representationsProtobufBody},
 	{ID: "representations.yaml", Level: May, Source: representationSource,
 		About: "YAML is read and written.", run: representationsYAML},
 	{ID: "representations.status", Level: Must, Source: representationSource,
-		About: "A refusal is a Status, with its code.", run: representationsStatus},
+		About: "An error is a Status with the response's code.", run: representationsStatus},
 }
 
 // isKind reports whether a Content-Type is of a media type.

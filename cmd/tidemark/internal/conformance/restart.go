@@ -12,17 +12,17 @@ const waitsRestart = "the server to be restarted"
 
 var restartChecks = []Check{
 	{ID: "restart.objects", Level: Must, Source: watchSource + " (the version as stored in the persistence layer)",
-		About: "A restart changes no object, and no version.", Waits: waitsRestart, run: restartObjects},
+		About: "A restart changes no object and no version.", Waits: waitsRestart, run: restartObjects},
 	{ID: "restart.versions", Level: Must, Source: kep5504 + ", Summary",
-		About: "Versions grow across a restart.", Waits: waitsRestart, run: restartVersions},
+		About: "Versions keep increasing after a restart.", Waits: waitsRestart, run: restartVersions},
 	{ID: "restart.watch", Level: Must, Source: watchSource + "; " + goneSource,
-		About: "A watch from a version of before the restart tells all changes since, or 410.", Waits: waitsRestart, run: restartWatch},
+		About: "A watch from a version before the restart gets all changes since then, or 410.", Waits: waitsRestart, run: restartWatch},
 	{ID: "restart.exact", Level: Must, Source: listTable + " (Exact); " + goneSource,
-		About: "A list at a version of before the restart is exact, or 410.", Waits: waitsRestart, run: restartExact},
+		About: "A list at a version before the restart is exact, or 410.", Waits: waitsRestart, run: restartExact},
 	{ID: "restart.chunks", Level: Must, Source: chunkSource,
-		About: "A continue token of before the restart continues the same list, or is 410.", Waits: waitsRestart, run: restartChunks},
+		About: "A continue token from before the restart continues the same list, or is 410.", Waits: waitsRestart, run: restartChunks},
 	{ID: "restart.consistency", Level: Must, Source: watchSource + "; " + goneSource + "; " + kep5504 + ", Motivation",
-		About: "While some write at random and others watch and list, a restart loses no write and no event, tells none twice, and goes back nowhere; the list at R and the events up to R' make the list at R'.", Waits: waitsRestart, run: restartConsistency},
+		About: "During concurrent writes, watches and lists, a restart loses no write, loses or repeats no event, and never goes back in time. A list at R plus the events up to R' equals the list at R'.", Waits: waitsRestart, run: restartConsistency},
 }
 
 // restartTimeout bounds a restart, from the command to the first answer.

@@ -77,10 +77,10 @@ var restartFaults = []restartFault{
 	{"a watch that goes on after a restart misses an event", "restart.consistency", "a watch that goes on across the restart", func(r *restarted) step {
 		return nth(r.after(watches), 1, drop)
 	}},
-	{"a watch that goes on after a restart tells an event twice", "restart.consistency", "want one past", func(r *restarted) step {
+	{"a watch that continues after a restart repeats an event", "restart.consistency", "want one past", func(r *restarted) step {
 		return nth(r.after(watches), 1, double)
 	}},
-	{"a watch from before a restart begins with what is there", "restart.consistency", "a watch that goes on across the restart", func(r *restarted) step {
+	{"a watch from before a restart begins with the current state", "restart.consistency", "a watch that goes on across the restart", func(r *restarted) step {
 		return without(r.after(watches), "resourceVersion")
 	}},
 	{"a restart goes back in time", "restart.consistency", "older than", func(r *restarted) step { return rewind(r.after(lists)) }},

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// editor forbids what somebody may not do who may edit in one namespace.
+// editor returns a config that is limited to the permissions of an editor of one namespace.
 func editor(config *rest.Config, namespace string) *rest.Config {
 	forbidden := says(always, http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden","message":"not in your role"}`)
 	return behind(config, func(req *http.Request, next http.RoundTripper) (*http.Response, error) {

@@ -56,13 +56,13 @@ type bed struct {
 	endpoint *endpoint
 	conn     *conn // for preparations
 	version  string
-	// suffix is part of the names of what is not in the namespace.
+	// suffix is part of the names of objects outside the namespace.
 	suffix    string
 	namespace string
 	made      bool // the namespace
 	types     []resourceType
 	resource  *resourceType
-	given     object // what its objects are like; nil: what is known of the type
+	given     object // a template of its objects; nil: the body that bodies has for the type
 
 	mu      sync.Mutex
 	left    []string // guarded by mu: what could not be removed
@@ -351,7 +351,7 @@ func (b *bed) eraseLate(ctx context.Context) {
 	}
 }
 
-// cleanup removes the namespace, and returns what is left behind.
+// cleanup removes the namespace, and returns the objects that it could not remove.
 func (b *bed) cleanup(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

@@ -32,7 +32,7 @@ func portOf(t *testing.T, config *rest.Config) int {
 	return port
 }
 
-// TestReport: each form of a report tells what failed, with requests and answers.
+// TestReport: each form of a report shows the failures, with requests and responses.
 func TestReport(t *testing.T) {
 	config := behind(serve(t), version(on("get"), "77"))
 	var told bytes.Buffer
@@ -143,7 +143,7 @@ func TestResource(t *testing.T) {
 // TestCannotRun: what keeps a run from beginning is an error that says why.
 func TestCannotRun(t *testing.T) {
 	config := serve(t)
-	nobody := rest.AnonymousClientConfig(config)
+	anonymous := rest.AnonymousClientConfig(config)
 	for want, run := range map[string]struct {
 		config  *rest.Config
 		options Options
@@ -158,7 +158,7 @@ func TestCannotRun(t *testing.T) {
 		"is deployments.apps/v1": {config, Options{Resource: "Deployment"}},
 		"is pods/v1":             {config, Options{Resource: "pods/v2"}},
 		"are not namespaced":     {config, Options{Resource: "nodes"}},
-		"403":                    {nobody, Options{}},
+		"403":                    {anonymous, Options{}},
 		"connection refused":     {&rest.Config{Host: "https://127.0.0.1:1"}, Options{}},
 	} {
 		if report, err := Run(t.Context(), run.config, run.options, progress.Progress{}); err == nil || !strings.Contains(err.Error(), want) || report != nil {

@@ -31,7 +31,7 @@ func (e event) String() string {
 	return fmt.Sprintf("%s %s@%s", e.Type, e.Object.name(), e.Object.version())
 }
 
-// code is that of the Status in an ERROR.
+// code returns the code of the Status in an ERROR event.
 func (e event) code() int {
 	n, _ := e.Object.at("code").(float64)
 	return int(n)
@@ -216,7 +216,7 @@ func (s *stream) until(waitingFor string, last func(event) bool) []event {
 	}
 }
 
-// maxEvents bounds what is taken of one watch.
+// maxEvents bounds the number of events that are read from one watch.
 const maxEvents = 100_000
 
 // rest returns everything until the server ends the stream, which it has to within
@@ -240,7 +240,7 @@ func (s *stream) rest(within time.Duration) []event {
 	}
 }
 
-// apply brings a state forward by an event, and says what is wrong with the event.
+// apply advances the state by an event, and returns an error if the event does not fit.
 func (s state) apply(e event) error {
 	old, there := s[e.Object.name()]
 	switch {

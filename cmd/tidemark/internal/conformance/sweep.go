@@ -9,10 +9,10 @@ const sweepTypes = "sweep.types"
 
 var sweepChecks = []Check{
 	{ID: sweepTypes, Level: Must, Source: kep5504 + ", Test Plan (every built-in type)",
-		About: "The version of an object is well-formed, and grows from its creation to its update to its deletion; a row for each type that discovery shows as writable.",
+		About: "The version of an object is well-formed and increases from its creation to its update to its deletion. This runs for every writable type in discovery.",
 		run:   func(p *probe) { p.sweep(p.resource) }},
 	{ID: "sweep.custom", Level: Must, Source: kep5504 + ", Test Plan",
-		About: "So does that of a custom resource.", run: func(p *probe) { p.sweep(p.custom()) }},
+		About: "The version of a custom resource increases in the same way.", run: func(p *probe) { p.sweep(p.custom()) }},
 }
 
 // sweep follows one object of a type from its creation to its deletion.
@@ -68,8 +68,8 @@ func (p *probe) updateRacing(o object) object {
 	return nil
 }
 
-// sweepAway deletes an object, with its finalizers, and returns the version of the
-// deletion: that of its event, or where there are no watches that of a list.
+// sweepAway deletes an object and its finalizers, and returns the version of the deletion.
+// It comes from the DELETED event, or from a list if the type has no watch.
 func (p *probe) sweepAway(o object) string {
 	var s *stream
 	if p.resource.allows("watch") {
@@ -153,9 +153,8 @@ func (p *probe) custom() *resourceType {
 	return r
 }
 
-// noticed is how long a server has to say anything of a definition in its status.
-// kube-apiserver does within milliseconds; one that stores definitions and serves
-// nothing never does.
+// noticed is the time that a server has to set the status of a definition. kube-apiserver
+// needs milliseconds. A server that stores definitions without serving them never does.
 const noticed = 2 * time.Second
 
 // awaitServed waits until a custom resource is served, which is a moment after its

@@ -14,13 +14,13 @@ const (
 
 var tableChecks = []Check{
 	{ID: "tables.list", Level: Must, Source: tableSource,
-		About: "A list as Table has a row for each object and a cell for each column.", run: tablesList},
+		About: "A list as a Table has a row for each object and a cell for each column.", run: tablesList},
 	{ID: "tables.get", Level: Must, Source: tableSource,
-		About: "A get as Table has one row.", run: tablesGet},
+		About: "A get as a Table has one row.", run: tablesGet},
 	{ID: "tables.metadata", Level: Must, Source: tableSource + "; Retrieving large results sets in chunks",
 		About: "A Table has the version and the continue token of its collection.", run: tablesMetadata},
 	{ID: "tables.fallback", Level: Must, Source: tableSource,
-		About: "Where a Table is the first choice and JSON the second, one of the two comes.", run: tablesFallback},
+		About: "A request that prefers a Table and accepts JSON gets one of the two.", run: tablesFallback},
 	{ID: "tables.default", Level: Must, Source: tableSource,
 		About: "A type without columns of its own has the columns Name and Created At, which servers call Age since v1.11.", run: tablesDefault},
 }

@@ -42,7 +42,7 @@ func parseTemplate(text []byte) (object, error) {
 		}
 		var o object
 		if err := json.Unmarshal(asJSON, &o); err != nil {
-			return nil, errors.New("the template is no object: want one with apiVersion, kind, and what it needs beside a name")
+			return nil, errors.New("the template is not an object: want apiVersion, kind, and all required fields but the name")
 		}
 		if found != nil {
 			return nil, errors.New("the template holds several objects: want one")
@@ -51,8 +51,8 @@ func parseTemplate(text []byte) (object, error) {
 	}
 }
 
-// giveTemplate takes the template of the options for the objects of the resource.
-// Names, and what a server fills in, are those of the checks.
+// giveTemplate uses the template of the options for the objects of the resource. It drops
+// names and the fields that a server sets.
 func (b *bed) giveTemplate() error {
 	if len(b.options.Template) == 0 {
 		return nil

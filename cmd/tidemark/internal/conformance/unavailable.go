@@ -14,29 +14,29 @@ const (
 
 var unavailableChecks = []Check{
 	{ID: "unavailable.future-get", Level: Must, Source: tooLargeSource,
-		About: "A get at a version that is not there yet is 504, or is to be tried again, and never an older state.", Waits: waitsFuture, run: futureGet},
+		About: "A get at a future version is 504 or asks the client to retry. It never returns an older state.", Waits: waitsFuture, run: futureGet},
 	{ID: "unavailable.future-list", Level: Must, Source: tooLargeSource,
-		About: "So is a list that must not be older.", Waits: waitsFuture, run: futureList},
+		About: "The same holds for a list with NotOlderThan a future version.", Waits: waitsFuture, run: futureList},
 	{ID: "unavailable.future-exact", Level: Must, Source: tooLargeSource,
-		About: "So is a list at exactly such a version.", Waits: waitsFuture, run: futureExact},
+		About: "The same holds for a list at exactly a future version.", Waits: waitsFuture, run: futureExact},
 	{ID: "unavailable.future-stream", Level: Must, Source: tooLargeSource,
-		About: "A streaming list that must not be older than such a version has no bookmark before it.", Waits: waitsFuture, run: futureStream},
+		About: "A streaming list with a future version sends no bookmark before that version is reached.", Waits: waitsFuture, run: futureStream},
 	{ID: "unavailable.future-watch", Level: Must, Source: tooLargeSource,
-		About: "A watch from such a version waits, or is refused: it tells no change of before.", Waits: "2 s for a watch to end", run: futureWatch},
+		About: "A watch from a future version waits or is refused. It sends no earlier change.", Waits: "2 s for a watch to end", run: futureWatch},
 	{ID: "unavailable.future-reached", Level: Must, Source: tooLargeSource + " (wait briefly)",
-		About: "A list that must not be older than a version which is there at last is answered.", run: futureReached},
+		About: "A list with NotOlderThan succeeds once its version is reached.", run: futureReached},
 	{ID: "unavailable.retry-after", Level: May, Source: tooLargeSource,
-		About: "The answer says when to try again, in Retry-After.", Waits: waitsFuture, run: futureRetryAfter},
+		About: "The response for a future version has a Retry-After.", Waits: waitsFuture, run: futureRetryAfter},
 	{ID: "unavailable.message", Level: Should, Source: tooLargeSource,
-		About: "The answer is identified by the words \"Too large resource version\".", Waits: waitsFuture, run: futureMessage},
+		About: "The response for a future version contains the words \"Too large resource version\".", Waits: waitsFuture, run: futureMessage},
 	{ID: "unavailable.gone-list", Level: Must, Source: goneSource,
-		About: "A list at a version of long ago is 410, or is exactly of that version.", run: goneList},
+		About: "A list at a very old version is exact, or 410.", run: goneList},
 	{ID: "unavailable.gone-chunk", Level: Must, Source: goneSource,
-		About: "So is one with a limit.", run: goneChunk},
+		About: "A list with a limit at a very old version is exact, or 410.", run: goneChunk},
 	{ID: "unavailable.gone-watch", Level: Must, Source: goneSource + "; Efficient detection of changes",
-		About: "A watch from a version of long ago is 410, as an answer or as an ERROR, or tells all changes since.", run: goneWatch},
+		About: "A watch from a very old version gets all changes since then, or 410 (as response or as ERROR event).", run: goneWatch},
 	{ID: "unavailable.gone-status", Level: Should, Source: goneSource,
-		About: "410 comes with a Status whose code is 410, so that clients recognise it.", run: goneStatus},
+		About: "A 410 response has a Status whose code is 410, so that clients recognise it.", run: goneStatus},
 }
 
 // future returns a version that no write will reach while the check runs.
@@ -191,8 +191,8 @@ func (p *probe) wantGone(query string) {
 	p.wantState("the list at "+longAgo, p.mine(l), state{})
 }
 
-// goneWatch: all objects of the check are younger than the version, so a server
-// that has all changes since tells them from the first one on.
+// goneWatch watches from a version before all objects of the check. A server that has all
+// changes since then sends them from the first one on.
 func goneWatch(p *probe) {
 	a := p.create("a", "1")
 	a2 := p.update(a, "2")

@@ -13,21 +13,21 @@ const (
 
 var validationChecks = []Check{
 	{ID: "validation.type", Level: Must, Source: validationSource,
-		About: "A field of the wrong type is 400, at every level, and nothing is said of unknown fields.", run: validationType},
+		About: "A field of the wrong type is 400 at every level, and the message does not mention unknown fields.", run: validationType},
 	{ID: "validation.ignore", Level: Must, Source: levelSource + " (Ignore)",
-		About: "With Ignore unknown fields and all but the last of duplicate ones are dropped, without a word.", run: validationIgnore},
+		About: "With Ignore, unknown fields and all but the last of duplicate fields are dropped without a warning.", run: validationIgnore},
 	{ID: "validation.warn", Level: Must, Source: levelSource + " (Warn)",
-		About: "With Warn the request succeeds with a warning for each.", run: validationWarn},
+		About: "With Warn, the request succeeds with a warning for each unknown or duplicate field.", run: validationWarn},
 	{ID: "validation.default", Level: Must, Source: levelSource + " (Warn)",
 		About: "Warn is the default.", run: validationDefault},
 	{ID: "validation.strict", Level: Must, Source: levelSource + " (Strict)",
-		About: "With Strict a create is 400, with a message that names them all, and nothing is written.", run: validationStrict},
+		About: "With Strict, a create with unknown or duplicate fields is 400, names them all, and writes nothing.", run: validationStrict},
 	{ID: "validation.strict-update", Level: Must, Source: levelSource + " (Strict)",
-		About: "So is an update.", run: validationStrictUpdate},
+		About: "With Strict, an update with unknown or duplicate fields is 400, names them all, and writes nothing.", run: validationStrictUpdate},
 	{ID: "validation.strict-patch", Level: Must, Source: levelSource + " (Strict)",
-		About: "So is a patch.", run: validationStrictPatch},
+		About: "With Strict, a patch with unknown or duplicate fields is 400, names them all, and writes nothing.", run: validationStrictPatch},
 	{ID: "validation.level", Level: Should, Source: levelSource,
-		About: "A level that there is not is refused (400 to 499).", run: validationLevel},
+		About: "An unknown level is refused (400 to 499).", run: validationLevel},
 }
 
 // flawed writes an object with an unknown field and a duplicate one.
@@ -52,7 +52,7 @@ func validationType(p *probe) {
 			p.failf("at the level %q: got %s, want 400", level, a.describe())
 		}
 		if strings.Contains(a.status().text("message"), `"bogus"`) {
-			p.failf("at the level %q the message tells of the unknown field: %s", level, a.describe())
+			p.failf("at the level %q the message mentions the unknown field: %s", level, a.describe())
 		}
 	}
 }

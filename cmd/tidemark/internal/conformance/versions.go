@@ -11,15 +11,15 @@ const versionsIn = concepts + ", resourceVersion fields in metadata"
 
 var versionChecks = []Check{
 	{ID: "versions.object", Level: Must, Source: versionsIn,
-		About: "An object has a version, which is the same in the answer to its write and in a read.", run: versionsObject},
+		About: "An object has a version, and it is the same in the response to its write and in a read.", run: versionsObject},
 	{ID: "versions.change", Level: Must, Source: versionsIn,
-		About: "A modification gives an object another version.", run: versionsChange},
+		About: "A modification gives the object a new version.", run: versionsChange},
 	{ID: "versions.unchanged", Level: Must, Source: versionsIn,
 		About: "An object keeps its version while only others are modified.", run: versionsUnchanged},
 	{ID: "versions.list", Level: Must, Source: versionsIn,
-		About: "A collection has a version, and its items have those of their last modification.", run: versionsList},
+		About: "A collection has a version, and each of its items has the version of its last modification.", run: versionsList},
 	{ID: "versions.no-op", Level: Should, Source: versionsIn + " (the version at which it was last modified)",
-		About: "A PUT that changes nothing leaves the version.", run: versionsNoOp},
+		About: "A PUT that changes nothing keeps the version.", run: versionsNoOp},
 }
 
 func versionsObject(p *probe) {
@@ -74,7 +74,7 @@ var comparableChecks = []Check{
 	{ID: "comparable.well-formed", Level: Must, Source: kep5504 + ", Proposal",
 		About: "Versions of objects, lists and events are decimal integers without leading zeros, above 0 and below 2^128.", run: comparableWellFormed},
 	{ID: "comparable.grows", Level: Must, Source: kep5504 + ", Summary",
-		About: "The version of an object grows with each modification, and is past them all when it is deleted.", run: comparableGrows},
+		About: "The version of an object increases with each modification, and once more with its deletion.", run: comparableGrows},
 	{ID: "comparable.order", Level: Must, Source: kep5504 + ", User Stories, Story 1",
 		About: "Of two objects of a type, the one that was written later has the greater version.", run: comparableOrder},
 	{ID: "comparable.list", Level: Must, Source: kep5504 + ", User Stories, Story 2",
@@ -84,7 +84,7 @@ var comparableChecks = []Check{
 // limit128 is 2^128: KEP-5504's tests hold versions below it.
 const limit128 = "340282366920938463463374607431768211456"
 
-// wellFormed says what is wrong with a version, nil if nothing is.
+// wellFormed returns an error if a version is malformed.
 func wellFormed(version string) error {
 	order, err := resourceversion.Compare(version, limit128)
 	if err == nil && order >= 0 {
@@ -149,17 +149,17 @@ func comparableList(p *probe) {
 
 var getChecks = []Check{
 	{ID: "get.most-recent", Level: Must, Source: concepts + ", Semantics for get and list (get, resourceVersion unset)",
-		About: "A get without a version answers the most recent state, through any connection.", run: getMostRecent},
+		About: "A get without a version returns the most recent state, on any connection.", run: getMostRecent},
 	{ID: "get.any", Level: Must, Source: concepts + ", Semantics for get and list (get, resourceVersion=\"0\")",
-		About: "A get with version 0 answers some state.", run: getAny},
+		About: "A get with version 0 returns any state.", run: getAny},
 	{ID: "get.not-older", Level: Must, Source: concepts + ", Semantics for get and list (get, another value)",
-		About: "A get with a version answers a state that is not older.", run: getNotOlder},
+		About: "A get with a version returns a state that is not older.", run: getNotOlder},
 	{ID: "get.not-older-by-others", Level: Must, Source: concepts + ", Semantics for get and list (get, another value)",
-		About: "The version may be that of another object: the state is meant, not the object's own version.", run: getNotOlderByOthers},
+		About: "A get may give the version of another object: it selects a state, not the object's own version.", run: getNotOlderByOthers},
 	{ID: "get.match", Level: May, Source: kep2523 + ", Impact on get calls",
-		About: "A get has no resourceVersionMatch: an Exact does not make it one.", run: getMatch},
+		About: "A get has no resourceVersionMatch: with Exact it is still not an exact read.", run: getMatch},
 	{ID: "get.malformed", Level: Should, Source: conceptsRV + " (passed unmodified back to the server)",
-		About: "A version that is none is a mistake of the client (400 to 499), on get, list and watch.", run: getMalformed},
+		About: "An invalid version is a client error (400 to 499) on get, list and watch.", run: getMalformed},
 }
 
 func getMostRecent(p *probe) {

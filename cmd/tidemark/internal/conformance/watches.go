@@ -15,27 +15,27 @@ const (
 
 var watchChecks = []Check{
 	{ID: "watch.events", Level: Must, Source: watchSource,
-		About: "Creates, updates and deletes are ADDED, MODIFIED and DELETED, in order, with the objects as the writes answered them.", run: watchEvents},
+		About: "Creates, updates and deletes come as ADDED, MODIFIED and DELETED, in order, with the objects that the writes returned.", run: watchEvents},
 	{ID: "watch.documents", Level: Must, Source: watchSource,
-		About: "A watch is a series of JSON documents, and each object tells its kind and version.", run: watchDocuments},
+		About: "A watch is a series of JSON documents, and each object has its kind and version.", run: watchDocuments},
 	{ID: "watch.list-then-watch", Level: Must, Source: watchSource,
 		About: "A watch from a list's version begins with the first change after the list.", run: watchListThenWatch},
 	{ID: "watch.get-then-watch", Level: Must, Source: watchSource,
-		About: "A watch of one name from the version of its get tells the changes of that object alone.", run: watchGetThenWatch},
+		About: "A watch of one name from the version of its get sends the changes of that object only.", run: watchGetThenWatch},
 	{ID: "watch.exact", Level: Must, Source: watchSemantics + " (Start at Exact)",
-		About: "A watch from a version has no synthetic events: all changes after it come, and none of before.", run: watchExact},
+		About: "A watch from a version has no synthetic events: it sends all later changes and no earlier one.", run: watchExact},
 	{ID: "watch.unset", Level: Must, Source: watchSemantics + " (Get State and Start at Most Recent)",
 		About: "A watch without a version begins with an ADDED for each object of the most recent state.", run: watchUnset},
 	{ID: "watch.zero", Level: Must, Source: watchSemantics + " (Get State and Start at Any)",
-		About: "A watch from version 0 begins with an ADDED for each object of some state, and goes on from there.", run: watchZero},
+		About: "A watch from version 0 begins with an ADDED for each object of any state, and continues from that state.", run: watchZero},
 	{ID: "watch.resume", Level: Must, Source: watchSource,
-		About: "A watch can go on from the version of the last event: nothing is missing, and nothing comes twice.", run: watchResume},
+		About: "A watch can resume from the version of the last event without missing or repeating an event.", run: watchResume},
 	{ID: "watch.deleted", Level: Must, Source: watchSource + " (from the last returned resourceVersion)",
-		About: "DELETED has the object's last state at the version of the deletion: a watch from there does not tell it again.", run: watchDeleted},
+		About: "DELETED has the object's last state with the version of the deletion. A watch from that version does not repeat it.", run: watchDeleted},
 	{ID: "watch.selector", Level: Must, Source: watchSource,
-		About: "With a selector, an object that begins to match is ADDED, and one that ceases to is DELETED.", run: watchSelector},
+		About: "With a selector, an object that starts to match is ADDED, and one that stops matching is DELETED.", run: watchSelector},
 	{ID: "watch.namespace", Level: Must, Source: concepts + ", Resource URIs",
-		About: "The watch of all namespaces tells the changes in each, with the same versions.", run: watchNamespace},
+		About: "A watch of all namespaces sends the changes in each of them, with the same versions.", run: watchNamespace},
 	{ID: "watch.timeout", Level: May, Source: concepts + ", Unavailable resource versions (until the request timeout)",
 		About: "timeoutSeconds ends a watch without an error.", Waits: "a second for a watch to end", run: watchTimeout},
 }
@@ -55,7 +55,7 @@ func watchEvents(p *probe) {
 	}{{added, a, "1"}, {added, b, "1"}, {modified, a2, "2"}, {deleted, b, "1"}, {modified, a3, "3"}} {
 		version := want.object.version()
 		if want.kind == deleted {
-			version = "" // that of the deletion
+			version = "" // the version of the deletion
 		}
 		e := s.want(want.kind, strings.TrimPrefix(want.object.name(), p.prefix), version)
 		if e.Object.mark() != want.mark {
@@ -193,7 +193,7 @@ func watchDeleted(p *probe) {
 	p.remove("a")
 	e := s.want(deleted, "a", "")
 	if e.Object.version() == a.version() {
-		p.failf("the event %s has the version of the last state, want that of the deletion", e)
+		p.failf("the event %s has the version of the last state, want the version of the deletion", e)
 	}
 	if e.Object.mark() != "1" {
 		p.failf("the object of the event %s has the label %q, want its last state", e, e.Object.mark())

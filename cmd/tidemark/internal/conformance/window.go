@@ -9,16 +9,17 @@ import (
 
 const waitsWindow = "the history window to end"
 
-// What is asked for while the history window ends: each answer is right, or it is 410.
+// These checks send requests while their version leaves the history window. Each response
+// must be right, or 410.
 var windowChecks = []Check{
 	{ID: "window.list", Level: Must, Source: listTable + " (Exact); " + goneSource,
-		About: "A list at a version that leaves the window is exactly of that version, then 410, and stays 410.", Waits: waitsWindow, run: windowList},
+		About: "A list at a version that leaves the window is exact, then 410, and stays 410.", Waits: waitsWindow, run: windowList},
 	{ID: "window.chunks", Level: Must, Source: chunkSource,
-		About: "A continue token whose version leaves the window continues the same list, then is 410; a token that comes with the 410 goes on with what is there now.", Waits: waitsWindow, run: windowChunks},
+		About: "A continue token whose version leaves the window continues the same list, then is 410; a token that comes with the 410 continues with the current state.", Waits: waitsWindow, run: windowChunks},
 	{ID: "window.watch", Level: Must, Source: watchSource + "; " + goneSource,
-		About: "A watch from a version that leaves the window tells all changes since, then is 410, and stays 410.", Waits: waitsWindow, run: windowWatch},
+		About: "A watch from a version that leaves the window gets all changes since then, then 410, and stays 410.", Waits: waitsWindow, run: windowWatch},
 	{ID: "window.follow", Level: Must, Source: watchSource,
-		About: "A watch that keeps up tells every change, also when the version that it began at has left the window.", Waits: waitsWindow, run: windowFollow},
+		About: "A watch that keeps up gets every change, even after its start version has left the window.", Waits: waitsWindow, run: windowFollow},
 }
 
 // needsWindow ends a check before it does anything for nothing.
@@ -116,7 +117,7 @@ func windowChunks(p *probe) {
 	})
 }
 
-// goesOn looks at the chunk that a token of a 410 brings: what is there now, behind the
+// goesOn checks the chunk for a token that came with a 410: the current objects after the
 // last object of the first chunk.
 func (p *probe) goesOn(first list, a *answer, clock object) {
 	p.want(a, http.StatusOK)

@@ -84,7 +84,7 @@ var windowFaults = []fault{
 	{"a watch that is gone is silent", "window.watch", "the ERROR 410", func() step {
 		return both(with(watches, "timeoutSeconds", "1"), onType(watches, failure, drop))
 	}},
-	{"a watch that is gone begins with what is left", "window.watch", "or the ERROR 410", func() step {
+	{"a watch whose version is gone begins with the rest of the history", "window.watch", "or the ERROR 410", func() step {
 		return nth(watches, 1, drop)
 	}},
 	{"a watch that goes on misses an event", "window.follow", "did not come", func() step { return nth(watches, 3, drop) }},

@@ -22,7 +22,7 @@ func TestProgress(t *testing.T) {
 			t.Errorf("%q, want %q", b.String(), test.want)
 		}
 	}
-	progress.Progress{}.Done("nobody")
+	progress.Progress{}.Done("no output")
 }
 
 // TestShared: lines of several goroutines stay whole.

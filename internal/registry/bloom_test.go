@@ -13,9 +13,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// TestSelectorsAmongMany: what a selector picks from many objects is what it
-// matches, the first time and when the objects' labels are known, also in another
-// version of the same objects.
+// TestSelectorsAmongMany checks that selectors select the matching objects, with and without cached
+// labels, also in another version of the same objects.
 func TestSelectorsAmongMany(t *testing.T) {
 	s := newServer(t, store.Options{})
 	all := map[string]labels.Set{}

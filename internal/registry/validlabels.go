@@ -8,17 +8,17 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// plain is metadata as it has to be validated: without its labels and annotations
-// when it is plain to see that they are right, as nearly always. The library holds
-// each of them against several regular expressions, which is most of what validation
-// costs; what is not plain is left to it, and to its words.
-func plain(meta metav1.Object) metav1.Object {
+// withoutValidLabels returns metadata for validation. If all labels and annotations pass a fast
+// check, as most do, it leaves them out: the library matches each of them against several regular
+// expressions, which is most of the cost of validation. The library checks all others, and makes
+// the error messages.
+func withoutValidLabels(meta metav1.Object) metav1.Object {
 	of, ok := meta.(metav1.ObjectMetaAccessor)
 	if !ok {
 		return meta
 	}
 	full, ok := of.GetObjectMeta().(*metav1.ObjectMeta)
-	if !ok || !plainLabels(full.Labels) || !plainAnnotations(full.Annotations) {
+	if !ok || !validLabels(full.Labels) || !validAnnotations(full.Annotations) {
 		return meta
 	}
 	rest := *full
@@ -26,36 +26,36 @@ func plain(meta metav1.Object) metav1.Object {
 	return &rest
 }
 
-func plainLabels(labels map[string]string) bool {
+func validLabels(labels map[string]string) bool {
 	for key, value := range labels {
-		if !plainKey(key) || value != "" && !plainName(value) {
+		if !validKey(key) || value != "" && !validName(value) {
 			return false
 		}
 	}
 	return true
 }
 
-func plainAnnotations(annotations map[string]string) bool {
+func validAnnotations(annotations map[string]string) bool {
 	for key := range annotations {
-		if !plainKey(key) {
+		if !validKey(key) {
 			return false
 		}
 	}
 	return validation.ValidateAnnotationsSize(annotations) == nil
 }
 
-// plainKey tells a name, or a DNS subdomain, a slash and a name.
-func plainKey(key string) bool {
+// validKey reports whether a key is a name, or a DNS subdomain, a slash and a name.
+func validKey(key string) bool {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
-		return plainName(key)
+		return validName(key)
 	}
-	return plainDomain(domain) && plainName(name)
+	return validSubdomain(domain) && validName(name)
 }
 
-// plainName tells letters, digits, '-', '_' and '.', up to 63, of which the first and
-// the last are letters or digits.
-func plainName(s string) bool {
+// validName reports whether s has up to 63 letters, digits, '-', '_' and '.', and begins and ends
+// with a letter or digit.
+func validName(s string) bool {
 	if s == "" || len(s) > apivalidation.LabelValueMaxLength || !letter(s[0]) || !letter(s[len(s)-1]) {
 		return false
 	}
@@ -67,9 +67,9 @@ func plainName(s string) bool {
 	return true
 }
 
-// plainDomain tells parts of small letters, digits and '-' with dots between them, of
-// which the first and the last characters are letters or digits.
-func plainDomain(s string) bool {
+// validSubdomain reports whether s consists of labels of lowercase letters, digits and '-' with
+// dots between them, which begin and end with a letter or digit.
+func validSubdomain(s string) bool {
 	if len(s) > apivalidation.DNS1123SubdomainMaxLength {
 		return false
 	}
@@ -88,8 +88,8 @@ func plainDomain(s string) bool {
 	return alphanumeric(before)
 }
 
-// letter tells letters and digits.
+// letter reports whether c is a letter or a digit.
 func letter(c byte) bool { return alphanumeric(c) || 'A' <= c && c <= 'Z' }
 
-// alphanumeric tells small letters and digits.
+// alphanumeric reports whether c is a lowercase letter or a digit.
 func alphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }

@@ -1,0 +1,69 @@
+package registry
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Get reads one object. See docs/compatibility.md#p6 for the state that a resourceVersion selects.
+func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (Object, error) {
+	class, revision, err := parseVersion(resourceVersion)
+	if err != nil {
+		return Object{}, err
+	}
+	if s := r.source(t); s != nil {
+		return s.get(ctx, t)
+	}
+	state, err := r.state(ctx, getTable[class], revision)
+	if err != nil {
+		return Object{}, err
+	}
+	o := state.Get(t.Type.Collection, t.key())
+	if o == nil {
+		return Object{}, t.notFound()
+	}
+	return Object{Stored: o}, nil
+}
+
+// Read returns the decoded object in its stored version, or NotFound. The caller owns the result.
+func (r *Registry) Read(ctx context.Context, t Target) (runtime.Object, error) {
+	if t.Name == "" {
+		return nil, apierrors.NewBadRequest("Name parameter required.")
+	}
+	got, err := r.Get(ctx, t, "")
+	if err != nil {
+		return nil, err
+	}
+	return t.read(ctx, got.Stored)
+}
+
+// state returns a state for a read that needs no history.
+func (r *Registry) state(ctx context.Context, how read, revision store.Revision) (*store.State, error) {
+	switch how {
+	case anyState:
+		return r.Store.Any(), nil
+	case notOlderThan:
+		var s *store.State
+		err := r.waitFor(ctx, revision, func() (err error) {
+			s, err = r.Store.NotOlderThan(ctx, revision, r.futureWait())
+			return err
+		})
+		return s, status(err)
+	}
+	s, err := r.Store.MostRecent(ctx)
+	return s, status(err)
+}
+
+// waitFor calls f, which waits until the revision is reached. The request has no seat while it
+// waits.
+func (r *Registry) waitFor(ctx context.Context, revision store.Revision, f func() error) error {
+	if revision <= r.Store.Any().Revision() {
+		return f()
+	}
+	return inflight.Wait(ctx, 0, f)
+}

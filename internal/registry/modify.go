@@ -1,0 +1,243 @@
+package registry
+
+import (
+	"context"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// objectChange is how a request changes an object.
+type objectChange struct {
+	// next returns the next version of the object, nil if nothing changes. It is called again
+	// after a conflict.
+	next func(v currentObject) (runtime.Object, error)
+	// absent answers the request if there is no object; nil: NotFound.
+	absent func() (*store.Object, error)
+	// versioned reports whether the request contains the resourceVersion to change. Then a
+	// conflict is an error, and next is not called again.
+	versioned bool
+}
+
+// modify changes an object. Updates, patches and applies of objects and subresources all use it.
+func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store.Object, error) {
+	warned := len(w.warnings)
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		w.warnings = w.warnings[:warned]
+		state := r.Store.Any()
+		current := state.Get(w.Type.Collection, w.key())
+		if current == nil {
+			if c.absent == nil {
+				return nil, w.notFound()
+			}
+			made, err := c.absent()
+			if isTaken(err) || restarts(err) {
+				continue // another request may have created it
+			}
+			return made, err
+		}
+		v, err := w.readCurrent(ctx, current, r.handles(state, w.Target, admissionv1.Update, handlesAny))
+		if err != nil {
+			return nil, err
+		}
+		next, err := c.next(v)
+		if err != nil || next == nil {
+			return current, err
+		}
+		made, err := r.replace(ctx, w, state, v, next)
+		switch {
+		case restarts(err):
+		case !conflicts(err):
+			return made, err
+		case c.versioned:
+			return nil, conflictStatus(w.Target, err)
+		}
+	}
+}
+
+// replace stores the next version of an object. If the object is being deleted and nothing blocks
+// that any more, replace removes it.
+func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v currentObject, next runtime.Object) (*store.Object, error) {
+	a, current := w.attributes(admissionv1.Update, s, next, v.object), v.stored
+	if err := r.mutateUpdate(ctx, w, a); err != nil {
+		return nil, err
+	}
+	next = a.Object
+	if err := r.prepareUpdate(ctx, w, v, next); err != nil {
+		return nil, err
+	}
+	if err := r.admit(ctx, a); err != nil {
+		return nil, err
+	}
+	e, same, err := r.encode(ctx, w, &v, next)
+	if err != nil {
+		return nil, err
+	}
+	if removable(w.stored(), next) {
+		_, err := r.commit(ctx, a, store.Write{Collection: w.Type.Collection, Key: current.Key, If: current.Modified})
+		if same {
+			return current, err
+		}
+		return withRevision(current.Key, e, current.Modified), err
+	}
+	if same {
+		return current, nil // it was read, so it is durable
+	}
+	if err := checkSize(e, current); err != nil {
+		return nil, err
+	}
+	return r.commit(ctx, a, store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
+}
+
+// mutateUpdate calls the mutating plugins for an update, and restores what the request cannot
+// change. The client's manager owns what the client sent, and nothing that plugins set.
+func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes) (err error) {
+	w.owners.client = nil
+	if !r.handles(a.State, a.Target, a.Operation, hasMutate) {
+		return nil
+	}
+	meta := a.Object.(metav1.Object)
+	managed := meta.GetManagedFields()
+	meta.SetManagedFields(nil)
+	restoreSystemFields(meta, a.Old.(metav1.Object))
+	w.dedupOwners(meta)
+	if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
+		return err
+	}
+	if err := r.mutate(ctx, a); err != nil {
+		return err
+	}
+	if s := w.subresource(); s == nil || s.Set == nil {
+		a.Object, err = w.mergeStored(w.stored(), a.Old, a.Object)
+	}
+	a.Object.(metav1.Object).SetManagedFields(managed)
+	return err
+}
+
+// prepareUpdate restores the fields that no update changes, and validates the next version of an
+// object.
+func (r *Registry) prepareUpdate(ctx context.Context, w *write, v currentObject, next runtime.Object) error {
+	st, old := w.stored(), v.object
+	meta, oldMeta := next.(metav1.Object), old.(metav1.Object)
+	restoreSystemFields(meta, oldMeta)
+	w.owners.takeFrom(meta)
+	w.dedupOwners(meta)
+	if st.Strategy.Generation.CountChanges && w.source != fromVirtual && w.Subresource != "status" && !sameDesired(st, next, old) {
+		meta.SetGeneration(oldMeta.GetGeneration() + 1)
+	}
+	meta.SetResourceVersion(oldMeta.GetResourceVersion()) // the lock has been checked
+	errs := validateMetaUpdate(st, w.Subresource, meta, oldMeta)
+	check, warn := st.Strategy.ValidateUpdate, st.Strategy.Warnings
+	if own := w.Type.Strategy.ValidateUpdate; own != nil {
+		check = own
+	}
+	if s := w.subresource(); s != nil {
+		check, warn = s.Validate, s.Warnings
+	}
+	if check != nil && w.source != fromVirtual {
+		errs = append(errs, check(ctx, next, old)...)
+		if st.Strategy.Tolerated != nil {
+			w.warnings = append(w.warnings, st.Strategy.Tolerated(next)...)
+		}
+	}
+	if err := ctx.Err(); err != nil { // validation rules can take long
+		return err
+	}
+	if err := invalid(st, meta, errs); err != nil {
+		return err
+	}
+	if warn != nil {
+		w.warnings = append(w.warnings, warn(next, old)...)
+	}
+	return nil
+}
+
+// merge makes the next version from the current one and the decoded body: all of the body, or what
+// the subresource can change. It may use up the body.
+func (w *write) merge(ctx context.Context, old, sent runtime.Object) (runtime.Object, error) {
+	if s := w.subresource(); s != nil && s.Exchange != nil {
+		next := old.DeepCopyObject()
+		return next, s.Set(next, sent)
+	}
+	stored, err := toStored(ctx, w.Type, sent)
+	if err != nil {
+		return nil, err
+	}
+	return w.mergeStored(w.stored(), old, stored)
+}
+
+// mergeStored is merge for a body that is in the stored version already.
+func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtime.Object, error) {
+	s := w.subresource()
+	switch {
+	case s != nil && s.Set != nil:
+		next := old.DeepCopyObject()
+		err := s.Set(next, sent)
+		takeUID(next.(metav1.Object), sent.(metav1.Object))
+		return next, err
+	case s != nil:
+		return withStatus(st, old, sent), nil
+	}
+	if st.Subresource("status") != nil {
+		st.Parts().CopyStatus(sent, old)
+	}
+	if st.Strategy.PrepareUpdate != nil {
+		st.Strategy.PrepareUpdate(sent, old)
+	}
+	return sent, nil
+}
+
+// takeUID takes over the UID of a subresource's body. Validation refuses a UID that differs from
+// the object's.
+func takeUID(next, sent metav1.Object) {
+	if uid := sent.GetUID(); uid != "" {
+		next.SetUID(uid)
+	}
+}
+
+// withStatus returns the stored object with the status that was sent, and with the metadata that a
+// status update may change.
+func withStatus(t *resource.Type, old, sent runtime.Object) runtime.Object {
+	next := old.DeepCopyObject()
+	t.Parts().CopyStatus(next, sent)
+	to, from := next.(metav1.Object), sent.(metav1.Object)
+	takeUID(to, from)
+	fixed := t.Strategy.Status.Fixed
+	if !fixed.Has(resource.Labels) {
+		to.SetLabels(from.GetLabels())
+	}
+	if !fixed.Has(resource.Annotations) {
+		to.SetAnnotations(from.GetAnnotations())
+	}
+	if !fixed.Has(resource.Finalizers) {
+		to.SetFinalizers(from.GetFinalizers())
+	}
+	if !fixed.Has(resource.OwnerReferences) {
+		to.SetOwnerReferences(from.GetOwnerReferences())
+	}
+	return next
+}
+
+// restoreSystemFields restores the fields that no update changes. If validation still finds a
+// change in one, the request must not make it.
+func restoreSystemFields(next, old metav1.Object) {
+	if next.GetUID() == "" {
+		next.SetUID(old.GetUID())
+	}
+	next.SetCreationTimestamp(old.GetCreationTimestamp())
+	if at := old.GetDeletionTimestamp(); at != nil {
+		next.SetDeletionTimestamp(at)
+	}
+	if next.GetDeletionGracePeriodSeconds() == nil {
+		next.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	}
+	next.SetGeneration(old.GetGeneration())
+	next.SetSelfLink("")
+}

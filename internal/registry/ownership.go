@@ -1,0 +1,48 @@
+package registry
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// ownership is what a write knows about the managed fields of its object.
+type ownership struct {
+	// sent are the managed fields of the body. They replace the stored ones.
+	sent []metav1.ManagedFieldsEntry
+	// omitted are the managed fields of the body if they were not decoded, because they equal
+	// the stored ones.
+	omitted []byte
+	// at is where the managed fields of locatedIn stand, the last argument of locate.
+	at        span
+	locatedIn *store.Object
+	// decided are the managed fields to store, if hasDecided is true: those of an apply.
+	decided    []byte
+	hasDecided bool
+	// client is the object as JSON in the version of the request, without the fields that the
+	// server or plugins set, which no manager owns. Nil: they set none.
+	client []byte
+}
+
+// setDecided sets the managed fields to store.
+func (o *ownership) setDecided(managed []byte) { o.decided, o.hasDecided = managed, true }
+
+// takeFrom moves the managed fields of a body out of the object.
+func (o *ownership) takeFrom(meta metav1.Object) {
+	o.sent = meta.GetManagedFields()
+	meta.SetManagedFields(nil)
+}
+
+// locate returns where the managed fields of a stored object stand. It remembers the last answer,
+// since a write asks several times.
+func (o *ownership) locate(stored *store.Object) span {
+	if o.locatedIn != stored {
+		o.locatedIn, o.at = stored, locateManaged(stored.Bytes())
+	}
+	return o.at
+}
+
+// managedOf returns the managed fields of a stored object.
+func (o *ownership) managedOf(stored *store.Object) []byte {
+	return o.locate(stored).in(stored.Bytes())
+}

@@ -1,0 +1,80 @@
+package registry
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Plugin is a plugin of the admission chain. Each of its functions may be nil, and is called by
+// many goroutines at once.
+type Plugin struct {
+	// Name is the plugin's name in kube-apiserver's flags; empty for a part of the server that
+	// cannot be disabled.
+	Name string
+	// Handles reports whether the plugin handles an operation on a target, by the state of the
+	// request. It is called before any object is read, and must be cheap. Nil: it handles all.
+	Handles func(s *store.State, t Target, o Operation) bool
+	// Mutate changes a.Object before validation, or refuses the request with an error. No field
+	// manager owns the fields that it sets.
+	Mutate func(ctx context.Context, a *Attributes) error
+	// Validate may refuse the request with an error, after the object was validated.
+	Validate func(ctx context.Context, a *Attributes) error
+	// Record adds to the transaction, or refuses the request with an error. It is not called
+	// for a dry-run.
+	Record func(ctx context.Context, t *Transaction) error
+	// Commit replaces the commit of a transaction, and returns what store.Store.Apply
+	// does. At most one plugin has it.
+	Commit func(ctx context.Context, t *Transaction) ([]*store.Object, error)
+}
+
+func (p *Plugin) handles(s *store.State, t Target, o Operation) bool {
+	return p.Handles == nil || p.Handles(s, t, o)
+}
+
+// handles reports whether any plugin that satisfies has handles the operation.
+func (r *Registry) handles(s *store.State, t Target, o Operation, has func(p *Plugin) bool) bool {
+	return slices.ContainsFunc(r.Plugins, func(p Plugin) bool { return has(&p) && p.handles(s, t, o) })
+}
+
+func hasMutate(p *Plugin) bool { return p.Mutate != nil }
+
+func handlesAny(p *Plugin) bool { return true }
+
+// mutate calls the mutating plugins.
+func (r *Registry) mutate(ctx context.Context, a *Attributes) error {
+	return r.call(ctx, a, func(p *Plugin) func(context.Context, *Attributes) error { return p.Mutate })
+}
+
+// admit calls the validating plugins.
+func (r *Registry) admit(ctx context.Context, a *Attributes) error {
+	return r.call(ctx, a, func(p *Plugin) func(context.Context, *Attributes) error { return p.Validate })
+}
+
+func (r *Registry) call(ctx context.Context, a *Attributes, phase func(p *Plugin) func(context.Context, *Attributes) error) error {
+	for i := range r.Plugins {
+		p := &r.Plugins[i]
+		if f := phase(p); f != nil && p.handles(a.State, a.Target, a.Operation) {
+			if err := f(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// admitDelete calls the plugins for a deletion. It reads the object only if a plugin handles the
+// deletion.
+func (r *Registry) admitDelete(ctx context.Context, a *Attributes, current *store.Object) (err error) {
+	if !r.handles(a.State, a.Target, a.Operation, handlesAny) {
+		return nil
+	}
+	if a.Old, err = a.read(ctx, current); err != nil {
+		return err
+	}
+	if err := r.mutate(ctx, a); err != nil {
+		return err
+	}
+	return r.admit(ctx, a)
+}

@@ -1,0 +1,148 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// currentObject is the stored object that a write changes. It is converted once for all steps of
+// the write, since a webhook may convert it.
+type currentObject struct {
+	stored *store.Object
+	// value is the object as JSON in the version of the request.
+	value []byte
+	// object is the object in the version of the strategy. It must not be changed, and may
+	// lack its managed fields.
+	object runtime.Object
+}
+
+// readCurrent reads the stored object of a write. Only admission plugins need its managed fields
+// decoded.
+func (w *write) readCurrent(ctx context.Context, current *store.Object, managed bool) (v currentObject, err error) {
+	v = currentObject{stored: current, value: current.Bytes()}
+	lean := v.value
+	if !managed {
+		lean = withoutManaged(v.value, w.owners.locate(current))
+	}
+	switch c := w.Type.Conversion; {
+	case c == nil || !c.PerRequest:
+		if v.object, err = w.readValue(ctx, current.Key, lean); err == nil {
+			v.value, err = wire.As(ctx, w.Type, v.value)
+		}
+	case c.AlreadyCurrent != nil && c.AlreadyCurrent(lean):
+		v.object, err = wire.Unmarshal(lean, w.Type.New)
+	default:
+		if v.object, err = w.read(ctx, current); err != nil {
+			return v, err
+		}
+		if v.value, err = json.Marshal(v.object); !managed {
+			v.object.(metav1.Object).SetManagedFields(nil)
+		}
+	}
+	return v, err
+}
+
+// show returns what a GET of the target returns, as Target.Show does.
+func (w *write) show(v currentObject) ([]byte, error) {
+	if s := w.subresource(); s != nil && s.View != nil {
+		return wire.View(s, v.object.DeepCopyObject())
+	}
+	return v.value, nil
+}
+
+// Show returns what a GET of the target returns for a stored object, as JSON. It is the stored
+// bytes themselves if they need no conversion.
+func (t Target) Show(ctx context.Context, o *store.Object) ([]byte, error) {
+	if s := t.subresource(); s != nil && s.View != nil {
+		stored, err := t.read(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return wire.View(s, stored)
+	}
+	return wire.As(ctx, t.Type, o.Bytes())
+}
+
+// read decodes a stored object into the version of the strategy. The caller owns the result.
+func (t Target) read(ctx context.Context, o *store.Object) (runtime.Object, error) {
+	return t.readValue(ctx, o.Key, o.Bytes())
+}
+
+// readValue is read for a value, which may lack parts of the stored object.
+func (t Target) readValue(ctx context.Context, key string, value []byte) (runtime.Object, error) {
+	var object runtime.Object
+	var err error
+	if t.Type.ConvertsPerRequest() {
+		object, err = wire.Read(ctx, t.Type, value)
+	} else {
+		object, err = wire.Unmarshal(value, t.stored().New)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", t.Type.Collection, key, err)
+	}
+	return object, nil
+}
+
+// encode encodes an object in the version of the strategy for the store.
+func (t Target) encode(ctx context.Context, o runtime.Object) (wire.Encoded, error) {
+	if !t.Type.ConvertsPerRequest() {
+		return wire.Encode(t.stored(), o)
+	}
+	stored, err := t.Type.Conversion.ToStored(ctx, o.DeepCopyObject())
+	if err != nil {
+		return wire.Encoded{}, err
+	}
+	return wire.Encode(t.Type.StoredVersion(), stored)
+}
+
+// toStored sets the defaults of the version that the client sent, and converts the object to the
+// version of the strategy.
+func toStored(ctx context.Context, t *resource.Type, o runtime.Object) (runtime.Object, error) {
+	if t.Strategy.Default != nil {
+		t.Strategy.Default(o)
+	}
+	if t.Conversion == nil || t.Conversion.PerRequest {
+		return o, nil
+	}
+	return t.Conversion.ToStored(ctx, o)
+}
+
+// clientBytes returns an object in the version of the strategy as JSON in the version t.
+func clientBytes(ctx context.Context, t *resource.Type, stored runtime.Object) ([]byte, error) {
+	o := stored
+	if c := t.Conversion; c != nil && !c.PerRequest {
+		var err error
+		if o, err = c.FromStored(ctx, stored.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	o.GetObjectKind().SetGroupVersionKind(t.GroupVersionKind())
+	return json.Marshal(o)
+}
+
+// withRevision returns an object that is not stored, with a resource version.
+func withRevision(key string, e wire.Encoded, at store.Revision) *store.Object {
+	value := make([]byte, 0, len(e.Bytes)+20)
+	value = append(value, e.Bytes[:e.RevisionAt]...)
+	value = strconv.AppendUint(value, uint64(at), 10)
+	value = append(value, e.Bytes[e.RevisionAt:]...)
+	return &store.Object{Key: key, Held: value, Modified: at, RevisionAt: int32(e.RevisionAt)}
+}
+
+// withoutRevision returns an object that a dry-run did not create. It has no resource version.
+func withoutRevision(c store.Write) *store.Object {
+	const before, behind = `"resourceVersion":"`, `",`
+	value := make([]byte, 0, len(c.Value))
+	value = append(value, c.Value[:c.RevisionAt-len(before)]...)
+	value = append(value, c.Value[c.RevisionAt+len(behind):]...)
+	return &store.Object{Key: c.Key, Held: value}
+}

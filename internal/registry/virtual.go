@@ -1,0 +1,98 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+)
+
+// Virtual has the resources and subresources that are not stored. Its methods are safe for
+// concurrent use.
+type Virtual interface {
+	// Handler returns the handler of creates at the target; nil if they store an object.
+	Handler(t Target) VirtualHandler
+	// Source returns the source of the target's objects; nil if they are stored.
+	Source(t Target) *Source
+}
+
+// VirtualHandler answers a create at a virtual resource. It returns the answer, which may be the
+// completed body. Nil stands for a Status that reports success.
+type VirtualHandler func(ctx context.Context, c *VirtualRequest) (runtime.Object, error)
+
+// VirtualRequest is a create at a virtual resource.
+type VirtualRequest struct {
+	Registry *Registry
+	Target   Target
+	// Sent is the decoded body, in the namespace of the request.
+	Sent runtime.Object
+	// By is the client.
+	By *authn.User
+	// DryRun reports whether the request is a dry-run: nothing may be stored.
+	DryRun bool
+}
+
+// VirtualAnswer is the answer to a create at a virtual resource.
+type VirtualAnswer struct {
+	// Value is the answer as JSON.
+	Value []byte
+	// Status is set instead of Value if the answer is a Status.
+	Status *metav1.Status
+	// Warnings are for the headers of the answer.
+	Warnings []string
+}
+
+// CreatesVirtual reports whether a create at the target is answered by a VirtualHandler.
+func (r *Registry) CreatesVirtual(t Target) bool { return r.virtualHandler(t) != nil }
+
+func (r *Registry) virtualHandler(t Target) VirtualHandler {
+	if r.Virtual == nil {
+		return nil
+	}
+	return r.Virtual.Handler(t)
+}
+
+// accessReviews are answered in namespaces that do not exist, too. An error would tell clients
+// without read permission which namespaces exist.
+var accessReviews = schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}
+
+// CreateVirtual answers a create at a virtual resource. The target must have a VirtualHandler
+// (CreatesVirtual).
+func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteOptions) (VirtualAnswer, error) {
+	w, err := newWrite(t, &o, "CreateOptions", "")
+	if err != nil {
+		return VirtualAnswer{}, err
+	}
+	sent, err := w.decode(b)
+	if err != nil {
+		return VirtualAnswer{Warnings: w.warnings}, err
+	}
+	named := t
+	if meta, ok := sent.(metav1.Object); ok {
+		if err := setNamespace(t, meta); err != nil {
+			return VirtualAnswer{Warnings: w.warnings}, err
+		}
+		if named.Name == "" {
+			named.Name = meta.GetName()
+		}
+	}
+	if t.Type.GroupResource() != accessReviews {
+		if err := checkNamespace(r.Store.Any(), named); err != nil {
+			return VirtualAnswer{Warnings: w.warnings}, err
+		}
+	}
+	made, err := r.virtualHandler(t)(ctx, &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
+	if err != nil {
+		return VirtualAnswer{Warnings: w.warnings}, status(err)
+	}
+	if made == nil {
+		return VirtualAnswer{Status: &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, Warnings: w.warnings}, nil
+	}
+	made.GetObjectKind().SetGroupVersionKind(t.Exchanged().GroupVersionKind())
+	value, err := json.Marshal(made)
+	return VirtualAnswer{Value: value, Warnings: w.warnings}, err
+}
