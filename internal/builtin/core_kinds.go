@@ -109,8 +109,8 @@ func setVolumeStatus(o, sent runtime.Object) error {
 	return nil
 }
 
-// protect adds a finalizer to a new object, and then calls prepare. A controller removes the finalizer when a deleted
-// object is no longer in use.
+// protect returns a function that calls prepare, if it is not nil, and then adds a finalizer. A controller removes the
+// finalizer when a deleted object is no longer in use.
 func protect(finalizer string, prepare func(runtime.Object)) func(runtime.Object) {
 	return func(o runtime.Object) {
 		if prepare != nil {

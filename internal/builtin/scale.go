@@ -18,8 +18,8 @@ import (
 )
 
 // scaleType is the type of the subresource "scale" of built-in kinds. All servers of a process
-// share it, which is safe: it is a constant, made once and never modified, and no server keeps
-// state by it.
+// share it, as they share the catalog. That is safe because it holds no state of a server, and
+// nothing modifies it after relate, which runs once for the catalog.
 var scaleType = sync.OnceValue(newScale)
 
 // CustomScale returns the type of the subresource "scale" of custom kinds. It is shared as

@@ -39,7 +39,7 @@ func TestCore(t *testing.T) {
 		{"node: not ready", "spec.unschedulable: true\nstatus.conditions: [{type: Ready, status: Unknown}]", "x | NotReady,SchedulingDisabled | <none> | 5m |  | <none> | <none> | <unknown> | <unknown> | <unknown>"},
 	})
 	prints[corev1.ResourceQuota](t, "Name | Request | Limit | Age", object, []testkinds.Rule{{"quota", "status: {hard: {pods: 3, cpu: 2, limits.cpu: 4}, used: {pods: 1}}", "x | cpu: 0/2, pods: 1/3 | limits.cpu: 0/4 | 5m"}})
-	prints[corev1.ComponentStatus](t, "Name | Status | Message | Error", object, []testkinds.Rule{ //lint:ignore SA1019 it is still served
+	prints[corev1.ComponentStatus](t, "Name | Status | Message | Error", object, []testkinds.Rule{
 		{"component: unknown", "", "x | Unknown |  | "},
 		{"component: healthy", "conditions: [{type: Healthy, status: \"True\", message: m}]", "x | Healthy | m | "},
 		{"component: unhealthy", "conditions: [{type: Healthy, status: \"False\", error: e}]", "x | Unhealthy |  | e"},
