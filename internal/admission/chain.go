@@ -31,7 +31,7 @@ type entry struct {
 	mode mode
 	// plugin makes the plugin; nil: the verbs or the kinds do what it does, or this server
 	// does not have it (absent).
-	plugin func(c *Config) registry.Plugin
+	plugin func(c *Config) []registry.Plugin
 }
 
 // mode says when a plugin is enabled.
@@ -56,30 +56,30 @@ var plugins = []entry{
 	{"NamespaceLifecycle", always, nil}, // registry: checkNamespace, checkImmortal
 	{"NamespaceExists", absent, nil},
 	{"LimitPodHardAntiAffinityTopology", absent, nil},
-	{"LimitRanger", on, limitRanger},
-	{"ServiceAccount", off, serviceAccount},
+	{"LimitRanger", on, one(limitRanger)},
+	{"ServiceAccount", off, one(serviceAccount)},
 	{"NodeRestriction", absent, nil},
 	{"TaintNodesByCondition", always, nil}, // the strategy of nodes
 	{"AlwaysPullImages", absent, nil},
 	{"ImagePolicyWebhook", absent, nil},
-	{"PodSecurity", on, podSecurityPlugin},
+	{"PodSecurity", on, one(podSecurityPlugin)},
 	{"PodNodeSelector", absent, nil},
-	{"Priority", on, priority},
-	{"DefaultTolerationSeconds", on, defaultTolerations},
+	{"Priority", on, one(priority)},
+	{"DefaultTolerationSeconds", on, one(defaultTolerations)},
 	{"PodTolerationRestriction", absent, nil},
 	{"EventRateLimit", absent, nil},
 	{"ExtendedResourceToleration", absent, nil},
-	{"DefaultStorageClass", on, func(*Config) registry.Plugin { return defaultclass.StorageClass() }},
+	{"DefaultStorageClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.StorageClass()} }},
 	{"StorageObjectInUseProtection", always, nil}, // the strategies of volumes and claims
 	{"PodGroupProtection", absent, nil},
 	{"OwnerReferencesPermissionEnforcement", absent, nil},
-	{"PersistentVolumeClaimResize", on, func(*Config) registry.Plugin { return defaultclass.Resize() }},
-	{"RuntimeClass", on, runtimeClass},
+	{"PersistentVolumeClaimResize", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.Resize()} }},
+	{"RuntimeClass", on, one(runtimeClass)},
 	{"CertificateApproval", absent, nil},
 	{"CertificateSigning", absent, nil},
 	{"ClusterTrustBundleAttest", absent, nil},
-	{"CertificateSubjectRestriction", on, subjectRestriction},
-	{"DefaultIngressClass", on, func(*Config) registry.Plugin { return defaultclass.IngressClass() }},
+	{"CertificateSubjectRestriction", on, one(subjectRestriction)},
+	{"DefaultIngressClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.IngressClass()} }},
 	{"DenyServiceExternalIPs", absent, nil},
 	{"PodTopologyLabels", absent, nil},
 	{"PodGroupWorkloadExists", absent, nil},
@@ -90,13 +90,31 @@ var plugins = []entry{
 	{"MutatingAdmissionWebhook", absent, nil},
 	{"ValidatingAdmissionPolicy", absent, nil},
 	{"ValidatingAdmissionWebhook", absent, nil},
-	{"ResourceQuota", on, func(c *Config) registry.Plugin { return c.Quotas.Plugin() }},
+	{"ResourceQuota", on, func(c *Config) []registry.Plugin { return c.Quotas.Plugins() }},
 	{"AlwaysDeny", absent, nil},
 
-	{"", always, appArmor},
-	{"", always, func(c *Config) registry.Plugin { return c.Addresses.Plugin() }},
-	{"", always, definitionNames},
-	{"", always, unenforcedWarnings},
+	{"", always, one(appArmor)},
+	{"", always, serviceAddresses},
+	{"", always, one(definitionNames)},
+	{"", always, one(unenforcedWarnings)},
+}
+
+// one makes a list of one plugin, or of none if the plugin has no functions.
+func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plugin {
+	return func(c *Config) []registry.Plugin {
+		p := plugin(c)
+		if p.Mutate == nil && p.Validate == nil && p.Record == nil {
+			return nil
+		}
+		return []registry.Plugin{p}
+	}
+}
+
+func serviceAddresses(c *Config) []registry.Plugin {
+	if c.Addresses == nil {
+		return nil
+	}
+	return c.Addresses.Plugins()
 }
 
 // Config is what the plugins are made of. Every field is required but where it says what nil
@@ -130,7 +148,7 @@ func Chain(c Config) []registry.Plugin {
 		case e.name == "ResourceQuota" && c.Quotas == nil:
 			continue
 		}
-		if p := e.plugin(&c); p.Mutate != nil || p.Validate != nil || p.Record != nil {
+		for _, p := range e.plugin(&c) {
 			p.Name = e.name
 			chain = append(chain, p)
 		}
@@ -214,7 +232,7 @@ func forbidden(a *registry.Attributes, format string, args ...any) error {
 	return apierrors.NewForbidden(a.Type.GroupResource(), a.Object.(metav1.Object).GetName(), fmt.Errorf(format, args...))
 }
 
-// mutating is a plugin that changes new objects of a collection by the state.
+// creating is a plugin that changes new objects of a collection.
 func creating(collection string, mutate func(ctx context.Context, a *registry.Attributes) error) registry.Plugin {
 	return registry.Plugin{Handles: to(collection, admissionv1.Create), Mutate: mutate}
 }

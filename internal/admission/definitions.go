@@ -36,7 +36,7 @@ func definitionNames(c *Config) registry.Plugin {
 				}
 			}
 			old, _ := t.Old.(*apiextensionsv1.CustomResourceDefinition)
-			for name := range crd.Acquired(d, old) {
+			for _, name := range crd.Acquired(d, old) {
 				t.Claim(name)
 			}
 			return nil

@@ -20,8 +20,8 @@ const (
 	cidrCollection    = "servicecidrs.networking.k8s.io"
 )
 
-// serviceAddresses repairs the IPAddresses of Services. They are written with the Services,
-// but a server may be killed between the two writes, and users may delete them.
+// serviceAddresses repairs the IPAddresses of Services. A transaction stores both; but older
+// servers wrote them one after the other, and users delete IPAddresses.
 type serviceAddresses struct {
 	l     *Loops
 	queue *queue

@@ -80,11 +80,11 @@ func (w *world) open() {
 		}
 		w.Cleanup(a.Close)
 		w.config.Addresses = &addresses.Repair{Registry: w.Registry, Type: kind}
-		w.Plugins = append(w.Plugins, a.Plugin())
+		w.Plugins = append(w.Plugins, a.Plugins()...)
 	}
 	if w.quotas {
 		w.config.Quotas = &quota.Ledger{Quotas: w.kind(quota.Collection)}
-		w.Plugins = append(w.Plugins, w.config.Quotas.Plugin())
+		w.Plugins = append(w.Plugins, w.config.Quotas.Plugins()...)
 	}
 	if w.config.Catalog == nil {
 		w.config.Catalog = builtin.Catalog

@@ -3,7 +3,7 @@ package crd
 import (
 	"errors"
 	"fmt"
-	"iter"
+	"hash/fnv"
 	"reflect"
 	"time"
 
@@ -44,39 +44,47 @@ func (n *Naming) Named(d *apiextensionsv1.CustomResourceDefinition) *apiextensio
 	return &next
 }
 
-// Acquired yields the accepted names of a definition that the definition before it did not
-// have, each with its group and namespace: names of resources and of kinds are apart. Old is
-// nil for a new definition.
-func Acquired(d, old *apiextensionsv1.CustomResourceDefinition) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		had := map[string]bool{}
-		if old != nil {
-			for name := range claims(old) {
-				had[name] = true
-			}
-		}
-		for name := range claims(d) {
-			if !had[name] && !yield(name) {
-				return
-			}
+// Acquired returns what a definition has to claim: a bucket of its group for each accepted name that
+// the definition before it did not have. Old is nil for a new definition. Buckets limit the claims of a
+// definition with many names; two names in one bucket only mean that a request is decided again.
+func Acquired(d, old *apiextensionsv1.CustomResourceDefinition) []string {
+	had := map[string]bool{}
+	if old != nil {
+		for _, name := range claimed(old) {
+			had[name] = true
 		}
 	}
+	var buckets []string
+	seen := map[uint64]bool{}
+	for _, name := range claimed(d) {
+		hash := fnv.New64a()
+		hash.Write([]byte(name))
+		if n := hash.Sum64() % nameBuckets; !had[name] && !seen[n] {
+			seen[n] = true
+			buckets = append(buckets, fmt.Sprintf("definitions/%s/%d", d.Spec.Group, n))
+		}
+	}
+	return buckets
 }
 
-func claims(d *apiextensionsv1.CustomResourceDefinition) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		resources, kinds := taken(&d.Status.AcceptedNames)
-		for _, name := range resources {
-			if name != "" && !yield("definitions/"+d.Spec.Group+"/resource/"+name) {
-				return
-			}
-		}
-		for _, name := range kinds {
-			if name != "" && !yield("definitions/"+d.Spec.Group+"/kind/"+name) {
-				return
-			}
+// nameBuckets is how many buckets a group has.
+const nameBuckets = 256
+
+// claimed returns the accepted names of a definition. Names of resources and of kinds do not
+// conflict with each other.
+func claimed(d *apiextensionsv1.CustomResourceDefinition) (all []string) {
+	resources, kinds := taken(&d.Status.AcceptedNames)
+	for _, name := range resources {
+		if name != "" {
+			all = append(all, "resource/"+name)
 		}
 	}
+	for _, name := range kinds {
+		if name != "" {
+			all = append(all, "kind/"+name)
+		}
+	}
+	return all
 }
 
 // taken returns the names that no other definition of the group can have.

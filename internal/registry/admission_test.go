@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -245,5 +246,48 @@ func TestTerminatingNamespace(t *testing.T) {
 	}
 	if n := s.Store.Any().Snapshot("configmaps").Count("goes/", ""); n != 0 {
 		t.Errorf("%d objects are in the namespace", n)
+	}
+}
+
+// TestBusyNamespace: a request does not start again when its namespace changes and stays.
+func TestBusyNamespace(t *testing.T) {
+	s := newServer(t, store.Options{})
+	seen := 0
+	s.Plugins = []registry.Plugin{{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if a.Type.Resource != "configmaps" {
+			return nil
+		}
+		seen++
+		_, err := s.Patch(t.Context(), s.target("namespaces", "", "default"), registry.Patch{Type: types.MergePatchType, Bytes: fmt.Appendf(nil, `{"metadata":{"labels":{"n":"%d"}}}`, seen)}, registry.WriteOptions{})
+		return err
+	}}}
+	s.create("configmaps", "default", `{"metadata":{"name":"a"}}`)
+	if seen != 1 {
+		t.Errorf("the plugin was asked %d times", seen)
+	}
+}
+
+// TestStartsAgainUntilTheDeadline: a request that cannot be decided in time is a timeout.
+func TestStartsAgainUntilTheDeadline(t *testing.T) {
+	s := newServer(t, store.Options{})
+	s.create("secrets", "default", `{"metadata":{"name":"s"}}`)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	seen := 0
+	s.Plugins = []registry.Plugin{{
+		Handles: func(_ *store.State, t registry.Target, _ registry.Operation) bool {
+			return t.Type.Resource == "configmaps"
+		},
+		Record: func(_ context.Context, tx *registry.Transaction) error {
+			tx.Need("secrets", "default/s")
+			if seen++; seen == 5 {
+				cancel(nil)
+			}
+			_, err := s.Patch(t.Context(), s.target("secrets", "default", "s"), registry.Patch{Type: types.MergePatchType, Bytes: fmt.Appendf(nil, `{"metadata":{"labels":{"n":"%d"}}}`, seen)}, registry.WriteOptions{})
+			return err
+		},
+	}}
+	_, err := s.Create(ctx, s.target("configmaps", "default", ""), body(`{"metadata":{"name":"a"}}`), registry.WriteOptions{})
+	if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrStale) {
+		t.Errorf("after %d attempts: %v", seen, err)
 	}
 }

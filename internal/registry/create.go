@@ -26,7 +26,7 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 	if err != nil {
 		return Object{}, err
 	}
-	for attempt := 1; ; attempt++ {
+	for names := 1; ; {
 		w.begin()
 		sent, err := w.decode(b)
 		if err != nil {
@@ -36,8 +36,12 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 		generates := meta.GetName() == "" && meta.GetGenerateName() != ""
 		made, err := r.create(ctx, w, sent)
 		switch {
-		case restarts(err) && ctx.Err() == nil:
-		case generates && isTaken(err) && attempt < nameAttempts: // admission has to see the next name, too
+		case restarts(err):
+			if err := ctx.Err(); err != nil {
+				return w.answer(nil, false, err)
+			}
+		case generates && isTaken(err) && names < nameAttempts:
+			names++ // admission has to see the next name, too
 		default:
 			return w.answer(made, true, err)
 		}
@@ -166,6 +170,7 @@ func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err e
 	st, by := w.stored(), w.by
 	s := &st.Strategy
 	plugins := w.source != fromServer && r.handles(a.State, a.Target, a.Operation, hasMutate)
+	w.owners.client = nil
 	if s.PrepareCreate == nil && (s.SetCreator == nil || by == nil) && !plugins {
 		return nil
 	}

@@ -94,6 +94,7 @@ func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, 
 	}
 	marked := current
 	if phase != phasePending {
+		a.Object = next // the object stays, so it has a next version
 		e, err := w.encode(ctx, next)
 		if err != nil {
 			return Object{}, err

@@ -34,6 +34,8 @@ func status(err error) error {
 		return coded(507, "InsufficientStorage", err.Error()+"; reads and deletions go on")
 	case errors.As(err, &quota):
 		return coded(507, "InsufficientStorage", err.Error()+"; delete objects, or start the server with a higher --storage-max-bytes; reads, deletions and updates that do not grow objects go on")
+	case errors.Is(err, store.ErrStale):
+		return apierrors.NewTimeoutError("other requests changed what this one depends on, please try again later", 1)
 	case errors.Is(err, store.ErrClosed):
 		return apierrors.NewServiceUnavailable("the server is shutting down")
 	case errors.Is(err, context.DeadlineExceeded):

@@ -43,7 +43,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 			}
 			return made, err
 		}
-		v, err := w.readCurrent(ctx, current, r.handles(state, w.Target, admissionv1.Update, handlesAny))
+		v, err := w.readCurrent(ctx, current, r.handles(state, w.Target, admissionv1.Update, readsObjects))
 		if err != nil {
 			return nil, err
 		}

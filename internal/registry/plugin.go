@@ -40,7 +40,8 @@ func (r *Registry) handles(s *store.State, t Target, o Operation, has func(p *Pl
 
 func hasMutate(p *Plugin) bool { return p.Mutate != nil }
 
-func handlesAny(p *Plugin) bool { return true }
+// readsObjects reports whether the plugin needs the objects of a request before its commit.
+func readsObjects(p *Plugin) bool { return p.Mutate != nil || p.Validate != nil }
 
 // mutate calls the mutating plugins.
 func (r *Registry) mutate(ctx context.Context, a *Attributes) error {
@@ -67,7 +68,7 @@ func (r *Registry) call(ctx context.Context, a *Attributes, phase func(p *Plugin
 // admitDelete calls the plugins for a deletion. It reads the object only if a plugin handles the
 // deletion.
 func (r *Registry) admitDelete(ctx context.Context, a *Attributes, current *store.Object) (err error) {
-	if !r.handles(a.State, a.Target, a.Operation, handlesAny) {
+	if !r.handles(a.State, a.Target, a.Operation, readsObjects) {
 		return nil
 	}
 	if a.Old, err = a.read(ctx, current); err != nil {

@@ -18,8 +18,7 @@ type Transaction struct {
 
 	// Buffers for the parts of most transactions.
 	writes [1]store.Write
-	needs  [1]store.Need
-	guards [1]store.Guard
+	guards [2]store.Guard
 }
 
 // Own returns the request's own write. Its Value is nil if the object is removed, by a deletion or
@@ -57,6 +56,15 @@ func (t *Transaction) Claim(name string) {
 	t.Guards = append(t.Guards, store.Guard{Name: name, Seen: t.State.Revision(), Claim: true})
 }
 
+// Unclaimed requires that no other transaction has claimed a name since the state of the request.
+func (t *Transaction) Unclaimed(name string) {
+	t.Guards = append(t.Guards, store.Guard{Name: name, Seen: t.State.Revision()})
+}
+
+// namespaceGuard begins the name of the guard that the deletion of a namespace claims, and that new
+// objects in the namespace hold to. A change of its labels does not matter to them.
+const namespaceGuard = "namespace/"
+
 // Apply commits the transaction. A plugin with a Commit calls it, or makes the transaction a part
 // of a larger one.
 func (t *Transaction) Apply(ctx context.Context) ([]*store.Object, error) {
@@ -78,9 +86,12 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 		return r.dryRun(c)
 	}
 	t := &Transaction{Attributes: a, registry: r, writes: [1]store.Write{c}}
-	t.Writes, t.Needs, t.Guards = t.writes[:], t.needs[:0], t.guards[:0]
-	if c.If == 0 && a.Type.Namespaced {
-		t.Need("namespaces", a.Namespace) // checkNamespace has read it
+	t.Writes, t.Guards = t.writes[:], t.guards[:0]
+	switch {
+	case a.Type.Collection == "namespaces" && (c.Value == nil || c.Deleting):
+		t.Claim(namespaceGuard + a.Name)
+	case c.If == 0 && a.Namespace != "":
+		t.Unclaimed(namespaceGuard + a.Namespace) // checkNamespace has read the namespace
 	}
 	apply := func() ([]*store.Object, error) { return t.Apply(ctx) }
 	for i := range r.Plugins {

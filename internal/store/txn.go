@@ -32,8 +32,12 @@ type Txn struct {
 	Guards []Guard
 }
 
-// MaxTxnWrites bounds the writes of a transaction.
-const MaxTxnWrites = 1024
+const (
+	// MaxTxnWrites limits the writes and the needs of a transaction.
+	MaxTxnWrites = 1024
+	// MaxTxnGuards limits its guards.
+	MaxTxnGuards = 1 << 16
+)
 
 // Need is the condition that an object which the transaction does not write is still the
 // one that it was decided by.
@@ -89,6 +93,9 @@ func (e *TxnError) Unwrap() error { return e.Err }
 func (t *Txn) Check() error {
 	if n := len(t.Writes); n == 0 || n > MaxTxnWrites {
 		return fmt.Errorf("a transaction has 1 to %d writes, not %d", MaxTxnWrites, n)
+	}
+	if len(t.Needs) > MaxTxnWrites || len(t.Guards) > MaxTxnGuards {
+		return fmt.Errorf("a transaction has at most %d needs and %d guards, not %d and %d", MaxTxnWrites, MaxTxnGuards, len(t.Needs), len(t.Guards))
 	}
 	for i := range t.Writes {
 		w := &t.Writes[i]
@@ -209,15 +216,15 @@ func (g *guards) last(name string) Revision {
 }
 
 func (g *guards) claim(all []Guard, at, published Revision) {
+	if len(g.claimed) >= mostGuards && published > g.floor { // otherwise there is nothing new to forget
+		g.forget(published)
+	}
 	for i := range all {
 		if !all[i].Claim {
 			continue
 		}
 		if g.claimed == nil {
 			g.claimed = map[string]Revision{}
-		}
-		if len(g.claimed) >= mostGuards {
-			g.forget(published)
 		}
 		g.claimed[all[i].Name] = at
 	}

@@ -157,17 +157,22 @@ func (a *Allocator) Close() {
 	}
 }
 
-// Plugin returns the admission plugin of Services.
-func (a *Allocator) Plugin() registry.Plugin {
-	if a == nil {
-		return registry.Plugin{}
-	}
-	return registry.Plugin{
-		Handles: func(_ *store.State, t registry.Target, _ admissionv1.Operation) bool {
-			return t.Type.Collection == services && t.Subresource == ""
+// Plugins returns the admission plugins of Services: one chooses, the other records.
+func (a *Allocator) Plugins() []registry.Plugin {
+	return []registry.Plugin{
+		{
+			Handles: func(_ *store.State, t registry.Target, _ admissionv1.Operation) bool {
+				return t.Type.Collection == services && t.Subresource == ""
+			},
+			Mutate: func(_ context.Context, at *registry.Attributes) error { return a.Complete(at.Object, at.Old) },
 		},
-		Mutate: func(_ context.Context, at *registry.Attributes) error { return a.Complete(at.Object, at.Old) },
-		Record: a.record,
+		{
+			// An update of the status can remove the last finalizer, and so the Service.
+			Handles: func(_ *store.State, t registry.Target, _ admissionv1.Operation) bool {
+				return t.Type.Collection == services
+			},
+			Record: a.record,
+		},
 	}
 }
 

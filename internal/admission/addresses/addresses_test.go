@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -55,7 +56,7 @@ func (b *bed) restart(c addresses.Config) {
 	}
 	b.Cleanup(a.Close)
 	b.Allocator = a
-	b.Registry = &registry.Registry{Store: b.Store, Plugins: []registry.Plugin{a.Plugin()}}
+	b.Registry = &registry.Registry{Store: b.Store, Plugins: a.Plugins()}
 }
 
 // put creates or replaces a Service, and fills in what is stored.
@@ -213,7 +214,7 @@ func TestNothingIsHeld(t *testing.T) {
 		}
 	}
 	fails := true
-	b.Plugins = append(b.Plugins, registry.Plugin{Validate: func(context.Context, *registry.Attributes) error {
+	b.Registry.Plugins = append(b.Registry.Plugins, registry.Plugin{Validate: func(context.Context, *registry.Attributes) error {
 		if fails {
 			return errors.New("refused")
 		}
@@ -245,7 +246,7 @@ func TestTakenMeanwhile(t *testing.T) {
 		var all, ready sync.WaitGroup
 		ready.Add(writers)
 		var asked sync.Map
-		b.Plugins = append(b.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+		b.Registry.Plugins = append(b.Registry.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
 			if _, again := asked.LoadOrStore(a.Name, true); !again {
 				ready.Done()
 				ready.Wait() // each has chosen before any is stored
@@ -289,7 +290,7 @@ func TestGeneratedNameTaken(t *testing.T) {
 	if err := b.put(service("taken", ""), nil); err != nil {
 		t.Fatal(err)
 	}
-	b.Plugins = append(b.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
+	b.Registry.Plugins = append(b.Registry.Plugins, registry.Plugin{Validate: func(_ context.Context, a *registry.Attributes) error {
 		if a.Name == "late" && a.Object.(*corev1.Service).GenerateName != "" {
 			return b.put(service("late", ""), nil)
 		}
@@ -398,6 +399,30 @@ func TestConfig(t *testing.T) {
 		}
 		if err := addresses.Check(ranges, addresses.PortRange{}); err == nil {
 			t.Errorf("%v is taken", all)
+		}
+	}
+}
+
+// TestFinalizer: a Service keeps its IPAddress until it is removed, by whichever update.
+func TestFinalizer(t *testing.T) {
+	for _, subresource := range []string{"", "status"} {
+		b := newBed(t, small)
+		s := service("s", "")
+		s.Finalizers = []string{"example.com/hold"}
+		if err := b.put(s, nil); err != nil {
+			t.Fatal(err)
+		}
+		addresses := func() int { return b.Store.Any().Snapshot("ipaddresses.networking.k8s.io").Count("", "") }
+		b.remove("s")
+		if n := addresses(); n != 1 {
+			t.Errorf("%d IPAddresses when the deletion has begun", n)
+		}
+		at := registry.Target{Type: b.services, Namespace: "n", Name: "s", Subresource: subresource}
+		if _, err := b.Patch(t.Context(), at, registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"metadata":{"finalizers":null}}`)}, registry.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := addresses(); n != 0 || b.Store.Any().Get("services", "n/s") != nil {
+			t.Errorf("%q: %d IPAddresses when the Service is gone", subresource, n)
 		}
 	}
 }

@@ -23,9 +23,9 @@ import (
 //
 // A write and its charge are one transaction: the object, and the status of each quota that
 // counts it. So a limit is never exceeded, and no charge is left over, however many writers
-// there are and however their writes end. In each namespace with quotas one writer at a time
-// commits: it takes all writes that wait, refuses those that do not fit, and commits the
-// others with one update of each quota.
+// there are and however their writes end. In each namespace one charged write at a time commits:
+// it takes the writes that wait, refuses those that do not fit, and commits the others with one
+// update of each quota, until its own is done.
 //
 // A limit holds once it stands in the status of its quota. A write that was decided by a
 // state without it starts again if the quota was written since then (the guard of the namespace).
@@ -45,7 +45,7 @@ type Ledger struct {
 
 // namespace is the queue of a namespace.
 type namespace struct {
-	committing sync.Mutex
+	committing chan struct{} // has a value while a writer commits or a quota is counted
 
 	users   int      // guarded by Ledger.mu
 	waiting []*entry // guarded by Ledger.mu
@@ -55,7 +55,7 @@ type namespace struct {
 type entry struct {
 	charge
 	t    *registry.Transaction
-	done bool // guarded by namespace.committing, as are the others
+	done chan struct{} // closed when the write has ended; the writer reads the others then
 	made []*store.Object
 	err  error
 }
@@ -70,23 +70,36 @@ func (l *Ledger) now() time.Time {
 	return time.Now()
 }
 
-// Plugin returns the admission plugin ResourceQuota.
-func (l *Ledger) Plugin() registry.Plugin {
-	return registry.Plugin{Handles: handles, Validate: l.check, Record: record, Commit: l.commit}
+// Plugins returns the admission plugin ResourceQuota, which charges writes in namespaces with
+// quotas, and a plugin for the guards of namespaces.
+func (l *Ledger) Plugins() []registry.Plugin {
+	return []registry.Plugin{
+		{
+			Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+				return chargeable(t, o) && count(s, t.Namespace) > 0
+			},
+			Validate: l.check, Commit: l.commit,
+		},
+		{
+			Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
+				return chargeable(t, o) || t.Type.Collection == Collection && o == admissionv1.Update
+			},
+			Record: record,
+		},
+	}
 }
 
-// handles handles what quotas may count, and the quotas themselves.
-func handles(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+// chargeable reports whether an operation may be charged: a create in a namespace, or an update
+// that can change the used resources.
+func chargeable(t registry.Target, o admissionv1.Operation) bool {
 	collection := t.Type.Collection
 	switch {
 	case t.Namespace == "" || o == admissionv1.Delete:
 		return false
-	case o == admissionv1.Create, collection == Collection:
+	case o == admissionv1.Create:
 		return true
-	case t.Subresource == "" && kinds[collection] != nil, t.Subresource == "resize" && collection == pods, t.Subresource == "status" && collection == claims:
-		return count(s, t.Namespace) > 0
 	}
-	return false
+	return t.Subresource == "" && kinds[collection] != nil || t.Subresource == "resize" && collection == pods || t.Subresource == "status" && collection == claims
 }
 
 // count returns how many quotas a namespace has.
@@ -99,7 +112,7 @@ func guardOf(namespace string) string { return "quota/" + namespace }
 
 // check refuses a dry-run that would exceed a quota.
 func (l *Ledger) check(_ context.Context, a *registry.Attributes) error {
-	if !a.DryRun || count(a.State, a.Namespace) == 0 {
+	if !a.DryRun {
 		return nil
 	}
 	c := l.chargeOf(a)
@@ -115,10 +128,13 @@ func (l *Ledger) check(_ context.Context, a *registry.Attributes) error {
 	return err
 }
 
-// record has writes of quotas claim the guard of their namespace, and new objects hold to it.
+// record claims the guard of the namespace for writes of quotas, and holds other writes to it.
 func record(_ context.Context, t *registry.Transaction) error {
-	g := store.Guard{Name: guardOf(t.Namespace), Seen: t.State.Revision(), Claim: t.Type.Collection == Collection}
-	t.Guards = append(t.Guards, g)
+	if t.Type.Collection == Collection {
+		t.Claim(guardOf(t.Namespace))
+	} else {
+		t.Unclaimed(guardOf(t.Namespace))
+	}
 	return nil
 }
 
@@ -140,7 +156,7 @@ func (l *Ledger) chargeOf(a *registry.Attributes) *charge {
 
 // commit commits a write with its charge.
 func (l *Ledger) commit(ctx context.Context, t *registry.Transaction) ([]*store.Object, error) {
-	if t.Own().Value == nil || count(t.State, t.Namespace) == 0 {
+	if t.Own().Value == nil {
 		return t.Apply(ctx)
 	}
 	c := l.chargeOf(t.Attributes)
@@ -159,18 +175,25 @@ func (l *Ledger) commit(ctx context.Context, t *registry.Transaction) ([]*store.
 	if !charged {
 		return t.Apply(ctx)
 	}
-	e := &entry{charge: *c, t: t}
+	e := &entry{charge: *c, t: t, done: make(chan struct{})}
 	n := l.enter(t.Namespace, e)
 	defer l.leave(t.Namespace, n)
-	n.committing.Lock()
-	defer n.committing.Unlock()
-	if !e.done {
-		l.commitAll(context.WithoutCancel(ctx), n) // the writes of others, too
+	select {
+	case <-e.done:
+	case n.committing <- struct{}{}:
+		l.commitUntil(ctx, n, e)
+	case <-ctx.Done():
+		l.withdraw(n, e, ctx.Err())
 	}
-	return e.made, e.err
+	select {
+	case <-e.done:
+		return e.made, e.err
+	default:
+		return nil, fmt.Errorf("the write may still happen: %w", ctx.Err())
+	}
 }
 
-// enter adds a write to those that wait.
+// enter joins the queue of a namespace, with a write that waits, or nil.
 func (l *Ledger) enter(name string, e *entry) *namespace {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,11 +202,13 @@ func (l *Ledger) enter(name string, e *entry) *namespace {
 		if l.namespaces == nil {
 			l.namespaces = map[string]*namespace{}
 		}
-		n = &namespace{}
+		n = &namespace{committing: make(chan struct{}, 1)}
 		l.namespaces[name] = n
 	}
 	n.users++
-	n.waiting = append(n.waiting, e)
+	if e != nil {
+		n.waiting = append(n.waiting, e)
+	}
 	return n
 }
 
@@ -195,6 +220,37 @@ func (l *Ledger) leave(name string, n *namespace) {
 	}
 }
 
+// withdraw ends a write that still waits.
+func (l *Ledger) withdraw(n *namespace, e *entry, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(n.waiting, e); i >= 0 {
+		n.waiting = slices.Delete(n.waiting, i, i+1)
+		e.end(nil, fmt.Errorf("the write was not made: %w", err))
+	}
+}
+
+// take takes the first writes that wait, as many as one transaction has.
+func (l *Ledger) take(n *namespace) []*entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	size, bytes := 0, 0
+	for ; size < min(len(n.waiting), mostEntries) && bytes < mostBytes; size++ {
+		bytes += len(n.waiting[size].t.Own().Value)
+	}
+	batch := slices.Clone(n.waiting[:size])
+	n.waiting = slices.Delete(n.waiting, 0, size)
+	return batch
+}
+
+// giveBack returns writes that are not done to the front of the queue.
+func (l *Ledger) giveBack(n *namespace, batch []*entry) {
+	left := slices.DeleteFunc(batch, (*entry).isDone)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n.waiting = slices.Concat(left, n.waiting)
+}
+
 // A transaction has the writes of at most mostEntries requests, and stops at mostBytes.
 const (
 	mostEntries = 64
@@ -204,37 +260,57 @@ const (
 // errBroken is the answer to writes that were committed together with one that panicked.
 var errBroken = apierrors.NewInternalError(errors.New("charging the quotas of the namespace was broken off"))
 
-// commitAll commits all writes that wait. The caller has n.committing.
-func (l *Ledger) commitAll(ctx context.Context, n *namespace) {
-	l.mu.Lock()
-	all := n.waiting
-	n.waiting = nil
-	l.mu.Unlock()
-	defer func() {
-		for _, e := range all { // after a panic, which the server may survive
-			if !e.done {
-				e.end(nil, errBroken)
-			}
+// commitUntil commits writes that wait, in order, until one of them is done or its context ends.
+// The caller has n.committing, which it releases.
+func (l *Ledger) commitUntil(ctx context.Context, n *namespace, own *entry) {
+	defer func() { <-n.committing }()
+	for !own.isDone() {
+		if ctx.Err() != nil {
+			l.withdraw(n, own, ctx.Err())
+			return
 		}
-	}()
-	most := mostEntries
-	for left := all; len(left) > 0; left = slices.DeleteFunc(slices.Clone(left), func(e *entry) bool { return e.done }) {
-		size, bytes := 0, 0
-		for ; size < min(len(left), most) && bytes < mostBytes; size++ {
-			bytes += len(left[size].t.Own().Value)
-		}
-		err := l.commitBatch(ctx, left[:size])
-		switch {
-		case err == nil:
-		case size == 1:
-			left[0].end(nil, err)
-		default:
-			most = 1 // the error may be about one of them
-		}
+		l.commitSome(context.WithoutCancel(ctx), n)
 	}
 }
 
-func (e *entry) end(made []*store.Object, err error) { e.made, e.err, e.done = made, err, true }
+// commitSome commits the first writes that wait.
+func (l *Ledger) commitSome(ctx context.Context, n *namespace) {
+	batch := l.take(n)
+	completed := false
+	defer func() {
+		for _, e := range batch { // after a panic, which the server may survive
+			if !completed && !e.isDone() {
+				e.end(nil, errBroken)
+			}
+		}
+		l.giveBack(n, batch)
+	}()
+	if err := l.commitBatch(ctx, batch); err != nil { // it may be about one of them
+		for i, e := range batch {
+			if e.isDone() {
+				continue
+			}
+			if err := l.commitBatch(ctx, batch[i:i+1:i+1]); err != nil {
+				e.end(nil, err)
+			}
+		}
+	}
+	completed = true
+}
+
+func (e *entry) end(made []*store.Object, err error) {
+	e.made, e.err = made, err
+	close(e.done)
+}
+
+func (e *entry) isDone() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // commitBatch commits writes and their charges together, and ends those that are committed or
 // refused. The others have to be tried again. An error is about all of them.
@@ -250,13 +326,16 @@ func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
 		quotas[i] = &charged
 	}
 	txn := store.Txn{Guards: []store.Guard{{Name: guardOf(name), Seen: s.Revision()}}}
-	changed := make([]bool, len(quotas))
+	changed, claimed := make([]bool, len(quotas)), map[string]bool{}
+	var included []*entry
 	for _, e := range batch {
-		if e.fit(quotas, changed) {
-			txn.Writes = append(txn.Writes, e.t.Writes...)
-			txn.Needs = append(txn.Needs, e.t.Needs...)
-			txn.Guards = append(txn.Guards, e.t.Guards...)
+		if e.isDone() || !e.holds(s) || !e.claims(claimed) || !e.fit(quotas, changed) {
+			continue
 		}
+		included = append(included, e)
+		txn.Writes = append(txn.Writes, e.t.Writes...)
+		txn.Needs = append(txn.Needs, e.t.Needs...)
+		txn.Guards = append(txn.Guards, e.t.Guards...)
 	}
 	if len(txn.Writes) == 0 {
 		return nil
@@ -277,19 +356,47 @@ func (l *Ledger) commitBatch(ctx context.Context, batch []*entry) error {
 	var failed *store.TxnError
 	switch {
 	case errors.As(err, &failed):
-		attribute(batch, failed)
+		attribute(included, failed)
 		return nil
 	case err != nil:
 		return err
 	}
-	for _, e := range batch {
-		if !e.done {
-			n := len(e.t.Writes)
-			e.end(made[:n:n], nil)
-			made = made[n:]
-		}
+	for _, e := range included {
+		n := len(e.t.Writes)
+		e.end(made[:n:n], nil)
+		made = made[n:]
 	}
 	return nil
+}
+
+// holds reports whether the needs of a write hold in a state. Otherwise it ends the write, whose
+// request starts again.
+func (e *entry) holds(s *store.State) bool {
+	for i, n := range e.t.Needs {
+		o := s.Get(n.Collection, n.Key)
+		if o == nil && n.Modified != 0 || o != nil && o.Modified != n.Modified {
+			e.end(nil, &store.TxnError{Part: store.NeedPart, Index: i, Err: store.ErrStale})
+			return false
+		}
+	}
+	return true
+}
+
+// claims adds the claims of a write to those of a transaction. It is false if another write of the
+// transaction has one of them: then this one has to wait for the next transaction, whose guards
+// see the claims of the first one.
+func (e *entry) claims(claimed map[string]bool) bool {
+	for _, g := range e.t.Guards {
+		if g.Claim && claimed[g.Name] {
+			return false
+		}
+	}
+	for _, g := range e.t.Guards {
+		if g.Claim {
+			claimed[g.Name] = true
+		}
+	}
+	return true
 }
 
 // attribute ends the write of a batch whose condition does not hold. If the condition is one of
@@ -300,9 +407,6 @@ func attribute(batch []*entry, failed *store.TxnError) {
 		index-- // the first one is about the quotas
 	}
 	for _, e := range batch {
-		if e.done {
-			continue
-		}
 		n := [...]int{store.WritePart: len(e.t.Writes), store.NeedPart: len(e.t.Needs), store.GuardPart: len(e.t.Guards)}[failed.Part]
 		if index >= 0 && index < n {
 			e.end(nil, &store.TxnError{Part: failed.Part, Index: index, Err: failed.Err})
@@ -348,13 +452,19 @@ var errNothing = errors.New("the quota is up to date")
 // manager, with the limits that hold from now on. Next is when that has to be done again although
 // nothing changes; zero: never. It is no error if the quota does not exist.
 func (l *Ledger) Recount(ctx context.Context, r *registry.Registry, namespace, name, by string) (next time.Time, err error) {
+	n := l.enter(namespace, nil)
+	defer l.leave(namespace, n)
+	select { // so that no charge comes between the count and its write
+	case n.committing <- struct{}{}:
+		defer func() { <-n.committing }()
+	case <-ctx.Done():
+		return next, ctx.Err()
+	}
 	t := registry.Target{Type: l.Quotas, Subresource: "status", Namespace: namespace, Name: name}
 	_, err = r.Edit(ctx, t, by, func(o metav1.Object) error {
 		q := o.(*corev1.ResourceQuota)
 		var used corev1.ResourceList
 		var err error
-		// A write that is committed while this one counts changes the quota, and then this edit
-		// is made again.
 		if used, next, err = Used(r.Store.Any(), q, l.now()); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +51,7 @@ func newBankOver(t *testing.T, log store.Log) *bank {
 		t.Fatal(err)
 	}
 	t.Cleanup(services.Close)
-	b.Plugins = []registry.Plugin{services.Plugin(), b.ledger.Plugin()}
+	b.Plugins = append(services.Plugins(), b.ledger.Plugins()...)
 	b.must("namespaces", `{"metadata":{"name":"n"}}`)
 	return b
 }
@@ -442,4 +443,110 @@ func TestGeneratedNameTaken(t *testing.T) {
 	if b.Store.Any().Get("secrets", "n/b") == nil {
 		t.Error("the Secret has another name")
 	}
+}
+
+// TestOneNodePort: of Services that are charged together and name one node port, one is stored.
+func TestOneNodePort(t *testing.T) {
+	b := newBank(t)
+	b.quota("q", `"services":"1000"`, "")
+	for round := range 20 {
+		var stored atomic.Int64
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				err := b.create("services", fmt.Sprintf(`{"metadata":{"name":"s%d-%d"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":%d}]}}`, round, i, 30000+round))
+				if err == nil {
+					stored.Add(1)
+				} else if !strings.Contains(err.Error(), "provided port is already allocated") {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if stored.Load() != 1 {
+			t.Fatalf("round %d: %d Services have the port", round, stored.Load())
+		}
+	}
+}
+
+// TestUpdateBeforeFirstQuota: an update that was decided before the first limit held starts again.
+func TestUpdateBeforeFirstQuota(t *testing.T) {
+	b := newBank(t)
+	b.must("services", `{"metadata":{"name":"a"},"spec":{"ports":[{"port":80}]}}`)
+	var once sync.Once
+	b.Plugins = append([]registry.Plugin{{Validate: func(_ context.Context, a *registry.Attributes) error {
+		if a.Type.Resource == "services" {
+			once.Do(func() { b.quota("q", `"services.nodeports":"0"`, "") })
+		}
+		return nil
+	}}}, b.Plugins...)
+	b.wantRefused(b.patch("services", "a", "", `{"spec":{"type":"NodePort"}}`),
+		"exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=0, limited: services.nodeports=0")
+}
+
+// slowLog is a log whose appends take a while.
+type slowLog struct {
+	store.Log
+	pause atomic.Int64
+}
+
+func (l *slowLog) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
+	time.Sleep(time.Duration(l.pause.Load()))
+	return l.Log.Append(ctx, group, mark)
+}
+
+// TestDeadline: a write that waits for others ends with its context, and is not made.
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &slowLog{Log: memlog.New()}
+		b := newBankOver(t, log)
+		b.quota("q", `"secrets":"10"`, "")
+		log.pause.Store(int64(time.Minute))
+		var first sync.WaitGroup
+		first.Go(func() { b.must("secrets", `{"metadata":{"name":"first"}}`) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := b.Create(ctx, b.target("secrets", ""), registry.Body{Media: wire.JSON, Bytes: []byte(`{"metadata":{"name":"second"}}`)}, registry.WriteOptions{})
+		if took := time.Since(began); !apierrors.IsTimeout(err) || took != time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+		first.Wait()
+		b.used("q", `"secrets":"1"`)
+		if b.Store.Any().Get("secrets", "n/second") != nil {
+			t.Error("the write was made")
+		}
+	})
+}
+
+// TestCountUnderLoad: a quota is counted while objects are created all the time.
+func TestCountUnderLoad(t *testing.T) {
+	b := newBank(t)
+	b.quota("q", `"pods":"100000"`, "")
+	for i := range 500 {
+		b.must("pods", pod(fmt.Sprint("p", i), `{}`, ""))
+	}
+	for i := range 100 {
+		if _, err := b.Delete(t.Context(), b.target("pods", fmt.Sprint("p", i)), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stop atomic.Bool
+	var made atomic.Int64
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				b.must("pods", pod(fmt.Sprintf("x%d-%d", w, i), `{}`, ""))
+				made.Add(1)
+			}
+		})
+	}
+	for range 5 {
+		b.count("q")
+	}
+	stop.Store(true)
+	writers.Wait()
+	b.used("q", fmt.Sprintf(`"pods":"%d"`, 400+made.Load()))
 }

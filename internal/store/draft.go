@@ -1,0 +1,53 @@
+package store
+
+import "strconv"
+
+// draft is a copy of the bytes of a write with room for the digits of its revision. The
+// number of digits is a guess until the revision is known.
+type draft struct {
+	value  []byte
+	at     int
+	digits int
+	packed []byte // nil: it is not packed
+}
+
+func newDraft(value []byte, at int, next Revision) draft {
+	d := draft{at: at, digits: digits(next)}
+	d.value = make([]byte, len(value)+d.digits)
+	copy(d.value, value[:at])
+	copy(d.value[at+d.digits:], value[at:])
+	return d
+}
+
+// object is the version with the revision.
+func (d *draft) object(r Revision) *Object {
+	o := &Object{Modified: r, RevisionAt: int32(d.at), Held: d.splice(r)}
+	if d.packed != nil {
+		fresh.add(o, o.Held)
+		o.setPacked(d.packed)
+	}
+	return o
+}
+
+// takes is what the object will take in memory; a deletion takes nothing.
+func (d *draft) takes(key string) int64 {
+	switch {
+	case d.value == nil:
+		return 0
+	case d.packed != nil:
+		return takes(len(d.packed), len(key))
+	}
+	return takes(len(d.value), len(key))
+}
+
+// splice inserts the revision.
+func (d *draft) splice(r Revision) []byte {
+	if n := digits(r); n != d.digits {
+		value := make([]byte, len(d.value)-d.digits+n)
+		copy(value, d.value[:d.at])
+		copy(value[d.at+n:], d.value[d.at+d.digits:])
+		d.value, d.digits = value, n
+	}
+	strconv.AppendUint(d.value[d.at:d.at], uint64(r), 10)
+	return d.value
+}
