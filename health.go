@@ -54,7 +54,7 @@ func (r *running) metrics() []httpapi.Metric {
 		all = append(all,
 			httpapi.Metric{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Value: f.Depth()},
 			httpapi.Metric{Name: "workqueue_adds_total", Help: "Objects that a controller had to look at.", Labels: name, Counter: true, Value: f.Adds()},
-			httpapi.Metric{Name: "workqueue_retries_total", Help: "Failures of a controller, each of which is tried again.", Labels: name, Counter: true, Value: f.Retries()},
+			httpapi.Metric{Name: "workqueue_retries_total", Help: "Failures of a controller; it retries each.", Labels: name, Counter: true, Value: f.Retries()},
 			httpapi.Metric{Name: "tidemark_controller_paused", Help: "1 while a kube-controller-manager holds its lease and does the work.", Labels: name, Value: f.Paused()},
 		)
 	}

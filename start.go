@@ -362,7 +362,7 @@ func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Re
 	}
 	return startup.Ensure(ctx, startup.Config{
 		Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA,
-		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at,
+		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at, Now: s.now,
 	})
 }
 

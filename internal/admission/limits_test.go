@@ -71,7 +71,7 @@ func TestLimitRange(t *testing.T) {
 	}
 	for _, e := range p.ManagedFields {
 		if strings.Contains(e.FieldsV1.GetRawString(), "limit-ranger") {
-			t.Errorf("somebody owns what was filled in: %s", e.FieldsV1)
+			t.Errorf("a manager owns defaulted fields: %s", e.FieldsV1)
 		}
 	}
 	claim := func(size string) string {
@@ -136,7 +136,7 @@ func TestServiceAccountWaits(t *testing.T) {
 	}
 }
 
-// TestWithoutServiceAccount: Pods want no account if nobody switches that on.
+// TestWithoutServiceAccount: Pods need no account unless the plugin is enabled.
 func TestWithoutServiceAccount(t *testing.T) {
 	w := newWorld(t)
 	w.namespace("n", "")

@@ -13,7 +13,7 @@ type Unchanged struct {
 	young, old map[Application]struct{}
 }
 
-// maxUnchanged is how many applies a generation holds, of which there are two: at most a
+// maxUnchanged is how many applies each of the two generations holds: at most a
 // megabyte.
 const maxUnchanged = 8192
 

@@ -175,7 +175,7 @@ func TestCertificate(t *testing.T) {
 		}
 	}
 	if u, err := c.Authenticate(a.request(t, "", "dev")); u != nil || err != nil {
-		t.Errorf("a certificate without a name: %+v, %v; want nobody", u, err)
+		t.Errorf("a certificate without a name: %+v, %v; want no user", u, err)
 	}
 	foreign := stranger.request(t, "ann", "system:masters")
 	if u, err := c.Authenticate(foreign); u != nil || err == nil {

@@ -67,7 +67,7 @@ func parseTokens(b []byte) (map[[sha256.Size]byte]*User, error) {
 		}
 		line, _ := r.FieldPos(0)
 		if len(record) < 3 || record[0] == "" || record[1] == "" {
-			return nil, fmt.Errorf(`line %d has %d columns, or an empty one: want token,user,uid,"group1,group2", of which the groups may be left out`, line, len(record))
+			return nil, fmt.Errorf(`line %d has %d columns, or an empty one: want token,user,uid,"group1,group2"; the groups are optional`, line, len(record))
 		}
 		sum := sha256.Sum256([]byte(record[0]))
 		if before, ok := lines[sum]; ok {

@@ -106,7 +106,7 @@ func (g *growth) measure(sent runtime.Object) testkinds.Steps {
 }
 
 // runKind calls the functions of a kind as a create and two updates of o do: one from
-// old, one from an equal object, of which there are three copies.
+// old, one from one of three equal copies.
 func runKind(typ *resource.Type, o, old runtime.Object, copies []runtime.Object) error {
 	for _, x := range append([]runtime.Object{o, old}, copies...) {
 		if typ.Strategy.Default != nil {

@@ -124,7 +124,7 @@ func TestClaimsAmongPods(t *testing.T) {
 	}
 }
 
-// BenchmarkClaims deletes 2,000 claims, each of which a pod uses, and then the pods.
+// BenchmarkClaims deletes 2,000 claims that pods use, and then the pods.
 func BenchmarkClaims(b *testing.B) {
 	w := newWorld(b, "persistentvolumeclaim-protection")
 	const claims = 2000

@@ -65,7 +65,7 @@ func TestCheckSchemaLikeLibrary(t *testing.T) {
 	}
 }
 
-// combined is a list of strings, of which random lengths are combined.
+// combined is a list of strings, combined to random lengths.
 func combined(r *rand.Rand) props {
 	p := props{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &props{Type: "string"}}}
 	length := func() props {

@@ -207,7 +207,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestNarrowBelow: the same of rules at several depths, of which one looks at what the
+// TestNarrowBelow: the same for rules at several depths, one of which reads what the
 // others do not name.
 func TestNarrowBelow(t *testing.T) {
 	text := props{Type: "string"}

@@ -201,7 +201,7 @@ func (n *Naming) inGroup(d *apiextensionsv1.CustomResourceDefinition) (resources
 	return resources, kinds
 }
 
-// namesAccepted tells whether the definition has all of its names.
+// namesAccepted reports whether the definition has all of its names.
 func (d *definition) namesAccepted() bool {
 	for i := range d.head.Status.Conditions {
 		if c := &d.head.Status.Conditions[i]; c.Type == apiextensionsv1.NamesAccepted {

@@ -112,7 +112,7 @@ func keyOf(before, after *store.Object) string {
 }
 
 // take puts what a definition is now, nil for one that is gone, among those of its
-// group. It tells whether something else is served then.
+// group. It reports whether the served types change.
 func (s *Set) take(group map[string]*entry, key string, o *store.Object) (changed bool) {
 	old := group[key]
 	delete(group, key)
@@ -133,7 +133,7 @@ func (s *Set) take(group map[string]*entry, key string, o *store.Object) (change
 	return changed || e != nil && len(e.types) > 0 && (old == nil || old.definition != e.definition)
 }
 
-// enter reads a definition, of which old is what was known before, nil for none. What
+// enter reads a definition. Old is its state before, nil for none. What
 // says the same as before stays as it is, so that watches go on.
 func (s *Set) enter(o *store.Object, old *entry) *entry {
 	d, err := read(o, s)
@@ -161,14 +161,14 @@ func (s *Set) enter(o *store.Object, old *entry) *entry {
 	return e
 }
 
-// same tells whether two states of a definition serve the same.
+// same reports whether two states of a definition serve the same.
 func (d *definition) same(o *definition) bool {
 	a, b := &d.head, &o.head
 	return a.Metadata == b.Metadata && d.established() == o.established() && d.namesAccepted() == o.namesAccepted() &&
 		reflect.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames)
 }
 
-// deletedAs tells whether the next state of a definition is that of its deletion, which
+// deletedAs reports whether the next state of a definition is that of its deletion, which
 // changes nothing else.
 func (d *definition) deletedAs(o *definition) bool {
 	a, b := d.head.Metadata, o.head.Metadata
@@ -177,7 +177,7 @@ func (d *definition) deletedAs(o *definition) bool {
 	return deleted && a == b
 }
 
-// sameStorage tells whether two states of a definition store objects alike.
+// sameStorage reports whether two states of a definition store objects alike.
 func (d *definition) sameStorage(o *definition) bool {
 	a, b := d.storage(), o.storage()
 	return d.head.Metadata.UID == o.head.Metadata.UID && a != nil && b != nil && a.Name == b.Name &&
@@ -224,7 +224,7 @@ func (s *Set) groups(next *served, changed map[string]bool) []resource.Group {
 	return all
 }
 
-// Waits tells whether the names of a definition are not all accepted.
+// Waits reports whether the names of a definition are not all accepted.
 func (s *Set) Waits(key string) bool {
 	e := s.now().entry(key)
 	return e != nil && !e.namesAccepted()

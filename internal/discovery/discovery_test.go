@@ -249,7 +249,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// TestShared: a document is made once, whoever asks.
+// TestShared: a document is made once for all clients.
 func TestShared(t *testing.T) {
 	d := discovery.New(builtin.Catalog(), nil)
 	docs := make([]discovery.Document, 8)

@@ -115,7 +115,7 @@ func TestSharesOfMany(t *testing.T) {
 	}
 }
 
-// TestTurns: those who wait for a seat get it in turns of their users, whoever has more
+// TestTurns: waiting requests get seats in turns of their users, even if one user has more
 // of them waiting.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

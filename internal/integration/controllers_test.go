@@ -32,7 +32,7 @@ func TestControllers(t *testing.T) {
 	settle(t, c)
 	servertest.WantCode(t, c, "/api/v1/namespaces/n", http.StatusNotFound, "")
 	_, ready := servertest.Get(t, c, "/readyz?verbose")
-	_, figures := servertest.Get(t, c, "/metrics")
+	_, metrics := servertest.Get(t, c, "/metrics")
 	for text, want := range map[string]bool{
 		"[+]controller/namespace ok\n":         true,
 		"[+]controller/garbage-collector ok\n": true,
@@ -43,7 +43,7 @@ func TestControllers(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`workqueue_depth{name="namespace"} 0`, `workqueue_retries_total{name="event-ttl"} 0`, `tidemark_controller_paused{name="garbage-collector"} 0`, "tidemark_controllers_revision "} {
-		if !strings.Contains(figures, text) {
+		if !strings.Contains(metrics, text) {
 			t.Errorf("no %s in metrics", text)
 		}
 	}

@@ -104,7 +104,7 @@ func TestConversionByWebhook(t *testing.T) {
 		{"GET " + things + "/a", "", 200, values{"spec": `{"n":5}`, "metadata.generation": "2"}},
 	})
 	if hook.asked.Load() == 0 {
-		t.Fatal("nobody asked the webhook")
+		t.Fatal("the webhook was not called")
 	}
 	const failed = "conversion webhook for example.com/v1, Kind=Thing "
 	for _, row := range []struct {
@@ -125,7 +125,7 @@ func TestConversionByWebhook(t *testing.T) {
 	} {
 		spoil := func(answer map[string]any) { row.spoil(answer["response"].(map[string]any)) }
 		hook.spoil.Store(&spoil)
-		// A version of the object that nobody has asked for.
+		// A version of the object that no client has requested.
 		run(t, c, []step{{"MERGE " + things + "/a", fmt.Sprintf(`{"metadata":{"annotations":{"x":%q}}}`, row.want), 200, nil}})
 		want := any(row.want)
 		if row.want == "" {
@@ -246,7 +246,7 @@ func TestConversionOfLists(t *testing.T) {
 				items := countShown(t, c, accept, encoding)
 				asked, many = hook.asked.Load()-asked, hook.many.Load()-many
 				if items != n || asked > most {
-					t.Errorf("%s, %s: %d objects, of which the webhook was asked in %d questions; want %d, and up to %d", accept, encoding, items, asked, n, most)
+					t.Errorf("%s, %s: %d objects, %d calls of the webhook; want %d, and up to %d", accept, encoding, items, asked, n, most)
 				}
 				first := i == 0 && encoding == "identity"
 				if room == 0 && (many != 0) != first || first && many != n {
@@ -254,7 +254,7 @@ func TestConversionOfLists(t *testing.T) {
 				}
 			}
 		}
-		// What it fails is told of the object that it fails.
+		// Its failure is reported for the object that it fails on.
 		spoil := func(answer map[string]any) {
 			for _, o := range answer["response"].(map[string]any)["convertedObjects"].([]any) {
 				if m := o.(map[string]any)["metadata"].(map[string]any); m["name"] == "t0003" {

@@ -67,7 +67,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	}
 	wrong := rest.CopyConfig(servertest.WithToken(s, canary))
 	servertest.WantCode(t, wrong, secrets, http.StatusUnauthorized, "Unauthorized")
-	if _, figures := servertest.Get(t, c, "/metrics"); strings.Contains(figures, canary) {
+	if _, metrics := servertest.Get(t, c, "/metrics"); strings.Contains(metrics, canary) {
 		t.Error("a metric has what a client sent")
 	}
 	logged.mu.Lock()

@@ -249,7 +249,7 @@ func (w *writers) checkManaged(o *written) {
 		})
 	}
 	if len(entries) == 0 {
-		w.t.Errorf("nobody owns anything of %s", o.raw)
+		w.t.Errorf("no manager owns a field of %s", o.raw)
 	}
 }
 

@@ -261,7 +261,7 @@ func (w *writer) update(t *target) {
 	key, value, counted := w.id, w.value(), 0
 	keys := o.keys()
 	if keys == nil {
-		return // nobody counts here
+		return // no writer counts here
 	}
 	keys[key] = value
 	if n, err := strconv.Atoi(fmt.Sprint(keys["count"])); err == nil {

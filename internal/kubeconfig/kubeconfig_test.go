@@ -63,7 +63,7 @@ func change(t *testing.T, path string, edit func(*clientcmdapi.Config)) {
 	}
 }
 
-// TestEdited: whoever sets a namespace with kubectl keeps it, and the file stays
+// TestEdited: a namespace that a user sets with kubectl stays, and the file stays
 // ours.
 func TestEdited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")

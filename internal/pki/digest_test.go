@@ -12,7 +12,7 @@ import (
 )
 
 // TestFlippedBits: no bit of what an authority keeps changes unseen: it does not open,
-// and says where, but for the serving certificate, of which it makes another.
+// and says where, except for the serving certificate: it makes another one.
 func TestFlippedBits(t *testing.T) {
 	dir, c := t.TempDir(), newClock()
 	first := open(t, dir, c)
@@ -56,7 +56,7 @@ func TestFlippedBits(t *testing.T) {
 }
 
 // TestWithoutDigests: a directory of an older version opens, and is checked from then
-// on; so is a file that was changed by somebody who removes its digest.
+// on; so is a file that was changed by a user who removes its digest.
 func TestWithoutDigests(t *testing.T) {
 	dir, c := t.TempDir(), newClock()
 	token := open(t, dir, c).AdminToken()

@@ -132,7 +132,7 @@ func TestRenewal(t *testing.T) {
 		}
 		trust(t, a.CertificatePEM(), next, c.Time)
 		if c.Before(start.Add(9 * year)) {
-			trust(t, first, next, c.Time) // whoever has the first kubeconfig
+			trust(t, first, next, c.Time) // a client with the first kubeconfig
 		}
 		if !next.Equal(leaf) {
 			renewals++

@@ -33,7 +33,7 @@ func TestVerifyMeanwhile(t *testing.T) {
 	}
 }
 
-// TestFlippedBits: a key of which a bit has flipped is refused, or it is the same key.
+// TestFlippedBits: a key with a flipped bit is refused, or it is the same key.
 func TestFlippedBits(t *testing.T) {
 	dir := t.TempDir()
 	a, err := Open(Config{Dir: dir})

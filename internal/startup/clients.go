@@ -65,7 +65,7 @@ func (c Config) notDangling(ctx context.Context, w desired) error {
 		"apiVersion": schema.APIVersion, "kind": schema.Kind,
 		"metadata": map[string]string{"name": schema.Name},
 		"status": flowcontrolv1.FlowSchemaStatus{Conditions: []flowcontrolv1.FlowSchemaCondition{{
-			Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, LastTransitionTime: metav1.Now(), Reason: "Found",
+			Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, LastTransitionTime: c.now(), Reason: "Found",
 			Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", schema.Spec.PriorityLevelConfiguration.Name),
 		}}},
 	})

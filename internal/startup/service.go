@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -66,7 +65,7 @@ func (c Config) createRange(ctx context.Context) error {
 	_, err := c.Registry.Edit(ctx, t, serverManager, func(m metav1.Object) error {
 		m.(*networkingv1.ServiceCIDR).Status.Conditions = []metav1.Condition{{
 			Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue,
-			LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second)),
+			LastTransitionTime: c.now(),
 			Message:            "Kubernetes default Service CIDR is ready",
 		}}
 		return nil

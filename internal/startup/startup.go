@@ -18,6 +18,7 @@ import (
 	"io"
 	"net/netip"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,6 +48,16 @@ type Config struct {
 	// Address is where other machines reach the server. Without a valid IP address, or with
 	// one of the loopback interface, there are no endpoints of the Service `kubernetes`.
 	Address netip.AddrPort
+	// Now is the wall clock; nil: time.Now.
+	Now func() time.Time
+}
+
+func (c *Config) now() metav1.Time {
+	now := time.Now
+	if c.Now != nil {
+		now = c.Now
+	}
+	return metav1.NewTime(now().UTC().Truncate(time.Second))
 }
 
 // The field managers that the objects have on kube-apiserver.

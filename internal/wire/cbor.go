@@ -174,7 +174,7 @@ func (s single) New(schema.GroupVersionKind) (runtime.Object, error) { return s.
 
 // readCBOR reads a body as a type. The kind is that of the body, or of the type where the
 // body has none; nil: it could not be decoded. Complaints are the errors of field
-// validation, of which the decoder returns one at most.
+// validation; the decoder returns one at most.
 func readCBOR(body []byte, s single) (o runtime.Object, kind *schema.GroupVersionKind, complaints []error, err error) {
 	err, late := checkCBOR(body)
 	if err != nil {

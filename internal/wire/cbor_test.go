@@ -247,7 +247,7 @@ func cborBombs() map[string]struct {
 		"the same key ten thousand times":    {append(append([]byte("\xa1\x68metadata\xa1\x66labels"), head(5, 10_000)...), bytes.Repeat([]byte("\x61k\x61v"), 10_000)...), 400},
 		"a big number":                       {[]byte("\xa1\x64spec\xc2\x58\x20" + strings.Repeat("\xff", 32)), 400},
 		"not a number":                       {[]byte("\xa1\x64spec\xf9\x7e\x00"), 400},
-		"a simple value that nobody defined": {[]byte("\xa1\x64spec\xe0"), 400},
+		"an undefined simple value": {[]byte("\xa1\x64spec\xe0"), 400},
 	}
 }
 

@@ -199,7 +199,7 @@ func TestCounts(t *testing.T) {
 	b.refuse("resourcequotas", `{"metadata":{"name":"e"}}`, "exceeded quota: c, requested: resourcequotas=1, used: resourcequotas=2, limited: resourcequotas=2")
 }
 
-// TestStatusDecides: limits hold as of the status, where somebody else keeps it, too.
+// TestStatusDecides: limits hold as of the status, also if a client writes it.
 func TestStatusDecides(t *testing.T) {
 	b := newBank(t)
 	b.must("resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"secrets":"0","configmaps":"0"}}}`)

@@ -113,7 +113,7 @@ func validateDaemonSetStrategy(errs *check.Errors, s *appsv1.DaemonSetUpdateStra
 			errs.Required(at, "maxUnavailable", "cannot be 0 when maxSurge is 0")
 		}
 	default:
-		shown := *s // of which the wire shows numbers that are not there as zero
+		shown := *s // the wire shows absent numbers as zero
 		if u != nil {
 			zero := intstr.FromInt32(0)
 			shown.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}

@@ -71,7 +71,7 @@ func validateDeploymentStrategy(errs *check.Errors, s *appsv1.DeploymentStrategy
 		}
 		notAll(errs, at, "maxUnavailable", u.MaxUnavailable)
 	default:
-		shown := *s // of which the wire shows numbers that are not there as zero
+		shown := *s // the wire shows absent numbers as zero
 		if u != nil {
 			zero := intstr.FromInt32(0)
 			shown.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: cmp.Or(u.MaxUnavailable, &zero), MaxSurge: cmp.Or(u.MaxSurge, &zero)}
