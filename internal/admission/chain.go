@@ -220,13 +220,6 @@ func named(modes ...mode) string {
 // not, and of those that cannot be disabled.
 func Modes() (byDefault, optional, fixed string) { return named(on), named(off), named(always) }
 
-// to handles operations on the objects of a collection, and not on subresources.
-func to(collection string, operations ...admissionv1.Operation) func(*store.State, registry.Target, admissionv1.Operation) bool {
-	return func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
-		return t.Subresource == "" && t.Type.Collection == collection && slices.Contains(operations, o)
-	}
-}
-
 // forbidden is the answer to a write that a plugin refuses.
 func forbidden(a *registry.Attributes, format string, args ...any) error {
 	return apierrors.NewForbidden(a.Type.GroupResource(), a.Object.(metav1.Object).GetName(), fmt.Errorf(format, args...))
@@ -234,5 +227,5 @@ func forbidden(a *registry.Attributes, format string, args ...any) error {
 
 // creating is a plugin that changes new objects of a collection.
 func creating(collection string, mutate func(ctx context.Context, a *registry.Attributes) error) registry.Plugin {
-	return registry.Plugin{Handles: to(collection, admissionv1.Create), Mutate: mutate}
+	return registry.Plugin{Handles: registry.Objects(collection, admissionv1.Create), Mutate: mutate}
 }

@@ -21,7 +21,7 @@ import (
 // priority resolves the priority class of new Pods, and refuses a second default class.
 func priority(c *Config) registry.Plugin {
 	l := c.lookups
-	newPods, classes := to(pods, admissionv1.Create), to(priorityClasses, admissionv1.Create, admissionv1.Update)
+	newPods, classes := registry.Objects(pods, admissionv1.Create), registry.Objects(priorityClasses, admissionv1.Create, admissionv1.Update)
 	return registry.Plugin{
 		Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
 			return newPods(s, t, o) || classes(s, t, o)
@@ -171,7 +171,7 @@ func setScheduling(a *registry.Attributes, p *corev1.Pod, to *nodev1.Scheduling)
 // subjectRestriction refuses requests for certificates of clients in system:masters.
 func subjectRestriction(*Config) registry.Plugin {
 	return registry.Plugin{
-		Handles: to("certificatesigningrequests.certificates.k8s.io", admissionv1.Create, admissionv1.Update),
+		Handles: registry.Objects("certificatesigningrequests.certificates.k8s.io", admissionv1.Create, admissionv1.Update),
 		Validate: func(_ context.Context, a *registry.Attributes) error {
 			r := a.Object.(*certificatesv1.CertificateSigningRequest)
 			if r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {

@@ -43,8 +43,8 @@ func (c *comparison) run(s *shape) {
 // position is what a walk knows about its position.
 type position struct{ root, metadata bool }
 
-// value compares two values of one path, one of which may be absent, and returns the marks
-// of the path and the nodes below it.
+// value compares two values of one path and returns the marks of the path and the nodes below
+// it. Either value may be absent.
 func (c *comparison) value(s *shape, l, r int32, at position) (n node) {
 	if c.odd || l != none && r != none && string(c.left.raw(l)) == string(c.right.raw(r)) {
 		return n

@@ -125,7 +125,7 @@ type mixer struct {
 	stack []node
 }
 
-// node combines two paths, one of which may be noNode.
+// node combines two paths. Either may be noNode.
 func (m *mixer) node(x, y *node) (n node) {
 	n.tag, n.text = x.tag, x.text
 	if x == &noNode {

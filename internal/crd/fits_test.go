@@ -207,8 +207,8 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestNarrowBelow: the same for rules at several depths, one of which reads what the
-// others do not name.
+// TestNarrowBelow: the same for rules at several depths. One rule reads a field that the others
+// do not name.
 func TestNarrowBelow(t *testing.T) {
 	text := props{Type: "string"}
 	leaf := func(rules ...string) props {

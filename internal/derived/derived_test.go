@@ -215,7 +215,7 @@ func TestPanic(t *testing.T) {
 	fails := true
 	value := derived.New(func(now []store.Snapshot) int {
 		if fails {
-			panic("for now")
+			panic("the first computation fails")
 		}
 		return 1
 	}, "a")

@@ -33,6 +33,14 @@ func (p *Plugin) handles(s *store.State, t Target, o Operation) bool {
 	return p.Handles == nil || p.Handles(s, t, o)
 }
 
+// Objects returns a Plugin.Handles for operations on the objects of a collection, and not on their
+// subresources.
+func Objects(collection string, operations ...Operation) func(*store.State, Target, Operation) bool {
+	return func(_ *store.State, t Target, o Operation) bool {
+		return t.Subresource == "" && t.Type.Collection == collection && slices.Contains(operations, o)
+	}
+}
+
 // handles reports whether any plugin that satisfies has handles the operation.
 func (r *Registry) handles(s *store.State, t Target, o Operation, has func(p *Plugin) bool) bool {
 	return slices.ContainsFunc(r.Plugins, func(p Plugin) bool { return has(&p) && p.handles(s, t, o) })

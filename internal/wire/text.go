@@ -122,8 +122,8 @@ func FromYAML(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
-// maxAliased bounds the bytes that aliases add to a YAML text, each of which expands to the
-// whole of its anchor. It is the size of the largest body.
+// maxAliased limits the bytes that aliases add to a YAML text: each alias expands to the whole
+// value of its anchor. It is the size of the largest body.
 const maxAliased = 3 << 20
 
 // checkAliases refuses a text that becomes too large by its aliases.

@@ -28,7 +28,7 @@ const (
 // StorageClass gives new claims that name no class the default one.
 func StorageClass() registry.Plugin {
 	byDefault := newDefault(storageClasses, "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-	return registry.Plugin{Handles: to(claims, admissionv1.Create), Mutate: func(_ context.Context, a *registry.Attributes) error {
+	return registry.Plugin{Handles: registry.Objects(claims, admissionv1.Create), Mutate: func(_ context.Context, a *registry.Attributes) error {
 		c := a.Object.(*corev1.PersistentVolumeClaim)
 		if _, named := c.Annotations[corev1.BetaStorageClassAnnotation]; c.Spec.StorageClassName != nil || named {
 			return nil
@@ -44,7 +44,7 @@ func StorageClass() registry.Plugin {
 // IngressClass gives new Ingresses that name no class the default one.
 func IngressClass() registry.Plugin {
 	byDefault := newDefault("ingressclasses.networking.k8s.io", networkingv1.AnnotationIsDefaultIngressClass)
-	return registry.Plugin{Handles: to("ingresses.networking.k8s.io", admissionv1.Create), Mutate: func(_ context.Context, a *registry.Attributes) error {
+	return registry.Plugin{Handles: registry.Objects("ingresses.networking.k8s.io", admissionv1.Create), Mutate: func(_ context.Context, a *registry.Attributes) error {
 		i := a.Object.(*networkingv1.Ingress)
 		if _, named := i.Annotations["kubernetes.io/ingress.class"]; i.Spec.IngressClassName != nil || named {
 			return nil
@@ -59,15 +59,9 @@ func IngressClass() registry.Plugin {
 
 // Resize refuses that claims grow whose class does not allow it.
 func Resize() registry.Plugin {
-	return registry.Plugin{Handles: to(claims, admissionv1.Update), Validate: func(_ context.Context, a *registry.Attributes) error {
+	return registry.Plugin{Handles: registry.Objects(claims, admissionv1.Update), Validate: func(_ context.Context, a *registry.Attributes) error {
 		return mayGrow(a.State, a.Object.(*corev1.PersistentVolumeClaim), a.Old.(*corev1.PersistentVolumeClaim))
 	}}
-}
-
-func to(collection string, operation admissionv1.Operation) func(*store.State, registry.Target, admissionv1.Operation) bool {
-	return func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
-		return t.Type.Collection == collection && t.Subresource == "" && o == operation
-	}
 }
 
 // mayGrow refuses a bound claim that wants more than before, unless its class can give

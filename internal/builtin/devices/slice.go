@@ -105,8 +105,8 @@ func mostDevices(s *resourcev1.ResourceSliceSpec) int {
 	return resourcev1.ResourceSliceMaxDevices
 }
 
-// where collects the fields that select nodes, exactly one of which may be set, and their
-// errors.
+// where collects the fields that select nodes, and their errors. Exactly one of the fields may
+// be set.
 type where struct {
 	set  []string
 	errs field.ErrorList
