@@ -3,14 +3,12 @@ package tidemark
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,7 +21,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -32,7 +29,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/openapi"
 	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/reload"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/serving"
@@ -59,6 +55,7 @@ type running struct {
 	quotas     *quota.Ledger
 	custom     *crd.Set
 	naming     *crd.Naming
+	authorizer authorizer
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -125,6 +122,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.authorizer, err = s.authorization(r, log); err != nil {
+		return nil, err
+	}
 	services.Store, services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
 	if r.addresses, err = addresses.New(services); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 		}),
 		Virtual: virtual.New(virtual.Config{
-			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: authz.Masters{}, Rules: authz.Masters{}, Tokens: r.tokens, Now: s.now,
+			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
 		}),
 	}
 	if err := s.createFirst(ctx, r, verbs, reached(listener)); err != nil {
@@ -286,74 +286,6 @@ func (s *Server) pkiDir() string {
 	return filepath.Join(s.Storage.Dir(), "pki")
 }
 
-// certificate returns the function that selects the serving certificate.
-func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
-	if s.TLSCertFile == "" && s.TLSPrivateKeyFile == "" {
-		return own.GetCertificate, nil
-	}
-	if s.TLSCertFile == "" || s.TLSPrivateKeyFile == "" {
-		return nil, errors.New("a serving certificate needs both files, that of the certificate and that of its private key")
-	}
-	given, err := reload.New(reload.Config[*tls.Certificate]{
-		Files: []string{s.TLSCertFile, s.TLSPrivateKeyFile},
-		Load: func() (*tls.Certificate, error) {
-			c, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSPrivateKeyFile)
-			if err != nil {
-				return nil, fmt.Errorf("the serving certificate in %s and %s: %w", s.TLSCertFile, s.TLSPrivateKeyFile, err)
-			}
-			return &c, nil
-		},
-		Now: s.now,
-		Log: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		if hello.ServerName == loopbackName {
-			return own.GetCertificate(hello)
-		}
-		return given.Get(), nil
-	}, nil
-}
-
-// openTokens must be called after openStore, which locks the data directory.
-func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog) (*satoken.Authority, error) {
-	c := satoken.Config{Dir: s.pkiDir(), Issuer: s.ServiceAccountIssuer, Now: s.now}
-	c.Find = func(name, namespace, object string) (satoken.Found, bool) {
-		i, ok := registry.IdentityOf(objects.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
-		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
-	}
-	return satoken.Open(c)
-}
-
-// credentials returns the authenticator.
-func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, error) {
-	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
-	c := &authn.Credentials{
-		Now:         s.now,
-		Authorities: []authn.Authority{r.authority.Pool},
-		Tokens:      []authn.Tokens{authn.OneToken(r.authority.AdminToken(), admin)},
-		Signed:      r.tokens.Authenticate,
-		Audiences:   []string{r.tokens.Issuer()},
-	}
-	if s.ClientCAFile != "" {
-		a, err := authn.AuthorityFile(s.ClientCAFile, s.now, log)
-		if err != nil {
-			return nil, fmt.Errorf("the authorities of clients: %w", err)
-		}
-		c.Authorities = append(c.Authorities, a)
-	}
-	if s.TokenAuthFile != "" {
-		t, err := authn.TokenFile(s.TokenAuthFile, s.now, log)
-		if err != nil {
-			return nil, fmt.Errorf("the bearer tokens: %w", err)
-		}
-		c.Tokens = append(c.Tokens, t)
-	}
-	return c, nil
-}
-
 // createFirst creates the objects that every server has.
 func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
 	clientCA, err := s.clientCA(r.authority)
@@ -390,19 +322,6 @@ func reached(l net.Listener) netip.AddrPort {
 	return netip.AddrPortFrom(netip.Addr{}, a.Port())
 }
 
-// clientCA returns the certificates of the authorities that sign client certificates.
-func (s *Server) clientCA(own *pki.Authority) ([]byte, error) {
-	all := own.CertificatePEM()
-	if s.ClientCAFile == "" {
-		return all, nil
-	}
-	given, err := os.ReadFile(s.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("the authorities of clients: %w", err)
-	}
-	return append(append([]byte{}, all...), given...), nil
-}
-
 // api returns the configuration of the HTTP handler.
 func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resource.Catalog, credentials authn.Authenticator, log *slog.Logger) httpapi.Config {
 	own := s.Version
@@ -416,7 +335,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Registry:            verbs,
 		Catalog:             catalog,
 		Authn:               credentials,
-		Authz:               authz.Masters{},
+		Authz:               r.authorizer,
 		AnonymousAuth:       !s.DisableAnonymous,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
@@ -435,15 +354,6 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 // representationBytes is the limit of the representation cache.
 func (s *Server) representationBytes() int64 {
 	return cmp.Or(s.RepresentationCacheBytes, s.History.MaxMemoryBytes/4*3) // zero: the handler's own defaults
-}
-
-// issuerPages let other servers verify service account tokens.
-func (r *running) issuerPages() []httpapi.Page {
-	const keys = "/openid/v1/jwks"
-	return []httpapi.Page{
-		{Path: "/.well-known/openid-configuration", Media: "application/json", Read: func() ([]byte, error) { return r.tokens.Discovery(r.url + keys) }},
-		{Path: keys, Media: "application/jwk-set+json", Read: r.tokens.KeySet},
-	}
 }
 
 func (r *running) restConfig() *rest.Config {

@@ -117,15 +117,11 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start even if the log has lost acknowledged writes: keep the longest consistent prefix and log what is dropped")
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
-	flags.StringVar(&s.TokenAuthFile, "token-auth-file", "", `CSV file of bearer tokens, with lines of token,user,uid,"group1,group2"`)
-	flags.StringVar(&s.ClientCAFile, "client-ca-file", "", "PEM file of certificate authorities for client certificates: the common name is the user, organizations are groups")
-	flags.StringVar(&s.ServiceAccountIssuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "issuer of service account tokens, a URL; also their default audience")
+	f.registerAuthentication(flags)
+	f.registerTLS(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
-	flags.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file of the serving certificate, followed by its chain (default: issued by the server's own authority)")
-	flags.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the private key of --tls-cert-file")
 	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: roles, admission webhooks and policies, flow schemas, APIServices")
-	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "accept requests without credentials as the user system:anonymous; false answers them with 401")
 
 	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit, writes that grow them are refused with 507 (default: half of what remains of the process's memory limit after --history-max-bytes, at least 64Mi)")
 	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long old resource versions can be read and watched from")

@@ -1,8 +1,10 @@
-// Package authz authorizes requests.
+// Package authz authorizes requests. The packages below it hold the authorizers: rbac, node,
+// abac and webhook.
 package authz
 
 import (
-	"slices"
+	"context"
+	"errors"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
@@ -17,43 +19,101 @@ type Attributes struct {
 	IsResource                                             bool
 	Group, Version, Resource, Subresource, Namespace, Name string
 	Path                                                   string
+
+	// FieldSelector and LabelSelector are those of a list, watch or deletecollection, as the
+	// client wrote them (KEP-4601). Authorizers that use them parse them.
+	FieldSelector, LabelSelector string
 }
+
+// Decision is the decision of an authorizer. The zero value is NoOpinion.
+type Decision uint8
+
+const (
+	// NoOpinion leaves the decision to the next authorizer. If none allows the request, it is
+	// refused.
+	NoOpinion Decision = iota
+	// Allow allows the request; no other authorizer is asked.
+	Allow
+	// Deny refuses the request; no other authorizer is asked.
+	Deny
+)
 
 // Authorizer authorizes requests. It is safe for concurrent use.
 type Authorizer interface {
-	// Authorize reports whether the request is allowed. reason is for the answer to the
-	// client, and may be empty.
-	Authorize(a *Attributes) (allowed bool, reason string)
+	// Authorize decides. The reason may be empty; it is for the answer to the client and for
+	// the audit log. The error, which may come with any decision, says why the authorizer
+	// could not evaluate all of its rules. ctx ends with the request.
+	Authorize(ctx context.Context, a *Attributes) (d Decision, reason string, err error)
 }
 
-// Masters allows everything to the group system:masters; health endpoints and /version to all
-// users; discovery, OpenAPI and reviews of themselves to authenticated users; the issuer
-// documents to service accounts; and nothing else.
-type Masters struct{}
+// Ruler lists what a user may do. It is safe for concurrent use.
+type Ruler interface {
+	// Rules returns the rules of the user in a namespace. The caller must not change them.
+	Rules(ctx context.Context, u *authn.User, namespace string) Rules
+}
+
+// Rules are what a user may do.
+type Rules struct {
+	Resources    []ResourceRule
+	NonResources []NonResourceRule
+	// Incomplete: there may be further rules. Err says why; it may be nil.
+	Incomplete bool
+	Err        error
+}
+
+// ResourceRule allows verbs on resources; "*" means all of them. No names: all names.
+type ResourceRule struct {
+	Verbs, Groups, Resources, Names []string
+}
+
+// NonResourceRule allows verbs on paths. A path that ends with * is a prefix.
+type NonResourceRule struct {
+	Verbs, Paths []string
+}
+
+// Union asks authorizers in order. The first one that allows or denies decides. If none does,
+// the reasons and errors of all are joined.
+type Union []Authorizer
 
 // Authorize implements Authorizer.
-func (Masters) Authorize(a *Attributes) (bool, string) {
-	for i := range grants {
-		g := &grants[i]
-		if g.group != "" && !slices.Contains(a.User.Groups, g.group) {
-			continue
+func (u Union) Authorize(ctx context.Context, a *Attributes) (Decision, string, error) {
+	var reasons string
+	var errs []error
+	for _, one := range u {
+		d, reason, err := one.Authorize(ctx, a)
+		if err != nil {
+			errs = append(errs, err)
 		}
-		for j := range g.rules {
-			if g.rules[j].allows(a) {
-				return true, ""
-			}
+		switch {
+		case d != NoOpinion:
+			return d, reason, err
+		case reason == "":
+		case reasons == "":
+			reasons = reason
+		default:
+			reasons += "\n" + reason
 		}
 	}
-	return false, ""
+	return NoOpinion, reasons, errors.Join(errs...)
 }
 
-// Rules implements Ruler.
-func (Masters) Rules(u *authn.User, _ string) []Rule {
-	var all []Rule
-	for _, g := range grants {
-		if g.group == "" || slices.Contains(u.Groups, g.group) {
-			all = append(all, g.rules...)
+// Rules implements Ruler: the rules of all authorizers that are Rulers.
+func (u Union) Rules(ctx context.Context, who *authn.User, namespace string) Rules {
+	var all Rules
+	var errs []error
+	for _, one := range u {
+		ruler, ok := one.(Ruler)
+		if !ok {
+			continue
+		}
+		r := ruler.Rules(ctx, who, namespace)
+		all.Resources = append(all.Resources, r.Resources...)
+		all.NonResources = append(all.NonResources, r.NonResources...)
+		all.Incomplete = all.Incomplete || r.Incomplete
+		if r.Err != nil {
+			errs = append(errs, r.Err)
 		}
 	}
+	all.Err = errors.Join(errs...)
 	return all
 }

@@ -39,8 +39,8 @@ func TestMasters(t *testing.T) {
 		{&authn.User{Groups: []string{"system:serviceaccounts"}}, authz.Attributes{Verb: "get", Path: "/openid/v1/jwks"}, true},
 	} {
 		row.a.User = row.user
-		if got, _ := (authz.Masters{}).Authorize(&row.a); got != row.want {
-			t.Errorf("%s %s %s: %v, want %v", row.user.Name, row.a.Verb, row.a.Path, got, row.want)
+		if d, _, _ := (authz.Masters{}).Authorize(t.Context(), &row.a); (d == authz.Allow) != row.want {
+			t.Errorf("%s %s %s: %v, want %v", row.user.Name, row.a.Verb, row.a.Path, d, row.want)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Rule allows verbs on resources or on paths. "*" means all. A path that ends with * is a
+// rule allows verbs on resources or on paths. "*" means all. A path that ends with * is a
 // prefix.
-type Rule struct {
+type rule struct {
 	Verbs []string
 	// Groups and Resources are API groups and their resources.
 	Groups, Resources []string
@@ -17,42 +17,36 @@ type Rule struct {
 	Paths []string
 }
 
-// Ruler lists what a user may do. It is safe for concurrent use.
-type Ruler interface {
-	// Rules returns the rules of the user in a namespace. The caller must not change them.
-	Rules(u *authn.User, namespace string) []Rule
-}
-
 // granted are the rules of a group of users.
 type granted struct {
 	group string // empty: all users
-	rules []Rule
+	rules []rule
 }
 
 // grants are the rules of kube-apiserver's default roles cluster-admin,
 // system:public-info-viewer, system:basic-user, system:discovery and
 // system:service-account-issuer-discovery.
 var grants = []granted{
-	{"system:masters", []Rule{
+	{"system:masters", []rule{
 		{Verbs: []string{"*"}, Groups: []string{"*"}, Resources: []string{"*"}},
 		{Verbs: []string{"*"}, Paths: []string{"*"}},
 	}},
-	{"", []Rule{
+	{"", []rule{
 		{Verbs: []string{"get"}, Paths: []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}},
 		{Verbs: []string{"get"}, Paths: []string{"/healthz/*", "/livez/*", "/readyz/*"}},
 	}},
-	{authn.Authenticated, []Rule{
+	{authn.Authenticated, []rule{
 		{Verbs: []string{"create"}, Groups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
 		{Verbs: []string{"create"}, Groups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}},
 		{Verbs: []string{"get"}, Paths: []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"}},
 	}},
-	{"system:serviceaccounts", []Rule{
+	{"system:serviceaccounts", []rule{
 		{Verbs: []string{"get"}, Paths: []string{"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"}},
 	}},
 }
 
 // allows reports whether the rule allows the request.
-func (r *Rule) allows(a *Attributes) bool {
+func (r *rule) allows(a *Attributes) bool {
 	if !has(r.Verbs, a.Verb) {
 		return false
 	}

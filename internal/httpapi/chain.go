@@ -138,9 +138,12 @@ func (q *request) authorize() error {
 
 // may returns an error unless the user may do what the attributes say.
 func (q *request) may(a *authz.Attributes) error {
-	allowed, reason := q.h.c.Authz.Authorize(a)
-	if allowed {
+	decision, reason, err := q.h.c.Authz.Authorize(q.r.Context(), a)
+	if decision == authz.Allow {
 		return nil
+	}
+	if err != nil {
+		q.h.log().Debug("authorization is incomplete", "path", q.r.URL.Path, "err", err)
 	}
 	message := deniedMessage(a)
 	if reason != "" {

@@ -19,19 +19,19 @@ import (
 )
 
 // subjectAccessReview reports whether a user is allowed to do something.
-func (c *Config) subjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
+func (c *Config) subjectAccessReview(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SubjectAccessReview)
 	errs := validateSubject(&review.Spec)
 	errs = append(errs, emptyMetadata(&review.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
 	if err := invalidReview(errs); err != nil {
 		return nil, err
 	}
-	review.Status = c.decide(subject(&review.Spec), access{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes})
+	review.Status = c.decide(ctx, subject(&review.Spec), access{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes})
 	return review, nil
 }
 
 // localSubjectAccessReview is subjectAccessReview for callers with access to one namespace.
-func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
+func (c *Config) localSubjectAccessReview(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.LocalSubjectAccessReview)
 	spec, path := &review.Spec, field.NewPath("spec")
 	errs := validateSubject(spec)
@@ -45,12 +45,12 @@ func (c *Config) localSubjectAccessReview(_ context.Context, call *registry.Virt
 	if err := invalidReview(errs); err != nil {
 		return nil, err
 	}
-	review.Status = c.decide(subject(spec), access{spec.ResourceAttributes, nil})
+	review.Status = c.decide(ctx, subject(spec), access{spec.ResourceAttributes, nil})
 	return review, nil
 }
 
 // selfSubjectAccessReview reports whether the caller is allowed to do something.
-func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
+func (c *Config) selfSubjectAccessReview(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SelfSubjectAccessReview)
 	what := access{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes}
 	errs := what.validate()
@@ -58,12 +58,12 @@ func (c *Config) selfSubjectAccessReview(_ context.Context, call *registry.Virtu
 	if err := invalidReview(errs); err != nil {
 		return nil, err
 	}
-	review.Status = c.decide(call.By, what)
+	review.Status = c.decide(ctx, call.By, what)
 	return review, nil
 }
 
 // selfSubjectRulesReview returns what the caller is allowed to do in a namespace.
-func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
+func (c *Config) selfSubjectRulesReview(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	namespace := call.Sent.(*authorizationv1.SelfSubjectRulesReview).Spec.Namespace
 	if namespace == "" {
 		return nil, apierrors.NewBadRequest("no namespace on request")
@@ -71,13 +71,16 @@ func (c *Config) selfSubjectRulesReview(_ context.Context, call *registry.Virtua
 	answer := &authorizationv1.SelfSubjectRulesReview{}
 	answer.Status.ResourceRules = []authorizationv1.ResourceRule{}
 	answer.Status.NonResourceRules = []authorizationv1.NonResourceRule{}
-	for _, r := range c.Rules.Rules(call.By, namespace) {
-		if len(r.Resources) > 0 {
-			answer.Status.ResourceRules = append(answer.Status.ResourceRules, authorizationv1.ResourceRule{Verbs: r.Verbs, APIGroups: r.Groups, Resources: r.Resources})
-		}
-		if len(r.Paths) > 0 {
-			answer.Status.NonResourceRules = append(answer.Status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.Paths})
-		}
+	rules := c.Rules.Rules(ctx, call.By, namespace)
+	for _, r := range rules.Resources {
+		answer.Status.ResourceRules = append(answer.Status.ResourceRules, authorizationv1.ResourceRule{Verbs: r.Verbs, APIGroups: r.Groups, Resources: r.Resources, ResourceNames: r.Names})
+	}
+	for _, r := range rules.NonResources {
+		answer.Status.NonResourceRules = append(answer.Status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.Paths})
+	}
+	answer.Status.Incomplete = rules.Incomplete
+	if rules.Err != nil {
+		answer.Status.EvaluationError = rules.Err.Error()
 	}
 	return answer, nil
 }
@@ -89,7 +92,7 @@ type access struct {
 }
 
 // decide returns the authorizer's decision.
-func (c *Config) decide(u *authn.User, what access) authorizationv1.SubjectAccessReviewStatus {
+func (c *Config) decide(ctx context.Context, u *authn.User, what access) authorizationv1.SubjectAccessReviewStatus {
 	a := authz.Attributes{User: u}
 	if r := what.resource; r != nil {
 		a.IsResource, a.Verb, a.Namespace = true, r.Verb, r.Namespace
@@ -97,8 +100,12 @@ func (c *Config) decide(u *authn.User, what access) authorizationv1.SubjectAcces
 	} else {
 		a.Verb, a.Path = what.path.Verb, what.path.Path
 	}
-	allowed, reason := c.Authz.Authorize(&a)
-	return authorizationv1.SubjectAccessReviewStatus{Allowed: allowed, Reason: reason}
+	decision, reason, err := c.Authz.Authorize(ctx, &a)
+	status := authorizationv1.SubjectAccessReviewStatus{Allowed: decision == authz.Allow, Denied: decision == authz.Deny, Reason: reason}
+	if err != nil {
+		status.EvaluationError = err.Error()
+	}
+	return status
 }
 
 func subject(s *authorizationv1.SubjectAccessReviewSpec) *authn.User {
