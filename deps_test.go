@@ -76,6 +76,7 @@ var importRules = []importRule{
 	{"internal/satoken", "internal/atomicfile internal/authn internal/uuid", "tokens are signed with keys kept in files, and give the authenticator the user"},
 	{"internal/virtual", "internal/authn internal/authz internal/registry internal/resource internal/satoken", "resources that are never stored are answered by the authenticator, the authorizer and the token signer"},
 	{"internal/authz", "internal/authn", "permissions depend on the user"},
+	{"internal/authz/rbac", "internal/authn internal/authz internal/derived internal/store", "stored roles and bindings determine permissions"},
 	{"internal/authz/abac", "internal/authn internal/authz", "a policy file says what users may do"},
 	{"internal/authz/impersonation", "internal/authn internal/authz", "impersonation is a question to the authorizer"},
 	{"internal/pki", "internal/atomicfile", "certificates are kept in files"},

@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -56,6 +57,7 @@ type running struct {
 	custom     *crd.Set
 	naming     *crd.Naming
 	authorizer authorizer
+	rbac       *rbac.Authorizer
 
 	handshakeErrors atomic.Int64 // of TLS
 }
