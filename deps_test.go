@@ -78,6 +78,8 @@ var importRules = []importRule{
 	{"internal/authz", "internal/authn", "permissions depend on the user"},
 	{"internal/authz/rbac", "internal/authn internal/authz internal/derived internal/store", "stored roles and bindings determine permissions"},
 	{"internal/authz/abac", "internal/authn internal/authz", "a policy file says what users may do"},
+	{"internal/authz/config", "internal/authn internal/authz internal/authz/webhook internal/reload", "a configuration names the authorizers; its file changes"},
+	{"internal/authz/webhook", "internal/authn internal/authz", "a remote service is one authorizer among others"},
 	{"internal/authz/impersonation", "internal/authn internal/authz", "impersonation is a question to the authorizer"},
 	{"internal/pki", "internal/atomicfile", "certificates are kept in files"},
 	{"internal/kubeconfig", "internal/atomicfile", "a kubeconfig is a file"},

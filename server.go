@@ -45,6 +45,9 @@ type Server struct {
 	// /version.
 	DisableAnonymous bool
 
+	// Authorization configures who may do what.
+	Authorization Authorization
+
 	// ServiceAccountIssuer is the issuer of service account tokens, a URL, and the
 	// audience of this server; empty: https://kubernetes.default.svc.cluster.local.
 	// Tokens of other issuers are refused.

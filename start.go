@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
@@ -56,7 +57,7 @@ type running struct {
 	quotas     *quota.Ledger
 	custom     *crd.Set
 	naming     *crd.Naming
-	authorizer authorizer
+	authorizer *config.Authorizer
 	rbac       *rbac.Authorizer
 
 	handshakeErrors atomic.Int64 // of TLS
@@ -77,6 +78,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, err
 	}
 	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
+	if err != nil {
+		return nil, err
+	}
+	access, err := s.checkAuthorization()
 	if err != nil {
 		return nil, err
 	}
@@ -124,9 +129,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.authorizer, err = s.authorization(r, log); err != nil {
+	if r.authorizer, err = s.authorization(r, access, log); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			r.authorizer.Close()
+		}
+	}()
 	services.Store, services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
 	if r.addresses, err = addresses.New(services); err != nil {
 		return nil, err
@@ -192,6 +202,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.authorizer.Close()
 	r.loops.Stop()
 	r.addresses.Close()
 	return r.store.Close()
@@ -338,7 +349,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Catalog:             catalog,
 		Authn:               credentials,
 		Authz:               r.authorizer,
-		AnonymousAuth:       !s.DisableAnonymous,
+		AnonymousAuth:       s.anonymous(log),
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
 		Pages:               r.issuerPages(),
@@ -347,6 +358,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		BuildDate:           at,
 		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
 		Metrics:             r.metrics,
+		Collectors:          r.authorizer.Collectors(),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,

@@ -33,6 +33,7 @@ type serveFlags struct {
 	kubeconfigOut string
 	anonymous     bool
 
+	webhookTTLs     webhookTTLs
 	warnUnenforced  bool
 	maxMemory       byteSize // of history
 	maxDisk         byteSize // of history
@@ -118,6 +119,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
 	f.registerAuthentication(flags)
+	f.registerAuthorization(flags)
 	f.registerTLS(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
@@ -169,6 +171,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
+	f.checkAuthorization(changed)
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)

@@ -49,7 +49,7 @@ func (c *chain) close() {
 
 // build makes the authorizers of a valid configuration.
 func build(c *apiserver.AuthorizationConfiguration, p *Parts, m *metrics) (_ *chain, err error) {
-	all := &chain{union: authz.Union{authz.Superusers{}}}
+	all := &chain{union: authz.Union{authz.Masters{}}}
 	defer func() {
 		if err != nil {
 			all.close()
