@@ -53,6 +53,46 @@ func TestNoCredentials(t *testing.T) {
 	servertest.WantCode(t, strict.RESTConfig(), "/api", http.StatusOK, "")
 }
 
+// TestIgnoredCredentials: other schemes than Bearer are no credentials, nor is a token after two
+// spaces, which gets a warning.
+func TestIgnoredCredentials(t *testing.T) {
+	for path, code := range map[string]int{"/healthz": http.StatusOK, "/api": http.StatusForbidden} {
+		s := servertest.Start(t, &tidemark.Server{})
+		for header, warning := range map[string]string{
+			"Basic YTpi": "",
+			"Bearer  x":  `299 - "the provided Authorization header contains extra space before the bearer token, and is ignored"`,
+		} {
+			config := servertest.Anonymous(s)
+			config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return withHeader{next, header} }
+			client, err := rest.HTTPClientFor(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := client.Get(s.URL() + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Body.Close()
+			if r.StatusCode != code || r.Header.Get("Warning") != warning {
+				t.Errorf("%s with %q: %d, warning %q; want %d, %q", path, header, r.StatusCode, r.Header.Get("Warning"), code, warning)
+			}
+		}
+	}
+}
+
+// withHeader sets the Authorization header of requests.
+type withHeader struct {
+	next  http.RoundTripper
+	value string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", h.value)
+	return h.next.RoundTrip(r)
+}
+
 func TestWrongCredentials(t *testing.T) {
 	s, other := servertest.Start(t, &tidemark.Server{}), servertest.Start(t, &tidemark.Server{})
 	for _, path := range []string{"/healthz", "/api", defaultNamespace} {

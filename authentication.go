@@ -14,9 +14,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
+// Authentication configures the credentials that a Server accepts, in addition to those of its own
+// administrator. The zero value accepts client certificates and tokens of service accounts.
+type Authentication struct {
+	// APIAudiences are the audiences of the server. A token is valid for the server if it is for one
+	// of them; a token that is requested for no audience is for all of them. Empty: the issuer of
+	// service account tokens.
+	APIAudiences []string
+}
+
 // openTokens must be called after openStore, which locks the data directory.
 func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog) (*satoken.Authority, error) {
-	c := satoken.Config{Dir: s.pkiDir(), Issuer: s.ServiceAccountIssuer, Now: s.now}
+	c := satoken.Config{Dir: s.pkiDir(), Issuer: s.ServiceAccountIssuer, Audiences: s.Authentication.APIAudiences, Now: s.now}
 	c.Find = func(name, namespace, object string) (satoken.Found, bool) {
 		i, ok := registry.IdentityOf(objects.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
 		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
@@ -24,16 +33,18 @@ func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog) (*s
 	return satoken.Open(c)
 }
 
-// credentials returns the authenticator.
+// credentials returns the authenticator. Its kinds of tokens are in the order of kube-apiserver:
+// the administrator's token, the token file, service accounts, and then those that may ask a remote
+// server.
 func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, error) {
 	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
 	c := &authn.Credentials{
 		Now:         s.now,
 		Authorities: []authn.Authority{r.authority.Pool},
-		Tokens:      []authn.Tokens{authn.OneToken(r.authority.AdminToken(), admin)},
-		Signed:      r.tokens.Authenticate,
-		Audiences:   []string{r.tokens.Issuer()},
+		Audiences:   r.tokens.Audiences(),
+		Anonymous:   authn.AnonymousPolicy{Enabled: !s.DisableAnonymous},
 	}
+	c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, authn.OneToken(r.authority.AdminToken(), admin)))
 	if s.ClientCAFile != "" {
 		a, err := authn.AuthorityFile(s.ClientCAFile, s.now, log)
 		if err != nil {
@@ -46,8 +57,9 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		if err != nil {
 			return nil, fmt.Errorf("the bearer tokens: %w", err)
 		}
-		c.Tokens = append(c.Tokens, t)
+		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, t))
 	}
+	c.Tokens = append(c.Tokens, r.tokens)
 	return c, nil
 }
 

@@ -2,7 +2,6 @@ package authn_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -10,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,12 +44,12 @@ func TestTokenFile(t *testing.T) {
 		"t3":  {Name: "carol", Groups: []string{"system:authenticated"}},
 		"t,4": {Name: "dave", Groups: []string{"system:authenticated"}},
 	} {
-		u := known(sha256.Sum256([]byte(token)))
+		u, _, _ := known.AuthenticateToken(t.Context(), authn.NewToken(token), nil)
 		if u == nil || u.Name != want.Name || u.UID != want.UID || !slices.Equal(u.Groups, want.Groups) {
 			t.Errorf("%s is %+v, want %+v", token, u, want)
 		}
 	}
-	if u := known(sha256.Sum256([]byte("t"))); u != nil {
+	if u, _, _ := known.AuthenticateToken(t.Context(), authn.NewToken("t"), nil); u != nil {
 		t.Errorf("an unknown token is %+v", u)
 	}
 }
@@ -85,6 +85,13 @@ func request(headers ...string) *http.Request {
 func TestBearer(t *testing.T) {
 	c := authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("other", &authn.User{Name: "other"}), authn.OneToken("right", &authn.User{Name: "ann"})}}
 	const websocket = "Sec-WebSocket-Protocol"
+	upgrade := func(protocols ...string) []string {
+		headers := []string{"Connection", "keep-alive, Upgrade", "Upgrade", "websocket"}
+		for _, p := range protocols {
+			headers = append(headers, websocket, p)
+		}
+		return headers
+	}
 	encoded := "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte("right"))
 	for _, row := range []struct {
 		headers []string
@@ -103,11 +110,14 @@ func TestBearer(t *testing.T) {
 		{[]string{"Authorization", "Bearer  right"}, "", false},
 		{[]string{"Authorization", "Basic YTpi"}, "", false},
 		{[]string{"Authorization", "right"}, "", false},
-		{[]string{websocket, "v4.channel.k8s.io, " + encoded}, "ann", false},
-		{[]string{websocket, encoded, websocket, "v4.channel.k8s.io"}, "ann", false},
-		{[]string{websocket, encoded + "," + encoded}, "", true},
-		{[]string{websocket, "base64url.bearer.authorization.k8s.io.!"}, "", true},
-		{[]string{websocket, "v4.channel.k8s.io"}, "", false},
+		{upgrade("v4.channel.k8s.io, " + encoded), "ann", false},
+		{[]string{websocket, "v4.channel.k8s.io, " + encoded}, "", false}, // opens no WebSocket
+		{upgrade(encoded, "v4.channel.k8s.io"), "ann", false},
+		{upgrade(encoded), "", true},
+		{upgrade(encoded + "," + encoded), "", true},
+		{upgrade("base64url.bearer.authorization.k8s.io.!"), "", true},
+		{upgrade("v4.channel.k8s.io"), "", false},
+		{append(upgrade("v4.channel.k8s.io, "+encoded), "Authorization", "Bearer wrong"), "ann", false},
 	} {
 		u, err := c.Authenticate(request(row.headers...))
 		name := ""
@@ -267,18 +277,28 @@ func BenchmarkToken(b *testing.B) {
 	}
 }
 
+// signed are tokens with audiences of their own.
+type signed struct{}
+
+// AuthenticateToken implements authn.Tokens.
+func (signed) AuthenticateToken(_ context.Context, t authn.Token, audiences []string) (*authn.User, []string, error) {
+	switch t.Text {
+	case "signed":
+		return &authn.User{Name: "signed"}, audiences, nil
+	case "elsewhere":
+		return &authn.User{Name: "signed"}, []string{"there"}, nil
+	case "expired":
+		return nil, nil, errors.New("it has expired")
+	}
+	return nil, nil, nil
+}
+
 // TestReview: a token is good for an audience, in whichever way it is known.
 func TestReview(t *testing.T) {
-	signed := func(token string, audiences []string) (*authn.User, []string, error) {
-		switch token {
-		case "signed":
-			return &authn.User{Name: "signed"}, audiences, nil
-		case "expired":
-			return nil, nil, errors.New("it has expired")
-		}
-		return nil, nil, nil
-	}
-	c := authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("known", &authn.User{Name: "known"})}, Signed: signed, Audiences: []string{"here"}}
+	here := []string{"here"}
+	c := authn.Credentials{Audiences: here, Tokens: []authn.Tokens{
+		authn.ForAudiences(here, authn.OneToken("known", &authn.User{Name: "known"})), signed{},
+	}}
 	for _, row := range []struct {
 		token, audiences string // with spaces
 		user, good       string
@@ -290,9 +310,10 @@ func TestReview(t *testing.T) {
 		{"signed", "there", "signed", "there", ""},
 		{"signed", "", "signed", "here", ""},
 		{"expired", "", "", "", "[invalid bearer token, it has expired]"},
+		{"elsewhere", "", "", "", "[invalid bearer token, unable to match the audience: [there] , accepted: [here]]"},
 		{"neither", "", "", "", "invalid bearer token"},
 	} {
-		u, good, err := c.Review(row.token, strings.Fields(row.audiences))
+		u, good, err := c.Review(t.Context(), row.token, strings.Fields(row.audiences))
 		name, text := "", ""
 		if u != nil {
 			name = u.Name
@@ -304,9 +325,52 @@ func TestReview(t *testing.T) {
 			t.Errorf("%s for %q: %q, %q, %q; want %q, %q, %q", row.token, row.audiences, name, good, text, row.user, row.good, row.err)
 		}
 	}
-	for token, want := range map[string]string{"signed": "", "expired": "it has expired", "neither": "not known"} {
+	for token, want := range map[string]string{"signed": "", "expired": "it has expired", "neither": "invalid bearer token"} {
 		if _, err := c.Authenticate(request("Authorization", "Bearer "+token)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", token, err, want)
+		}
+	}
+}
+
+// TestAnonymous: the policy decides about requests without credentials, by their exact path. It
+// helps no request with a wrong token.
+func TestAnonymous(t *testing.T) {
+	for _, row := range []struct {
+		policy authn.AnonymousPolicy
+		path   string
+		want   bool
+	}{
+		{authn.AnonymousPolicy{}, "/livez", false},
+		{authn.AnonymousPolicy{Paths: []string{"/livez"}}, "/livez", false},
+		{authn.AnonymousPolicy{Enabled: true}, "/livez", true},
+		{authn.AnonymousPolicy{Enabled: true, Paths: []string{"/readyz", "/livez"}}, "/livez", true},
+		{authn.AnonymousPolicy{Enabled: true, Paths: []string{"/livez"}}, "/livez/ping", false},
+		{authn.AnonymousPolicy{Enabled: true, Paths: []string{"/livez"}}, "/livez/", false},
+	} {
+		c := authn.Credentials{Anonymous: row.policy, Tokens: []authn.Tokens{authn.OneToken("right", &authn.User{Name: "ann"})}}
+		for _, headers := range [][]string{nil, {"Authorization", "Basic YTpi"}, {"Authorization", "Bearer  right"}} {
+			r := request(headers...)
+			r.URL = &url.URL{Path: row.path}
+			if u, err := c.Authenticate(r); (u == authn.Anonymous) != row.want || err != nil {
+				t.Errorf("%+v, %s, %q: %+v, %v; want anonymous: %v", row.policy, row.path, headers, u, err, row.want)
+			}
+		}
+		r := request("Authorization", "Bearer wrong")
+		r.URL = &url.URL{Path: row.path}
+		if u, err := c.Authenticate(r); u != nil || err == nil {
+			t.Errorf("%+v, %s: a wrong token is %+v, %v", row.policy, row.path, u, err)
+		}
+	}
+}
+
+// TestWarning: a token after two spaces is ignored, and only that is warned about.
+func TestWarning(t *testing.T) {
+	for header, want := range map[string]bool{
+		"": false, "Bearer x": false, "Bearer x  y": false, "Basic  x": false, "Bearer": false, "Bearer  ": false,
+		"Bearer  x": true, "bearer   x": true,
+	} {
+		if got := authn.Warning(request("Authorization", header)); (got != "") != want {
+			t.Errorf("%q: %q", header, got)
 		}
 	}
 }

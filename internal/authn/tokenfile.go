@@ -32,7 +32,7 @@ func TokenFile(path string, now func() time.Time, log *slog.Logger) (Tokens, err
 	if err != nil {
 		return nil, err
 	}
-	return func(sum [sha256.Size]byte) *User { return v.Get()[sum] }, nil
+	return known(v.Get), nil
 }
 
 func readTokens(path string) (map[[sha256.Size]byte]*User, error) {
