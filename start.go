@@ -290,12 +290,12 @@ func (s *Server) pkiDir() string {
 
 // createFirst creates the objects that every server has.
 func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
-	clientCA, err := s.clientCA(r.authority)
+	clients, err := s.clientsData(r.authority)
 	if err != nil {
 		return err
 	}
 	return startup.Ensure(ctx, startup.Config{
-		Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA,
+		Registry: verbs, Catalog: builtin.Catalog(), Clients: clients,
 		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at, Now: s.now,
 	})
 }
@@ -338,7 +338,6 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Catalog:             catalog,
 		Authn:               credentials,
 		Authz:               r.authorizer,
-		AnonymousAuth:       !s.DisableAnonymous,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
 		Pages:               r.issuerPages(),
