@@ -301,12 +301,12 @@ func (s *Server) pkiDir() string {
 
 // createFirst creates the objects that every server has.
 func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
-	clientCA, err := s.clientCA(r.authority)
+	clients, err := s.clientsData(r.authority)
 	if err != nil {
 		return err
 	}
 	return startup.Ensure(ctx, startup.Config{
-		Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA,
+		Registry: verbs, Catalog: builtin.Catalog(), Clients: clients,
 		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at, Now: s.now,
 	})
 }
@@ -349,7 +349,6 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Catalog:             catalog,
 		Authn:               credentials,
 		Authz:               r.authorizer,
-		AnonymousAuth:       s.anonymous(log),
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
 		Pages:               r.issuerPages(),

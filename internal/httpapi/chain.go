@@ -114,12 +114,14 @@ func (q *request) authenticate() error {
 	if err != nil {
 		q.h.log().Debug("authentication failed", "path", q.r.URL.Path, "err", err)
 	}
-	if err != nil || user == nil {
+	if user == nil || user.IsAnonymous() {
 		q.endConnection()
-		if err != nil || !q.h.c.AnonymousAuth {
-			return errUnauthorized()
+		if w := authn.Warning(q.r); w != "" {
+			q.header()["Warning"] = warningHeaders([]string{w})
 		}
-		user = authn.Anonymous
+	}
+	if user == nil {
+		return errUnauthorized()
 	}
 	q.info.User = user
 	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema

@@ -28,8 +28,6 @@ type Config struct {
 	Catalog func() *resource.Catalog
 	Authn   authn.Authenticator
 	Authz   authz.Authorizer
-	// AnonymousAuth: requests without credentials are of system:anonymous. False: 401.
-	AnonymousAuth bool
 	// Media are the enabled serializations.
 	Media wire.Served
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
