@@ -31,6 +31,8 @@ type Server struct {
 	// chain) and its key; they are read again when they change. Empty: the server's
 	// own certificate authority issues one.
 	TLSCertFile, TLSPrivateKeyFile string
+	// TLS has certificates for single names, and the versions and cipher suites.
+	TLS TLS
 
 	// TokenAuthFile lists bearer tokens in the format of kube-apiserver, a line of CSV
 	// each: token,user,uid,"group1,group2". It is read again when it changes.

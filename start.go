@@ -81,6 +81,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := s.checkFeatureGates(); err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)
 	}
+	if err := s.checkTLS(log); err != nil {
+		return nil, err
+	}
 	services, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
 	if err != nil {
 		return nil, err
@@ -152,6 +155,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
 	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
+		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
 		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: log,
 	})
@@ -233,7 +237,7 @@ func (s *Server) address(l net.Listener) (url, serverName string) {
 	case a.IP.IsUnspecified():
 		host = "::1"
 	}
-	if s.TLSCertFile != "" {
+	if s.ownCertificates() {
 		serverName = loopbackName
 	}
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(a.Port)), serverName
