@@ -237,10 +237,15 @@ func (s *Server) RESTConfigFor(user string, groups ...string) (*rest.Config, err
 func (s *Server) Kubeconfig() []byte { return s.must().kubeconfig().YAML() }
 
 // WriteKubeconfig writes the administrator's kubeconfig to a file that only its owner can
-// read. It returns an error if the file exists and was not written by tidemark. It panics
-// before Start has succeeded.
+// read. It returns an error if the file exists and was not written by tidemark. While the
+// server runs, it writes the file again when its certificate authority is renewed, unless the
+// file was removed. It panics before Start has succeeded.
 func (s *Server) WriteKubeconfig(path string) error {
-	return kubeconfig.Write(path, s.must().kubeconfig())
+	r := s.must()
+	if err := kubeconfig.Write(path, r.kubeconfig()); err != nil {
+		return err
+	}
+	return r.publisher.add(path)
 }
 
 func (s *Server) get() *running {

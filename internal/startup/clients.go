@@ -21,6 +21,10 @@ const (
 	clientCAMember = "client-ca-file"
 )
 
+// PublishClientCA publishes Config.ClientCA again. Of the other fields it needs Registry and
+// Catalog.
+func PublishClientCA(ctx context.Context, c Config) error { return c.ensureClientCA(ctx) }
+
 // ensureClientCA publishes the authorities of client certificates for extension servers.
 func (c Config) ensureClientCA(ctx context.Context) error {
 	if len(c.ClientCA) == 0 {
