@@ -47,6 +47,7 @@ func TestNoCredentials(t *testing.T) {
 	servertest.WantCode(t, c, "/livez/ping", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`)
 	servertest.WantCode(t, c, "/metrics", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/metrics"`)
 	servertest.WantCode(t, c, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
+	servertest.WantCode(t, c, "/livez/ping", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`)
 	servertest.WantCode(t, c, "/apis/apps/v1/deployments", http.StatusForbidden,
 		`deployments.apps is forbidden: User "system:anonymous" cannot list resource "deployments" in API group "apps" at the cluster scope`)
 

@@ -84,7 +84,7 @@ var importRules = []importRule{
 	{"internal/pki", "internal/atomicfile", "certificates are kept in files"},
 	{"internal/kubeconfig", "internal/atomicfile", "a kubeconfig is a file"},
 	{"internal/http2", "", "the protocol depends on no other package"},
-	{"internal/serving", "internal/authn internal/http2", "the listener passes certificates to the authenticator, and connections to the protocol"},
+	{"internal/serving", "internal/authn internal/http2 internal/reload", "the listener passes certificates to the authenticator, and connections to the protocol; its own certificates come from files that change"},
 	{"internal/httpapi", "internal/authn internal/authz internal/authz/impersonation internal/deflate internal/discovery internal/inflight internal/registry internal/resource internal/store internal/uuid internal/wire", "HTTP is the outermost layer; lists read the store's objects"},
 	{"cmd/tidemark/internal/progress", "", "printing progress depends on no other package"},
 	{"cmd/tidemark/internal/bench", "cmd/tidemark/internal/progress", "a server is measured through its API alone"},

@@ -192,12 +192,10 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--representation-cache-bytes=%s wants a part of --history-max-bytes=%s", f.representations.String(), f.maxMemory.String())
 	case s.EventTTL <= 0:
 		return errors.New("--event-ttl wants a value above zero")
-	case (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == ""):
-		return errors.New("--tls-cert-file and --tls-private-key-file belong together: give both")
 	case s.Port < 0 || s.Port > 65535:
 		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
 	}
-	return nil
+	return f.checkTLS()
 }
 
 // serve runs the server until a signal arrives or its log fails.
