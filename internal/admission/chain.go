@@ -19,6 +19,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -98,6 +100,7 @@ var plugins = []entry{
 	{"", always, one(definitionNames)},
 	{"", always, one(customObjects)},
 	{"", always, one(unenforcedWarnings)},
+	{"", always, one(escalation)}, // behind all that change a role
 }
 
 // one makes a list of one plugin, or of none if the plugin has no functions.
@@ -131,6 +134,10 @@ type Config struct {
 	Addresses *addresses.Allocator
 	// Names gives definitions of custom resources their names; nil: there is no such plugin.
 	Names *crd.Naming
+	// Authz is the authorizer of requests, RBAC is the one of stored roles. Clients cannot grant
+	// permissions that they do not have. Nil: nothing checks that.
+	Authz authz.Authorizer
+	RBAC  *rbac.Authorizer
 	// NoWarnings: clients are not warned of objects that this server stores and does not act
 	// on.
 	NoWarnings bool
