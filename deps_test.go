@@ -76,6 +76,7 @@ var importRules = []importRule{
 	{"internal/satoken", "internal/atomicfile internal/authn internal/uuid", "tokens are signed with keys kept in files, and give the authenticator the user"},
 	{"internal/virtual", "internal/authn internal/authz internal/registry internal/resource internal/satoken", "resources that are never stored are answered by the authenticator, the authorizer and the token signer"},
 	{"internal/authz", "internal/authn", "permissions depend on the user"},
+	{"internal/authz/node", "internal/authn internal/authz internal/derived internal/store", "what a node may read follows from stored Pods and volumes"},
 	{"internal/pki", "internal/atomicfile", "certificates are kept in files"},
 	{"internal/kubeconfig", "internal/atomicfile", "a kubeconfig is a file"},
 	{"internal/http2", "", "the protocol depends on no other package"},
