@@ -1,5 +1,6 @@
 // Package eventlimit is the admission plugin EventRateLimit. It limits the rate of writes of Events
-// for the whole server, for each namespace, for each user, or for each source and object.
+// for the whole server, for each namespace, for each user, or for each source and object. As in
+// kube-apiserver, requests of the group events.k8s.io are not limited.
 package eventlimit
 
 import (
@@ -108,7 +109,7 @@ func Plugin(limits Limits, now func() time.Time) registry.Plugin {
 	}
 	return registry.Plugin{
 		Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
-			return t.Type.Collection == "events" && t.Subresource == "" && o != admissionv1.Delete
+			return t.Type.Collection == "events" && t.Type.Group == "" && t.Subresource == "" && o != admissionv1.Delete
 		},
 		Validate: func(_ context.Context, a *registry.Attributes) error {
 			if a.DryRun {

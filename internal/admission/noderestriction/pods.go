@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 )
 
@@ -45,7 +44,7 @@ func pods(r request) error {
 
 // podOf returns a Pod of the request's namespace.
 func podOf(r request, name string) (*corev1.Pod, error) {
-	return get[corev1.Pod](r, schema.GroupResource{Resource: "pods"}, r.Namespace+"/", name)
+	return get[corev1.Pod](r, storedPods, r.Namespace+"/", name)
 }
 
 // newPod allows mirror Pods that name no other objects: a Pod gives its node the right to read
@@ -87,7 +86,7 @@ func ownedByNode(r request, p *corev1.Pod) error {
 	case ptr.Deref(owner.BlockOwnerDeletion, false):
 		return r.Forbidden("node %q must not set blockOwnerDeletion on an owner reference", r.node)
 	}
-	own, err := get[corev1.Node](r, schema.GroupResource{Resource: "nodes"}, "", r.node)
+	own, err := get[corev1.Node](r, storedNodes, "", r.node)
 	switch {
 	case apierrors.IsNotFound(err):
 		return err

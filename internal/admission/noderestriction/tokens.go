@@ -142,11 +142,11 @@ const (
 )
 
 func driverOfClaim(r request, name string) (string, error) {
-	claim, err := get[corev1.PersistentVolumeClaim](r, schema.GroupResource{Resource: "persistentvolumeclaims"}, r.Namespace+"/", name)
+	claim, err := get[corev1.PersistentVolumeClaim](r, storedClaims, r.Namespace+"/", name)
 	if err != nil {
 		return "", err
 	}
-	volume, err := get[corev1.PersistentVolume](r, schema.GroupResource{Resource: "persistentvolumes"}, "", claim.Spec.VolumeName)
+	volume, err := get[corev1.PersistentVolume](r, storedVolumes, "", claim.Spec.VolumeName)
 	if err != nil {
 		return "", err
 	}
@@ -173,21 +173,35 @@ func driverOfClaim(r request, name string) (string, error) {
 }
 
 func driverNames(r request, name, audience string) (bool, error) {
-	driver, err := get[storagev1.CSIDriver](r, schema.GroupResource{Group: "storage.k8s.io", Resource: "csidrivers"}, "", name)
+	driver, err := get[storagev1.CSIDriver](r, storedDrivers, "", name)
 	if err != nil {
 		return false, err
 	}
 	return slices.ContainsFunc(driver.Spec.TokenRequests, func(t storagev1.TokenRequest) bool { return t.Audience == audience }), nil
 }
 
+// stored is where the objects of a kind are, and the name of the kind in errors.
+type stored struct {
+	collection string
+	kind       schema.GroupResource
+}
+
+var (
+	storedPods    = stored{"pods", schema.GroupResource{Resource: "pod"}}
+	storedNodes   = stored{"nodes", schema.GroupResource{Resource: "node"}}
+	storedClaims  = stored{"persistentvolumeclaims", schema.GroupResource{Resource: "persistentvolumeclaim"}}
+	storedVolumes = stored{"persistentvolumes", schema.GroupResource{Resource: "persistentvolume"}}
+	storedDrivers = stored{"csidrivers.storage.k8s.io", schema.GroupResource{Group: "storage.k8s.io", Resource: "csidriver"}}
+)
+
 // get returns a stored object. The prefix is its namespace with a slash, or empty.
 func get[T any, P interface {
 	*T
 	runtime.Object
-}](r request, of schema.GroupResource, prefix, name string) (P, error) {
-	stored := r.State.Get(of.String(), prefix+name)
-	if stored == nil {
-		return nil, apierrors.NewNotFound(of, name)
+}](r request, of stored, prefix, name string) (P, error) {
+	o := r.State.Get(of.collection, prefix+name)
+	if o == nil {
+		return nil, apierrors.NewNotFound(of.kind, name)
 	}
-	return registry.Decode[T, P](stored)
+	return registry.Decode[T, P](o)
 }

@@ -181,11 +181,8 @@ func (r request) selects(field string) bool {
 	if ok && len(rest) > 0 && rest[0] == '=' && rest[1:] == r.node && !strings.ContainsAny(r.node, `\,=`) {
 		return true
 	}
-	if !strings.Contains(r.FieldSelector, field) {
-		return false
-	}
-	s, err := fields.ParseSelector(r.FieldSelector)
-	return err == nil && slices.ContainsFunc(s.Requirements(), func(one fields.Requirement) bool {
+	all, err := r.FieldRequirements()
+	return err == nil && slices.ContainsFunc(all, func(one fields.Requirement) bool {
 		return one.Field == field && one.Operator == selection.Equals && one.Value == r.node
 	})
 }
