@@ -87,6 +87,10 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
+	configuration, err := admission.ReadConfiguration(s.AdmissionConfigFile, plugins)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.checkFeatureGates(); err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)
 	}
@@ -151,7 +155,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
-			Authz: r.authorizer, RBAC: r.rbac,
+			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,

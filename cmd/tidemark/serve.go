@@ -138,6 +138,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 
 	byDefault, optional, fixed := admission.Modes()
 	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional+"; always enabled: "+fixed)
+	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")

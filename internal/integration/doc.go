@@ -17,6 +17,7 @@
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
 //	impersonation_test.go          Impersonate-User and the other headers
+//	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	odd_writes_test.go             random writes of odd names, values and encodings
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
@@ -28,6 +29,7 @@
 //	unenforced_test.go             warnings about objects that have no effect yet
 //	writers_test.go                concurrent writers of the same objects,
 //	writers_check_test.go          and what their watches, lists and answers must show
+//	scenario_test.go               requests and answers in files below testdata
 //	requests_test.go               helpers: requests, steps, waiting for controllers
 //
 // Randomized tests print their seed and take it back with -seed.
