@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
@@ -32,6 +34,9 @@ type Authentication struct {
 	APIAudiences []string
 	// ServiceAccounts configures the tokens of service accounts.
 	ServiceAccounts ServiceAccounts
+	// BootstrapTokens accepts the tokens of the Secrets of type bootstrap.kubernetes.io/token in
+	// kube-system, by which new nodes join a cluster.
+	BootstrapTokens bool
 	// RequestHeader configures front proxies.
 	RequestHeader RequestHeader
 }
@@ -156,7 +161,23 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, t))
 	}
 	c.Tokens = append(c.Tokens, r.tokens)
+	if s.Authentication.BootstrapTokens {
+		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, &authn.BootstrapTokens{Secret: r.systemSecret, Now: s.now}))
+	}
 	return c, nil
+}
+
+// systemSecret returns a Secret of kube-system, nil if there is none.
+func (r *running) systemSecret(name string) *corev1.Secret {
+	o := r.store.Any().Get("secrets", metav1.NamespaceSystem+"/"+name)
+	if o == nil {
+		return nil
+	}
+	secret := new(corev1.Secret)
+	if err := json.Unmarshal(o.Bytes(), secret); err != nil {
+		return nil
+	}
+	return secret
 }
 
 // frontProxy returns the authenticator of front proxies, nil if there are none.

@@ -81,6 +81,7 @@ var wrongLines = map[string]string{
 	"serve --service-account-extend-token-expiration=perhaps":  "perhaps",
 	"serve --service-account-jwks-uri=http://x":                "not an https URL",
 	"serve --service-account-lookup=perhaps":                   "perhaps",
+	"serve --enable-bootstrap-token-auth=perhaps":              "perhaps",
 	"serve --api-audiences=,":                                  "audience of the server is empty",
 	"serve --requestheader-allowed-names=,":                    "empty value",
 	"serve --requestheader-username-headers=,":                 "empty value",
