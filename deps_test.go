@@ -75,7 +75,7 @@ var importRules = []importRule{
 	{"internal/atomicfile", "", "writing a file depends on no other package"},
 	{"internal/reload", "", "reloading a file depends on no other package"},
 	{"internal/authn", "internal/reload", "credentials come from files that change"},
-	{"internal/satoken", "internal/atomicfile internal/authn internal/uuid", "tokens are signed with keys kept in files, and give the authenticator the user"},
+	{"internal/satoken", "internal/atomicfile internal/authn internal/reload internal/uuid", "tokens are signed with keys kept in files that change, and give the authenticator the user"},
 	{"internal/virtual", "internal/authn internal/authz internal/registry internal/resource internal/satoken", "resources that are never stored are answered by the authenticator, the authorizer and the token signer"},
 	{"internal/authz", "internal/authn", "permissions depend on the user"},
 	{"internal/authz/node", "internal/authn internal/authz internal/derived internal/store", "what a node may read follows from stored Pods and volumes"},
