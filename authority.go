@@ -52,9 +52,9 @@ func (s *Server) followAuthority(r *running, verbs *registry.Registry, log *slog
 			return
 		}
 		r.loops.RootCAChanged()
-		clients, err := s.clientCA(r.authority)
+		clients, err := s.clientsData(r.authority)
 		if err == nil {
-			err = startup.PublishClientCA(context.Background(), startup.Config{Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clients, Now: s.now})
+			err = startup.PublishClients(context.Background(), startup.Config{Registry: verbs, Catalog: builtin.Catalog(), Clients: clients, Now: s.now})
 		}
 		if err != nil {
 			log.Warn("the authorities of client certificates are not published", "err", err)

@@ -47,10 +47,12 @@ type Server struct {
 	// /version.
 	DisableAnonymous bool
 
-	// ServiceAccountIssuer is the issuer of service account tokens, a URL, and the
-	// audience of this server; empty: https://kubernetes.default.svc.cluster.local.
-	// Tokens of other issuers are refused.
+	// ServiceAccountIssuer is the issuer of service account tokens, a URL; empty:
+	// https://kubernetes.default.svc.cluster.local. Tokens of other issuers are refused.
 	ServiceAccountIssuer string
+
+	// Authentication has further options of authentication.
+	Authentication Authentication
 
 	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or an IPv4 and an IPv6 CIDR
 	// separated by a comma. Services that name no IP family use the first one. Empty:

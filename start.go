@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -58,6 +59,7 @@ type running struct {
 	naming     *crd.Naming
 	authorizer authorizer
 	publisher  publisher
+	rbac       *rbac.Authorizer
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -311,12 +313,12 @@ func (s *Server) pkiDir() string {
 
 // createFirst creates the objects that every server has.
 func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
-	clientCA, err := s.clientCA(r.authority)
+	clients, err := s.clientsData(r.authority)
 	if err != nil {
 		return err
 	}
 	return startup.Ensure(ctx, startup.Config{
-		Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA,
+		Registry: verbs, Catalog: builtin.Catalog(), Clients: clients,
 		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at, Now: s.now,
 	})
 }
@@ -359,7 +361,6 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Catalog:             catalog,
 		Authn:               credentials,
 		Authz:               r.authorizer,
-		AnonymousAuth:       !s.DisableAnonymous,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
 		Pages:               r.issuerPages(),

@@ -16,6 +16,7 @@
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
 //	impersonation_test.go          Impersonate-User and the other headers
 //	odd_writes_test.go             random writes of odd names, values and encodings
+//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
 //	seats_test.go                  what clients hold before they are known, and while they send

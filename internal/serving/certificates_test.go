@@ -191,18 +191,18 @@ func TestVersions(t *testing.T) {
 		name   string
 		min    uint16
 		suites []uint16 // of the server
-		client tls.Config
+		client *tls.Config
 		want   string // the protocol of the answer, or of the connection's end
 	}{
-		{"the default refuses TLS 1.1", 0, nil, tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "handshake"},
-		{"the default", 0, nil, tls.Config{MaxVersion: tls.VersionTLS12}, "HTTP/2.0"},
-		{"TLS 1.3 alone", tls.VersionTLS13, nil, tls.Config{MaxVersion: tls.VersionTLS12}, "handshake"},
-		{"TLS 1.3", tls.VersionTLS13, []uint16{cbc}, tls.Config{}, "HTTP/2.0"},
-		{"another suite", 0, []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}, tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}}, "handshake"},
-		{"a weak suite", 0, []uint16{cbc}, tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{cbc}}, "INADEQUATE_SECURITY"},
-		{"a weak suite, HTTP/1.1", 0, []uint16{cbc}, tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{cbc}, NextProtos: []string{"http/1.1"}}, "HTTP/1.1"},
-		{"an old version", tls.VersionTLS10, nil, tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, "INADEQUATE_SECURITY"},
-		{"an old version, HTTP/1.1", tls.VersionTLS10, nil, tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10, NextProtos: []string{"http/1.1"}}, "HTTP/1.1"},
+		{"the default refuses TLS 1.1", 0, nil, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "handshake"},
+		{"the default", 0, nil, &tls.Config{MaxVersion: tls.VersionTLS12}, "HTTP/2.0"},
+		{"TLS 1.3 alone", tls.VersionTLS13, nil, &tls.Config{MaxVersion: tls.VersionTLS12}, "handshake"},
+		{"TLS 1.3", tls.VersionTLS13, []uint16{cbc}, &tls.Config{}, "HTTP/2.0"},
+		{"another suite", 0, []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}, &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}}, "handshake"},
+		{"a weak suite", 0, []uint16{cbc}, &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{cbc}}, "INADEQUATE_SECURITY"},
+		{"a weak suite, HTTP/1.1", 0, []uint16{cbc}, &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{cbc}, NextProtos: []string{"http/1.1"}}, "HTTP/1.1"},
+		{"an old version", tls.VersionTLS10, nil, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, "INADEQUATE_SECURITY"},
+		{"an old version, HTTP/1.1", tls.VersionTLS10, nil, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10, NextProtos: []string{"http/1.1"}}, "HTTP/1.1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := start(t, func(c *serving.Config) { c.MinVersion, c.CipherSuites = row.min, row.suites })
