@@ -58,8 +58,8 @@ type running struct {
 	custom     *crd.Set
 	naming     *crd.Naming
 	authorizer authorizer
-	publisher  publisher
 	rbac       *rbac.Authorizer
+	publisher  publisher
 
 	handshakeErrors atomic.Int64 // of TLS
 }
