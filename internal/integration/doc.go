@@ -23,6 +23,7 @@
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
+//	seats_test.go                  what clients hold before they are known, and while they send
 //	secrets_test.go                nothing secret is logged; similar names are not mixed up
 //	storage_quota_test.go          StorageMaxBytes
 //	subresources_test.go           scale, binding, eviction, resize, approval, connections
