@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/authz/abac"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
+	"github.com/tidemark-dev/tidemark/internal/authz/node"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 )
 
@@ -96,7 +96,7 @@ func (s *Server) authorization(r *running, source *config.Source, log *slog.Logg
 		parts.RBAC = r.rbac
 	}
 	if source.Uses(config.ModeNode) {
-		parts.Node = authz.Union{} // no opinion about nodes
+		parts.Node = node.New(r.store)
 	}
 	if source.Uses(config.ModeABAC) {
 		policies, err := abac.Load(s.Authorization.PolicyFile)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -43,6 +42,8 @@ type serveFlags struct {
 	controllers []string
 	gates       gates
 	verbosity   int
+
+	extendTokens bool
 }
 
 const (
@@ -138,6 +139,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 
 	byDefault, optional, fixed := admission.Modes()
 	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional+"; always enabled: "+fixed)
+	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")
@@ -164,14 +166,15 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
 	}
-	if _, err := url.Parse(s.ServiceAccountIssuer); err != nil {
-		return fmt.Errorf("--service-account-issuer: %w", err)
+	if err := s.Authentication.Check(); err != nil {
+		return err
 	}
 	if f.verbosity < 0 {
 		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
 	f.checkAuthorization(changed)
+	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
