@@ -46,25 +46,42 @@ const (
 	defaultUnauthorizedTTL = 30 * time.Second
 )
 
-// checkAuthorization reads the configuration of authorization.
-func (s *Server) checkAuthorization() (*config.Source, error) {
-	a := &s.Authorization
+// Check returns an error for options that contradict each other, or have no meaning. It opens no
+// file.
+func (a *Authorization) Check() error {
 	if a.ConfigFile == "" {
-		return config.FromFlags(config.Flags{
-			Modes: a.modes(), PolicyFile: a.PolicyFile,
-			WebhookFile: a.WebhookConfigFile, WebhookVersion: cmp.Or(a.WebhookVersion, "v1beta1"),
-			AuthorizedTTL:   max(0, cmp.Or(a.WebhookCacheAuthorizedTTL, defaultAuthorizedTTL)),
-			UnauthorizedTTL: max(0, cmp.Or(a.WebhookCacheUnauthorizedTTL, defaultUnauthorizedTTL)),
-		})
+		flags := a.flags()
+		return flags.Check()
 	}
 	if len(a.Modes) > 0 || a.WebhookConfigFile != "" || a.WebhookVersion != "" || a.WebhookCacheAuthorizedTTL != 0 || a.WebhookCacheUnauthorizedTTL != 0 {
-		return nil, errors.New("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")
+		return errors.New("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")
+	}
+	return nil
+}
+
+// source reads the configuration.
+func (a *Authorization) source() (*config.Source, error) {
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	if a.ConfigFile == "" {
+		return config.FromFlags(a.flags())
 	}
 	source, err := config.FromFile(a.ConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("--authorization-config: %w", err)
 	}
 	return source, nil
+}
+
+// flags returns the configuration without a file, with the defaults.
+func (a *Authorization) flags() config.Flags {
+	return config.Flags{
+		Modes: a.modes(), PolicyFile: a.PolicyFile,
+		WebhookFile: a.WebhookConfigFile, WebhookVersion: cmp.Or(a.WebhookVersion, "v1beta1"),
+		AuthorizedTTL:   max(0, cmp.Or(a.WebhookCacheAuthorizedTTL, defaultAuthorizedTTL)),
+		UnauthorizedTTL: max(0, cmp.Or(a.WebhookCacheUnauthorizedTTL, defaultUnauthorizedTTL)),
+	}
 }
 
 // modes returns the authorizers without a configuration file.

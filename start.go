@@ -86,7 +86,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	access, err := s.checkAuthorization()
+	access, err := s.Authorization.source()
 	if err != nil {
 		return nil, err
 	}

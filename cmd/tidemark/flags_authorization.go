@@ -24,8 +24,8 @@ func (f *serveFlags) registerAuthorization(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.webhookTTLs.unauthorized, "authorization-webhook-cache-unauthorized-ttl", 30*time.Second, "how long to keep other answers of the webhook; 0 keeps none")
 }
 
-// checkAuthorization copies the flags that were given to the server, which checks them.
-func (f *serveFlags) checkAuthorization(changed func(string) bool) {
+// checkAuthorization copies the flags that were given to the server, and checks them.
+func (f *serveFlags) checkAuthorization(changed func(string) bool) error {
 	a := &f.server.Authorization
 	if !changed("authorization-webhook-version") {
 		a.WebhookVersion = ""
@@ -46,4 +46,5 @@ func (f *serveFlags) checkAuthorization(changed func(string) bool) {
 			*ttl.to = ttl.from
 		}
 	}
+	return a.Check()
 }

@@ -173,7 +173,9 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
-	f.checkAuthorization(changed)
+	if err := f.checkAuthorization(changed); err != nil {
+		return err
+	}
 	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates

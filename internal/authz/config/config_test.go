@@ -57,11 +57,12 @@ func TestFlags(t *testing.T) {
 		f    Flags
 		want string
 	}{
-		{Flags{Modes: []string{"Node", "RBAC"}}, ""},
-		{Flags{}, "at least one authorization-mode must be passed"},
-		{Flags{Modes: []string{"rBAC", "ABAC", "Webhook"}}, `[authorization-mode "rBAC" is not a valid mode, authorization-mode ABAC's authorization policy file not passed, authorization-mode Webhook's authorization config file not passed]`},
-		{Flags{Modes: []string{"RBAC"}, PolicyFile: "p", WebhookFile: "w"}, `[cannot specify --authorization-policy-file without mode ABAC, cannot specify --authorization-webhook-config-file without mode Webhook]`},
-		{Flags{Modes: []string{"RBAC", "RBAC"}}, `authorization-mode ["RBAC" "RBAC"] has mode specified more than once`},
+		{Flags{WebhookVersion: "v1", Modes: []string{"Node", "RBAC"}}, ""},
+		{Flags{WebhookVersion: "v1"}, "at least one authorization-mode must be passed"},
+		{Flags{WebhookVersion: "v1", Modes: []string{"rBAC", "ABAC", "Webhook"}}, `[authorization-mode "rBAC" is not a valid mode, authorization-mode ABAC's authorization policy file not passed, authorization-mode Webhook's authorization config file not passed]`},
+		{Flags{WebhookVersion: "v1", Modes: []string{"RBAC"}, PolicyFile: "p", WebhookFile: "w"}, `[cannot specify --authorization-policy-file without mode ABAC, cannot specify --authorization-webhook-config-file without mode Webhook]`},
+		{Flags{WebhookVersion: "v1", Modes: []string{"RBAC", "RBAC"}}, `authorization-mode ["RBAC" "RBAC"] has mode specified more than once`},
+		{Flags{WebhookVersion: "v2", Modes: []string{"RBAC"}}, `unsupported webhook authorizer version "v2", supported versions are "v1", "v1beta1"`},
 	} {
 		if err := row.f.Check(); (err == nil) != (row.want == "") || err != nil && err.Error() != row.want {
 			t.Errorf("%+v: %v, want %q", row.f, err, row.want)

@@ -72,6 +72,9 @@ func (f *Flags) Check() error {
 	if f.WebhookFile != "" && !slices.Contains(f.Modes, ModeWebhook) {
 		fail("cannot specify --authorization-webhook-config-file without mode Webhook")
 	}
+	if f.WebhookVersion != "v1" && f.WebhookVersion != "v1beta1" {
+		fail("unsupported webhook authorizer version %q, supported versions are %q, %q", f.WebhookVersion, "v1", "v1beta1")
+	}
 	if f.AuthorizedTTL < 0 || f.UnauthorizedTTL < 0 {
 		errs = append(errs, errors.New("decisions of a webhook cannot be cached for less than no time"))
 	}
