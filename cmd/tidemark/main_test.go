@@ -101,7 +101,7 @@ func TestUsage(t *testing.T) {
 
 // takesAnything are the flags that have no wrong value to be found before the start: a
 // file that is not there is no mistake of the command line.
-var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help"}
+var takesAnything = []string{"admission-control-config-file", "data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help"}
 
 // TestEveryFlagIsChecked: TestUsage has a wrong value of each flag of serve.
 func TestEveryFlagIsChecked(t *testing.T) {

@@ -23,3 +23,10 @@ func TestOwners(t *testing.T) {
 func TestSigners(t *testing.T) {
 	scenario(t, "signers.txt", &tidemark.Server{})
 }
+
+// TestOptionalPlugins: plugins that decide by the body alone, and that are off by default.
+func TestOptionalPlugins(t *testing.T) {
+	scenario(t, "optional_plugins.txt", &tidemark.Server{EnableAdmissionPlugins: []string{
+		"DenyServiceExternalIPs", "AlwaysPullImages", "ExtendedResourceToleration", "LimitPodHardAntiAffinityTopology",
+	}})
+}

@@ -127,7 +127,9 @@ func TestNamed(t *testing.T) {
 // uses the claim of the volume.
 func TestVolumes(t *testing.T) {
 	w := newWorld(t)
-	full := func(namespace, name string) *corev1.SecretReference { return &corev1.SecretReference{Namespace: namespace, Name: name} }
+	full := func(namespace, name string) *corev1.SecretReference {
+		return &corev1.SecretReference{Namespace: namespace, Name: name}
+	}
 	for _, row := range []struct {
 		source corev1.PersistentVolumeSource
 		want   string // namespaces and names
