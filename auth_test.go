@@ -41,11 +41,13 @@ func write(t *testing.T, dir, name, text string) string {
 // anonymous requests.
 func TestNoCredentials(t *testing.T) {
 	c := servertest.Anonymous(servertest.Start(t, &tidemark.Server{}))
-	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz?verbose", "/livez/ping", "/version"} {
+	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz?verbose", "/version"} {
 		servertest.WantCode(t, c, path, http.StatusOK, "")
 	}
+	servertest.WantCode(t, c, "/livez/ping", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`)
 	servertest.WantCode(t, c, "/metrics", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/metrics"`)
 	servertest.WantCode(t, c, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
+	servertest.WantCode(t, c, "/livez/ping", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`)
 	servertest.WantCode(t, c, "/apis/apps/v1/deployments", http.StatusForbidden,
 		`deployments.apps is forbidden: User "system:anonymous" cannot list resource "deployments" in API group "apps" at the cluster scope`)
 

@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -101,6 +102,7 @@ var plugins = []entry{
 	{"", always, one(definitionNames)},
 	{"", always, one(customObjects)},
 	{"", always, one(unenforcedWarnings)},
+	{"", always, one(escalation)}, // behind all that change a role
 }
 
 // one makes a list of one plugin, or of none if the plugin has no functions.
@@ -137,6 +139,9 @@ type Config struct {
 	// Authz decides on the rights that plugins require; nil: the plugins that require rights
 	// do nothing.
 	Authz authz.Authorizer
+	// RBAC is the authorizer of stored roles: clients cannot grant permissions that they do not
+	// have. It is required with Authz.
+	RBAC *rbac.Authorizer
 	// Catalog has the resources that are served; it is required with Authz.
 	Catalog func() *resource.Catalog
 	// Configuration has the configurations of plugins.

@@ -127,6 +127,7 @@ func (q *request) fail(err error) {
 		// Break the stream, so that the client does not take a part for the whole answer.
 		panic(http.ErrAbortHandler)
 	}
+	q.endRefused()
 	switch err {
 	case errNoPage:
 		q.text(http.StatusNotFound, err.Error()+"\n")

@@ -5,11 +5,14 @@
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
 //	answers_test.go                the words of errors, rows of bookmarks
+//	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
+//	credentials_test.go            bootstrap tokens, limits and audiences of tokens of service accounts
 //	crd_test.go                    definitions of custom resources: served at once, changed, removed
 //	crd_documents_test.go          OpenAPI and status of definitions, also while they are removed
+//	crd_late_test.go               objects whose definition is deleted while their body arrives
 //	crd_replaced_test.go           a definition replaced by another, selectable fields
 //	crd_watch_test.go              watches of custom resources whose definition changes
 //	crd_bench_test.go              benchmarks of large definitions
@@ -20,6 +23,7 @@
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
+//	seats_test.go                  what clients hold before they are known, and while they send
 //	secrets_test.go                nothing secret is logged; similar names are not mixed up
 //	storage_quota_test.go          StorageMaxBytes
 //	subresources_test.go           scale, binding, eviction, resize, approval, connections

@@ -51,6 +51,9 @@ type Attributes struct {
 	// CREATE. Both are the whole object, also at a subresource. Only Mutate may change Object;
 	// Old must not be changed.
 	Object, Old runtime.Object
+	// NameGenerated reports whether the server made the name of a new object, from its
+	// generateName.
+	NameGenerated bool
 	// State is the state that plugins must use to decide on the request.
 	State *store.State
 
@@ -70,6 +73,9 @@ func (a *Attributes) RequestedResource() schema.GroupVersionResource {
 func (a *Attributes) Resource() schema.GroupVersionResource {
 	return a.stored().GroupVersion().WithResource(a.Type.Resource)
 }
+
+// RequestedName returns the name in the request's path: empty for a POST.
+func (a *Attributes) RequestedName() string { return a.w.Name }
 
 // Warn adds a warning to the answer, even if the request is refused.
 func (a *Attributes) Warn(text string) { a.w.warnings = append(a.w.warnings, text) }

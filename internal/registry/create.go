@@ -69,7 +69,7 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 		meta.SetName(at.Name)
 	}
 	a := w.attributes(admissionv1.Create, state, nil, nil)
-	a.Name = at.Name
+	a.Name, a.NameGenerated = at.Name, generates
 	next, err := r.prepareCreate(ctx, w, a, sent)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,10 @@ import (
 // certificates and of front proxies.
 const clientsName = "extension-apiserver-authentication"
 
+// PublishClients publishes Config.Clients again. Of the other fields it needs Registry and
+// Catalog.
+func PublishClients(ctx context.Context, c Config) error { return c.ensureClients(ctx) }
+
 // ensureClients publishes for extension servers how clients are authenticated.
 func (c Config) ensureClients(ctx context.Context) error {
 	if len(c.Clients) == 0 {
