@@ -67,13 +67,16 @@ const approverRole = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Clust
 {"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests"],"verbs":["get","list"]},
 {"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"],"verbs":["update"]}]}`
 
+const signerRole = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"signer"},"rules":[
+{"apiGroups":["certificates.k8s.io"],"resources":["signers"],"resourceNames":["example.com/*"],"verbs":["approve"]}]}`
+
 // TestKubectlCertificate: approving and denying a request takes the right on its signer, too.
 func TestKubectlCertificate(t *testing.T) {
 	k := newKubectl(t, servers.Start(t))
 	k.want(certificateRequest, []string{"create", "-f", "-"}, "created")
 	k.want(approverRole, []string{"create", "-f", "-"}, "created")
 	k.want("", []string{"create", "clusterrolebinding", "approver", "--clusterrole=approver", "--user=jane", "--user=joe"}, "created")
-	k.want("", []string{"create", "clusterrole", "signer", "--verb=approve", "--resource=signers.certificates.k8s.io", "--resource-name=example.com/*"}, "created")
+	k.want(signerRole, []string{"create", "-f", "-"}, "created")
 	k.want("", []string{"create", "clusterrolebinding", "signer", "--clusterrole=signer", "--user=jane"}, "created")
 	for _, verb := range []string{"approve", "deny"} {
 		out, err := k.run("", "certificate", verb, "r", "--as=joe")
