@@ -18,6 +18,7 @@
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
 //	impersonation_test.go          Impersonate-User and the other headers
+//	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	odd_writes_test.go             random writes of odd names, values and encodings
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
