@@ -36,7 +36,8 @@ var errEnough = errors.New("enough")
 //
 // A permission is covered by a single rule, which has its group, its resource, its verb and its
 // name. So the comparison takes them in this order, and each one narrows the rules that are left.
-// It is done with a resource if one of the rules that are left has all verbs and names.
+// It is done with a resource if one of the rules that are left has all verbs and names, and with a
+// wanted rule if one rule covers all of it.
 func missingFrom(own, wanted []policyRule) ([]permission, error) {
 	c := comparison{}
 	for i := range own {
@@ -120,7 +121,10 @@ func (c *comparison) resources(w *policyRule) error {
 	for _, o := range c.own {
 		names := o.names.any || len(w.ResourceNames) > 0 && o.names.hasAll(w.ResourceNames)
 		o.whole = names && o.verbs.hasAll(w.Verbs)
-		if err := c.step(len(w.ResourceNames) + len(w.Verbs)); err != nil {
+		if o.whole && o.groups.hasAll(w.APIGroups) && !slices.ContainsFunc(w.Resources, func(r string) bool { return !o.covers(r) }) {
+			return nil
+		}
+		if err := c.step(len(w.ResourceNames) + len(w.Verbs) + len(w.APIGroups) + len(w.Resources)); err != nil {
 			return err
 		}
 	}
