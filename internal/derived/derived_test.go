@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -305,5 +306,75 @@ func BenchmarkIndexStart(b *testing.B) {
 	s := filled(b)
 	for b.Loop() {
 		derived.NewIndex("a", words).At(s.Any())
+	}
+}
+
+// TestTracker: each reader finds the value of its state or of a newer one, and nothing changes it
+// meanwhile.
+func TestTracker(t *testing.T) {
+	s := open(t)
+	chance := testrand.New(t)
+	names := []string{"a", "b"}
+	value, changes := map[string]store.Revision{}, 0
+	tracker := derived.NewTracker(func(collection int, key string, after *store.Object) {
+		changes++
+		at := names[collection] + " " + key
+		if after == nil {
+			delete(value, at)
+		} else {
+			value[at] = after.Modified
+		}
+	}, names...)
+	var writers, readers sync.WaitGroup
+	var done atomic.Bool
+	for w := range 3 {
+		random := &writer{t: t, store: s, chance: rand.New(rand.NewPCG(chance.Uint64(), 0)), name: w, there: map[[2]string]store.Revision{}}
+		writers.Go(func() {
+			for range 300 {
+				random.write()
+			}
+		})
+	}
+	for range 3 {
+		readers.Go(func() {
+			for !done.Load() {
+				state := s.Any()
+				tracker.RLock(state)
+				newest := store.Revision(0)
+				for _, at := range value {
+					newest = max(newest, at)
+				}
+				for _, name := range names {
+					for o := range state.Snapshot(name).Scan("", "") {
+						if at := value[name+" "+o.Key]; at < o.Modified && newest <= state.Revision() {
+							t.Errorf("at %d: %s is known at %d", state.Revision(), o.Key, at)
+						}
+					}
+				}
+				tracker.RUnlock()
+			}
+		})
+	}
+	writers.Wait()
+	done.Store(true)
+	readers.Wait()
+	state, want := s.Any(), map[string]store.Revision{}
+	for _, name := range names {
+		for o := range state.Snapshot(name).Scan("", "") {
+			want[name+" "+o.Key] = o.Modified
+		}
+	}
+	tracker.RLock(state)
+	if !maps.Equal(value, want) {
+		t.Errorf("got %v, want %v", value, want)
+	}
+	tracker.RUnlock()
+	before := changes
+	put(t, s, "c", "x", "text", 0)
+	put(t, s, "a", "x9", "text", 0)
+	tracker.RLock(s.Any())
+	tracker.RUnlock()
+	if changes != before+1 {
+		t.Errorf("one change of one object was passed on as %d", changes-before)
 	}
 }

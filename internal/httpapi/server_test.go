@@ -35,7 +35,7 @@ func (tokens) Authenticate(r *http.Request) (*authn.User, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	switch {
 	case !ok:
-		return nil, nil
+		return authn.Anonymous, nil
 	case token == "admin":
 		return &authn.User{Name: "admin", Groups: []string{"system:masters"}}, nil
 	case token == "bob":
@@ -78,12 +78,11 @@ func newStore(t testing.TB) *store.Store {
 
 func newConfig(s *store.Store) httpapi.Config {
 	return httpapi.Config{
-		Registry:      &registry.Registry{Store: s},
-		Catalog:       func() *resource.Catalog { return builtin.Catalog() },
-		Authn:         tokens{},
-		Authz:         authz.Union{authz.Masters{}, public{}},
-		AnonymousAuth: true,
-		Version:       "v1.36.3+tidemark.0.0.0",
+		Registry: &registry.Registry{Store: s},
+		Catalog:  func() *resource.Catalog { return builtin.Catalog() },
+		Authn:    tokens{},
+		Authz:    authz.Union{authz.Masters{}, public{}},
+		Version:  "v1.36.3+tidemark.0.0.0",
 	}
 }
 

@@ -1,7 +1,11 @@
 package registry
 
 import (
+	"cmp"
+	"fmt"
+
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,6 +79,12 @@ func (a *Attributes) RequestedName() string { return a.w.Name }
 
 // Warn adds a warning to the answer, even if the request is refused.
 func (a *Attributes) Warn(text string) { a.w.warnings = append(a.w.warnings, text) }
+
+// Forbidden returns the error of a plugin that refuses the request. The format is that of
+// fmt.Errorf.
+func (a *Attributes) Forbidden(format string, args ...any) error {
+	return apierrors.NewForbidden(a.Type.GroupResource(), cmp.Or(a.Name, "Unknown"), fmt.Errorf(format, args...))
+}
 
 // Annotate adds an annotation to the audit event of the request. A key keeps its first value.
 func (a *Attributes) Annotate(key, value string) {

@@ -53,7 +53,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 		return nil, err
 	}
 	if len(request.Spec.Audiences) == 0 {
-		request.Spec.Audiences = []string{c.Tokens.Issuer()}
+		request.Spec.Audiences = c.Tokens.Audiences()
 	}
 	token, expires, err := c.Tokens.Issue(s, request.Spec.Audiences, time.Duration(seconds)*time.Second)
 	if long := new(satoken.TooLongError); errors.As(err, &long) { // only the audiences can be long
