@@ -19,7 +19,8 @@
 //	impersonation_test.go          Impersonate-User and the other headers
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	odd_writes_test.go             random writes of odd names, values and encodings
-//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
+//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
+//	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
 //	secrets_test.go                nothing secret is logged; similar names are not mixed up
