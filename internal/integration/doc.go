@@ -21,7 +21,8 @@
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	odd_writes_test.go             random writes of odd names, values and encodings
-//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
+//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
+//	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
 //	seats_test.go                  what clients hold before they are known, and while they send
