@@ -132,8 +132,8 @@ func (c *Credentials) authenticate(r *http.Request, connection *conn) (*User, er
 	return nil, wrong
 }
 
-// inGroup returns the user as a member of Authenticated, unless the user is anonymous.
-func inGroup(u *User) *User {
+// InGroup returns the user as a member of Authenticated, unless the user is anonymous.
+func (u *User) InGroup() *User {
 	if u.IsAnonymous() || slices.Contains(u.Groups, Authenticated) {
 		return u
 	}

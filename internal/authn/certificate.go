@@ -170,5 +170,5 @@ func userOf(cert *x509.Certificate) (*User, error) {
 		}
 		u.UID = text
 	}
-	return inGroup(u), nil
+	return u.InGroup(), nil
 }
