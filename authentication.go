@@ -139,7 +139,7 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		Now:         s.now,
 		Authorities: []authn.Authority{r.authority.Pool},
 		Audiences:   r.tokens.Audiences(),
-		Anonymous:   authn.AnonymousPolicy{Enabled: !s.DisableAnonymous},
+		Anonymous:   authn.AnonymousPolicy{Enabled: s.anonymous(log)},
 	}
 	c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, authn.OneToken(r.authority.AdminToken(), admin)))
 	if s.ClientCAFile != "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
@@ -57,7 +58,7 @@ type running struct {
 	quotas     *quota.Ledger
 	custom     *crd.Set
 	naming     *crd.Naming
-	authorizer authorizer
+	authorizer *config.Authorizer
 	rbac       *rbac.Authorizer
 	publisher  publisher
 
@@ -82,6 +83,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		return nil, fmt.Errorf("authentication: %w", err)
 	}
 	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
+	if err != nil {
+		return nil, err
+	}
+	access, err := s.checkAuthorization()
+	if err != nil {
+		return nil, err
+	}
+	configuration, err := admission.ReadConfiguration(s.AdmissionConfigFile, plugins)
 	if err != nil {
 		return nil, err
 	}
@@ -132,9 +141,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.authorizer, err = s.authorization(r, log); err != nil {
+	if r.authorizer, err = s.authorization(r, access, log); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			r.authorizer.Close()
+		}
+	}()
 	services.Store, services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
 	if r.addresses, err = addresses.New(services); err != nil {
 		return nil, err
@@ -144,6 +158,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
+			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -202,6 +217,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.authorizer.Close()
 	r.publisher.stop()
 	r.loops.Stop()
 	r.addresses.Close()
@@ -372,6 +388,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		BuildDate:           at,
 		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
 		Metrics:             r.metrics,
+		Collectors:          r.authorizer.Collectors(),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,

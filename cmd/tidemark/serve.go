@@ -32,6 +32,7 @@ type serveFlags struct {
 	kubeconfigOut string
 	anonymous     bool
 
+	webhookTTLs     webhookTTLs
 	warnUnenforced  bool
 	maxMemory       byteSize // of history
 	maxDisk         byteSize // of history
@@ -119,6 +120,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
 	f.registerAuthentication(flags)
+	f.registerAuthorization(flags)
 	f.registerTLS(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
@@ -137,6 +139,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 
 	byDefault, optional, fixed := admission.Modes()
 	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional+"; always enabled: "+fixed)
+	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")
@@ -170,6 +173,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
+	f.checkAuthorization(changed)
 	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
