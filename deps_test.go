@@ -76,6 +76,7 @@ var importRules = []importRule{
 	{"internal/atomicfile", "", "writing a file depends on no other package"},
 	{"internal/reload", "", "reloading a file depends on no other package"},
 	{"internal/authn", "internal/reload", "credentials come from files that change"},
+	{"internal/authn/webhook", "internal/authn internal/reload", "a kind of tokens; the kubeconfig of the service is a file that changes"},
 	{"internal/satoken", "internal/atomicfile internal/authn internal/reload internal/uuid", "tokens are signed with keys kept in files that change, and give the authenticator the user"},
 	{"internal/virtual", "internal/authn internal/authz internal/registry internal/resource internal/satoken", "resources that are never stored are answered by the authenticator, the authorizer and the token signer"},
 	{"internal/authz", "internal/authn", "permissions depend on the user"},

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
@@ -62,7 +63,8 @@ type running struct {
 	rbac       *rbac.Authorizer
 	publisher  publisher
 
-	handshakeErrors atomic.Int64 // of TLS
+	collectors      []prometheus.Collector // of authentication
+	handshakeErrors atomic.Int64           // of TLS
 }
 
 // loopbackName is the TLS server name that selects the server's own certificate if the user
@@ -388,7 +390,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		BuildDate:           at,
 		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
 		Metrics:             r.metrics,
-		Collectors:          r.authorizer.Collectors(),
+		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,

@@ -82,6 +82,8 @@ var wrongLines = map[string]string{
 	"serve --service-account-jwks-uri=http://x":                "not an https URL",
 	"serve --service-account-lookup=perhaps":                   "perhaps",
 	"serve --enable-bootstrap-token-auth=perhaps":              "perhaps",
+	"serve --authentication-token-webhook-version=v2":          "want v1 or v1beta1",
+	"serve --authentication-token-webhook-cache-ttl=perhaps":   "perhaps",
 	"serve --api-audiences=,":                                  "audience of the server is empty",
 	"serve --requestheader-allowed-names=,":                    "empty value",
 	"serve --requestheader-username-headers=,":                 "empty value",
@@ -116,7 +118,7 @@ func TestUsage(t *testing.T) {
 // takesAnything are the flags that have no wrong value to be found before the start: a
 // file that is not there is no mistake of the command line.
 var takesAnything = []string{"admission-control-config-file", "data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help",
-	"service-account-signing-key-file", "service-account-key-file", "requestheader-client-ca-file"}
+	"service-account-signing-key-file", "service-account-key-file", "requestheader-client-ca-file", "authentication-token-webhook-config-file"}
 
 // TestEveryFlagIsChecked: TestUsage has a wrong value of each flag of serve.
 func TestEveryFlagIsChecked(t *testing.T) {

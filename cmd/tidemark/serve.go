@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type serveFlags struct {
 	verbosity   int
 
 	extendTokens bool
+	tokenTTL     time.Duration // of the token webhook
 }
 
 const (
@@ -175,6 +177,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	s.DisableAnonymous = !f.anonymous
 	f.checkAuthorization(changed)
 	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
+	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)

@@ -9,7 +9,7 @@
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
-//	credentials_test.go            bootstrap tokens, limits and audiences of tokens of service accounts
+//	credentials_test.go            bootstrap tokens, limits and audiences of tokens of service accounts, the token webhook
 //	crd_test.go                    definitions of custom resources: served at once, changed, removed
 //	crd_documents_test.go          OpenAPI and status of definitions, also while they are removed
 //	crd_late_test.go               objects whose definition is deleted while their body arrives
