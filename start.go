@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
@@ -56,6 +57,7 @@ type running struct {
 	custom     *crd.Set
 	naming     *crd.Naming
 	authorizer authorizer
+	audit      *audit.Auditor // nil: requests are not recorded
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -96,6 +98,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}()
 	r := &running{plugins: plugins}
 	r.url, r.serverName = s.address(listener)
+	if r.audit, err = s.openAudit(log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.closeAudit())
+		}
+	}()
 
 	if r.store, err = s.openStore(ctx); err != nil {
 		return nil, err
@@ -134,6 +144,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
+			Audited: r.audit != nil,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -192,7 +203,7 @@ func (r *running) stop() error {
 	r.serving.Stop()
 	r.loops.Stop()
 	r.addresses.Close()
-	return r.store.Close()
+	return errors.Join(r.closeAudit(), r.store.Close())
 }
 
 // listen opens the port first: clients that connect early wait instead of being refused.
@@ -336,6 +347,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Catalog:             catalog,
 		Authn:               credentials,
 		Authz:               r.authorizer,
+		Audit:               r.audit,
 		AnonymousAuth:       !s.DisableAnonymous,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,

@@ -34,12 +34,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve answers a request, or opens a watch. Audit events begin after authentication, which
-// gives them their user.
+// gives them their user. A request that is not authenticated has one, too.
 func (q *request) serve() error {
 	q.identify()
+	q.readInfo()
 	for _, step := range [...]func(*request) error{
-		(*request).readInfo,
 		(*request).authenticate,
+		(*request).beginAudit,
+		(*request).checkQuery,
 		(*request).impersonate,
 		(*request).authorize,
 		(*request).takeSeat,
@@ -63,11 +65,13 @@ func (q *request) end() {
 		q.recovered(v)
 	}
 	q.free()
+	q.auditComplete()
 	if q.r.ProtoMajor == 1 { // net/http sends the rest of the answer
 		q.setWriteTimeout(q.h.c.Limits.WriteTimeout)
 	}
 	q.h.metrics.done(q)
 	if v == nil {
+		q.endAudit()
 		q.forget()
 		q.h.requests.Put(q)
 		return
@@ -85,6 +89,7 @@ func (q *request) recovered(v any) {
 	}
 	q.h.log().Error("panic in a request", "method", q.r.Method, "path", q.r.URL.Path,
 		"panic", v, "stack", string(debug.Stack()))
+	q.auditPanic(v)
 	if q.wrote {
 		q.aborted = true
 		return
@@ -97,16 +102,20 @@ func (q *request) recovered(v any) {
 // everything.
 const maxParameters = 1000
 
-// readInfo reads what the request asks for from its path and query.
-func (q *request) readInfo() error {
+// checkQuery refuses a query with too many parameters.
+func (q *request) checkQuery() error {
 	if strings.Count(q.r.URL.RawQuery, "&") >= maxParameters {
 		return apierrors.NewBadRequest(fmt.Sprintf("the query has more than %d parameters", maxParameters))
 	}
+	return nil
+}
+
+// readInfo reads what the request asks for from its path and query.
+func (q *request) readInfo() {
 	q.info = newRequestInfo(q.r)
 	if q.info.IsResource {
 		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
 	}
-	return nil
 }
 
 // authenticate finds the user. Connections of clients that are not authenticated end soon.
@@ -118,6 +127,7 @@ func (q *request) authenticate() error {
 	if err != nil || user == nil {
 		q.endConnection()
 		if err != nil || !q.h.c.AnonymousAuth {
+			q.auditRefused()
 			return errUnauthorized()
 		}
 		user = authn.Anonymous
@@ -130,15 +140,16 @@ func (q *request) authenticate() error {
 
 // authorize returns an error unless the user may do what the request asks for.
 func (q *request) authorize() error {
-	if a := &q.info; a.IsResource && a.Name == "" && a.Verb != verbCreate {
-		a.Name = q.selectedName()
-	}
+	q.selectName()
 	return q.may(&q.info.Attributes)
 }
 
 // may returns an error unless the user may do what the attributes say.
 func (q *request) may(a *authz.Attributes) error {
 	decision, reason, err := q.h.c.Authz.Authorize(q.r.Context(), a)
+	if a == &q.info.Attributes { // not a further permission that the request needs
+		q.audited.decided(decision, reason, err)
+	}
 	if decision == authz.Allow {
 		return nil
 	}
@@ -171,8 +182,15 @@ func deniedMessage(a *authz.Attributes) string {
 	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Verb, what, a.Group, where)
 }
 
+// selectName sets the name of a request for a collection whose field selector selects one name.
+// Authorization and the audit policy decide by it as by the name of an object.
+func (q *request) selectName() {
+	if a := &q.info; a.IsResource && a.Name == "" && a.Verb != verbCreate {
+		a.Name = q.selectedName()
+	}
+}
+
 // selectedName returns the one name that a field selector selects of a collection, or "".
-// Authorization decides by it as by the name of an object.
 func (q *request) selectedName() string {
 	if !strings.Contains(q.r.URL.RawQuery, "fieldSelector") {
 		return ""

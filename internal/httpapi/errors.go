@@ -123,6 +123,9 @@ func (q *request) fail(err error) {
 	case errNoPage:
 		q.text(http.StatusNotFound, err.Error()+"\n")
 		return
+	case errNotStored:
+		q.text(http.StatusInternalServerError, internalText(q.r, err))
+		return
 	case errOverloaded:
 		q.header()["Retry-After"] = retrySoon
 		q.text(http.StatusTooManyRequests, "Too many requests, please try again later.\n")
@@ -144,6 +147,7 @@ func (q *request) fail(err error) {
 	out, refused := q.h.c.Media.Negotiate(q.accept(), q.errors)
 	if refused != nil {
 		out = wire.Output{Media: wire.JSON, Pretty: true}
+		q.audited.hides()
 	}
 	q.status(int(s.Code), s, out)
 }

@@ -34,6 +34,7 @@ type Handler struct {
 	served atomic.Pointer[documents]
 
 	requests     sync.Pool // *request
+	audits       sync.Pool // *audited
 	small, large sync.Pool // *[]byte, of smallBytes and of about WriteBatchBytes
 }
 
@@ -83,6 +84,7 @@ func New(c Config) *Handler {
 	h.drained, h.drain = context.WithCancel(context.Background())
 	h.cache = newCache(cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3), c.Registry.Store.Charge)
 	h.metrics = newMetrics(h)
+	h.audits.New = func() any { return new(audited) }
 	h.requests.New = func() any { return &request{h: h} }
 	h.small.New = func() any { return newBuffer(smallBytes) }
 	h.large.New = func() any { return newBuffer(c.Limits.WriteBatchBytes + c.Limits.WriteBatchBytes/8) }

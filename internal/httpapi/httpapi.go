@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -26,6 +27,8 @@ type Config struct {
 	Catalog func() *resource.Catalog
 	Authn   authn.Authenticator
 	Authz   authz.Authorizer
+	// Audit takes the audit events of requests; nil: there are none.
+	Audit *audit.Auditor
 	// AnonymousAuth: requests without credentials are of system:anonymous. False: 401.
 	AnonymousAuth bool
 	// Media are the enabled serializations.

@@ -60,6 +60,7 @@ func (q *request) impersonate() error {
 			delete(h, name)
 		}
 	}
+	q.audited.impersonated(as, "")
 	q.info.User = as
 	return nil
 }

@@ -34,7 +34,12 @@ type VirtualRequest struct {
 	By *authn.User
 	// DryRun reports whether the request is a dry-run: nothing may be stored.
 	DryRun bool
+
+	annotations map[string]string
 }
+
+// Annotate adds an annotation to the audit event of the request. A key keeps its first value.
+func (c *VirtualRequest) Annotate(key, value string) { annotate(&c.annotations, key, value) }
 
 // VirtualAnswer is the answer to a create at a virtual resource.
 type VirtualAnswer struct {
@@ -44,6 +49,9 @@ type VirtualAnswer struct {
 	Status *metav1.Status
 	// Warnings are for the headers of the answer.
 	Warnings []string
+	// Annotations are for the audit event of the request, with an error, too; nil: there are
+	// none.
+	Annotations map[string]string
 }
 
 // CreatesVirtual reports whether a create at the target is answered by a VirtualHandler.
@@ -71,6 +79,7 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	if err != nil {
 		return VirtualAnswer{Warnings: w.warnings}, err
 	}
+	w.sent(sent)
 	named := t
 	if meta, ok := sent.(metav1.Object); ok {
 		if err := setNamespace(t, meta); err != nil {
@@ -85,14 +94,17 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 			return VirtualAnswer{Warnings: w.warnings}, err
 		}
 	}
-	made, err := r.virtualHandler(t)(ctx, &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
-	if err != nil {
-		return VirtualAnswer{Warnings: w.warnings}, status(err)
-	}
-	if made == nil {
-		return VirtualAnswer{Status: &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, Warnings: w.warnings}, nil
+	call := &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun}
+	made, err := r.virtualHandler(t)(ctx, call)
+	answer := VirtualAnswer{Warnings: w.warnings, Annotations: call.annotations}
+	switch {
+	case err != nil:
+		return answer, status(err)
+	case made == nil:
+		answer.Status = &metav1.Status{Status: metav1.StatusSuccess, Code: 201}
+		return answer, nil
 	}
 	made.GetObjectKind().SetGroupVersionKind(t.Exchanged().GroupVersionKind())
-	value, err := json.Marshal(made)
-	return VirtualAnswer{Value: value, Warnings: w.warnings}, err
+	answer.Value, err = json.Marshal(made)
+	return answer, err
 }
