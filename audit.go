@@ -98,7 +98,7 @@ const (
 // openAudit opens the audit log. It returns nil if requests are not recorded.
 func (s *Server) openAudit(log *slog.Logger) (*audit.Auditor, error) {
 	a := &s.Audit
-	if err := a.check(); err != nil {
+	if err := a.Validate(); err != nil {
 		return nil, err
 	}
 	if a.PolicyFile == "" {
@@ -160,8 +160,8 @@ func (w *AuditWebhook) config() *audit.WebhookConfig {
 // zero.
 func limit(n, byDefault int) int { return max(0, cmp.Or(n, byDefault)) }
 
-// check returns an error for values that make no sense.
-func (a *Audit) check() error {
+// Validate returns the error of Start for values that make no sense. It reads no file.
+func (a *Audit) Validate() error {
 	if l := &a.Log; l.Path != "" {
 		c := l.config()
 		switch l.Format {

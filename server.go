@@ -31,6 +31,8 @@ type Server struct {
 	// chain) and its key; they are read again when they change. Empty: the server's
 	// own certificate authority issues one.
 	TLSCertFile, TLSPrivateKeyFile string
+	// TLS has certificates for single names, and the versions and cipher suites.
+	TLS TLS
 
 	// TokenAuthFile lists bearer tokens in the format of kube-apiserver, a line of CSV
 	// each: token,user,uid,"group1,group2". It is read again when it changes.
@@ -48,10 +50,12 @@ type Server struct {
 	// Audit configures the audit log. The zero value records nothing.
 	Audit Audit
 
-	// ServiceAccountIssuer is the issuer of service account tokens, a URL, and the
-	// audience of this server; empty: https://kubernetes.default.svc.cluster.local.
-	// Tokens of other issuers are refused.
+	// ServiceAccountIssuer is the issuer of service account tokens, a URL; empty:
+	// https://kubernetes.default.svc.cluster.local. Tokens of other issuers are refused.
 	ServiceAccountIssuer string
+
+	// Authentication has further options of authentication.
+	Authentication Authentication
 
 	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or an IPv4 and an IPv6 CIDR
 	// separated by a comma. Services that name no IP family use the first one. Empty:
@@ -239,10 +243,15 @@ func (s *Server) RESTConfigFor(user string, groups ...string) (*rest.Config, err
 func (s *Server) Kubeconfig() []byte { return s.must().kubeconfig().YAML() }
 
 // WriteKubeconfig writes the administrator's kubeconfig to a file that only its owner can
-// read. It returns an error if the file exists and was not written by tidemark. It panics
-// before Start has succeeded.
+// read. It returns an error if the file exists and was not written by tidemark. While the
+// server runs, it writes the file again when its certificate authority is renewed, unless the
+// file was removed. It panics before Start has succeeded.
 func (s *Server) WriteKubeconfig(path string) error {
-	return kubeconfig.Write(path, s.must().kubeconfig())
+	r := s.must()
+	if err := kubeconfig.Write(path, r.kubeconfig()); err != nil {
+		return err
+	}
+	return r.publisher.add(path)
 }
 
 func (s *Server) get() *running {

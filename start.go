@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/admission"
@@ -22,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -58,6 +60,8 @@ type running struct {
 	naming     *crd.Naming
 	authorizer authorizer
 	audit      *audit.Auditor // nil: requests are not recorded
+	rbac       *rbac.Authorizer
+	publisher  publisher
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -82,6 +86,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}
 	if err := s.checkFeatureGates(); err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)
+	}
+	if err := s.checkTLS(log); err != nil {
+		return nil, err
 	}
 	services, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
 	if err != nil {
@@ -115,7 +122,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			r.store.Close()
 		}
 	}()
-	if r.authority, err = s.openAuthority(log, services.Ranges); err != nil {
+	if r.authority, err = s.openAuthority(log, services.Ranges, r.store); err != nil {
 		return nil, err
 	}
 	certificate, err := s.certificate(r.authority, log)
@@ -160,9 +167,11 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if r.loops, err = s.startLoops(r, verbs, log); err != nil {
 		return nil, err
 	}
+	s.followAuthority(r, verbs, log)
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
 	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
+		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
 		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: log,
 	})
@@ -201,6 +210,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.publisher.stop()
 	r.loops.Stop()
 	r.addresses.Close()
 	return errors.Join(r.closeAudit(), r.store.Close())
@@ -244,7 +254,7 @@ func (s *Server) address(l net.Listener) (url, serverName string) {
 	case a.IP.IsUnspecified():
 		host = "::1"
 	}
-	if s.TLSCertFile != "" {
+	if s.ownCertificates() {
 		serverName = loopbackName
 	}
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(a.Port)), serverName
@@ -281,12 +291,27 @@ func (s *Server) note(warning bool, message string, pairs ...any) {
 }
 
 // openAuthority must be called after openStore, which locks the data directory.
-func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix) (*pki.Authority, error) {
+func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix, objects *store.Store) (*pki.Authority, error) {
 	hosts := []string{s.bindAddress(), loopbackName}
 	for _, ip := range addresses.First(ranges) {
 		hosts = append(hosts, ip.String())
 	}
+	hosts = append(hosts, serviceAddresses(objects)...)
 	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: log})
+}
+
+// serviceAddresses returns the cluster IPs of the stored Service `kubernetes`. It keeps them when
+// the range of Services changes.
+func serviceAddresses(objects *store.Store) []string {
+	o := objects.Any().Get("services", "default/kubernetes")
+	if o == nil {
+		return nil
+	}
+	service, err := registry.Decode[corev1.Service](o)
+	if err != nil { // clients cannot read it either
+		return nil
+	}
+	return service.Spec.ClusterIPs
 }
 
 // pkiDir is the directory of keys; empty: they are not kept.
@@ -299,12 +324,12 @@ func (s *Server) pkiDir() string {
 
 // createFirst creates the objects that every server has.
 func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
-	clientCA, err := s.clientCA(r.authority)
+	clients, err := s.clientsData(r.authority)
 	if err != nil {
 		return err
 	}
 	return startup.Ensure(ctx, startup.Config{
-		Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA,
+		Registry: verbs, Catalog: builtin.Catalog(), Clients: clients,
 		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at, Now: s.now,
 	})
 }
@@ -348,7 +373,6 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Authn:               credentials,
 		Authz:               r.authorizer,
 		Audit:               r.audit,
-		AnonymousAuth:       !s.DisableAnonymous,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
 		Pages:               r.issuerPages(),

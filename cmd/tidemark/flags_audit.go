@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -43,8 +42,7 @@ func (f *serveFlags) registerAudit(flags *pflag.FlagSet) {
 	w := &a.Webhook
 	flags.StringVar(&w.ConfigFile, "audit-webhook-config-file", "", "kubeconfig that names the server to send audit events to")
 	flags.DurationVar(&w.InitialBackoff, "audit-webhook-initial-backoff", defaultAuditBackoff, "time before the second attempt to send audit events; later ones wait longer")
-	flags.DurationVar(&w.InitialBackoff, "audit-webhook-batch-initial-backoff", defaultAuditBackoff, "time before the second attempt to send audit events")
-	_ = flags.MarkDeprecated("audit-webhook-batch-initial-backoff", "use --audit-webhook-initial-backoff")
+	flags.DurationVar(&w.InitialBackoff, "audit-webhook-batch-initial-backoff", defaultAuditBackoff, "old name of --audit-webhook-initial-backoff")
 	flags.StringVar(&own.webhookVersion, "audit-webhook-version", auditVersion, "API version of the events that are sent; there is one")
 	registerAuditBackend(flags, "webhook", &w.Mode, "batch", &w.Batch, &w.Truncate)
 	flags.IntVar(&w.Batch.MaxSize, "audit-webhook-batch-max-size", 400, "events in a batch, with the mode batch")
@@ -84,20 +82,19 @@ func (f *serveFlags) checkAudit() error {
 	}
 	l.Batch.Throttle, l.Batch.ThrottleQPS = own.throttleLog, float64(own.logQPS)
 	w.Batch.NoThrottle, w.Batch.ThrottleQPS = !own.throttleHook, float64(own.hookQPS)
-	// Zero is no value for these flags, and the default in a Server.
-	for _, n := range []struct {
-		flag string
-		zero bool
-	}{
-		{"audit-log-batch-buffer-size", l.Batch.BufferSize == 0}, {"audit-log-batch-max-size", l.Batch.MaxSize == 0},
-		{"audit-log-truncate-max-event-size", l.Truncate.MaxEventSize == 0}, {"audit-log-truncate-max-batch-size", l.Truncate.MaxBatchSize == 0},
-		{"audit-webhook-batch-buffer-size", w.Batch.BufferSize == 0}, {"audit-webhook-batch-max-size", w.Batch.MaxSize == 0},
-		{"audit-webhook-truncate-max-event-size", w.Truncate.MaxEventSize == 0}, {"audit-webhook-truncate-max-batch-size", w.Truncate.MaxBatchSize == 0},
-		{"audit-webhook-batch-throttle-qps", own.throttleHook && own.hookQPS == 0}, {"audit-webhook-batch-throttle-burst", own.throttleHook && w.Batch.ThrottleBurst == 0},
-	} {
-		if n.zero {
-			return errors.New("--" + n.flag + " must be a positive number")
+	// In a Server, zero is the default. Here it is a value like any other, which is refused.
+	for _, n := range []*int{&l.Batch.BufferSize, &l.Batch.MaxSize, &w.Batch.BufferSize, &w.Batch.MaxSize, &w.Batch.ThrottleBurst} {
+		if *n == 0 {
+			*n = -1
 		}
 	}
-	return nil
+	for _, n := range []*int64{&l.Truncate.MaxEventSize, &l.Truncate.MaxBatchSize, &w.Truncate.MaxEventSize, &w.Truncate.MaxBatchSize} {
+		if *n == 0 {
+			*n = -1
+		}
+	}
+	if w.Batch.ThrottleQPS == 0 {
+		w.Batch.ThrottleQPS = -1
+	}
+	return f.server.Audit.Validate()
 }

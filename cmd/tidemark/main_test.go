@@ -58,6 +58,9 @@ var wrongLines = map[string]string{
 	"serve --history-max-bytes=much": "128Mi",
 	"serve --history-retention=0s":   "above zero",
 	"serve --tls-cert-file=x":        "--tls-private-key-file",
+	"serve --tls-sni-cert-key=x":     "CERTFILE,KEYFILE",
+	"serve --tls-min-version=1.2":    "VersionTLS12",
+	"serve --tls-cipher-suites=RC4":  "cipher suite RC4 not supported",
 	"serve --in-memory --data-dir=x": "exclude",
 	"serve --bind-address=nowhere":   "--bind-address=nowhere is not an IP address",
 	"serve --controllers=":           "-* none",
@@ -87,6 +90,36 @@ var wrongLines = map[string]string{
 	"serve --event-ttl=0s":                                     "--event-ttl",
 	"serve --controllers=nothing":                              "nothing",
 
+	"serve --audit-log-maxage=-1":                                                     "can't be a negative number",
+	"serve --audit-log-maxbackup=-1":                                                  "can't be a negative number",
+	"serve --audit-log-maxsize=-1":                                                    "can't be a negative number",
+	"serve --audit-log-compress=perhaps":                                              "perhaps",
+	"serve --audit-log-path=- --audit-log-format=xml":                                 "invalid audit log format xml",
+	"serve --audit-log-version=audit.k8s.io/v2":                                       "invalid group version",
+	"serve --audit-log-path=- --audit-log-mode=never":                                 "invalid audit log mode never",
+	"serve --audit-log-path=- --audit-log-mode=batch --audit-log-batch-buffer-size=0": "invalid audit batch log buffer size",
+	"serve --audit-log-path=- --audit-log-mode=batch --audit-log-batch-max-size=0":    "invalid audit batch log max batch size",
+	"serve --audit-log-batch-max-wait=long":                                           "long",
+	"serve --audit-log-batch-throttle-enable=perhaps":                                 "perhaps",
+	"serve --audit-log-path=- --audit-log-mode=batch --audit-log-batch-throttle-enable --audit-log-batch-throttle-qps=-1":                                    "invalid audit batch log throttle QPS",
+	"serve --audit-log-path=- --audit-log-mode=batch --audit-log-batch-throttle-enable --audit-log-batch-throttle-qps=1 --audit-log-batch-throttle-burst=-1": "invalid audit batch log throttle burst",
+	"serve --audit-log-truncate-enabled=perhaps":                                    "perhaps",
+	"serve --audit-log-path=- --audit-log-truncate-max-batch-size=1":                "must be greater than max event size",
+	"serve --audit-log-path=- --audit-log-truncate-max-event-size=0":                "invalid audit truncate log max event size",
+	"serve --audit-webhook-initial-backoff=long":                                    "long",
+	"serve --audit-webhook-batch-initial-backoff=long":                              "long",
+	"serve --audit-webhook-version=v1":                                              "invalid group version",
+	"serve --audit-webhook-config-file=x --audit-webhook-mode=never":                "invalid audit webhook mode never",
+	"serve --audit-webhook-config-file=x --audit-webhook-batch-buffer-size=0":       "invalid audit batch webhook buffer size",
+	"serve --audit-webhook-config-file=x --audit-webhook-batch-max-size=0":          "invalid audit batch webhook max batch size",
+	"serve --audit-webhook-batch-max-wait=long":                                     "long",
+	"serve --audit-webhook-batch-throttle-enable=perhaps":                           "perhaps",
+	"serve --audit-webhook-config-file=x --audit-webhook-batch-throttle-qps=0":      "invalid audit batch webhook throttle QPS",
+	"serve --audit-webhook-config-file=x --audit-webhook-batch-throttle-burst=0":    "invalid audit batch webhook throttle burst",
+	"serve --audit-webhook-truncate-enabled=perhaps":                                "perhaps",
+	"serve --audit-webhook-config-file=x --audit-webhook-truncate-max-batch-size=1": "must be greater than max event size",
+	"serve --audit-webhook-config-file=x --audit-webhook-truncate-max-event-size=0": "invalid audit truncate webhook max event size",
+
 	"serv":               `unknown command "serv" for "tidemark": did you mean serve?`,
 	"version -o yaml":    "yaml",
 	"version --nonsense": "--nonsense",
@@ -101,7 +134,7 @@ func TestUsage(t *testing.T) {
 
 // takesAnything are the flags that have no wrong value to be found before the start: a
 // file that is not there is no mistake of the command line.
-var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help"}
+var takesAnything = []string{"audit-log-path", "audit-policy-file", "audit-webhook-config-file", "data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help"}
 
 // TestEveryFlagIsChecked: TestUsage has a wrong value of each flag of serve.
 func TestEveryFlagIsChecked(t *testing.T) {

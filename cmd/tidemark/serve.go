@@ -127,7 +127,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.registerAudit(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
-	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: roles, admission webhooks and policies, flow schemas, APIServices")
+	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: admission webhooks and policies, flow schemas, APIServices")
 
 	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit, writes that grow them are refused with 507 (default: half of what remains of the process's memory limit after --history-max-bytes, at least 64Mi)")
 	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long old resource versions can be read and watched from")
@@ -198,12 +198,10 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--representation-cache-bytes=%s wants a part of --history-max-bytes=%s", f.representations.String(), f.maxMemory.String())
 	case s.EventTTL <= 0:
 		return errors.New("--event-ttl wants a value above zero")
-	case (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == ""):
-		return errors.New("--tls-cert-file and --tls-private-key-file belong together: give both")
 	case s.Port < 0 || s.Port > 65535:
 		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
 	}
-	return nil
+	return f.checkTLS()
 }
 
 // serve runs the server until a signal arrives or its log fails.

@@ -96,6 +96,7 @@ var plugins = []entry{
 	{"", always, one(appArmor)},
 	{"", always, serviceAddresses},
 	{"", always, one(definitionNames)},
+	{"", always, one(customObjects)},
 	{"", always, one(unenforcedWarnings)},
 }
 

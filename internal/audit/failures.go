@@ -12,23 +12,24 @@ type Counters struct {
 	Events int64
 	// Rejected are the requests that were refused because an event could not be stored.
 	Rejected int64
-	// Levels are the requests by the name of their level, Errors the lost events by the name
-	// of the plugin that lost them.
+	// Levels are the requests by the name of their level, Errors the lost events by the part
+	// that lost them: log, webhook, buffered, truncate.
 	Levels, Errors map[string]int64
 }
 
-// Counters returns the counters. A level or a plugin that has none is missing.
+// Counters returns the counters.
 func (a *Auditor) Counters() Counters {
 	c := Counters{Events: a.events.Load(), Rejected: a.rejected.Load(), Levels: map[string]int64{}, Errors: map[string]int64{}}
 	for i := range a.levels {
-		if n := a.levels[i].Load(); n > 0 {
-			c.Levels[levelNames[i]] = n
-		}
+		c.Levels[levelNames[i]] = a.levels[i].Load()
 	}
 	a.failures.mu.Lock()
 	defer a.failures.mu.Unlock()
-	for plugin, f := range a.failures.of {
-		c.Errors[plugin] = f.events
+	for _, plugin := range [...]string{pluginLog, pluginWebhook, pluginBuffered, pluginTruncate} {
+		c.Errors[plugin] = 0
+		if f := a.failures.of[plugin]; f != nil {
+			c.Errors[plugin] = f.events
+		}
 	}
 	return c
 }

@@ -1,16 +1,16 @@
-// Package authn authenticates requests by client certificate or bearer token.
+// Package authn authenticates requests: by the headers of a front proxy, by client certificate,
+// or by bearer token.
 package authn
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 // User is the user that sends a request. It is immutable.
@@ -34,130 +34,118 @@ func (u *User) Info() authenticationv1.UserInfo {
 }
 
 // Anonymous is the user of a request without credentials.
-var Anonymous = &User{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}
+var Anonymous = &User{Name: "system:anonymous", Groups: []string{Unauthenticated}}
 
-// Authenticated is the group of all users with valid credentials.
-const Authenticated = "system:authenticated"
+const (
+	// Authenticated is the group of all users with valid credentials.
+	Authenticated = "system:authenticated"
+	// Unauthenticated is the group of system:anonymous.
+	Unauthenticated = "system:unauthenticated"
+)
+
+// IsAnonymous reports whether the user is system:anonymous, or belongs to its group.
+func (u *User) IsAnonymous() bool {
+	return u.Name == Anonymous.Name || slices.Contains(u.Groups, Unauthenticated)
+}
 
 // Authenticator authenticates requests. It is safe for concurrent use.
 type Authenticator interface {
-	// Authenticate returns the user; nil if the request has no credentials; an error if they
-	// are invalid. The error is for the log and contains no secret.
+	// Authenticate returns the user, which is Anonymous for a request without credentials where
+	// that is allowed. A nil user is refused, with or without an error. The error is for the
+	// log and contains no secret.
 	Authenticate(r *http.Request) (*User, error)
 }
 
-// Credentials authenticates by client certificate, then by bearer token. The first valid one
-// counts. If none is valid and one is invalid, the request is refused.
+// Credentials authenticates by the headers of a front proxy, then by client certificate, then by
+// bearer token. The first valid credential counts, and an invalid one before it does no harm. A request whose only credentials
+// are invalid is refused, also where anonymous requests are allowed.
+//
+// A user is a member of Authenticated, unless it is anonymous.
 type Credentials struct {
+	// Proxy authenticates the users whom front proxies name; nil: the headers are ignored.
+	Proxy *Proxy
 	// Authorities verify client certificates. Empty: certificates are ignored.
 	Authorities []Authority
-	// Tokens are searched in this order.
+	// Tokens are the kinds of bearer tokens, in the order in which they are tried: local
+	// ones before those that ask a remote server.
 	Tokens []Tokens
-	// Signed verifies tokens that none of Tokens knows; nil: there are none.
-	Signed Signed
-	// Audiences are the audiences of the server, for which all of Tokens are valid. Empty:
-	// there are none, and no review for an audience accepts one of Tokens.
+	// Audiences are the audiences of the server. A token for others is invalid. Empty: all are
+	// accepted.
 	Audiences []string
+	// Anonymous is the policy for requests without credentials.
+	Anonymous AnonymousPolicy
 	// Now is the clock for the validity of certificates; nil: time.Now.
 	Now func() time.Time
 }
 
-// Tokens returns the user of a bearer token by the SHA-256 of the token, nil if it is unknown.
-// The time of a lookup by hash reveals nothing about the tokens. It is safe for concurrent
-// use.
-type Tokens func(sum [sha256.Size]byte) *User
-
-// Signed verifies a signed token for the audiences; none: those of the server. It returns the
-// audiences for which the token is valid. The user is nil, without an error, if the text is
-// not a signed token. It is safe for concurrent use.
-type Signed func(token string, audiences []string) (u *User, good []string, err error)
-
-// OneToken returns Tokens with a single user.
-func OneToken(token string, u *User) Tokens {
-	known := sha256.Sum256([]byte(token))
-	return func(sum [sha256.Size]byte) *User {
-		if sum == known {
-			return u
-		}
-		return nil
-	}
+// AnonymousPolicy selects the requests without credentials that get the user Anonymous. The zero
+// value refuses all.
+type AnonymousPolicy struct {
+	Enabled bool
+	// Paths are the only paths that are allowed, compared exactly: /livez does not include
+	// /livez/ping. Empty: all.
+	Paths []string
 }
 
-var errToken = errors.New("the bearer token is not known")
+func (p *AnonymousPolicy) allows(r *http.Request) bool {
+	return p.Enabled && (len(p.Paths) == 0 || slices.Contains(p.Paths, r.URL.Path))
+}
+
+var errInvalid = errors.New("invalid bearer token")
 
 // Authenticate implements Authenticator.
 func (c *Credentials) Authenticate(r *http.Request) (*User, error) {
 	connection := connOf(r)
 	u, err := c.authenticate(r, connection)
-	if u != nil && connection != nil && connection.authenticated != nil {
+	if u == nil && err == nil && c.Anonymous.allows(r) {
+		return Anonymous, nil
+	}
+	if u != nil && connection != nil && connection.authenticated != nil && !u.IsAnonymous() {
 		connection.authenticated()
 	}
 	return u, err
 }
 
+// authenticate returns the user of the first valid credential. If there is none, it returns the
+// errors of the invalid ones.
 func (c *Credentials) authenticate(r *http.Request, connection *conn) (*User, error) {
+	u, wrong := c.Proxy.byHeaders(r, connection, c.now)
+	if u != nil {
+		return u, nil
+	}
 	u, err := c.byCertificate(r, connection)
 	if u != nil {
 		return u, nil
 	}
-	token, tokenErr := bearer(r)
-	if token != "" {
-		if u := c.known(token); u != nil {
-			return u, nil
-		}
-		tokenErr = errToken
-		if c.Signed != nil {
-			u, _, wrong := c.Signed(token, nil)
+	wrong = errors.Join(wrong, err)
+	for _, find := range [...]func(*http.Request) (string, error){bearer, offered} {
+		token, err := find(r)
+		if token != "" {
+			u, _, err = authenticateToken(r.Context(), c.Tokens, NewToken(token), c.Audiences)
 			if u != nil {
 				return u, nil
 			}
-			tokenErr = cmp.Or(wrong, tokenErr)
+			err = cmp.Or(err, errInvalid)
 		}
+		wrong = errors.Join(wrong, err)
 	}
-	return nil, errors.Join(err, tokenErr)
+	return nil, wrong
 }
 
-// Review returns the user of a bearer token, and the audiences for which it is valid; no
-// audiences: those of the server. For an invalid token the user is nil, and the error, which
-// the client may see, says why without showing the token.
-func (c *Credentials) Review(token string, audiences []string) (u *User, good []string, err error) {
-	if len(audiences) == 0 {
-		audiences = c.Audiences
+// inGroup returns the user as a member of Authenticated, unless the user is anonymous.
+func inGroup(u *User) *User {
+	if u.IsAnonymous() || slices.Contains(u.Groups, Authenticated) {
+		return u
 	}
-	if u := c.known(token); u != nil {
-		for _, a := range audiences {
-			if slices.Contains(c.Audiences, a) {
-				good = append(good, a)
-			}
-		}
-		if len(good) == 0 && len(audiences) > 0 {
-			return nil, nil, errInvalid
-		}
-		return u, good, nil
-	}
-	if c.Signed == nil {
-		return nil, nil, errInvalid
-	}
-	u, good, err = c.Signed(token, audiences)
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("[%w, %w]", errInvalid, err)
-	case u == nil:
-		return nil, nil, errInvalid
-	}
-	return u, good, nil
+	with := *u
+	with.Groups = append(slices.Clip(u.Groups), Authenticated)
+	return &with
 }
 
-var errInvalid = errors.New("invalid bearer token")
-
-// known looks a token up among Tokens.
-func (c *Credentials) known(token string) *User {
-	var buf [128]byte // on the stack: a usual token costs no allocation
-	sum := sha256.Sum256(append(buf[:0], token...))
-	for _, known := range c.Tokens {
-		if u := known(sum); u != nil {
-			return u
-		}
+// flatten returns several errors as kube-apiserver shows them: "[a, b]", each text once.
+func flatten(errs ...error) error {
+	if all := utilerrors.NewAggregate(errs); all != nil {
+		return all
 	}
 	return nil
 }

@@ -2,14 +2,15 @@ package authn_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,15 +42,15 @@ func TestTokenFile(t *testing.T) {
 	for token, want := range map[string]authn.User{
 		"t1":  {Name: "ann", UID: "7", Groups: []string{"dev", "ops", "system:authenticated"}},
 		"t2":  {Name: "bob", UID: "8", Groups: []string{"system:authenticated"}},
-		"t3":  {Name: "carol", Groups: []string{"system:authenticated"}},
+		"t3":  {Name: "carol", Groups: []string{"", "system:authenticated"}},
 		"t,4": {Name: "dave", Groups: []string{"system:authenticated"}},
 	} {
-		u := known(sha256.Sum256([]byte(token)))
+		u, _, _ := known.AuthenticateToken(t.Context(), authn.NewToken(token), nil)
 		if u == nil || u.Name != want.Name || u.UID != want.UID || !slices.Equal(u.Groups, want.Groups) {
 			t.Errorf("%s is %+v, want %+v", token, u, want)
 		}
 	}
-	if u := known(sha256.Sum256([]byte("t"))); u != nil {
+	if u, _, _ := known.AuthenticateToken(t.Context(), authn.NewToken("t"), nil); u != nil {
 		t.Errorf("an unknown token is %+v", u)
 	}
 }
@@ -85,6 +86,13 @@ func request(headers ...string) *http.Request {
 func TestBearer(t *testing.T) {
 	c := authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("other", &authn.User{Name: "other"}), authn.OneToken("right", &authn.User{Name: "ann"})}}
 	const websocket = "Sec-WebSocket-Protocol"
+	upgrade := func(protocols ...string) []string {
+		headers := []string{"Connection", "keep-alive, Upgrade", "Upgrade", "websocket"}
+		for _, p := range protocols {
+			headers = append(headers, websocket, p)
+		}
+		return headers
+	}
 	encoded := "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte("right"))
 	for _, row := range []struct {
 		headers []string
@@ -103,11 +111,14 @@ func TestBearer(t *testing.T) {
 		{[]string{"Authorization", "Bearer  right"}, "", false},
 		{[]string{"Authorization", "Basic YTpi"}, "", false},
 		{[]string{"Authorization", "right"}, "", false},
-		{[]string{websocket, "v4.channel.k8s.io, " + encoded}, "ann", false},
-		{[]string{websocket, encoded, websocket, "v4.channel.k8s.io"}, "ann", false},
-		{[]string{websocket, encoded + "," + encoded}, "", true},
-		{[]string{websocket, "base64url.bearer.authorization.k8s.io.!"}, "", true},
-		{[]string{websocket, "v4.channel.k8s.io"}, "", false},
+		{upgrade("v4.channel.k8s.io, " + encoded), "ann", false},
+		{[]string{websocket, "v4.channel.k8s.io, " + encoded}, "", false}, // opens no WebSocket
+		{upgrade(encoded, "v4.channel.k8s.io"), "ann", false},
+		{upgrade(encoded), "", true},
+		{upgrade(encoded + "," + encoded), "", true},
+		{upgrade("base64url.bearer.authorization.k8s.io.!"), "", true},
+		{upgrade("v4.channel.k8s.io"), "", false},
+		{append(upgrade("v4.channel.k8s.io, "+encoded), "Authorization", "Bearer wrong"), "ann", false},
 	} {
 		u, err := c.Authenticate(request(row.headers...))
 		name := ""
@@ -245,6 +256,62 @@ func TestAuthorityFile(t *testing.T) {
 	}
 }
 
+// TestProxy: the headers of a front proxy name the user, those of other clients are ignored. The rows
+// are what kube-apiserver v1.36 answers.
+func TestProxy(t *testing.T) {
+	proxies, clients := newAuthority(t), newAuthority(t)
+	c := authn.Credentials{
+		Proxy: &authn.Proxy{
+			Authority: proxies.Pool, Names: []string{"front"}, UsernameHeaders: []string{"X-Remote-User", "x-user"},
+			UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
+		},
+		Authorities: []authn.Authority{clients.Pool}, Now: proxies.now,
+		Tokens: []authn.Tokens{authn.OneToken("right", &authn.User{Name: "by token"})},
+	}
+	with := func(r *http.Request, headers ...string) *http.Request {
+		r.Header = request(headers...).Header
+		return r
+	}
+	for _, row := range []struct {
+		what  string
+		r     *http.Request
+		user  string // empty: none
+		wrong bool
+	}{
+		{"all headers", with(proxies.request(t, "front"), "X-Remote-User", "joe", "X-Remote-Uid", "u1", "X-Remote-Group", "g1", "X-Remote-Group", "g2",
+			"X-Remote-Extra-Acme.com%2fFoo", "a", "X-Remote-Extra-Acme.com%2fFoo", "b", "X-Remote-Extra-Bad%zz", "c"),
+			"{joe u1 [g1 g2 system:authenticated] map[acme.com/foo:[a b] bad%zz:[c]]}", false},
+		{"the second header", with(proxies.request(t, "front"), "X-Remote-User", "", "X-User", "joe"), "{joe  [system:authenticated] map[]}", false},
+		{"the anonymous user", with(proxies.request(t, "front"), "X-Remote-User", "system:anonymous"), "{system:anonymous  [] map[]}", false},
+		{"no name", with(proxies.request(t, "front"), "X-Remote-Group", "system:masters"), "", true},
+		{"another name", with(proxies.request(t, "other"), "X-Remote-User", "joe"), "", true},
+		{"another name and a token", with(proxies.request(t, "other"), "X-Remote-User", "joe", "Authorization", "Bearer right"), "{by token  [system:authenticated] map[]}", false},
+		{"a client's certificate", with(clients.request(t, "front"), "X-Remote-User", "joe"), "front", false},
+		{"no certificate", request("X-Remote-User", "joe"), "", false},
+		{"a token", request("X-Remote-User", "joe", "Authorization", "Bearer right"), "{by token  [system:authenticated] map[]}", false},
+	} {
+		for range 2 { // the second time from memory
+			u, err := c.Authenticate(row.r)
+			got := ""
+			if u != nil {
+				got = fmt.Sprint(*u)
+			}
+			if got != row.user && (u == nil || u.Name != row.user) || (err != nil) != row.wrong {
+				t.Errorf("%s: %s, %v; want %s, wrong: %v", row.what, got, err, row.user, row.wrong)
+			}
+		}
+	}
+	later := proxies.request(t, "front")
+	later.Header.Set("X-Remote-User", "joe")
+	if u, err := c.Authenticate(later); u == nil {
+		t.Fatal(err)
+	}
+	proxies.at = proxies.at.Add(366 * 24 * time.Hour)
+	if u, err := c.Authenticate(later); u != nil || err == nil {
+		t.Errorf("a front proxy whose certificate has expired: %+v, %v", u, err)
+	}
+}
+
 // TestAllocations: what a request pays for being known.
 func TestAllocations(t *testing.T) {
 	a := newAuthority(t)
@@ -267,18 +334,28 @@ func BenchmarkToken(b *testing.B) {
 	}
 }
 
+// signed are tokens with audiences of their own.
+type signed struct{}
+
+// AuthenticateToken implements authn.Tokens.
+func (signed) AuthenticateToken(_ context.Context, t authn.Token, audiences []string) (*authn.User, []string, error) {
+	switch t.Text {
+	case "signed":
+		return &authn.User{Name: "signed"}, audiences, nil
+	case "elsewhere":
+		return &authn.User{Name: "signed"}, []string{"there"}, nil
+	case "expired":
+		return nil, nil, errors.New("it has expired")
+	}
+	return nil, nil, nil
+}
+
 // TestReview: a token is good for an audience, in whichever way it is known.
 func TestReview(t *testing.T) {
-	signed := func(token string, audiences []string) (*authn.User, []string, error) {
-		switch token {
-		case "signed":
-			return &authn.User{Name: "signed"}, audiences, nil
-		case "expired":
-			return nil, nil, errors.New("it has expired")
-		}
-		return nil, nil, nil
-	}
-	c := authn.Credentials{Tokens: []authn.Tokens{authn.OneToken("known", &authn.User{Name: "known"})}, Signed: signed, Audiences: []string{"here"}}
+	here := []string{"here"}
+	c := authn.Credentials{Audiences: here, Tokens: []authn.Tokens{
+		authn.ForAudiences(here, authn.OneToken("known", &authn.User{Name: "known"})), signed{},
+	}}
 	for _, row := range []struct {
 		token, audiences string // with spaces
 		user, good       string
@@ -290,9 +367,10 @@ func TestReview(t *testing.T) {
 		{"signed", "there", "signed", "there", ""},
 		{"signed", "", "signed", "here", ""},
 		{"expired", "", "", "", "[invalid bearer token, it has expired]"},
+		{"elsewhere", "", "", "", "[invalid bearer token, unable to match the audience: [there] , accepted: [here]]"},
 		{"neither", "", "", "", "invalid bearer token"},
 	} {
-		u, good, err := c.Review(row.token, strings.Fields(row.audiences))
+		u, good, err := c.Review(t.Context(), row.token, strings.Fields(row.audiences))
 		name, text := "", ""
 		if u != nil {
 			name = u.Name
@@ -304,9 +382,52 @@ func TestReview(t *testing.T) {
 			t.Errorf("%s for %q: %q, %q, %q; want %q, %q, %q", row.token, row.audiences, name, good, text, row.user, row.good, row.err)
 		}
 	}
-	for token, want := range map[string]string{"signed": "", "expired": "it has expired", "neither": "not known"} {
+	for token, want := range map[string]string{"signed": "", "expired": "it has expired", "neither": "invalid bearer token"} {
 		if _, err := c.Authenticate(request("Authorization", "Bearer "+token)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", token, err, want)
+		}
+	}
+}
+
+// TestAnonymous: the policy decides about requests without credentials, by their exact path. It
+// helps no request with a wrong token.
+func TestAnonymous(t *testing.T) {
+	for _, row := range []struct {
+		policy authn.AnonymousPolicy
+		path   string
+		want   bool
+	}{
+		{authn.AnonymousPolicy{}, "/livez", false},
+		{authn.AnonymousPolicy{Paths: []string{"/livez"}}, "/livez", false},
+		{authn.AnonymousPolicy{Enabled: true}, "/livez", true},
+		{authn.AnonymousPolicy{Enabled: true, Paths: []string{"/readyz", "/livez"}}, "/livez", true},
+		{authn.AnonymousPolicy{Enabled: true, Paths: []string{"/livez"}}, "/livez/ping", false},
+		{authn.AnonymousPolicy{Enabled: true, Paths: []string{"/livez"}}, "/livez/", false},
+	} {
+		c := authn.Credentials{Anonymous: row.policy, Tokens: []authn.Tokens{authn.OneToken("right", &authn.User{Name: "ann"})}}
+		for _, headers := range [][]string{nil, {"Authorization", "Basic YTpi"}, {"Authorization", "Bearer  right"}} {
+			r := request(headers...)
+			r.URL = &url.URL{Path: row.path}
+			if u, err := c.Authenticate(r); (u == authn.Anonymous) != row.want || err != nil {
+				t.Errorf("%+v, %s, %q: %+v, %v; want anonymous: %v", row.policy, row.path, headers, u, err, row.want)
+			}
+		}
+		r := request("Authorization", "Bearer wrong")
+		r.URL = &url.URL{Path: row.path}
+		if u, err := c.Authenticate(r); u != nil || err == nil {
+			t.Errorf("%+v, %s: a wrong token is %+v, %v", row.policy, row.path, u, err)
+		}
+	}
+}
+
+// TestWarning: a token after two spaces is ignored, and only that is warned about.
+func TestWarning(t *testing.T) {
+	for header, want := range map[string]bool{
+		"": false, "Bearer x": false, "Bearer x  y": false, "Basic  x": false, "Bearer": false, "Bearer  ": false,
+		"Bearer  x": true, "bearer   x": true,
+	} {
+		if got := authn.Warning(request("Authorization", header)); (got != "") != want {
+			t.Errorf("%q: %q", header, got)
 		}
 	}
 }

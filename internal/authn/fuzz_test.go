@@ -42,8 +42,13 @@ func FuzzBearer(f *testing.F) {
 		}
 		if protocols != "" {
 			r.Header.Set("Sec-WebSocket-Protocol", protocols)
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", "websocket")
 		}
 		token, err := bearer(r)
+		if token == "" {
+			token, err = offered(r)
+		}
 		if token != "" && err != nil {
 			t.Errorf("a token and an error: %v", err)
 		}

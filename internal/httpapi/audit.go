@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,9 @@ import (
 // This file fills the audit event of a request. A request without one has none of this: audited
 // is nil, and its methods do nothing. Events begin after authentication, which gives them their
 // user, and before impersonation and authorization, whose outcome they tell.
+
+// errNotStored is the reason of a request that is refused with the mode blocking-strict.
+var errNotStored = errors.New("failed to store audit event")
 
 // audited is the audit event of a request. Only the request's goroutine uses it.
 type audited struct {
@@ -74,7 +76,7 @@ func (q *request) beginAudit() error {
 	if !a.auditor.Process(&a.Event, audit.RequestReceived, q.start) {
 		a.auditor.Reject()
 		q.audited = nil
-		return errNotStored
+		return errUndecided(q.r, errNotStored)
 	}
 	return nil
 }
@@ -91,7 +93,6 @@ func (q *request) auditRefused() {
 
 // newAudited makes the event of a request; nil if the policy wants none.
 func (q *request) newAudited() *audited {
-	q.selectName()
 	d := q.h.c.Audit.Decide(&q.info.Attributes)
 	if d.Level == audit.None {
 		return nil
@@ -421,14 +422,4 @@ func (q *request) auditList(l *registry.List, out wire.Output) error {
 	}
 	q.audited.ResponseObject = q.audited.shown(value)
 	return nil
-}
-
-// errNotStored is the answer (500) to a request whose event cannot be stored, with the mode
-// blocking-strict.
-var errNotStored = errors.New("failed to store audit event")
-
-// internalText is kube-apiserver's text for an error that is no Status.
-func internalText(r *http.Request, err error) string {
-	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-	return `Internal Server Error: "` + escape.Replace(r.RequestURI) + `": ` + escape.Replace(err.Error()) + "\n"
 }

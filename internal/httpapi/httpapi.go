@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
@@ -29,8 +31,6 @@ type Config struct {
 	Authz   authz.Authorizer
 	// Audit takes the audit events of requests; nil: there are none.
 	Audit *audit.Auditor
-	// AnonymousAuth: requests without credentials are of system:anonymous. False: 401.
-	AnonymousAuth bool
 	// Media are the enabled serializations.
 	Media wire.Served
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
@@ -47,6 +47,8 @@ type Config struct {
 	// Metrics returns further metrics of /metrics. It is called for each scrape, must be
 	// cheap, and is safe for concurrent use; nil: there are none.
 	Metrics func() []Metric
+	// Collectors collect the metrics of other parts; empty: there are none.
+	Collectors []prometheus.Collector
 	// Log gets panics and refused writes; nil: nothing is logged.
 	Log *slog.Logger
 	// Now is the clock that ages in tables are computed with; nil: time.Now.

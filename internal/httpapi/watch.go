@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -54,7 +55,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	}
 	q.route = q.h.metrics.longRunning(q)
 	q.values = nil
-	if isWebSocket(q.r) {
+	if authn.IsWebSocket(q.r) {
 		return q.watchWebSocket()
 	}
 	q.header()["Content-Type"] = contentType
@@ -327,11 +328,6 @@ func (s *httpStream) flush() error {
 		return nil
 	}
 	return err
-}
-
-// isWebSocket reports whether the client wants to upgrade its connection.
-func isWebSocket(r *http.Request) bool {
-	return headerHas(r.Header["Upgrade"], "websocket") && headerHas(r.Header["Connection"], "upgrade")
 }
 
 func headerHas(lines []string, token string) bool {

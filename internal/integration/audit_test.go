@@ -92,6 +92,11 @@ var auditRequests = []auditRequest{
 	{name: "log", method: "GET", path: inAudit + "/pods/p/log"},
 	{name: "exec", method: "POST", path: inAudit + "/pods/p/exec?command=x"},
 	{name: "token", method: "POST", path: inAudit + "/serviceaccounts/nope/token", media: auditJSON, body: `{}`},
+	{name: "create-account", method: "POST", path: inAudit + "/serviceaccounts", media: auditJSON, body: `{"metadata":{"name":"bot"}}`},
+	{name: "token-issued", method: "POST", path: inAudit + "/serviceaccounts/bot/token", media: auditJSON, body: `{}`},
+	{name: "create-audited-namespace", method: "POST", path: "/api/v1/namespaces", media: auditJSON, body: `{"metadata":{"name":"aud2","labels":{"pod-security.kubernetes.io/audit":"baseline"}}}`},
+	{name: "create-violating", method: "POST", path: "/api/v1/namespaces/aud2/pods", media: auditJSON, body: `{"metadata":{"name":"p"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`},
+	{name: "create-violating-template", method: "POST", path: "/apis/apps/v1/namespaces/aud2/deployments", media: auditJSON, body: `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}}}`},
 	{name: "review", method: "POST", path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", media: auditJSON, body: `{}`},
 	{name: "deprecated", method: "GET", path: inAudit + "/endpoints/nope"},
 	{name: "impersonated", method: "GET", path: inAudit + "/configmaps/a", headers: []string{"Impersonate-User: bob", "Impersonate-Group: system:masters", "Impersonate-Extra-Scope: x"}},
@@ -164,6 +169,7 @@ type recordedRequest struct {
 var (
 	uidText  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	timeText = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`)
+	ageText  = regexp.MustCompile(`^\d+s$`)
 )
 
 // normalize replaces what differs between two runs.
@@ -182,7 +188,7 @@ func normalize(v any) any {
 					continue
 				}
 				v[key] = normalize(value)
-			case "serverAddressByClientCIDRs", "gitVersion":
+			case "serverAddressByClientCIDRs", "gitVersion", "token":
 				v[key] = "VARIES"
 			default:
 				v[key] = normalize(value)
@@ -193,8 +199,11 @@ func normalize(v any) any {
 			v[i] = normalize(v[i])
 		}
 	case string:
-		if timeText.MatchString(v) {
+		switch {
+		case timeText.MatchString(v):
 			return "TIME"
+		case ageText.MatchString(v):
+			return "AGE"
 		}
 		switch v {
 		case "peer", "admin":

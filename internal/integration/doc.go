@@ -10,12 +10,14 @@
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
 //	crd_test.go                    definitions of custom resources: served at once, changed, removed
 //	crd_documents_test.go          OpenAPI and status of definitions, also while they are removed
+//	crd_late_test.go               objects whose definition is deleted while their body arrives
 //	crd_replaced_test.go           a definition replaced by another, selectable fields
 //	crd_watch_test.go              watches of custom resources whose definition changes
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
 //	impersonation_test.go          Impersonate-User and the other headers
 //	odd_writes_test.go             random writes of odd names, values and encodings
+//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
 //	secrets_test.go                nothing secret is logged; similar names are not mixed up

@@ -1,12 +1,15 @@
 package satoken
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
 // TestVerifyMeanwhile: who shows a token does not wait for a key that is being made,
@@ -22,7 +25,7 @@ func TestVerifyMeanwhile(t *testing.T) {
 	go func() {
 		defer close(done)
 		token := encoding.EncodeToString([]byte(`{"alg":"RS256","kid":"another"}`)) + ".e30.AAAA"
-		if u, _, err := a.Authenticate(token, nil); u != nil || err != nil {
+		if u, _, err := a.AuthenticateToken(context.Background(), authn.NewToken(token), nil); u != nil || err != nil {
 			t.Errorf("a token of another issuer: %v, %v", u, err)
 		}
 	}()

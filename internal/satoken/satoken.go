@@ -10,6 +10,8 @@
 package satoken
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -42,9 +44,11 @@ type Config struct {
 	// Dir is the directory of the keys. No other process may write to it. Empty: the keys and
 	// their tokens end with the process.
 	Dir string
-	// Issuer is the issuer of tokens, and their audience if none is requested; empty:
-	// DefaultIssuer.
+	// Issuer is the issuer of tokens; empty: DefaultIssuer.
 	Issuer string
+	// Audiences are the audiences of the server, and of a token that is requested for none.
+	// Empty: the issuer.
+	Audiences []string
 	// Find returns an object that a token is bound to. resource is serviceaccounts, pods,
 	// secrets or nodes; nodes have no namespace. It is required.
 	Find func(resource, namespace, name string) (Found, bool)
@@ -83,6 +87,8 @@ type Subject struct {
 	// Pod, Secret and Node are further objects that the token is bound to; nil: none. The Node
 	// of a Pod's token may lack a uid; the token is not bound to it then.
 	Pod, Secret, Node *Ref
+	// ID is the ID of the token, which is unique; empty: a random one.
+	ID string
 }
 
 // claims are the payload of a token, with the names of RFC 7519 and of Kubernetes.
@@ -113,6 +119,9 @@ func Open(c Config) (*Authority, error) {
 	if c.Issuer == "" {
 		c.Issuer = DefaultIssuer
 	}
+	if len(c.Audiences) == 0 {
+		c.Audiences = []string{c.Issuer}
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -124,8 +133,8 @@ func Open(c Config) (*Authority, error) {
 	return a, err
 }
 
-// Issuer returns the issuer of the tokens.
-func (a *Authority) Issuer() string { return a.c.Issuer }
+// Audiences returns the audiences of the server. The caller must not change them.
+func (a *Authority) Audiences() []string { return a.c.Audiences }
 
 // TooLongError is the error for a token that would be longer than Authenticate accepts.
 type TooLongError struct {
@@ -142,12 +151,12 @@ func (e *TooLongError) Error() string {
 // call makes the key and writes its file.
 func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (token string, expires time.Time, err error) {
 	if len(audiences) == 0 {
-		audiences = []string{a.c.Issuer}
+		audiences = a.c.Audiences
 	}
 	now := a.c.Now().Truncate(time.Second)
 	expires = now.Add(life)
 	payload, err := json.Marshal(&claims{
-		Audience: audiences, Expires: expires.Unix(), Issued: now.Unix(), Issuer: a.c.Issuer, ID: uuid.New(),
+		Audience: audiences, Expires: expires.Unix(), Issued: now.Unix(), Issuer: a.c.Issuer, ID: cmp.Or(s.ID, uuid.New()),
 		Bound:   bound{Namespace: s.Namespace, Node: s.Node, Pod: s.Pod, Secret: s.Secret, ServiceAccount: s.ServiceAccount},
 		From:    now.Unix(),
 		Subject: userName(s.Namespace, s.ServiceAccount.Name),
@@ -168,17 +177,15 @@ func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (to
 	return token, expires, nil
 }
 
-// Authenticate returns the user of a token, and the audiences for which it is valid; no
-// audiences: those of the server. The user is nil, without an error, if the text is not a token
-// of this issuer. The error says why a token is invalid, without showing it. Authenticate
-// implements authn.Signed.
-func (a *Authority) Authenticate(token string, audiences []string) (*authn.User, []string, error) {
-	c, err := a.open(token)
+// AuthenticateToken implements authn.Tokens. The user is nil, without an error, if the text is not
+// a token of this issuer.
+func (a *Authority) AuthenticateToken(_ context.Context, t authn.Token, audiences []string) (*authn.User, []string, error) {
+	c, err := a.open(t)
 	if c == nil || err != nil {
 		return nil, nil, err
 	}
 	if len(audiences) == 0 {
-		audiences = []string{a.c.Issuer}
+		audiences = a.c.Audiences
 	}
 	var good []string
 	for _, want := range audiences {
@@ -197,18 +204,17 @@ func (a *Authority) Authenticate(token string, audiences []string) (*authn.User,
 
 // open returns the claims of a token with a valid signature; nil, without an error, if the
 // text is not a token of this issuer.
-func (a *Authority) open(token string) (*claims, error) {
-	if len(token) > maxTokenBytes || strings.Count(token, ".") != 2 {
+func (a *Authority) open(t authn.Token) (*claims, error) {
+	if len(t.Text) > maxTokenBytes || strings.Count(t.Text, ".") != 2 {
 		return nil, nil
 	}
-	sum := sha256.Sum256([]byte(token))
 	a.seen.RLock()
-	c := a.verified[sum]
+	c := a.verified[t.Sum]
 	a.seen.RUnlock()
 	if c != nil {
 		return c, nil
 	}
-	c, err := a.parse(token)
+	c, err := a.parse(t.Text)
 	if c == nil || err != nil {
 		return nil, err
 	}
@@ -220,7 +226,7 @@ func (a *Authority) open(token string) (*claims, error) {
 			break
 		}
 	}
-	a.verified[sum] = c
+	a.verified[t.Sum] = c
 	return c, nil
 }
 

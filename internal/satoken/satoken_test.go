@@ -1,6 +1,7 @@
 package satoken_test
 
 import (
+	"context"
 	"crypto"
 	"crypto/hmac"
 	"crypto/rand"
@@ -22,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 )
 
@@ -73,7 +75,7 @@ func issue(t testing.TB, a *satoken.Authority, s satoken.Subject, audiences ...s
 // good tells what stands against a token, empty: nothing.
 func good(t testing.TB, a *satoken.Authority, token string, audiences ...string) string {
 	t.Helper()
-	u, _, err := a.Authenticate(token, audiences)
+	u, _, err := a.AuthenticateToken(context.Background(), authn.NewToken(token), audiences)
 	switch {
 	case err != nil && u != nil:
 		t.Fatalf("a user beside an error: %+v, %v", u, err)
@@ -103,7 +105,7 @@ func TestUser(t *testing.T) {
 		{bound, map[string]string{"pod-name": "p", "pod-uid": "u-p", "node-name": "n", "node-uid": "u-n"}},
 		{homeless, map[string]string{"pod-name": "p", "pod-uid": "u-p", "node-name": "gone"}},
 	} {
-		u, audiences, err := a.Authenticate(issue(t, a, row.s), nil)
+		u, audiences, err := a.AuthenticateToken(context.Background(), authn.NewToken(issue(t, a, row.s)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +133,7 @@ func TestAudiences(t *testing.T) {
 	if why := good(t, a, token); !strings.Contains(why, `["x" "y"]`) {
 		t.Errorf("a token for others: %q", why)
 	}
-	if _, audiences, err := a.Authenticate(token, []string{"z", "y", "x"}); err != nil || !slices.Equal(audiences, []string{"y", "x"}) {
+	if _, audiences, err := a.AuthenticateToken(context.Background(), authn.NewToken(token), []string{"z", "y", "x"}); err != nil || !slices.Equal(audiences, []string{"y", "x"}) {
 		t.Errorf("%q, %v", audiences, err)
 	}
 }
@@ -402,7 +404,7 @@ func FuzzAuthenticate(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		u, _, err := a.Authenticate(text, nil)
+		u, _, err := a.AuthenticateToken(context.Background(), authn.NewToken(text), nil)
 		if u != nil && (text != token || err != nil) {
 			t.Fatalf("%q is %+v, %v", text, u, err)
 		}
@@ -413,7 +415,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	a := open(b, newWorld().config(""))
 	token := issue(b, a, bot)
 	for b.Loop() {
-		if _, _, err := a.Authenticate(token, nil); err != nil {
+		if _, _, err := a.AuthenticateToken(context.Background(), authn.NewToken(token), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

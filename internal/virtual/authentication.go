@@ -21,14 +21,14 @@ func (c *Config) selfSubjectReview(_ context.Context, call *registry.VirtualRequ
 
 // tokenReview returns the user that a token authenticates. An invalid token is an answer, not an
 // error.
-func (c *Config) tokenReview(_ context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
+func (c *Config) tokenReview(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authenticationv1.TokenReview)
 	if review.Spec.Token == "" {
 		return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")
 	}
 	review.Status = authenticationv1.TokenReviewStatus{}
 	review.ManagedFields = nil
-	u, audiences, err := c.Review(review.Spec.Token, review.Spec.Audiences)
+	u, audiences, err := c.Review(ctx, review.Spec.Token, review.Spec.Audiences)
 	if err != nil {
 		review.Status.Error = err.Error()
 		return review, nil

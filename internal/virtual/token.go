@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
+	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
 const (
@@ -48,12 +49,13 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 	s := satoken.Subject{
 		Namespace:      account.GetNamespace(),
 		ServiceAccount: satoken.Ref{Name: account.GetName(), UID: string(account.GetUID())},
+		ID:             uuid.New(),
 	}
 	if err := c.bind(ctx, call.Registry, request.Spec.BoundObjectRef, &s); err != nil {
 		return nil, err
 	}
 	if len(request.Spec.Audiences) == 0 {
-		request.Spec.Audiences = []string{c.Tokens.Issuer()}
+		request.Spec.Audiences = c.Tokens.Audiences()
 	}
 	token, expires, err := c.Tokens.Issue(s, request.Spec.Audiences, time.Duration(seconds)*time.Second)
 	if long := new(satoken.TooLongError); errors.As(err, &long) { // only the audiences can be long
@@ -64,6 +66,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 	if err != nil {
 		return nil, err
 	}
+	call.Annotate("authentication.kubernetes.io/issued-credential-id", "JTI="+s.ID)
 	request.Name, request.Namespace, request.UID = account.GetName(), account.GetNamespace(), account.GetUID()
 	request.CreationTimestamp = metav1.NewTime(expires.Add(-time.Duration(seconds) * time.Second).UTC())
 	request.ManagedFields = nil

@@ -4,6 +4,7 @@
 package virtual
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +20,7 @@ import (
 type Config struct {
 	Catalog func() *resource.Catalog
 	// Review authenticates a token, as authn.Credentials does.
-	Review func(token string, audiences []string) (*authn.User, []string, error)
+	Review func(ctx context.Context, token string, audiences []string) (*authn.User, []string, error)
 	Authz  authz.Authorizer
 	Rules  authz.Ruler
 	Tokens *satoken.Authority
