@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,8 +36,12 @@ type VirtualRequest struct {
 	// DryRun reports whether the request is a dry-run: nothing may be stored.
 	DryRun bool
 
+	warnings    []string
 	annotations map[string]string
 }
+
+// Warn adds a warning to the headers of the answer.
+func (c *VirtualRequest) Warn(text string) { c.warnings = append(c.warnings, text) }
 
 // Annotate adds an annotation to the audit event of the request. A key keeps its first value.
 func (c *VirtualRequest) Annotate(key, value string) { annotate(&c.annotations, key, value) }
@@ -94,9 +99,13 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 			return VirtualAnswer{Warnings: w.warnings}, err
 		}
 	}
-	call := &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun}
+	call := &VirtualRequest{Registry: r, Target: t, By: o.By, DryRun: w.dryRun}
+	if call.Sent, err = r.admitVirtual(ctx, w, named, sent); err != nil {
+		return VirtualAnswer{Warnings: w.warnings, Annotations: w.annotations()}, status(err)
+	}
+	call.annotations = w.annotations()
 	made, err := r.virtualHandler(t)(ctx, call)
-	answer := VirtualAnswer{Warnings: w.warnings, Annotations: call.annotations}
+	answer := VirtualAnswer{Warnings: append(w.warnings, call.warnings...), Annotations: call.annotations}
 	switch {
 	case err != nil:
 		return answer, status(err)
@@ -107,4 +116,16 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	made.GetObjectKind().SetGroupVersionKind(t.Exchanged().GroupVersionKind())
 	answer.Value, err = json.Marshal(made)
 	return answer, err
+}
+
+// admitVirtual calls the plugins for a create at a virtual resource. They see the body; it returns
+// the one that they made of it.
+func (r *Registry) admitVirtual(ctx context.Context, w *write, named Target, sent runtime.Object) (runtime.Object, error) {
+	state := r.Store.Any()
+	a := w.attributes(admissionv1.Create, state, sent, nil)
+	a.Name, a.Kind = named.Name, named.Exchanged().GroupVersionKind()
+	if err := r.mutate(ctx, a); err != nil {
+		return nil, err
+	}
+	return a.Object, r.admit(ctx, a)
 }

@@ -51,8 +51,8 @@ type write struct {
 	owners ownership
 	// warnings are sent with the answer, also with an error.
 	warnings []string
-	// admitted are the attributes of the last attempt, nil if no plugin was called.
-	admitted *Attributes
+	// attrs are the attributes of the last attempt, nil if no plugin was called.
+	attrs *Attributes
 }
 
 // source is the origin of the next version of an object.
@@ -61,12 +61,16 @@ type source uint8
 const (
 	fromBody source = iota
 	fromPatch
-	// fromVirtual: a VirtualHandler changes the object, which keeps its generation and its
-	// managed fields.
+	// fromVirtual: a VirtualHandler changes or deletes the object, which keeps its generation
+	// and its managed fields. Admission has seen the body that the client sent to the handler.
 	fromVirtual
 	// fromServer: the server itself writes.
 	fromServer
 )
+
+// admitted reports whether the mutating and validating plugins see the write. The others are
+// a part of a request that they have seen.
+func (w *write) admitted() bool { return w.source != fromVirtual && w.source != fromServer }
 
 // newWrite checks the options. Kind is "CreateOptions", "UpdateOptions" or "PatchOptions".
 func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*write, error) {
@@ -117,10 +121,10 @@ func (w *write) answer(o *store.Object, created bool, err error) (Object, error)
 
 // annotations returns the audit annotations of the last attempt.
 func (w *write) annotations() map[string]string {
-	if w.admitted == nil {
+	if w.attrs == nil {
 		return nil
 	}
-	return w.admitted.annotations
+	return w.attrs.annotations
 }
 
 // sent passes the decoded body to WriteOptions.Sent.
