@@ -6,6 +6,7 @@
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
 //	answers_test.go                the words of errors, rows of bookmarks
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
+//	audit_test.go                  audit events compared with recorded ones, modes, back ends that fail
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
