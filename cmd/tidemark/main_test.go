@@ -50,20 +50,21 @@ func TestVersion(t *testing.T) {
 
 // wrongLines cannot be understood, with words of the reason.
 var wrongLines = map[string]string{
-	"nonsense":                       "nonsense",
-	"serve --nonsense":               "unknown flag: --nonsense",
-	"serve nonsense":                 "nonsense",
-	"serve --secure-port=http":       "http",
-	"serve --secure-port=70000":      "70000",
-	"serve --history-max-bytes=much": "128Mi",
-	"serve --history-retention=0s":   "above zero",
-	"serve --tls-cert-file=x":        "--tls-private-key-file",
-	"serve --tls-sni-cert-key=x":     "CERTFILE,KEYFILE",
-	"serve --tls-min-version=1.2":    "VersionTLS12",
-	"serve --tls-cipher-suites=RC4":  "cipher suite RC4 not supported",
-	"serve --in-memory --data-dir=x": "exclude",
-	"serve --bind-address=nowhere":   "--bind-address=nowhere is not an IP address",
-	"serve --controllers=":           "-* none",
+	"nonsense":                                                 "nonsense",
+	"serve --nonsense":                                         "unknown flag: --nonsense",
+	"serve nonsense":                                           "nonsense",
+	"serve --secure-port=http":                                 "http",
+	"serve --secure-port=70000":                                "70000",
+	"serve --history-max-bytes=much":                           "128Mi",
+	"serve --history-retention=0s":                             "above zero",
+	"serve --tls-cert-file=x":                                  "--tls-private-key-file",
+	"serve --tls-sni-cert-key=x":                               "CERTFILE,KEYFILE",
+	"serve --tls-min-version=1.2":                              "VersionTLS12",
+	"serve --tls-cipher-suites=RC4":                            "cipher suite RC4 not supported",
+	"serve --encryption-provider-config-automatic-reload=true": "must be set with --encryption-provider-config",
+	"serve --in-memory --data-dir=x":                           "exclude",
+	"serve --bind-address=nowhere":                             "--bind-address=nowhere is not an IP address",
+	"serve --controllers=":                                     "-* none",
 
 	"serve --enable-admission-plugins=Nothing":                 `there is no admission plugin "Nothing"`,
 	"serve --disable-admission-plugins=NamespaceLifecycle":     "cannot be disabled",
@@ -104,7 +105,7 @@ func TestUsage(t *testing.T) {
 
 // takesAnything are the flags that have no wrong value to be found before the start: a
 // file that is not there is no mistake of the command line.
-var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help"}
+var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "encryption-provider-config", "help"}
 
 // TestEveryFlagIsChecked: TestUsage has a wrong value of each flag of serve.
 func TestEveryFlagIsChecked(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -86,7 +87,12 @@ var label = regexp.MustCompile(`([a-z_]+)="`)
 
 // TestReferenceMetrics lists the metrics of a server that had a request of each sort.
 func TestReferenceMetrics(t *testing.T) {
-	var s tidemark.Server
+	config := filepath.Join(t.TempDir(), "encryption.yaml")
+	const providers = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: [{resources: [secrets], providers: [{identity: {}}]}]\n"
+	if err := os.WriteFile(config, []byte(providers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := tidemark.Server{Encryption: tidemark.Encryption{ProviderConfigFile: config}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@
 //	crd_watch_test.go              watches of custom resources whose definition changes
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
+//	encryption_test.go             encryption at rest: rotation, reloads, KMS plugins, what is on the disk
 //	impersonation_test.go          Impersonate-User and the other headers
 //	odd_writes_test.go             random writes of odd names, values and encodings
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
