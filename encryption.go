@@ -44,7 +44,7 @@ func (s *Server) encryptionChecks(r *running) []httpapi.Check {
 		all = append(all, httpapi.Check{Name: "poststarthook/start-encryption-provider-config-automatic-reload", Live: true, Probe: func() error { return nil }})
 	}
 	if s.Encryption.AutomaticReload || r.sealed.UsesKMS() {
-		all = append(all, httpapi.Check{Name: "kms-providers", Live: true, Probe: r.sealed.Health})
+		all = append(all, httpapi.Check{Name: "kms-providers", Healthz: true, Probe: r.sealed.Health})
 	}
 	return all
 }
