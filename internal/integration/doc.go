@@ -18,6 +18,7 @@
 //	crd_watch_test.go              watches of custom resources whose definition changes
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
+//	encryption_test.go             encryption at rest: rotation, reloads, KMS plugins, what is on the disk
 //	impersonation_test.go          Impersonate-User and the other headers
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
