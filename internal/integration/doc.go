@@ -5,6 +5,7 @@
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
 //	answers_test.go                the words of errors, rows of bookmarks
+//	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
@@ -15,7 +16,9 @@
 //	crd_watch_test.go              watches of custom resources whose definition changes
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
+//	identity_attacks_test.go       certificates, tokens and headers that claim to be somebody else
 //	impersonation_test.go          Impersonate-User and the other headers
+//	inference_test.go              what answers tell about objects that the user may not read
 //	odd_writes_test.go             random writes of odd names, values and encodings
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
