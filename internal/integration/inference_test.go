@@ -100,7 +100,7 @@ func TestNamedRights(t *testing.T) {
 		"GET /api/v1/secrets?fieldSelector=metadata.name%3Dteller":                                    403,
 		"DELETE /api/v1/namespaces/bank/secrets":                                                      403,
 		"DELETE /api/v1/namespaces/bank/secrets?fieldSelector=metadata.name%3Dvault":                  403,
-		"DELETE /api/v1/namespaces/bank/secrets?fieldSelector=metadata.name%3Dteller&dryRun=All":      200,
+		"DELETE /api/v1/namespaces/bank/secrets?fieldSelector=metadata.name%3Dteller&dryRun=All":      403,
 		"DELETE /api/v1/namespaces/bank/secrets?fieldSelector=metadata.name%3Dteller%2Ctype!%3Dvault": 403,
 	} {
 		if code, text := b.raw(request, asBob); code != want || strings.Contains(text, hidden) || strings.Contains(text, `"vault"`) && code == 200 {
