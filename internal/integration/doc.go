@@ -6,9 +6,11 @@
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
 //	answers_test.go                the words of errors, rows of bookmarks
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
+//	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
+//	credentials_test.go            bootstrap tokens, limits and audiences of tokens of service accounts
 //	crd_test.go                    definitions of custom resources: served at once, changed, removed
 //	crd_documents_test.go          OpenAPI and status of definitions, also while they are removed
 //	crd_late_test.go               objects whose definition is deleted while their body arrives
@@ -19,6 +21,7 @@
 //	identity_attacks_test.go       certificates, tokens and headers that claim to be somebody else
 //	impersonation_test.go          Impersonate-User and the other headers
 //	inference_test.go              what answers tell about objects that the user may not read
+//	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	odd_writes_test.go             random writes of odd names, values and encodings
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
@@ -31,6 +34,7 @@
 //	unenforced_test.go             warnings about objects that have no effect yet
 //	writers_test.go                concurrent writers of the same objects,
 //	writers_check_test.go          and what their watches, lists and answers must show
+//	scenario_test.go               requests and answers in files below testdata
 //	requests_test.go               helpers: requests, steps, waiting for controllers
 //
 // Randomized tests print their seed and take it back with -seed.
