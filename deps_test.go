@@ -73,6 +73,8 @@ var importRules = []importRule{
 	{"internal/atomicfile", "", "writing a file depends on no other package"},
 	{"internal/reload", "", "reloading a file depends on no other package"},
 	{"internal/authn", "internal/reload", "credentials come from files that change"},
+	{"internal/authn/oidc", "internal/authn", "an issuer's tokens are mapped to users"},
+	{"internal/authn/oidc/oidctest", "", "an issuer for tests depends on no other package"},
 	{"internal/satoken", "internal/atomicfile internal/authn internal/uuid", "tokens are signed with keys kept in files, and give the authenticator the user"},
 	{"internal/virtual", "internal/authn internal/authz internal/registry internal/resource internal/satoken", "resources that are never stored are answered by the authenticator, the authorizer and the token signer"},
 	{"internal/authz", "internal/authn", "permissions depend on the user"},
