@@ -75,6 +75,7 @@ var importRules = []importRule{
 	{"internal/authn", "internal/reload", "credentials come from files that change"},
 	{"internal/authn/oidc", "internal/authn", "an issuer's tokens are mapped to users"},
 	{"internal/authn/oidc/oidctest", "", "an issuer for tests depends on no other package"},
+	{"internal/authn/issuers", "internal/authn internal/authn/oidc internal/reload", "a file that changes lists the issuers"},
 	{"internal/satoken", "internal/atomicfile internal/authn internal/uuid", "tokens are signed with keys kept in files, and give the authenticator the user"},
 	{"internal/virtual", "internal/authn internal/authz internal/registry internal/resource internal/satoken", "resources that are never stored are answered by the authenticator, the authorizer and the token signer"},
 	{"internal/authz", "internal/authn", "permissions depend on the user"},
