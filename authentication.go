@@ -21,6 +21,15 @@ type Authentication struct {
 	// of them; a token that is requested for no audience is for all of them. Empty: the issuer of
 	// service account tokens.
 	APIAudiences []string
+
+	// ConfigFile is a file with an AuthenticationConfiguration of apiserver.config.k8s.io, which
+	// lists OpenID Connect issuers and can limit anonymous requests to some paths. It is read
+	// again when it changes; a changed policy for anonymous requests is refused. It excludes
+	// OIDC, and a policy for anonymous requests in it excludes DisableAnonymous. Empty: there is
+	// none.
+	ConfigFile string
+	// OIDC is one OpenID Connect issuer whose ID tokens are accepted. The zero value is none.
+	OIDC OIDC
 }
 
 // openTokens must be called after openStore, which locks the data directory.
@@ -60,6 +69,7 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, t))
 	}
 	c.Tokens = append(c.Tokens, r.tokens)
+	s.addIssuers(c, r)
 	return c, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -47,6 +48,7 @@ type running struct {
 	serverName string
 	authority  *pki.Authority
 	tokens     *satoken.Authority
+	issuers    *issuers.Issuers // nil: none are configured
 	store      *store.Store
 	serving    *serving.Server
 	loops      *controller.Loops
@@ -76,6 +78,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}
 	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkIssuers(); err != nil {
 		return nil, err
 	}
 	if err := s.checkFeatureGates(); err != nil {
@@ -118,6 +123,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if r.tokens, err = s.openTokens(r.store, catalog); err != nil {
 		return nil, err
 	}
+	if r.issuers, err = s.openIssuers(r, log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.closeIssuers()
+		}
+	}()
 	credentials, err := s.credentials(r, log)
 	if err != nil {
 		return nil, err
@@ -190,6 +203,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.closeIssuers()
 	r.loops.Stop()
 	r.addresses.Close()
 	return r.store.Close()
@@ -344,6 +358,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		BuildDate:           at,
 		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
 		Metrics:             r.metrics,
+		Collectors:          r.collectors(),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,

@@ -99,6 +99,9 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
 			if err := f.check(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
+			if err := f.checkOIDC(c.Flags()); err != nil {
+				return usageError{err}
+			}
 			return f.serve(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -118,6 +121,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
 	f.registerAuthentication(flags)
+	f.registerOIDC(flags)
 	f.registerTLS(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -42,6 +44,8 @@ type Config struct {
 	// Metrics returns further metrics of /metrics. It is called for each scrape, must be
 	// cheap, and is safe for concurrent use; nil: there are none.
 	Metrics func() []Metric
+	// Collectors collect the metrics of other parts; empty: there are none.
+	Collectors []prometheus.Collector
 	// Log gets panics and refused writes; nil: nothing is logged.
 	Log *slog.Logger
 	// Now is the clock that ages in tables are computed with; nil: time.Now.

@@ -104,6 +104,7 @@ func newMetrics(h *Handler) *metrics {
 	r.MustRegister(m.requests, m.durations, m.sizes, m.longrunning, m.terminations, m.events, m.eventSizes,
 		inFlight("readOnly", h.gate, inflight.Reads), inFlight("mutating", h.gate, inflight.Writes), waitingBytes(h.gate), buildInfo(&h.c),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(garbage)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(h.c.Collectors...)
 	if h.c.Metrics != nil {
 		r.MustRegister(further(h.c.Metrics))
 	}
