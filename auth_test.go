@@ -3,15 +3,18 @@ package tidemark_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/internal/pki"
@@ -38,11 +41,13 @@ func write(t *testing.T, dir, name, text string) string {
 // anonymous requests.
 func TestNoCredentials(t *testing.T) {
 	c := servertest.Anonymous(servertest.Start(t, &tidemark.Server{}))
-	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz?verbose", "/livez/ping", "/version"} {
+	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz?verbose", "/version"} {
 		servertest.WantCode(t, c, path, http.StatusOK, "")
 	}
+	servertest.WantCode(t, c, "/livez/ping", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`)
 	servertest.WantCode(t, c, "/metrics", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/metrics"`)
 	servertest.WantCode(t, c, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
+	servertest.WantCode(t, c, "/livez/ping", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`)
 	servertest.WantCode(t, c, "/apis/apps/v1/deployments", http.StatusForbidden,
 		`deployments.apps is forbidden: User "system:anonymous" cannot list resource "deployments" in API group "apps" at the cluster scope`)
 
@@ -150,6 +155,48 @@ func TestClientCAFile(t *testing.T) {
 	c.turn(2 * time.Second)
 	servertest.WantCode(t, as(theirs), defaultNamespace, http.StatusOK, "")
 	servertest.WantCode(t, as(ours), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
+}
+
+// TestFrontProxy: a front proxy names the user in headers. Extension servers read from a ConfigMap how
+// it does so.
+func TestFrontProxy(t *testing.T) {
+	proxies := newAuthority(t)
+	dir := t.TempDir()
+	file := write(t, dir, "proxies.crt", string(proxies.CertificatePEM()))
+	headers := tidemark.RequestHeader{ClientCAFile: file, AllowedNames: []string{"front"}, UsernameHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}}
+	s := servertest.Start(t, &tidemark.Server{Authentication: tidemark.Authentication{RequestHeader: headers}})
+	as := func(name string) *rest.Config {
+		c := servertest.Anonymous(s)
+		var err error
+		if c.CertData, c.KeyData, err = proxies.IssueClient(name, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
+			return transport.NewAuthProxyRoundTripper("joe", "", []string{"system:masters"}, nil, next)
+		}
+		return c
+	}
+	servertest.WantCode(t, as("front"), defaultNamespace, http.StatusOK, "")
+	servertest.WantCode(t, as("other"), defaultNamespace, http.StatusUnauthorized, "Unauthorized")
+	bob, err := s.RESTConfigFor("bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob.WrapTransport = as("front").WrapTransport
+	servertest.WantCode(t, bob, defaultNamespace, http.StatusForbidden,
+		`namespaces "default" is forbidden: User "bob" cannot get resource "namespaces" in API group "" in the namespace "default"`)
+	_, body := servertest.Get(t, s.RESTConfig(), "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
+	var published struct{ Data map[string]string }
+	if err := json.Unmarshal([]byte(body), &published); err != nil || published.Data["requestheader-allowed-names"] != `["front"]` ||
+		published.Data["requestheader-username-headers"] != `["X-Remote-User"]` || published.Data["requestheader-client-ca-file"] != string(proxies.CertificatePEM()) {
+		t.Errorf("%s, %v", body, err)
+	}
+
+	headers.AllowedNames = nil
+	err = (&tidemark.Server{ClientCAFile: file, Authentication: tidemark.Authentication{RequestHeader: headers}}).Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "in common") {
+		t.Errorf("clients of the same authority as front proxies: %v", err)
+	}
 }
 
 func TestTokenAuthFile(t *testing.T) {

@@ -1,9 +1,20 @@
 package tidemark
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
@@ -30,11 +41,97 @@ type Authentication struct {
 	ConfigFile string
 	// OIDC is one OpenID Connect issuer whose ID tokens are accepted. The zero value is none.
 	OIDC OIDC
+	// ServiceAccounts configures the tokens of service accounts.
+	ServiceAccounts ServiceAccounts
+	// BootstrapTokens accepts the tokens of the Secrets of type bootstrap.kubernetes.io/token in
+	// kube-system, by which new nodes join a cluster.
+	BootstrapTokens bool
+	// RequestHeader configures front proxies.
+	RequestHeader RequestHeader
+}
+
+// ServiceAccounts configures the tokens of service accounts.
+type ServiceAccounts struct {
+	// Issuers are the issuers whose tokens are accepted, URLs. The first is that of new tokens. Empty:
+	// https://kubernetes.default.svc.cluster.local.
+	Issuers []string
+	// SigningKeyFile holds the private key (PEM, RSA or ECDSA) that signs tokens. Empty: the server
+	// makes a key of its own. KeyFiles hold further keys that verify tokens, public or private ones. All
+	// are read again when they change.
+	SigningKeyFile string
+	KeyFiles       []string
+	// MaxTokenExpiration limits the lifetime of new tokens, at least an hour; zero: 2^32 seconds.
+	MaxTokenExpiration time.Duration
+	// NoExtendedExpiration ends the tokens that admission requests for Pods after the hour that they
+	// are requested for. Otherwise they are valid for a year.
+	NoExtendedExpiration bool
+	// JWKSURI is the URL of the public keys in the discovery document; empty: of this server.
+	JWKSURI string
+}
+
+// Check returns an error for options that contradict each other, or are out of range. It opens no file.
+// Start calls it.
+func (a *Authentication) Check() error {
+	if slices.Contains(a.APIAudiences, "") {
+		return errors.New("an audience of the server is empty")
+	}
+	return errors.Join(a.ServiceAccounts.check(), a.RequestHeader.check(), a.checkIssuers())
+}
+
+func (a *ServiceAccounts) check() error {
+	for i, issuer := range a.Issuers {
+		_, err := url.Parse(issuer)
+		switch {
+		case issuer == "":
+			return errors.New("an issuer of service account tokens is empty")
+		case err != nil && strings.Contains(issuer, ":"):
+			return fmt.Errorf("the issuer %q of service account tokens is not a URL: %w", issuer, err)
+		case slices.Contains(a.Issuers[:i], issuer):
+			return fmt.Errorf("the issuer %q of service account tokens is specified twice", issuer)
+		}
+	}
+	if d := a.MaxTokenExpiration; d != 0 && (d < time.Hour || d > 1<<32*time.Second) {
+		return fmt.Errorf("the maximal expiration of service account tokens is %v: want an hour to 2^32 seconds", d)
+	}
+	if a.JWKSURI == "" {
+		return nil
+	}
+	if u, err := url.Parse(a.JWKSURI); err != nil || u.Scheme != "https" {
+		return fmt.Errorf("the URL %q of the keys of service account tokens is not an https URL", a.JWKSURI)
+	}
+	return nil
+}
+
+// discoverable reports whether an issuer can have a discovery document (OpenID Connect Discovery 1.0).
+func discoverable(issuer string) bool {
+	u, err := url.Parse(issuer)
+	return err == nil && u.Scheme == "https" && u.RawQuery == "" && u.Fragment == ""
+}
+
+// RequestHeader configures front proxies: servers that authenticate users on their own, and name them
+// in headers of the requests that they forward.
+type RequestHeader struct {
+	// ClientCAFile holds the certificates (PEM) of the authorities that sign the client certificates
+	// of front proxies. It is read again when it changes. Empty: there are no front proxies, and the
+	// headers of all clients are ignored.
+	ClientCAFile string
+	// AllowedNames are the common names that a front proxy may have. Empty: any; then ClientCAFile
+	// must not have a certificate in common with Server.ClientCAFile.
+	AllowedNames []string
+	// UsernameHeaders, UIDHeaders: the first header with a value counts. GroupHeaders: all values of
+	// all headers count. Usual are X-Remote-User, X-Remote-Uid and X-Remote-Group.
+	UsernameHeaders, UIDHeaders, GroupHeaders []string
+	// ExtraHeadersPrefixes are the beginnings of the headers of extra fields; X-Remote-Extra- is usual.
+	ExtraHeadersPrefixes []string
 }
 
 // openTokens must be called after openStore, which locks the data directory.
-func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog) (*satoken.Authority, error) {
-	c := satoken.Config{Dir: s.pkiDir(), Issuer: s.ServiceAccountIssuer, Audiences: s.Authentication.APIAudiences, Now: s.now}
+func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog, log *slog.Logger) (*satoken.Authority, error) {
+	a := &s.Authentication.ServiceAccounts
+	c := satoken.Config{
+		Dir: s.pkiDir(), SigningKeyFile: a.SigningKeyFile, KeyFiles: a.KeyFiles, Issuers: a.Issuers, Audiences: s.Authentication.APIAudiences,
+		MaxLife: a.MaxTokenExpiration, ExtendInjected: !a.NoExtendedExpiration, Now: s.now, Log: log,
+	}
 	c.Find = func(name, namespace, object string) (satoken.Found, bool) {
 		i, ok := registry.IdentityOf(objects.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
 		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
@@ -51,7 +148,7 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		Now:         s.now,
 		Authorities: []authn.Authority{r.authority.Pool},
 		Audiences:   r.tokens.Audiences(),
-		Anonymous:   authn.AnonymousPolicy{Enabled: !s.DisableAnonymous},
+		Anonymous:   authn.AnonymousPolicy{Enabled: s.anonymous(log)},
 	}
 	c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, authn.OneToken(r.authority.AdminToken(), admin)))
 	if s.ClientCAFile != "" {
@@ -61,6 +158,10 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		}
 		c.Authorities = append(c.Authorities, a)
 	}
+	var err error
+	if c.Proxy, err = s.frontProxy(log); err != nil {
+		return nil, err
+	}
 	if s.TokenAuthFile != "" {
 		t, err := authn.TokenFile(s.TokenAuthFile, s.now, log)
 		if err != nil {
@@ -69,28 +170,128 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, t))
 	}
 	c.Tokens = append(c.Tokens, r.tokens)
+	if s.Authentication.BootstrapTokens {
+		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, &authn.BootstrapTokens{Secret: r.systemSecret, Now: s.now}))
+	}
 	s.addIssuers(c, r)
 	return c, nil
 }
 
-// clientCA returns the certificates of the authorities that sign client certificates.
-func (s *Server) clientCA(own *pki.Authority) ([]byte, error) {
-	all := own.CertificatePEM()
-	if s.ClientCAFile == "" {
-		return all, nil
+// systemSecret returns a Secret of kube-system, nil if there is none.
+func (r *running) systemSecret(name string) *corev1.Secret {
+	o := r.store.Any().Get("secrets", metav1.NamespaceSystem+"/"+name)
+	if o == nil {
+		return nil
 	}
-	given, err := os.ReadFile(s.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("the authorities of clients: %w", err)
+	secret := new(corev1.Secret)
+	if err := json.Unmarshal(o.Bytes(), secret); err != nil {
+		return nil
 	}
-	return append(append([]byte{}, all...), given...), nil
+	return secret
 }
 
-// issuerPages let other servers verify service account tokens.
-func (r *running) issuerPages() []httpapi.Page {
+// frontProxy returns the authenticator of front proxies, nil if there are none.
+func (s *Server) frontProxy(log *slog.Logger) (*authn.Proxy, error) {
+	h := &s.Authentication.RequestHeader
+	if h.ClientCAFile == "" {
+		return nil, nil
+	}
+	if err := s.checkFrontProxy(); err != nil {
+		return nil, err
+	}
+	a, err := authn.AuthorityFile(h.ClientCAFile, s.now, log)
+	if err != nil {
+		return nil, fmt.Errorf("the authorities of front proxies: %w", err)
+	}
+	return &authn.Proxy{
+		Authority: a, Names: h.AllowedNames,
+		UsernameHeaders: h.UsernameHeaders, UIDHeaders: h.UIDHeaders, GroupHeaders: h.GroupHeaders, ExtraPrefixes: h.ExtraHeadersPrefixes,
+	}, nil
+}
+
+func (h *RequestHeader) check() error {
+	for _, list := range [][]string{h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeadersPrefixes, h.AllowedNames} {
+		if slices.ContainsFunc(list, func(name string) bool { return strings.TrimSpace(name) == "" }) {
+			return errors.New("the headers and names of front proxies contain an empty value")
+		}
+	}
+	if len(h.UIDHeaders) > 0 && !slices.ContainsFunc(h.UIDHeaders, func(n string) bool { return strings.EqualFold(n, "X-Remote-Uid") }) {
+		return errors.New("the UID headers of front proxies lack the standard header X-Remote-Uid")
+	}
+	return nil
+}
+
+// checkFrontProxy returns an error if each client could pass for a front proxy.
+func (s *Server) checkFrontProxy() error {
+	h := &s.Authentication.RequestHeader
+	if len(h.AllowedNames) > 0 || s.ClientCAFile == "" {
+		return nil
+	}
+	proxies, err := cert.CertsFromFile(h.ClientCAFile)
+	if err != nil {
+		return fmt.Errorf("the authorities of front proxies: %w", err)
+	}
+	clients, err := cert.CertsFromFile(s.ClientCAFile)
+	if err != nil {
+		return fmt.Errorf("the authorities of clients: %w", err)
+	}
+	for _, c := range clients {
+		if slices.ContainsFunc(proxies, c.Equal) {
+			return fmt.Errorf("%s and %s have a certificate in common: each client could name any user in headers; "+
+				"restrict front proxies by their names (--requestheader-allowed-names)", h.ClientCAFile, s.ClientCAFile)
+		}
+	}
+	return nil
+}
+
+// clientsData returns the data of the ConfigMap by which extension servers authenticate clients: the
+// authorities of client certificates, and how front proxies name users.
+func (s *Server) clientsData(own *pki.Authority) (map[string]string, error) {
+	all := slices.Clip(own.CertificatePEM())
+	if s.ClientCAFile != "" {
+		given, err := os.ReadFile(s.ClientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("the authorities of clients: %w", err)
+		}
+		all = append(all, given...)
+	}
+	data := map[string]string{"client-ca-file": string(all)}
+	h := &s.Authentication.RequestHeader
+	if h.ClientCAFile == "" {
+		return data, nil
+	}
+	proxies, err := os.ReadFile(h.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("the authorities of front proxies: %w", err)
+	}
+	data["requestheader-client-ca-file"] = string(proxies)
+	for key, list := range map[string][]string{
+		"username-headers": h.UsernameHeaders, "uid-headers": h.UIDHeaders, "group-headers": h.GroupHeaders,
+		"extra-headers-prefix": h.ExtraHeadersPrefixes, "allowed-names": h.AllowedNames,
+	} {
+		if key == "uid-headers" && len(list) == 0 { // as in kube-apiserver
+			continue
+		}
+		text, err := json.Marshal(append([]string{}, list...))
+		if err != nil {
+			return nil, err
+		}
+		data["requestheader-"+key] = string(text)
+	}
+	return data, nil
+}
+
+// issuerPages let other servers verify service account tokens. There are none for an issuer that is no
+// https URL.
+func (s *Server) issuerPages(r *running) []httpapi.Page {
 	const keys = "/openid/v1/jwks"
+	a := &s.Authentication.ServiceAccounts
+	if len(a.Issuers) > 0 && !discoverable(a.Issuers[0]) {
+		return nil
+	}
+	at := cmp.Or(a.JWKSURI, r.url+keys)
 	return []httpapi.Page{
-		{Path: "/.well-known/openid-configuration", Media: "application/json", Read: func() ([]byte, error) { return r.tokens.Discovery(r.url + keys) }},
+		{Path: "/.well-known/openid-configuration", Media: "application/json", Read: func() ([]byte, error) { return r.tokens.Discovery(at) }},
 		{Path: keys, Media: "application/jwk-set+json", Read: r.tokens.KeySet},
 	}
 }

@@ -1,9 +1,6 @@
 package tidemark
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,8 +54,7 @@ func (o *OIDC) isZero() bool {
 }
 
 // checkIssuers checks what can be checked without reading a file.
-func (s *Server) checkIssuers() error {
-	a := &s.Authentication
+func (a *Authentication) checkIssuers() error {
 	if a.OIDC.isZero() {
 		return nil
 	}
@@ -79,7 +75,11 @@ func (s *Server) checkIssuers() error {
 // openIssuers returns the configured issuers; nil if there are none.
 func (s *Server) openIssuers(r *running, log *slog.Logger) (*issuers.Issuers, error) {
 	a := &s.Authentication
-	c := issuers.Config{File: a.ConfigFile, Disallowed: s.accountIssuers(), ServerID: serverID(), Now: s.now, Log: log}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // it is only a label of metrics
+	}
+	c := issuers.Config{File: a.ConfigFile, Disallowed: s.accountIssuers(), ServerID: host, Now: s.now, Log: log}
 	if a.ConfigFile == "" {
 		if a.OIDC.isZero() {
 			return nil, nil
@@ -103,7 +103,10 @@ func (s *Server) openIssuers(r *running, log *slog.Logger) (*issuers.Issuers, er
 
 // accountIssuers returns the issuers of service account tokens.
 func (s *Server) accountIssuers() []string {
-	return []string{cmp.Or(s.ServiceAccountIssuer, satoken.DefaultIssuer)}
+	if given := s.Authentication.ServiceAccounts.Issuers; len(given) > 0 {
+		return given
+	}
+	return []string{satoken.DefaultIssuer}
 }
 
 var errAnonymousTwice = errors.New("anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file")
@@ -163,19 +166,9 @@ func (r *running) closeIssuers() {
 
 // collectors returns the metrics that parts of the server collect themselves.
 func (r *running) collectors() []prometheus.Collector {
-	if r.issuers == nil {
-		return nil
+	all := r.authorizer.Collectors()
+	if r.issuers != nil {
+		all = append(all, r.issuers.Collectors()...)
 	}
-	return r.issuers.Collectors()
-}
-
-// serverID identifies the server in metrics, as the identity of a kube-apiserver does: by the name of
-// the machine.
-func serverID() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(name))
-	return "apiserver-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+	return all
 }

@@ -31,6 +31,8 @@ type Server struct {
 	// chain) and its key; they are read again when they change. Empty: the server's
 	// own certificate authority issues one.
 	TLSCertFile, TLSPrivateKeyFile string
+	// TLS has certificates for single names, and the versions and cipher suites.
+	TLS TLS
 
 	// TokenAuthFile lists bearer tokens in the format of kube-apiserver, a line of CSV
 	// each: token,user,uid,"group1,group2". It is read again when it changes.
@@ -45,12 +47,10 @@ type Server struct {
 	// /version.
 	DisableAnonymous bool
 
-	// ServiceAccountIssuer is the issuer of service account tokens, a URL; empty:
-	// https://kubernetes.default.svc.cluster.local. Tokens of other issuers are refused.
-	ServiceAccountIssuer string
-
 	// Authentication has further options of authentication.
 	Authentication Authentication
+	// Authorization configures who may do what.
+	Authorization Authorization
 
 	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or an IPv4 and an IPv6 CIDR
 	// separated by a comma. Services that name no IP family use the first one. Empty:
@@ -90,6 +90,10 @@ type Server struct {
 	// plugins, by their names in kube-apiserver. Unlike there, ServiceAccount is not in the
 	// default set: it requires a ServiceAccount for each Pod. docs/admission.md lists them.
 	EnableAdmissionPlugins, DisableAdmissionPlugins []string
+	// AdmissionConfigFile is a file with an AdmissionConfiguration of
+	// apiserver.config.k8s.io/v1, which has the configurations of plugins; empty: they have
+	// none. It is read once.
+	AdmissionConfigFile string
 
 	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
 	// not act on: roles, admission webhooks and policies, flow schemas, APIServices. It is for
@@ -237,10 +241,15 @@ func (s *Server) RESTConfigFor(user string, groups ...string) (*rest.Config, err
 func (s *Server) Kubeconfig() []byte { return s.must().kubeconfig().YAML() }
 
 // WriteKubeconfig writes the administrator's kubeconfig to a file that only its owner can
-// read. It returns an error if the file exists and was not written by tidemark. It panics
-// before Start has succeeded.
+// read. It returns an error if the file exists and was not written by tidemark. While the
+// server runs, it writes the file again when its certificate authority is renewed, unless the
+// file was removed. It panics before Start has succeeded.
 func (s *Server) WriteKubeconfig(path string) error {
-	return kubeconfig.Write(path, s.must().kubeconfig())
+	r := s.must()
+	if err := kubeconfig.Write(path, r.kubeconfig()); err != nil {
+		return err
+	}
+	return r.publisher.add(path)
 }
 
 func (s *Server) get() *running {

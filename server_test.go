@@ -301,7 +301,7 @@ func servedBy(t *testing.T, s *tidemark.Server, name string) *x509.Certificate {
 }
 
 // TestServingNames checks that the certificate has the address by which Pods reach
-// the server, and is issued again when the range of Services changes.
+// the server: that of the Service, and the first of the current range.
 func TestServingNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for _, row := range []struct {
@@ -310,8 +310,8 @@ func TestServingNames(t *testing.T) {
 		not    string
 	}{
 		{"", []string{"10.96.0.1", "kubernetes.default.svc"}, "10.0.0.1"},
-		{"172.30.0.0/16", []string{"172.30.0.1"}, "10.96.0.1"},
-		{"fd00:1::/108,10.7.0.0/24", []string{"fd00:1::1", "10.7.0.1"}, "172.30.0.1"},
+		{"172.30.0.0/16", []string{"172.30.0.1", "10.96.0.1"}, "10.0.0.1"}, // the Service keeps its address
+		{"fd00:1::/108,10.7.0.0/24", []string{"fd00:1::1", "10.7.0.1", "10.96.0.1"}, "172.30.0.1"},
 	} {
 		s := servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, ServiceClusterIPRange: row.ranges})
 		c, err := tls.Dial("tcp", strings.TrimPrefix(s.URL(), "https://"), trusting(s.RESTConfig()))

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/admission"
@@ -22,6 +23,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
+	"github.com/tidemark-dev/tidemark/internal/authz/config"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -57,7 +60,9 @@ type running struct {
 	quotas     *quota.Ledger
 	custom     *crd.Set
 	naming     *crd.Naming
-	authorizer authorizer
+	authorizer *config.Authorizer
+	rbac       *rbac.Authorizer
+	publisher  publisher
 
 	handshakeErrors atomic.Int64 // of TLS
 }
@@ -76,15 +81,26 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := s.checkLoops(); err != nil {
 		return nil, err
 	}
+	if err := s.Authentication.Check(); err != nil {
+		return nil, fmt.Errorf("authentication: %w", err)
+	}
 	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkIssuers(); err != nil {
+	access, err := s.checkAuthorization()
+	if err != nil {
+		return nil, err
+	}
+	configuration, err := admission.ReadConfiguration(s.AdmissionConfigFile, plugins)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.checkFeatureGates(); err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)
+	}
+	if err := s.checkTLS(log); err != nil {
+		return nil, err
 	}
 	services, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
 	if err != nil {
@@ -110,7 +126,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			r.store.Close()
 		}
 	}()
-	if r.authority, err = s.openAuthority(log, services.Ranges); err != nil {
+	if r.authority, err = s.openAuthority(log, services.Ranges, r.store); err != nil {
 		return nil, err
 	}
 	certificate, err := s.certificate(r.authority, log)
@@ -120,7 +136,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	catalog := builtin.Catalog()
 	r.custom = crd.NewSet(r.store, catalog, log)
 	r.naming = crd.NewNaming(r.custom, s.now)
-	if r.tokens, err = s.openTokens(r.store, catalog); err != nil {
+	if r.tokens, err = s.openTokens(r.store, catalog, log); err != nil {
 		return nil, err
 	}
 	if r.issuers, err = s.openIssuers(r, log); err != nil {
@@ -135,9 +151,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.authorizer, err = s.authorization(r, log); err != nil {
+	if r.authorizer, err = s.authorization(r, access, log); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			r.authorizer.Close()
+		}
+	}()
 	services.Store, services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
 	if r.addresses, err = addresses.New(services); err != nil {
 		return nil, err
@@ -147,6 +168,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
+			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -162,9 +184,11 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if r.loops, err = s.startLoops(r, verbs, log); err != nil {
 		return nil, err
 	}
+	s.followAuthority(r, verbs, log)
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
 	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
+		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
 		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: log,
 	})
@@ -204,6 +228,8 @@ func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
 	r.closeIssuers()
+	r.authorizer.Close()
+	r.publisher.stop()
 	r.loops.Stop()
 	r.addresses.Close()
 	return r.store.Close()
@@ -247,7 +273,7 @@ func (s *Server) address(l net.Listener) (url, serverName string) {
 	case a.IP.IsUnspecified():
 		host = "::1"
 	}
-	if s.TLSCertFile != "" {
+	if s.ownCertificates() {
 		serverName = loopbackName
 	}
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(a.Port)), serverName
@@ -284,12 +310,27 @@ func (s *Server) note(warning bool, message string, pairs ...any) {
 }
 
 // openAuthority must be called after openStore, which locks the data directory.
-func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix) (*pki.Authority, error) {
+func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix, objects *store.Store) (*pki.Authority, error) {
 	hosts := []string{s.bindAddress(), loopbackName}
 	for _, ip := range addresses.First(ranges) {
 		hosts = append(hosts, ip.String())
 	}
+	hosts = append(hosts, serviceAddresses(objects)...)
 	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: log})
+}
+
+// serviceAddresses returns the cluster IPs of the stored Service `kubernetes`. It keeps them when
+// the range of Services changes.
+func serviceAddresses(objects *store.Store) []string {
+	o := objects.Any().Get("services", "default/kubernetes")
+	if o == nil {
+		return nil
+	}
+	service, err := registry.Decode[corev1.Service](o)
+	if err != nil { // clients cannot read it either
+		return nil
+	}
+	return service.Spec.ClusterIPs
 }
 
 // pkiDir is the directory of keys; empty: they are not kept.
@@ -302,12 +343,12 @@ func (s *Server) pkiDir() string {
 
 // createFirst creates the objects that every server has.
 func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
-	clientCA, err := s.clientCA(r.authority)
+	clients, err := s.clientsData(r.authority)
 	if err != nil {
 		return err
 	}
 	return startup.Ensure(ctx, startup.Config{
-		Registry: verbs, Catalog: builtin.Catalog(), ClientCA: clientCA,
+		Registry: verbs, Catalog: builtin.Catalog(), Clients: clients,
 		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at, Now: s.now,
 	})
 }
@@ -352,7 +393,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Authz:               r.authorizer,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
-		Pages:               r.issuerPages(),
+		Pages:               s.issuerPages(r),
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,

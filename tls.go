@@ -5,31 +5,111 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/pki"
-	"github.com/tidemark-dev/tidemark/internal/reload"
+	"github.com/tidemark-dev/tidemark/internal/serving"
 )
+
+// TLS configures the connections of a Server. Its zero value means the server's default
+// certificate for all names, TLS 1.2 and above, and the cipher suites of package crypto/tls.
+type TLS struct {
+	// SNI are certificates for single names, besides the default certificate.
+	SNI []SNICertificate
+	// MinVersion is the lowest version of TLS, a constant of package crypto/tls; zero:
+	// tls.VersionTLS12.
+	MinVersion uint16
+	// CipherSuites are the cipher suites for TLS 1.2 and below, constants of package
+	// crypto/tls. Nil: the default of that package. HTTP/2 requires one with
+	// AES_128_GCM_SHA256, unless MinVersion is tls.VersionTLS13. Start logs a warning for
+	// each insecure one.
+	CipherSuites []uint16
+}
+
+// SNICertificate is a serving certificate for the clients that ask for one of its names. Its
+// files are read again when they change.
+type SNICertificate struct {
+	// CertFile and KeyFile hold the certificate (PEM, with its chain) and its key.
+	CertFile, KeyFile string
+	// Names are DNS names, a "*" in place of the first label, or IP addresses. An address is
+	// for clients that connect to it and send no name. Names take precedence over patterns.
+	// Nil: the DNS names of the certificate, after the names that other certificates list.
+	Names []string
+}
+
+// minVersion returns the lowest version of TLS.
+func (t *TLS) minVersion() uint16 {
+	if t.MinVersion == 0 {
+		return tls.VersionTLS12
+	}
+	return t.MinVersion
+}
+
+// checkTLS checks the configuration, and logs a warning for what is allowed and unwise.
+func (s *Server) checkTLS(log *slog.Logger) error {
+	t := &s.TLS
+	if v := t.minVersion(); v < tls.VersionTLS10 || v > tls.VersionTLS13 {
+		return fmt.Errorf("TLS version %#x: want one from tls.VersionTLS10 to tls.VersionTLS13", v)
+	}
+	if (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == "") {
+		return errors.New("a serving certificate needs both files, that of the certificate and that of its private key")
+	}
+	if len(t.CipherSuites) == 0 {
+		return nil
+	}
+	for _, id := range t.CipherSuites {
+		switch {
+		case slices.ContainsFunc(tls.InsecureCipherSuites(), func(c *tls.CipherSuite) bool { return c.ID == id }):
+			log.Warn("an insecure cipher suite is enabled", "suite", tls.CipherSuiteName(id))
+		case !slices.ContainsFunc(tls.CipherSuites(), func(c *tls.CipherSuite) bool { return c.ID == id }):
+			return fmt.Errorf("cipher suite %#04x is not supported", id)
+		}
+	}
+	if t.minVersion() >= tls.VersionTLS13 {
+		return nil // the suites of TLS 1.3 are fixed
+	}
+	const rsa, ecdsa = tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+	if !slices.Contains(t.CipherSuites, rsa) && !slices.Contains(t.CipherSuites, ecdsa) {
+		return fmt.Errorf("HTTP/2 requires the cipher suite %s or %s: add one, or set the minimal version to TLS 1.3", tls.CipherSuiteName(ecdsa), tls.CipherSuiteName(rsa))
+	}
+	if !slices.ContainsFunc(t.CipherSuites, forOwn) {
+		log.Warn("clients with TLS 1.2 cannot use the certificate of the server's own authority: its key is ECDSA, and no cipher suite is for that")
+	}
+	return nil
+}
+
+// forOwn reports whether a cipher suite works with the keys of the server's own authority.
+func forOwn(id uint16) bool {
+	switch id {
+	case tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, tls.TLS_ECDHE_ECDSA_WITH_RC4_128_SHA:
+		return true
+	}
+	return false
+}
+
+// ownCertificates reports whether the user configured a serving certificate. Then clients on
+// this machine select the server's own certificate by a name.
+func (s *Server) ownCertificates() bool { return s.TLSCertFile != "" || len(s.TLS.SNI) > 0 }
 
 // certificate returns the function that selects the serving certificate.
 func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
-	if s.TLSCertFile == "" && s.TLSPrivateKeyFile == "" {
+	if !s.ownCertificates() {
 		return own.GetCertificate, nil
 	}
-	if s.TLSCertFile == "" || s.TLSPrivateKeyFile == "" {
-		return nil, errors.New("a serving certificate needs both files, that of the certificate and that of its private key")
+	c := serving.CertificatesConfig{Default: own.GetCertificate, Now: s.now, Log: log}
+	if s.TLSCertFile != "" {
+		given, err := serving.Pair{CertFile: s.TLSCertFile, KeyFile: s.TLSPrivateKeyFile}.Reloaded(s.now, log)
+		if err != nil {
+			return nil, err
+		}
+		c.Default = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return given.Get(), nil }
 	}
-	given, err := reload.New(reload.Config[*tls.Certificate]{
-		Files: []string{s.TLSCertFile, s.TLSPrivateKeyFile},
-		Load: func() (*tls.Certificate, error) {
-			c, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSPrivateKeyFile)
-			if err != nil {
-				return nil, fmt.Errorf("the serving certificate in %s and %s: %w", s.TLSCertFile, s.TLSPrivateKeyFile, err)
-			}
-			return &c, nil
-		},
-		Now: s.now,
-		Log: log,
-	})
+	for _, p := range s.TLS.SNI {
+		c.Pairs = append(c.Pairs, serving.Pair(p))
+	}
+	all, err := serving.NewCertificates(c)
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +117,6 @@ func (s *Server) certificate(own *pki.Authority, log *slog.Logger) (func(*tls.Cl
 		if hello.ServerName == loopbackName {
 			return own.GetCertificate(hello)
 		}
-		return given.Get(), nil
+		return all.Get(hello)
 	}, nil
 }

@@ -58,6 +58,9 @@ var wrongLines = map[string]string{
 	"serve --history-max-bytes=much": "128Mi",
 	"serve --history-retention=0s":   "above zero",
 	"serve --tls-cert-file=x":        "--tls-private-key-file",
+	"serve --tls-sni-cert-key=x":     "CERTFILE,KEYFILE",
+	"serve --tls-min-version=1.2":    "VersionTLS12",
+	"serve --tls-cipher-suites=RC4":  "cipher suite RC4 not supported",
 	"serve --in-memory --data-dir=x": "exclude",
 	"serve --bind-address=nowhere":   "--bind-address=nowhere is not an IP address",
 	"serve --controllers=":           "-* none",
@@ -73,7 +76,18 @@ var wrongLines = map[string]string{
 	"serve --service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16": "one of IPv4 and one of IPv6",
 	"serve --service-node-port-range=many":                     "30000-32767",
 	"serve --service-node-port-range=40000-30000":              "30000-32767",
-	"serve --service-account-issuer=https://[":                 "--service-account-issuer",
+	"serve --service-account-issuer=https://[":                 `issuer "https://[" of service account tokens`,
+	"serve --service-account-max-token-expiration=30m":         "want an hour to 2^32 seconds",
+	"serve --service-account-extend-token-expiration=perhaps":  "perhaps",
+	"serve --service-account-jwks-uri=http://x":                "not an https URL",
+	"serve --service-account-lookup=perhaps":                   "perhaps",
+	"serve --enable-bootstrap-token-auth=perhaps":              "perhaps",
+	"serve --api-audiences=,":                                  "audience of the server is empty",
+	"serve --requestheader-allowed-names=,":                    "empty value",
+	"serve --requestheader-username-headers=,":                 "empty value",
+	"serve --requestheader-uid-headers=X-Uid":                  "X-Remote-Uid",
+	"serve --requestheader-group-headers=,":                    "empty value",
+	"serve --requestheader-extra-headers-prefix=,":             "empty value",
 	"serve --data-dir-permissions=all":                         "owner or group",
 	"serve --v=-1":                                             "--v=-1",
 	"serve --in-memory=perhaps":                                "perhaps",
@@ -86,6 +100,19 @@ var wrongLines = map[string]string{
 	"serve --representation-cache-bytes=1Ti":                   "--history-max-bytes=128Mi",
 	"serve --event-ttl=0s":                                     "--event-ttl",
 	"serve --controllers=nothing":                              "nothing",
+
+	"serve --authentication-config=x --oidc-issuer-url=https://x":                    "authentication-config file and oidc-* flags are mutually exclusive",
+	"serve --authentication-config=/nowhere --anonymous-auth":                        `failed to load authentication configuration from file "/nowhere"`,
+	"serve --oidc-issuer-url=https://x":                                              "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set",
+	"serve --oidc-client-id=x":                                                       "specified together",
+	"serve --oidc-ca-file=x":                                                         "specified together",
+	"serve --oidc-username-claim=sub":                                                "specified together",
+	"serve --oidc-username-prefix=-":                                                 "specified together",
+	"serve --oidc-groups-claim=groups":                                               "specified together",
+	"serve --oidc-groups-prefix=x":                                                   "specified together",
+	"serve --oidc-required-claim=x":                                                  "malformed pair, expect string=string",
+	"serve --oidc-required-claim=x=y":                                                "specified together",
+	"serve --oidc-issuer-url=https://x --oidc-client-id=x --oidc-signing-algs=HS256": `oidc: unsupported signing alg: "HS256"`,
 
 	"serv":               `unknown command "serv" for "tidemark": did you mean serve?`,
 	"version -o yaml":    "yaml",
@@ -101,7 +128,8 @@ func TestUsage(t *testing.T) {
 
 // takesAnything are the flags that have no wrong value to be found before the start: a
 // file that is not there is no mistake of the command line.
-var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help"}
+var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help",
+	"service-account-signing-key-file", "service-account-key-file", "requestheader-client-ca-file"}
 
 // TestEveryFlagIsChecked: TestUsage has a wrong value of each flag of serve.
 func TestEveryFlagIsChecked(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -33,6 +32,7 @@ type serveFlags struct {
 	kubeconfigOut string
 	anonymous     bool
 
+	webhookTTLs     webhookTTLs
 	warnUnenforced  bool
 	maxMemory       byteSize // of history
 	maxDisk         byteSize // of history
@@ -42,6 +42,8 @@ type serveFlags struct {
 	controllers []string
 	gates       gates
 	verbosity   int
+
+	extendTokens bool
 }
 
 const (
@@ -96,10 +98,10 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
 			if err := fromEnvironment(c.Flags(), os.LookupEnv); err != nil {
 				return usageError{err}
 			}
-			if err := f.check(c.Flags().Changed); err != nil {
+			if err := f.checkOIDC(c.Flags()); err != nil {
 				return usageError{err}
 			}
-			if err := f.checkOIDC(c.Flags()); err != nil {
+			if err := f.check(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
 			return f.serve(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
@@ -122,10 +124,11 @@ func (f *serveFlags) register(c *cobra.Command) {
 
 	f.registerAuthentication(flags)
 	f.registerOIDC(flags)
+	f.registerAuthorization(flags)
 	f.registerTLS(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
-	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: roles, admission webhooks and policies, flow schemas, APIServices")
+	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: admission webhooks and policies, flow schemas, APIServices")
 
 	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit, writes that grow them are refused with 507 (default: half of what remains of the process's memory limit after --history-max-bytes, at least 64Mi)")
 	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long old resource versions can be read and watched from")
@@ -140,6 +143,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 
 	byDefault, optional, fixed := admission.Modes()
 	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional+"; always enabled: "+fixed)
+	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")
@@ -166,13 +170,15 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
 	}
-	if _, err := url.Parse(s.ServiceAccountIssuer); err != nil {
-		return fmt.Errorf("--service-account-issuer: %w", err)
+	if err := s.Authentication.Check(); err != nil {
+		return err
 	}
 	if f.verbosity < 0 {
 		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
+	f.checkAuthorization(changed)
+	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
@@ -193,12 +199,10 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--representation-cache-bytes=%s wants a part of --history-max-bytes=%s", f.representations.String(), f.maxMemory.String())
 	case s.EventTTL <= 0:
 		return errors.New("--event-ttl wants a value above zero")
-	case (s.TLSCertFile == "") != (s.TLSPrivateKeyFile == ""):
-		return errors.New("--tls-cert-file and --tls-private-key-file belong together: give both")
 	case s.Port < 0 || s.Port > 65535:
 		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
 	}
-	return nil
+	return f.checkTLS()
 }
 
 // serve runs the server until a signal arrives or its log fails.

@@ -14,11 +14,6 @@ import (
 // unenforced are collections whose objects an API server acts on, and this one only
 // stores, with what it does not do.
 var unenforced = map[string]string{
-	"roles.rbac.authorization.k8s.io":               noRBAC,
-	"rolebindings.rbac.authorization.k8s.io":        noRBAC,
-	"clusterroles.rbac.authorization.k8s.io":        noRBAC,
-	"clusterrolebindings.rbac.authorization.k8s.io": noRBAC,
-
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   noWebhooks,
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": noWebhooks,
 
@@ -34,7 +29,6 @@ var unenforced = map[string]string{
 }
 
 const (
-	noRBAC     = "RBAC is not evaluated, and permissions do not change"
 	noWebhooks = "no admission webhook is called"
 	noPolicies = "no admission policy is evaluated"
 	noFairness = "requests are not classified by priority and fairness"

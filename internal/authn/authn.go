@@ -56,12 +56,14 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (*User, error)
 }
 
-// Credentials authenticates by client certificate, then by bearer token. The first valid
-// credential counts, and an invalid one before it does no harm. A request whose only credentials
+// Credentials authenticates by the headers of a front proxy, then by client certificate, then by
+// bearer token. The first valid credential counts, and an invalid one before it does no harm. A request whose only credentials
 // are invalid is refused, also where anonymous requests are allowed.
 //
 // A user is a member of Authenticated, unless it is anonymous.
 type Credentials struct {
+	// Proxy authenticates the users whom front proxies name; nil: the headers are ignored.
+	Proxy *Proxy
 	// Authorities verify client certificates. Empty: certificates are ignored.
 	Authorities []Authority
 	// Tokens are the kinds of bearer tokens, in the order in which they are tried: local
@@ -107,10 +109,15 @@ func (c *Credentials) Authenticate(r *http.Request) (*User, error) {
 // authenticate returns the user of the first valid credential. If there is none, it returns the
 // errors of the invalid ones.
 func (c *Credentials) authenticate(r *http.Request, connection *conn) (*User, error) {
-	u, wrong := c.byCertificate(r, connection)
+	u, wrong := c.Proxy.byHeaders(r, connection, c.now)
 	if u != nil {
-		return inGroup(u), nil
+		return u, nil
 	}
+	u, err := c.byCertificate(r, connection)
+	if u != nil {
+		return u, nil
+	}
+	wrong = errors.Join(wrong, err)
 	for _, find := range [...]func(*http.Request) (string, error){bearer, offered} {
 		token, err := find(r)
 		if token != "" {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -41,7 +42,7 @@ func TestTokenFile(t *testing.T) {
 	for token, want := range map[string]authn.User{
 		"t1":  {Name: "ann", UID: "7", Groups: []string{"dev", "ops", "system:authenticated"}},
 		"t2":  {Name: "bob", UID: "8", Groups: []string{"system:authenticated"}},
-		"t3":  {Name: "carol", Groups: []string{"system:authenticated"}},
+		"t3":  {Name: "carol", Groups: []string{"", "system:authenticated"}},
 		"t,4": {Name: "dave", Groups: []string{"system:authenticated"}},
 	} {
 		u, _, _ := known.AuthenticateToken(t.Context(), authn.NewToken(token), nil)
@@ -252,6 +253,62 @@ func TestAuthorityFile(t *testing.T) {
 	c := authn.Credentials{Authorities: []authn.Authority{trusted}, Now: a.now}
 	if u, err := c.Authenticate(a.request(t, "ann")); err != nil || u.Name != "ann" {
 		t.Errorf("%+v, %v", u, err)
+	}
+}
+
+// TestProxy: the headers of a front proxy name the user, those of other clients are ignored. The rows
+// are what kube-apiserver v1.36 answers.
+func TestProxy(t *testing.T) {
+	proxies, clients := newAuthority(t), newAuthority(t)
+	c := authn.Credentials{
+		Proxy: &authn.Proxy{
+			Authority: proxies.Pool, Names: []string{"front"}, UsernameHeaders: []string{"X-Remote-User", "x-user"},
+			UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
+		},
+		Authorities: []authn.Authority{clients.Pool}, Now: proxies.now,
+		Tokens: []authn.Tokens{authn.OneToken("right", &authn.User{Name: "by token"})},
+	}
+	with := func(r *http.Request, headers ...string) *http.Request {
+		r.Header = request(headers...).Header
+		return r
+	}
+	for _, row := range []struct {
+		what  string
+		r     *http.Request
+		user  string // empty: none
+		wrong bool
+	}{
+		{"all headers", with(proxies.request(t, "front"), "X-Remote-User", "joe", "X-Remote-Uid", "u1", "X-Remote-Group", "g1", "X-Remote-Group", "g2",
+			"X-Remote-Extra-Acme.com%2fFoo", "a", "X-Remote-Extra-Acme.com%2fFoo", "b", "X-Remote-Extra-Bad%zz", "c"),
+			"{joe u1 [g1 g2 system:authenticated] map[acme.com/foo:[a b] bad%zz:[c]]}", false},
+		{"the second header", with(proxies.request(t, "front"), "X-Remote-User", "", "X-User", "joe"), "{joe  [system:authenticated] map[]}", false},
+		{"the anonymous user", with(proxies.request(t, "front"), "X-Remote-User", "system:anonymous"), "{system:anonymous  [] map[]}", false},
+		{"no name", with(proxies.request(t, "front"), "X-Remote-Group", "system:masters"), "", true},
+		{"another name", with(proxies.request(t, "other"), "X-Remote-User", "joe"), "", true},
+		{"another name and a token", with(proxies.request(t, "other"), "X-Remote-User", "joe", "Authorization", "Bearer right"), "{by token  [system:authenticated] map[]}", false},
+		{"a client's certificate", with(clients.request(t, "front"), "X-Remote-User", "joe"), "front", false},
+		{"no certificate", request("X-Remote-User", "joe"), "", false},
+		{"a token", request("X-Remote-User", "joe", "Authorization", "Bearer right"), "{by token  [system:authenticated] map[]}", false},
+	} {
+		for range 2 { // the second time from memory
+			u, err := c.Authenticate(row.r)
+			got := ""
+			if u != nil {
+				got = fmt.Sprint(*u)
+			}
+			if got != row.user && (u == nil || u.Name != row.user) || (err != nil) != row.wrong {
+				t.Errorf("%s: %s, %v; want %s, wrong: %v", row.what, got, err, row.user, row.wrong)
+			}
+		}
+	}
+	later := proxies.request(t, "front")
+	later.Header.Set("X-Remote-User", "joe")
+	if u, err := c.Authenticate(later); u == nil {
+		t.Fatal(err)
+	}
+	proxies.at = proxies.at.Add(366 * 24 * time.Hour)
+	if u, err := c.Authenticate(later); u != nil || err == nil {
+		t.Errorf("a front proxy whose certificate has expired: %+v, %v", u, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -26,19 +27,22 @@ var uidAttribute = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 // connKey is the key of a context's *conn.
 type connKey struct{}
 
-// conn caches the result of verifying a connection's certificate, which would otherwise
+// conn caches the results of verifying a connection's certificate, which would otherwise
 // be verified for each request.
 type conn struct {
-	verified      atomic.Pointer[verified]
-	authenticated func() // nil: nothing is called
+	client, proxy atomic.Pointer[verified] // by the authorities of clients, of front proxies
+	authenticated func()                   // nil: nothing is called
 }
 
 // verified is the outcome of verifying a certificate.
 type verified struct {
-	user *User
+	leaf *x509.Certificate // the certificate
+	user *User             // by the certificate; nil for one without a name
+	err  error             // the certificate is invalid
 	// pool verified it. The outcome is invalid once the authority has another pool.
 	pool *x509.CertPool
-	// from and until bound the validity of the whole chain.
+	// from and until bound the validity of the whole chain. Both are zero: the outcome depends
+	// on no time.
 	from, until time.Time
 }
 
@@ -58,40 +62,54 @@ func connOf(r *http.Request) *conn {
 
 // byCertificate returns the user of the client certificate, nil if there is none.
 func (c *Credentials) byCertificate(r *http.Request, known *conn) (*User, error) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(c.Authorities) == 0 {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	now := time.Now
-	if c.Now != nil {
-		now = c.Now
-	}
-	at := now()
+	var slot *atomic.Pointer[verified]
 	if known != nil {
-		if v := known.verified.Load(); v != nil && c.holds(v, at) {
-			return v.user, nil
-		}
+		slot = &known.client
 	}
-	v, err := c.verify(r.TLS.PeerCertificates, at)
-	if err != nil {
-		return nil, fmt.Errorf("the client certificate: %w", err)
-	}
-	if known != nil {
-		known.verified.Store(v)
+	v := outcome(slot, r.TLS.PeerCertificates, c.Authorities, c.now())
+	if v.err != nil {
+		return nil, fmt.Errorf("the client certificate: %w", v.err)
 	}
 	return v.user, nil
 }
 
-// holds reports whether an earlier outcome is still valid.
-func (c *Credentials) holds(v *verified, at time.Time) bool {
-	if at.Before(v.from) || at.After(v.until) {
-		return false
+func (c *Credentials) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
 	}
-	return slices.ContainsFunc(c.Authorities, func(a Authority) bool { return a() == v.pool })
+	return c.Now()
 }
 
-// verify checks a chain against each authority, and returns the outcome of the
-// first that signed it.
-func (c *Credentials) verify(chain []*x509.Certificate, at time.Time) (*verified, error) {
+// outcome returns the outcome of verifying a chain, from the slot of its connection if it is still
+// valid there. A nil slot remembers nothing.
+func outcome(slot *atomic.Pointer[verified], chain []*x509.Certificate, authorities []Authority, at time.Time) *verified {
+	if slot != nil {
+		if v := slot.Load(); v != nil && v.leaf == chain[0] && v.holds(authorities, at) {
+			return v
+		}
+	}
+	v := verify(chain, authorities, at)
+	v.leaf = chain[0]
+	if slot != nil {
+		slot.Store(v)
+	}
+	return v
+}
+
+// holds reports whether an outcome is still valid.
+func (v *verified) holds(authorities []Authority, at time.Time) bool {
+	if !v.until.IsZero() && (at.Before(v.from) || at.After(v.until)) {
+		return false
+	}
+	return v.pool != nil && slices.ContainsFunc(authorities, func(a Authority) bool { return a() == v.pool })
+}
+
+// verify checks a chain against each authority, and returns the outcome of the first that signed
+// it. No authority: no user and no error.
+func verify(chain []*x509.Certificate, authorities []Authority, at time.Time) *verified {
 	o := x509.VerifyOptions{CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if len(chain) > 1 {
 		o.Intermediates = x509.NewCertPool()
@@ -99,19 +117,23 @@ func (c *Credentials) verify(chain []*x509.Certificate, at time.Time) (*verified
 			o.Intermediates.AddCert(cert)
 		}
 	}
-	var err error = x509.UnknownAuthorityError{Cert: chain[0]}
-	for _, authority := range c.Authorities {
-		pool := authority()
-		if pool == nil {
+	last := new(verified)
+	for _, authority := range authorities {
+		if o.Roots = authority(); o.Roots == nil {
 			continue
 		}
-		o.Roots = pool
-		chains, wrong := chain[0].Verify(o)
-		if wrong != nil {
-			err = wrong
+		chains, err := chain[0].Verify(o)
+		if err != nil {
+			last = &verified{err: err}
+			// That the authority is a stranger depends on no time. The outcome is remembered for
+			// the only authority alone: another one may change.
+			if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) && len(authorities) == 1 {
+				last.pool = o.Roots
+			}
 			continue
 		}
-		v := &verified{user: userOf(chain[0]), pool: pool, from: chains[0][0].NotBefore, until: chains[0][0].NotAfter}
+		v := &verified{pool: o.Roots, from: chains[0][0].NotBefore, until: chains[0][0].NotAfter}
+		v.user, v.err = userOf(chain[0])
 		for _, cert := range chains[0] {
 			if cert.NotBefore.After(v.from) {
 				v.from = cert.NotBefore
@@ -120,35 +142,33 @@ func (c *Credentials) verify(chain []*x509.Certificate, at time.Time) (*verified
 				v.until = cert.NotAfter
 			}
 		}
-		return v, nil
+		return v
 	}
-	return nil, err
+	return last
 }
 
 // userOf returns the user of a certificate: the common name, with the organizations as groups.
 // It is nil without a common name.
-func userOf(cert *x509.Certificate) *User {
+func userOf(cert *x509.Certificate) (*User, error) {
 	if cert.Subject.CommonName == "" {
-		return nil
+		return nil, nil
 	}
 	sum := sha256.Sum256(cert.Raw)
 	u := &User{
 		Name:   cert.Subject.CommonName,
-		Groups: withAuthenticated(cert.Subject.Organization),
+		Groups: cert.Subject.Organization,
 		Extra:  map[string][]string{credentialID: {"X509SHA256=" + hex.EncodeToString(sum[:])}},
 	}
+	uids := 0
 	for _, a := range cert.Subject.Names {
-		if text, ok := a.Value.(string); ok && a.Type.Equal(uidAttribute) {
-			u.UID = text
+		if !a.Type.Equal(uidAttribute) {
+			continue
 		}
+		text, ok := a.Value.(string)
+		if uids++; !ok || text == "" || uids > 1 {
+			return nil, errors.New("its subject has more than one UID, or one that is not a text")
+		}
+		u.UID = text
 	}
-	return u
-}
-
-// withAuthenticated returns the groups with system:authenticated.
-func withAuthenticated(groups []string) []string {
-	if slices.Contains(groups, Authenticated) {
-		return slices.Clip(groups)
-	}
-	return append(slices.Clip(groups), Authenticated)
+	return inGroup(u), nil
 }

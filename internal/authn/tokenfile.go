@@ -75,10 +75,9 @@ func parseTokens(b []byte) (map[[sha256.Size]byte]*User, error) {
 		}
 		lines[sum] = line
 		u := &User{Name: record[1], UID: record[2]}
-		if len(record) > 3 && record[3] != "" {
+		if len(record) > 3 { // an empty column is one group without a name, as in kube-apiserver
 			u.Groups = strings.Split(record[3], ",")
 		}
-		u.Groups = withAuthenticated(u.Groups)
-		users[sum] = u
+		users[sum] = inGroup(u)
 	}
 }

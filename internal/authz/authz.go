@@ -4,7 +4,8 @@ package authz
 
 import (
 	"context"
-	"errors"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
@@ -94,7 +95,7 @@ func (u Union) Authorize(ctx context.Context, a *Attributes) (Decision, string, 
 			reasons += "\n" + reason
 		}
 	}
-	return NoOpinion, reasons, errors.Join(errs...)
+	return NoOpinion, reasons, joined(errs)
 }
 
 // Rules implements Ruler: the rules of all authorizers that are Rulers.
@@ -114,6 +115,15 @@ func (u Union) Rules(ctx context.Context, who *authn.User, namespace string) Rul
 			errs = append(errs, r.Err)
 		}
 	}
-	all.Err = errors.Join(errs...)
+	all.Err = joined(errs)
 	return all
+}
+
+// joined returns one error with the texts of all, as kube-apiserver joins them; nil if there is
+// none.
+func joined(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return utilerrors.NewAggregate(errs)
 }

@@ -7,42 +7,20 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 )
 
-// Masters allows everything to the group system:masters; health endpoints and /version to all
-// users; discovery, OpenAPI and reviews of themselves to authenticated users; the issuer
-// documents to service accounts; and nothing else.
+// SystemMasters is the group whose members may do everything.
+const SystemMasters = "system:masters"
+
+// Masters allows everything to the group system:masters, whatever other authorizers decide. So
+// the administrator keeps access whatever roles are stored.
 type Masters struct{}
 
 // Authorize implements Authorizer.
 func (Masters) Authorize(_ context.Context, a *Attributes) (Decision, string, error) {
-	for i := range grants {
-		g := &grants[i]
-		if g.group != "" && !slices.Contains(a.User.Groups, g.group) {
-			continue
-		}
-		for j := range g.rules {
-			if g.rules[j].allows(a) {
-				return Allow, "", nil
-			}
-		}
+	if IsMaster(a.User) {
+		return Allow, "", nil
 	}
 	return NoOpinion, "", nil
 }
 
-// Rules implements Ruler.
-func (Masters) Rules(_ context.Context, u *authn.User, _ string) Rules {
-	var all Rules
-	for _, g := range grants {
-		if g.group != "" && !slices.Contains(u.Groups, g.group) {
-			continue
-		}
-		for _, r := range g.rules {
-			if len(r.Resources) > 0 {
-				all.Resources = append(all.Resources, ResourceRule{Verbs: r.Verbs, Groups: r.Groups, Resources: r.Resources})
-			}
-			if len(r.Paths) > 0 {
-				all.NonResources = append(all.NonResources, NonResourceRule{Verbs: r.Verbs, Paths: r.Paths})
-			}
-		}
-	}
-	return all
-}
+// IsMaster reports whether a user is in the group system:masters.
+func IsMaster(u *authn.User) bool { return slices.Contains(u.Groups, SystemMasters) }

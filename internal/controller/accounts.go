@@ -85,7 +85,7 @@ const (
 
 // newRootCA creates the ConfigMap with the certificates by which pods verify the server.
 func newRootCA(l *Loops, q *queue) loop {
-	return &perNamespace{l: l, queue: q, collection: configMapCollection, name: rootCAName,
+	p := &perNamespace{l: l, queue: q, collection: configMapCollection, name: rootCAName,
 		ensure: func(ctx context.Context, namespace string, s *store.State) error {
 			if l.c.RootCA == nil {
 				return nil
@@ -112,4 +112,14 @@ func newRootCA(l *Loops, q *queue) loop {
 				return nil
 			})
 		}}
+	l.rootCA = p
+	return p
+}
+
+// RootCAChanged publishes the result of Config.RootCA again, in all namespaces. It returns at
+// once.
+func (l *Loops) RootCAChanged() {
+	if l.rootCA != nil {
+		l.rootCA.begin(l.store.Any())
+	}
 }

@@ -166,6 +166,7 @@ type Loops struct {
 	running  []*running
 	yielding *yielding
 	kinds    atomic.Pointer[kinds]
+	rootCA   *perNamespace // nil: switched off
 
 	stop context.CancelFunc
 	done sync.WaitGroup

@@ -2,59 +2,50 @@ package derived
 
 import (
 	"cmp"
-	"hash/maphash"
-	"maps"
+	"iter"
 	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Index holds all objects of a collection as they were read, by keys that follow from
-// them. One change costs about the reading of the object before and after and a copy of
-// the groups that it is in, however many objects there are. Its methods are safe for
-// concurrent use; make one with NewIndex.
-type Index[T any] struct {
-	groups *Value[*groups[T]]
-	read   func(*store.Object) (T, []string, error)
-	seed   maphash.Seed
+// Index finds the objects of a collection by keys that follow from them, with a value for each
+// key of an object. One change costs about the reading of the object before and after and a
+// copy of the groups that it is in, however many objects there are: a group is a slice of
+// pointers. Its methods are safe for concurrent use; make one with NewIndex.
+type Index[K Key, V any] struct {
+	groups *Value[*node[K, V]]
+	read   func(*store.Object) iter.Seq2[K, V]
 }
 
-// Entry is an object of an Index, and what reading it returned.
-type Entry[T any] struct {
+// Entry is an object of an Index under one of its keys, and the value that it has there.
+type Entry[V any] struct {
 	Object *store.Object
-	Value  T
-	Err    error
+	Value  V
 }
 
-// groups are the entries by their keys, in shards: an update copies the shards that it
-// changes.
-type groups[T any] [256]map[string][]Entry[T]
-
-// NewIndex returns an index of the objects of a collection. Read returns the keys that an
-// object is found by, and always the same for an object. One that returns an error is
-// found by the keys that come with it.
-func NewIndex[T any](collection string, read func(*store.Object) (value T, keys []string, err error)) *Index[T] {
-	x := &Index[T]{read: read, seed: maphash.MakeSeed()}
-	x.groups = NewIncremental(new(groups[T]), x.update, collection)
+// NewIndex returns an index of the objects of a collection. Read yields the keys that an object
+// is found by, and always the same for an object. If it yields a key twice, the first value
+// counts.
+func NewIndex[K Key, V any](collection string, read func(*store.Object) iter.Seq2[K, V]) *Index[K, V] {
+	x := &Index[K, V]{read: read}
+	x.groups = NewIncremental(new(node[K, V]), x.update, collection)
 	return x
 }
 
-// At returns the entries with a key in a published state, or in a newer one, in the order
-// of the objects' keys.
-func (x *Index[T]) At(s *store.State, key string) []Entry[T] {
-	return x.groups.At(s)[x.shard(key)][key]
-}
+// View is an Index at one state.
+type View[K Key, V any] struct{ groups *node[K, V] }
 
-func (x *Index[T]) shard(key string) uint64 {
-	return maphash.String(x.seed, key) % uint64(len(groups[T]{}))
-}
+// At returns the index at a published state, or at a newer one.
+func (x *Index[K, V]) At(s *store.State) View[K, V] { return View[K, V]{x.groups.At(s)} }
 
-func (x *Index[T]) update(last *groups[T], then, now store.Snapshot) *groups[T] {
-	gone, come := map[string]map[*store.Object]bool{}, map[string][]Entry[T]{}
+// Get returns the entries with a key, in the order of the objects' keys.
+func (v View[K, V]) Get(key K) []*Entry[V] { return v.groups.get(key) }
+
+func (x *Index[K, V]) update(last *node[K, V], then, now store.Snapshot) *node[K, V] {
+	gone, come := map[K]map[*store.Object]bool{}, map[K][]*Entry[V]{}
 	for before, after := range now.Since(then) {
 		if before != nil {
-			_, keys, _ := x.read(before)
-			for _, key := range keys {
+			for key := range x.read(before) {
 				if gone[key] == nil {
 					gone[key] = map[*store.Object]bool{}
 				}
@@ -62,26 +53,18 @@ func (x *Index[T]) update(last *groups[T], then, now store.Snapshot) *groups[T] 
 			}
 		}
 		if after != nil {
-			value, keys, err := x.read(after)
-			for _, key := range keys {
-				come[key] = append(come[key], Entry[T]{after, value, err})
+			for key, value := range x.read(after) {
+				if all := come[key]; len(all) == 0 || all[len(all)-1].Object != after {
+					come[key] = append(all, &Entry[V]{after, value})
+				}
 			}
 		}
 	}
-	next, copied := *last, map[uint64]bool{}
-	replace := func(key string) {
-		i := x.shard(key)
-		if !copied[i] {
-			copied[i] = true
-			if next[i] = maps.Clone(last[i]); next[i] == nil {
-				next[i] = map[string][]Entry[T]{}
-			}
+	e, next := new(edit), last
+	replace := func(key K) {
+		if next = next.put(e, 0, key, merge(last.get(key), gone[key], come[key])); next == nil {
+			next = &node[K, V]{edit: e}
 		}
-		kept := slices.DeleteFunc(slices.Clone(last[i][key]), func(e Entry[T]) bool { return gone[key][e.Object] })
-		if next[i][key] = append(kept, come[key]...); len(next[i][key]) == 0 {
-			delete(next[i], key)
-		}
-		slices.SortFunc(next[i][key], func(a, b Entry[T]) int { return cmp.Compare(a.Object.Key, b.Object.Key) })
 	}
 	for key := range gone {
 		replace(key)
@@ -91,5 +74,20 @@ func (x *Index[T]) update(last *groups[T], then, now store.Snapshot) *groups[T] 
 			replace(key)
 		}
 	}
-	return &next
+	return next
+}
+
+// merge returns a copy of a group without the objects that are gone, and with those that come,
+// which are in order.
+func merge[V any](last []*Entry[V], gone map[*store.Object]bool, come []*Entry[V]) []*Entry[V] {
+	all := make([]*Entry[V], 0, max(0, len(last)-len(gone))+len(come))
+	for _, e := range last {
+		for len(come) > 0 && cmp.Less(come[0].Object.Key, e.Object.Key) {
+			all, come = append(all, come[0]), come[1:]
+		}
+		if !gone[e.Object] {
+			all = append(all, e)
+		}
+	}
+	return slices.Concat(all, come)
 }

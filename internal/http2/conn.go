@@ -88,6 +88,10 @@ func (c *conn) serve(stopping bool) {
 	c.mu.Lock()
 	c.flush()
 	c.mu.Unlock()
+	if !strong(c.state) {
+		c.survives(h2.ConnectionError(h2.ErrCodeInadequateSecurity))
+		return
+	}
 	if err := c.preface(); err != nil {
 		return
 	}
@@ -116,6 +120,18 @@ func (c *conn) serve(stopping bool) {
 			return
 		}
 	}
+}
+
+// strong reports whether HTTP/2 allows the version and the cipher suite of a connection: RFC
+// 9113, 9.2. Of the suites of TLS 1.2 in package crypto/tls it allows those with an ephemeral
+// key exchange and an AEAD cipher.
+func strong(s *tls.ConnectionState) bool {
+	switch s.CipherSuite {
+	case tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256:
+		return s.Version == tls.VersionTLS12
+	}
+	return s.Version >= tls.VersionTLS13
 }
 
 // preface reads the connection preface.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -10,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
@@ -105,6 +103,7 @@ func (q *request) readInfo() error {
 	q.info = newRequestInfo(q.r)
 	if q.info.IsResource {
 		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
+		q.readSelectors()
 	}
 	return nil
 }
@@ -132,56 +131,44 @@ func (q *request) authenticate() error {
 
 // authorize returns an error unless the user may do what the request asks for.
 func (q *request) authorize() error {
-	if a := &q.info; a.IsResource && a.Name == "" && a.Verb != verbCreate {
-		a.Name = q.selectedName()
-	}
 	return q.may(&q.info.Attributes)
 }
 
-// may returns an error unless the user may do what the attributes say.
+// may returns an error unless the user may do what the attributes say. If the authorizers could
+// not decide, the error is 500: a client that is refused for good would not try again.
 func (q *request) may(a *authz.Attributes) error {
 	decision, reason, err := q.h.c.Authz.Authorize(q.r.Context(), a)
-	if decision == authz.Allow {
+	switch {
+	case decision == authz.Allow:
 		return nil
+	case err != nil:
+		return errUndecided(q.r, err)
 	}
-	if err != nil {
-		q.h.log().Debug("authorization is incomplete", "path", q.r.URL.Path, "err", err)
-	}
-	message := deniedMessage(a)
-	if reason != "" {
-		message += ": " + reason
-	}
-	var resource schema.GroupResource
-	if a.IsResource {
-		resource = schema.GroupResource{Group: a.Group, Resource: a.Resource}
-	}
-	return apierrors.NewForbidden(resource, a.Name, errors.New(message))
+	return authz.Forbidden(a, reason)
 }
 
-func deniedMessage(a *authz.Attributes) string {
-	if !a.IsResource {
-		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Verb, a.Path)
+// readSelectors gives authorization the selectors of a list, a watch or a deletecollection. A
+// list or a watch of one name is authorized like a request for the object. The deprecated paths
+// below watch/ have no selectors.
+func (q *request) readSelectors() {
+	a := &q.info
+	switch {
+	case a.Verb != verbList && a.Verb != verbWatch && a.Verb != verbDeleteCollection, !a.collection, a.watch:
+		return
+	case !strings.Contains(q.r.URL.RawQuery, "Selector"):
+		return
 	}
-	what := a.Resource
-	if a.Subresource != "" {
-		what += "/" + a.Subresource
+	v := q.query()
+	a.FieldSelector, a.LabelSelector = v.Get("fieldSelector"), v.Get("labelSelector")
+	if a.Verb != verbDeleteCollection {
+		a.Name = selectedName(a.FieldSelector)
 	}
-	where := "at the cluster scope"
-	if a.Namespace != "" {
-		where = fmt.Sprintf("in the namespace %q", a.Namespace)
-	}
-	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Verb, what, a.Group, where)
 }
 
-// selectedName returns the one name that a field selector selects of a collection, or "".
-// Authorization decides by it as by the name of an object.
-func (q *request) selectedName() string {
-	if !strings.Contains(q.r.URL.RawQuery, "fieldSelector") {
-		return ""
-	}
-	text := q.query().Get("fieldSelector")
-	if strings.Count(text, ",") >= maxTerms {
-		return "" // it is refused later
+// selectedName returns the one name that a field selector selects, or "".
+func selectedName(text string) string {
+	if text == "" || strings.Count(text, ",") >= maxTerms {
+		return "" // too long: it is refused later
 	}
 	s, err := fields.ParseSelector(text)
 	if err != nil {

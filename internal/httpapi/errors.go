@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strconv"
@@ -42,6 +43,13 @@ func errNoMethod() error {
 
 func errUnauthorized() error {
 	return refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized", nil)
+}
+
+// errUndecided is the answer if the authorizers failed. kube-apiserver sends its message as text,
+// with the characters of HTML escaped.
+func errUndecided(r *http.Request, err error) error {
+	return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+		fmt.Sprintf("Internal Server Error: %q: %v", r.URL.RequestURI(), err), nil)
 }
 
 func errTimeout() error {
@@ -119,6 +127,7 @@ func (q *request) fail(err error) {
 		// Break the stream, so that the client does not take a part for the whole answer.
 		panic(http.ErrAbortHandler)
 	}
+	q.endRefused()
 	switch err {
 	case errNoPage:
 		q.text(http.StatusNotFound, err.Error()+"\n")

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-dev/tidemark/internal/authz/impersonation"
 	"github.com/tidemark-dev/tidemark/internal/discovery"
 	"github.com/tidemark-dev/tidemark/internal/inflight"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -22,6 +23,8 @@ type Handler struct {
 	cache   *cache
 	// connections are those whose watches deliver to each other.
 	connections connections
+
+	impersonation *impersonation.Checker
 
 	// gate limits the running requests.
 	gate *inflight.Gate
@@ -82,7 +85,9 @@ func New(c Config) *Handler {
 	h := &Handler{c: c, gate: newGate(&c.Limits)}
 	h.drained, h.drain = context.WithCancel(context.Background())
 	h.cache = newCache(cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3), c.Registry.Store.Charge)
-	h.metrics = newMetrics(h)
+	impersonated := newImpersonationMetrics()
+	h.impersonation = impersonation.New(c.Authz, impersonated)
+	h.metrics = newMetrics(h, impersonated.collectors())
 	h.requests.New = func() any { return &request{h: h} }
 	h.small.New = func() any { return newBuffer(smallBytes) }
 	h.large.New = func() any { return newBuffer(c.Limits.WriteBatchBytes + c.Limits.WriteBatchBytes/8) }

@@ -1,16 +1,14 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
 // The headers that name the user to impersonate.
@@ -20,6 +18,10 @@ const (
 	impersonateUID   = "Impersonate-Uid"
 	impersonateExtra = "Impersonate-Extra-"
 )
+
+// maxImpersonated bounds the groups and extra values to impersonate: each is a decision of its
+// own, and may be a question to a webhook.
+const maxImpersonated = 1000
 
 // impersonates reports whether the request has impersonation headers.
 func impersonates(h http.Header) bool {
@@ -33,123 +35,62 @@ func impersonates(h http.Header) bool {
 }
 
 // impersonate replaces the user of the request by the user that the impersonation headers
-// name. Each user name, group, uid and extra value needs its own permission. An empty name
-// without other headers is ignored.
+// name, if the sender has the rights. The headers are removed: no server behind this one
+// impersonates again.
 func (q *request) impersonate() error {
-	h := q.r.Header
-	if !impersonates(h) {
+	if !impersonates(q.r.Header) {
 		return nil
 	}
-	extra := extraHeaders(h)
-	as := &authn.User{Name: h.Get(impersonateUser), UID: h.Get(impersonateUID), Groups: slices.Clone(h[impersonateGroup]), Extra: extra.values}
-	if as.Name == "" {
-		if as.UID != "" || len(as.Groups) > 0 || len(extra.keys) > 0 {
-			return apierrors.NewBadRequest("the headers Impersonate-Group, Impersonate-Uid and Impersonate-Extra-* say more of the user that Impersonate-User names: it is missing")
-		}
-		return nil
-	}
-	if err := q.mayImpersonate(as, extra.keys); err != nil {
+	want, err := wantedUser(q.r.Header)
+	if err != nil || want == nil {
 		return err
 	}
-	if namespace, _, ok := serviceAccount(as.Name); ok && len(as.Groups) == 0 {
-		as.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
+	granted, err := q.h.impersonation.Check(q.r.Context(), want, &q.info.Attributes)
+	if err != nil {
+		return err
 	}
-	as.Groups = withStanding(as)
-	for name := range h { // so that no server behind this one impersonates again
+	for name := range q.r.Header {
 		if strings.HasPrefix(name, "Impersonate-") {
-			delete(h, name)
+			delete(q.r.Header, name)
 		}
 	}
-	q.info.User = as
+	q.info.sender, q.info.constraint = q.info.User, granted.Constraint
+	q.info.User = granted.User
 	return nil
 }
 
-// withStanding returns the groups of a user, with system:authenticated or, for the anonymous
-// user, system:unauthenticated.
-func withStanding(u *authn.User) []string {
-	const unauthenticated = "system:unauthenticated"
-	has := func(group string) bool { return slices.Contains(u.Groups, group) }
-	switch anonymous := u.Name == authn.Anonymous.Name; {
-	case anonymous && !has(unauthenticated):
-		return append(u.Groups, unauthenticated)
-	case !anonymous && !has(unauthenticated) && !has(authn.Authenticated):
-		return append(u.Groups, authn.Authenticated)
-	}
-	return u.Groups
-}
-
-// mayImpersonate returns an error unless the user has all permissions that the impersonation
-// needs.
-func (q *request) mayImpersonate(as *authn.User, extra []string) error {
-	ask := authz.Attributes{User: q.info.User, Verb: "impersonate", IsResource: true, Version: "v1", Path: q.r.URL.Path}
-	user := ask
-	user.Resource, user.Name = "users", as.Name
-	if namespace, name, ok := serviceAccount(as.Name); ok {
-		user.Resource, user.Namespace, user.Name = "serviceaccounts", namespace, name
-	}
-	rights := []authz.Attributes{user}
-	for _, group := range as.Groups {
-		a := ask
-		a.Resource, a.Name = "groups", group
-		rights = append(rights, a)
-	}
-	ask.Group = "authentication.k8s.io"
-	for _, key := range extra {
-		for _, value := range as.Extra[key] {
-			a := ask
-			a.Resource, a.Subresource, a.Name = "userextras", key, value
-			rights = append(rights, a)
-		}
-	}
-	if as.UID != "" {
-		a := ask
-		a.Resource, a.Name = "uids", as.UID
-		rights = append(rights, a)
-	}
-	for i := range rights {
-		if err := q.may(&rights[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// extras are the extra attributes of a user in the headers.
-type extras struct {
-	keys   []string // sorted
-	values map[string][]string
-}
-
-// extraHeaders reads the extra attributes. Keys are in lower case and unescaped.
-func extraHeaders(h http.Header) extras {
-	var e extras
-	for name, values := range h {
+// wantedUser returns the user that the headers name. It is nil if they have an empty name and
+// nothing else, which means no impersonation.
+func wantedUser(h http.Header) (*authn.User, error) {
+	u := &authn.User{Name: h.Get(impersonateUser), UID: h.Get(impersonateUID)}
+	u.Groups = append(u.Groups, h[impersonateGroup]...)
+	values, extra := len(u.Groups), false
+	for name, all := range h {
 		key, ok := strings.CutPrefix(name, impersonateExtra)
 		if !ok {
+			continue
+		}
+		extra = true
+		if len(all) == 0 {
 			continue
 		}
 		key = strings.ToLower(key)
 		if plain, err := url.PathUnescape(key); err == nil {
 			key = plain
 		}
-		if e.values == nil {
-			e.values = map[string][]string{}
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
 		}
-		e.values[key] = append(e.values[key], values...)
-		e.keys = append(e.keys, key)
+		u.Extra[key] = append(u.Extra[key], all...)
+		values += len(all)
 	}
-	slices.Sort(e.keys)
-	e.keys = slices.Compact(e.keys)
-	return e
-}
-
-// serviceAccount splits the user name of a service account. ok is false for other users.
-func serviceAccount(user string) (namespace, name string, ok bool) {
-	rest, ok := strings.CutPrefix(user, "system:serviceaccount:")
-	if !ok {
-		return "", "", false
+	switch {
+	case values > maxImpersonated:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the impersonation headers have more than %d groups and extra values", maxImpersonated))
+	case u.Name != "":
+		return u, nil
+	case u.UID != "" || len(u.Groups) > 0 || extra:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("requested &user.DefaultInfo{Name:%q, UID:%q, Groups:%#v, Extra:%#v} without impersonating a user name", u.Name, u.UID, u.Groups, u.Extra))
 	}
-	namespace, name, _ = strings.Cut(rest, ":")
-	valid := len(validation.ValidateNamespaceName(namespace, false)) == 0 && len(validation.ValidateServiceAccountName(name, false)) == 0
-	return namespace, name, valid
+	return nil, nil
 }

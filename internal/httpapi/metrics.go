@@ -76,7 +76,7 @@ var (
 	eventLabels     = []string{"group", "version", "resource"}
 )
 
-func newMetrics(h *Handler) *metrics {
+func newMetrics(h *Handler, more []prometheus.Collector) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total",
@@ -104,6 +104,7 @@ func newMetrics(h *Handler) *metrics {
 	r.MustRegister(m.requests, m.durations, m.sizes, m.longrunning, m.terminations, m.events, m.eventSizes,
 		inFlight("readOnly", h.gate, inflight.Reads), inFlight("mutating", h.gate, inflight.Writes), waitingBytes(h.gate), buildInfo(&h.c),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(garbage)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(more...)
 	r.MustRegister(h.c.Collectors...)
 	if h.c.Metrics != nil {
 		r.MustRegister(further(h.c.Metrics))

@@ -17,13 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
 // maxTerms bounds the requirements of a selector and their values, together. A list checks
 // all of them for each object, a watch for each event.
-const maxTerms = 5000
+const maxTerms = authz.MaxSelectorTerms
 
 // listOptions reads the parameters of a list or a watch. Errors of numbers come before
 // errors of selectors.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 )
 
@@ -14,6 +15,11 @@ type requestInfo struct {
 	// the path of another document. User is set by authentication. Name is the object's, or
 	// the one that a field selector selects of a collection.
 	authz.Attributes
+	// sender is the user that sent the request and impersonates User; nil: User sent it.
+	sender *authn.User
+	// constraint is the verb that allowed the impersonation: "impersonate:user-info". Empty: the
+	// verb was impersonate.
+	constraint  string
 	kind        pathKind
 	rest        string // below a subresource
 	collection  bool   // the path names no object

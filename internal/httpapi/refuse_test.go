@@ -56,7 +56,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/metrics/nope", nil, 404, noPage},
 		{"GET", "/healthz/", nil, 404, noPage},
 		{"GET", "/version/x", nil, 404, noResource},
-		{"GET", "/version", []string{"Impersonate-Group: system:masters"}, 400, "the headers Impersonate-Group, Impersonate-Uid and Impersonate-Extra-* say more of the user that Impersonate-User names: it is missing"},
+		{"GET", "/version", []string{"Impersonate-Group: system:masters"}, 400, `requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"system:masters"}, Extra:map[string][]string(nil)} without impersonating a user name`},
 		{"GET", "/healthz/nope", nil, 404, noPage},
 		{"GET", "/openapi", nil, 404, noPage},
 

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/inflight"
 )
 
@@ -103,6 +104,15 @@ func (q *request) outside(last bool, f func() error) error {
 // handshake for every few requests.
 func (q *request) endConnection() {
 	if q.r.ProtoMajor == 2 {
+		q.header()["Connection"] = closeConnection
+	}
+}
+
+// endRefused ends an HTTP/1.1 connection with a refused request of a client that is not
+// authenticated. Such clients get one guess for each TLS handshake, and keep no connection from
+// others.
+func (q *request) endRefused() {
+	if u := q.info.User; q.r.ProtoMajor == 1 && (u == nil || u == authn.Anonymous) {
 		q.header()["Connection"] = closeConnection
 	}
 }

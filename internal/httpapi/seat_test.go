@@ -245,6 +245,43 @@ func TestAnonymousConnections(t *testing.T) {
 	}
 }
 
+// TestRefusedConnections: over HTTP/1.1, a client without valid credentials that is refused
+// loses its connection. Health checks without credentials keep theirs.
+func TestRefusedConnections(t *testing.T) {
+	s := start(t, wiring{http1: true})
+	for _, row := range []struct {
+		token, method, path string
+		code                int
+		ends                bool
+	}{
+		{"", "GET", maps, 403, true},
+		{"", "POST", maps, 403, true},
+		{"wrong", "GET", maps, 401, true},
+		{"wrong", "GET", "/livez", 401, true},
+		{"", "GET", "/livez", 200, false},
+		{"", "GET", "/version", 200, false},
+		{"bob", "GET", maps, 403, false},
+		{"admin", "GET", maps, 200, false},
+		{"admin", "GET", maps + "/none", 404, false},
+	} {
+		r, err := http.NewRequest(row.method, s.URL+row.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.token != "" {
+			r.Header.Set("Authorization", "Bearer "+row.token)
+		}
+		resp, err := s.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != row.code || resp.Close != row.ends {
+			t.Errorf("%+v: %d, the connection ends: %v", row, resp.StatusCode, resp.Close)
+		}
+	}
+}
+
 // TestManyParameters: a query with more parameters than can be read is refused. What it
 // asks for is not done without them.
 func TestManyParameters(t *testing.T) {

@@ -86,12 +86,12 @@ func TestImpersonationRefused(t *testing.T) {
 		code    int32
 		message string
 	}{
-		{bob, []string{"Impersonate-User: u"}, 403, `users "u" is forbidden: User "bob" cannot impersonate resource "users" in API group "" at the cluster scope`},
-		{bob, []string{"Impersonate-User: system:serviceaccount:ns:bot"}, 403, `serviceaccounts "bot" is forbidden: User "bob" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "ns"`},
-		{servertest.Anonymous(s), []string{"Impersonate-User: u"}, 403, `users "u" is forbidden: User "system:anonymous" cannot impersonate resource "users" in API group "" at the cluster scope`},
+		{bob, []string{"Impersonate-User: u"}, 403, `selfsubjectreviews.authentication.k8s.io is forbidden: User "bob" cannot impersonate-on:user-info:create resource "selfsubjectreviews" in API group "authentication.k8s.io" at the cluster scope`},
+		{bob, []string{"Impersonate-User: system:serviceaccount:ns:bot"}, 403, `selfsubjectreviews.authentication.k8s.io is forbidden: User "bob" cannot impersonate-on:serviceaccount:create resource "selfsubjectreviews" in API group "authentication.k8s.io" at the cluster scope`},
+		{servertest.Anonymous(s), []string{"Impersonate-User: u"}, 403, `selfsubjectreviews.authentication.k8s.io is forbidden: User "system:anonymous" cannot impersonate-on:user-info:create resource "selfsubjectreviews" in API group "authentication.k8s.io" at the cluster scope`},
 		{admin, []string{"Impersonate-User: system:anonymous"}, 403, `selfsubjectreviews.authentication.k8s.io is forbidden: User "system:anonymous" cannot create resource "selfsubjectreviews" in API group "authentication.k8s.io" at the cluster scope`},
-		{admin, []string{"Impersonate-Uid: 1"}, 400, "the headers Impersonate-Group, Impersonate-Uid and Impersonate-Extra-* say more of the user that Impersonate-User names: it is missing"},
-		{admin, []string{"Impersonate-Extra-Scopes: x"}, 400, "the headers Impersonate-Group, Impersonate-Uid and Impersonate-Extra-* say more of the user that Impersonate-User names: it is missing"},
+		{admin, []string{"Impersonate-Uid: 1"}, 400, `requested &user.DefaultInfo{Name:"", UID:"1", Groups:[]string(nil), Extra:map[string][]string(nil)} without impersonating a user name`},
+		{admin, []string{"Impersonate-Extra-Scopes: x"}, 400, `requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string(nil), Extra:map[string][]string{"scopes":[]string{"x"}}} without impersonating a user name`},
 	} {
 		code, b := as(t, row.by, row.headers...)
 		var status metav1.Status

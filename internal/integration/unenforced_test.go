@@ -12,10 +12,6 @@ import (
 // storedOnly are objects that the server stores and does not act on: the path of
 // their collection, and a word in the warning.
 var storedOnly = []struct{ path, name, body, word string }{
-	{"/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", "r", `{}`, "RBAC"},
-	{"/apis/rbac.authorization.k8s.io/v1/clusterroles", "r", `{}`, "RBAC"},
-	{"/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", "r", `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"}}`, "RBAC"},
-	{"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "r", `{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"r"}}`, "RBAC"},
 	{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "r", `{}`, "webhook"},
 	{"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", "r", `{}`, "webhook"},
 	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "r", `{"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},"validations":[{"expression":"true"}]}}`, "policy"},

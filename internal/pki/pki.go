@@ -76,7 +76,9 @@ type Authority struct {
 	token string
 
 	current atomic.Pointer[state]
-	mu      sync.Mutex // held while certificates are renewed
+
+	mu        sync.Mutex // held while certificates are renewed
+	followers []func()   // guarded by mu
 }
 
 // state is an immutable set of certificates that belong together.
@@ -152,6 +154,14 @@ func (a *Authority) IssueClient(user string, groups []string) (cert, key []byte,
 	return p.certPEM(), keyPEM, err
 }
 
+// Follow has f called after each renewal of the authority's certificate, in a goroutine of its
+// own: what clients trust has to be published again.
+func (a *Authority) Follow(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.followers = append(a.followers, f)
+}
+
 // fresh returns the certificates, after it has renewed those that are due. Certificates that
 // cannot be written are used from memory: an API server should not stop because of a full
 // disk.
@@ -173,6 +183,11 @@ func (a *Authority) fresh() *state {
 		return s
 	}
 	a.current.Store(next)
+	if next.ca.cert != s.ca.cert {
+		for _, f := range a.followers {
+			go f()
+		}
+	}
 	return next
 }
 

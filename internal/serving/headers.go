@@ -17,7 +17,8 @@ var errTooManyHeaders = errors.New("serving: no memory left for headers of HTTP/
 // headerBudget bounds the memory for headers of HTTP/1.1 requests, of all connections
 // together: net/http accepts HeaderBytes for each and keeps incomplete headers until
 // ReadHeaderTimeout. A quarter of the budget of HTTP/2 is enough for 60 requests with the
-// largest headers.
+// largest headers. Unauthenticated connections get half of it, so that they cannot keep out
+// authenticated ones.
 type headerBudget struct {
 	limit int64
 	used  atomic.Int64
@@ -39,8 +40,9 @@ type headers struct {
 	closed  atomic.Bool // the connection is
 }
 
-// read counts n bytes. The error closes the connection.
-func (h *headers) read(b *headerBudget, n int) error {
+// read counts n bytes of a connection that has authenticated, or not. The error closes the
+// connection.
+func (h *headers) read(b *headerBudget, n int, authenticated bool) error {
 	if !h.reading.Load() {
 		return nil
 	}
@@ -49,7 +51,11 @@ func (h *headers) read(b *headerBudget, n int) error {
 	if more <= 0 {
 		return nil
 	}
-	full := b.used.Add(more) > b.limit
+	limit := b.limit
+	if !authenticated {
+		limit /= 2
+	}
+	full := b.used.Add(more) > limit
 	h.charged.Add(more)
 	if h.closed.Load() { // its last forget may have come before the charge
 		h.forget(b)

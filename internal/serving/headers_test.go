@@ -1,10 +1,13 @@
 package serving_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +76,56 @@ func TestHeadersOfHTTP1(t *testing.T) {
 			t.Fatalf("large headers are refused still: %v", err)
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// TestHeadersOfStrangers: unauthenticated clients get half of the memory for headers, and an
+// authenticated one is not affected.
+func TestHeadersOfStrangers(t *testing.T) {
+	f := start(t, func(c *serving.Config) { c.Limits.TransportBytes = 4 << 20 })
+	known, err := f.dialTLS("http/1.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer known.Close()
+	answers := bufio.NewReader(known)
+	request := func(more string) error {
+		io.WriteString(known, "GET /quick HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer right\r\n"+more+"\r\n")
+		known.SetReadDeadline(time.Now().Add(30 * time.Second))
+		resp, err := http.ReadResponse(answers, nil)
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+		}
+		return err
+	}
+	if err := request(""); err != nil {
+		t.Fatal(err)
+	}
+	part := bytes.Repeat([]byte("x"), 50<<10)
+	refused := make(chan struct{}, 40)
+	for range 40 { // of 100 KiB: five fit into a half of 1 MiB
+		c, err := f.dialTLS("http/1.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, "GET /quick HTTP/1.1\r\nHost: localhost\r\nX: ")
+		c.Write(part)
+		c.Write(part)
+		go func() {
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				refused <- struct{}{}
+			}
+		}()
+	}
+	for n := range 30 {
+		select {
+		case <-refused:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d of 40 connections were closed", n)
+		}
+	}
+	if err := request("X: " + strings.Repeat("x", 400<<10) + "\r\n"); err != nil {
+		t.Errorf("an authenticated client with 400 KiB of headers: %v", err)
 	}
 }

@@ -185,7 +185,7 @@ func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.advance(handshaking)
-		if full := c.headers.read(c.l.headers, n); full != nil {
+		if full := c.headers.read(c.l.headers, n, c.isAuthenticated()); full != nil {
 			c.Close()
 			return 0, full
 		}

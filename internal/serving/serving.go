@@ -3,6 +3,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -37,6 +38,10 @@ type Config struct {
 	Drain func()
 	// GetCertificate is tls.Config.GetCertificate.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// MinVersion is the lowest version of TLS; zero: TLS 1.2.
+	MinVersion uint16
+	// CipherSuites are those of TLS 1.2 and below; nil: the default of crypto/tls.
+	CipherSuites []uint16
 	// Limits are the limits of connections.
 	Limits Limits
 	// Connections is how many connections may be open at once; further ones wait to be
@@ -112,7 +117,8 @@ func New(c Config) *Server {
 		MaxHeaderBytes:    c.Limits.HeaderBytes,
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": serveHTTP2},
 		TLSConfig: &tls.Config{
-			MinVersion:     tls.VersionTLS12,
+			MinVersion:     cmp.Or(c.MinVersion, tls.VersionTLS12),
+			CipherSuites:   c.CipherSuites,
 			GetCertificate: c.GetCertificate,
 			NextProtos:     []string{"h2", "http/1.1"},
 			// Whole records from the start: clients are near, and want throughput.

@@ -15,22 +15,24 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// The ConfigMap in which extension servers look up the authorities of client certificates.
-const (
-	clientCAName   = "extension-apiserver-authentication"
-	clientCAMember = "client-ca-file"
-)
+// clientsName is the ConfigMap in which extension servers look up the authorities of client
+// certificates and of front proxies.
+const clientsName = "extension-apiserver-authentication"
 
-// ensureClientCA publishes the authorities of client certificates for extension servers.
-func (c Config) ensureClientCA(ctx context.Context) error {
-	if len(c.ClientCA) == 0 {
+// PublishClients publishes Config.Clients again. Of the other fields it needs Registry and
+// Catalog.
+func PublishClients(ctx context.Context, c Config) error { return c.ensureClients(ctx) }
+
+// ensureClients publishes for extension servers how clients are authenticated.
+func (c Config) ensureClients(ctx context.Context) error {
+	if len(c.Clients) == 0 {
 		return nil
 	}
-	t := registry.Target{Type: c.Catalog.Lookup("", "v1", "configmaps"), Namespace: metav1.NamespaceSystem, Name: clientCAName}
+	t := registry.Target{Type: c.Catalog.Lookup("", "v1", "configmaps"), Namespace: metav1.NamespaceSystem, Name: clientsName}
 	if c.stored(t) == nil {
 		body, err := json.Marshal(&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: t.Name, Namespace: t.Namespace},
-			Data:       map[string]string{clientCAMember: string(c.ClientCA)},
+			Data:       c.Clients,
 		})
 		if err != nil {
 			return err
@@ -44,14 +46,18 @@ func (c Config) ensureClientCA(ctx context.Context) error {
 	}
 	return c.edit(ctx, t, manager, func(o metav1.Object) error {
 		m := o.(*corev1.ConfigMap)
-		if m.Data[clientCAMember] == string(c.ClientCA) {
-			return errUnchanged
+		err := errUnchanged
+		for key, value := range c.Clients {
+			if m.Data[key] == value {
+				continue
+			}
+			err = nil
+			if m.Data == nil {
+				m.Data = map[string]string{}
+			}
+			m.Data[key] = value
 		}
-		if m.Data == nil {
-			m.Data = map[string]string{}
-		}
-		m.Data[clientCAMember] = string(c.ClientCA)
-		return nil
+		return err
 	})
 }
 

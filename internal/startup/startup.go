@@ -39,9 +39,9 @@ var objects []byte
 type Config struct {
 	Registry *registry.Registry
 	Catalog  *resource.Catalog
-	// ClientCA holds the certificates (PEM) of the authorities that sign client
-	// certificates; empty: there is no ConfigMap with them.
-	ClientCA []byte
+	// Clients is the data of the ConfigMap by which extension servers authenticate clients; empty:
+	// there is no such ConfigMap.
+	Clients map[string]string
 	// Ranges are the ranges of cluster IPs. First is the cluster IP of the server itself.
 	Ranges []netip.Prefix
 	First  netip.Addr
@@ -108,7 +108,7 @@ func Ensure(ctx context.Context, c Config) error {
 		}
 	}
 	rest, err := c.embedded(ctx)
-	rest = append(rest, func() error { return c.ensureClientCA(ctx) }, func() error { return c.ensureService(ctx) })
+	rest = append(rest, func() error { return c.ensureClients(ctx) }, func() error { return c.ensureService(ctx) })
 	if err = errors.Join(err, inParallel(first)); err == nil {
 		err = inParallel(rest)
 	}

@@ -51,7 +51,7 @@ func newWorld(t testing.TB) *world {
 	}
 	t.Cleanup(services.Close)
 	return &world{t, startup.Config{
-		Registry: &registry.Registry{Store: s, Plugins: services.Plugins()}, Catalog: catalog, ClientCA: []byte("authority"),
+		Registry: &registry.Registry{Store: s, Plugins: services.Plugins()}, Catalog: catalog, Clients: map[string]string{"client-ca-file": "authority"},
 		Ranges: services.Ranges(), First: services.First(), Address: netip.MustParseAddrPort("192.0.2.1:6443"),
 	}}
 }

@@ -1,8 +1,10 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"slices"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -53,7 +55,7 @@ func (c *Config) localSubjectAccessReview(ctx context.Context, call *registry.Vi
 func (c *Config) selfSubjectAccessReview(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	review := call.Sent.(*authorizationv1.SelfSubjectAccessReview)
 	what := access{review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes}
-	errs := what.validate()
+	errs := append(what.validate(), validateSelectors(what.resource)...)
 	errs = append(errs, emptyMetadata(&review.ObjectMeta, metav1.ObjectMeta{}, "must be empty")...)
 	if err := invalidReview(errs); err != nil {
 		return nil, err
@@ -94,18 +96,22 @@ type access struct {
 // decide returns the authorizer's decision.
 func (c *Config) decide(ctx context.Context, u *authn.User, what access) authorizationv1.SubjectAccessReviewStatus {
 	a := authz.Attributes{User: u}
+	var faults []string
 	if r := what.resource; r != nil {
 		a.IsResource, a.Verb, a.Namespace = true, r.Verb, r.Namespace
-		a.Group, a.Version, a.Resource, a.Subresource, a.Name = r.Group, r.Version, r.Resource, r.Subresource, r.Name
+		a.Group, a.Version, a.Resource, a.Subresource, a.Name = r.Group, cmp.Or(r.Version, "*"), r.Resource, r.Subresource, r.Name
+		faults = setSelectors(&a, r)
 	} else {
 		a.Verb, a.Path = what.path.Verb, what.path.Path
 	}
 	decision, reason, err := c.Authz.Authorize(ctx, &a)
-	status := authorizationv1.SubjectAccessReviewStatus{Allowed: decision == authz.Allow, Denied: decision == authz.Deny, Reason: reason}
 	if err != nil {
-		status.EvaluationError = err.Error()
+		faults = slices.Insert(faults, 0, err.Error())
 	}
-	return status
+	return authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authz.Allow, Denied: decision == authz.Deny, Reason: reason,
+		EvaluationError: strings.Join(faults, "; "),
+	}
 }
 
 func subject(s *authorizationv1.SubjectAccessReviewSpec) *authn.User {
@@ -124,76 +130,19 @@ func validateSubject(s *authorizationv1.SubjectAccessReviewSpec) field.ErrorList
 	if s.User == "" && len(s.Groups) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified"))
 	}
-	return errs
+	return append(errs, validateSelectors(s.ResourceAttributes)...)
 }
 
+// validate requires one of the two.
 func (what access) validate() field.ErrorList {
 	path := field.NewPath("spec")
-	resources := path.Child("resourceAttributes")
 	switch {
 	case what.resource != nil && what.path != nil:
 		return field.ErrorList{field.Invalid(path.Child("nonResourceAttributes"), shown(what.path), "cannot be specified in combination with resourceAttributes")}
 	case what.resource == nil && what.path == nil:
-		return field.ErrorList{field.Invalid(resources, nil, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
-	case what.resource == nil:
-		return nil
+		return field.ErrorList{field.Invalid(path.Child("resourceAttributes"), nil, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	}
-	var errs field.ErrorList
-	if s := what.resource.FieldSelector; s != nil {
-		v := selector{path: resources.Child("fieldSelector"), raw: s.RawSelector}
-		for _, r := range s.Requirements {
-			v.requirements = append(v.requirements, requirement{r.Key, string(r.Operator), len(r.Values)})
-		}
-		errs = append(errs, v.validate()...)
-	}
-	if s := what.resource.LabelSelector; s != nil {
-		v := selector{path: resources.Child("labelSelector"), raw: s.RawSelector}
-		for _, r := range s.Requirements {
-			v.requirements = append(v.requirements, requirement{r.Key, string(r.Operator), len(r.Values)})
-		}
-		errs = append(errs, v.validate()...)
-	}
-	return errs
-}
-
-// selector is a selector of fields or labels. It is validated and otherwise ignored: no authorizer
-// here can restrict access by a selector.
-type selector struct {
-	path         *field.Path
-	raw          string
-	requirements []requirement
-}
-
-type requirement struct {
-	key, operator string
-	values        int
-}
-
-func (s *selector) validate() field.ErrorList {
-	switch {
-	case s.raw != "" && len(s.requirements) > 0:
-		return field.ErrorList{field.Invalid(s.path.Child("rawSelector"), s.raw, "may not specified at the same time as requirements")}
-	case s.raw == "" && len(s.requirements) == 0:
-		return field.ErrorList{field.Required(s.path.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", s.path))}
-	}
-	var errs field.ErrorList
-	for i, r := range s.requirements {
-		path := s.path.Child("requirements").Index(i)
-		if r.key == "" {
-			errs = append(errs, field.Required(path.Child("key"), "must be specified"))
-		}
-		switch metav1.LabelSelectorOperator(r.operator) {
-		case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
-			if r.values == 0 {
-				errs = append(errs, field.Required(path.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
-			}
-		case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
-			if r.values > 0 {
-				errs = append(errs, field.Forbidden(path.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-			}
-		}
-	}
-	return errs
+	return nil
 }
 
 // emptyMetadata requires that metadata are as expected. Managed fields are ignored.

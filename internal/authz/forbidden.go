@@ -1,0 +1,43 @@
+package authz
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Forbidden returns the answer to a request that is not allowed: 403, in kube-apiserver's words.
+// The reason is that of the authorizers; it may be empty.
+func Forbidden(a *Attributes, reason string) *apierrors.StatusError {
+	message := markup.Replace(refused(a))
+	if reason != "" {
+		message += ": " + reason
+	}
+	var resource schema.GroupResource
+	if a.IsResource {
+		resource = schema.GroupResource{Group: a.Group, Resource: a.Resource}
+	}
+	return apierrors.NewForbidden(resource, a.Name, errors.New(message))
+}
+
+// markup escapes what HTML could contain in names that clients choose, as kube-apiserver does.
+var markup = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
+
+// refused says what the user may not do.
+func refused(a *Attributes) string {
+	if !a.IsResource {
+		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Verb, a.Path)
+	}
+	what := a.Resource
+	if a.Subresource != "" {
+		what += "/" + a.Subresource
+	}
+	where := "at the cluster scope"
+	if a.Namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", a.Namespace)
+	}
+	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Verb, what, a.Group, where)
+}
