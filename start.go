@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -54,6 +55,7 @@ type running struct {
 	authority  *pki.Authority
 	tokens     *satoken.Authority
 	sealed     *encryption.Log
+	issuers    *issuers.Issuers // nil: none are configured
 	store      *store.Store
 	serving    *serving.Server
 	loops      *controller.Loops
@@ -151,6 +153,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if r.tokens, err = s.openTokens(r.store, catalog, log); err != nil {
 		return nil, err
 	}
+	if r.issuers, err = s.openIssuers(r, log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.closeIssuers()
+		}
+	}()
 	credentials, err := s.credentials(r, log)
 	if err != nil {
 		return nil, err
@@ -232,6 +242,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.closeIssuers()
 	r.authorizer.Close()
 	r.publisher.stop()
 	r.loops.Stop()

@@ -105,6 +105,9 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
 			if err := fromEnvironment(c.Flags(), os.LookupEnv); err != nil {
 				return usageError{err}
 			}
+			if err := f.checkOIDC(c.Flags()); err != nil {
+				return usageError{err}
+			}
 			if err := f.check(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
@@ -127,6 +130,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
 	f.registerAuthentication(flags)
+	f.registerOIDC(flags)
 	f.registerAuthorization(flags)
 	f.registerTLS(flags)
 	f.registerAudit(flags)
