@@ -44,6 +44,7 @@ func TestNoCredentials(t *testing.T) {
 	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz?verbose", "/version"} {
 		servertest.WantCode(t, c, path, http.StatusOK, "")
 	}
+	servertest.WantCode(t, c, "/livez/ping", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`)
 	servertest.WantCode(t, c, "/metrics", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/metrics"`)
 	servertest.WantCode(t, c, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
 	servertest.WantCode(t, c, "/livez/ping", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`)

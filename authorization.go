@@ -1,20 +1,109 @@
 package tidemark
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/authz/abac"
+	"github.com/tidemark-dev/tidemark/internal/authz/config"
+	"github.com/tidemark-dev/tidemark/internal/authz/node"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 )
 
-// authorizer decides what users may do, and lists it.
-type authorizer interface {
-	authz.Authorizer
-	authz.Ruler
+// Authorization configures who may do what. Members of the group system:masters may do
+// everything, whatever is configured.
+type Authorization struct {
+	// Modes are the authorizers, in their order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC and
+	// Node. The first one that allows or denies a request decides; a request that none allows is
+	// refused. Empty: Node and RBAC. AlwaysAllow disables anonymous requests.
+	Modes []string
+	// ConfigFile is an AuthorizationConfiguration in YAML or JSON, which takes the place of Modes and
+	// of the Webhook fields. It is read again when it changes. Empty: Modes counts.
+	ConfigFile string
+
+	// PolicyFile has the policies of ABAC, a line of JSON each. Empty: ABAC cannot be used.
+	PolicyFile string
+
+	// WebhookConfigFile is the kubeconfig that names the service of Webhook. Empty: Webhook cannot
+	// be used.
+	WebhookConfigFile string
+	// WebhookVersion is the version of the SubjectAccessReview that the service gets: "v1" or
+	// "v1beta1". Empty: v1beta1.
+	WebhookVersion string
+	// WebhookCacheAuthorizedTTL is how long an answer of the service is kept that allows a request.
+	// Zero: 5 minutes. Negative: it is not kept.
+	WebhookCacheAuthorizedTTL time.Duration
+	// WebhookCacheUnauthorizedTTL is the same for other answers. Zero: 30 seconds.
+	WebhookCacheUnauthorizedTTL time.Duration
 }
 
-// authorization returns the authorizer of all requests. It must be called after openStore.
-func (s *Server) authorization(r *running, _ *slog.Logger) (authorizer, error) {
+const (
+	defaultAuthorizedTTL   = 5 * time.Minute
+	defaultUnauthorizedTTL = 30 * time.Second
+)
+
+// checkAuthorization reads the configuration of authorization.
+func (s *Server) checkAuthorization() (*config.Source, error) {
+	a := &s.Authorization
+	if a.ConfigFile == "" {
+		return config.FromFlags(config.Flags{
+			Modes: a.modes(), PolicyFile: a.PolicyFile,
+			WebhookFile: a.WebhookConfigFile, WebhookVersion: cmp.Or(a.WebhookVersion, "v1beta1"),
+			AuthorizedTTL:   max(0, cmp.Or(a.WebhookCacheAuthorizedTTL, defaultAuthorizedTTL)),
+			UnauthorizedTTL: max(0, cmp.Or(a.WebhookCacheUnauthorizedTTL, defaultUnauthorizedTTL)),
+		})
+	}
+	if len(a.Modes) > 0 || a.WebhookConfigFile != "" || a.WebhookVersion != "" || a.WebhookCacheAuthorizedTTL != 0 || a.WebhookCacheUnauthorizedTTL != 0 {
+		return nil, errors.New("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")
+	}
+	source, err := config.FromFile(a.ConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("--authorization-config: %w", err)
+	}
+	return source, nil
+}
+
+// modes returns the authorizers without a configuration file.
+func (a *Authorization) modes() []string {
+	if len(a.Modes) == 0 {
+		return []string{config.ModeNode, config.ModeRBAC}
+	}
+	return a.Modes
+}
+
+// anonymous reports whether requests without credentials are accepted. With the mode AlwaysAllow,
+// they could do everything.
+func (s *Server) anonymous(log *slog.Logger) bool {
+	if s.DisableAnonymous {
+		return false
+	}
+	if slices.Contains(s.Authorization.Modes, config.ModeAlwaysAllow) {
+		log.Warn("anonymous requests are refused, because the authorization mode AlwaysAllow would allow them everything")
+		return false
+	}
+	return true
+}
+
+// authorization starts the authorizer of all requests. It must be called after openStore.
+func (s *Server) authorization(r *running, source *config.Source, log *slog.Logger) (*config.Authorizer, error) {
+	parts := config.Parts{Now: s.now}
 	r.rbac = rbac.New(r.store)
-	return authz.Union{authz.Masters{}, r.rbac}, nil
+	if source.Uses(config.ModeRBAC) {
+		parts.RBAC = r.rbac
+	}
+	if source.Uses(config.ModeNode) {
+		parts.Node = node.New(r.store)
+	}
+	if source.Uses(config.ModeABAC) {
+		policies, err := abac.Load(s.Authorization.PolicyFile)
+		if err != nil {
+			return nil, err
+		}
+		parts.ABAC = policies
+	}
+	return source.Start(parts, log)
 }

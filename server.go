@@ -47,12 +47,10 @@ type Server struct {
 	// /version.
 	DisableAnonymous bool
 
-	// ServiceAccountIssuer is the issuer of service account tokens, a URL; empty:
-	// https://kubernetes.default.svc.cluster.local. Tokens of other issuers are refused.
-	ServiceAccountIssuer string
-
 	// Authentication has further options of authentication.
 	Authentication Authentication
+	// Authorization configures who may do what.
+	Authorization Authorization
 
 	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or an IPv4 and an IPv6 CIDR
 	// separated by a comma. Services that name no IP family use the first one. Empty:
@@ -95,6 +93,10 @@ type Server struct {
 	// plugins, by their names in kube-apiserver. Unlike there, ServiceAccount is not in the
 	// default set: it requires a ServiceAccount for each Pod. docs/admission.md lists them.
 	EnableAdmissionPlugins, DisableAdmissionPlugins []string
+	// AdmissionConfigFile is a file with an AdmissionConfiguration of
+	// apiserver.config.k8s.io/v1, which has the configurations of plugins; empty: they have
+	// none. It is read once.
+	AdmissionConfigFile string
 
 	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
 	// not act on: roles, admission webhooks and policies, flow schemas, APIServices. It is for

@@ -18,10 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
@@ -59,11 +61,12 @@ type running struct {
 	quotas     *quota.Ledger
 	custom     *crd.Set
 	naming     *crd.Naming
-	authorizer authorizer
+	authorizer *config.Authorizer
 	rbac       *rbac.Authorizer
 	publisher  publisher
 
-	handshakeErrors atomic.Int64 // of TLS
+	collectors      []prometheus.Collector // of authentication
+	handshakeErrors atomic.Int64           // of TLS
 }
 
 // loopbackName is the TLS server name that selects the server's own certificate if the user
@@ -80,7 +83,18 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := s.checkLoops(); err != nil {
 		return nil, err
 	}
+	if err := s.Authentication.Check(); err != nil {
+		return nil, fmt.Errorf("authentication: %w", err)
+	}
 	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
+	if err != nil {
+		return nil, err
+	}
+	access, err := s.checkAuthorization()
+	if err != nil {
+		return nil, err
+	}
+	configuration, err := admission.ReadConfiguration(s.AdmissionConfigFile, plugins)
 	if err != nil {
 		return nil, err
 	}
@@ -124,16 +138,21 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	catalog := builtin.Catalog()
 	r.custom = crd.NewSet(r.store, catalog, log)
 	r.naming = crd.NewNaming(r.custom, s.now)
-	if r.tokens, err = s.openTokens(r.store, catalog); err != nil {
+	if r.tokens, err = s.openTokens(r.store, catalog, log); err != nil {
 		return nil, err
 	}
 	credentials, err := s.credentials(r, log)
 	if err != nil {
 		return nil, err
 	}
-	if r.authorizer, err = s.authorization(r, log); err != nil {
+	if r.authorizer, err = s.authorization(r, access, log); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			r.authorizer.Close()
+		}
+	}()
 	services.Store, services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
 	if r.addresses, err = addresses.New(services); err != nil {
 		return nil, err
@@ -143,6 +162,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
+			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -201,6 +221,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.authorizer.Close()
 	r.publisher.stop()
 	r.loops.Stop()
 	r.addresses.Close()
@@ -376,12 +397,13 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Authz:               r.authorizer,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
-		Pages:               r.issuerPages(),
+		Pages:               s.issuerPages(r),
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,
 		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), r.storageChecks(), r.loopChecks()),
 		Metrics:             r.metrics,
+		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,

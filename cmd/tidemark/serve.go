@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -33,6 +33,7 @@ type serveFlags struct {
 	kubeconfigOut string
 	anonymous     bool
 
+	webhookTTLs     webhookTTLs
 	warnUnenforced  bool
 	maxMemory       byteSize // of history
 	maxDisk         byteSize // of history
@@ -42,6 +43,9 @@ type serveFlags struct {
 	controllers []string
 	gates       gates
 	verbosity   int
+
+	extendTokens bool
+	tokenTTL     time.Duration // of the token webhook
 }
 
 const (
@@ -118,6 +122,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
 	f.registerAuthentication(flags)
+	f.registerAuthorization(flags)
 	f.registerTLS(flags)
 	f.registerEncryption(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
@@ -137,6 +142,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 
 	byDefault, optional, fixed := admission.Modes()
 	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional+"; always enabled: "+fixed)
+	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")
@@ -163,13 +169,16 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
 	}
-	if _, err := url.Parse(s.ServiceAccountIssuer); err != nil {
-		return fmt.Errorf("--service-account-issuer: %w", err)
+	if err := s.Authentication.Check(); err != nil {
+		return err
 	}
 	if f.verbosity < 0 {
 		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
+	f.checkAuthorization(changed)
+	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
+	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)

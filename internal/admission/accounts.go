@@ -75,7 +75,7 @@ func (s accounts) mutate(ctx context.Context, a *registry.Attributes) error {
 	}
 	if enforces(account) {
 		if err := checkSecrets(account, p); err != nil {
-			return forbidden(a, "%w", err)
+			return a.Forbidden("%w", err)
 		}
 	}
 	return nil
@@ -88,7 +88,7 @@ func (s accounts) validate(ctx context.Context, a *registry.Attributes) error {
 		return nil
 	}
 	if p.Spec.ServiceAccountName == "" {
-		return forbidden(a, "no service account specified for pod %s/%s", a.Namespace, p.Name)
+		return a.Forbidden("no service account specified for pod %s/%s", a.Namespace, p.Name)
 	}
 	account, err := s.find(ctx, a, p)
 	if err != nil || !enforces(account) {
@@ -98,7 +98,7 @@ func (s accounts) validate(ctx context.Context, a *registry.Attributes) error {
 	for i := range p.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		if err := checkContainerSecrets("ephemeral container", c, account, mountable); err != nil {
-			return forbidden(a, "%w", err)
+			return a.Forbidden("%w", err)
 		}
 	}
 	return nil
@@ -121,7 +121,7 @@ func (s accounts) find(ctx context.Context, a *registry.Attributes, p *corev1.Po
 		switch {
 		case name != defaultAccount, errors.As(err, &late):
 			missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccount"}, name)
-			return nil, forbidden(a, "error looking up service account %s/%s: %w", a.Namespace, name, missing)
+			return nil, a.Forbidden("error looking up service account %s/%s: %w", a.Namespace, name, missing)
 		case err != nil:
 			return nil, err
 		}
@@ -185,14 +185,14 @@ func tokenSource() *corev1.ProjectedVolumeSource {
 // checkMirror refuses what a mirror Pod of a kubelet cannot have.
 func checkMirror(a *registry.Attributes, p *corev1.Pod) error {
 	if p.Spec.ServiceAccountName != "" {
-		return forbidden(a, "a mirror pod may not reference service accounts")
+		return a.Forbidden("a mirror pod may not reference service accounts")
 	}
 	if namesSecrets(p) {
-		return forbidden(a, "a mirror pod may not reference secrets")
+		return a.Forbidden("a mirror pod may not reference secrets")
 	}
 	for _, v := range p.Spec.Volumes {
 		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
-			return forbidden(a, "a mirror pod may not use ServiceAccountToken volume projections")
+			return a.Forbidden("a mirror pod may not use ServiceAccountToken volume projections")
 		}
 	}
 	return nil

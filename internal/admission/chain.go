@@ -2,8 +2,8 @@
 // Its one table, plugins, lists them in the order in which they are asked; docs/admission.md
 // shows the same list.
 //
-// The packages below this one hold the plugins that need more than a file: quota, addresses
-// and defaultclass.
+// The packages below this one hold the plugins that need more than a file: quota, addresses,
+// defaultclass, noderestriction and eventlimit.
 package admission
 
 import (
@@ -11,16 +11,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/defaultclass"
+	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
+	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -51,36 +55,36 @@ const (
 // plugins are all plugins of kube-apiserver v1.36, in its order, and after them the parts of
 // the server that are plugins, too.
 var plugins = []entry{
-	{"AlwaysAdmit", absent, nil},
+	{"AlwaysAdmit", off, nil}, // it does nothing
 	{"NamespaceAutoProvision", absent, nil},
 	{"NamespaceLifecycle", always, nil}, // registry: checkNamespace, checkImmortal
-	{"NamespaceExists", absent, nil},
-	{"LimitPodHardAntiAffinityTopology", absent, nil},
+	{"NamespaceExists", off, nil},       // registry: checkNamespace
+	{"LimitPodHardAntiAffinityTopology", off, one(limitAntiAffinity)},
 	{"LimitRanger", on, one(limitRanger)},
 	{"ServiceAccount", off, one(serviceAccount)},
-	{"NodeRestriction", absent, nil},
+	{"NodeRestriction", off, one(func(c *Config) registry.Plugin { return noderestriction.Plugin(c.Authz) })},
 	{"TaintNodesByCondition", always, nil}, // the strategy of nodes
-	{"AlwaysPullImages", absent, nil},
+	{"AlwaysPullImages", off, one(alwaysPullImages)},
 	{"ImagePolicyWebhook", absent, nil},
 	{"PodSecurity", on, one(podSecurityPlugin)},
 	{"PodNodeSelector", absent, nil},
 	{"Priority", on, one(priority)},
 	{"DefaultTolerationSeconds", on, one(defaultTolerations)},
 	{"PodTolerationRestriction", absent, nil},
-	{"EventRateLimit", absent, nil},
-	{"ExtendedResourceToleration", absent, nil},
+	{"EventRateLimit", off, one(func(c *Config) registry.Plugin { return eventlimit.Plugin(c.Configuration.EventLimits, c.Now) })},
+	{"ExtendedResourceToleration", off, one(tolerateExtendedResources)},
 	{"DefaultStorageClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.StorageClass()} }},
 	{"StorageObjectInUseProtection", always, nil}, // the strategies of volumes and claims
 	{"PodGroupProtection", absent, nil},
-	{"OwnerReferencesPermissionEnforcement", absent, nil},
+	{"OwnerReferencesPermissionEnforcement", off, one(ownerPermissions)},
 	{"PersistentVolumeClaimResize", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.Resize()} }},
 	{"RuntimeClass", on, one(runtimeClass)},
-	{"CertificateApproval", absent, nil},
-	{"CertificateSigning", absent, nil},
+	{"CertificateApproval", on, one(certificateApproval)},
+	{"CertificateSigning", on, one(certificateSigning)},
 	{"ClusterTrustBundleAttest", absent, nil},
 	{"CertificateSubjectRestriction", on, one(subjectRestriction)},
 	{"DefaultIngressClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.IngressClass()} }},
-	{"DenyServiceExternalIPs", absent, nil},
+	{"DenyServiceExternalIPs", off, one(denyExternalIPs)},
 	{"PodTopologyLabels", absent, nil},
 	{"PodGroupWorkloadExists", absent, nil},
 	{"NodeDeclaredFeatureValidator", absent, nil},
@@ -91,13 +95,14 @@ var plugins = []entry{
 	{"ValidatingAdmissionPolicy", absent, nil},
 	{"ValidatingAdmissionWebhook", absent, nil},
 	{"ResourceQuota", on, func(c *Config) []registry.Plugin { return c.Quotas.Plugins() }},
-	{"AlwaysDeny", absent, nil},
+	{"AlwaysDeny", off, one(alwaysDeny)},
 
 	{"", always, one(appArmor)},
 	{"", always, serviceAddresses},
 	{"", always, one(definitionNames)},
 	{"", always, one(customObjects)},
 	{"", always, one(unenforcedWarnings)},
+	{"", always, one(escalation)}, // behind all that change a role
 }
 
 // one makes a list of one plugin, or of none if the plugin has no functions.
@@ -131,6 +136,18 @@ type Config struct {
 	Addresses *addresses.Allocator
 	// Names gives definitions of custom resources their names; nil: there is no such plugin.
 	Names *crd.Naming
+	// Authz decides on the rights that plugins require; nil: the plugins that require rights
+	// do nothing.
+	Authz authz.Authorizer
+	// RBAC is the authorizer of stored roles: clients cannot grant permissions that they do not
+	// have. It is required with Authz.
+	RBAC *rbac.Authorizer
+	// Catalog has the resources that are served; it is required with Authz.
+	Catalog func() *resource.Catalog
+	// Configuration has the configurations of plugins.
+	Configuration Configuration
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
 	// NoWarnings: clients are not warned of objects that this server stores and does not act
 	// on.
 	NoWarnings bool
@@ -220,11 +237,6 @@ func named(modes ...mode) string {
 // Modes returns the names of the plugins that are enabled by default, of those that are
 // not, and of those that cannot be disabled.
 func Modes() (byDefault, optional, fixed string) { return named(on), named(off), named(always) }
-
-// forbidden is the answer to a write that a plugin refuses.
-func forbidden(a *registry.Attributes, format string, args ...any) error {
-	return apierrors.NewForbidden(a.Type.GroupResource(), a.Object.(metav1.Object).GetName(), fmt.Errorf(format, args...))
-}
 
 // creating is a plugin that changes new objects of a collection.
 func creating(collection string, mutate func(ctx context.Context, a *registry.Attributes) error) registry.Plugin {

@@ -17,7 +17,7 @@ func TestChoose(t *testing.T) {
 		{"NamespaceLifecycle,LimitRanger", "ServiceAccount,NodeRestriction,ValidatingAdmissionWebhook", ""},
 		{"Limits", "", `there is no admission plugin "Limits": want some of AlwaysAdmit, `},
 		{"", "limitranger", `there is no admission plugin "limitranger": want some of `},
-		{"NodeRestriction", "", "the admission plugin NodeRestriction is not a part of this server; these are: NamespaceLifecycle, LimitRanger, ServiceAccount, "},
+		{"ImagePolicyWebhook", "", "the admission plugin ImagePolicyWebhook is not a part of this server; these are: NamespaceLifecycle, LimitRanger, ServiceAccount, "},
 		{"", "NamespaceLifecycle", "the admission plugin NamespaceLifecycle cannot be disabled; these can: LimitRanger, ServiceAccount, "},
 		{"Priority", "Priority", "the admission plugin Priority is both enabled and disabled"},
 	} {

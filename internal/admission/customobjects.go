@@ -37,7 +37,7 @@ func customObjects(*Config) registry.Plugin {
 				return apierrors.NewGenericServerResponse(http.StatusNotFound, "post", t.Type.GroupResource(), t.Name, "", 0, false)
 			}
 			if is, _ := deleting.Of(d); is {
-				return forbidden(t.Attributes, "create not allowed while custom resource definition is terminating")
+				return t.Forbidden("create not allowed while custom resource definition is terminating")
 			}
 			t.Unclaimed(definitionGuard + t.Type.Collection)
 			return nil

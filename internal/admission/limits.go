@@ -125,7 +125,7 @@ func (l *lookups) checkLimits(_ context.Context, a *registry.Attributes) error {
 			errs = checkClaim(o, r)
 		}
 		if len(errs) > 0 {
-			return forbidden(a, "%w", utilerrors.NewAggregate(errs))
+			return a.Forbidden("%w", utilerrors.NewAggregate(errs))
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ func (l *lookups) setPriority(a *registry.Attributes, p *corev1.Pod) error {
 	if name := p.Spec.PriorityClassName; name != "" {
 		stored := a.State.Get(priorityClasses, name)
 		if stored == nil {
-			return forbidden(a, "no PriorityClass with name %v was found", name)
+			return a.Forbidden("no PriorityClass with name %v was found", name)
 		}
 		var err error
 		if class, err = l.priorityClasses.Of(stored); err != nil {
@@ -60,14 +60,14 @@ func (l *lookups) setPriority(a *registry.Attributes, p *corev1.Pod) error {
 	}
 	p.Spec.PriorityClassName = class.Name
 	if have := p.Spec.Priority; have != nil && *have != class.Value {
-		return forbidden(a, "the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *have, class.Value)
+		return a.Forbidden("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *have, class.Value)
 	}
 	p.Spec.Priority = ptr.To(class.Value)
 	if class.PreemptionPolicy == nil {
 		return nil
 	}
 	if have := p.Spec.PreemptionPolicy; have != nil && *have != *class.PreemptionPolicy {
-		return forbidden(a, "the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *have, *class.PreemptionPolicy)
+		return a.Forbidden("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *have, *class.PreemptionPolicy)
 	}
 	p.Spec.PreemptionPolicy = ptr.To(*class.PreemptionPolicy)
 	return nil
@@ -83,7 +83,7 @@ func (l *lookups) oneDefaultPriority(a *registry.Attributes, class *schedulingv1
 		return global.err
 	}
 	if have := global.class; have != nil && (a.Operation == admissionv1.Create || have.Name != class.Name) {
-		return forbidden(a, "PriorityClass %v is already marked as default. Only one default can exist", have.Name)
+		return a.Forbidden("PriorityClass %v is already marked as default. Only one default can exist", have.Name)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func runtimeClass(c *Config) registry.Plugin {
 		}
 		if o := class.Overhead; o != nil {
 			if len(p.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(o.PodFixed, p.Spec.Overhead) {
-				return forbidden(a, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+				return a.Forbidden("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
 			}
 			p.Spec.Overhead = o.PodFixed.DeepCopy()
 		}
@@ -135,7 +135,7 @@ func runtimeClass(c *Config) registry.Plugin {
 		}
 		class, err := l.runtimeClassOf(a, p)
 		if err == nil && class.Overhead == nil {
-			err = forbidden(a, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+			err = a.Forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 		}
 		return err
 	}
@@ -149,7 +149,7 @@ func (l *lookups) runtimeClassOf(a *registry.Attributes, p *corev1.Pod) (*nodev1
 	}
 	stored := a.State.Get(runtimeClasses, *p.Spec.RuntimeClassName)
 	if stored == nil {
-		return nil, forbidden(a, "pod rejected: RuntimeClass %q not found", *p.Spec.RuntimeClassName)
+		return nil, a.Forbidden("pod rejected: RuntimeClass %q not found", *p.Spec.RuntimeClassName)
 	}
 	return l.runtimeClasses.Of(stored)
 }
@@ -157,7 +157,7 @@ func (l *lookups) runtimeClassOf(a *registry.Attributes, p *corev1.Pod) (*nodev1
 func setScheduling(a *registry.Attributes, p *corev1.Pod, to *nodev1.Scheduling) error {
 	for key, value := range to.NodeSelector {
 		if have, ok := p.Spec.NodeSelector[key]; ok && have != value {
-			return forbidden(a, "conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, value, key, have)
+			return a.Forbidden("conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, value, key, have)
 		}
 		if p.Spec.NodeSelector == nil {
 			p.Spec.NodeSelector = make(map[string]string, len(to.NodeSelector))
@@ -171,7 +171,7 @@ func setScheduling(a *registry.Attributes, p *corev1.Pod, to *nodev1.Scheduling)
 // subjectRestriction refuses requests for certificates of clients in system:masters.
 func subjectRestriction(*Config) registry.Plugin {
 	return registry.Plugin{
-		Handles: registry.Objects("certificatesigningrequests.certificates.k8s.io", admissionv1.Create, admissionv1.Update),
+		Handles: registry.Objects(signingRequests, admissionv1.Create),
 		Validate: func(_ context.Context, a *registry.Attributes) error {
 			r := a.Object.(*certificatesv1.CertificateSigningRequest)
 			if r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
@@ -179,10 +179,10 @@ func subjectRestriction(*Config) registry.Plugin {
 			}
 			asked, err := certificates.Parse(r)
 			if err != nil {
-				return forbidden(a, "failed to parse CSR: %v", err)
+				return a.Forbidden("failed to parse CSR: %v", err)
 			}
 			if slices.Contains(asked.Subject.Organization, "system:masters") {
-				return forbidden(a, "use of %s signer with system:masters group is not allowed", r.Spec.SignerName)
+				return a.Forbidden("use of %s signer with system:masters group is not allowed", r.Spec.SignerName)
 			}
 			return nil
 		},

@@ -86,7 +86,7 @@ func (l *lookups) checkPodSecurity(_ context.Context, a *registry.Attributes) er
 			return nil
 		}
 		if r := violates(wanted.Enforce, &pod.ObjectMeta, &pod.Spec); !r.Allowed {
-			return forbidden(a, "violates PodSecurity %q: %s", wanted.Enforce.String(), r.ForbiddenDetail())
+			return a.Forbidden("violates PodSecurity %q: %s", wanted.Enforce.String(), r.ForbiddenDetail())
 		}
 		warn(a, wanted, &pod.ObjectMeta, &pod.Spec)
 		return nil

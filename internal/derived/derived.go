@@ -4,6 +4,7 @@
 //   - A [Value] is a function of whole collections. It is made again after they changed.
 //   - An [Index] groups the objects of one collection by keys, such as their namespaces.
 //     It is updated by what changed.
+//   - A [Tracker] keeps a value that its owner changes in place in step with collections.
 //   - A [Memo] is a function of single objects, and remembers the last results.
 //
 // Readers pass the state that they work with, and get a value of that state or of a newer

@@ -2,7 +2,9 @@ package derived_test
 
 import (
 	"fmt"
+	"hash/maphash"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -45,11 +47,26 @@ func text(o *store.Object) string {
 	return text
 }
 
+// word is a key. Some have the same hash, or the same lower bits of it.
+type word string
+
+func (w word) Hash() uint64 {
+	switch w[0] {
+	case 'x', 'y':
+		return 3
+	case 'z':
+		return 3 | 1<<60
+	}
+	return maphash.String(seed, string(w))
+}
+
+var seed = maphash.MakeSeed()
+
 // words reads an object whose text are keys. The value of a key is its position.
-func words(o *store.Object) iter.Seq2[string, int] {
-	return func(yield func(string, int) bool) {
+func words(o *store.Object) iter.Seq2[word, int] {
+	return func(yield func(word, int) bool) {
 		for i, key := range strings.Fields(text(o)) {
-			if !yield(key, i) {
+			if !yield(word(key), i) {
 				return
 			}
 		}
@@ -144,11 +161,11 @@ func (w *writer) write() {
 }
 
 // wantIndex compares an index with a new one of the same state.
-func wantIndex(t *testing.T, x *derived.Index[string, int], s *store.State) {
+func wantIndex(t *testing.T, x *derived.Index[word, int], s *store.State) {
 	t.Helper()
-	fresh := map[string][]derived.Entry[int]{}
+	fresh := map[word][]derived.Entry[int]{}
 	for o := range s.Snapshot("a").Scan("", "") {
-		seen := map[string]bool{}
+		seen := map[word]bool{}
 		for key, value := range words(o) {
 			if !seen[key] {
 				fresh[key] = append(fresh[key], derived.Entry[int]{Object: o, Value: value})
@@ -157,7 +174,7 @@ func wantIndex(t *testing.T, x *derived.Index[string, int], s *store.State) {
 		}
 	}
 	same := func(e *derived.Entry[int], want derived.Entry[int]) bool { return *e == want }
-	for _, key := range []string{"x", "y", "z", "w", "none"} {
+	for _, key := range []word{"x", "y", "z", "w", "none"} {
 		if got, want := x.At(s).Get(key), fresh[key]; !slices.EqualFunc(got, want, same) {
 			t.Errorf("at %d: %q has %v, want %v", s.Revision(), key, got, want)
 		}
@@ -289,5 +306,75 @@ func BenchmarkIndexStart(b *testing.B) {
 	s := filled(b)
 	for b.Loop() {
 		derived.NewIndex("a", words).At(s.Any())
+	}
+}
+
+// TestTracker: each reader finds the value of its state or of a newer one, and nothing changes it
+// meanwhile.
+func TestTracker(t *testing.T) {
+	s := open(t)
+	chance := testrand.New(t)
+	names := []string{"a", "b"}
+	value, changes := map[string]store.Revision{}, 0
+	tracker := derived.NewTracker(func(collection int, key string, after *store.Object) {
+		changes++
+		at := names[collection] + " " + key
+		if after == nil {
+			delete(value, at)
+		} else {
+			value[at] = after.Modified
+		}
+	}, names...)
+	var writers, readers sync.WaitGroup
+	var done atomic.Bool
+	for w := range 3 {
+		random := &writer{t: t, store: s, chance: rand.New(rand.NewPCG(chance.Uint64(), 0)), name: w, there: map[[2]string]store.Revision{}}
+		writers.Go(func() {
+			for range 300 {
+				random.write()
+			}
+		})
+	}
+	for range 3 {
+		readers.Go(func() {
+			for !done.Load() {
+				state := s.Any()
+				tracker.RLock(state)
+				newest := store.Revision(0)
+				for _, at := range value {
+					newest = max(newest, at)
+				}
+				for _, name := range names {
+					for o := range state.Snapshot(name).Scan("", "") {
+						if at := value[name+" "+o.Key]; at < o.Modified && newest <= state.Revision() {
+							t.Errorf("at %d: %s is known at %d", state.Revision(), o.Key, at)
+						}
+					}
+				}
+				tracker.RUnlock()
+			}
+		})
+	}
+	writers.Wait()
+	done.Store(true)
+	readers.Wait()
+	state, want := s.Any(), map[string]store.Revision{}
+	for _, name := range names {
+		for o := range state.Snapshot(name).Scan("", "") {
+			want[name+" "+o.Key] = o.Modified
+		}
+	}
+	tracker.RLock(state)
+	if !maps.Equal(value, want) {
+		t.Errorf("got %v, want %v", value, want)
+	}
+	tracker.RUnlock()
+	before := changes
+	put(t, s, "c", "x", "text", 0)
+	put(t, s, "a", "x9", "text", 0)
+	tracker.RLock(s.Any())
+	tracker.RUnlock()
+	if changes != before+1 {
+		t.Errorf("one change of one object was passed on as %d", changes-before)
 	}
 }

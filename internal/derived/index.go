@@ -2,9 +2,7 @@ package derived
 
 import (
 	"cmp"
-	"hash/maphash"
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -14,10 +12,9 @@ import (
 // key of an object. One change costs about the reading of the object before and after and a
 // copy of the groups that it is in, however many objects there are: a group is a slice of
 // pointers. Its methods are safe for concurrent use; make one with NewIndex.
-type Index[K comparable, V any] struct {
-	groups *Value[*groups[K, V]]
+type Index[K Key, V any] struct {
+	groups *Value[*node[K, V]]
 	read   func(*store.Object) iter.Seq2[K, V]
-	seed   maphash.Seed
 }
 
 // Entry is an object of an Index under one of its keys, and the value that it has there.
@@ -26,36 +23,25 @@ type Entry[V any] struct {
 	Value  V
 }
 
-// groups are the entries by their keys, in shards: an update copies the shards that it
-// changes. The entries of a group are in the order of their objects' keys.
-type groups[K comparable, V any] [256]map[K][]*Entry[V]
-
 // NewIndex returns an index of the objects of a collection. Read yields the keys that an object
 // is found by, and always the same for an object. If it yields a key twice, the first value
 // counts.
-func NewIndex[K comparable, V any](collection string, read func(*store.Object) iter.Seq2[K, V]) *Index[K, V] {
-	x := &Index[K, V]{read: read, seed: maphash.MakeSeed()}
-	x.groups = NewIncremental(new(groups[K, V]), x.update, collection)
+func NewIndex[K Key, V any](collection string, read func(*store.Object) iter.Seq2[K, V]) *Index[K, V] {
+	x := &Index[K, V]{read: read}
+	x.groups = NewIncremental(new(node[K, V]), x.update, collection)
 	return x
 }
 
 // View is an Index at one state.
-type View[K comparable, V any] struct {
-	groups *groups[K, V]
-	seed   maphash.Seed
-}
+type View[K Key, V any] struct{ groups *node[K, V] }
 
 // At returns the index at a published state, or at a newer one.
-func (x *Index[K, V]) At(s *store.State) View[K, V] { return View[K, V]{x.groups.At(s), x.seed} }
+func (x *Index[K, V]) At(s *store.State) View[K, V] { return View[K, V]{x.groups.At(s)} }
 
 // Get returns the entries with a key, in the order of the objects' keys.
-func (v View[K, V]) Get(key K) []*Entry[V] { return v.groups[shard(v.seed, key)][key] }
+func (v View[K, V]) Get(key K) []*Entry[V] { return v.groups.get(key) }
 
-func shard[K comparable](seed maphash.Seed, key K) uint64 {
-	return maphash.Comparable(seed, key) % uint64(len(groups[K, int]{}))
-}
-
-func (x *Index[K, V]) update(last *groups[K, V], then, now store.Snapshot) *groups[K, V] {
+func (x *Index[K, V]) update(last *node[K, V], then, now store.Snapshot) *node[K, V] {
 	gone, come := map[K]map[*store.Object]bool{}, map[K][]*Entry[V]{}
 	for before, after := range now.Since(then) {
 		if before != nil {
@@ -74,19 +60,10 @@ func (x *Index[K, V]) update(last *groups[K, V], then, now store.Snapshot) *grou
 			}
 		}
 	}
-	next, copied := *last, map[uint64]bool{}
+	e, next := new(edit), last
 	replace := func(key K) {
-		i := shard(x.seed, key)
-		if !copied[i] {
-			copied[i] = true
-			if next[i] = maps.Clone(last[i]); next[i] == nil {
-				next[i] = map[K][]*Entry[V]{}
-			}
-		}
-		if all := merge(last[i][key], gone[key], come[key]); len(all) > 0 {
-			next[i][key] = all
-		} else {
-			delete(next[i], key)
+		if next = next.put(e, 0, key, merge(last.get(key), gone[key], come[key])); next == nil {
+			next = &node[K, V]{edit: e}
 		}
 	}
 	for key := range gone {
@@ -97,7 +74,7 @@ func (x *Index[K, V]) update(last *groups[K, V], then, now store.Snapshot) *grou
 			replace(key)
 		}
 	}
-	return &next
+	return next
 }
 
 // merge returns a copy of a group without the objects that are gone, and with those that come,

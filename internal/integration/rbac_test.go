@@ -82,3 +82,71 @@ func TestRBACAtOnce(t *testing.T) {
 		admin.want(http.StatusOK, "", "DELETE", rbacPath+inShop+"/roles/r", "")
 	}
 }
+
+// TestEscalation: users cannot grant permissions that they do not have, in any way of writing, not
+// even in a dry-run. The words are those of kube-apiserver v1.36.
+func TestEscalation(t *testing.T) {
+	admin, user := startRBAC(t, &tidemark.Server{})
+	const (
+		editor = `{"apiGroups":["rbac.authorization.k8s.io"],"resources":["*"],"verbs":["get","create","update","patch"]}`
+		pods   = `{"apiGroups":[""],"resources":["pods"],"verbs":["get","list"]}`
+		crb    = rbacPath + "/clusterrolebindings"
+		roles  = rbacPath + inShop + "/roles"
+		rb     = rbacPath + inShop + "/rolebindings"
+		beg    = `user \"bob\" (groups=[\"dev\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n`
+	)
+	admin.want(http.StatusCreated, "", "POST", rbacPath+"/clusterroles", roleBody("editor", editor+","+pods))
+	admin.want(http.StatusCreated, "", "POST", crb, bindingBody("bob", "ClusterRole", "editor", rbacBob))
+
+	user.want(http.StatusCreated, "", "POST", roles, roleBody("pods", pods))
+	user.want(http.StatusCreated, "", "POST", rb, bindingBody("pods", "Role", "pods", rbacBob))
+	user.want(http.StatusOK, "", "MERGE", roles+"/pods", `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`)
+
+	secrets := roleBody("secrets", `{"apiGroups":["b","a",""],"resources":["secrets","pods/log"],"verbs":["list","get"],"resourceNames":["n1","n2"]},{"apiGroups":[""],"resources":["pods","secrets"],"verbs":["watch","get"]}`)
+	missing := beg + strings.Join([]string{
+		`{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"watch\"]}`,
+		`{APIGroups:[\"\"], Resources:[\"pods/log\"], ResourceNames:[\"n1\"], Verbs:[\"list\" \"get\"]}`,
+		`{APIGroups:[\"\"], Resources:[\"pods/log\"], ResourceNames:[\"n2\"], Verbs:[\"list\" \"get\"]}`,
+		`{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"n1\"], Verbs:[\"list\" \"get\"]}`,
+		`{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"n2\"], Verbs:[\"list\" \"get\"]}`,
+		`{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"watch\" \"get\"]}`,
+		`{APIGroups:[\"a\"], Resources:[\"pods/log\"], ResourceNames:[\"n1\"], Verbs:[\"list\" \"get\"]}`,
+	}, `\n`)
+	user.want(http.StatusForbidden, `"roles.rbac.authorization.k8s.io \"secrets\" is forbidden: `+missing, "POST", roles, secrets)
+	user.want(http.StatusForbidden, missing, "POST", roles+"?dryRun=All", secrets)
+	user.want(http.StatusForbidden, missing, "PUT", roles+"/secrets", secrets)
+	user.want(http.StatusForbidden, missing, "APPLY", roles+"/secrets?fieldManager=t", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role",`+secrets[1:])
+	user.want(http.StatusForbidden, missing, "PUT", roles+"/pods", strings.Replace(secrets, `"secrets"`, `"pods"`, 1))
+	user.want(http.StatusForbidden, beg+`{APIGroups:[\"\"], Resources:[\"*\"], Verbs:[\"get\"]}"`, "MERGE", roles+"/pods", `{"rules":[{"apiGroups":[""],"resources":["*"],"verbs":["get"]}]}`)
+	user.want(http.StatusForbidden, `"roles.rbac.authorization.k8s.io is forbidden: `+beg, "POST", roles, strings.Replace(secrets, `"name"`, `"generateName"`, 1))
+	user.want(http.StatusForbidden, beg+`{NonResourceURLs:[\"/a\"], Verbs:[\"get\"]}\n{NonResourceURLs:[\"/a\"], Verbs:[\"list\"]}"`, "POST", rbacPath+"/clusterroles", roleBody("paths", `{"nonResourceURLs":["/a"],"verbs":["list","get"]}`))
+	user.want(http.StatusForbidden, beg+`{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}\n{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}"`, "POST", crb, bindingBody("all", "ClusterRole", "cluster-admin", rbacBob))
+	user.want(http.StatusForbidden, `must have cluster-admin privileges to use the aggregationRule`, "POST", rbacPath+"/clusterroles", `{"metadata":{"name":"sum"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`)
+
+	user.want(http.StatusNotFound, `"rolebindings.rbac.authorization.k8s.io \"none\" not found"`, "POST", rb, bindingBody("x", "Role", "none", rbacBob))
+	user.want(http.StatusNotFound, `"rolebindings.rbac.authorization.k8s.io \"none\" not found"`, "POST", rb+"?dryRun=All", bindingBody("x", "ClusterRole", "none", rbacBob))
+	user.want(http.StatusInternalServerError, `unsupported role reference kind: \"Foo\"`, "POST", rb, bindingBody("x", "Foo", "none", rbacBob))
+	user.want(http.StatusBadRequest, `Namespace parameter required.`, "POST", crb, bindingBody("x", "Role", "none", rbacBob))
+
+	admin.want(http.StatusCreated, "", "POST", crb, bindingBody("dangling", "ClusterRole", "gone", rbacBob))
+	user.want(http.StatusForbidden, `; resolution errors: [roles.rbac.authorization.k8s.io \"gone\" not found]"`, "POST", roles, secrets)
+	admin.want(http.StatusCreated, "", "POST", crb, bindingBody("dangling2", "ClusterRole", "gone2", rbacBob))
+	user.want(http.StatusForbidden, `; resolution errors: [[roles.rbac.authorization.k8s.io \"gone\" not found, roles.rbac.authorization.k8s.io \"gone2\" not found]]"`, "POST", roles, secrets)
+
+	t.Run("collector", func(t *testing.T) { // finalizers and owners may change in a role that grants more
+		user := rbacClient{t, user.c}
+		admin.want(http.StatusCreated, "", "POST", roles, secrets)
+		user.want(http.StatusOK, "", "MERGE", roles+"/secrets", `{"metadata":{"finalizers":["a.b/c"]}}`)
+		user.want(http.StatusOK, "", "MERGE", roles+"/secrets", `{"metadata":{"finalizers":null}}`)
+		user.want(http.StatusForbidden, beg, "MERGE", roles+"/secrets", `{"metadata":{"labels":{"a":"b"}}}`)
+	})
+	t.Run("verbs", func(t *testing.T) { // escalate and bind allow it
+		user := rbacClient{t, user.c}
+		may := `{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"resourceNames":["secrets"],"verbs":["escalate","bind"]}`
+		admin.want(http.StatusCreated, "", "POST", rbacPath+"/clusterroles", roleBody("gone", may))
+		user.want(http.StatusForbidden, beg, "POST", roles, strings.Replace(secrets, `"secrets"`, `"more"`, 1)) // a POST has no name
+		user.want(http.StatusOK, "", "MERGE", roles+"/secrets", `{"metadata":{"labels":{"a":"b"}}}`)
+		user.want(http.StatusCreated, "", "POST", rb, bindingBody("s", "Role", "secrets", rbacBob))
+		user.want(http.StatusNotFound, `secrets \"n1\" not found`, "GET", "/api/v1"+inShop+"/secrets/n1", "")
+	})
+}

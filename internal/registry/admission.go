@@ -1,7 +1,11 @@
 package registry
 
 import (
+	"cmp"
+	"fmt"
+
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +51,9 @@ type Attributes struct {
 	// CREATE. Both are the whole object, also at a subresource. Only Mutate may change Object;
 	// Old must not be changed.
 	Object, Old runtime.Object
+	// NameGenerated reports whether the server made the name of a new object, from its
+	// generateName.
+	NameGenerated bool
 	// State is the state that plugins must use to decide on the request.
 	State *store.State
 
@@ -67,8 +74,17 @@ func (a *Attributes) Resource() schema.GroupVersionResource {
 	return a.stored().GroupVersion().WithResource(a.Type.Resource)
 }
 
+// RequestedName returns the name in the request's path: empty for a POST.
+func (a *Attributes) RequestedName() string { return a.w.Name }
+
 // Warn adds a warning to the answer, even if the request is refused.
 func (a *Attributes) Warn(text string) { a.w.warnings = append(a.w.warnings, text) }
+
+// Forbidden returns the error of a plugin that refuses the request. The format is that of
+// fmt.Errorf.
+func (a *Attributes) Forbidden(format string, args ...any) error {
+	return apierrors.NewForbidden(a.Type.GroupResource(), cmp.Or(a.Name, "Unknown"), fmt.Errorf(format, args...))
+}
 
 // Annotate adds an annotation to the audit event of the request. A key keeps its first value.
 func (a *Attributes) Annotate(key, value string) {

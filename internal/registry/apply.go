@@ -53,7 +53,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			if err := w.reportDuplicates(complaint); err != nil {
 				return nil, err
 			}
-			if !changed && (r.handles(r.Store.Any(), w.Target, admissionv1.Update, readsObjects) || r.outdated(w)) {
+			if !changed && (r.handles(w, r.Store.Any(), admissionv1.Update, readsObjects) || r.outdated(w)) {
 				w.owners.setDecided(w.owners.managedOf(v.stored))
 				return v.object.DeepCopyObject(), nil // plugins see an apply that changes nothing, too
 			}
@@ -79,7 +79,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 // version changed nothing. Otherwise it returns nil.
 func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
 	state := r.Store.Any()
-	if r.handles(state, w.Target, admissionv1.Update, readsObjects) {
+	if r.handles(w, state, admissionv1.Update, readsObjects) {
 		return nil // a plugin may decide differently now
 	}
 	current := state.Get(w.Type.Collection, w.key())

@@ -69,7 +69,7 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 		meta.SetName(at.Name)
 	}
 	a := w.attributes(admissionv1.Create, state, nil, nil)
-	a.Name = at.Name
+	a.Name, a.NameGenerated = at.Name, generates
 	next, err := r.prepareCreate(ctx, w, a, sent)
 	if err != nil {
 		return nil, err
@@ -148,9 +148,6 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	if version != 0 {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
-	if w.source == fromServer {
-		return next, nil
-	}
 	return next, r.admit(ctx, a)
 }
 
@@ -169,7 +166,7 @@ func emptyStatus(st *resource.Type, next runtime.Object) {
 func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err error) {
 	st, by := w.stored(), w.by
 	s := &st.Strategy
-	plugins := w.source != fromServer && r.handles(a.State, a.Target, a.Operation, hasMutate)
+	plugins := r.handles(w, a.State, a.Operation, hasMutate)
 	w.owners.client = nil
 	if s.PrepareCreate == nil && (s.SetCreator == nil || by == nil) && !plugins {
 		return nil

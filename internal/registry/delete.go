@@ -30,6 +30,16 @@ func (r *Registry) Delete(ctx context.Context, t Target, o *metav1.DeleteOptions
 	return r.delete(ctx, w)
 }
 
+// DeleteFor deletes an object for a VirtualHandler. Admission has seen the request of the client.
+func (r *Registry) DeleteFor(ctx context.Context, t Target, o *metav1.DeleteOptions, by *authn.User) (Object, error) {
+	w, err := newDeletion(t, o, by)
+	if err != nil {
+		return Object{}, err
+	}
+	w.source = fromVirtual
+	return r.delete(ctx, w)
+}
+
 // newDeletion checks the options of a deletion. Empty values of dryRun request no dry-run.
 func newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, error) {
 	if o == nil {
@@ -140,16 +150,18 @@ func deleted(t Target, gone *store.Object) Object {
 	}}
 }
 
-// checkProtected refuses the deletion of namespaces that must exist.
+// checkProtected refuses the deletion of objects that must exist.
 func checkProtected(t Target) error {
-	if t.Type.GroupResource() != schemaNamespaces {
+	var refusal string
+	switch t.Type.Collection + " " + t.Name {
+	case "namespaces default", "namespaces kube-system", "namespaces kube-public":
+		refusal = "this namespace may not be deleted"
+	case "priorityclasses.scheduling.k8s.io system-node-critical", "priorityclasses.scheduling.k8s.io system-cluster-critical":
+		refusal = "this is a system priority class and cannot be deleted"
+	default:
 		return nil
 	}
-	switch t.Name {
-	case "default", "kube-system", "kube-public":
-		return apierrors.NewForbidden(schemaNamespaces, t.Name, errors.New("this namespace may not be deleted"))
-	}
-	return nil
+	return apierrors.NewForbidden(t.Type.GroupResource(), t.Name, errors.New(refusal))
 }
 
 // checkPreconditions checks the UID and the resourceVersion in the options of a deletion.

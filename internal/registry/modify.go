@@ -43,7 +43,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 			}
 			return made, err
 		}
-		v, err := w.readCurrent(ctx, current, r.handles(state, w.Target, admissionv1.Update, readsObjects))
+		v, err := w.readCurrent(ctx, current, r.handles(w, state, admissionv1.Update, readsObjects))
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func (r *Registry) unchangedWrite(ctx context.Context, a *Attributes, current *s
 // change. The client's manager owns what the client sent, and nothing that plugins set.
 func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes) (err error) {
 	w.owners.client = nil
-	if !r.handles(a.State, a.Target, a.Operation, hasMutate) {
+	if !r.handles(w, a.State, a.Operation, hasMutate) {
 		return nil
 	}
 	meta := a.Object.(metav1.Object)

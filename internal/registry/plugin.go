@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -16,6 +17,9 @@ type Plugin struct {
 	// Handles reports whether the plugin handles an operation on a target, by the state of the
 	// request. It is called before any object is read, and must be cheap. Nil: it handles all.
 	Handles func(s *store.State, t Target, o Operation) bool
+	// Users reports whether the plugin handles the writes of a user, who is nil for the server
+	// itself. Nil: it handles those of all.
+	Users func(u *authn.User) bool
 	// Mutate changes a.Object before validation, or refuses the request with an error. No field
 	// manager owns the fields that it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
@@ -29,8 +33,8 @@ type Plugin struct {
 	Commit func(ctx context.Context, t *Transaction) ([]*store.Object, error)
 }
 
-func (p *Plugin) handles(s *store.State, t Target, o Operation) bool {
-	return p.Handles == nil || p.Handles(s, t, o)
+func (p *Plugin) handles(s *store.State, t Target, o Operation, by *authn.User) bool {
+	return (p.Handles == nil || p.Handles(s, t, o)) && (p.Users == nil || p.Users(by))
 }
 
 // Objects returns a Plugin.Handles for operations on the objects of a collection, and not on their
@@ -41,9 +45,9 @@ func Objects(collection string, operations ...Operation) func(*store.State, Targ
 	}
 }
 
-// handles reports whether any plugin that satisfies has handles the operation.
-func (r *Registry) handles(s *store.State, t Target, o Operation, has func(p *Plugin) bool) bool {
-	return slices.ContainsFunc(r.Plugins, func(p Plugin) bool { return has(&p) && p.handles(s, t, o) })
+// handles reports whether any plugin that satisfies has handles the operation of a write.
+func (r *Registry) handles(w *write, s *store.State, o Operation, has func(p *Plugin) bool) bool {
+	return w.admitted() && slices.ContainsFunc(r.Plugins, func(p Plugin) bool { return has(&p) && p.handles(s, w.Target, o, w.by) })
 }
 
 func hasMutate(p *Plugin) bool { return p.Mutate != nil }
@@ -62,9 +66,12 @@ func (r *Registry) admit(ctx context.Context, a *Attributes) error {
 }
 
 func (r *Registry) call(ctx context.Context, a *Attributes, phase func(p *Plugin) func(context.Context, *Attributes) error) error {
+	if !a.w.admitted() {
+		return nil
+	}
 	for i := range r.Plugins {
 		p := &r.Plugins[i]
-		if f := phase(p); f != nil && p.handles(a.State, a.Target, a.Operation) {
+		if f := phase(p); f != nil && p.handles(a.State, a.Target, a.Operation, a.User) {
 			if err := f(ctx, a); err != nil {
 				return err
 			}
@@ -76,7 +83,7 @@ func (r *Registry) call(ctx context.Context, a *Attributes, phase func(p *Plugin
 // admitDelete calls the plugins for a deletion. It reads the object only if a plugin handles the
 // deletion.
 func (r *Registry) admitDelete(ctx context.Context, a *Attributes, current *store.Object) (err error) {
-	if !r.handles(a.State, a.Target, a.Operation, readsObjects) {
+	if !r.handles(a.w, a.State, a.Operation, readsObjects) {
 		return nil
 	}
 	if a.Old, err = a.read(ctx, current); err != nil {

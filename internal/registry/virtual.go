@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,7 +35,12 @@ type VirtualRequest struct {
 	By *authn.User
 	// DryRun reports whether the request is a dry-run: nothing may be stored.
 	DryRun bool
+
+	warnings []string
 }
+
+// Warn adds a warning to the headers of the answer.
+func (c *VirtualRequest) Warn(text string) { c.warnings = append(c.warnings, text) }
 
 // VirtualAnswer is the answer to a create at a virtual resource.
 type VirtualAnswer struct {
@@ -85,7 +91,12 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 			return VirtualAnswer{Warnings: w.warnings}, err
 		}
 	}
-	made, err := r.virtualHandler(t)(ctx, &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
+	if sent, err = r.admitVirtual(ctx, w, named, sent); err != nil {
+		return VirtualAnswer{Warnings: w.warnings}, status(err)
+	}
+	call := &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun}
+	made, err := r.virtualHandler(t)(ctx, call)
+	w.warnings = append(w.warnings, call.warnings...)
 	if err != nil {
 		return VirtualAnswer{Warnings: w.warnings}, status(err)
 	}
@@ -95,4 +106,16 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	made.GetObjectKind().SetGroupVersionKind(t.Exchanged().GroupVersionKind())
 	value, err := json.Marshal(made)
 	return VirtualAnswer{Value: value, Warnings: w.warnings}, err
+}
+
+// admitVirtual calls the plugins for a create at a virtual resource. They see the body; it returns
+// the one that they made of it.
+func (r *Registry) admitVirtual(ctx context.Context, w *write, named Target, sent runtime.Object) (runtime.Object, error) {
+	state := r.Store.Any()
+	a := w.attributes(admissionv1.Create, state, sent, nil)
+	a.Name, a.Kind = named.Name, named.Exchanged().GroupVersionKind()
+	if err := r.mutate(ctx, a); err != nil {
+		return nil, err
+	}
+	return a.Object, r.admit(ctx, a)
 }

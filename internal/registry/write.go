@@ -54,12 +54,16 @@ type source uint8
 const (
 	fromBody source = iota
 	fromPatch
-	// fromVirtual: a VirtualHandler changes the object, which keeps its generation and its
-	// managed fields.
+	// fromVirtual: a VirtualHandler changes or deletes the object, which keeps its generation
+	// and its managed fields. Admission has seen the body that the client sent to the handler.
 	fromVirtual
 	// fromServer: the server itself writes.
 	fromServer
 )
+
+// admitted reports whether the mutating and validating plugins see the write. The others are
+// a part of a request that they have seen.
+func (w *write) admitted() bool { return w.source != fromVirtual && w.source != fromServer }
 
 // newWrite checks the options. Kind is "CreateOptions", "UpdateOptions" or "PatchOptions".
 func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*write, error) {

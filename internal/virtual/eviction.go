@@ -220,7 +220,7 @@ func (e *evicting) setDisruptionTarget(p *corev1.Pod, pre **metav1.Preconditions
 func (e *evicting) delete(pre *metav1.Preconditions) error {
 	o := e.options
 	o.Preconditions = pre
-	_, err := e.registry.Delete(e.ctx, e.pod, &o, e.by)
+	_, err := e.registry.DeleteFor(e.ctx, e.pod, &o, e.by)
 	return err
 }
 

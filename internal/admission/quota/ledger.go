@@ -97,7 +97,7 @@ func chargeable(t registry.Target, o admissionv1.Operation) bool {
 	case t.Namespace == "" || o == admissionv1.Delete:
 		return false
 	case o == admissionv1.Create:
-		return true
+		return t.Subresource == ""
 	}
 	return t.Subresource == "" && kinds[collection] != nil || t.Subresource == "resize" && collection == pods || t.Subresource == "status" && collection == claims
 }

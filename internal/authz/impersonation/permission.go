@@ -104,9 +104,9 @@ func (p *permission) groups(ctx context.Context, _ *authn.User) error {
 		if slices.Contains(groups, "") {
 			return authz.Forbidden(&a, "impersonating the empty string group is not allowed")
 		}
-		if slices.Contains(groups, authz.SuperGroup) {
-			a.Name = authz.SuperGroup
-			return authz.Forbidden(&a, "impersonating the "+authz.SuperGroup+" group is not allowed")
+		if slices.Contains(groups, authz.SystemMasters) {
+			a.Name = authz.SystemMasters
+			return authz.Forbidden(&a, "impersonating the "+authz.SystemMasters+" group is not allowed")
 		}
 		if len(groups) >= manyValues {
 			a.Name = "*"

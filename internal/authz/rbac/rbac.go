@@ -34,7 +34,7 @@ const (
 // are safe for concurrent use; make one with New.
 type Authorizer struct {
 	store                             *store.Store
-	clusterRoles, roles               *derived.Index[string, *role]
+	clusterRoles, roles               *derived.Index[roleKey, *role]
 	clusterRoleBindings, roleBindings *derived.Index[subject, grant]
 }
 
@@ -53,15 +53,18 @@ func New(s *store.Store) *Authorizer {
 // of NoOpinion names the roles that bindings of the user refer to and that do not exist.
 func (z *Authorizer) Authorize(_ context.Context, a *authz.Attributes) (authz.Decision, string, error) {
 	p := z.at(z.store.Any())
-	q := newQuery(a)
+	q, u := newQuery(a), newIdentity(a.User)
 	missing := false
-	for k := range keys(a.User, a.Namespace) {
-		for _, e := range p.bindings(k) {
-			switch r := p.role(&e.Value); {
-			case r == nil:
-				missing = true
-			case r.allows(&q):
-				return authz.Allow, p.reason(a, e), nil
+	places, n := scopes(a.Namespace)
+	for _, at := range places[:n] {
+		for i := range u.subjects() {
+			for _, e := range p.bindings(u.subject(i, at)) {
+				switch r := p.role(&e.Value); {
+				case r == nil:
+					missing = true
+				case r.allows(&q):
+					return authz.Allow, p.reason(&u, at, e), nil
+				}
 			}
 		}
 	}
@@ -74,35 +77,12 @@ func (z *Authorizer) Authorize(_ context.Context, a *authz.Attributes) (authz.De
 
 // policy is what decides at one state.
 type policy struct {
-	clusterRoles, roles               derived.View[string, *role]
+	clusterRoles, roles               derived.View[roleKey, *role]
 	clusterRoleBindings, roleBindings derived.View[subject, grant]
 }
 
 func (z *Authorizer) at(s *store.State) policy {
 	return policy{z.clusterRoles.At(s), z.roles.At(s), z.clusterRoleBindings.At(s), z.roleBindings.At(s)}
-}
-
-// keys yields the subjects that a user is, at the cluster scope and then in the namespace.
-func keys(u *authn.User, namespace string) func(yield func(subject) bool) {
-	return func(yield func(subject) bool) {
-		k := subject{}
-		for {
-			k.group, k.name = false, u.Name
-			if !yield(k) {
-				return
-			}
-			k.group = true
-			for _, k.name = range u.Groups {
-				if !yield(k) {
-					return
-				}
-			}
-			if k.namespace == namespace {
-				return
-			}
-			k.namespace = namespace
-		}
-	}
 }
 
 // bindings returns the bindings of a subject, by their names.
@@ -127,15 +107,15 @@ func (p *policy) role(g *grant) *role {
 
 // reason returns the reason of an Allow: it names the first subject of the binding that is the
 // user.
-func (p *policy) reason(a *authz.Attributes, by *derived.Entry[grant]) string {
+func (p *policy) reason(u *identity, at place, by *derived.Entry[grant]) string {
 	first := &by.Value
 	if first.index == 0 {
 		return first.reason
 	}
-	for k := range keys(a.User, a.Namespace) {
-		all := p.bindings(k)
+	for i := range u.subjects() {
+		all := p.bindings(u.subject(i, at))
 		i, found := slices.BinarySearchFunc(all, by.Object.Key, func(e *derived.Entry[grant], key string) int { return strings.Compare(e.Object.Key, key) })
-		if found && all[i].Object == by.Object && all[i].Value.index < first.index {
+		if found && all[i].Value.index < first.index {
 			first = &all[i].Value
 		}
 	}
@@ -165,12 +145,12 @@ func (z *Authorizer) Rules(_ context.Context, u *authn.User, namespace string) a
 func (p *policy) rules(u *authn.User, namespace string, absent func(*binding) error) ([]policyRule, error) {
 	var all []policyRule
 	var errs []error
-	for _, at := range scopes(namespace) {
+	who := newIdentity(u)
+	places, n := scopes(namespace)
+	for _, at := range places[:n] {
 		var found []*derived.Entry[grant]
-		for k := range keys(u, at) {
-			if k.namespace == at {
-				found = append(found, p.bindings(k)...)
-			}
+		for i := range who.subjects() {
+			found = append(found, p.bindings(who.subject(i, at))...)
 		}
 		slices.SortStableFunc(found, func(a, b *derived.Entry[grant]) int { return strings.Compare(a.Object.Key, b.Object.Key) })
 		found = slices.CompactFunc(found, func(a, b *derived.Entry[grant]) bool { return a.Object == b.Object })
@@ -183,12 +163,4 @@ func (p *policy) rules(u *authn.User, namespace string, absent func(*binding) er
 		}
 	}
 	return all, utilerrors.NewAggregate(errs)
-}
-
-// scopes are the cluster and, if there is one, a namespace.
-func scopes(namespace string) []string {
-	if namespace == "" {
-		return []string{""}
-	}
-	return []string{"", namespace}
 }

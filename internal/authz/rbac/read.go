@@ -3,6 +3,7 @@ package rbac
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"strings"
 
@@ -12,13 +13,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
-
-// subject is a user or a group that bindings name: at the cluster scope, or in the namespace of
-// a RoleBinding. A service account is a user, too.
-type subject struct {
-	group           bool
-	namespace, name string
-}
 
 // grant is what a binding gives to one of its subjects.
 type grant struct {
@@ -35,7 +29,7 @@ type binding struct {
 	// is the key of its object.
 	ref     rbacv1.RoleRef
 	cluster bool
-	role    string
+	role    roleKey
 }
 
 // readBinding yields the subjects of a stored binding.
@@ -48,10 +42,10 @@ func readBinding(o *store.Object) iter.Seq2[subject, grant] {
 		if json.Unmarshal(o.Bytes(), &stored) != nil {
 			return // it was encoded by this server; without subjects it allows nothing
 		}
-		b := newBinding(stored.RoleRef, namespaceOf(o.Key))
+		b, at := newBinding(stored.RoleRef, namespaceOf(o.Key)), newPlace(namespaceOf(o.Key))
 		for i := range stored.Subjects {
 			s := &stored.Subjects[i]
-			k, ok := subjectOf(s, namespaceOf(o.Key))
+			k, ok := subjectOf(s, at)
 			if ok && !yield(k, grant{b, i, reason(o.Key, b, s)}) {
 				return
 			}
@@ -60,11 +54,11 @@ func readBinding(o *store.Object) iter.Seq2[subject, grant] {
 }
 
 func newBinding(ref rbacv1.RoleRef, namespace string) *binding {
-	b := &binding{ref: ref, cluster: ref.Kind == "ClusterRole", role: ref.Name}
-	if !b.cluster {
-		b.role = namespace + "/" + ref.Name
+	key := ref.Name
+	if ref.Kind != "ClusterRole" {
+		key = namespace + "/" + key
 	}
-	return b
+	return &binding{ref, ref.Kind == "ClusterRole", newRoleKey(key)}
 }
 
 // namespaceOf returns the namespace in the key of an object, empty at the cluster scope.
@@ -77,15 +71,15 @@ func namespaceOf(key string) string {
 }
 
 // subjectOf returns the subject of a binding in a namespace. ok is false if it is no user.
-func subjectOf(s *rbacv1.Subject, namespace string) (k subject, ok bool) {
+func subjectOf(s *rbacv1.Subject, at place) (k subject, ok bool) {
 	switch s.Kind {
 	case rbacv1.UserKind:
-		return subject{false, namespace, s.Name}, true
+		return newSubject(false, s.Name, at), true
 	case rbacv1.GroupKind:
-		return subject{true, namespace, s.Name}, true
+		return newSubject(true, s.Name, at), true
 	case rbacv1.ServiceAccountKind:
-		in := accountNamespace(s, namespace)
-		return subject{false, namespace, "system:serviceaccount:" + in + ":" + s.Name}, in != ""
+		in := accountNamespace(s, at.namespace)
+		return newSubject(false, "system:serviceaccount:"+in+":"+s.Name, at), in != ""
 	}
 	return subject{}, false
 }
@@ -127,15 +121,26 @@ func unsupportedRole(kind string) error {
 	return fmt.Errorf("unsupported role reference kind: %q", kind)
 }
 
+// roleKey is the key of a stored Role or ClusterRole.
+type roleKey struct {
+	hash uint64
+	key  string
+}
+
+// Hash implements derived.Key.
+func (k roleKey) Hash() uint64 { return k.hash }
+
+func newRoleKey(key string) roleKey { return roleKey{maphash.String(seed, key), key} }
+
 // readRole yields a stored Role or ClusterRole by its key.
-func readRole(o *store.Object) iter.Seq2[string, *role] {
-	return func(yield func(string, *role) bool) {
+func readRole(o *store.Object) iter.Seq2[roleKey, *role] {
+	return func(yield func(roleKey, *role) bool) {
 		var stored struct {
 			Rules []policyRule `json:"rules"`
 		}
 		if json.Unmarshal(o.Bytes(), &stored) != nil {
 			return // it was encoded by this server; a missing role is an error of its bindings
 		}
-		yield(o.Key, newRole(stored.Rules))
+		yield(newRoleKey(o.Key), newRole(stored.Rules))
 	}
 }

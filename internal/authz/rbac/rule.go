@@ -162,6 +162,11 @@ func (s *set) has(one string) bool {
 	return slices.Contains(s.few, one)
 }
 
+// hasAll reports whether a set has all of some strings.
+func (s *set) hasAll(all []string) bool {
+	return !slices.ContainsFunc(all, func(one string) bool { return !s.has(one) })
+}
+
 // hasResource reports whether a set of resources has "resource", or "resource/subresource", or
 // "*/subresource".
 func (s *set) hasResource(resource, subresource string) bool {

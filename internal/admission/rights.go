@@ -1,0 +1,80 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// This file has the plugins that require a right beyond the one to send the request.
+
+const signingRequests = "certificatesigningrequests.certificates.k8s.io"
+
+// allowed reports whether the user of a request has another right. The server itself has all.
+func (c *Config) allowed(ctx context.Context, a *registry.Attributes, right authz.Attributes) (bool, string, error) {
+	if a.User == nil {
+		return true, "", nil
+	}
+	right.User, right.IsResource = a.User, true
+	d, reason, err := c.Authz.Authorize(ctx, &right)
+	return d == authz.Allow, reason, err
+}
+
+// maySigner reports whether the user has a right on a signer, or on all signers of its domain.
+func (c *Config) maySigner(ctx context.Context, a *registry.Attributes, verb, signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	for _, name := range []string{signer, domain + "/*"} {
+		if ok, _, _ := c.allowed(ctx, a, authz.Attributes{Verb: verb, Group: "certificates.k8s.io", Version: "*", Resource: "signers", Name: name}); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// updatesOf returns a Plugin.Handles for updates of a subresource of CertificateSigningRequests.
+func updatesOf(subresource string) func(*store.State, registry.Target, admissionv1.Operation) bool {
+	return func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
+		return t.Subresource == subresource && t.Type.Collection == signingRequests && o == admissionv1.Update
+	}
+}
+
+// certificateApproval requires the right `approve` on the signer of a CertificateSigningRequest
+// from those who approve or deny it.
+func certificateApproval(c *Config) registry.Plugin {
+	if c.Authz == nil {
+		return registry.Plugin{}
+	}
+	return registry.Plugin{Handles: updatesOf("approval"), Validate: func(ctx context.Context, a *registry.Attributes) error {
+		signer := a.Old.(*certificatesv1.CertificateSigningRequest).Spec.SignerName
+		if !c.maySigner(ctx, a, "approve", signer) {
+			return a.Forbidden("user not permitted to approve requests with signerName %q", signer)
+		}
+		return nil
+	}}
+}
+
+// certificateSigning requires the right `sign` on the signer of a CertificateSigningRequest from
+// those who change its certificate or its conditions.
+func certificateSigning(c *Config) registry.Plugin {
+	if c.Authz == nil {
+		return registry.Plugin{}
+	}
+	return registry.Plugin{Handles: updatesOf("status"), Validate: func(ctx context.Context, a *registry.Attributes) error {
+		old, next := a.Old.(*certificatesv1.CertificateSigningRequest), a.Object.(*certificatesv1.CertificateSigningRequest)
+		if bytes.Equal(old.Status.Certificate, next.Status.Certificate) && equality.Semantic.DeepEqual(old.Status.Conditions, next.Status.Conditions) {
+			return nil
+		}
+		if signer := old.Spec.SignerName; !c.maySigner(ctx, a, "sign", signer) {
+			return a.Forbidden("user not permitted to sign requests with signerName %q", signer)
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,154 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+)
+
+// TestRefused compares errors with those of kube-apiserver v1.36.3 for the same files.
+func TestRefused(t *testing.T) {
+	b, err := os.ReadFile("testdata/refused.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct{ Text, Error string }
+	if err := json.Unmarshal(b, &rows); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := write(t, dir, "kubeconfig", "")
+	real := strings.NewReplacer("{dir}", dir, "{file}", file)
+	for _, row := range rows {
+		if _, err := Parse([]byte(real.Replace(row.Text)), nil); err == nil || err.Error() != real.Replace(row.Error) {
+			t.Errorf("%s\n%v\nwant\n%s", row.Text, err, real.Replace(row.Error))
+		}
+	}
+	const inCluster = head + `[{type: Webhook, name: w, webhook: {timeout: 1s, subjectAccessReviewVersion: v1, failurePolicy: Deny, connectionInfo: {type: InClusterConfig}}}]`
+	if _, err := Parse([]byte(inCluster), nil); err == nil || !strings.Contains(err.Error(), "is not allowed for the API server itself") {
+		t.Error(err)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		c, err := Parse([]byte(strings.Replace(head, "/v1", "/"+version, 1)+`[{type: Node, name: node}, {type: RBAC, name: rbac}]`), nil)
+		if err != nil || len(c.Authorizers) != 2 {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, row := range []struct {
+		f    Flags
+		want string
+	}{
+		{Flags{Modes: []string{"Node", "RBAC"}}, ""},
+		{Flags{}, "at least one authorization-mode must be passed"},
+		{Flags{Modes: []string{"rBAC", "ABAC", "Webhook"}}, `[authorization-mode "rBAC" is not a valid mode, authorization-mode ABAC's authorization policy file not passed, authorization-mode Webhook's authorization config file not passed]`},
+		{Flags{Modes: []string{"RBAC"}, PolicyFile: "p", WebhookFile: "w"}, `[cannot specify --authorization-policy-file without mode ABAC, cannot specify --authorization-webhook-config-file without mode Webhook]`},
+		{Flags{Modes: []string{"RBAC", "RBAC"}}, `authorization-mode ["RBAC" "RBAC"] has mode specified more than once`},
+	} {
+		if err := row.f.Check(); (err == nil) != (row.want == "") || err != nil && err.Error() != row.want {
+			t.Errorf("%+v: %v, want %q", row.f, err, row.want)
+		}
+	}
+}
+
+const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers: "
+
+func write(t testing.TB, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func decide(t *testing.T, a *Authorizer, user string, groups ...string) authz.Decision {
+	t.Helper()
+	d, _, err := a.Authorize(t.Context(), &authz.Attributes{User: &authn.User{Name: user, Groups: groups}, Verb: "get", Path: "/x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestReload changes a file while a server runs: a valid one counts with the first decision about
+// a second later, an invalid one changes nothing.
+func TestReload(t *testing.T) {
+	var calls atomic.Int64
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true}}`)
+	}))
+	defer service.Close()
+	dir := t.TempDir()
+	kubeconfig := write(t, dir, "kubeconfig", fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`, service.URL))
+	hook := `{type: Webhook, name: w, webhook: {timeout: 9s, subjectAccessReviewVersion: v1, failurePolicy: Deny, connectionInfo: {type: KubeConfigFile, kubeConfigFile: ` + kubeconfig + `}}}`
+	path := write(t, dir, "config.yaml", head+`[`+hook+`, {type: AlwaysDeny, name: alwaysdeny}]`)
+	source, err := FromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ahead atomic.Int64
+	a, err := source.Start(Parts{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	step := func(what, config string, want authz.Decision, asked int64, reloads [2]float64) {
+		t.Helper()
+		if config != "" {
+			write(t, dir, "config.yaml", config)
+		}
+		ahead.Add(int64(2 * time.Second))
+		before := calls.Load()
+		if got := decide(t, a, "ann"); got != want || calls.Load()-before != asked {
+			t.Errorf("%s: %v after %d calls, want %v after %d", what, got, calls.Load()-before, want, asked)
+		}
+		m := a.metrics
+		got := [2]float64{testutil.ToFloat64(m.reloads.WithLabelValues("success", m.server)), testutil.ToFloat64(m.reloads.WithLabelValues("failure", m.server))}
+		if got != reloads {
+			t.Errorf("%s: %v reloads, want %v", what, got, reloads)
+		}
+	}
+	step("at the start", "", authz.Allow, 1, [2]float64{})
+	step("unchanged", "", authz.Allow, 0, [2]float64{})
+	step("a comment: the caches stay", "# new\n"+head+`[`+hook+`, {type: AlwaysDeny, name: alwaysdeny}]`, authz.Allow, 0, [2]float64{})
+	step("invalid", head+`[{type: None}]`, authz.Allow, 0, [2]float64{0, 1})
+	step("still invalid", "", authz.Allow, 0, [2]float64{0, 1})
+	step("a type that the start did not have", head+`[{type: RBAC, name: rbac}, {type: AlwaysDeny, name: alwaysdeny}]`, authz.Allow, 0, [2]float64{0, 2})
+	step("without a type of the start", head+`[`+hook+`]`, authz.Allow, 0, [2]float64{0, 3})
+	step("without the webhook", head+`[{type: AlwaysDeny, name: alwaysdeny}]`, authz.NoOpinion, 0, [2]float64{1, 3})
+	if got := decide(t, a, "root", "system:masters"); got != authz.Allow {
+		t.Errorf("the superuser: %v", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(head + `[{type: Node, name: node}]`))
+	f.Add([]byte(`{"apiVersion":"apiserver.config.k8s.io/v1beta1","kind":"AuthorizationConfiguration","authorizers":[{"type":"Webhook","name":"w","webhook":{"timeout":"1s","matchConditions":[{"expression":"true"}]}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse(data, nil)
+		if err == nil && len(c.Authorizers) == 0 {
+			t.Error("an empty configuration is valid")
+		}
+	})
+}

@@ -1,0 +1,302 @@
+package rbac_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+)
+
+// TestAllowZero: a decision allocates nothing, also for a user with many groups.
+func TestAllowZero(t *testing.T) {
+	z := rbac.New(filled(t))
+	user := &authn.User{Name: "v7"}
+	for i := range 40 {
+		user.Groups = append(user.Groups, fmt.Sprint("other", i))
+	}
+	a := authz.Attributes{User: user, Verb: "get", IsResource: true, Resource: "pods", Subresource: "log", Namespace: "n7", Name: "p"}
+	if n := testing.AllocsPerRun(100, func() {
+		if d, reason, err := z.Authorize(t.Context(), &a); d != authz.Allow || reason != `RBAC: allowed by RoleBinding "b7/n7" of Role "r7" to User "v7"` || err != nil {
+			t.Fatal(d, reason, err)
+		}
+	}); n != 0 {
+		t.Errorf("a decision allocates %v times", n)
+	}
+}
+
+// decide returns the decision about a user's request for pods in a namespace.
+func decide(t *testing.T, z *rbac.Authorizer, u *authn.User, namespace string) (bool, string) {
+	t.Helper()
+	d, reason, err := z.Authorize(t.Context(), &authz.Attributes{User: u, Verb: "get", IsResource: true, Resource: "pods", Namespace: namespace})
+	if err != nil || d == authz.Deny {
+		t.Errorf("%v, %v", d, err)
+	}
+	return d == authz.Allow, reason
+}
+
+// TestReason: the reason names the binding, and the first of its subjects that is the user.
+func TestReason(t *testing.T) {
+	s := open(t)
+	z := rbac.New(s)
+	pods := `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`
+	put(t, s, rbac.ClusterRoles, "c", pods, 0)
+	put(t, s, rbac.Roles, "n/r", pods, 0)
+	put(t, s, rbac.RoleBindings, "n/b", `{"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"Group","name":"x"},{"kind":"ServiceAccount","name":"bot"},
+		{"kind":"Group","name":"g2"},{"kind":"Group","name":"g1"},{"kind":"User","name":"u"},{"kind":"Robot","name":"u2"}]}`, 0)
+	put(t, s, rbac.ClusterRoleBindings, "b", `{"roleRef":{"kind":"ClusterRole","name":"c"},"subjects":[{"kind":"ServiceAccount","name":"a","namespace":"m"},{"kind":"ServiceAccount","name":"none"}]}`, 0)
+	put(t, s, rbac.ClusterRoleBindings, "gone", `{"roleRef":{"kind":"ClusterRole","name":"none"},"subjects":[{"kind":"User","name":"v"},{"kind":"User","name":"u"}]}`, 0)
+	put(t, s, rbac.RoleBindings, "n/gone", `{"roleRef":{"kind":"Role","name":"none"},"subjects":[{"kind":"User","name":"v"}]}`, 0)
+	for _, row := range []struct {
+		user      authn.User
+		namespace string
+		allowed   bool
+		reason    string
+	}{
+		{authn.User{Name: "u"}, "n", true, `RBAC: allowed by RoleBinding "b/n" of Role "r" to User "u"`},
+		{authn.User{Name: "u", Groups: []string{"g1"}}, "n", true, `RBAC: allowed by RoleBinding "b/n" of Role "r" to Group "g1"`},
+		{authn.User{Name: "u", Groups: []string{"g1", "g2"}}, "n", true, `RBAC: allowed by RoleBinding "b/n" of Role "r" to Group "g2"`},
+		{authn.User{Name: "system:serviceaccount:n:bot"}, "n", true, `RBAC: allowed by RoleBinding "b/n" of Role "r" to ServiceAccount "bot/n"`},
+		{authn.User{Name: "system:serviceaccount:m:bot"}, "n", false, ""},
+		{authn.User{Name: "system:serviceaccount:m:a"}, "", true, `RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "c" to ServiceAccount "a/m"`},
+		{authn.User{Name: "system:serviceaccount::none"}, "", false, ""},
+		{authn.User{Name: "u2"}, "n", false, ""},
+		{authn.User{Name: "x"}, "n", false, ""},
+		{authn.User{Name: "u"}, "m", false, `RBAC: clusterrole.rbac.authorization.k8s.io "none" not found`},
+		{authn.User{Name: "v"}, "n", false, `RBAC: [clusterrole.rbac.authorization.k8s.io "none" not found, role.rbac.authorization.k8s.io "none" not found]`},
+	} {
+		if allowed, reason := decide(t, z, &row.user, row.namespace); allowed != row.allowed || reason != row.reason {
+			t.Errorf("%s %q in %q: %v, %q; want %v, %q", row.user.Name, row.user.Groups, row.namespace, allowed, reason, row.allowed, row.reason)
+		}
+	}
+}
+
+// TestRules: rules come in the order of the bindings' names, those of the cluster first, and once
+// for each binding.
+func TestRules(t *testing.T) {
+	s := open(t)
+	z := rbac.New(s)
+	put(t, s, rbac.ClusterRoles, "c", `{"rules":[{"apiGroups":["c"],"resources":["x"],"verbs":["get"],"resourceNames":["n"]},{"nonResourceURLs":["/c"],"verbs":["get"]}]}`, 0)
+	put(t, s, rbac.Roles, "n/r", `{"rules":[{"apiGroups":["r"],"resources":["x"],"verbs":["get"]}]}`, 0)
+	put(t, s, rbac.RoleBindings, "n/a", `{"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"User","name":"u"}]}`, 0)
+	put(t, s, rbac.RoleBindings, "m/a", `{"roleRef":{"kind":"ClusterRole","name":"c"},"subjects":[{"kind":"User","name":"u"}]}`, 0)
+	put(t, s, rbac.ClusterRoleBindings, "z", `{"roleRef":{"kind":"ClusterRole","name":"c"},"subjects":[{"kind":"User","name":"u"},{"kind":"Group","name":"g"}]}`, 0)
+	put(t, s, rbac.ClusterRoleBindings, "y", `{"roleRef":{"kind":"ClusterRole","name":"none"},"subjects":[{"kind":"User","name":"u"}]}`, 0)
+	got := z.Rules(t.Context(), &authn.User{Name: "u", Groups: []string{"g"}}, "n")
+	want := authz.Rules{
+		Resources: []authz.ResourceRule{
+			{Verbs: []string{"get"}, Groups: []string{"c"}, Resources: []string{"x"}, Names: []string{"n"}},
+			{Verbs: []string{"get"}, Groups: []string{"r"}, Resources: []string{"x"}},
+		},
+		NonResources: []authz.NonResourceRule{{Verbs: []string{"get"}, Paths: []string{"/c"}}},
+	}
+	if got.Err == nil || got.Err.Error() != `clusterrole.rbac.authorization.k8s.io "none" not found` {
+		t.Errorf("the error is %v", got.Err)
+	}
+	if got.Err = nil; !reflect.DeepEqual(got, want) {
+		t.Errorf("the rules are %+v, want %+v", got, want)
+	}
+}
+
+// words are what rules and requests are made of in random tests.
+var words = []string{"", "*", "a", "b", "a/b", "*/b", "a/*", "b/c", "a/b/c", "get", "list", "/x", "/x*", "/x/y**"}
+
+// allows reports whether a rule allows a request, in the simplest way.
+func allows(r *rbacv1.PolicyRule, a *authz.Attributes) bool {
+	has := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }
+	if !a.IsResource {
+		return has(r.Verbs, a.Verb) && slices.ContainsFunc(r.NonResourceURLs, func(url string) bool {
+			return url == a.Path || strings.HasSuffix(url, "*") && strings.HasPrefix(a.Path, strings.TrimRight(url, "*"))
+		})
+	}
+	resource := has(r.Resources, a.Resource)
+	if a.Subresource != "" {
+		resource = has(r.Resources, a.Resource+"/"+a.Subresource) || slices.Contains(r.Resources, "*/"+a.Subresource)
+	}
+	return has(r.Verbs, a.Verb) && has(r.APIGroups, a.Group) && resource && (len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.Name))
+}
+
+// checkRule compares a decision by one rule with the simple one.
+func checkRule(t *testing.T, s *store.Store, z *rbac.Authorizer, r rbacv1.PolicyRule, a authz.Attributes, last *store.Revision) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"rules": []rbacv1.PolicyRule{r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	*last = put(t, s, rbac.ClusterRoles, "c", string(text), *last)
+	a.User = &authn.User{Name: "u"}
+	d, _, _ := z.Authorize(t.Context(), &a)
+	if want := allows(&r, &a); (d == authz.Allow) != want {
+		t.Errorf("%+v by %+v: %v, want %v", a, r, d, want)
+	}
+}
+
+func oneRole(t testing.TB) (*store.Store, *rbac.Authorizer) {
+	s := open(t)
+	put(t, s, rbac.ClusterRoleBindings, "b", `{"roleRef":{"kind":"ClusterRole","name":"c"},"subjects":[{"kind":"User","name":"u"}]}`, 0)
+	return s, rbac.New(s)
+}
+
+func randomRule(chance *rand.Rand) rbacv1.PolicyRule {
+	some := func() (all []string) {
+		for range chance.IntN(4) {
+			all = append(all, words[chance.IntN(len(words))])
+		}
+		for i := range chance.IntN(8) / 7 * 20 { // now and then many
+			all = append(all, fmt.Sprint("many", i))
+		}
+		return all
+	}
+	return rbacv1.PolicyRule{APIGroups: some(), Resources: some(), Verbs: some(), ResourceNames: some(), NonResourceURLs: some()}
+}
+
+// TestRuleLikeSimple compares random rules and requests with the simple decision.
+func TestRuleLikeSimple(t *testing.T) {
+	chance := testrand.New(t)
+	s, z := oneRole(t)
+	var last store.Revision
+	one := func() string { return words[chance.IntN(len(words))] }
+	for range 5000 {
+		a := authz.Attributes{Verb: one(), IsResource: chance.IntN(4) > 0, Group: one(), Resource: one(), Subresource: one(), Name: one(), Path: one()}
+		checkRule(t, s, z, randomRule(chance), a, &last)
+	}
+}
+
+// FuzzRule compares rules and requests with the simple decision.
+func FuzzRule(f *testing.F) {
+	f.Add("get,list", ",apps", "pods/log,*/scale", "a", "/x*", "get", "", "pods", "log", "a", "/x/y", true)
+	f.Add("*", "*", "*", "", "*", "get", "", "pods", "", "", "/", false)
+	f.Fuzz(func(t *testing.T, verbs, groups, resources, names, urls, verb, group, resource, subresource, name, path string, isResource bool) {
+		list := func(text string) []string {
+			if text = strings.ToValidUTF8(text, "?"); text == "" {
+				return nil
+			}
+			return strings.Split(text, ",")
+		}
+		s, z := oneRole(t)
+		var last store.Revision
+		checkRule(t, s, z, rbacv1.PolicyRule{Verbs: list(verbs), APIGroups: list(groups), Resources: list(resources), ResourceNames: list(names), NonResourceURLs: list(urls)},
+			authz.Attributes{Verb: verb, IsResource: isResource, Group: group, Resource: resource, Subresource: subresource, Name: name, Path: path}, &last)
+	})
+}
+
+// mayGrant returns the error of a user with some rules who grants others.
+func mayGrant(t *testing.T, own, wanted []rbacv1.PolicyRule) error {
+	t.Helper()
+	s, z := oneRole(t)
+	text, err := json.Marshal(map[string]any{"rules": own})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, rbac.ClusterRoles, "c", string(text), 0)
+	return z.MayGrant(rbac.Scope{State: s.Any(), User: &authn.User{Name: "u"}, Resource: schema.GroupResource{Group: rbacv1.GroupName, Resource: "roles"}}, wanted)
+}
+
+// texts are rules of single permissions as messages have them.
+func texts(all []rbacv1.PolicyRule) (texts []string) {
+	verbs := map[string][]string{}
+	for _, r := range all {
+		switch {
+		case len(r.NonResourceURLs) > 0:
+			texts = append(texts, fmt.Sprintf("{NonResourceURLs:%q, Verbs:%q}", r.NonResourceURLs, r.Verbs))
+			continue
+		case len(r.ResourceNames) > 0:
+			of := fmt.Sprintf("{APIGroups:%q, Resources:%q, ResourceNames:%q, Verbs:", r.APIGroups, r.Resources, r.ResourceNames)
+			verbs[of] = append(verbs[of], r.Verbs...)
+		default:
+			of := fmt.Sprintf("{APIGroups:%q, Resources:%q, Verbs:", r.APIGroups, r.Resources)
+			verbs[of] = append(verbs[of], r.Verbs...)
+		}
+	}
+	for of, v := range verbs {
+		texts = append(texts, fmt.Sprintf("%s%q}", of, v))
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
+// TestMayGrantLikeSimple compares random grants with a comparison of all single permissions.
+func TestMayGrantLikeSimple(t *testing.T) {
+	chance := testrand.New(t)
+	rules := func(n int) (all []rbacv1.PolicyRule) {
+		for range chance.IntN(n) {
+			all = append(all, randomRule(chance))
+		}
+		return all
+	}
+	granted := 0
+	for range 500 {
+		own, wanted := rules(8), rules(3)
+		if chance.IntN(3) == 0 { // what users have, in parts
+			for _, r := range own {
+				wanted = append(wanted, validation.BreakdownRule(r)...)
+			}
+		}
+		covered, missing := validation.Covers(own, wanted)
+		err := mayGrant(t, own, wanted)
+		if (err == nil) != covered {
+			t.Fatalf("a user with %v grants %v: %v, want %v", own, wanted, err, missing)
+		}
+		if covered {
+			granted++
+			continue
+		}
+		want := "user \"u\" (groups=[]) is attempting to grant RBAC permissions not currently held:\n" + strings.Join(texts(missing), "\n")
+		if len(missing) < 5000 && err.Error() != want {
+			t.Fatalf("a user with %v grants %v: %v, want %v", own, wanted, err, want)
+		}
+	}
+	if granted < 50 {
+		t.Errorf("only %d of 500 are granted", granted)
+	}
+}
+
+// TestMayGrantLimits: rules that multiply to a great many permissions are compared quickly, or
+// refused.
+func TestMayGrantLimits(t *testing.T) {
+	many := func(prefix string) (all []string) {
+		for i := range 20_000 {
+			all = append(all, fmt.Sprint(prefix, i))
+		}
+		return all
+	}
+	huge := []rbacv1.PolicyRule{{APIGroups: many("g"), Resources: many("r"), Verbs: many("v"), ResourceNames: many("n")}}
+	names := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}, ResourceNames: many("n")}}
+	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+	halfNames := []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}, ResourceNames: many("n")[:10_000]},
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}, ResourceNames: many("n")[10_000:]},
+	}
+	halves := []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: many("v")[:10_000]},
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: many("v")[10_000:]},
+	}
+	for _, row := range []struct {
+		own     []rbacv1.PolicyRule
+		refusal string // empty: it is granted
+	}{
+		{all, ""},
+		{nil, "not currently held:\n{APIGroups:[\"g0\"], Resources:[\"r0\"], ResourceNames:[\"n0\"], Verbs:[\"v0\"]}\n"},
+		{names, ""},
+		{halves, "combine too many"},
+		{huge, ""},
+		{halfNames, "combine too many"},
+	} {
+		err := mayGrant(t, row.own, huge)
+		if row.refusal == "" && err != nil || row.refusal != "" && (err == nil || !strings.Contains(err.Error(), row.refusal)) {
+			t.Errorf("with %d rules: %.200v, want %q", len(row.own), err, row.refusal)
+		}
+	}
+}

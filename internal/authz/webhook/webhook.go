@@ -1,0 +1,210 @@
+// Package webhook authorizes by asking a remote service, which gets a SubjectAccessReview for each
+// decision and answers it.
+//
+// A decision is cached under a hash of everything that was asked. Failures are not cached, and
+// neither are decisions about very long names: a client could fill the cache with them. Requests
+// that ask the same at the same time share one call. A call that fails for a passing reason is
+// repeated a few times. A slow service holds up the requests that ask it, and no others.
+package webhook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+)
+
+const (
+	// cachedDecisions bounds the decisions of each sort that are kept. Members of a group that
+	// may do nothing cannot push out what others may do.
+	cachedDecisions = 8192
+	// cachedAttributeBytes bounds the attributes of a request whose decision is cached.
+	cachedAttributeBytes = 10_000
+	// cachedReasonBytes bounds the reason of a decision that is cached.
+	cachedReasonBytes = 4 << 10
+	// callLimit bounds all attempts of a decision together. It is the time that other requests
+	// than watches have.
+	callLimit = time.Minute
+)
+
+// Config configures a Webhook.
+type Config struct {
+	// Name is the name of the authorizer, for metrics.
+	Name string
+	// KubeconfigFile says where the service is, and how to connect to it. Its cluster is the
+	// service, its user this server.
+	KubeconfigFile string
+	// Version is the version of the SubjectAccessReview: "v1" or "v1beta1".
+	Version string
+	// Timeout is for one attempt; zero: 30 seconds.
+	Timeout time.Duration
+	// AuthorizedTTL and UnauthorizedTTL are how long a decision is cached; zero: it is not.
+	AuthorizedTTL, UnauthorizedTTL time.Duration
+	// OnError is the decision if the service, or a condition, fails: NoOpinion or Deny.
+	OnError authz.Decision
+	// Conditions select the requests that the service is asked about; nil: all.
+	Conditions *Conditions
+	// Metrics counts; nil: nothing is counted.
+	Metrics *Metrics
+	// Backoff is the pause before the second attempt, and grows by half with each; zero: 500 ms.
+	Backoff time.Duration
+	// Now is the clock of the caches; nil: time.Now.
+	Now func() time.Time
+}
+
+// Webhook implements authz.Authorizer and authz.Ruler.
+type Webhook struct {
+	c       Config
+	remote  *remote
+	allowed *cache
+	refused *cache
+	flights flights
+}
+
+// New makes a Webhook. It reads the kubeconfig, and connects later.
+func New(c Config) (*Webhook, error) {
+	if c.Timeout == 0 {
+		c.Timeout = 30 * time.Second
+	}
+	if c.Backoff == 0 {
+		c.Backoff = 500 * time.Millisecond
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics()
+	}
+	r, err := newRemote(c.KubeconfigFile, c.Version, c.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &Webhook{c: c, remote: r, allowed: newCache(cachedDecisions, c.Now), refused: newCache(cachedDecisions, c.Now)}, nil
+}
+
+// Close closes the connections that no request uses.
+func (w *Webhook) Close() { w.remote.close() }
+
+var (
+	errNoRules = errors.New("webhook authorizer does not support user rule resolution")
+	errBoth    = errors.New("webhook subject access review returned both allow and deny response")
+)
+
+// Rules implements authz.Ruler.
+func (w *Webhook) Rules(context.Context, *authn.User, string) authz.Rules {
+	return authz.Rules{Incomplete: true, Err: errNoRules}
+}
+
+// Authorize implements authz.Authorizer.
+func (w *Webhook) Authorize(ctx context.Context, a *authz.Attributes) (authz.Decision, string, error) {
+	spec := specOf(a)
+	ask, err := w.c.Conditions.match(ctx, &spec, w.c.Name, w.c.Metrics)
+	if err != nil {
+		return w.c.OnError, "", err
+	}
+	if !ask {
+		return authz.NoOpinion, "", nil
+	}
+	s, err := w.decide(ctx, a, &spec)
+	switch {
+	case err != nil:
+		return w.c.OnError, "", err
+	case s.Denied && s.Allowed:
+		return authz.Deny, s.Reason, errBoth
+	case s.Denied:
+		return authz.Deny, s.Reason, nil
+	case s.Allowed:
+		return authz.Allow, s.Reason, nil
+	}
+	return authz.NoOpinion, s.Reason, nil
+}
+
+type status = authorizationv1.SubjectAccessReviewStatus
+
+// decide returns the service's answer, perhaps an earlier one.
+func (w *Webhook) decide(ctx context.Context, a *authz.Attributes, spec *authorizationv1.SubjectAccessReviewSpec) (status, error) {
+	if w.c.AuthorizedTTL <= 0 && w.c.UnauthorizedTTL <= 0 {
+		ctx, cancel := context.WithTimeout(ctx, callLimit)
+		defer cancel()
+		return w.call(ctx, spec)
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return status{}, err
+	}
+	k := key(sha256.Sum256(text))
+	for _, c := range [...]*cache{w.allowed, w.refused} {
+		if s, ok := c.get(k); ok {
+			return s, nil
+		}
+	}
+	return w.flights.join(ctx, k, func(ctx context.Context) (status, error) {
+		s, err := w.call(ctx, spec)
+		if err == nil && attributeBytes(a) < cachedAttributeBytes && len(s.Reason) <= cachedReasonBytes {
+			if s.Allowed {
+				w.allowed.put(k, s, w.c.AuthorizedTTL)
+			} else {
+				w.refused.put(k, s, w.c.UnauthorizedTTL)
+			}
+		}
+		return s, err
+	})
+}
+
+// call asks the service, up to five times.
+func (w *Webhook) call(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (s status, err error) {
+	var result string
+	attempts := wait.Backoff{Duration: w.c.Backoff, Factor: 1.5, Jitter: 0.2, Steps: 5}
+	ended := wait.ExponentialBackoffWithContext(ctx, attempts, func(ctx context.Context) (bool, error) {
+		start := time.Now()
+		var code int
+		s, code, err = w.remote.review(ctx, spec)
+		result = resultOf(ctx, code, err)
+		w.c.Metrics.called(w.c.Name, result, time.Since(start))
+		return !passing(err), nil
+	})
+	if err == nil {
+		err = ended // the context ended before the first attempt
+	}
+	if err != nil && w.c.OnError == authz.NoOpinion && ctx.Err() == nil {
+		w.c.Metrics.failOpen.WithLabelValues(w.c.Name, result).Inc()
+	}
+	return s, err
+}
+
+// passing reports whether an error may be gone at the next attempt.
+func passing(err error) bool {
+	if utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {
+		return true
+	}
+	_, later := apierrors.SuggestsClientDelay(err)
+	return later
+}
+
+// resultOf is the label of an attempt in metrics.
+func resultOf(ctx context.Context, code int, err error) string {
+	switch {
+	case err == nil:
+		return "success"
+	case ctx.Err() != nil:
+		return "canceled"
+	case utilnet.IsTimeout(err), errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), code == http.StatusGatewayTimeout:
+		return "timeout"
+	}
+	return "error"
+}
+
+func attributeBytes(a *authz.Attributes) int {
+	return len(a.Namespace) + len(a.Verb) + len(a.Group) + len(a.Version) + len(a.Resource) + len(a.Subresource) + len(a.Name) + len(a.Path)
+}
