@@ -22,7 +22,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -53,6 +55,7 @@ type running struct {
 	authority  *pki.Authority
 	tokens     *satoken.Authority
 	sealed     *encryption.Log
+	issuers    *issuers.Issuers // nil: none are configured
 	store      *store.Store
 	serving    *serving.Server
 	loops      *controller.Loops
@@ -62,6 +65,7 @@ type running struct {
 	custom     *crd.Set
 	naming     *crd.Naming
 	authorizer *config.Authorizer
+	audit      *audit.Auditor // nil: requests are not recorded
 	rbac       *rbac.Authorizer
 	publisher  publisher
 
@@ -119,6 +123,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}()
 	r := &running{plugins: plugins}
 	r.url, r.serverName = s.address(listener)
+	if r.audit, err = s.openAudit(log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.closeAudit())
+		}
+	}()
 
 	if err = s.openStore(ctx, r); err != nil {
 		return nil, err
@@ -141,6 +153,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if r.tokens, err = s.openTokens(r.store, catalog, log); err != nil {
 		return nil, err
 	}
+	if r.issuers, err = s.openIssuers(r, log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.closeIssuers()
+		}
+	}()
 	credentials, err := s.credentials(r, log)
 	if err != nil {
 		return nil, err
@@ -163,6 +183,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
+			Audited: r.audit != nil,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -221,11 +242,12 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.closeIssuers()
 	r.authorizer.Close()
 	r.publisher.stop()
 	r.loops.Stop()
 	r.addresses.Close()
-	return r.store.Close()
+	return errors.Join(r.closeAudit(), r.store.Close())
 }
 
 // listen opens the port first: clients that connect early wait instead of being refused.
@@ -395,6 +417,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Catalog:             catalog,
 		Authn:               credentials,
 		Authz:               r.authorizer,
+		Audit:               r.audit,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
 		Pages:               s.issuerPages(r),

@@ -41,6 +41,7 @@ type serveFlags struct {
 	maxStorage      byteSize // zero: not given
 
 	controllers []string
+	audit       auditFlags
 	gates       gates
 	verbosity   int
 
@@ -52,6 +53,10 @@ const (
 	defaultPort      = 6443
 	defaultRetention = time.Hour
 	defaultEventTTL  = time.Hour
+
+	defaultAuditBackoff = 10 * time.Second
+	defaultAuditWait    = 30 * time.Second
+
 	defaultMaxMemory = 128 << 20
 	defaultMaxDisk   = 4 << 30
 
@@ -100,6 +105,9 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
 			if err := fromEnvironment(c.Flags(), os.LookupEnv); err != nil {
 				return usageError{err}
 			}
+			if err := f.checkOIDC(c.Flags()); err != nil {
+				return usageError{err}
+			}
 			if err := f.check(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
@@ -122,8 +130,10 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
 	f.registerAuthentication(flags)
+	f.registerOIDC(flags)
 	f.registerAuthorization(flags)
 	f.registerTLS(flags)
+	f.registerAudit(flags)
 	f.registerEncryption(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
@@ -170,6 +180,9 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
 	}
 	if err := s.Authentication.Check(); err != nil {
+		return err
+	}
+	if err := f.checkAudit(); err != nil {
 		return err
 	}
 	if f.verbosity < 0 {
