@@ -296,6 +296,9 @@ func TestKMSPlugin(t *testing.T) {
 	if code, body := servertest.Get(t, e.server.RESTConfig(), "/readyz/kms-providers"); code != http.StatusOK {
 		t.Errorf("%d %s", code, body)
 	}
+	if code, body := servertest.Get(t, e.server.RESTConfig(), "/livez/kms-providers"); code != http.StatusNotFound {
+		t.Errorf("a restart does not help against a plugin that is down: %d %s", code, body)
+	}
 	if _, err := e.secrets.Create(t.Context(), secret("s", "x"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
