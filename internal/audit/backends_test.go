@@ -449,3 +449,13 @@ func BenchmarkProcess(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkEncode measures an event alone.
+func BenchmarkEncode(b *testing.B) {
+	e, room := typicalEvent(), make([]byte, 0, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		room = e.append(room[:0], ResponseComplete, e.Received, false)
+	}
+	b.SetBytes(int64(len(room)))
+}
