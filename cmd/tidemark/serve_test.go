@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -246,5 +248,69 @@ func TestDefaultDirectory(t *testing.T) {
 	}
 	if code := p.get("/readyz").StatusCode; code != http.StatusOK {
 		t.Errorf("/readyz is %d", code)
+	}
+}
+
+// auditedIDs are the audit IDs of the requests that have an event of a stage in a log.
+func auditedIDs(t *testing.T, path, stage string) map[string]bool {
+	t.Helper()
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for line := range strings.Lines(string(log)) {
+		var e struct{ AuditID, Stage string }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if e.Stage == stage {
+			ids[e.AuditID] = true
+		}
+	}
+	return ids
+}
+
+// TestAuditSurvivesTheEnd: what was answered is in the audit log, after SIGTERM in each mode, and
+// after SIGKILL in the blocking ones.
+func TestAuditSurvivesTheEnd(t *testing.T) {
+	for _, row := range []struct {
+		mode   string
+		signal os.Signal
+	}{{"batch", syscall.SIGTERM}, {"blocking", syscall.SIGKILL}, {"blocking-strict", syscall.SIGKILL}} {
+		dir := t.TempDir()
+		policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+		if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := serve(t, "--in-memory", "--audit-policy-file="+policy, "--audit-log-path="+log, "--audit-log-mode="+row.mode)
+		var mu sync.Mutex
+		answered := map[string]bool{}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 200 {
+					answer, err := p.client.Get(p.config.Host + "/api/v1/namespaces/default")
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					answered[answer.Header.Get("Audit-Id")] = true
+					if len(answered) == 400 {
+						p.signal(row.signal)
+					}
+					mu.Unlock()
+					answer.Body.Close()
+				}
+			})
+		}
+		wg.Wait()
+		p.exit()
+		got := auditedIDs(t, log, "ResponseComplete")
+		for id := range answered {
+			if !got[id] {
+				t.Errorf("%s, %v: the request %s was answered, and is not in the log", row.mode, row.signal, id)
+			}
+		}
 	}
 }

@@ -299,3 +299,24 @@ func recordAuditEvents(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 }
+
+// TestAuditStrict: with the mode blocking-strict and a full disk, requests are refused before
+// they are executed, and counted; with the mode blocking, they succeed.
+func TestAuditStrict(t *testing.T) {
+	const full = "/dev/full"
+	if _, err := os.Stat(full); err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	for mode, want := range map[string]int{"blocking-strict": http.StatusInternalServerError, "blocking": http.StatusCreated} {
+		s := servertest.Start(t, &tidemark.Server{Audit: tidemark.Audit{PolicyFile: "testdata/audit/policy.yaml", Log: tidemark.AuditLog{Path: full, Mode: mode}}})
+		if got := auditRequests[0].send(t, s.RESTConfig()); got != want {
+			t.Errorf("%s: a create is %d, want %d", mode, got, want)
+		}
+		if mode != "blocking-strict" {
+			_, metrics := servertest.Get(t, s.RESTConfig(), "/metrics")
+			if !strings.Contains(metrics, `apiserver_audit_error_total{plugin="log"} 3`) { // two of the create, one of this request
+				t.Errorf("%s: the lost events are not counted:\n%s", mode, metrics)
+			}
+		}
+	}
+}
