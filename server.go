@@ -47,10 +47,6 @@ type Server struct {
 	// /version.
 	DisableAnonymous bool
 
-	// ServiceAccountIssuer is the issuer of service account tokens, a URL; empty:
-	// https://kubernetes.default.svc.cluster.local. Tokens of other issuers are refused.
-	ServiceAccountIssuer string
-
 	// Authentication has further options of authentication.
 	Authentication Authentication
 	// Authorization configures who may do what.

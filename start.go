@@ -79,6 +79,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err := s.checkLoops(); err != nil {
 		return nil, err
 	}
+	if err := s.Authentication.Check(); err != nil {
+		return nil, fmt.Errorf("authentication: %w", err)
+	}
 	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
 	if err != nil {
 		return nil, err
@@ -131,7 +134,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	catalog := builtin.Catalog()
 	r.custom = crd.NewSet(r.store, catalog, log)
 	r.naming = crd.NewNaming(r.custom, s.now)
-	if r.tokens, err = s.openTokens(r.store, catalog); err != nil {
+	if r.tokens, err = s.openTokens(r.store, catalog, log); err != nil {
 		return nil, err
 	}
 	credentials, err := s.credentials(r, log)
@@ -379,7 +382,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Authz:               r.authorizer,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
-		Pages:               r.issuerPages(),
+		Pages:               s.issuerPages(r),
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,

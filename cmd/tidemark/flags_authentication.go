@@ -6,8 +6,16 @@ import "github.com/spf13/pflag"
 func (f *serveFlags) registerAuthentication(flags *pflag.FlagSet) {
 	flags.StringVar(&f.server.TokenAuthFile, "token-auth-file", "", `CSV file of bearer tokens, with lines of token,user,uid,"group1,group2"`)
 	flags.StringVar(&f.server.ClientCAFile, "client-ca-file", "", "PEM file of certificate authorities for client certificates: the common name is the user, organizations are groups")
-	flags.StringVar(&f.server.ServiceAccountIssuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "issuer of service account tokens, a URL; also their default audience")
-	flags.StringSliceVar(&f.server.Authentication.APIAudiences, "api-audiences", nil, "audiences of this server, one of which a token must be for; also the default audiences of service account tokens (default: the issuer)")
+	a := &f.server.Authentication.ServiceAccounts
+	flags.StringArrayVar(&a.Issuers, "service-account-issuer", []string{"https://kubernetes.default.svc.cluster.local"}, "issuer of service account tokens, a URL; repeated: the first issues tokens, and those of all are accepted")
+	flags.StringSliceVar(&f.server.Authentication.APIAudiences, "api-audiences", nil, "audiences of this server, one of which a token must be for; also the default audiences of service account tokens (default: the issuers)")
+	flags.StringVar(&a.SigningKeyFile, "service-account-signing-key-file", "", "PEM file of the private key (RSA or ECDSA) that signs service account tokens (default: a key in the data directory)")
+	flags.StringArrayVar(&a.KeyFiles, "service-account-key-file", nil, "PEM file of keys that verify service account tokens in addition to the one that signs, public or private; may be repeated")
+	flags.DurationVar(&a.MaxTokenExpiration, "service-account-max-token-expiration", 0, "longest lifetime of a new service account token, an hour or more; longer ones are shortened, with a warning (default: 2^32 seconds)")
+	flags.BoolVar(&f.extendTokens, "service-account-extend-token-expiration", true, "issue the tokens that admission requests for Pods for a year instead of an hour")
+	flags.StringVar(&a.JWKSURI, "service-account-jwks-uri", "", "https URL of the public keys in the discovery document of the issuer (default: on this server)")
+	flags.Bool("service-account-lookup", true, "without effect: the objects that a token is bound to are always looked up")
+	flags.BoolVar(&f.server.Authentication.BootstrapTokens, "enable-bootstrap-token-auth", false, "accept the tokens of Secrets of type bootstrap.kubernetes.io/token in kube-system")
 	h := &f.server.Authentication.RequestHeader
 	flags.StringVar(&h.ClientCAFile, "requestheader-client-ca-file", "", "PEM file of certificate authorities for the client certificates of front proxies, which name users in headers; without it the headers are ignored")
 	flags.StringSliceVar(&h.AllowedNames, "requestheader-allowed-names", nil, "common names that the certificate of a front proxy may have (default: any)")

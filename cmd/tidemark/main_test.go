@@ -76,7 +76,18 @@ var wrongLines = map[string]string{
 	"serve --service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16": "one of IPv4 and one of IPv6",
 	"serve --service-node-port-range=many":                     "30000-32767",
 	"serve --service-node-port-range=40000-30000":              "30000-32767",
-	"serve --service-account-issuer=https://[":                 "--service-account-issuer",
+	"serve --service-account-issuer=https://[":                 `issuer "https://[" of service account tokens`,
+	"serve --service-account-max-token-expiration=30m":         "want an hour to 2^32 seconds",
+	"serve --service-account-extend-token-expiration=perhaps":  "perhaps",
+	"serve --service-account-jwks-uri=http://x":                "not an https URL",
+	"serve --service-account-lookup=perhaps":                   "perhaps",
+	"serve --enable-bootstrap-token-auth=perhaps":              "perhaps",
+	"serve --api-audiences=,":                                  "audience of the server is empty",
+	"serve --requestheader-allowed-names=,":                    "empty value",
+	"serve --requestheader-username-headers=,":                 "empty value",
+	"serve --requestheader-uid-headers=X-Uid":                  "X-Remote-Uid",
+	"serve --requestheader-group-headers=,":                    "empty value",
+	"serve --requestheader-extra-headers-prefix=,":             "empty value",
 	"serve --data-dir-permissions=all":                         "owner or group",
 	"serve --v=-1":                                             "--v=-1",
 	"serve --in-memory=perhaps":                                "perhaps",
@@ -104,7 +115,8 @@ func TestUsage(t *testing.T) {
 
 // takesAnything are the flags that have no wrong value to be found before the start: a
 // file that is not there is no mistake of the command line.
-var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help"}
+var takesAnything = []string{"admission-control-config-file", "data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help",
+	"service-account-signing-key-file", "service-account-key-file", "requestheader-client-ca-file"}
 
 // TestEveryFlagIsChecked: TestUsage has a wrong value of each flag of serve.
 func TestEveryFlagIsChecked(t *testing.T) {

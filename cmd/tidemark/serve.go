@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -43,6 +42,8 @@ type serveFlags struct {
 	controllers []string
 	gates       gates
 	verbosity   int
+
+	extendTokens bool
 }
 
 const (
@@ -165,14 +166,15 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if _, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
 	}
-	if _, err := url.Parse(s.ServiceAccountIssuer); err != nil {
-		return fmt.Errorf("--service-account-issuer: %w", err)
+	if err := s.Authentication.Check(); err != nil {
+		return err
 	}
 	if f.verbosity < 0 {
 		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
 	f.checkAuthorization(changed)
+	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)

@@ -160,8 +160,13 @@ func (q *request) readSelectors() {
 	}
 	v := q.query()
 	a.FieldSelector, a.LabelSelector = v.Get("fieldSelector"), v.Get("labelSelector")
-	if a.Verb != verbDeleteCollection {
-		a.Name = selectedName(a.FieldSelector)
+	if a.Verb == verbDeleteCollection {
+		return
+	}
+	if name := selectedName(a.FieldSelector); name != "" {
+		if _, err := listOptions(v); err == nil {
+			a.Name = name
+		}
 	}
 }
 

@@ -136,7 +136,7 @@ func TestTokenRestart(t *testing.T) {
 	s = servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}})
 	servertest.WantCode(t, servertest.WithToken(s, r.Status.Token), "/api", http.StatusOK, "")
 	servertest.Stop(t, s)
-	s = servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, ServiceAccountIssuer: "https://example.com"})
+	s = servertest.Start(t, &tidemark.Server{Storage: &datadir.Dir{Path: dir}, Authentication: tidemark.Authentication{ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{"https://example.com"}}}})
 	servertest.WantCode(t, servertest.WithToken(s, r.Status.Token), "/api", http.StatusUnauthorized, "Unauthorized")
 }
 
@@ -209,7 +209,7 @@ func TestAccessReviews(t *testing.T) {
 
 // TestIssuerPages checks the documents with which others can verify tokens.
 func TestIssuerPages(t *testing.T) {
-	s := servertest.Start(t, &tidemark.Server{ServiceAccountIssuer: "https://example.com"})
+	s := servertest.Start(t, &tidemark.Server{Authentication: tidemark.Authentication{ServiceAccounts: tidemark.ServiceAccounts{Issuers: []string{"https://example.com"}}}})
 	code, body := servertest.Get(t, s.RESTConfig(), "/.well-known/openid-configuration/")
 	want := `{"issuer":"https://example.com","jwks_uri":"` + s.URL() + `/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["RS256"]}`
 	if code != http.StatusOK || body != want {

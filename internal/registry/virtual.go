@@ -35,7 +35,12 @@ type VirtualRequest struct {
 	By *authn.User
 	// DryRun reports whether the request is a dry-run: nothing may be stored.
 	DryRun bool
+
+	warnings []string
 }
+
+// Warn adds a warning to the headers of the answer.
+func (c *VirtualRequest) Warn(text string) { c.warnings = append(c.warnings, text) }
 
 // VirtualAnswer is the answer to a create at a virtual resource.
 type VirtualAnswer struct {
@@ -89,7 +94,9 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	if sent, err = r.admitVirtual(ctx, w, named, sent); err != nil {
 		return VirtualAnswer{Warnings: w.warnings}, status(err)
 	}
-	made, err := r.virtualHandler(t)(ctx, &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun})
+	call := &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun}
+	made, err := r.virtualHandler(t)(ctx, call)
+	w.warnings = append(w.warnings, call.warnings...)
 	if err != nil {
 		return VirtualAnswer{Warnings: w.warnings}, status(err)
 	}

@@ -1,23 +1,19 @@
 package satoken
 
 import (
-	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
+	"github.com/tidemark-dev/tidemark/internal/reload"
 )
 
 const (
@@ -26,117 +22,73 @@ const (
 	pemType = "RSA PRIVATE KEY"
 )
 
-// key is one that signs and verifies.
-type key struct {
-	private *rsa.PrivateKey
-	id      string // the hash of its public half, as upstream names keys
-	header  string // of the tokens that it signs, encoded
+// keyring holds keys of the same origin. It is immutable.
+type keyring struct {
+	// signer signs; nil: the keys only verify.
+	signer *key
+	// verify are the keys that verify, the signer among them. Their IDs differ.
+	verify []*key
 }
 
-// keyring holds the keys. The first one signs.
-type keyring []*key
-
-func newKey(private *rsa.PrivateKey) (*key, error) {
-	if bits := private.N.BitLen(); bits < keyBits {
-		return nil, fmt.Errorf("an RSA key of %d bits is too short: want %d or more", bits, keyBits)
-	}
-	der, err := x509.MarshalPKIXPublicKey(private.Public())
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(der)
-	k := &key{private: private, id: encoding.EncodeToString(sum[:])}
-	header, err := json.Marshal(header{Algorithm: "RS256", Key: k.id})
-	k.header = encoding.EncodeToString(header)
-	return k, err
-}
-
-// header is the first part of a token.
-type header struct {
-	Algorithm string `json:"alg"`
-	Key       string `json:"kid"`
-}
-
-// sign returns a token with the payload.
-func (k *key) sign(payload []byte) (string, error) {
-	text := k.header + "." + encoding.EncodeToString(payload)
-	sum := sha256.Sum256([]byte(text))
-	signature, err := rsa.SignPKCS1v15(nil, k.private, crypto.SHA256, sum[:])
-	if err != nil {
-		return "", err
-	}
-	return text + "." + encoding.EncodeToString(signature), nil
-}
-
-// parse reads a token and checks its signature, before it uses any claim. It returns nil,
-// without an error, if the text is not a token of this issuer.
-func (a *Authority) parse(token string) (*claims, error) {
-	signed := strings.LastIndexByte(token, '.')
-	first, payload, _ := strings.Cut(token[:signed], ".")
-	var h header
-	if !decode(first, &h) || h.Algorithm != "RS256" {
-		return nil, nil
-	}
-	k := a.key(h.Key)
-	if k == nil {
-		return nil, nil
-	}
-	signature, err := encoding.DecodeString(token[signed+1:])
-	if err != nil {
-		return nil, errors.New("the signature of a service account token is not base64url")
-	}
-	sum := sha256.Sum256([]byte(token[:signed]))
-	if err := rsa.VerifyPKCS1v15(&k.private.PublicKey, crypto.SHA256, sum[:], signature); err != nil {
-		return nil, errors.New("the signature of a service account token is wrong")
-	}
-	c := new(claims)
-	if !decode(payload, c) || c.Issuer != a.c.Issuer {
-		return nil, nil // signed under another issuer's name: the flag was another one
-	}
-	c.who = c.user()
-	return c, nil
-}
-
-// decode reads one part of a token.
-func decode(part string, into any) bool {
-	b, err := encoding.DecodeString(part)
-	return err == nil && json.Unmarshal(b, into) == nil
-}
-
-// known returns the keys. It does not wait for a key that is being made.
-func (a *Authority) known() keyring {
-	if keys := a.keys.Load(); keys != nil {
-		return *keys
-	}
-	return nil
-}
-
-// key returns the key with the ID, or nil.
-func (a *Authority) key(id string) *key {
-	for _, k := range a.known() {
-		if k.id == id {
-			return k
+// ring returns the keyring of the keys; the first signs, if it can.
+func ring(all []*key) *keyring {
+	r := new(keyring)
+	for _, k := range all {
+		if !slices.ContainsFunc(r.verify, func(other *key) bool { return other.id == k.id }) {
+			r.verify = append(r.verify, k)
 		}
 	}
-	return nil
+	if len(all) > 0 && all[0].private != nil {
+		r.signer = all[0]
+	}
+	return r
 }
 
-// signer returns the key that signs, and makes one if there is none. A key that cannot be
-// written is not used: its tokens would end with the process.
+// given returns the keys of the files that the configuration names, nil if it names none. They change
+// when the files change.
+func (a *Authority) given() *keyring {
+	if a.files == nil {
+		return nil
+	}
+	return a.files.Get()
+}
+
+// verifiers yields the keys that a token with this key ID may be signed with. All keys may have signed
+// a token without a key ID. It does not wait for a key that is being made.
+func (a *Authority) verifiers(id string) (all []*key) {
+	for _, r := range [...]*keyring{a.own.Load(), a.given()} {
+		if r == nil {
+			continue
+		}
+		for _, k := range r.verify {
+			if k.id == id || id == "" && !slices.ContainsFunc(all, func(other *key) bool { return other.id == k.id }) {
+				all = append(all, k)
+			}
+		}
+	}
+	return all
+}
+
+// signer returns the key that signs: the first of the configuration's file, or else the server's
+// own, which it makes if there is none. A key that cannot be written is not used: its tokens would
+// end with the process.
 func (a *Authority) signer() (*key, error) {
-	if keys := a.known(); keys != nil {
-		return keys[0], nil
+	if given := a.given(); given != nil && given.signer != nil {
+		return given.signer, nil
+	}
+	if own := a.own.Load(); own != nil {
+		return own.signer, nil
 	}
 	a.making.Lock()
 	defer a.making.Unlock()
-	if keys := a.known(); keys != nil { // meanwhile
-		return keys[0], nil
+	if own := a.own.Load(); own != nil { // meanwhile
+		return own.signer, nil
 	}
 	private, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
 		return nil, err
 	}
-	k, err := newKey(private)
+	k, err := newKey(private.Public(), private)
 	if err != nil {
 		return nil, err
 	}
@@ -149,12 +101,12 @@ func (a *Authority) signer() (*key, error) {
 			return nil, fmt.Errorf("the key of service account tokens cannot be kept: %w", err)
 		}
 	}
-	a.keys.Store(&keyring{k})
+	a.own.Store(ring([]*key{k}))
 	return k, nil
 }
 
-// readKeys reads the keys of a directory; none if there is no file.
-func readKeys(dir string) (keyring, error) {
+// readOwn reads the keys of a directory; nil if there is no file.
+func readOwn(dir string) (*keyring, error) {
 	if dir == "" {
 		return nil, nil
 	}
@@ -167,86 +119,69 @@ func readKeys(dir string) (keyring, error) {
 		return nil, err
 	}
 	keys, err := parseKeys(b)
+	if err == nil && slices.ContainsFunc(keys, func(k *key) bool { return k.private == nil }) {
+		err = errors.New("it holds a key without its private half")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; put the keys of service account tokens back, or delete the file: then all tokens have to be asked for again", path, err)
 	}
-	return keys, nil
+	return ring(keys), nil
 }
 
-func parseKeys(b []byte) (keyring, error) {
-	var all keyring
-	for {
-		block, rest := pem.Decode(b)
-		if block == nil {
-			break
-		}
-		b = rest
-		private, err := parseKey(block)
+// openFiles reads the key files of the configuration, and reads them again when they change.
+func (a *Authority) openFiles() error {
+	c := &a.c
+	if c.SigningKeyFile == "" && len(c.KeyFiles) == 0 {
+		return nil
+	}
+	files := slices.Clone(c.KeyFiles)
+	if c.SigningKeyFile != "" {
+		files = append([]string{c.SigningKeyFile}, files...)
+	}
+	var err error
+	a.files, err = reload.New(reload.Config[*keyring]{
+		Files: files, Load: func() (*keyring, error) { return readFiles(c.SigningKeyFile, c.KeyFiles) }, Now: c.Now, Log: c.Log,
+	})
+	return err
+}
+
+// readFiles reads the key that signs, if there is a file of it, and those that verify. Without files
+// of the latter, the first verifies.
+func readFiles(signing string, files []string) (*keyring, error) {
+	var all []*key
+	if signing != "" {
+		keys, err := readFile(signing)
 		if err != nil {
 			return nil, err
 		}
-		k, err := newKey(private)
+		i := slices.IndexFunc(keys, func(k *key) bool { return k.private != nil })
+		if i < 0 {
+			return nil, fmt.Errorf("%s: it holds no private key", signing)
+		}
+		all = append(all, keys[i])
+	}
+	for _, file := range files {
+		keys, err := readFile(file)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, k)
+		for _, k := range keys { // these only verify
+			public := *k
+			public.private = nil
+			all = append(all, &public)
+		}
 	}
-	if len(all) == 0 {
-		return nil, errors.New("it holds no RSA private key")
-	}
-	return all, nil
+	return ring(all), nil
 }
 
-// parseKey reads a key in PKCS #1 or PKCS #8.
-func parseKey(block *pem.Block) (*rsa.PrivateKey, error) {
-	if block.Type == pemType {
-		return x509.ParsePKCS1PrivateKey(block.Bytes)
-	}
-	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+func readFile(path string) ([]*key, error) {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	private, ok := k.(*rsa.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("it holds a %T, not an RSA key", k)
+	keys, err := parseKeys(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return private, nil
-}
-
-// KeySet returns the public keys, as a JSON Web Key Set (RFC 7517).
-func (a *Authority) KeySet() ([]byte, error) {
-	if _, err := a.signer(); err != nil {
-		return nil, err
-	}
-	type webKey struct {
-		Use       string `json:"use"`
-		Type      string `json:"kty"`
-		ID        string `json:"kid"`
-		Algorithm string `json:"alg"`
-		Modulus   string `json:"n"`
-		Exponent  string `json:"e"`
-	}
-	var set struct {
-		Keys []webKey `json:"keys"`
-	}
-	for _, k := range a.known() {
-		set.Keys = append(set.Keys, webKey{
-			Use: "sig", Type: "RSA", ID: k.id, Algorithm: "RS256",
-			Modulus:  base64.RawURLEncoding.EncodeToString(k.private.N.Bytes()),
-			Exponent: base64.RawURLEncoding.EncodeToString(big.NewInt(int64(k.private.E)).Bytes()),
-		})
-	}
-	return json.Marshal(set)
-}
-
-// Discovery returns the OpenID Connect discovery document, which tells verifiers the URL of the
-// keys.
-func (a *Authority) Discovery(keySetURL string) ([]byte, error) {
-	return json.Marshal(struct {
-		Issuer     string   `json:"issuer"`
-		KeySet     string   `json:"jwks_uri"`
-		Responses  []string `json:"response_types_supported"`
-		Subjects   []string `json:"subject_types_supported"`
-		Algorithms []string `json:"id_token_signing_alg_values_supported"`
-	}{a.c.Issuer, keySetURL, []string{"id_token"}, []string{"public"}, []string{"RS256"}})
+	return keys, nil
 }

@@ -2,6 +2,7 @@ package satoken
 
 import (
 	"context"
+	"crypto/rsa"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,8 +59,8 @@ func TestFlippedBits(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		keys, err := readKeys(dir)
-		if err == nil && (len(keys) != 1 || !keys[0].private.Equal(k.private)) {
+		keys, err := readOwn(dir)
+		if err == nil && (len(keys.verify) != 1 || !keys.signer.private.(*rsa.PrivateKey).Equal(k.private)) {
 			t.Fatalf("with byte %d changed there are other keys", at)
 		}
 		if err != nil && !strings.Contains(err.Error(), path) {

@@ -1,32 +1,31 @@
 // Package satoken issues and verifies tokens of service accounts: JSON Web Tokens (RFC 7519) in
-// compact form, signed with RS256 only. A token is bound to audiences, to a time, to its
+// compact form, signed with RSA (RS256) or ECDSA. A token is bound to audiences, to a time, to its
 // service account by name and uid, and optionally to a Pod, a Node or a Secret. It is invalid
 // once one of these is gone.
 //
-// With a directory the keys are kept in serviceaccount.pem, readable by the owner only. The
-// first key of the file signs, and all of them verify. To replace the key, put a new one before
-// it. The first key is made when it is needed, because that takes longer than the rest of a
-// server's start.
+// The keys come from files that the configuration names, which are read again when they change. If
+// it names no key that signs, the server has keys of its own: with a directory they are kept in
+// serviceaccount.pem, readable by the owner only. The first key of that file signs, and all of them
+// verify. To replace the key, put a new one before it. The first key is made when it is needed,
+// because that takes longer than the rest of a server's start.
 package satoken
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/reload"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
-// DefaultIssuer is the default of Config.Issuer.
+// DefaultIssuer is the default of Config.Issuers.
 const DefaultIssuer = "https://kubernetes.default.svc.cluster.local"
 
 const (
@@ -36,23 +35,40 @@ const (
 	leeway = time.Minute
 	// maxVerified bounds the cache of verified tokens, of about 1 KiB each.
 	maxVerified = 4096
+	// injectedLife is the lifetime that admission requests for the tokens of Pods. A longer one
+	// replaces it with Config.ExtendInjected, for clients that never read their token again.
+	injectedLife = 3607 * time.Second
+	extendedLife = 365 * 24 * time.Hour
 )
 
 // Config configures an Authority.
 type Config struct {
-	// Dir is the directory of the keys. No other process may write to it. Empty: the keys and
-	// their tokens end with the process.
+	// Dir is the directory of the server's own keys. No other process may write to it. Empty: the
+	// keys and their tokens end with the process.
 	Dir string
-	// Issuer is the issuer of tokens; empty: DefaultIssuer.
-	Issuer string
+	// SigningKeyFile holds the private key that signs tokens. It verifies them, too. Empty: the
+	// server has keys of its own, which otherwise neither sign nor verify.
+	SigningKeyFile string
+	// KeyFiles hold further keys that verify tokens, public or private ones.
+	KeyFiles []string
+	// Issuers are the issuers whose tokens are accepted. The first is that of new tokens. Empty:
+	// DefaultIssuer.
+	Issuers []string
 	// Audiences are the audiences of the server, and of a token that is requested for none.
-	// Empty: the issuer.
+	// Empty: the issuers.
 	Audiences []string
+	// MaxLife limits the lifetime of new tokens. Zero: no limit.
+	MaxLife time.Duration
+	// ExtendInjected issues tokens of a year, whatever MaxLife is, to the Pods that get theirs by
+	// admission.
+	ExtendInjected bool
 	// Find returns an object that a token is bound to. resource is serviceaccounts, pods,
 	// secrets or nodes; nodes have no namespace. It is required.
 	Find func(resource, namespace, name string) (Found, bool)
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+	// Log gets a line when key files are read again; nil: nothing is logged.
+	Log *slog.Logger
 }
 
 // Found describes an object that a token is bound to.
@@ -64,10 +80,13 @@ type Found struct {
 
 // Authority issues and verifies tokens. Its methods are safe for concurrent use.
 type Authority struct {
-	c      Config
+	c     Config
+	files *reload.Value[*keyring] // nil: the configuration names no files
+
 	making sync.Mutex // held while a key is made
-	// keys is nil before the first key is made. It changes only while making is held.
-	keys atomic.Pointer[keyring]
+	// own holds the server's own keys, nil before the first is made. It changes only while making
+	// is held.
+	own atomic.Pointer[keyring]
 
 	seen     sync.RWMutex
 	verified map[[sha256.Size]byte]*claims // guarded by seen
@@ -88,52 +107,40 @@ type Subject struct {
 	Pod, Secret, Node *Ref
 }
 
-// claims are the payload of a token, with the names of RFC 7519 and of Kubernetes.
-type claims struct {
-	Audience audience `json:"aud"`
-	Expires  int64    `json:"exp"`
-	Issued   int64    `json:"iat"`
-	Issuer   string   `json:"iss"`
-	ID       string   `json:"jti"`
-	Bound    bound    `json:"kubernetes.io"`
-	From     int64    `json:"nbf"`
-	Subject  string   `json:"sub"`
-
-	who *authn.User // the user; set when the token is verified
-}
-
-type bound struct {
-	Namespace      string `json:"namespace"`
-	Node           *Ref   `json:"node,omitempty"`
-	Pod            *Ref   `json:"pod,omitempty"`
-	Secret         *Ref   `json:"secret,omitempty"`
-	ServiceAccount Ref    `json:"serviceaccount"`
-}
-
-// Open reads the keys of a directory, if there are any. An unusable file is an error, because
-// new keys would make all tokens invalid.
+// Open reads the keys of the directory, if there are any, and the key files. An unusable file is an
+// error, because new keys would make all tokens invalid.
 func Open(c Config) (*Authority, error) {
-	if c.Issuer == "" {
-		c.Issuer = DefaultIssuer
+	if len(c.Issuers) == 0 {
+		c.Issuers = []string{DefaultIssuer}
 	}
 	if len(c.Audiences) == 0 {
-		c.Audiences = []string{c.Issuer}
+		c.Audiences = c.Issuers
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	a := &Authority{c: c, verified: map[[sha256.Size]byte]*claims{}}
-	keys, err := readKeys(c.Dir)
-	if len(keys) > 0 {
-		a.keys.Store(&keys)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return a, err
+	a := &Authority{c: c, verified: map[[sha256.Size]byte]*claims{}}
+	if err := a.openFiles(); err != nil {
+		return nil, fmt.Errorf("the keys of service account tokens: %w", err)
+	}
+	if c.SigningKeyFile != "" {
+		return a, nil
+	}
+	own, err := readOwn(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	a.own.Store(own)
+	return a, nil
 }
 
 // Audiences returns the audiences of the server. The caller must not change them.
 func (a *Authority) Audiences() []string { return a.c.Audiences }
 
-// TooLongError is the error for a token that would be longer than Authenticate accepts.
+// TooLongError is the error for a token that would be longer than the server accepts.
 type TooLongError struct {
 	Bytes, Most int
 }
@@ -143,169 +150,58 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the token would have %d bytes, and none of more than %d is accepted", e.Bytes, e.Most)
 }
 
+// Issued is a new token.
+type Issued struct {
+	Token string
+	// Life is the lifetime that the client is to expect: the requested one or Config.MaxLife. The
+	// token may stay valid for longer.
+	Life time.Duration
+	// From is when Life begins.
+	From time.Time
+	// CredentialID identifies the token in logs and in the extra fields of its user.
+	CredentialID string
+}
+
 // Issue issues a token with a lifetime; no audiences: those of the server. If a token would be
 // too long, the error is a *TooLongError. The caller checks that the objects exist. The first
-// call makes the key and writes its file.
-func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (token string, expires time.Time, err error) {
+// call makes the key and writes its file, if none is configured.
+func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (Issued, error) {
 	if len(audiences) == 0 {
 		audiences = a.c.Audiences
 	}
+	if a.c.MaxLife > 0 {
+		life = min(life, a.c.MaxLife)
+	}
 	now := a.c.Now().Truncate(time.Second)
-	expires = now.Add(life)
-	payload, err := json.Marshal(&claims{
-		Audience: audiences, Expires: expires.Unix(), Issued: now.Unix(), Issuer: a.c.Issuer, ID: uuid.New(),
+	c := &claims{
+		Audience: audiences, Expires: at(now.Add(life)), Issued: at(now), From: at(now), Issuer: a.c.Issuers[0], ID: uuid.New(),
 		Bound:   bound{Namespace: s.Namespace, Node: s.Node, Pod: s.Pod, Secret: s.Secret, ServiceAccount: s.ServiceAccount},
-		From:    now.Unix(),
 		Subject: userName(s.Namespace, s.ServiceAccount.Name),
-	})
+	}
+	if a.c.ExtendInjected && s.Pod != nil && life == injectedLife && a.isForServer(audiences) {
+		c.Bound.WarnAfter, c.Expires = c.Expires, at(now.Add(extendedLife))
+	}
+	payload, err := json.Marshal(c)
 	if err != nil {
-		return "", time.Time{}, err
+		return Issued{}, err
 	}
 	k, err := a.signer()
 	if err != nil {
-		return "", time.Time{}, err
+		return Issued{}, err
 	}
-	if token, err = k.sign(payload); err != nil {
-		return "", time.Time{}, err
+	token, err := k.sign(payload)
+	if err != nil {
+		return Issued{}, err
 	}
 	if len(token) > maxTokenBytes {
-		return "", time.Time{}, &TooLongError{len(token), maxTokenBytes}
+		return Issued{}, &TooLongError{len(token), maxTokenBytes}
 	}
-	return token, expires, nil
+	return Issued{Token: token, Life: life, From: now, CredentialID: credentialID(c.ID)}, nil
 }
 
-// AuthenticateToken implements authn.Tokens. The user is nil, without an error, if the text is not
-// a token of this issuer.
-func (a *Authority) AuthenticateToken(_ context.Context, t authn.Token, audiences []string) (*authn.User, []string, error) {
-	c, err := a.open(t)
-	if c == nil || err != nil {
-		return nil, nil, err
-	}
-	if len(audiences) == 0 {
-		audiences = a.c.Audiences
-	}
-	var good []string
-	for _, want := range audiences {
-		if slices.Contains(c.Audience, want) {
-			good = append(good, want)
-		}
-	}
-	if len(good) == 0 {
-		return nil, nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", []string(c.Audience), audiences)
-	}
-	if err := a.holds(c); err != nil {
-		return nil, nil, err
-	}
-	return c.who, good, nil
-}
-
-// open returns the claims of a token with a valid signature; nil, without an error, if the
-// text is not a token of this issuer.
-func (a *Authority) open(t authn.Token) (*claims, error) {
-	if len(t.Text) > maxTokenBytes || strings.Count(t.Text, ".") != 2 {
-		return nil, nil
-	}
-	a.seen.RLock()
-	c := a.verified[t.Sum]
-	a.seen.RUnlock()
-	if c != nil {
-		return c, nil
-	}
-	c, err := a.parse(t.Text)
-	if c == nil || err != nil {
-		return nil, err
-	}
-	a.seen.Lock()
-	defer a.seen.Unlock()
-	if len(a.verified) >= maxVerified {
-		for other := range a.verified { // any: it is verified again when it comes back
-			delete(a.verified, other)
-			break
-		}
-	}
-	a.verified[t.Sum] = c
-	return c, nil
-}
-
-// holds returns an error unless the token is valid now and its objects exist.
-func (a *Authority) holds(c *claims) error {
-	now := a.c.Now()
-	switch {
-	case now.Add(-leeway).After(time.Unix(c.Expires, 0)):
-		return errors.New("service account token has expired")
-	case now.Add(leeway).Before(time.Unix(c.From, 0)):
-		return errors.New("service account token is not valid yet")
-	}
-	b := &c.Bound
-	if err := a.present("serviceaccounts", b.Namespace, &b.ServiceAccount); err != nil {
-		return err
-	}
-	if err := a.present("secrets", b.Namespace, b.Secret); err != nil {
-		return err
-	}
-	if err := a.present("pods", b.Namespace, b.Pod); err != nil {
-		return err
-	}
-	if b.Pod != nil { // the token is not bound to its node
-		return nil
-	}
-	return a.present("nodes", "", b.Node)
-}
-
-// present returns an error unless the object exists, with the same uid, and does not have to be
-// gone. A nil ref is no error.
-func (a *Authority) present(resource, namespace string, r *Ref) error {
-	if r == nil {
-		return nil
-	}
-	found, ok := a.c.Find(resource, namespace, r.Name)
-	switch {
-	case !ok, found.UID != r.UID:
-		return fmt.Errorf("service account token has been invalidated: its object of %s is not there any more", resource)
-	case !found.Deleted.IsZero() && a.c.Now().Add(-leeway).After(found.Deleted):
-		return fmt.Errorf("service account token has been invalidated: its object of %s has been deleted", resource)
-	}
-	return nil
-}
-
-// user returns the user of the token.
-func (c *claims) user() *authn.User {
-	const prefix = "authentication.kubernetes.io/"
-	b := &c.Bound
-	extra := map[string][]string{}
-	if c.ID != "" {
-		extra[prefix+"credential-id"] = []string{"JTI=" + c.ID}
-	}
-	if b.Pod != nil {
-		extra[prefix+"pod-name"], extra[prefix+"pod-uid"] = []string{b.Pod.Name}, []string{b.Pod.UID}
-	}
-	if b.Node != nil {
-		extra[prefix+"node-name"] = []string{b.Node.Name}
-		if b.Node.UID != "" {
-			extra[prefix+"node-uid"] = []string{b.Node.UID}
-		}
-	}
-	return &authn.User{
-		Name: userName(b.Namespace, b.ServiceAccount.Name), UID: b.ServiceAccount.UID, Extra: extra,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + b.Namespace, authn.Authenticated},
-	}
-}
-
-func userName(namespace, name string) string {
-	return "system:serviceaccount:" + namespace + ":" + name
-}
-
-// audience is a claim that may be one string or several.
-type audience []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (a *audience) UnmarshalJSON(b []byte) error {
-	var one string
-	if json.Unmarshal(b, &one) == nil {
-		*a = audience{one}
-		return nil
-	}
-	return json.Unmarshal(b, (*[]string)(a))
+// isForServer reports whether all audiences are those of the server.
+func (a *Authority) isForServer(audiences []string) bool {
+	return !slices.ContainsFunc(audiences, func(s string) bool { return !slices.Contains(a.c.Audiences, s) })
 }
 
 var encoding = base64.RawURLEncoding.Strict()

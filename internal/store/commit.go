@@ -145,7 +145,7 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 // revision of the deletion (Object.At). A *TxnError says which condition does not hold. With
 // Write.If zero, an existing object is ErrExists. Otherwise an absent one is ErrNotFound,
 // and one whose Modified is not If is ErrConflict. A need or a guard that does not hold is
-// ErrStale. If the context ends early, the transaction may still be made; the error then
+// ErrStale. An error of Options.Sealing.Writable is returned as it is. If the context ends early, the transaction may still be made; the error then
 // wraps ctx.Err().
 func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
 	if err := t.Check(); err != nil {
@@ -153,6 +153,9 @@ func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
 	}
 	if i := t.repeated(); i >= 0 {
 		return nil, &TxnError{WritePart, i, ErrStale}
+	}
+	if err := s.writable(t); err != nil {
+		return nil, err
 	}
 	made, err := s.commit(ctx, t)
 	if errors.Is(err, ErrNoSpace) && s.awaitRoom(ctx) {

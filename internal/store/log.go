@@ -97,6 +97,10 @@ type Log interface {
 	// stored within the range.
 	ObjectsAt(ctx context.Context, collection string, at Revision, prefix, after string) iter.Seq2[*Object, error]
 
+	// Current returns the newest durable version of an object, nil if there is none. A group
+	// that Append has not yet returned for may or may not count.
+	Current(collection, key string) (*Object, error)
+
 	// Compact forgets what is needed only for revisions below floor. The newest
 	// state stays. ErrNoSpace: compaction itself needs space; it may be tried later.
 	Compact(ctx context.Context, floor Revision) error

@@ -22,7 +22,9 @@ type Object struct {
 	// this version. No two objects of states have the same Modified; see IsGone.
 	Created, Modified Revision
 
-	// RevisionAt is the offset of the digits of Modified in the bytes.
+	// RevisionAt is the offset of the digits of Modified in the bytes. A log that encrypts
+	// hands the log below it encrypted bytes, with the complement (^) of the offset in the
+	// plain ones, which is negative.
 	RevisionAt int32
 
 	// mark holds the offset of SetMark and the bits isPacked and isGone.

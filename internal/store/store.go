@@ -53,6 +53,9 @@ type Options struct {
 	// seldom read. Object.Bytes unpacks them.
 	Packed map[string]bool
 
+	// Sealing is set if the log encrypts values; nil: it does not.
+	Sealing Sealing
+
 	// Now is the clock that measures the age of revisions; nil means time.Now. Only
 	// differences between two calls in one process count, by the monotonic reading where
 	// there is one. Timers and pauses use package time.
@@ -66,6 +69,17 @@ type Options struct {
 	// OnFatal is called once if the log failed and no more writes can be acknowledged. The
 	// process has to end. Nil panics.
 	OnFatal func(error)
+}
+
+// Sealing is what a log that encrypts values adds to Log. All methods are safe for concurrent
+// use.
+type Sealing interface {
+	// Writable returns why the log cannot encrypt values of a collection at present, or nil.
+	// Append does not fail for that reason: a failed Append ends the process. It is cheap.
+	Writable(collection string) error
+	// Outdated reports whether the log would encrypt an object in another way now than it did
+	// when it stored the current version. It may read that version from the medium.
+	Outdated(collection, key string) bool
 }
 
 // What the zero values of Options mean; sizes in bytes.
@@ -235,6 +249,28 @@ func (s *Store) collectionLocked(name string) *collection {
 	names[c.name] = c
 	s.names.Store(&names)
 	return c
+}
+
+// Outdated reports whether an object is stored in another form than a write would give it now:
+// it is encrypted with another key than the first one, or not encrypted. A write of the same
+// content then stores it anew.
+func (s *Store) Outdated(collection, key string) bool {
+	return s.o.Sealing != nil && s.o.Sealing.Outdated(collection, key)
+}
+
+// writable returns why the log cannot store a transaction at present, or nil.
+func (s *Store) writable(t *Txn) error {
+	if s.o.Sealing == nil {
+		return nil
+	}
+	for i := range t.Writes {
+		if w := &t.Writes[i]; w.Value != nil {
+			if err := s.o.Sealing.Writable(w.Collection); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Close waits for the writes under way, ends every cursor and closes the log.

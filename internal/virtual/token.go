@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
@@ -30,20 +31,28 @@ var tokenRequests = schema.GroupKind{Group: authenticationGroup, Kind: "TokenReq
 // stored in either case. The first token creates the key in pki/serviceaccount.pem, also in a
 // dry-run.
 func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
+	request := call.Sent.(*authenticationv1.TokenRequest)
+	if request.Name != "" && request.Name != call.Target.Name {
+		return nil, apierrors.NewInvalid(tokenRequests, call.Target.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "name"), request.Name, "must match the service account name if specified"),
+		})
+	}
 	account, err := c.read(ctx, call.Registry, "serviceaccounts", call.Target.Namespace, call.Target.Name)
 	if err != nil {
 		return nil, err
 	}
-	request := call.Sent.(*authenticationv1.TokenRequest)
-	if err := checkAccount(request, account); err != nil {
+	if request.UID != "" && request.UID != account.GetUID() {
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: tokenRequests.Group, Resource: tokenRequests.Kind}, account.GetName(),
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.GetUID()))
+	}
+	if request.Spec.ExpirationSeconds == nil || *request.Spec.ExpirationSeconds == 0 {
+		request.Spec.ExpirationSeconds = ptr.To[int64](defaultSeconds)
+	}
+	if err := checkSeconds(*request.Spec.ExpirationSeconds); err != nil {
 		return nil, err
 	}
-	seconds := int64(defaultSeconds)
-	if given := request.Spec.ExpirationSeconds; given != nil && *given != 0 {
-		seconds = *given
-	}
-	if err := checkSeconds(seconds); err != nil {
-		return nil, err
+	if len(request.Spec.Audiences) == 0 {
+		request.Spec.Audiences = c.Tokens.Audiences()
 	}
 	s := satoken.Subject{
 		Namespace:      account.GetNamespace(),
@@ -52,37 +61,32 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 	if err := c.bind(ctx, call.Registry, request.Spec.BoundObjectRef, &s); err != nil {
 		return nil, err
 	}
-	if len(request.Spec.Audiences) == 0 {
-		request.Spec.Audiences = c.Tokens.Audiences()
+	if err := c.issue(call, request, s); err != nil {
+		return nil, err
 	}
-	token, expires, err := c.Tokens.Issue(s, request.Spec.Audiences, time.Duration(seconds)*time.Second)
+	request.Name, request.Namespace, request.UID = account.GetName(), account.GetNamespace(), account.GetUID()
+	request.ManagedFields = nil
+	return request, nil
+}
+
+// issue completes a request with its token. A lifetime above the limit is cut, with a warning.
+func (c *Config) issue(call *registry.VirtualRequest, request *authenticationv1.TokenRequest, s satoken.Subject) error {
+	asked := *request.Spec.ExpirationSeconds
+	issued, err := c.Tokens.Issue(s, request.Spec.Audiences, time.Duration(asked)*time.Second)
 	if long := new(satoken.TooLongError); errors.As(err, &long) { // only the audiences can be long
-		return nil, apierrors.NewInvalid(tokenRequests, account.GetName(), field.ErrorList{
+		return apierrors.NewInvalid(tokenRequests, s.ServiceAccount.Name, field.ErrorList{
 			{Type: field.ErrorTypeTooLong, Field: "spec.audiences", BadValue: field.OmitValueType{}, Detail: long.Error()},
 		})
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	request.Name, request.Namespace, request.UID = account.GetName(), account.GetNamespace(), account.GetUID()
-	request.CreationTimestamp = metav1.NewTime(expires.Add(-time.Duration(seconds) * time.Second).UTC())
-	request.ManagedFields = nil
-	request.Spec.ExpirationSeconds = &seconds
-	request.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(expires.UTC())}
-	return request, nil
-}
-
-// checkAccount compares the metadata of a request with its service account.
-func checkAccount(request *authenticationv1.TokenRequest, account metav1.Object) error {
-	if request.Name != "" && request.Name != account.GetName() {
-		return apierrors.NewInvalid(tokenRequests, account.GetName(), field.ErrorList{
-			field.Invalid(field.NewPath("metadata", "name"), request.Name, "must match the service account name if specified"),
-		})
+	if given := int64(issued.Life / time.Second); given != asked {
+		call.Warn(fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", asked, given))
+		request.Spec.ExpirationSeconds = &given
 	}
-	if request.UID != "" && request.UID != account.GetUID() {
-		return apierrors.NewConflict(schema.GroupResource{Group: tokenRequests.Group, Resource: tokenRequests.Kind}, account.GetName(),
-			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.GetUID()))
-	}
+	request.CreationTimestamp = metav1.NewTime(issued.From.UTC())
+	request.Status = authenticationv1.TokenRequestStatus{Token: issued.Token, ExpirationTimestamp: metav1.NewTime(issued.From.Add(issued.Life).UTC())}
 	return nil
 }
 

@@ -161,6 +161,16 @@ func (l *Log) next(ctx context.Context, collection string, after, upTo store.Rev
 	return store.Entry{}, nil
 }
 
+// Current implements store.Log.
+func (l *Log) Current(collection, key string) (*store.Object, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return nil, errClosed
+	}
+	return l.objects[collection][key], nil
+}
+
 // ObjectsAt implements store.Log. It collects all objects before it yields the first one:
 // they are pointers to objects in memory.
 func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {

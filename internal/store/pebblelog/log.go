@@ -397,7 +397,7 @@ func checkEntry(e *store.Entry, last store.Revision) error {
 		if o == nil {
 			continue
 		}
-		if o.RevisionAt < 0 || int(o.RevisionAt) > o.Len() || o.Len() > math.MaxInt32 {
+		if checkRevisionAt(o) != nil || o.Len() > math.MaxInt32 {
 			return fmt.Errorf("revision %d of %s %s: %d bytes, with the revision at %d", e.Revision, e.Collection, e.Key, o.Len(), o.RevisionAt)
 		}
 	}

@@ -375,7 +375,16 @@ func (v *view) replacedAt(it *pebble.Iterator, found bool, place []byte, r store
 
 // currentAt reads the current version of a place, which must have that revision.
 func (v *view) currentAt(place []byte, r store.Revision) (*store.Object, error) {
-	b, closer, err := v.snap.Get(append([]byte{spaceCurrent}, place...))
+	o, err := getCurrent(v.snap, &v.hash, append([]byte{spaceCurrent}, place...))
+	if err == nil && o.Modified != r {
+		return nil, errAbsent
+	}
+	return o, err
+}
+
+// getCurrent reads the current version of a key in c/. The error is errAbsent if there is none.
+func getCurrent(from pebble.Reader, hash *hasher, key []byte) (*store.Object, error) {
+	b, closer, err := from.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, errAbsent
 	}
@@ -384,11 +393,31 @@ func (v *view) currentAt(place []byte, r store.Revision) (*store.Object, error) 
 	}
 	defer closer.Close()
 	var o store.Object
-	if _, err := readCurrent(&v.hash, place, b, &o); err != nil {
+	if _, err := readCurrent(hash, key[1:], b, &o); err != nil {
 		return nil, err
 	}
-	if o.Modified != r {
-		return nil, errAbsent
+	return keep(&o, key[1:]), nil
+}
+
+// Current implements store.Log.
+func (l *Log) Current(collection, key string) (*store.Object, error) {
+	if err := checkPlace(collection, key); err != nil {
+		return nil, err
 	}
-	return keep(&o, place), nil
+	if !l.readers.acquire() {
+		return nil, store.ErrClosed
+	}
+	defer l.readers.release()
+	if err := l.failure.get(); err != nil {
+		return nil, err
+	}
+	var hash hasher
+	o, err := getCurrent(l.db, &hash, appendCurrentKey(nil, collection, key))
+	switch {
+	case errors.Is(err, errAbsent):
+		return nil, nil
+	case err != nil:
+		return nil, l.damaged(fmt.Sprintf("the current version of %s %s", collection, key), err)
+	}
+	return o, nil
 }

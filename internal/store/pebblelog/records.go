@@ -138,9 +138,15 @@ func readReplaced(h *hasher, place []byte, modified store.Revision, b []byte, o 
 	return until, checkRevisionAt(o)
 }
 
+// checkRevisionAt checks the offset of the revision. Encrypted values have its complement; they
+// are longer than what was encrypted.
 func checkRevisionAt(o *store.Object) error {
-	if o.RevisionAt < 0 || int(o.RevisionAt) > o.Len() {
-		return fmt.Errorf("the revision is at %d, beyond the %d bytes of the value", o.RevisionAt, o.Len())
+	at := o.RevisionAt
+	if at < 0 {
+		at = ^at
+	}
+	if int(at) > o.Len() {
+		return fmt.Errorf("the revision is at %d, beyond the %d bytes of the value", at, o.Len())
 	}
 	return nil
 }

@@ -165,6 +165,27 @@ func checkStory(t *testing.T, log store.Log, entries []store.Entry, floor, head 
 	}
 }
 
+// checkCurrent compares the newest versions with the story.
+func checkCurrent(t *testing.T, log store.Log, entries []store.Entry, head store.Revision) {
+	t.Helper()
+	for _, place := range [][2]string{{"pods", "ns/a"}, {"pods", "ns/b"}, {"pods", "ns2/c"}, {"nodes", "x"}, {"nodes", "absent"}, {"unknown", "x"}} {
+		var want []*store.Object
+		for _, o := range told(entries, place[0], head) {
+			if o.Key == place[1] {
+				want = append(want, o)
+			}
+		}
+		o, err := log.Current(place[0], place[1])
+		var got []*store.Object
+		if o != nil {
+			got = append(got, o)
+		}
+		if err != nil || text(got) != text(want) {
+			t.Errorf("current %v: got %v %s want %s", place, err, text(got), text(want))
+		}
+	}
+}
+
 func testLogOrder(t *testing.T, medium Medium) {
 	log := medium(t)(t)
 	b, _ := replayed(t, log)
@@ -173,6 +194,7 @@ func testLogOrder(t *testing.T, medium Medium) {
 		appendAll(t, log, nil, g...)
 	}
 	checkStory(t, log, slices.Concat(groups...), b.Head, b.Head+8)
+	checkCurrent(t, log, slices.Concat(groups...), b.Head+8)
 	for _, c := range []struct {
 		prefix, after string
 		want          []string
@@ -247,7 +269,11 @@ func testLogRestart(t *testing.T, medium Medium) {
 		t.Errorf("bounds after a restart: %+v, want marks %v and a floor of at most %d", b, marks, first.Head)
 	}
 	checkStory(t, log, all, first.Head, first.Head+8)
+	checkCurrent(t, log, all, first.Head+8)
 	closeLog(t, log)
+	if _, err := log.Current("pods", "ns/a"); err == nil {
+		t.Error("a closed log was read")
+	}
 }
 
 func testLogCompact(t *testing.T, medium Medium) {

@@ -1,0 +1,331 @@
+package encryption
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	kmsapi "k8s.io/kms/apis/v2"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tidemark-dev/tidemark/internal/uuid"
+)
+
+const (
+	// seedTTL is how long a seed encrypts after the last time that the plugin was well. As in
+	// kube-apiserver: values that are rewritten three minutes after the plugin changed its key have
+	// the new one.
+	seedTTL = 3 * time.Minute
+	// While the plugin is well, its status is read every pollWell, so that a seed does not expire;
+	// else every pollIll.
+	pollWell = 20 * time.Second
+	pollIll  = 10 * time.Second
+	// maxDataKeys bounds the data keys that were decrypted, of 100 bytes each. There is one for each
+	// start and each change of the plugin's key.
+	maxDataKeys = 1024
+	// refuseFor is how long no data key is asked for after a plugin did not answer, so that
+	// a read of many objects fails at once.
+	refuseFor = time.Second
+)
+
+// kms is the method of a KMS plugin. It follows the plugin's status in the background.
+type kms struct {
+	name    string
+	timeout time.Duration // of a call
+	client  kmsapi.KeyManagementServiceClient
+	now     func() time.Time
+	log     *slog.Logger
+
+	state atomic.Pointer[kmsState] // nil: the plugin has not been well yet
+
+	checking sync.Mutex // one check at a time
+	version  string     // of the plugin's API; guarded by checking
+	health   atomic.Pointer[error]
+
+	mu      sync.Mutex // held during a call for a data key
+	keys    map[[sha256.Size]byte]dataKey
+	refused time.Time // until then, data keys are not asked for
+	refusal error     // why
+	closed  bool
+
+	first chan struct{} // closed after the first check
+	stop  context.CancelFunc
+	done  chan struct{} // closed when the loop has ended
+	hang  func() error  // closes the connection
+}
+
+// kmsState is the data key that encrypts. It is immutable, except for expires.
+type kmsState struct {
+	key     dataKey
+	keyID   string
+	tail    []byte // the envelope without its data
+	expires atomic.Int64
+}
+
+var errNotChecked = errors.New("the KMS plugin was not asked yet")
+
+func newKMS(c Config, k *apiserver.KMSConfiguration) (*kms, error) {
+	client, hang, err := dial(k.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("could not configure KMSv2-Plugin's probe %q, error: %w", k.Name, err)
+	}
+	return followKMS(c, k, client, hang), nil
+}
+
+// followKMS begins to follow a plugin. Hang is called by close.
+func followKMS(c Config, k *apiserver.KMSConfiguration, client kmsapi.KeyManagementServiceClient, hang func() error) *kms {
+	ctx, stop := context.WithCancel(context.Background())
+	p := &kms{
+		name: k.Name, timeout: k.Timeout.Duration, client: client, now: c.Now, log: c.Log,
+		keys:  map[[sha256.Size]byte]dataKey{},
+		first: make(chan struct{}), stop: stop, done: make(chan struct{}), hang: hang,
+	}
+	p.health.Store(&errNotChecked)
+	go p.follow(ctx)
+	return p
+}
+
+// follow reads the status until the context ends.
+func (k *kms) follow(ctx context.Context) {
+	defer close(k.done)
+	for first := true; ; first = false {
+		wait := pollWell
+		before := *k.health.Load()
+		err := k.check(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = pollIll
+			if first || before == nil {
+				k.log.Warn("encryption: a KMS plugin is not well; it is asked again", "plugin", k.name, "err", err)
+			}
+		case before != nil:
+			k.log.Info("encryption: a KMS plugin is well", "plugin", k.name)
+		}
+		if first {
+			close(k.first)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// close waits for the calls under way and closes the connection.
+func (k *kms) close() {
+	k.stop()
+	<-k.done
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.closed {
+		k.closed = true
+		if err := k.hang(); err != nil {
+			k.log.Warn("encryption: the connection to a KMS plugin was not closed cleanly", "plugin", k.name, "err", err)
+		}
+	}
+}
+
+// check reads the plugin's status, and makes a new seed if its key has changed.
+func (k *kms) check(ctx context.Context) error {
+	k.checking.Lock()
+	defer k.checking.Unlock()
+	err := k.checkStatus(ctx)
+	k.health.Store(&err)
+	return err
+}
+
+func (k *kms) checkStatus(ctx context.Context) error {
+	expires := k.now().Add(seedTTL) // of what the plugin says after this
+	call, cancel := context.WithTimeout(ctx, k.timeout)
+	s, err := k.client.Status(call, &kmsapi.StatusRequest{})
+	cancel()
+	if err != nil {
+		return fmt.Errorf("failed to perform status section of the healthz check for KMS Provider %s, error: %w", k.name, err)
+	}
+	var errs []error
+	if s.Healthz != "ok" {
+		errs = append(errs, fmt.Errorf("got unexpected healthz status: %s", shortPath(s.Healthz)))
+	}
+	if s.Version != "v2" && s.Version != "v2beta1" {
+		errs = append(errs, fmt.Errorf("expected KMSv2 API version v2, got %s", shortPath(s.Version)))
+	} else {
+		if k.version == "" {
+			k.version = s.Version
+		}
+		if k.version != s.Version {
+			errs = append(errs, fmt.Errorf("KMSv2 API version should not change after the initial status response version %s, got %s", k.version, s.Version))
+		}
+	}
+	if err := checkKeyID(s.KeyId); err != nil {
+		errs = append(errs, fmt.Errorf("got invalid KMSv2 KeyID hash %q: %w", hashID(s.KeyId), err))
+	} else if err := k.renew(ctx, s.KeyId, expires); err != nil {
+		errs = append(errs, err)
+	}
+	if err := utilerrors.Reduce(utilerrors.NewAggregate(errs)); err != nil {
+		return fmt.Errorf("kmsv2 Provider %s is not healthy, error: %w", k.name, err)
+	}
+	return nil
+}
+
+// renew extends the seed's time if the plugin still has its key. Otherwise it makes a new one.
+func (k *kms) renew(ctx context.Context, keyID string, expires time.Time) error {
+	if s := k.state.Load(); s != nil && s.keyID == keyID {
+		s.expires.Store(expires.UnixNano())
+		return nil
+	}
+	fresh, err := k.generate(ctx)
+	if err != nil {
+		return fmt.Errorf("failed to rotate DEK: %w", err)
+	}
+	if fresh.keyID != keyID {
+		return fmt.Errorf("failed to rotate DEK: statusKeyIDHash=%q, encryptKeyIDHash=%q", hashID(keyID), hashID(fresh.keyID))
+	}
+	fresh.expires.Store(expires.UnixNano())
+	k.state.Store(fresh)
+	k.log.Info("encryption: a new data key", "plugin", k.name, "keyIDHash", hashID(keyID))
+	return nil
+}
+
+// generate makes a seed and lets the plugin encrypt it.
+func (k *kms) generate(ctx context.Context) (*kmsState, error) {
+	plain, _, err := random(nil, seedSize)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	r, err := k.client.Encrypt(ctx, &kmsapi.EncryptRequest{Plaintext: plain, Uid: uuid.New()})
+	if err != nil {
+		return nil, fmt.Errorf("failed to encrypt DEK, error: %w", err)
+	}
+	e := envelope{keyID: r.KeyId, source: r.Ciphertext, annotations: r.Annotations, kind: gcmSeed}
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	key, err := newDataKey(gcmSeed, plain)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	k.keep(e.cacheKey(), key)
+	k.mu.Unlock()
+	return &kmsState{key: key, keyID: e.keyID, tail: e.tail()}, nil
+}
+
+// keep caches a data key. The caller holds mu.
+func (k *kms) keep(id [sha256.Size]byte, key dataKey) {
+	for old := range k.keys {
+		if len(k.keys) < maxDataKeys {
+			break
+		}
+		delete(k.keys, old) // any one: there are hardly ever that many
+	}
+	k.keys[id] = key
+}
+
+// ready implements method.
+func (k *kms) ready() error {
+	s := k.state.Load()
+	if s == nil {
+		return fmt.Errorf("the KMS plugin %q has given no data key yet: %w", k.name, k.err())
+	}
+	if now, at := k.now(), time.Unix(0, s.expires.Load()); now.After(at) {
+		return fmt.Errorf("encryptedDEKSource with keyID hash %q expired at %s (current time is %s)",
+			hashID(s.keyID), at.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// err is why the plugin is not well, or nil.
+func (k *kms) err() error { return *k.health.Load() }
+
+// seal implements method. It uses a seed that has expired meanwhile, too.
+func (k *kms) seal(dst, value, place []byte) ([]byte, error) {
+	s := k.state.Load()
+	if s == nil {
+		return nil, k.ready()
+	}
+	const overhead = infoSize + 12 + 16
+	dst = protowire.AppendTag(dst, fieldData, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(len(value)+overhead))
+	dst, err := s.key.seal(dst, value, place)
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, s.tail...), nil
+}
+
+// open implements method. It calls the plugin if the data key is not cached.
+func (k *kms) open(ctx context.Context, sealed, place []byte) ([]byte, error) {
+	e, err := readEnvelope(sealed)
+	if err != nil {
+		return nil, err
+	}
+	key, err := k.dataKey(ctx, &e)
+	if err != nil {
+		return nil, err
+	}
+	return key.open(ctx, e.data, place)
+}
+
+// current implements method.
+func (k *kms) current(sealed []byte) bool {
+	e, err := readEnvelope(sealed)
+	s := k.state.Load()
+	return err == nil && (s == nil || s.keyID == e.keyID && e.kind == gcmSeed)
+}
+
+func (k *kms) dataKey(ctx context.Context, e *envelope) (dataKey, error) {
+	id := e.cacheKey()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if key := k.keys[id]; key != nil {
+		return key, nil
+	}
+	switch {
+	case k.closed:
+		return nil, errClosed
+	case k.now().Before(k.refused):
+		return nil, k.refusal
+	}
+	call, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	r, err := k.client.Decrypt(call, &kmsapi.DecryptRequest{Ciphertext: e.source, Uid: uuid.New(), KeyId: e.keyID, Annotations: e.annotations})
+	if err != nil {
+		err = fmt.Errorf("failed to decrypt DEK, error: %w", err)
+		if call.Err() != nil && ctx.Err() == nil { // it did not answer
+			k.refused, k.refusal = k.now().Add(refuseFor), err
+		}
+		return nil, err
+	}
+	key, err := newDataKey(e.kind, r.Plaintext)
+	if err != nil {
+		return nil, err
+	}
+	k.keep(id, key)
+	return key, nil
+}
+
+// errClosed: another configuration took over.
+var errClosed = errors.New("the encryption configuration was replaced")
+
+// hashID is a key ID as messages have it.
+func hashID(id string) string {
+	if id == "" {
+		return ""
+	}
+	return hashOf([]byte(id))
+}

@@ -1,0 +1,278 @@
+package encryption
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Log is a store.Log that encrypts the values of another one. It implements store.Sealing.
+type Log struct {
+	store.Log
+
+	// mu orders Append and the change to another Set.
+	mu  sync.Mutex
+	set atomic.Pointer[Set]
+	// made has the versions that the group at hand stores, in their sealed form. Guarded by mu.
+	made map[place]*store.Object
+
+	sealed, opened, failed atomic.Int64 // values
+}
+
+var (
+	_ store.Log     = (*Log)(nil)
+	_ store.Sealing = (*Log)(nil)
+)
+
+// place is where an object is stored.
+type place struct{ collection, key string }
+
+// path returns the place as kube-apiserver's storage has it.
+func (p place) path() []byte {
+	prefix := prefixOf(p.collection)
+	return append(append(make([]byte, 0, len(prefix)+len(p.key)), prefix...), p.key...)
+}
+
+// Wrap returns a log that encrypts the values of another one as the Set says. It owns the log, not
+// the Set.
+func Wrap(log store.Log, s *Set) *Log {
+	l := &Log{Log: log}
+	l.set.Store(s)
+	return l
+}
+
+// OpenError says which stored value cannot be decrypted, and why.
+type OpenError struct {
+	// Path is the key that the object has in kube-apiserver's storage.
+	Path string
+	// With names the provider and the key that encrypted the value.
+	With string
+	Err  error
+}
+
+func (e *OpenError) Error() string {
+	return fmt.Sprintf("unable to transform key %q: %v", shortPath(e.Path), e.Err)
+}
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// errRevision: the value was stored for another revision, or the key is wrong and the method did
+// not notice.
+var errRevision = errors.New("the decrypted value is not of the revision that it is stored for")
+
+// open returns the plain form of a stored version. A version that is plain is returned as it is.
+func (l *Log) open(ctx context.Context, s *Set, collection string, o *store.Object) (*store.Object, error) {
+	if o == nil || !isStoredSealed(o) && s.rule(collection) == nil {
+		return o, nil
+	}
+	path := place{collection, o.Key}.path()
+	value, err := s.open(ctx, collection, o.Held, path)
+	if err == nil && isStoredSealed(o) {
+		err = checkRevision(value, o)
+	}
+	if err != nil {
+		l.failed.Add(1)
+		return nil, &OpenError{Path: string(path), With: describe(o.Held), Err: err}
+	}
+	if !isStoredSealed(o) {
+		return o, nil
+	}
+	l.opened.Add(1)
+	return &store.Object{Key: o.Key, Held: value, Created: o.Created, Modified: o.Modified, RevisionAt: ^o.RevisionAt}, nil
+}
+
+// isStoredSealed reports whether a stored version is encrypted: RevisionAt is the complement of its
+// offset in the plain value then.
+func isStoredSealed(o *store.Object) bool { return o.RevisionAt < 0 }
+
+// checkRevision checks that a decrypted value has the digits of its revision where the record says.
+func checkRevision(value []byte, o *store.Object) error {
+	at := int(^o.RevisionAt)
+	if at > len(value) {
+		return errRevision
+	}
+	var room [20]byte
+	if !bytes.HasPrefix(value[at:], strconv.AppendUint(room[:0], uint64(o.Modified), 10)) {
+		return errRevision
+	}
+	return nil
+}
+
+// seal returns the stored form of a version.
+func (l *Log) seal(r *rule, collection string, o *store.Object) (*store.Object, error) {
+	plain := o.Bytes()
+	value, err := r.seal(plain, place{collection, o.Key}.path())
+	if err != nil {
+		return nil, err
+	}
+	sealed := &store.Object{Key: o.Key, Held: value, Created: o.Created, Modified: o.Modified, RevisionAt: o.RevisionAt}
+	if isSealed(value) {
+		sealed.RevisionAt = ^o.RevisionAt
+		l.sealed.Add(1)
+	}
+	return sealed, nil
+}
+
+// Append implements store.Log.
+func (l *Log) Append(ctx context.Context, group []store.Entry, mark *store.Mark) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.set.Load()
+	if len(s.rules) == 0 {
+		return l.Log.Append(ctx, group, mark)
+	}
+	clear(l.made)
+	stored := make([]store.Entry, len(group))
+	for i := range group {
+		stored[i] = group[i]
+		if r := s.rule(group[i].Collection); r != nil {
+			if err := l.replace(r, &stored[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return l.Log.Append(ctx, stored, mark)
+}
+
+// replace gives the versions of an entry their stored form. The caller holds mu.
+func (l *Log) replace(r *rule, e *store.Entry) error {
+	at := place{e.Collection, e.Key}
+	if e.Before != nil {
+		before := l.made[at]
+		if before == nil {
+			var err error
+			if before, err = l.Log.Current(e.Collection, e.Key); err != nil {
+				return err
+			}
+		}
+		if before == nil || before.Modified != e.Before.Modified {
+			return fmt.Errorf("revision %d of %s %s replaces a version that the log does not have", e.Revision, e.Collection, e.Key)
+		}
+		e.Before = before
+	}
+	if e.Object == nil {
+		delete(l.made, at)
+		return nil
+	}
+	o, err := l.seal(r, e.Collection, e.Object)
+	if err != nil {
+		return fmt.Errorf("%s %s cannot be encrypted: %w", e.Collection, e.Key, err)
+	}
+	if l.made == nil {
+		l.made = map[place]*store.Object{}
+	}
+	l.made[at], e.Object = o, o
+	return nil
+}
+
+// Replay implements store.Log. If values cannot be decrypted, it returns an *UnreadableError.
+func (l *Log) Replay(ctx context.Context, load func(collection string, o *store.Object) error) (store.Bounds, error) {
+	s := l.set.Load()
+	var bad unreadable
+	b, err := l.Log.Replay(ctx, func(collection string, o *store.Object) error {
+		plain, err := l.open(ctx, s, collection, o)
+		if err != nil {
+			bad.add(err)
+			return ctx.Err()
+		}
+		return load(collection, plain)
+	})
+	if err == nil {
+		err = bad.err(s)
+	}
+	return b, err
+}
+
+// Changes implements store.Log. A change that cannot be decrypted ends it with an *OpenError.
+func (l *Log) Changes(ctx context.Context, collection string, after, upTo store.Revision) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range l.Log.Changes(ctx, collection, after, upTo) {
+			if err == nil {
+				err = l.openEntry(ctx, &e)
+			}
+			if err != nil {
+				yield(store.Entry{}, err)
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Log) openEntry(ctx context.Context, e *store.Entry) (err error) {
+	if e.Object, err = l.openNow(ctx, e.Collection, e.Object); err != nil {
+		return err
+	}
+	e.Before, err = l.openNow(ctx, e.Collection, e.Before)
+	return err
+}
+
+// openNow opens with the Set in effect, also if that changes meanwhile.
+func (l *Log) openNow(ctx context.Context, collection string, o *store.Object) (*store.Object, error) {
+	for {
+		s := l.set.Load()
+		plain, err := l.open(ctx, s, collection, o)
+		if errors.Is(err, errClosed) && s != l.set.Load() {
+			continue
+		}
+		return plain, err
+	}
+}
+
+// ObjectsAt implements store.Log. An object that cannot be decrypted ends it with an *OpenError.
+func (l *Log) ObjectsAt(ctx context.Context, collection string, at store.Revision, prefix, after string) iter.Seq2[*store.Object, error] {
+	return func(yield func(*store.Object, error) bool) {
+		for o, err := range l.Log.ObjectsAt(ctx, collection, at, prefix, after) {
+			if err == nil {
+				o, err = l.openNow(ctx, collection, o)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Current implements store.Log.
+func (l *Log) Current(collection, key string) (*store.Object, error) {
+	o, err := l.Log.Current(collection, key)
+	if err != nil {
+		return nil, err
+	}
+	return l.openNow(context.Background(), collection, o)
+}
+
+// Writable implements store.Sealing.
+func (l *Log) Writable(collection string) error {
+	if r := l.set.Load().rule(collection); r != nil {
+		return r.ready()
+	}
+	return nil
+}
+
+// Outdated implements store.Sealing.
+func (l *Log) Outdated(collection, key string) bool {
+	r := l.set.Load().rule(collection)
+	if r == nil {
+		return false
+	}
+	o, err := l.Log.Current(collection, key)
+	return err == nil && o != nil && r.outdated(o.Held, place{collection, key}.path())
+}
+
+// Counts returns how many values were encrypted and decrypted, and how many could not be decrypted.
+func (l *Log) Counts() (sealed, opened, failed int64) {
+	return l.sealed.Load(), l.opened.Load(), l.failed.Load()
+}
