@@ -39,6 +39,9 @@ type bed struct {
 	// defined holds the definitions that are served in all rounds, roles the roles that
 	// have definitions.
 	defined, roles map[string]bool
+	// bound are the namespaces with roles and bindings. accessRounds counts the rounds that used them.
+	bound        map[string]bool
+	accessRounds int
 	// before is the memory before the first definitions: nil until then.
 	before *Memory
 	// idle is the memory before the first idle watches: nil until then.
@@ -57,7 +60,7 @@ const (
 func newBed(t *target, s Server, o Options, suffix string, note func(string, ...any)) (*bed, error) {
 	b := &bed{
 		target: t, server: s, options: o, objects: objects{seed: o.Seed, pad: s.Pad},
-		suffix: suffix, epoch: time.Now(), filled: map[string]int{}, defined: map[string]bool{}, roles: map[string]bool{}, note: note, json: t.header(acceptJSON, "identity"),
+		suffix: suffix, epoch: time.Now(), filled: map[string]int{}, defined: map[string]bool{}, roles: map[string]bool{}, bound: map[string]bool{}, note: note, json: t.header(acceptJSON, "identity"),
 	}
 	for range o.Connections {
 		c, err := t.dial(nil)
@@ -101,6 +104,8 @@ func (b *bed) collection(namespace, resource, query string) *url.URL {
 	switch {
 	case resource == deploymentsOf:
 		version = "/apis/apps/v1"
+	case resource == rolesOf || resource == roleBindingsOf:
+		version = "/apis/rbac.authorization.k8s.io/v1"
 	case strings.Contains(resource, "."): // a custom resource: plural.group
 		plural, group, _ := strings.Cut(resource, ".")
 		version, resource = "/apis/"+group+"."+b.domain()+"/v1", plural
@@ -303,7 +308,7 @@ func (b *bed) cleanup(ctx context.Context) error {
 	var left []string
 	var why error
 	for _, ns := range b.made {
-		err := errors.Join(b.empty(ctx, ns, podsOf), b.empty(ctx, ns, configMapsOf), b.empty(ctx, ns, deploymentsOf))
+		err := errors.Join(b.empty(ctx, ns, podsOf), b.empty(ctx, ns, configMapsOf), b.empty(ctx, ns, deploymentsOf), b.unbind(ctx, ns))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects are left in the namespace %s: %w", ns, err))
 			continue
