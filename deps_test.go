@@ -24,6 +24,7 @@ var importRules = []importRule{
 	{"internal/store/memlog", "internal/store", "a log implements the store's contract"},
 	{"internal/store/pebblelog", "internal/store", "a log implements the store's contract"},
 	{"internal/encryption", "internal/store internal/uuid", "a log that encrypts wraps another one"},
+	{"internal/encryption/kmstest", "", "a KMS plugin of tests speaks the protocol alone"},
 	{"internal/derived", "internal/store", "derived values follow the changes of stored objects"},
 	{"internal/testrand", "", "random test input depends on no other package"},
 	{"internal/servertest", "", "tests use a server as other programs do"},

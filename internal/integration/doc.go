@@ -20,6 +20,7 @@
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
 //	identity_attacks_test.go       certificates, tokens and headers that claim to be somebody else
+//	encryption_test.go             encryption at rest: rotation, reloads, KMS plugins, what is on the disk
 //	impersonation_test.go          Impersonate-User and the other headers
 //	inference_test.go              what answers tell about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
