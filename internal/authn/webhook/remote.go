@@ -85,7 +85,12 @@ func newClient(config *rest.Config) (*rest.RESTClient, error) {
 	config.QPS = -1 // the server limits requests, not its clients
 	config.WarningHandler = rest.NoWarnings{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedAnswers{next} })
-	return rest.UnversionedRESTClientFor(config)
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	client.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client, nil
 }
 
 // review sends a TokenReview, and again if a failure may pass.
