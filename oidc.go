@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
@@ -144,12 +143,14 @@ func (o *OIDC) authenticator() (apiserver.JWTAuthenticator, error) {
 	return a, nil
 }
 
-// addIssuers adds the tokens of issuers, and the policy for anonymous requests of the file.
+// addIssuers adds the tokens and the metrics of issuers, and the policy for anonymous requests of the
+// file.
 func (s *Server) addIssuers(c *authn.Credentials, r *running) {
 	if r.issuers == nil {
 		return
 	}
 	c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, r.issuers))
+	r.collectors = append(r.collectors, r.issuers.Collectors()...)
 	if a := r.issuers.Anonymous(); a != nil {
 		c.Anonymous = authn.AnonymousPolicy{Enabled: a.Enabled}
 		for _, condition := range a.Conditions {
@@ -162,13 +163,4 @@ func (r *running) closeIssuers() {
 	if r.issuers != nil {
 		r.issuers.Close()
 	}
-}
-
-// collectors returns the metrics that parts of the server collect themselves.
-func (r *running) collectors() []prometheus.Collector {
-	all := r.authorizer.Collectors()
-	if r.issuers != nil {
-		all = append(all, r.issuers.Collectors()...)
-	}
-	return all
 }
