@@ -49,6 +49,7 @@ func (r *running) metrics() []httpapi.Metric {
 		},
 	}
 	all = append(all, r.storageMetrics()...)
+	all = append(all, r.auditMetrics()...)
 	for _, f := range r.loops.Metrics() {
 		name := map[string]string{"name": f.Name}
 		all = append(all,

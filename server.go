@@ -47,6 +47,8 @@ type Server struct {
 	// /version.
 	DisableAnonymous bool
 
+	// Audit configures the audit log. The zero value records nothing.
+	Audit Audit
 	// Authentication has further options of authentication.
 	Authentication Authentication
 	// Authorization configures who may do what.
@@ -167,7 +169,8 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 // Close stops the server: it accepts no more requests, ends watches cleanly, lets
-// requests finish for a moment, syncs and closes the log, all within a second. It
+// requests finish for a moment, syncs and closes the log, all within a second. If an audit
+// webhook does not answer, it waits up to five seconds longer for the last events to be sent. It
 // is idempotent, and does nothing for a server that was not started. It returns the error
 // of closing the log.
 func (s *Server) Close() error {

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
@@ -60,6 +61,7 @@ type running struct {
 	custom     *crd.Set
 	naming     *crd.Naming
 	authorizer *config.Authorizer
+	audit      *audit.Auditor // nil: requests are not recorded
 	rbac       *rbac.Authorizer
 	publisher  publisher
 
@@ -117,6 +119,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}()
 	r := &running{plugins: plugins}
 	r.url, r.serverName = s.address(listener)
+	if r.audit, err = s.openAudit(log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.closeAudit())
+		}
+	}()
 
 	if r.store, err = s.openStore(ctx); err != nil {
 		return nil, err
@@ -161,6 +171,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
+			Audited: r.audit != nil,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -223,7 +234,7 @@ func (r *running) stop() error {
 	r.publisher.stop()
 	r.loops.Stop()
 	r.addresses.Close()
-	return r.store.Close()
+	return errors.Join(r.closeAudit(), r.store.Close())
 }
 
 // listen opens the port first: clients that connect early wait instead of being refused.
@@ -382,6 +393,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Catalog:             catalog,
 		Authn:               credentials,
 		Authz:               r.authorizer,
+		Audit:               r.audit,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
 		Pages:               s.issuerPages(r),

@@ -62,3 +62,28 @@ func TestKubectlSubresources(t *testing.T) {
 	k.want("", []string{"certificate", "approve", "r"}, "approved")
 	k.want("", []string{"get", "csr", "r", "-o", "jsonpath={.status.conditions[0].type} {.status.conditions[0].reason}"}, "Approved KubectlApprove")
 }
+
+const approverRole = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"approver"},"rules":[
+{"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests"],"verbs":["get","list"]},
+{"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"],"verbs":["update"]}]}`
+
+const signerRole = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"signer"},"rules":[
+{"apiGroups":["certificates.k8s.io"],"resources":["signers"],"resourceNames":["example.com/*"],"verbs":["approve"]}]}`
+
+// TestKubectlCertificate: approving and denying a request takes the right on its signer, too.
+func TestKubectlCertificate(t *testing.T) {
+	k := newKubectl(t, servers.Start(t))
+	k.want(certificateRequest, []string{"create", "-f", "-"}, "created")
+	k.want(approverRole, []string{"create", "-f", "-"}, "created")
+	k.want("", []string{"create", "clusterrolebinding", "approver", "--clusterrole=approver", "--user=jane", "--user=joe"}, "created")
+	k.want(signerRole, []string{"create", "-f", "-"}, "created")
+	k.want("", []string{"create", "clusterrolebinding", "signer", "--clusterrole=signer", "--user=jane"}, "created")
+	for _, verb := range []string{"approve", "deny"} {
+		out, err := k.run("", "certificate", verb, "r", "--as=joe")
+		if err == nil || !strings.Contains(out, `user not permitted to approve requests with signerName "example.com/s"`) {
+			t.Errorf("joe may %s: %v\n%s", verb, err, out)
+		}
+	}
+	k.want("", []string{"certificate", "deny", "r", "--as=jane"}, "denied")
+	k.want("", []string{"get", "csr", "r", "-o", "jsonpath={.status.conditions[0].type} {.status.conditions[0].reason}"}, "Denied KubectlDeny")
+}

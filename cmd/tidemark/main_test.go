@@ -103,6 +103,36 @@ var wrongLines = map[string]string{
 	"serve --event-ttl=0s":                                     "--event-ttl",
 	"serve --controllers=nothing":                              "nothing",
 
+	"serve --audit-log-maxage=-1":                                                     "can't be a negative number",
+	"serve --audit-log-maxbackup=-1":                                                  "can't be a negative number",
+	"serve --audit-log-maxsize=-1":                                                    "can't be a negative number",
+	"serve --audit-log-compress=perhaps":                                              "perhaps",
+	"serve --audit-log-path=- --audit-log-format=xml":                                 "invalid audit log format xml",
+	"serve --audit-log-version=audit.k8s.io/v2":                                       "invalid group version",
+	"serve --audit-log-path=- --audit-log-mode=never":                                 "invalid audit log mode never",
+	"serve --audit-log-path=- --audit-log-mode=batch --audit-log-batch-buffer-size=0": "invalid audit batch log buffer size",
+	"serve --audit-log-path=- --audit-log-mode=batch --audit-log-batch-max-size=0":    "invalid audit batch log max batch size",
+	"serve --audit-log-batch-max-wait=long":                                           "long",
+	"serve --audit-log-batch-throttle-enable=perhaps":                                 "perhaps",
+	"serve --audit-log-path=- --audit-log-mode=batch --audit-log-batch-throttle-enable --audit-log-batch-throttle-qps=-1":                                    "invalid audit batch log throttle QPS",
+	"serve --audit-log-path=- --audit-log-mode=batch --audit-log-batch-throttle-enable --audit-log-batch-throttle-qps=1 --audit-log-batch-throttle-burst=-1": "invalid audit batch log throttle burst",
+	"serve --audit-log-truncate-enabled=perhaps":                                    "perhaps",
+	"serve --audit-log-path=- --audit-log-truncate-max-batch-size=1":                "must be greater than max event size",
+	"serve --audit-log-path=- --audit-log-truncate-max-event-size=0":                "invalid audit truncate log max event size",
+	"serve --audit-webhook-initial-backoff=long":                                    "long",
+	"serve --audit-webhook-batch-initial-backoff=long":                              "long",
+	"serve --audit-webhook-version=v1":                                              "invalid group version",
+	"serve --audit-webhook-config-file=x --audit-webhook-mode=never":                "invalid audit webhook mode never",
+	"serve --audit-webhook-config-file=x --audit-webhook-batch-buffer-size=0":       "invalid audit batch webhook buffer size",
+	"serve --audit-webhook-config-file=x --audit-webhook-batch-max-size=0":          "invalid audit batch webhook max batch size",
+	"serve --audit-webhook-batch-max-wait=long":                                     "long",
+	"serve --audit-webhook-batch-throttle-enable=perhaps":                           "perhaps",
+	"serve --audit-webhook-config-file=x --audit-webhook-batch-throttle-qps=0":      "invalid audit batch webhook throttle QPS",
+	"serve --audit-webhook-config-file=x --audit-webhook-batch-throttle-burst=0":    "invalid audit batch webhook throttle burst",
+	"serve --audit-webhook-truncate-enabled=perhaps":                                "perhaps",
+	"serve --audit-webhook-config-file=x --audit-webhook-truncate-max-batch-size=1": "must be greater than max event size",
+	"serve --audit-webhook-config-file=x --audit-webhook-truncate-max-event-size=0": "invalid audit truncate webhook max event size",
+
 	"serv":               `unknown command "serv" for "tidemark": did you mean serve?`,
 	"version -o yaml":    "yaml",
 	"version --nonsense": "--nonsense",
@@ -117,8 +147,22 @@ func TestUsage(t *testing.T) {
 
 // takesAnything are the flags that have no wrong value to be found before the start: a
 // file that is not there is no mistake of the command line.
-var takesAnything = []string{"data-dir", "kubeconfig-out", "token-auth-file", "client-ca-file", "tls-private-key-file", "help",
-	"service-account-signing-key-file", "service-account-key-file", "requestheader-client-ca-file", "authentication-token-webhook-config-file"}
+var takesAnything = []string{
+	"admission-control-config-file",
+	"audit-log-path",
+	"audit-policy-file",
+	"audit-webhook-config-file",
+	"authentication-token-webhook-config-file",
+	"client-ca-file",
+	"data-dir",
+	"help",
+	"kubeconfig-out",
+	"requestheader-client-ca-file",
+	"service-account-key-file",
+	"service-account-signing-key-file",
+	"tls-private-key-file",
+	"token-auth-file",
+}
 
 // TestEveryFlagIsChecked: TestUsage has a wrong value of each flag of serve.
 func TestEveryFlagIsChecked(t *testing.T) {

@@ -41,6 +41,7 @@ type serveFlags struct {
 	maxStorage      byteSize // zero: not given
 
 	controllers []string
+	audit       auditFlags
 	gates       gates
 	verbosity   int
 
@@ -52,6 +53,10 @@ const (
 	defaultPort      = 6443
 	defaultRetention = time.Hour
 	defaultEventTTL  = time.Hour
+
+	defaultAuditBackoff = 10 * time.Second
+	defaultAuditWait    = 30 * time.Second
+
 	defaultMaxMemory = 128 << 20
 	defaultMaxDisk   = 4 << 30
 
@@ -124,6 +129,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.registerAuthentication(flags)
 	f.registerAuthorization(flags)
 	f.registerTLS(flags)
+	f.registerAudit(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
 	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: admission webhooks and policies, flow schemas, APIServices")
@@ -169,6 +175,9 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--service-cluster-ip-range, --service-node-port-range: %w", err)
 	}
 	if err := s.Authentication.Check(); err != nil {
+		return err
+	}
+	if err := f.checkAudit(); err != nil {
 		return err
 	}
 	if f.verbosity < 0 {

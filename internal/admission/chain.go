@@ -55,16 +55,16 @@ const (
 // plugins are all plugins of kube-apiserver v1.36, in its order, and after them the parts of
 // the server that are plugins, too.
 var plugins = []entry{
-	{"AlwaysAdmit", absent, nil},
+	{"AlwaysAdmit", off, nil}, // it does nothing
 	{"NamespaceAutoProvision", absent, nil},
 	{"NamespaceLifecycle", always, nil}, // registry: checkNamespace, checkImmortal
-	{"NamespaceExists", absent, nil},
-	{"LimitPodHardAntiAffinityTopology", absent, nil},
+	{"NamespaceExists", off, nil},       // registry: checkNamespace
+	{"LimitPodHardAntiAffinityTopology", off, one(limitAntiAffinity)},
 	{"LimitRanger", on, one(limitRanger)},
 	{"ServiceAccount", off, one(serviceAccount)},
 	{"NodeRestriction", off, one(func(c *Config) registry.Plugin { return noderestriction.Plugin(c.Authz) })},
 	{"TaintNodesByCondition", always, nil}, // the strategy of nodes
-	{"AlwaysPullImages", absent, nil},
+	{"AlwaysPullImages", off, one(alwaysPullImages)},
 	{"ImagePolicyWebhook", absent, nil},
 	{"PodSecurity", on, one(podSecurityPlugin)},
 	{"PodNodeSelector", absent, nil},
@@ -72,7 +72,7 @@ var plugins = []entry{
 	{"DefaultTolerationSeconds", on, one(defaultTolerations)},
 	{"PodTolerationRestriction", absent, nil},
 	{"EventRateLimit", off, one(func(c *Config) registry.Plugin { return eventlimit.Plugin(c.Configuration.EventLimits, c.Now) })},
-	{"ExtendedResourceToleration", absent, nil},
+	{"ExtendedResourceToleration", off, one(tolerateExtendedResources)},
 	{"DefaultStorageClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.StorageClass()} }},
 	{"StorageObjectInUseProtection", always, nil}, // the strategies of volumes and claims
 	{"PodGroupProtection", absent, nil},
@@ -84,7 +84,7 @@ var plugins = []entry{
 	{"ClusterTrustBundleAttest", absent, nil},
 	{"CertificateSubjectRestriction", on, one(subjectRestriction)},
 	{"DefaultIngressClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.IngressClass()} }},
-	{"DenyServiceExternalIPs", absent, nil},
+	{"DenyServiceExternalIPs", off, one(denyExternalIPs)},
 	{"PodTopologyLabels", absent, nil},
 	{"PodGroupWorkloadExists", absent, nil},
 	{"NodeDeclaredFeatureValidator", absent, nil},
@@ -95,7 +95,7 @@ var plugins = []entry{
 	{"ValidatingAdmissionPolicy", absent, nil},
 	{"ValidatingAdmissionWebhook", absent, nil},
 	{"ResourceQuota", on, func(c *Config) []registry.Plugin { return c.Quotas.Plugins() }},
-	{"AlwaysDeny", absent, nil},
+	{"AlwaysDeny", off, one(alwaysDeny)},
 
 	{"", always, one(appArmor)},
 	{"", always, serviceAddresses},
@@ -151,6 +151,8 @@ type Config struct {
 	// NoWarnings: clients are not warned of objects that this server stores and does not act
 	// on.
 	NoWarnings bool
+	// Audited: requests have audit events, for which plugins make annotations.
+	Audited bool
 
 	lookups *lookups // Chain sets them
 }
@@ -158,6 +160,7 @@ type Config struct {
 // Chain returns the enabled plugins, in their order.
 func Chain(c Config) []registry.Plugin {
 	c.lookups = newLookups()
+	c.lookups.audited = c.Audited
 	var chain []registry.Plugin
 	for _, e := range plugins {
 		switch {

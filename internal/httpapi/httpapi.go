@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -28,6 +29,8 @@ type Config struct {
 	Catalog func() *resource.Catalog
 	Authn   authn.Authenticator
 	Authz   authz.Authorizer
+	// Audit takes the audit events of requests; nil: there are none.
+	Audit *audit.Auditor
 	// Media are the enabled serializations.
 	Media wire.Served
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.

@@ -6,6 +6,7 @@
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
 //	answers_test.go                the words of errors, rows of bookmarks
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
+//	audit_test.go                  audit events compared with recorded ones, modes, back ends that fail
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
@@ -18,9 +19,11 @@
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
 //	impersonation_test.go          Impersonate-User and the other headers
+//	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	odd_writes_test.go             random writes of odd names, values and encodings
-//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
+//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
+//	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
 //	seats_test.go                  what clients hold before they are known, and while they send

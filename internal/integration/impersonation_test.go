@@ -105,3 +105,36 @@ func TestImpersonationRefused(t *testing.T) {
 	u.Impersonate.Groups = []string{"system:masters"}
 	servertest.WantCode(t, u, "/api/v1/namespaces/default", http.StatusOK, "")
 }
+
+// TestImpersonationTargets checks that the right to impersonate counts for the target of a request,
+// with the words of kube-apiserver v1.36.
+func TestImpersonationTargets(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{})
+	bob, err := s.RESTConfigFor("bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ user, path, want string }{
+		{"u", "/api/v1/nodes", `nodes is forbidden: User "bob" cannot impersonate-on:user-info:list resource "nodes" in API group "" at the cluster scope`},
+		{"system:node:n1", "/api/v1/nodes", `nodes is forbidden: User "bob" cannot impersonate-on:arbitrary-node:list resource "nodes" in API group "" at the cluster scope`},
+		{"u", "/api/v1/nodes?fieldSelector=metadata.name%3Dx", `nodes "x" is forbidden: User "bob" cannot impersonate-on:user-info:list resource "nodes" in API group "" at the cluster scope`},
+		{"u", "/healthz", `forbidden: User "bob" cannot impersonate-on:user-info:get path "/healthz"`},
+	} {
+		bob.Impersonate.UserName = row.user
+		servertest.WantCode(t, bob, row.path, http.StatusForbidden, row.want)
+	}
+	many := s.RESTConfig()
+	many.Impersonate = rest.ImpersonationConfig{UserName: "u", Groups: make([]string, 1001)}
+	servertest.WantCode(t, many, "/healthz", http.StatusBadRequest, "the impersonation headers have more than 1000 groups and extra values")
+
+	_, metrics := servertest.Get(t, s.RESTConfig(), "/metrics")
+	for _, line := range []string{
+		`apiserver_impersonation_attempts_total{decision="denied",mode=""} 4`,
+		`apiserver_impersonation_authorization_attempts_total{decision="denied",mode="legacy"} 4`,
+		`apiserver_impersonation_authorization_attempts_total{decision="denied",mode="arbitrary-node"} 1`,
+	} {
+		if !strings.Contains(metrics, line+"\n") {
+			t.Errorf("/metrics has no %s", line)
+		}
+	}
+}

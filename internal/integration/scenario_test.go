@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,7 +37,8 @@ var peer = flag.String("peer", "", "kubeconfig of a kube-apiserver whose answers
 //
 // The user "admin" may do everything; n1, n2, ... are nodes, and "unnamed" is one without a name. In a body, {uid PATH} is the UID of
 // an object, and {csr NAME GROUP} a request for a certificate. UIDs in messages are compared as
-// "UID". Other lines are comments.
+// "UID". The method SHOW is a GET; its answer has the values at the paths that follow. Other lines
+// are comments.
 //
 // With -peer, the answers come from that server and are written to the file.
 func scenario(t *testing.T, file string, s *tidemark.Server) {
@@ -94,6 +96,9 @@ var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 // play sends the request of a line, and returns its answer.
 func (p player) play(parts []string) string {
 	user, method, path := parts[0], parts[1], parts[2]
+	if method == "SHOW" {
+		return p.show(user, path, strings.Fields(parts[3]))
+	}
 	body := variable.ReplaceAllStringFunc(parts[3], func(v string) string {
 		m := variable.FindStringSubmatch(v)
 		if m[1] == "csr" {
@@ -112,6 +117,33 @@ func (p player) play(parts []string) string {
 		return fmt.Sprintf("%d %s", code, uid.ReplaceAllString(strings.ReplaceAll(s.Message, "\n", `\n`), "UID"))
 	}
 	return fmt.Sprint(code)
+}
+
+// show returns values of an object, as JSON.
+func (p player) show(user, path string, fields []string) string {
+	code, b := p.send(user, http.MethodGet, path, "")
+	shown := fmt.Sprint(code)
+	for _, f := range fields {
+		var v any
+		if err := json.Unmarshal(b, &v); err != nil {
+			p.Fatal(err)
+		}
+		for _, name := range strings.Split(f, ".") {
+			switch at := v.(type) {
+			case map[string]any:
+				v = at[name]
+			case []any:
+				i, _ := strconv.Atoi(name)
+				v = at[i]
+			}
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			p.Fatal(err)
+		}
+		shown += " " + string(text)
+	}
+	return shown
 }
 
 func (p player) send(user, method, path, body string) (int, []byte) {

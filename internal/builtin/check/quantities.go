@@ -46,11 +46,11 @@ var countedResources = []corev1.ResourceName{
 }
 
 func isCounted(name corev1.ResourceName) bool {
-	return slices.Contains(countedResources, name) || isExtended(name)
+	return slices.Contains(countedResources, name) || IsExtended(name)
 }
 
-// isExtended reports whether a name is that of an extended resource.
-func isExtended(name corev1.ResourceName) bool {
+// IsExtended reports whether a name is that of an extended resource.
+func IsExtended(name corev1.ResourceName) bool {
 	if OfKubernetes(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return false
 	}
@@ -100,7 +100,7 @@ func ContainerResourceName(name corev1.ResourceName, path *field.Path) field.Err
 		if !known {
 			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
 		}
-	case !OfKubernetes(name) && !isExtended(name):
+	case !OfKubernetes(name) && !IsExtended(name):
 		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
 	}
 	return errs
