@@ -78,7 +78,7 @@ func (a *Authentication) Check() error {
 	if slices.Contains(a.APIAudiences, "") {
 		return errors.New("an audience of the server is empty")
 	}
-	return errors.Join(a.ServiceAccounts.check(), a.RequestHeader.check(), a.checkIssuers(), a.Webhook.check())
+	return errors.Join(a.ServiceAccounts.check(), a.RequestHeader.check(), a.Webhook.check(), a.checkIssuers())
 }
 
 func (a *ServiceAccounts) check() error {
