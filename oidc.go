@@ -143,7 +143,8 @@ func (o *OIDC) authenticator() (apiserver.JWTAuthenticator, error) {
 	return a, nil
 }
 
-// addIssuers adds the tokens of issuers, and the policy for anonymous requests of the file.
+// addIssuers adds the tokens and the metrics of issuers, and the policy for anonymous requests of the
+// file.
 func (s *Server) addIssuers(c *authn.Credentials, r *running) {
 	if r.issuers == nil {
 		return

@@ -57,3 +57,41 @@ func FuzzBearer(f *testing.F) {
 		}
 	})
 }
+
+// FuzzProxy: whatever headers a front proxy sends, a user has a name, and the groups are those of the
+// headers.
+func FuzzProxy(f *testing.F) {
+	f.Add("joe", "system:masters", "Acme.com%2fFoo", "x")
+	f.Add("", "", "%zz", "")
+	f.Fuzz(func(t *testing.T, name, group, key, value string) {
+		p := &Proxy{UsernameHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"}}
+		u := p.user(http.Header{"X-Remote-User": {name}, "X-Remote-Group": {group}, "X-Remote-Extra-" + key: {value}})
+		switch {
+		case (u == nil) != (name == ""):
+			t.Fatalf("the name %q makes %+v", name, u)
+		case u == nil:
+		case u.Name != name || len(u.Extra) != 1 || len(u.Groups) > 2:
+			t.Errorf("%+v", u)
+		case len(u.Groups) == 2 && (u.Groups[0] != group || u.Groups[1] != Authenticated):
+			t.Errorf("groups %q of %q", u.Groups, group)
+		}
+	})
+}
+
+// FuzzBootstrap: the parts of a bootstrap token have their lengths and characters, and groups that a
+// Secret adds are below system:bootstrappers.
+func FuzzBootstrap(f *testing.F) {
+	f.Add("abcdef.0123456789abcdef", "system:bootstrappers:a,system:bootstrappers:b")
+	f.Add("......................", "system:masters")
+	f.Fuzz(func(t *testing.T, token, extra string) {
+		if id, secret, ok := cutBootstrap(token); ok && (id+"."+secret != token || len(id) != 6 || len(secret) != 16 || strings.ContainsAny(token, "/\x00 ")) {
+			t.Errorf("%q is %q and %q", token, id, secret)
+		}
+		groups, ok := bootstrapGroups(extra)
+		for _, g := range groups {
+			if !ok || g != bootstrappers && !strings.HasPrefix(g, bootstrappers+":") {
+				t.Errorf("%q has the group %q", extra, g)
+			}
+		}
+	})
+}

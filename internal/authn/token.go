@@ -16,9 +16,19 @@ type Token struct {
 	Sum [sha256.Size]byte
 }
 
-// NewToken returns the token with that text.
+// NewToken returns the token with that text. Usual tokens cost no allocation: they are copied to the
+// stack, short ones to a small buffer.
 func NewToken(text string) Token {
-	var buf [128]byte // on the stack: a short token costs no allocation
+	var buf [128]byte
+	if len(text) > len(buf) {
+		return longToken(text)
+	}
+	return Token{Text: text, Sum: sha256.Sum256(append(buf[:0], text...))}
+}
+
+//go:noinline
+func longToken(text string) Token {
+	var buf [1536]byte // a service account's token has about a thousand bytes
 	return Token{Text: text, Sum: sha256.Sum256(append(buf[:0], text...))}
 }
 

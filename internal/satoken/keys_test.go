@@ -2,7 +2,12 @@ package satoken
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,4 +72,46 @@ func TestFlippedBits(t *testing.T) {
 			t.Fatalf("byte %d: %v", at, err)
 		}
 	}
+}
+
+// FuzzKeys: what is read as a key can verify, and sign if it has a private half.
+func FuzzKeys(f *testing.F) {
+	for _, curve := range []elliptic.Curve{elliptic.P256(), elliptic.P521()} {
+		private, err := ecdsa.GenerateKey(curve, rand.Reader)
+		if err != nil {
+			f.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+		if der, err = x509.MarshalPKIXPublicKey(private.Public()); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		keys, err := parseKeys(b)
+		if (err == nil) != (len(keys) > 0) {
+			t.Fatalf("%d keys, %v", len(keys), err)
+		}
+		for _, k := range keys {
+			if k.verify(k.alg, "a.b", make([]byte, 64)) == nil {
+				t.Error("a signature of zeros is valid")
+			}
+			if k.private == nil {
+				continue
+			}
+			token, err := k.sign([]byte("{}"))
+			if err != nil {
+				continue // a damaged RSA key
+			}
+			signed := strings.LastIndexByte(token, '.')
+			signature, err := encoding.DecodeString(token[signed+1:])
+			if err != nil || k.verify(k.alg, token[:signed], signature) != nil {
+				t.Errorf("%s does not verify (%v)", token, err)
+			}
+		}
+	})
 }

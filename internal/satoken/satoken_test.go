@@ -412,6 +412,20 @@ func FuzzAuthenticate(f *testing.F) {
 	})
 }
 
+// TestAllocations: a token that was verified before costs no allocation.
+func TestAllocations(t *testing.T) {
+	a := open(t, newWorld().config(""))
+	token := issue(t, a, bot)
+	audiences := a.Audiences()
+	if n := testing.AllocsPerRun(100, func() {
+		if u, _, err := a.AuthenticateToken(context.Background(), authn.NewToken(token), audiences); u == nil {
+			t.Fatal(err)
+		}
+	}); n > 1 { // the key of the test's map of objects
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func BenchmarkAuthenticate(b *testing.B) {
 	a := open(b, newWorld().config(""))
 	token := issue(b, a, bot)

@@ -204,3 +204,21 @@ func TestResultsAreBounded(t *testing.T) {
 		t.Error("the result of a large token is kept")
 	}
 }
+
+// TestHowTo: the configuration of the how-to is valid.
+func TestHowTo(t *testing.T) {
+	b, err := os.ReadFile("../../../docs/how-to/oidc.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "```yaml\napiVersion: apiserver")
+	text, _, _ := strings.Cut(rest, "```")
+	i, err := Open(Config{File: file(t, "apiVersion: apiserver"+text), Disallowed: []string{accounts}, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer i.Close()
+	if len(i.current.Load().issuers) != 2 || i.Anonymous() == nil {
+		t.Errorf("%d issuers", len(i.current.Load().issuers))
+	}
+}
