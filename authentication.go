@@ -33,6 +33,15 @@ type Authentication struct {
 	// of them; a token that is requested for no audience is for all of them. Empty: the issuer of
 	// service account tokens.
 	APIAudiences []string
+
+	// ConfigFile is a file with an AuthenticationConfiguration of apiserver.config.k8s.io, which
+	// lists OpenID Connect issuers and can limit anonymous requests to some paths. It is read
+	// again when it changes; a changed policy for anonymous requests is refused. It excludes
+	// OIDC, and a policy for anonymous requests in it excludes DisableAnonymous. Empty: there is
+	// none.
+	ConfigFile string
+	// OIDC is one OpenID Connect issuer whose ID tokens are accepted. The zero value is none.
+	OIDC OIDC
 	// ServiceAccounts configures the tokens of service accounts.
 	ServiceAccounts ServiceAccounts
 	// BootstrapTokens accepts the tokens of the Secrets of type bootstrap.kubernetes.io/token in
@@ -69,7 +78,7 @@ func (a *Authentication) Check() error {
 	if slices.Contains(a.APIAudiences, "") {
 		return errors.New("an audience of the server is empty")
 	}
-	return errors.Join(a.ServiceAccounts.check(), a.RequestHeader.check(), a.Webhook.check())
+	return errors.Join(a.ServiceAccounts.check(), a.RequestHeader.check(), a.Webhook.check(), a.checkIssuers())
 }
 
 func (a *ServiceAccounts) check() error {
@@ -188,7 +197,7 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 	if s.Authentication.BootstrapTokens {
 		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, &authn.BootstrapTokens{Secret: r.systemSecret, Now: s.now}))
 	}
-	// Tokens of OpenID Connect issuers have their place here.
+	s.addIssuers(c, r)
 	if s.Authentication.Webhook.ConfigFile != "" {
 		w, err := s.tokenWebhook(r, log)
 		if err != nil {

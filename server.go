@@ -71,6 +71,9 @@ type Server struct {
 	// History limits the history that stays readable.
 	History History
 
+	// Encryption encrypts objects at rest. The zero value encrypts none.
+	Encryption Encryption
+
 	// FeatureGates enables and disables features, by their names in kube-apiserver.
 	// KnownFeatureGates lists them with their defaults; Start refuses others. Nil: all
 	// defaults.

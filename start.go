@@ -24,11 +24,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
+	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
@@ -52,6 +54,8 @@ type running struct {
 	serverName string
 	authority  *pki.Authority
 	tokens     *satoken.Authority
+	sealed     *encryption.Log
+	issuers    *issuers.Issuers // nil: none are configured
 	store      *store.Store
 	serving    *serving.Server
 	loops      *controller.Loops
@@ -128,7 +132,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		}
 	}()
 
-	if r.store, err = s.openStore(ctx); err != nil {
+	if err = s.openStore(ctx, r); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -149,6 +153,14 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if r.tokens, err = s.openTokens(r.store, catalog, log); err != nil {
 		return nil, err
 	}
+	if r.issuers, err = s.openIssuers(r, log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.closeIssuers()
+		}
+	}()
 	credentials, err := s.credentials(r, log)
 	if err != nil {
 		return nil, err
@@ -230,6 +242,7 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.closeIssuers()
 	r.authorizer.Close()
 	r.publisher.stop()
 	r.loops.Stop()
@@ -281,16 +294,23 @@ func (s *Server) address(l net.Listener) (url, serverName string) {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(a.Port)), serverName
 }
 
-func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
+// openStore opens the log, and the store on it.
+func (s *Server) openStore(ctx context.Context, r *running) error {
+	set, err := s.encryption(ctx)
+	if err != nil {
+		return err
+	}
 	var log store.Log = memlog.New()
 	if s.Storage != nil {
-		var err error
 		if log, err = s.Storage.OpenLog(ctx); err != nil {
-			return nil, err
+			set.Close()
+			return err
 		}
 	}
-	return store.Open(ctx, store.Options{
-		Log:       log,
+	r.sealed = encryption.Wrap(log, set)
+	r.store, err = store.Open(ctx, store.Options{
+		Log:       r.sealed,
+		Sealing:   r.sealed,
 		Retention: s.History.Retention,
 		MaxMemory: s.History.MaxMemoryBytes,
 		MaxDisk:   s.History.MaxDiskBytes,
@@ -298,6 +318,10 @@ func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
 		OnFatal:   s.fail,
 		Packed:    map[string]bool{crd.Collection: true},
 	})
+	if err == nil && s.Encryption.AutomaticReload {
+		r.sealed.Follow(s.encryptionConfig())
+	}
+	return err
 }
 
 // note logs messages of the store.
@@ -400,7 +424,7 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,
-		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
+		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), r.storageChecks(), r.loopChecks()),
 		Metrics:             r.metrics,
 		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
 		Now:                 s.now,

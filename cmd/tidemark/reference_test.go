@@ -91,7 +91,15 @@ func TestReferenceMetrics(t *testing.T) {
 	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := tidemark.Server{Audit: tidemark.Audit{PolicyFile: policy, Log: tidemark.AuditLog{Path: os.DevNull}}}
+	config := filepath.Join(t.TempDir(), "encryption.yaml")
+	const providers = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: [{resources: [secrets], providers: [{identity: {}}]}]\n"
+	if err := os.WriteFile(config, []byte(providers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := tidemark.Server{
+		Audit:      tidemark.Audit{PolicyFile: policy, Log: tidemark.AuditLog{Path: os.DevNull}},
+		Encryption: tidemark.Encryption{ProviderConfigFile: config},
+	}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

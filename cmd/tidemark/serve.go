@@ -105,6 +105,9 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
 			if err := fromEnvironment(c.Flags(), os.LookupEnv); err != nil {
 				return usageError{err}
 			}
+			if err := f.checkOIDC(c.Flags()); err != nil {
+				return usageError{err}
+			}
 			if err := f.check(c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
@@ -127,9 +130,11 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
 
 	f.registerAuthentication(flags)
+	f.registerOIDC(flags)
 	f.registerAuthorization(flags)
 	f.registerTLS(flags)
 	f.registerAudit(flags)
+	f.registerEncryption(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
 	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: admission webhooks and policies, flow schemas, APIServices")
@@ -210,7 +215,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	case s.Port < 0 || s.Port > 65535:
 		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
 	}
-	return f.checkTLS()
+	return errors.Join(f.checkTLS(), f.checkEncryption())
 }
 
 // serve runs the server until a signal arrives or its log fails.

@@ -66,6 +66,8 @@ type Check struct {
 	Name string
 	// Live: part of /livez and /healthz too.
 	Live bool
+	// Healthz: part of /healthz too, not of /livez: a restart would not help.
+	Healthz bool
 	// Probe returns why the check fails, or nil. It is called for each request, must be
 	// cheap, and must be safe for concurrent use.
 	Probe func() error

@@ -1,0 +1,183 @@
+package oidc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+)
+
+// maxGroupIssuers limits the issuers that may sign the distributed claims of one issuer's tokens.
+const maxGroupIssuers = 16
+
+// distributed fetches the groups of tokens that do not contain them: OpenID Connect Core 1.0,
+// section 5.6.2. It is safe for concurrent use.
+type distributed struct {
+	claim  string
+	issuer *Issuer
+
+	mu      sync.Mutex
+	closed  bool
+	running int                // requests for claims
+	others  map[string]*remote // by issuer
+}
+
+// source is where a claim can be fetched.
+type source struct {
+	Endpoint    string `json:"endpoint"`
+	AccessToken string `json:"access_token"`
+}
+
+var (
+	errNoSource = errors.New("oidc: source does not exist")
+	errEndpoint = errors.New("the endpoint is not an https URL")
+)
+
+// expand adds the claim to the claims if they say where to fetch it. It reports whether it did.
+func (d *distributed) expand(ctx context.Context, c claims) (bool, error) {
+	if _, ok := c[d.claim]; ok {
+		return false, nil
+	}
+	from := d.source(c)
+	if from == nil {
+		return false, nil
+	}
+	value, err := d.fetch(ctx, from)
+	if err != nil {
+		return false, err
+	}
+	c[d.claim] = value
+	return true, nil
+}
+
+// source returns where to fetch the claim, nil if the claims do not say it.
+func (d *distributed) source(c claims) *source {
+	var names map[string]string
+	var sources map[string]source
+	if c.decode("_claim_names", &names) != nil || c.decode("_claim_sources", &sources) != nil {
+		return nil
+	}
+	// Without an endpoint, it is an aggregated claim, which is not supported.
+	if s := sources[names[d.claim]]; s.Endpoint != "" {
+		return &s
+	}
+	return nil
+}
+
+// checkSources checks that the sources of all distributed claims exist.
+func (c claims) checkSources() error {
+	var names map[string]string
+	var sources map[string]source
+	for name, into := range map[string]any{"_claim_names": &names, "_claim_sources": &sources} {
+		if err := c.decode(name, into); err != nil && !errors.Is(err, errNoClaim) {
+			return fmt.Errorf("oidc: failed to unmarshal claims: %w", err)
+		}
+	}
+	for _, name := range names {
+		if _, ok := sources[name]; name == "" || !ok {
+			return errNoSource
+		}
+	}
+	return nil
+}
+
+// fetch returns the value of the claim in the token that the source sends.
+func (d *distributed) fetch(ctx context.Context, from *source) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+	defer cancel()
+	token, err := d.token(ctx, from)
+	if err != nil {
+		return nil, fmt.Errorf("while getting distributed claim %q: %w", d.claim, err)
+	}
+	issuer := UnverifiedIssuer(token)
+	if issuer == "" {
+		return nil, fmt.Errorf("getting untrusted issuer from endpoint %v failed for claim %q: malformed token", from.Endpoint, d.claim)
+	}
+	of, err := d.remote(ctx, issuer)
+	if err != nil {
+		return nil, fmt.Errorf("verifying untrusted issuer %v failed: %w", issuer, err)
+	}
+	v, err := d.issuer.verify(ctx, of, token)
+	if err != nil {
+		return nil, fmt.Errorf("verify distributed claim token: %w", err)
+	}
+	value, ok := v.claims[d.claim]
+	if !ok {
+		return nil, fmt.Errorf("jwt returned by distributed claim endpoint %q did not contain claim: %v", from.Endpoint, d.claim)
+	}
+	return value, nil
+}
+
+// token returns what the source sends.
+func (d *distributed) token(ctx context.Context, from *source) (string, error) {
+	u, err := url.Parse(from.Endpoint)
+	if err != nil || !isHTTPS(u) {
+		return "", errEndpoint
+	}
+	d.mu.Lock()
+	if d.running >= maxWaiting {
+		d.mu.Unlock()
+		return "", errWaiting
+	}
+	d.running++
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.running--
+	}()
+	body, err := get(ctx, d.issuer.client, from.Endpoint, from.AccessToken)
+	return string(body), err
+}
+
+// remote returns the keys of an issuer of distributed claims, once it is discovered.
+func (d *distributed) remote(ctx context.Context, issuer string) (*remote, error) {
+	r, err := d.find(issuer)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-r.ready:
+		return r, nil
+	case <-r.ctx.Done():
+		return nil, errClosed
+	case <-ctx.Done():
+		return nil, fmt.Errorf("verifier not initialized for issuer: %q", issuer)
+	}
+}
+
+func (d *distributed) find(issuer string) (*remote, error) {
+	if issuer == d.issuer.c.Issuer.URL {
+		return d.issuer.remote, nil
+	}
+	if u, err := url.Parse(issuer); err != nil || !isHTTPS(u) {
+		return nil, errors.New("the issuer is not an https URL")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.others[issuer]; r != nil {
+		return r, nil
+	}
+	switch {
+	case d.closed:
+		return nil, errClosed
+	case len(d.others) >= maxGroupIssuers:
+		return nil, fmt.Errorf("distributed claims of more than %d issuers", maxGroupIssuers)
+	case d.others == nil:
+		d.others = map[string]*remote{}
+	}
+	r := discoverRemote(issuer, "", d.issuer.client, d.issuer.c.Log, func([]byte) {})
+	d.others[issuer] = r
+	return r, nil
+}
+
+func (d *distributed) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for _, r := range d.others {
+		r.close()
+	}
+}

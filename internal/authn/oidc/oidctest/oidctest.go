@@ -1,0 +1,203 @@
+// Package oidctest is an OpenID Connect issuer for tests, which signs whatever claims a test asks
+// for.
+package oidctest
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// URL is the issuer of an Issuer that does not listen.
+const URL = "https://issuer.test"
+
+// Issuer is an issuer. It is an http.Handler with discovery, keys and groups, and an
+// http.RoundTripper whose requests it answers itself. All methods are safe for concurrent use.
+type Issuer struct {
+	// URL is the issuer's URL.
+	URL string
+	// CA is the certificate (PEM) that verifies the issuer's; empty if it does not listen.
+	CA string
+	// Fetches counts the requests for keys.
+	Fetches atomic.Int64
+	// Down lets requests fail.
+	Down atomic.Bool
+	// Hang lets requests wait until their client gives up.
+	Hang atomic.Bool
+
+	mu      sync.Mutex
+	serial  int
+	signing *jose.JSONWebKey
+	public  []jose.JSONWebKey
+	answers map[string]string // by path, in place of those of the issuer
+}
+
+// New returns an issuer that does not listen, with one RSA key.
+func New(t testing.TB) *Issuer {
+	t.Helper()
+	i := &Issuer{URL: URL, answers: map[string]string{}}
+	i.Rotate(t, jose.RS256)
+	return i
+}
+
+// Listen returns an issuer on a port of the loopback interface, until the test ends.
+func Listen(t testing.TB) *Issuer {
+	t.Helper()
+	i := New(t)
+	s := httptest.NewTLSServer(i)
+	t.Cleanup(s.Close)
+	i.URL = s.URL
+	i.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	return i
+}
+
+// NewKey returns a key for an algorithm.
+func NewKey(t testing.TB, a jose.SignatureAlgorithm) crypto.Signer {
+	t.Helper()
+	var key crypto.Signer
+	var err error
+	switch a {
+	case jose.ES256:
+		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case jose.ES384:
+		key, err = ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	case jose.ES512:
+		key, err = ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+	default:
+		key, err = rsa.GenerateKey(rand.Reader, 2048)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// Rotate replaces the key. Tokens that were signed before cannot be verified any more.
+func (i *Issuer) Rotate(t testing.TB, a jose.SignatureAlgorithm) {
+	t.Helper()
+	key := NewKey(t, a)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.serial++
+	id := "key-" + strconv.Itoa(i.serial)
+	i.signing = &jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(a)}
+	i.public = []jose.JSONWebKey{{Key: key.Public(), KeyID: id, Algorithm: string(a), Use: "sig"}}
+}
+
+// Publish adds a public key to those that the issuer shows.
+func (i *Issuer) Publish(k jose.JSONWebKey) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.public = append(i.public, k)
+}
+
+// Key returns the key that signs.
+func (i *Issuer) Key() *jose.JSONWebKey {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.signing
+}
+
+// Answer replaces the answer for a path.
+func (i *Issuer) Answer(path, body string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.answers[path] = body
+}
+
+// Claims returns the claims of a valid token for the audience "tidemark", with more claims, which
+// may replace these; nil removes one.
+func (i *Issuer) Claims(now time.Time, more map[string]any) map[string]any {
+	c := map[string]any{"iss": i.URL, "aud": "tidemark", "sub": "ann", "exp": now.Add(time.Hour).Unix(), "iat": now.Unix()}
+	maps.Copy(c, more)
+	maps.DeleteFunc(c, func(_ string, v any) bool { return v == nil })
+	return c
+}
+
+// Token returns a token with Claims.
+func (i *Issuer) Token(t testing.TB, now time.Time, more map[string]any) string {
+	t.Helper()
+	return Sign(t, i.Key(), i.Claims(now, more))
+}
+
+// Sign signs claims with a key, by the key's algorithm.
+func Sign(t testing.TB, key *jose.JSONWebKey, claims any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, ok := claims.([]byte)
+	if !ok {
+		if payload, err = json.Marshal(claims); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// ServeHTTP implements http.Handler.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/keys" {
+		i.Fetches.Add(1)
+	}
+	if i.Hang.Load() {
+		<-r.Context().Done()
+		return
+	}
+	if i.Down.Load() {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if body, ok := i.answers[r.URL.Path]; ok {
+		fmt.Fprint(w, body)
+		return
+	}
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+	case "/keys":
+		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: i.public})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	answer := httptest.NewRecorder()
+	i.ServeHTTP(answer, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return answer.Result(), nil
+}

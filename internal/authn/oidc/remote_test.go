@@ -1,0 +1,308 @@
+package oidc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/tidemark-dev/tidemark/internal/authn/oidc/oidctest"
+)
+
+// TestDiscovery: an issuer that is down is tried again, and its tokens are refused without a wait.
+func TestDiscovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := oidctest.New(t)
+		issuer.Down.Store(true)
+		a := bySub()
+		i, err := New(Config{Issuer: a.Issuer, Rules: compiled(t, a), Transport: issuer, Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer i.Close()
+		begin := time.Now()
+		if got := who(t, i, issuer.Token(t, begin, nil)); got != "oidc: authenticator not initialized" {
+			t.Error(got)
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("a token waited for %v", took)
+		}
+		synctest.Wait()
+		if err := i.Health(); err == nil || err.Error() != `oidc: authenticator for issuer "https://issuer.test" is not healthy: https://issuer.test/.well-known/openid-configuration: 503 Service Unavailable` {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		issuer.Down.Store(false)
+		time.Sleep(lastRetry)
+		synctest.Wait()
+		if err := i.Health(); err != nil {
+			t.Error(err)
+		}
+		if got := who(t, i, issuer.Token(t, time.Now(), nil)); got != "ann" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestWrongDiscovery: a discovery document that says something else is not used.
+func TestWrongDiscovery(t *testing.T) {
+	for body, want := range map[string]string{
+		`x`: "oidc: failed to decode provider discovery object: invalid character 'x' looking for beginning of value",
+		`{"issuer":"https://other.test","jwks_uri":"https://issuer.test/keys"}`:    `oidc: issuer did not match the issuer returned by provider, expected "https://issuer.test" got "https://other.test"`,
+		`{"issuer":"https://issuer.test"}`:                                         "provider did not return JWKS URL",
+		`{"issuer":"https://issuer.test","jwks_uri":"http://issuer.test/keys"}`:    "the JWKS URL that the provider returned is not an https URL",
+		`{"issuer":"https://issuer.test","jwks_uri":"file:///etc/passwd"}`:         "the JWKS URL that the provider returned is not an https URL",
+		`{"issuer":"` + strings.Repeat("x", maxDocumentBytes) + `","jwks_uri":""}`: "https://issuer.test/.well-known/openid-configuration: the answer is larger than 1048576 bytes",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			issuer := oidctest.New(t)
+			issuer.Answer("/.well-known/openid-configuration", body)
+			a := bySub()
+			i, err := New(Config{Issuer: a.Issuer, Rules: compiled(t, a), Transport: issuer, Log: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer i.Close()
+			synctest.Wait()
+			if err := i.Health(); err == nil || !strings.HasSuffix(err.Error(), "is not healthy: "+want) {
+				t.Errorf("%.80s: %v", body, err)
+			}
+		})
+	}
+}
+
+// TestDiscoveryURL: the discovery document may be elsewhere.
+func TestDiscoveryURL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := oidctest.New(t)
+		issuer.Answer("/.well-known/openid-configuration", "{}")
+		issuer.Answer("/elsewhere", `{"issuer":"https://issuer.test","jwks_uri":"https://keys.test/keys"}`)
+		a := bySub()
+		a.Issuer.DiscoveryURL = "https://discovery.test/elsewhere"
+		i := open(t, issuer, a)
+		defer i.Close()
+		if got := who(t, i, issuer.Token(t, time.Now(), nil)); got != "ann" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestRotation: a token that a new key signed waits for that key, and no longer than it takes.
+func TestRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := oidctest.New(t)
+		i := open(t, issuer, bySub(), Algorithms...)
+		defer i.Close()
+		synctest.Wait()
+		for n := range 3 {
+			old := issuer.Token(t, time.Now(), nil)
+			if got := who(t, i, old); got != "ann" {
+				t.Fatal(got)
+			}
+			issuer.Rotate(t, jose.ES256)
+			begin := time.Now()
+			if got := who(t, i, issuer.Token(t, begin, nil)); got != "ann" {
+				t.Errorf("rotation %d: %s", n, got)
+			}
+			if took := time.Since(begin); took > minPause {
+				t.Errorf("rotation %d: the token waited for %v", n, took)
+			}
+			if got := who(t, i, old); !strings.HasSuffix(got, "failed to verify id token signature") {
+				t.Errorf("rotation %d: the old token: %s", n, got)
+			}
+		}
+	})
+}
+
+// TestFlood: tokens with unknown keys share requests, which have a rate; tokens with known keys
+// do not wait.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := oidctest.New(t)
+		i := open(t, issuer, bySub())
+		defer i.Close()
+		synctest.Wait()
+		before := issuer.Fetches.Load()
+		begin := time.Now()
+		bad := oidctest.Sign(t, &jose.JSONWebKey{Key: oidctest.NewKey(t, jose.RS256), KeyID: "x", Algorithm: "RS256"}, issuer.Claims(begin, nil))
+		good := issuer.Token(t, begin, nil)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				for range 5 {
+					who(t, i, bad)
+				}
+			})
+		}
+		for range 100 {
+			at := time.Now()
+			if got := who(t, i, good); got != "ann" {
+				t.Fatal(got)
+			}
+			if took := time.Since(at); took != 0 {
+				t.Fatalf("a good token waited for %v", took)
+			}
+		}
+		all.Wait()
+		took, fetches := time.Since(begin), issuer.Fetches.Load()-before
+		if limit := int64(took/minPause) + 1; fetches > limit || fetches == 0 {
+			t.Errorf("%d requests for keys in %v, want 1 to %d", fetches, took, limit)
+		}
+	})
+}
+
+// TestHangingIssuer: tokens that need newer keys wait for a limited time, a limited number of
+// them, and nobody else waits.
+func TestHangingIssuer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := oidctest.New(t)
+		i := open(t, issuer, bySub())
+		defer i.Close()
+		synctest.Wait()
+		issuer.Hang.Store(true)
+		begin := time.Now()
+		bad := oidctest.Sign(t, &jose.JSONWebKey{Key: oidctest.NewKey(t, jose.RS256), KeyID: "x", Algorithm: "RS256"}, issuer.Claims(begin, nil))
+		var mu sync.Mutex
+		answers := map[string]int{}
+		var all sync.WaitGroup
+		for range maxWaiting + 10 {
+			all.Go(func() {
+				got := who(t, i, bad)
+				mu.Lock()
+				defer mu.Unlock()
+				answers[got]++
+			})
+		}
+		synctest.Wait()
+		if got := who(t, i, issuer.Token(t, begin, nil)); got != "ann" || time.Since(begin) != 0 {
+			t.Errorf("a good token: %s after %v", got, time.Since(begin))
+		}
+		all.Wait()
+		if took := time.Since(begin); took > waitTimeout {
+			t.Errorf("tokens waited for %v", took)
+		}
+		const prefix = "oidc: verify token: failed to verify signature: fetching keys "
+		if answers[prefix+"the issuer did not answer within 10s"] != maxWaiting || answers[prefix+errWaiting.Error()] != 10 {
+			t.Error(answers)
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := i.Authenticate(ctx, bad); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a request that ends first: %v", err)
+		}
+		issuer.Hang.Store(false)
+		time.Sleep(fetchTimeout + minPause)
+		issuer.Rotate(t, jose.RS256)
+		if got := who(t, i, issuer.Token(t, time.Now(), nil)); got != "ann" {
+			t.Errorf("afterwards: %s", got)
+		}
+	})
+}
+
+// TestIssuerFails: the known keys stay in use, and an invalid key set is not used.
+func TestIssuerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := oidctest.New(t)
+		i := open(t, issuer, bySub())
+		defer i.Close()
+		synctest.Wait()
+		old := issuer.Token(t, time.Now(), map[string]any{"exp": time.Now().Add(24 * time.Hour).Unix()})
+		issuer.Rotate(t, jose.RS256)
+		for body, want := range map[string]string{
+			`{"keys":7}`: "oidc: failed to decode keys: json: cannot unmarshal number into Go struct field .keys of type []json.RawMessage",
+			`<html>`:     "oidc: failed to decode keys: invalid character '<' looking for beginning of value",
+			`{"keys":[` + strings.Repeat("{},", maxKeys) + `{}]}`: "oidc: failed to decode keys: 101 keys are more than 100",
+		} {
+			issuer.Answer("/keys", body)
+			got := who(t, i, issuer.Token(t, time.Now(), nil))
+			if got != "oidc: verify token: failed to verify signature: fetching keys "+want {
+				t.Errorf("%.50s: %s", body, got)
+			}
+			if got := who(t, i, old); got != "ann" {
+				t.Errorf("%.50s: the old token: %s", body, got)
+			}
+		}
+		issuer.Down.Store(true)
+		time.Sleep(2 * refreshEvery)
+		if got := who(t, i, old); got != "ann" {
+			t.Errorf("the issuer is down: %s", got)
+		}
+	})
+}
+
+// TestRemovedKey: a key that the issuer removes is not accepted for ever.
+func TestRemovedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := oidctest.New(t)
+		i := open(t, issuer, bySub())
+		defer i.Close()
+		token := issuer.Token(t, time.Now(), nil)
+		r, err := i.Authenticate(t.Context(), token)
+		if err != nil || !r.Holds() {
+			t.Fatal(err)
+		}
+		time.Sleep(refreshEvery + 2*minPause)
+		synctest.Wait()
+		if !r.Holds() {
+			t.Error("the result does not hold, with the same keys")
+		}
+		issuer.Rotate(t, jose.RS256)
+		time.Sleep(refreshEvery)
+		synctest.Wait()
+		if got := who(t, i, token); r.Holds() || !strings.HasSuffix(got, "failed to verify id token signature") {
+			t.Errorf("%v, %s", r.Holds(), got)
+		}
+	})
+}
+
+// TestClose: waiting tokens are refused, and nothing runs any more.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := oidctest.New(t)
+		i := open(t, issuer, bySub())
+		synctest.Wait()
+		issuer.Hang.Store(true)
+		issuer.Rotate(t, jose.RS256)
+		token := issuer.Token(t, time.Now(), nil)
+		result := make(chan error)
+		go func() {
+			_, err := i.Authenticate(t.Context(), token)
+			result <- err
+		}()
+		synctest.Wait()
+		i.Close()
+		if err := <-result; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestKeySets: keys that cannot verify a token are skipped.
+func TestKeySets(t *testing.T) {
+	good := jose.JSONWebKey{Key: oidctest.NewKey(t, jose.ES256).Public(), KeyID: "good", Algorithm: "ES256"}
+	text, err := good.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, want := range map[string]int{
+		`{}`:                                  0,
+		`{"keys":[]}`:                         0,
+		fmt.Sprintf(`{"keys":[%s]}`, text):    1,
+		fmt.Sprintf(`{"keys":[%s,{}]}`, text): 1,
+		fmt.Sprintf(`{"keys":[7,null,%s]}`, text): 1,
+		fmt.Sprintf(`{"keys":[{"kty":"oct","k":"AAAA"},{"kty":"new"},{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},%s]}`, text): 1,
+		`{"keys":[{"kty":"RSA","e":"AQAB","n":"` + strings.Repeat("A", 100) + strings.Repeat("x", maxRSABits/6+100) + `"}]}`:                                      0,
+	} {
+		s, err := parseKeys([]byte(document))
+		if err != nil || len(s.keys) != want {
+			t.Errorf("%.100s: %+v, %v; want %d keys", document, s, err, want)
+		}
+	}
+}
