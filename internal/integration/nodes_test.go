@@ -41,6 +41,30 @@ func TestOptionalPlugins(t *testing.T) {
 	}})
 }
 
+// TestNodeNames: names that no object may have are refused, whoever sends them.
+func TestNodeNames(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: []string{"NodeRestriction"}})
+	config, err := s.RESTConfigFor("system:node:n1", "system:nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{"POST", "/api/v1/namespaces/default/events", `{"metadata":{"name":"a\u0000b"},"involvedObject":{"namespace":"default"}}`, 422},
+		{"GET", "/api/v1/namespaces/default/secrets/a%00b", "", 403},
+		{"GET", "/api/v1/nodes/%00", "", 403},
+		{"POST", "/api/v1/nodes", `{"metadata":{"name":"n1\u0000"}}`, 403},
+		{"GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1%00", "", 403},
+		{"GET", "/api/v1/nodes/n1", "", 404}, // the server lives
+	} {
+		if code, _, b := exchange(t, config, row.method, row.path, row.body); code != row.code {
+			t.Errorf("%s %s %s: %d %s, want %d", row.method, row.path, row.body, code, b, row.code)
+		}
+	}
+}
+
 // TestKubelet does with client-go what a kubelet does, by its client certificate: it registers its
 // Node, renews its lease, follows its Pods and reads what they name. It sees nothing else.
 func TestKubelet(t *testing.T) {
