@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -39,6 +41,25 @@ func TestOptionalPlugins(t *testing.T) {
 	scenario(t, "optional_plugins.txt", &tidemark.Server{EnableAdmissionPlugins: []string{
 		"DenyServiceExternalIPs", "AlwaysPullImages", "ExtendedResourceToleration", "LimitPodHardAntiAffinityTopology",
 	}})
+}
+
+// TestPodNodeSelector: Pods get the node selector of their namespace, and no other labels than it
+// may name.
+func TestPodNodeSelector(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "admission.yaml")
+	if err := os.WriteFile(file, []byte(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodNodeSelector
+  configuration:
+    podNodeSelectorPluginConfig:
+      clusterDefaultNodeSelector: "pool=shared"
+      node-z2: "env=test,pool=b"
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	scenario(t, "node_selectors.txt", &tidemark.Server{EnableAdmissionPlugins: []string{"PodNodeSelector"}, AdmissionConfigFile: file})
 }
 
 // TestNodeNames: names that no object may have are refused, whoever sends them.
