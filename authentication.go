@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authn/webhook"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -39,6 +40,8 @@ type Authentication struct {
 	BootstrapTokens bool
 	// RequestHeader configures front proxies.
 	RequestHeader RequestHeader
+	// Webhook configures a service that is asked about tokens that nothing else knows.
+	Webhook TokenWebhook
 }
 
 // ServiceAccounts configures the tokens of service accounts.
@@ -66,7 +69,7 @@ func (a *Authentication) Check() error {
 	if slices.Contains(a.APIAudiences, "") {
 		return errors.New("an audience of the server is empty")
 	}
-	return errors.Join(a.ServiceAccounts.check(), a.RequestHeader.check())
+	return errors.Join(a.ServiceAccounts.check(), a.RequestHeader.check(), a.Webhook.check())
 }
 
 func (a *ServiceAccounts) check() error {
@@ -116,6 +119,25 @@ type RequestHeader struct {
 	ExtraHeadersPrefixes []string
 }
 
+// TokenWebhook configures a service that authenticates tokens by TokenReview.
+type TokenWebhook struct {
+	// ConfigFile is a kubeconfig file with the address and the credentials of the service. It and the
+	// files that it names are read again when they change. Empty: there is no service.
+	ConfigFile string
+	// Version is the version of TokenReview, v1 or v1beta1; empty: v1beta1, as in kube-apiserver.
+	Version string
+	// CacheTTL is how long the service's answers are in effect; zero: 2 minutes; negative: for the
+	// requests alone that wait for them.
+	CacheTTL time.Duration
+}
+
+func (w *TokenWebhook) check() error {
+	if w.Version != "" && w.Version != "v1" && w.Version != "v1beta1" {
+		return fmt.Errorf("the version %q of the token webhook: want v1 or v1beta1", w.Version)
+	}
+	return nil
+}
+
 // openTokens must be called after openStore, which locks the data directory.
 func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog, log *slog.Logger) (*satoken.Authority, error) {
 	a := &s.Authentication.ServiceAccounts
@@ -140,7 +162,9 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 		Authorities: []authn.Authority{r.authority.Pool},
 		Audiences:   r.tokens.Audiences(),
 		Anonymous:   authn.AnonymousPolicy{Enabled: s.anonymous(log)},
+		Metrics:     authn.NewMetrics(),
 	}
+	r.collectors = append(r.collectors, c.Metrics.Collectors()...)
 	c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, authn.OneToken(r.authority.AdminToken(), admin)))
 	if s.ClientCAFile != "" {
 		a, err := authn.AuthorityFile(s.ClientCAFile, s.now, log)
@@ -164,7 +188,26 @@ func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, 
 	if s.Authentication.BootstrapTokens {
 		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, &authn.BootstrapTokens{Secret: r.systemSecret, Now: s.now}))
 	}
+	// Tokens of OpenID Connect issuers have their place here.
+	if s.Authentication.Webhook.ConfigFile != "" {
+		w, err := s.tokenWebhook(r, log)
+		if err != nil {
+			return nil, fmt.Errorf("the token webhook: %w", err)
+		}
+		c.Tokens = append(c.Tokens, w)
+	}
 	return c, nil
+}
+
+// tokenWebhook returns the tokens that a remote service knows.
+func (s *Server) tokenWebhook(r *running, log *slog.Logger) (*webhook.Tokens, error) {
+	w := &s.Authentication.Webhook
+	metrics := webhook.NewMetrics()
+	r.collectors = append(r.collectors, metrics.Collectors()...)
+	return webhook.New(webhook.Config{
+		File: w.ConfigFile, Version: w.Version, CacheTTL: max(0, cmp.Or(w.CacheTTL, webhook.DefaultCacheTTL)),
+		Audiences: r.tokens.Audiences(), Metrics: metrics, Now: s.now, Log: log,
+	})
 }
 
 // systemSecret returns a Secret of kube-system, nil if there is none.

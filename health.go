@@ -49,6 +49,8 @@ func (r *running) metrics() []httpapi.Metric {
 		},
 	}
 	all = append(all, r.storageMetrics()...)
+	all = append(all, r.auditMetrics()...)
+	all = append(all, r.encryptionMetrics()...)
 	for _, f := range r.loops.Metrics() {
 		name := map[string]string{"name": f.Name}
 		all = append(all,

@@ -47,6 +47,8 @@ type Server struct {
 	// /version.
 	DisableAnonymous bool
 
+	// Audit configures the audit log. The zero value records nothing.
+	Audit Audit
 	// Authentication has further options of authentication.
 	Authentication Authentication
 	// Authorization configures who may do what.
@@ -68,6 +70,9 @@ type Server struct {
 
 	// History limits the history that stays readable.
 	History History
+
+	// Encryption encrypts objects at rest. The zero value encrypts none.
+	Encryption Encryption
 
 	// FeatureGates enables and disables features, by their names in kube-apiserver.
 	// KnownFeatureGates lists them with their defaults; Start refuses others. Nil: all
@@ -167,7 +172,8 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 // Close stops the server: it accepts no more requests, ends watches cleanly, lets
-// requests finish for a moment, syncs and closes the log, all within a second. It
+// requests finish for a moment, syncs and closes the log, all within a second. If an audit
+// webhook does not answer, it waits up to five seconds longer for the last events to be sent. It
 // is idempotent, and does nothing for a server that was not started. It returns the error
 // of closing the log.
 func (s *Server) Close() error {

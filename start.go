@@ -18,15 +18,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
+	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/openapi"
@@ -50,6 +53,7 @@ type running struct {
 	serverName string
 	authority  *pki.Authority
 	tokens     *satoken.Authority
+	sealed     *encryption.Log
 	store      *store.Store
 	serving    *serving.Server
 	loops      *controller.Loops
@@ -59,10 +63,12 @@ type running struct {
 	custom     *crd.Set
 	naming     *crd.Naming
 	authorizer *config.Authorizer
+	audit      *audit.Auditor // nil: requests are not recorded
 	rbac       *rbac.Authorizer
 	publisher  publisher
 
-	handshakeErrors atomic.Int64 // of TLS
+	collectors      []prometheus.Collector // of authentication
+	handshakeErrors atomic.Int64           // of TLS
 }
 
 // loopbackName is the TLS server name that selects the server's own certificate if the user
@@ -115,8 +121,16 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}()
 	r := &running{plugins: plugins}
 	r.url, r.serverName = s.address(listener)
+	if r.audit, err = s.openAudit(log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.closeAudit())
+		}
+	}()
 
-	if r.store, err = s.openStore(ctx); err != nil {
+	if err = s.openStore(ctx, r); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -159,6 +173,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
+			Audited: r.audit != nil,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -221,7 +236,7 @@ func (r *running) stop() error {
 	r.publisher.stop()
 	r.loops.Stop()
 	r.addresses.Close()
-	return r.store.Close()
+	return errors.Join(r.closeAudit(), r.store.Close())
 }
 
 // listen opens the port first: clients that connect early wait instead of being refused.
@@ -268,16 +283,23 @@ func (s *Server) address(l net.Listener) (url, serverName string) {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(a.Port)), serverName
 }
 
-func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
+// openStore opens the log, and the store on it.
+func (s *Server) openStore(ctx context.Context, r *running) error {
+	set, err := s.encryption(ctx)
+	if err != nil {
+		return err
+	}
 	var log store.Log = memlog.New()
 	if s.Storage != nil {
-		var err error
 		if log, err = s.Storage.OpenLog(ctx); err != nil {
-			return nil, err
+			set.Close()
+			return err
 		}
 	}
-	return store.Open(ctx, store.Options{
-		Log:       log,
+	r.sealed = encryption.Wrap(log, set)
+	r.store, err = store.Open(ctx, store.Options{
+		Log:       r.sealed,
+		Sealing:   r.sealed,
 		Retention: s.History.Retention,
 		MaxMemory: s.History.MaxMemoryBytes,
 		MaxDisk:   s.History.MaxDiskBytes,
@@ -285,6 +307,10 @@ func (s *Server) openStore(ctx context.Context) (*store.Store, error) {
 		OnFatal:   s.fail,
 		Packed:    map[string]bool{crd.Collection: true},
 	})
+	if err == nil && s.Encryption.AutomaticReload {
+		r.sealed.Follow(s.encryptionConfig())
+	}
+	return err
 }
 
 // note logs messages of the store.
@@ -380,15 +406,16 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Catalog:             catalog,
 		Authn:               credentials,
 		Authz:               r.authorizer,
+		Audit:               r.audit,
 		Media:               wire.Served{CBOR: s.enabled(cborGate)},
 		OpenAPI:             spec,
 		Pages:               s.issuerPages(r),
 		Version:             version,
 		Commit:              revision,
 		BuildDate:           at,
-		Checks:              slices.Concat(s.checks(), r.storageChecks(), r.loopChecks()),
+		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), r.storageChecks(), r.loopChecks()),
 		Metrics:             r.metrics,
-		Collectors:          r.authorizer.Collectors(),
+		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
 		Log:                 log,

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
+	"github.com/tidemark-dev/tidemark/internal/authn/webhook"
+)
 
 // registerAuthentication registers the flags of authentication.
 func (f *serveFlags) registerAuthentication(flags *pflag.FlagSet) {
@@ -23,5 +26,9 @@ func (f *serveFlags) registerAuthentication(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&h.UIDHeaders, "requestheader-uid-headers", nil, "headers in which front proxies name the user's UID; must contain X-Remote-Uid")
 	flags.StringSliceVar(&h.GroupHeaders, "requestheader-group-headers", nil, "headers in which front proxies name the user's groups; X-Remote-Group is common")
 	flags.StringSliceVar(&h.ExtraHeadersPrefixes, "requestheader-extra-headers-prefix", nil, "beginnings of headers in which front proxies send extra fields of the user; X-Remote-Extra- is common")
+	w := &f.server.Authentication.Webhook
+	flags.StringVar(&w.ConfigFile, "authentication-token-webhook-config-file", "", "kubeconfig file of a service that is asked about bearer tokens that nothing else knows")
+	flags.StringVar(&w.Version, "authentication-token-webhook-version", webhook.DefaultVersion, "version of the TokenReview that the service gets: v1 or v1beta1")
+	flags.DurationVar(&f.tokenTTL, "authentication-token-webhook-cache-ttl", webhook.DefaultCacheTTL, "how long answers of the service are kept; 0 keeps none")
 	flags.BoolVar(&f.anonymous, "anonymous-auth", true, "accept requests without credentials as the user system:anonymous; false answers them with 401")
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -86,7 +87,19 @@ var label = regexp.MustCompile(`([a-z_]+)="`)
 
 // TestReferenceMetrics lists the metrics of a server that had a request of each sort.
 func TestReferenceMetrics(t *testing.T) {
-	var s tidemark.Server
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "encryption.yaml")
+	const providers = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: [{resources: [secrets], providers: [{identity: {}}]}]\n"
+	if err := os.WriteFile(config, []byte(providers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := tidemark.Server{
+		Audit:      tidemark.Audit{PolicyFile: policy, Log: tidemark.AuditLog{Path: os.DevNull}},
+		Encryption: tidemark.Encryption{ProviderConfigFile: config},
+	}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +163,7 @@ func TestReferenceMetrics(t *testing.T) {
 	b.WriteString("# Metrics\n\n" + generated +
 		"`/metrics` has these metrics, and those of the Go runtime and of the process (`go_*`, `process_*`). Where kube-apiserver has a metric of that meaning, it has that name; others begin with `tidemark_`.\n" +
 		"No label has a value that a client can choose.\n" +
+		"The metrics `apiserver_audit_*` are there if requests are audited.\n" +
 		"`apiserver_request_terminations_total` is there once the server has ended a request: because its time was over (504), or because too many were under way (429).\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, name := range names {
 		m := metrics[name]

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,16 +41,22 @@ type serveFlags struct {
 	maxStorage      byteSize // zero: not given
 
 	controllers []string
+	audit       auditFlags
 	gates       gates
 	verbosity   int
 
 	extendTokens bool
+	tokenTTL     time.Duration // of the token webhook
 }
 
 const (
 	defaultPort      = 6443
 	defaultRetention = time.Hour
 	defaultEventTTL  = time.Hour
+
+	defaultAuditBackoff = 10 * time.Second
+	defaultAuditWait    = 30 * time.Second
+
 	defaultMaxMemory = 128 << 20
 	defaultMaxDisk   = 4 << 30
 
@@ -122,6 +129,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.registerAuthentication(flags)
 	f.registerAuthorization(flags)
 	f.registerTLS(flags)
+	f.registerAudit(flags)
+	f.registerEncryption(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
 	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: admission webhooks and policies, flow schemas, APIServices")
@@ -169,12 +178,16 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	if err := s.Authentication.Check(); err != nil {
 		return err
 	}
+	if err := f.checkAudit(); err != nil {
+		return err
+	}
 	if f.verbosity < 0 {
 		return fmt.Errorf("--v=%d: want 0 or more", f.verbosity)
 	}
 	s.DisableAnonymous = !f.anonymous
 	f.checkAuthorization(changed)
 	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
+	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
@@ -198,7 +211,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	case s.Port < 0 || s.Port > 65535:
 		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
 	}
-	return f.checkTLS()
+	return errors.Join(f.checkTLS(), f.checkEncryption())
 }
 
 // serve runs the server until a signal arrives or its log fails.

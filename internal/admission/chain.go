@@ -151,6 +151,8 @@ type Config struct {
 	// NoWarnings: clients are not warned of objects that this server stores and does not act
 	// on.
 	NoWarnings bool
+	// Audited: requests have audit events, for which plugins make annotations.
+	Audited bool
 
 	lookups *lookups // Chain sets them
 }
@@ -158,6 +160,7 @@ type Config struct {
 // Chain returns the enabled plugins, in their order.
 func Chain(c Config) []registry.Plugin {
 	c.lookups = newLookups()
+	c.lookups.audited = c.Audited
 	var chain []registry.Plugin
 	for _, e := range plugins {
 		switch {

@@ -33,6 +33,9 @@ type lookups struct {
 	runtimeClasses  *derived.Memo[*nodev1.RuntimeClass]
 	accounts        *derived.Memo[*corev1.ServiceAccount]
 	defaultPriority *derived.Value[defaultPriority]
+
+	// audited is Config.Audited.
+	audited bool
 }
 
 func newLookups() *lookups {

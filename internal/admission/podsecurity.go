@@ -60,7 +60,7 @@ func (l *lookups) handlesPodSecurity(s *store.State, t registry.Target, o admiss
 	case collection == namespaces:
 		return t.Subresource == ""
 	case collection == pods:
-		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && l.restricted(s, t.Namespace)
+		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && (l.audited || l.restricted(s, t.Namespace))
 	case slices.Contains(makers, collection):
 		return t.Subresource == "" && l.restricted(s, t.Namespace)
 	}
@@ -78,13 +78,19 @@ func (l *lookups) checkPodSecurity(_ context.Context, a *registry.Attributes) er
 		return checkLevels(a, n)
 	}
 	wanted, err := l.levelsIn(a.State, a.Namespace)
-	if err != nil || wanted.FullyPrivileged() {
+	switch {
+	case err != nil:
 		return err
+	case wanted.FullyPrivileged():
+		a.Annotate(enforcedAnnotation, wanted.Enforce.String())
+		return nil
 	}
 	if pod, ok := a.Object.(*corev1.Pod); ok {
 		if old, ok := a.Old.(*corev1.Pod); ok && !changesImages(pod, old) {
 			return nil
 		}
+		a.Annotate(enforcedAnnotation, wanted.Enforce.String())
+		note(a, wanted, &pod.ObjectMeta, &pod.Spec)
 		if r := violates(wanted.Enforce, &pod.ObjectMeta, &pod.Spec); !r.Allowed {
 			return a.Forbidden("violates PodSecurity %q: %s", wanted.Enforce.String(), r.ForbiddenDetail())
 		}
@@ -92,6 +98,7 @@ func (l *lookups) checkPodSecurity(_ context.Context, a *registry.Attributes) er
 		return nil
 	}
 	if t := template(a.Object); t != nil {
+		note(a, wanted, &t.ObjectMeta, &t.Spec)
 		warn(a, wanted, &t.ObjectMeta, &t.Spec)
 	}
 	return nil
@@ -99,6 +106,22 @@ func (l *lookups) checkPodSecurity(_ context.Context, a *registry.Attributes) er
 
 func violates(level api.LevelVersion, meta *metav1.ObjectMeta, spec *corev1.PodSpec) policy.AggregateCheckResult {
 	return policy.AggregateCheckResults(levels().EvaluatePod(level, meta, spec))
+}
+
+// Annotations of audit events.
+const (
+	enforcedAnnotation   = api.AuditAnnotationPrefix + api.EnforcedPolicyAnnotationKey
+	violationsAnnotation = api.AuditAnnotationPrefix + api.AuditViolationsAnnotationKey
+)
+
+// note annotates the audit event of a Pod that violates the audit level.
+func note(a *registry.Attributes, wanted api.Policy, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
+	if wanted.Audit.Level == api.LevelPrivileged {
+		return
+	}
+	if r := violates(wanted.Audit, meta, spec); !r.Allowed {
+		a.Annotate(violationsAnnotation, fmt.Sprintf("would violate PodSecurity %q: %s", wanted.Audit.String(), r.ForbiddenDetail()))
+	}
 }
 
 func warn(a *registry.Attributes, wanted api.Policy, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {

@@ -76,6 +76,8 @@ type Credentials struct {
 	Anonymous AnonymousPolicy
 	// Now is the clock for the validity of certificates; nil: time.Now.
 	Now func() time.Time
+	// Metrics counts requests; nil: nothing does.
+	Metrics *Metrics
 }
 
 // AnonymousPolicy selects the requests without credentials that get the user Anonymous. The zero
@@ -95,6 +97,17 @@ var errInvalid = errors.New("invalid bearer token")
 
 // Authenticate implements Authenticator.
 func (c *Credentials) Authenticate(r *http.Request) (*User, error) {
+	if c.Metrics == nil {
+		return c.decide(r)
+	}
+	began := time.Now()
+	u, err := c.decide(r)
+	c.Metrics.done(u, err, time.Since(began))
+	return u, err
+}
+
+// decide authenticates a request that has credentials, and applies the policy to one without.
+func (c *Credentials) decide(r *http.Request) (*User, error) {
 	connection := connOf(r)
 	u, err := c.authenticate(r, connection)
 	if u == nil && err == nil && c.Anonymous.allows(r) {
@@ -132,8 +145,8 @@ func (c *Credentials) authenticate(r *http.Request, connection *conn) (*User, er
 	return nil, wrong
 }
 
-// inGroup returns the user as a member of Authenticated, unless the user is anonymous.
-func inGroup(u *User) *User {
+// InGroup returns the user as a member of Authenticated, unless the user is anonymous.
+func (u *User) InGroup() *User {
 	if u.IsAnonymous() || slices.Contains(u.Groups, Authenticated) {
 		return u
 	}

@@ -69,7 +69,11 @@ func (c *Credentials) byCertificate(r *http.Request, known *conn) (*User, error)
 	if known != nil {
 		slot = &known.client
 	}
-	v := outcome(slot, r.TLS.PeerCertificates, c.Authorities, c.now())
+	now := c.now()
+	if c.Metrics != nil && (slot == nil || slot.Load() == nil) {
+		c.Metrics.expiry.Observe(r.TLS.PeerCertificates[0].NotAfter.Sub(now).Seconds())
+	}
+	v := outcome(slot, r.TLS.PeerCertificates, c.Authorities, now)
 	if v.err != nil {
 		return nil, fmt.Errorf("the client certificate: %w", v.err)
 	}
@@ -170,5 +174,5 @@ func userOf(cert *x509.Certificate) (*User, error) {
 		}
 		u.UID = text
 	}
-	return inGroup(u), nil
+	return u.InGroup(), nil
 }

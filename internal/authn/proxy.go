@@ -75,7 +75,7 @@ func (p *Proxy) user(h http.Header) *User {
 			u.Extra[key] = append(u.Extra[key], values...)
 		}
 	}
-	return inGroup(u)
+	return u.InGroup()
 }
 
 // first returns the first value of the first header that has one.

@@ -52,7 +52,7 @@ func authenticateToken(ctx context.Context, kinds []Tokens, t Token, audiences [
 		case len(audiences) > 0 && !overlap(audiences, good):
 			errs = append(errs, fmt.Errorf("unable to match the audience: %v , accepted: %v", good, audiences))
 		default:
-			return inGroup(u), good, nil
+			return u.InGroup(), good, nil
 		}
 	}
 	return nil, nil, flatten(errs...)
@@ -110,7 +110,7 @@ func overlap(a, b []string) bool {
 
 // OneToken returns Tokens with a single user.
 func OneToken(token string, u *User) Tokens {
-	users := map[[sha256.Size]byte]*User{NewToken(token).Sum: inGroup(u)}
+	users := map[[sha256.Size]byte]*User{NewToken(token).Sum: u.InGroup()}
 	return known(func() map[[sha256.Size]byte]*User { return users })
 }
 

@@ -78,6 +78,6 @@ func parseTokens(b []byte) (map[[sha256.Size]byte]*User, error) {
 		if len(record) > 3 { // an empty column is one group without a name, as in kube-apiserver
 			u.Groups = strings.Split(record[3], ",")
 		}
-		users[sum] = inGroup(u)
+		users[sum] = u.InGroup()
 	}
 }

@@ -2,6 +2,8 @@ package builtin
 
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -24,4 +26,9 @@ func authenticationGroup() resource.Group {
 var tokenRequest = resource.Type{
 	Names: resource.Names{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"},
 	New:   object[authenticationv1.TokenRequest],
+	Strategy: resource.Strategy{Default: func(o runtime.Object) {
+		if s := &o.(*authenticationv1.TokenRequest).Spec; s.ExpirationSeconds == nil {
+			s.ExpirationSeconds = ptr.To(int64(3600))
+		}
+	}},
 }

@@ -56,7 +56,8 @@ type kms struct {
 	refusal error     // why
 	closed  bool
 
-	first chan struct{} // closed after the first check
+	first chan struct{}   // closed after the first check
+	life  context.Context // until close
 	stop  context.CancelFunc
 	done  chan struct{} // closed when the loop has ended
 	hang  func() error  // closes the connection
@@ -86,7 +87,7 @@ func followKMS(c Config, k *apiserver.KMSConfiguration, client kmsapi.KeyManagem
 	p := &kms{
 		name: k.Name, timeout: k.Timeout.Duration, client: client, now: c.Now, log: c.Log,
 		keys:  map[[sha256.Size]byte]dataKey{},
-		first: make(chan struct{}), stop: stop, done: make(chan struct{}), hang: hang,
+		first: make(chan struct{}), life: ctx, stop: stop, done: make(chan struct{}), hang: hang,
 	}
 	p.health.Store(&errNotChecked)
 	go p.follow(ctx)
@@ -124,7 +125,7 @@ func (k *kms) follow(ctx context.Context) {
 	}
 }
 
-// close waits for the calls under way and closes the connection.
+// close ends the calls under way and closes the connection.
 func (k *kms) close() {
 	k.stop()
 	<-k.done
@@ -296,15 +297,19 @@ func (k *kms) dataKey(ctx context.Context, e *envelope) (dataKey, error) {
 		return key, nil
 	}
 	switch {
-	case k.closed:
+	case k.life.Err() != nil:
 		return nil, errClosed
 	case k.now().Before(k.refused):
 		return nil, k.refusal
 	}
 	call, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
+	defer context.AfterFunc(k.life, cancel)()
 	r, err := k.client.Decrypt(call, &kmsapi.DecryptRequest{Ciphertext: e.source, Uid: uuid.New(), KeyId: e.keyID, Annotations: e.annotations})
 	if err != nil {
+		if k.life.Err() != nil {
+			return nil, errClosed
+		}
 		err = fmt.Errorf("failed to decrypt DEK, error: %w", err)
 		if call.Err() != nil && ctx.Err() == nil { // it did not answer
 			k.refused, k.refusal = k.now().Add(refuseFor), err

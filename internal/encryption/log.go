@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,10 @@ type Log struct {
 	set atomic.Pointer[Set]
 	// made has the versions that the group at hand stores, in their sealed form. Guarded by mu.
 	made map[place]*store.Object
+	head store.Revision // of the last Append that succeeded; guarded by mu
+	// collections has the names of all that may have objects.
+	collections sync.Map
+	follower    *follower // nil: the file is not followed
 
 	sealed, opened, failed atomic.Int64 // values
 }
@@ -40,8 +45,8 @@ func (p place) path() []byte {
 	return append(append(make([]byte, 0, len(prefix)+len(p.key)), prefix...), p.key...)
 }
 
-// Wrap returns a log that encrypts the values of another one as the Set says. It owns the log, not
-// the Set.
+// Wrap returns a log that encrypts the values of another one as the Set says. It owns both: Close
+// closes them.
 func Wrap(log store.Log, s *Set) *Log {
 	l := &Log{Log: log}
 	l.set.Store(s)
@@ -131,13 +136,25 @@ func (l *Log) Append(ctx context.Context, group []store.Entry, mark *store.Mark)
 	stored := make([]store.Entry, len(group))
 	for i := range group {
 		stored[i] = group[i]
+		l.note(group[i].Collection)
 		if r := s.rule(group[i].Collection); r != nil {
 			if err := l.replace(r, &stored[i]); err != nil {
 				return err
 			}
 		}
 	}
-	return l.Log.Append(ctx, stored, mark)
+	err := l.Log.Append(ctx, stored, mark)
+	if err == nil && len(group) > 0 {
+		l.head = group[len(group)-1].Revision
+	}
+	return err
+}
+
+// note adds to the names of collections.
+func (l *Log) note(collection string) {
+	if _, known := l.collections.Load(collection); !known {
+		l.collections.Store(strings.Clone(collection), nil)
+	}
 }
 
 // replace gives the versions of an entry their stored form. The caller holds mu.
@@ -176,6 +193,7 @@ func (l *Log) Replay(ctx context.Context, load func(collection string, o *store.
 	s := l.set.Load()
 	var bad unreadable
 	b, err := l.Log.Replay(ctx, func(collection string, o *store.Object) error {
+		l.note(collection)
 		plain, err := l.open(ctx, s, collection, o)
 		if err != nil {
 			bad.add(err)
@@ -186,6 +204,9 @@ func (l *Log) Replay(ctx context.Context, load func(collection string, o *store.
 	if err == nil {
 		err = bad.err(s)
 	}
+	l.mu.Lock()
+	l.head = b.Head
+	l.mu.Unlock()
 	return b, err
 }
 
@@ -270,6 +291,16 @@ func (l *Log) Outdated(collection, key string) bool {
 	}
 	o, err := l.Log.Current(collection, key)
 	return err == nil && o != nil && r.outdated(o.Held, place{collection, key}.path())
+}
+
+// Close implements store.Log.
+func (l *Log) Close() error {
+	if l.follower != nil {
+		l.follower.close()
+	}
+	err := l.Log.Close()
+	l.set.Load().Close()
+	return err
 }
 
 // Counts returns how many values were encrypted and decrypted, and how many could not be decrypted.

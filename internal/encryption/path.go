@@ -11,12 +11,12 @@ const storageRoot = "/registry/"
 
 // odd lists the resources of built-in groups that kube-apiserver does not store under their name.
 var odd = map[string]string{
-	"endpoints":              "services/endpoints",
-	"services":               "services/specs",
-	"nodes":                  "minions",
-	"replicationcontrollers": "controllers",
-	"ingresses.networking.k8s.io":                    "ingress",
-	"apiservices.apiregistration.k8s.io":             "apiregistration.k8s.io/apiservices",
+	"endpoints":                          "services/endpoints",
+	"services":                           "services/specs",
+	"nodes":                              "minions",
+	"replicationcontrollers":             "controllers",
+	"ingresses.networking.k8s.io":        "ingress",
+	"apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
 	"customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
 }
 

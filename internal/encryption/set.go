@@ -159,7 +159,7 @@ func addKeys(all []way, name, shown string, keys []apiserver.Key, make func([]by
 	return all, nil
 }
 
-// Close ends what follows the KMS plugins, after the calls under way.
+// Close ends what follows the KMS plugins, and the calls under way.
 func (s *Set) Close() {
 	for _, k := range s.kms {
 		k.close()

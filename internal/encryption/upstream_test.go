@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
 )
 
 // key32 and key16 are the keys of the values in written.
@@ -20,6 +22,24 @@ var written = []struct{ collection, key, provider, value string }{
 		"azhzOmVuYzphZXNnY206djE6a2V5MTpmN/odU2e8QYnw6KP7ER7qpW8GHn/TAJKIG/9kWNg1lCH0fwD+4W0prwTTl0mR9IZMRY09xMgOeij6JBAdQyxkv/JBUN9W2ZcwobOwiGbPTcY6SaYJcY1fAMeiie23Y18/0VkTqIc/R8qT4qgfO7s/35ZfFh+iZB80hZSxTVJOiBqWPHn2gZu8inUOpvNgv6zLA9aOQK/TBKnaWyZ39/IRZhhchA+Ir7f3oTMl7+AEocd4MxkIQY3u1l9WSlPl+0FrnzA2jW/vFbKZ6m9jbXJ6F4soZSa3q3Q0d+6E3/JMn2P/zhnJDQ=="},
 	{"leases.coordination.k8s.io", "default/marker", "secretbox: {keys: [{name: box, secret: " + key32 + "}]}",
 		"azhzOmVuYzpzZWNyZXRib3g6djE6Ym94OohOaAO0yroM0rA8fOslqx+SxoyJOw1T0tQRQ4ElICFcFxy184XBrFN2aNNlFkhKKWq6TbnIxbiMTLtU06LAcQWjDa13HQAu+7sBqECU5HVbMew1HPsRYTsfddVkm7Nxj/eywFf0DZj8T7ClCQ10lNM4cy8R0NEK+ZAOGsLs7M2A7PZbcz8T69lZhe0s7NpQTiVf0rY28+B6rGqkK0A9SGc="},
+}
+
+// writtenKMS is a Secret that kube-apiserver v1.36.3 stored with the plugin of package kmstest, whose
+// key had the ID one.
+const writtenKMS = "azhzOmVuYzprbXM6djI6cDoKlwIZQcBFzAVnshRtDU1NLCazd/sGabDeMhloU9WAh0PyS103KwtLmu7Mf2z5Dzv25d+CWZq5WigPrl64LkKEpaS4B+YO0jVBcfl///QuFTu1CmNIwmos2pcUwIqrRa39lWKhTbdxooxPWLHQoltmC2mkzujmSLr2b/AjjHo/KU3PvqtAh9cixJdyE166C++3Cvz5IKxePJEWg5CuvOAGKxb9CbIyNgy/xShaca/kb1SxF835Bw4k6Q7OpCQyV9vZBamauNdt2fgazzND7zKFDFDkGQmPhNNPwBe/mf38/OsdEvQw2xW+jJmLuA6c1MJZGQ0rL2Zhuy73+XzekI6KCI2gWlk1ieU490gzPMYpTrsxvdhhPKTcR2USA29uZRo8w8qjJsky0ifUXJn8ly+5putFC+JXDLX6eeyFwpaGyeWMAyRyD/ExIxUooJpYfInVFOi+Ju0R61ITA+RWIhYKD2ttc3Rlc3QuZXhhbXBsZRIDb25lKAE="
+
+// TestUpstreamKMS opens it.
+func TestUpstreamKMS(t *testing.T) {
+	s := awaitWell(t, rules("secrets", kmsProvider("p", kmstest.Start(t, "one"))))
+	sealed, err := base64.StdEncoding.DecodeString(writtenKMS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := place{"secrets", "default/marker"}.path()
+	value, err := s.open(t.Context(), "secrets", sealed, at)
+	if err != nil || !bytes.HasPrefix(value, []byte("k8s\x00")) || !bytes.Contains(value, []byte("MARKER")) || s.rule("secrets").outdated(sealed, at) {
+		t.Errorf("got %q, %v", value, err)
+	}
 }
 
 // TestUpstream opens what kube-apiserver wrote.

@@ -32,12 +32,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve answers a request, or opens a watch. Audit events begin after authentication, which
-// gives them their user.
+// gives them their user. A request that is not authenticated has one, too.
 func (q *request) serve() error {
 	q.identify()
+	q.readInfo()
 	for _, step := range [...]func(*request) error{
-		(*request).readInfo,
 		(*request).authenticate,
+		(*request).beginAudit,
+		(*request).checkQuery,
 		(*request).impersonate,
 		(*request).authorize,
 		(*request).takeSeat,
@@ -61,11 +63,13 @@ func (q *request) end() {
 		q.recovered(v)
 	}
 	q.free()
+	q.auditComplete()
 	if q.r.ProtoMajor == 1 { // net/http sends the rest of the answer
 		q.setWriteTimeout(q.h.c.Limits.WriteTimeout)
 	}
 	q.h.metrics.done(q)
 	if v == nil {
+		q.endAudit()
 		q.forget()
 		q.h.requests.Put(q)
 		return
@@ -83,6 +87,7 @@ func (q *request) recovered(v any) {
 	}
 	q.h.log().Error("panic in a request", "method", q.r.Method, "path", q.r.URL.Path,
 		"panic", v, "stack", string(debug.Stack()))
+	q.auditPanic(v)
 	if q.wrote {
 		q.aborted = true
 		return
@@ -95,17 +100,21 @@ func (q *request) recovered(v any) {
 // everything.
 const maxParameters = 1000
 
-// readInfo reads what the request asks for from its path and query.
-func (q *request) readInfo() error {
+// checkQuery refuses a query with too many parameters.
+func (q *request) checkQuery() error {
 	if strings.Count(q.r.URL.RawQuery, "&") >= maxParameters {
 		return apierrors.NewBadRequest(fmt.Sprintf("the query has more than %d parameters", maxParameters))
 	}
+	return nil
+}
+
+// readInfo reads what the request asks for from its path and query.
+func (q *request) readInfo() {
 	q.info = newRequestInfo(q.r)
 	if q.info.IsResource {
 		q.typ = q.h.c.Catalog().Lookup(q.info.Group, q.info.Version, q.info.Resource)
 		q.readSelectors()
 	}
-	return nil
 }
 
 // authenticate finds the user. Connections of clients that are not authenticated end soon.
@@ -121,6 +130,7 @@ func (q *request) authenticate() error {
 		}
 	}
 	if user == nil {
+		q.auditRefused()
 		return errUnauthorized()
 	}
 	q.info.User = user
@@ -138,6 +148,9 @@ func (q *request) authorize() error {
 // not decide, the error is 500: a client that is refused for good would not try again.
 func (q *request) may(a *authz.Attributes) error {
 	decision, reason, err := q.h.c.Authz.Authorize(q.r.Context(), a)
+	if a == &q.info.Attributes { // not a further permission that the request needs
+		q.audited.decided(decision, reason, err)
+	}
 	switch {
 	case decision == authz.Allow:
 		return nil

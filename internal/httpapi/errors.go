@@ -45,7 +45,7 @@ func errUnauthorized() error {
 	return refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized", nil)
 }
 
-// errUndecided is the answer if the authorizers failed. kube-apiserver sends its message as text,
+// errUndecided is the answer if the authorizers or the audit log failed. kube-apiserver sends its message as text,
 // with the characters of HTML escaped.
 func errUndecided(r *http.Request, err error) error {
 	return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
@@ -153,6 +153,7 @@ func (q *request) fail(err error) {
 	out, refused := q.h.c.Media.Negotiate(q.accept(), q.errors)
 	if refused != nil {
 		out = wire.Output{Media: wire.JSON, Pretty: true}
+		q.audited.hides()
 	}
 	q.status(int(s.Code), s, out)
 }

@@ -37,6 +37,7 @@ type Handler struct {
 	served atomic.Pointer[documents]
 
 	requests     sync.Pool // *request
+	audits       sync.Pool // *audited
 	small, large sync.Pool // *[]byte, of smallBytes and of about WriteBatchBytes
 }
 
@@ -85,6 +86,7 @@ func New(c Config) *Handler {
 	h := &Handler{c: c, gate: newGate(&c.Limits)}
 	h.drained, h.drain = context.WithCancel(context.Background())
 	h.cache = newCache(cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3), c.Registry.Store.Charge)
+	h.audits.New = func() any { return new(audited) }
 	impersonated := newImpersonationMetrics()
 	h.impersonation = impersonation.New(c.Authz, impersonated)
 	h.metrics = newMetrics(h, impersonated.collectors())

@@ -15,7 +15,7 @@ import (
 func (h *Handler) checks(path string) []Check {
 	all := []Check{{Name: "ping", Probe: func() error { return nil }}}
 	for _, c := range h.c.Checks {
-		if c.Live || path == "/readyz" {
+		if c.Live || path == "/readyz" || c.Healthz && path == "/healthz" {
 			all = append(all, c)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -28,6 +29,8 @@ type Config struct {
 	Catalog func() *resource.Catalog
 	Authn   authn.Authenticator
 	Authz   authz.Authorizer
+	// Audit takes the audit events of requests; nil: there are none.
+	Audit *audit.Auditor
 	// Media are the enabled serializations.
 	Media wire.Served
 	// OpenAPI serves /openapi/v2 and /openapi/v3...; nil: 404.
@@ -63,6 +66,8 @@ type Check struct {
 	Name string
 	// Live: part of /livez and /healthz too.
 	Live bool
+	// Healthz: part of /healthz too, not of /livez: a restart would not help.
+	Healthz bool
 	// Probe returns why the check fails, or nil. It is called for each request, must be
 	// cheap, and must be safe for concurrent use.
 	Probe func() error

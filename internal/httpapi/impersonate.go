@@ -56,6 +56,7 @@ func (q *request) impersonate() error {
 	}
 	q.info.sender, q.info.constraint = q.info.User, granted.Constraint
 	q.info.User = granted.User
+	q.audited.impersonated(granted.User, granted.Constraint)
 	return nil
 }
 

@@ -47,6 +47,9 @@ func (q *request) writeList(l *registry.List, out wire.Output) error {
 	if q.typ.ConvertsByWebhook() {
 		l.Items = h.lookAhead(l.Items)
 	}
+	if err := q.auditList(l, out); err != nil {
+		return err
+	}
 	s := newSink(q)
 	f := h.frame(wire.ListMeta{Revision: uint64(l.Revision), Continue: l.Continue, Remaining: l.Remaining})
 	switch {

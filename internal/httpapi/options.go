@@ -82,6 +82,7 @@ func boolean(v url.Values, name string) bool {
 // their values.
 func (q *request) writeOptions() registry.WriteOptions {
 	o := registry.WriteOptions{UserAgent: q.r.UserAgent(), By: q.info.User, Allow: q.alsoAllowed}
+	q.observe(&o)
 	if q.r.URL.RawQuery == "" {
 		return o
 	}
@@ -118,7 +119,11 @@ func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeDeleteOptions(media, body)
+	o, err := decodeDeleteOptions(media, body)
+	if err == nil {
+		q.audited.deletes(o)
+	}
+	return o, err
 }
 
 func decodeDeleteOptions(media wire.MediaType, body []byte) (*metav1.DeleteOptions, error) {

@@ -109,6 +109,7 @@ func (q *request) aggregated(doc discovery.Document) error {
 			return err
 		}
 	}
+	q.audited.sends(doc.Body)
 	return q.send(http.StatusOK, []string{doc.ContentType}, body)
 }
 

@@ -45,6 +45,9 @@ type request struct {
 	route *routeMetrics // of the watch
 	shape *shape        // nil: whole objects in JSON
 
+	// audited is the request's audit event; nil: it has none.
+	audited *audited
+
 	// errors are the representations that an error can have.
 	errors wire.Offer
 

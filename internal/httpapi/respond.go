@@ -80,6 +80,7 @@ func (q *request) pretty(o wire.Output) bool {
 // Status and discovery documents; show writes objects.
 func (q *request) json(code int, value []byte, o wire.Output) error {
 	value = bytes.TrimSuffix(value, []byte("\n"))
+	q.audited.sends(value)
 	binary := o.Binary()
 	switch {
 	case binary != nil:
@@ -115,6 +116,7 @@ func (q *request) json(code int, value []byte, o wire.Output) error {
 
 // status answers with a Status.
 func (q *request) status(code int, s *metav1.Status, o wire.Output) {
+	q.audited.answers(s)
 	if err := q.json(code, encodeStatus(s), o); err != nil {
 		panic(http.ErrAbortHandler) // the client is gone
 	}
@@ -147,6 +149,7 @@ func (q *request) send(code int, contentType []string, body ...[]byte) error {
 	q.length[0] = strconv.Itoa(size)
 	h["Content-Length"] = q.length[:]
 	q.writeHeader(code)
+	q.auditComplete()
 	return q.writeLast(body...)
 }
 
@@ -154,6 +157,7 @@ func (q *request) send(code int, contentType []string, body ...[]byte) error {
 func (q *request) sendCompressed(code int, body []byte) error {
 	q.compressed()
 	q.writeHeader(code)
+	q.auditComplete()
 	var m deflate.Member
 	return q.writeLast(m.End(m.Add(m.Begin(nil), deflate.Compress(body))))
 }
@@ -179,11 +183,21 @@ const leftoverTimeout = time.Second
 // writeHeader starts the answer.
 func (q *request) writeHeader(code int) {
 	q.wrote, q.code = true, code
+	q.auditHeaders(code)
 	if q.r.ProtoMajor == 1 && q.r.ContentLength != 0 && !q.bodyRead {
 		// net/http reads the rest of the body before it answers.
 		_ = http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(leftoverTimeout))
 	}
 	q.w.WriteHeader(code)
+	q.sendHeaders(code)
+}
+
+// sendHeaders sends the headers of an answer without a body. The request is reused after it, and
+// the headers share its memory.
+func (q *request) sendHeaders(code int) {
+	if code == http.StatusNoContent || code == http.StatusNotModified {
+		_ = http.NewResponseController(q.w).Flush()
+	}
 }
 
 // write writes a part of the answer. If the client does not read it in time, the answer is
@@ -255,14 +269,17 @@ func (q *request) delegate(h http.Handler, bytes int) error {
 func (c *counter) WriteHeader(code int) {
 	if !c.q.wrote {
 		c.q.wrote, c.q.code = true, code
+		c.q.auditHeaders(code)
 	}
 	c.ResponseWriter.WriteHeader(code)
+	c.q.sendHeaders(code)
 }
 
 // Write implements http.ResponseWriter.
 func (c *counter) Write(b []byte) (int, error) {
 	if !c.q.wrote {
 		c.q.wrote, c.q.code = true, http.StatusOK
+		c.q.auditHeaders(http.StatusOK)
 	}
 	var n int
 	err := c.q.outside(false, func() (err error) {

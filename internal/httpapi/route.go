@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -54,17 +55,34 @@ func wantsWatch(query string) bool {
 	return ok && value != "0" && !strings.EqualFold(value, "false")
 }
 
-// lookup returns the first value of a parameter, without parsing the rest of the query. The
-// name must not need escapes; the value is not unescaped.
+// lookup returns the first value of a parameter, as url.ParseQuery does, without parsing the
+// rest of the query. The verb of a request depends on it: a client must not be able to hide a
+// parameter by escapes.
 func lookup(query, name string) (string, bool) {
 	for query != "" {
 		var part string
 		part, query, _ = strings.Cut(query, "&")
-		if key, value, _ := strings.Cut(part, "="); key == name {
+		key, value, _ := strings.Cut(part, "=")
+		if len(key) < len(name) || strings.Contains(part, ";") {
+			continue
+		}
+		if key, ok := unescape(key); !ok || key != name {
+			continue
+		}
+		if value, ok := unescape(value); ok {
 			return value, true
 		}
 	}
 	return "", false
+}
+
+// unescape returns a part of a query without its escapes. It reports false for invalid ones.
+func unescape(s string) (string, bool) {
+	if !strings.ContainsAny(s, "%+") {
+		return s, true
+	}
+	plain, err := url.QueryUnescape(s)
+	return plain, err == nil
 }
 
 // routeError is the reason why no verb serves a request.

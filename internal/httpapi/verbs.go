@@ -28,6 +28,9 @@ func (q *request) resource() error {
 		return q.unrouted(refused)
 	}
 	if q.typ.Deprecated != "" {
+		if q.audited != nil {
+			q.audited.deprecated = true
+		}
 		q.header()["Warning"] = warningHeaders([]string{q.typ.Deprecated})
 	}
 	if s := q.typ.Subresource(q.info.Subresource); s != nil && s.Connect != nil {
@@ -204,6 +207,7 @@ func (q *request) patch(t registry.Target, out wire.Output) error {
 	if err != nil {
 		return err
 	}
+	q.audited.patches(body, wire.AppliedMedium(kind))
 	o, err := q.h.c.Registry.Patch(q.context(), t, registry.Patch{Type: kind, Bytes: body}, q.writeOptions())
 	return q.written(&o, err, t, out)
 }
@@ -218,6 +222,7 @@ func (q *request) warn(t registry.Target, warnings []string) {
 // written answers a write. Its warnings are sent with an error, too.
 func (q *request) written(o *registry.Object, err error, t registry.Target, out wire.Output) error {
 	q.warn(t, o.Warnings)
+	q.audited.annotate(o.Annotations)
 	if err != nil {
 		return err
 	}
@@ -239,10 +244,12 @@ func (q *request) act(t registry.Target, out wire.Output) error {
 	if len(a.Warnings) > 0 {
 		q.header()["Warning"] = warningHeaders(append([]string{t.Type.Deprecated}, a.Warnings...))
 	}
+	q.audited.annotate(a.Annotations)
 	if err != nil {
 		return err
 	}
 	if a.Status != nil {
+		q.audited.answers(a.Status)
 		return q.json(http.StatusCreated, encodeStatus(a.Status), out)
 	}
 	return q.show(http.StatusCreated, t.Exchanged(), &store.Object{Held: a.Value}, out)
@@ -268,6 +275,9 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 		return err
 	}
 	l, err := q.h.c.Registry.DeleteCollection(q.seated(q.r.Context()), t, options, lo, q.info.User) // without a limit of time
+	if l != nil {
+		q.audited.annotate(l.Annotations)
+	}
 	if err != nil {
 		return err
 	}
@@ -279,6 +289,7 @@ func (q *request) deleteCollection(t registry.Target, out wire.Output) error {
 // answer writes the result of a verb.
 func (q *request) answer(o *registry.Object, t registry.Target, out wire.Output) error {
 	if o.Status != nil {
+		q.audited.answers(o.Status)
 		return q.json(http.StatusOK, encodeStatus(o.Status), out)
 	}
 	code := http.StatusOK
@@ -322,6 +333,9 @@ func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Out
 	case err != nil:
 		return err
 	case s.binary != nil:
+		if err := q.auditBinary(t, o, out); err != nil {
+			return err
+		}
 		return q.send(code, s.binary.ContentType, body)
 	}
 	return q.json(code, body, out)

@@ -1,8 +1,14 @@
 package integration_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,4 +64,54 @@ func TestTokenReviewAudience(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	servertest.WantCode(t, servertest.WithToken(s, token), "/version", http.StatusUnauthorized, "Unauthorized")
+}
+
+// TestTokenWebhook: a service authenticates tokens that nothing else knows. While it does not answer,
+// only requests with such tokens wait.
+func TestTokenWebhook(t *testing.T) {
+	asked, release := make(chan string, 10), make(chan struct{})
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review authenticationv1.TokenReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		asked <- fmt.Sprint(review.Spec.Token, review.Spec.Audiences)
+		<-release
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "ann", Groups: []string{"system:masters"}}}
+		if review.Spec.Token == "elsewhere" {
+			review.Status.Audiences = []string{"elsewhere"}
+		}
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	defer service.Close()
+	dir := t.TempDir()
+	file, tokens := filepath.Join(dir, "webhook"), filepath.Join(dir, "tokens")
+	for path, text := range map[string]string{
+		tokens: "static,bob,1,system:masters\n",
+		file: `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"s"}}],
+			"clusters":[{"name":"s","cluster":{"server":"` + service.URL + `"}}]}`,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := servertest.Start(t, &tidemark.Server{TokenAuthFile: tokens, Authentication: tidemark.Authentication{
+		APIAudiences: []string{"api"}, Webhook: tidemark.TokenWebhook{ConfigFile: file, Version: "v1"},
+	}})
+	var wg sync.WaitGroup
+	for token, code := range map[string]int{"remote": http.StatusOK, "elsewhere": http.StatusUnauthorized} {
+		wg.Go(func() { servertest.WantCode(t, servertest.WithToken(s, token), "/api", code, "") })
+	}
+	if got := []string{<-asked, <-asked}; !slices.Contains(got, "remote[api]") || !slices.Contains(got, "elsewhere[api]") {
+		t.Errorf("the service is asked about %q", got)
+	}
+	servertest.WantCode(t, servertest.WithToken(s, "static"), "/api", http.StatusOK, "")
+	servertest.WantCode(t, s.RESTConfig(), "/api", http.StatusOK, "")
+	servertest.WantCode(t, servertest.Anonymous(s), "/version", http.StatusOK, "")
+	close(release)
+	wg.Wait()
+	servertest.WantCode(t, servertest.WithToken(s, "remote"), "/api", http.StatusOK, "") // from the cache
+	if len(asked) > 0 {
+		t.Errorf("the service is asked about %q, too", <-asked)
+	}
 }

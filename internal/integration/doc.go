@@ -5,11 +5,13 @@
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
 //	answers_test.go                the words of errors, rows of bookmarks
+//	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
+//	audit_test.go                  audit events compared with recorded ones, modes, back ends that fail
 //	controllers_test.go            controllers on and off, as health checks and metrics show them
 //	conversion_test.go             conversion webhooks of custom resources: caching, batches, stalls
 //	conversion_address_test.go     addresses that a webhook may not have, its answers in errors
-//	credentials_test.go            bootstrap tokens, limits and audiences of tokens of service accounts
+//	credentials_test.go            bootstrap tokens, limits and audiences of tokens of service accounts, the token webhook
 //	crd_test.go                    definitions of custom resources: served at once, changed, removed
 //	crd_documents_test.go          OpenAPI and status of definitions, also while they are removed
 //	crd_late_test.go               objects whose definition is deleted while their body arrives
@@ -17,11 +19,15 @@
 //	crd_watch_test.go              watches of custom resources whose definition changes
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
+//	encryption_test.go             encryption at rest: rotation, reloads, KMS plugins, what is on the disk
+//	identity_attacks_test.go       certificates, tokens and headers that claim to be somebody else
 //	impersonation_test.go          Impersonate-User and the other headers
+//	inference_test.go              what answers tell about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	odd_writes_test.go             random writes of odd names, values and encodings
-//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation, bootstrap roles
+//	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
+//	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
 //	reviews_test.go                tokens of service accounts, access reviews, the issuer's documents
 //	seats_test.go                  what clients hold before they are known, and while they send

@@ -87,12 +87,14 @@ func (a *Attributes) Forbidden(format string, args ...any) error {
 }
 
 // Annotate adds an annotation to the audit event of the request. A key keeps its first value.
-func (a *Attributes) Annotate(key, value string) {
-	if a.annotations == nil {
-		a.annotations = map[string]string{}
+func (a *Attributes) Annotate(key, value string) { annotate(&a.annotations, key, value) }
+
+func annotate(all *map[string]string, key, value string) {
+	if *all == nil {
+		*all = map[string]string{}
 	}
-	if _, ok := a.annotations[key]; !ok {
-		a.annotations[key] = value
+	if _, ok := (*all)[key]; !ok {
+		(*all)[key] = value
 	}
 }
 
@@ -117,7 +119,7 @@ func (a *Attributes) Options() runtime.Object {
 // attributes returns the attributes of a write. Object is nil for a deletion, old for a create.
 func (w *write) attributes(o Operation, s *store.State, object, old runtime.Object) *Attributes {
 	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w}
-	a.User = w.by
+	a.User, w.attrs = w.by, a
 	if meta, ok := object.(metav1.Object); ok && a.Name == "" {
 		a.Name = meta.GetName()
 	}

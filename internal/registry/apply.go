@@ -53,7 +53,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			if err := w.reportDuplicates(complaint); err != nil {
 				return nil, err
 			}
-			if !changed && r.handles(w, r.Store.Any(), admissionv1.Update, readsObjects) {
+			if !changed && (r.handles(w, r.Store.Any(), admissionv1.Update, readsObjects) || r.outdated(w)) {
 				w.owners.setDecided(w.owners.managedOf(v.stored))
 				return v.object.DeepCopyObject(), nil // plugins see an apply that changes nothing, too
 			}
@@ -83,10 +83,15 @@ func (r *Registry) appliedBefore(w *write, body []byte) *store.Object {
 		return nil // a plugin may decide differently now
 	}
 	current := state.Get(w.Type.Collection, w.key())
-	if current == nil || !r.unchanged.Has(r.application(w, body, current)) {
+	if current == nil || !r.unchanged.Has(r.application(w, body, current)) || r.outdated(w) {
 		return nil
 	}
 	return current
+}
+
+// outdated reports whether a write that changes nothing stores the object anew.
+func (r *Registry) outdated(w *write) bool {
+	return r.Store.Outdated(w.Type.Collection, w.key())
 }
 
 // application identifies an apply of a configuration to a version of an object. It includes the

@@ -32,6 +32,7 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 		if err != nil {
 			return w.answer(nil, false, err)
 		}
+		w.sent(sent)
 		meta := sent.(metav1.Object)
 		generates := meta.GetName() == "" && meta.GetGenerateName() != ""
 		made, err := r.create(ctx, w, sent)

@@ -80,7 +80,7 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		if conflicts(err) || restarts(err) {
 			continue // decide again by the current version
 		}
-		answer.Warnings = w.warnings
+		answer.Warnings, answer.Annotations = w.warnings, w.annotations()
 		return answer, status(err)
 	}
 }

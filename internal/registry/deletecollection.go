@@ -19,7 +19,7 @@ const deletersPerCollection = 256
 
 // DeleteCollection deletes what a list with the same parameters returns, and returns that list as
 // it was before. Each object is deleted as Delete does it; one that is gone already is no error.
-// After another error the remaining objects stay.
+// After another error the remaining objects stay, and the list has nothing but Annotations.
 func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.DeleteOptions, lo *metainternal.ListOptions, by *authn.User) (*List, error) {
 	w, err := newDeletion(t, o, by)
 	if err != nil {
@@ -37,22 +37,34 @@ func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.Del
 		}
 		objects = append(objects, object)
 	}
-	if err := r.deleteAll(ctx, w, objects); err != nil {
-		return nil, err
+	notes, err := r.deleteAll(ctx, w, objects)
+	if err != nil {
+		return &List{Annotations: notes}, err
 	}
 	return &List{
-		Type: l.Type, Revision: l.Revision, Continue: l.Continue, Remaining: l.Remaining, Warnings: w.warnings, Close: func() {},
+		Type: l.Type, Revision: l.Revision, Continue: l.Continue, Remaining: l.Remaining, Warnings: w.warnings, Annotations: notes, Close: func() {},
 		Items: listed(objects),
 	}, nil
 }
 
-// deleteAll deletes objects in parallel.
-func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Object) error {
+// deleteAll deletes objects in parallel. It returns the audit annotations of all deletions.
+func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Object) (notes map[string]string, err error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	errs := make(chan error, 1) // the first one
+	var mu sync.Mutex // guards notes and err
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	end := func(answer Object, failed error) {
+		mu.Lock()
+		defer mu.Unlock()
+		for key, value := range answer.Annotations {
+			annotate(&notes, key, value)
+		}
+		if err == nil && failed != nil && !apierrors.IsNotFound(failed) {
+			err = failed
+			stop()
+		}
+	}
 	for range min(deletersPerCollection, len(objects)) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -62,22 +74,13 @@ func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Obj
 				}
 				one := &write{Target: w.Target, deletion: w.deletion, by: w.by, dryRun: w.dryRun}
 				one.Namespace, one.Name = one.split(objects[i].Key)
-				if _, err := r.delete(ctx, one); err != nil && !apierrors.IsNotFound(err) {
-					select {
-					case errs <- err:
-					default:
-					}
-					stop()
-					return
-				}
+				end(r.delete(ctx, one))
 			}
 		})
 	}
 	wg.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return status(ctx.Err())
+	if err == nil {
+		err = status(ctx.Err())
 	}
+	return notes, err
 }

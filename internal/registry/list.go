@@ -28,6 +28,8 @@ type List struct {
 	Whole bool
 	// Warnings are the warnings of a deletion, for headers.
 	Warnings []string
+	// Annotations are for the audit event of a deletion; nil: there are none.
+	Annotations map[string]string
 	// Close releases the state. It must be called.
 	Close func()
 }

@@ -88,12 +88,22 @@ func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v curr
 		return withRevision(current.Key, e, current.Modified), err
 	}
 	if same {
-		return current, nil // it was read, so it is durable
+		return r.unchangedWrite(ctx, a, current)
 	}
 	if err := checkSize(e, current); err != nil {
 		return nil, err
 	}
 	return r.commit(ctx, a, store.Write{Collection: w.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified})
+}
+
+// unchangedWrite ends a write that changes nothing. If the object is stored in an outdated form,
+// such as encrypted with a key that was replaced, it is stored anew, with a new revision. So a
+// replacement of all objects by themselves rotates the keys.
+func (r *Registry) unchangedWrite(ctx context.Context, a *Attributes, current *store.Object) (*store.Object, error) {
+	if a.DryRun || !r.Store.Outdated(a.Type.Collection, current.Key) {
+		return current, nil // it was read, so it is durable
+	}
+	return r.commit(ctx, a, store.Write{Collection: a.Type.Collection, Key: current.Key, Value: current.Unversioned(), RevisionAt: int(current.RevisionAt), If: current.Modified})
 }
 
 // mutateUpdate calls the mutating plugins for an update, and restores what the request cannot

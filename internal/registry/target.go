@@ -101,6 +101,9 @@ type Object struct {
 	Accepted bool
 	// Warnings are for the headers of the answer.
 	Warnings []string
+	// Annotations are for the audit event of the request, with an error, too; nil: there are
+	// none.
+	Annotations map[string]string
 }
 
 var schemaNamespaces = schema.GroupResource{Resource: "namespaces"}

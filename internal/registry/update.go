@@ -17,10 +17,15 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 		return Object{}, err
 	}
 	body := func() (runtime.Object, error) {
-		sent, err := w.decodeLean(b, r.Store.Any().Get(t.Type.Collection, t.key()))
+		var current *store.Object
+		if !o.SentWhole {
+			current = r.Store.Any().Get(t.Type.Collection, t.key())
+		}
+		sent, err := w.decodeLean(b, current)
 		if err != nil {
 			return nil, err
 		}
+		w.sent(sent)
 		return sent, w.checkURL(sent.(metav1.Object))
 	}
 	sent, err := body()

@@ -36,11 +36,15 @@ type VirtualRequest struct {
 	// DryRun reports whether the request is a dry-run: nothing may be stored.
 	DryRun bool
 
-	warnings []string
+	warnings    []string
+	annotations map[string]string
 }
 
 // Warn adds a warning to the headers of the answer.
 func (c *VirtualRequest) Warn(text string) { c.warnings = append(c.warnings, text) }
+
+// Annotate adds an annotation to the audit event of the request. A key keeps its first value.
+func (c *VirtualRequest) Annotate(key, value string) { annotate(&c.annotations, key, value) }
 
 // VirtualAnswer is the answer to a create at a virtual resource.
 type VirtualAnswer struct {
@@ -50,6 +54,9 @@ type VirtualAnswer struct {
 	Status *metav1.Status
 	// Warnings are for the headers of the answer.
 	Warnings []string
+	// Annotations are for the audit event of the request, with an error, too; nil: there are
+	// none.
+	Annotations map[string]string
 }
 
 // CreatesVirtual reports whether a create at the target is answered by a VirtualHandler.
@@ -77,6 +84,7 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	if err != nil {
 		return VirtualAnswer{Warnings: w.warnings}, err
 	}
+	w.sent(sent)
 	named := t
 	if meta, ok := sent.(metav1.Object); ok {
 		if err := setNamespace(t, meta); err != nil {
@@ -91,21 +99,23 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 			return VirtualAnswer{Warnings: w.warnings}, err
 		}
 	}
-	if sent, err = r.admitVirtual(ctx, w, named, sent); err != nil {
-		return VirtualAnswer{Warnings: w.warnings}, status(err)
+	call := &VirtualRequest{Registry: r, Target: t, By: o.By, DryRun: w.dryRun}
+	if call.Sent, err = r.admitVirtual(ctx, w, named, sent); err != nil {
+		return VirtualAnswer{Warnings: w.warnings, Annotations: w.annotations()}, status(err)
 	}
-	call := &VirtualRequest{Registry: r, Target: t, Sent: sent, By: o.By, DryRun: w.dryRun}
+	call.annotations = w.annotations()
 	made, err := r.virtualHandler(t)(ctx, call)
-	w.warnings = append(w.warnings, call.warnings...)
-	if err != nil {
-		return VirtualAnswer{Warnings: w.warnings}, status(err)
-	}
-	if made == nil {
-		return VirtualAnswer{Status: &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, Warnings: w.warnings}, nil
+	answer := VirtualAnswer{Warnings: append(w.warnings, call.warnings...), Annotations: call.annotations}
+	switch {
+	case err != nil:
+		return answer, status(err)
+	case made == nil:
+		answer.Status = &metav1.Status{Status: metav1.StatusSuccess, Code: 201}
+		return answer, nil
 	}
 	made.GetObjectKind().SetGroupVersionKind(t.Exchanged().GroupVersionKind())
-	value, err := json.Marshal(made)
-	return VirtualAnswer{Value: value, Warnings: w.warnings}, err
+	answer.Value, err = json.Marshal(made)
+	return answer, err
 }
 
 // admitVirtual calls the plugins for a create at a virtual resource. They see the body; it returns

@@ -31,6 +31,11 @@ type WriteOptions struct {
 	// Allow returns an error unless the client may use another verb on the target, too. An
 	// update or an apply that creates the object needs "create". Nil: every verb is allowed.
 	Allow func(verb string) error
+	// Sent is called with the decoded body of a create or an update, before defaults are set.
+	// It may be called several times. It must not change the object, nor keep it. Unless
+	// SentWhole is true, the object may lack its managed fields. Nil: it is not called.
+	Sent      func(o runtime.Object)
+	SentWhole bool
 }
 
 // write is one request that writes. One goroutine uses it.
@@ -46,6 +51,8 @@ type write struct {
 	owners ownership
 	// warnings are sent with the answer, also with an error.
 	warnings []string
+	// attrs are the attributes of the last attempt, nil if no plugin was called.
+	attrs *Attributes
 }
 
 // source is the origin of the next version of an object.
@@ -109,7 +116,22 @@ func (w *write) allow(verb string) error {
 
 // answer returns the answer of a verb. Warnings go out with errors, too.
 func (w *write) answer(o *store.Object, created bool, err error) (Object, error) {
-	return Object{Stored: o, Created: created, Warnings: w.warnings}, status(err)
+	return Object{Stored: o, Created: created, Warnings: w.warnings, Annotations: w.annotations()}, status(err)
+}
+
+// annotations returns the audit annotations of the last attempt.
+func (w *write) annotations() map[string]string {
+	if w.attrs == nil {
+		return nil
+	}
+	return w.attrs.annotations
+}
+
+// sent passes the decoded body to WriteOptions.Sent.
+func (w *write) sent(o runtime.Object) {
+	if w.options.Sent != nil {
+		w.options.Sent(o)
+	}
 }
 
 // decode decodes the body and applies field validation: an error for Strict, warnings for Warn.

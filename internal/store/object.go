@@ -51,6 +51,13 @@ func (o *Object) Len() int {
 	return o.unpackedLen()
 }
 
+// Unversioned returns a copy of the bytes without the digits of Modified, as a Write has them.
+func (o *Object) Unversioned() []byte {
+	all, at := o.Bytes(), int(o.RevisionAt)
+	value := make([]byte, 0, len(all))
+	return append(append(value, all[:at]...), all[at+digits(o.Modified):]...)
+}
+
 // Memo returns the value of SetMemo, or nil.
 func (o *Object) Memo() any {
 	if p := o.memo.Load(); p != nil {

@@ -50,12 +50,16 @@ func components() *registry.Source {
 func readComponents(ctx context.Context, names []string) []runtime.Object {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		// The components have self-signed certificates. The server shows their messages, and does
-		// not rely on them.
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-	}}
+	client := &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			// The components have self-signed certificates. The server shows their messages, and does
+			// not rely on them.
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		},
+		// A local process at a component's port must not choose what the server reads and shows.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	made := make([]runtime.Object, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {

@@ -81,6 +81,7 @@ func (c *Config) issue(call *registry.VirtualRequest, request *authenticationv1.
 	if err != nil {
 		return err
 	}
+	call.Annotate("authentication.kubernetes.io/issued-credential-id", issued.CredentialID)
 	if given := int64(issued.Life / time.Second); given != asked {
 		call.Warn(fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", asked, given))
 		request.Spec.ExpirationSeconds = &given

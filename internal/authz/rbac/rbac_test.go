@@ -237,7 +237,7 @@ func TestMayGrantLikeSimple(t *testing.T) {
 		return all
 	}
 	granted := 0
-	for range 3000 {
+	for range 500 {
 		own, wanted := rules(8), rules(3)
 		if chance.IntN(3) == 0 { // what users have, in parts
 			for _, r := range own {
@@ -258,8 +258,8 @@ func TestMayGrantLikeSimple(t *testing.T) {
 			t.Fatalf("a user with %v grants %v: %v, want %v", own, wanted, err, want)
 		}
 	}
-	if granted < 300 {
-		t.Errorf("only %d of 3000 are granted", granted)
+	if granted < 50 {
+		t.Errorf("only %d of 500 are granted", granted)
 	}
 }
 
@@ -275,6 +275,10 @@ func TestMayGrantLimits(t *testing.T) {
 	huge := []rbacv1.PolicyRule{{APIGroups: many("g"), Resources: many("r"), Verbs: many("v"), ResourceNames: many("n")}}
 	names := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}, ResourceNames: many("n")}}
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+	halfNames := []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}, ResourceNames: many("n")[:10_000]},
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}, ResourceNames: many("n")[10_000:]},
+	}
 	halves := []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: many("v")[:10_000]},
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: many("v")[10_000:]},
@@ -285,9 +289,10 @@ func TestMayGrantLimits(t *testing.T) {
 	}{
 		{all, ""},
 		{nil, "not currently held:\n{APIGroups:[\"g0\"], Resources:[\"r0\"], ResourceNames:[\"n0\"], Verbs:[\"v0\"]}\n"},
-		{names, "combine too many"},
+		{names, ""},
 		{halves, "combine too many"},
-		{huge, "combine too many"},
+		{huge, ""},
+		{halfNames, "combine too many"},
 	} {
 		err := mayGrant(t, row.own, huge)
 		if row.refusal == "" && err != nil || row.refusal != "" && (err == nil || !strings.Contains(err.Error(), row.refusal)) {

@@ -58,6 +58,7 @@ func newRemote(kubeconfig, version string, timeout time.Duration) (*remote, erro
 	if err != nil {
 		return nil, err
 	}
+	client.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &remote{client: client, version: version}, nil
 }
 

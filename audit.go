@@ -1,0 +1,232 @@
+package tidemark
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/audit"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+)
+
+// Audit configures the audit log. Requests are recorded if there are a policy and a back end.
+// docs/audit.md describes policies and events.
+type Audit struct {
+	// PolicyFile is a file with a Policy of audit.k8s.io/v1. It is read at the start.
+	PolicyFile string
+	// Log is the back end that writes a file.
+	Log AuditLog
+	// Webhook is the back end that sends events to a server.
+	Webhook AuditWebhook
+}
+
+// AuditLog configures the audit log in a file.
+type AuditLog struct {
+	// Path is the file; "-": the standard output. Empty: there is no log.
+	Path string
+	// MaxAge is how many days an old file is kept; zero: 366. Negative: forever.
+	MaxAge int
+	// MaxBackups is how many old files are kept; zero: 100. Negative: all.
+	MaxBackups int
+	// MaxSize is the size in MiB from which on a file is renamed and a new one begun; zero: 100.
+	// Negative: there is one file, which grows.
+	MaxSize int
+	// Compress compresses old files with gzip.
+	Compress bool
+	// Format is "json" or "legacy", a line of text for each event; empty: "json".
+	Format string
+	// Mode is "batch", "blocking" or "blocking-strict"; empty: "blocking".
+	Mode string
+	// Batch counts in the mode batch. Its MaxSize of zero means 1, and it is not throttled
+	// unless Throttle is true.
+	Batch AuditBatch
+	// Truncate limits the size of events.
+	Truncate AuditTruncate
+}
+
+// AuditWebhook configures the server that gets audit events.
+type AuditWebhook struct {
+	// ConfigFile is a kubeconfig that names the server. Empty: there is none.
+	ConfigFile string
+	// InitialBackoff is the time before the second attempt to send events; zero: 10 s.
+	InitialBackoff time.Duration
+	// Mode is "batch", "blocking" or "blocking-strict"; empty: "batch".
+	Mode string
+	// Batch counts in the mode batch.
+	Batch AuditBatch
+	// Truncate limits the size of events.
+	Truncate AuditTruncate
+}
+
+// AuditBatch configures the buffer of the mode batch.
+type AuditBatch struct {
+	// BufferSize is how many events wait at most, further ones are dropped and counted; zero:
+	// 10,000.
+	BufferSize int
+	// MaxSize is how many events a batch has at most; zero: 400.
+	MaxSize int
+	// MaxWait is how long an event waits at most for more events; zero: 30 s for a webhook, no
+	// time for a log.
+	MaxWait time.Duration
+	// Throttle limits the batches of a log. NoThrottle lifts the limit of a webhook.
+	Throttle, NoThrottle bool
+	// ThrottleQPS is the limit per second; zero: 10 for a webhook. A log needs a value.
+	ThrottleQPS float64
+	// ThrottleBurst is how many batches may be sent at once after a pause; zero: 15 for a
+	// webhook. A log needs a value.
+	ThrottleBurst int
+}
+
+// AuditTruncate limits the size of audit events.
+type AuditTruncate struct {
+	// Enabled removes the objects of events that are too large, and drops events that still are.
+	Enabled bool
+	// MaxEventSize is the limit of an event in bytes; zero: 102,400.
+	MaxEventSize int64
+	// MaxBatchSize is the limit of a batch in bytes; zero: 10 MiB.
+	MaxBatchSize int64
+}
+
+const (
+	mebibyte = 1 << 20
+	day      = 24 * time.Hour
+
+	defaultAuditBackoff = 10 * time.Second
+)
+
+// openAudit opens the audit log. It returns nil if requests are not recorded.
+func (s *Server) openAudit(log *slog.Logger) (*audit.Auditor, error) {
+	a := &s.Audit
+	if err := a.Validate(); err != nil {
+		return nil, err
+	}
+	if a.PolicyFile == "" {
+		if a.Log.Path != "" || a.Webhook.ConfigFile != "" {
+			log.Warn("nothing is audited: there is no audit policy")
+		}
+		return nil, nil
+	}
+	policy, err := audit.ReadPolicy(a.PolicyFile, log)
+	if err != nil {
+		return nil, fmt.Errorf("loading audit policy file: %w", err)
+	}
+	c := audit.Config{Policy: policy, Logger: log, Now: s.now}
+	if a.Log.Path != "" {
+		c.Log = a.Log.config()
+	}
+	if a.Webhook.ConfigFile != "" {
+		c.Webhook = a.Webhook.config()
+	}
+	if c.Log == nil && c.Webhook == nil {
+		return nil, nil
+	}
+	return audit.New(c)
+}
+
+func (l *AuditLog) config() *audit.LogConfig {
+	return &audit.LogConfig{
+		Backend: audit.Backend{
+			Mode: cmp.Or(audit.Mode(l.Mode), audit.Blocking), Truncate: l.Truncate.Enabled,
+			MaxEventBytes: cmp.Or(l.Truncate.MaxEventSize, 100<<10), MaxBatchBytes: cmp.Or(l.Truncate.MaxBatchSize, 10*mebibyte),
+			Batch: audit.BatchConfig{
+				BufferSize: cmp.Or(l.Batch.BufferSize, 10_000), MaxSize: cmp.Or(l.Batch.MaxSize, 1), MaxWait: l.Batch.MaxWait,
+				Throttle: l.Batch.Throttle, QPS: l.Batch.ThrottleQPS, Burst: l.Batch.ThrottleBurst,
+			},
+		},
+		Path: l.Path, Legacy: l.Format == "legacy",
+		File: audit.FileConfig{
+			MaxBytes: int64(limit(l.MaxSize, 100)) * mebibyte, MaxAge: time.Duration(limit(l.MaxAge, 366)) * day,
+			MaxBackups: limit(l.MaxBackups, 100), Compress: l.Compress,
+		},
+	}
+}
+
+func (w *AuditWebhook) config() *audit.WebhookConfig {
+	return &audit.WebhookConfig{
+		Backend: audit.Backend{
+			Mode: cmp.Or(audit.Mode(w.Mode), audit.Batch), Truncate: w.Truncate.Enabled,
+			MaxEventBytes: cmp.Or(w.Truncate.MaxEventSize, 100<<10), MaxBatchBytes: cmp.Or(w.Truncate.MaxBatchSize, 10*mebibyte),
+			Batch: audit.BatchConfig{
+				BufferSize: cmp.Or(w.Batch.BufferSize, 10_000), MaxSize: cmp.Or(w.Batch.MaxSize, 400), MaxWait: cmp.Or(w.Batch.MaxWait, 30*time.Second),
+				Throttle: !w.Batch.NoThrottle, QPS: cmp.Or(w.Batch.ThrottleQPS, 10), Burst: cmp.Or(w.Batch.ThrottleBurst, 15),
+			},
+		},
+		ConfigFile: w.ConfigFile, InitialBackoff: cmp.Or(w.InitialBackoff, defaultAuditBackoff),
+	}
+}
+
+// limit returns a limit: zero, for no limit, if n is negative; otherwise n, or the default for a
+// zero.
+func limit(n, byDefault int) int { return max(0, cmp.Or(n, byDefault)) }
+
+// Validate returns the error of Start for values that make no sense. It reads no file.
+func (a *Audit) Validate() error {
+	if l := &a.Log; l.Path != "" {
+		c := l.config()
+		switch l.Format {
+		case "", "json", "legacy":
+		default:
+			return fmt.Errorf("invalid audit log format %s, allowed formats are %q", l.Format, "legacy,json")
+		}
+		if err := checkAuditBackend("log", &c.Backend); err != nil {
+			return err
+		}
+	}
+	if a.Webhook.ConfigFile != "" {
+		return checkAuditBackend("webhook", &a.Webhook.config().Backend)
+	}
+	return nil
+}
+
+// checkAuditBackend has the words of kube-apiserver.
+func checkAuditBackend(name string, b *audit.Backend) error {
+	switch b.Mode {
+	case audit.Batch, audit.Blocking, audit.BlockingStrict:
+	default:
+		return fmt.Errorf("invalid audit %s mode %s, allowed modes are %q", name, b.Mode, "batch,blocking,blocking-strict")
+	}
+	c := &b.Batch
+	switch batched := b.Mode == audit.Batch; {
+	case batched && c.BufferSize <= 0:
+		return fmt.Errorf("invalid audit batch %s buffer size %v, must be a positive number", name, c.BufferSize)
+	case batched && c.MaxSize <= 0:
+		return fmt.Errorf("invalid audit batch %s max batch size %v, must be a positive number", name, c.MaxSize)
+	case batched && c.Throttle && c.QPS <= 0:
+		return fmt.Errorf("invalid audit batch %s throttle QPS %v, must be a positive number", name, c.QPS)
+	case batched && c.Throttle && c.Burst <= 0:
+		return fmt.Errorf("invalid audit batch %s throttle burst %v, must be a positive number", name, c.Burst)
+	case b.MaxEventBytes <= 0:
+		return fmt.Errorf("invalid audit truncate %s max event size %v, must be a positive number", name, b.MaxEventBytes)
+	case b.MaxBatchBytes < b.MaxEventBytes:
+		return fmt.Errorf("invalid audit truncate %s max batch size %v, must be greater than max event size (%v)", name, b.MaxBatchBytes, b.MaxEventBytes)
+	}
+	return nil
+}
+
+// closeAudit writes the events that wait, and closes the back ends.
+func (r *running) closeAudit() error {
+	if r.audit == nil {
+		return nil
+	}
+	return r.audit.Close()
+}
+
+// auditMetrics are the metrics of the audit log, by kube-apiserver's names.
+func (r *running) auditMetrics() []httpapi.Metric {
+	if r.audit == nil {
+		return nil
+	}
+	c := r.audit.Counters()
+	all := []httpapi.Metric{
+		{Name: "apiserver_audit_event_total", Counter: true, Value: float64(c.Events), Help: "Audit events that were made for the back ends."},
+		{Name: "apiserver_audit_requests_rejected_total", Counter: true, Value: float64(c.Rejected), Help: "Requests that were refused because their audit event could not be stored."},
+	}
+	for level, n := range c.Levels {
+		all = append(all, httpapi.Metric{Name: "apiserver_audit_level_total", Counter: true, Value: float64(n), Labels: map[string]string{"level": level}, Help: "Requests, by the audit level that the policy gives them."})
+	}
+	for plugin, n := range c.Errors {
+		all = append(all, httpapi.Metric{Name: "apiserver_audit_error_total", Counter: true, Value: float64(n), Labels: map[string]string{"plugin": plugin}, Help: "Audit events that were lost, by the part that lost them: log, webhook, buffered, truncate."})
+	}
+	return all
+}

@@ -1,0 +1,5 @@
+package webhook
+
+import "time"
+
+func init() { retries.Duration = time.Millisecond }

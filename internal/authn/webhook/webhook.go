@@ -1,0 +1,178 @@
+// Package webhook authenticates bearer tokens by asking a remote service: it sends a TokenReview, and
+// the service completes it. Answers are kept for a time, in a bounded cache; failed calls are not.
+// Requests with the same token share one call. A service that does not answer delays only the
+// requests whose tokens no other authenticator knows, each for callLimit at most.
+package webhook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+)
+
+const (
+	// DefaultCacheTTL and DefaultVersion are those of kube-apiserver.
+	DefaultCacheTTL = 2 * time.Minute
+	DefaultVersion  = "v1beta1"
+
+	// callLimit bounds a call with its retries.
+	callLimit = 30 * time.Second
+	// maxCalls bounds the calls under way. Further tokens are refused until one ends.
+	maxCalls = 1000
+	// cached bounds the answers that are kept, of about 1 KiB each.
+	cached = 4096
+)
+
+// Config configures a Tokens.
+type Config struct {
+	// File is a kubeconfig file with the address and the credentials of the service. It and the
+	// files that it names are read again when they change.
+	File string
+	// Version is the version of TokenReview, v1 or v1beta1; empty: DefaultVersion.
+	Version string
+	// CacheTTL is how long answers are kept. Zero: not at all.
+	CacheTTL time.Duration
+	// Audiences are the audiences of the server, for which a token is valid if the answer names none.
+	Audiences []string
+	// Metrics counts the calls; nil: nothing does.
+	Metrics *Metrics
+	// Now is the clock for the cache and for checking the files; nil: time.Now.
+	Now func() time.Time
+	// Log gets a line when files are read again, and for each failed call.
+	Log *slog.Logger
+}
+
+// Tokens are the tokens that a service knows. It implements authn.Tokens.
+type Tokens struct {
+	c       Config
+	remote  *remote
+	answers *utilcache.LRUExpireCache // by key; values are *answer
+	calls   calls
+}
+
+// key is a hash of a token and the audiences that it is wanted for.
+type key [sha256.Size]byte
+
+// answer is what the service says about a token.
+type answer struct {
+	user *authn.User // nil: the token is not valid
+	good []string
+	err  error // why, if the service says so
+}
+
+// New returns the tokens of a service. It reads the files, and calls nothing.
+func New(c Config) (*Tokens, error) {
+	if c.Version == "" {
+		c.Version = DefaultVersion
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics()
+	}
+	remote, err := newRemote(&c)
+	if err != nil {
+		return nil, err
+	}
+	return &Tokens{c: c, remote: remote, answers: utilcache.NewLRUExpireCacheWithClock(cached, clock(c.Now))}, nil
+}
+
+// clock implements the clock of LRUExpireCache.
+type clock func() time.Time
+
+// Now returns the time.
+func (c clock) Now() time.Time { return c() }
+
+// AuthenticateToken implements authn.Tokens.
+func (w *Tokens) AuthenticateToken(ctx context.Context, t authn.Token, audiences []string) (*authn.User, []string, error) {
+	k := keyOf(t, audiences)
+	if a, ok := w.answers.Get(k); ok {
+		w.c.Metrics.asked("hit")
+		return a.(*answer).get()
+	}
+	w.c.Metrics.asked("miss")
+	a, err := w.calls.join(ctx, k, func(ctx context.Context) (*answer, error) {
+		if a, ok := w.answers.Get(k); ok { // meanwhile
+			return a.(*answer), nil
+		}
+		return w.call(ctx, k, t, audiences)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.get()
+}
+
+func (a *answer) get() (*authn.User, []string, error) { return a.user, a.good, a.err }
+
+// keyOf hashes a token and audiences. Their number and lengths are in it, so that no two lists have the
+// same text.
+func keyOf(t authn.Token, audiences []string) key {
+	text := append([]byte(nil), t.Sum[:]...)
+	for _, a := range audiences {
+		text = append(binary.AppendUvarint(text, uint64(len(a))), a...)
+	}
+	return sha256.Sum256(text)
+}
+
+// call asks the service, and keeps the answer. Several requests may use it.
+func (w *Tokens) call(ctx context.Context, k key, t authn.Token, audiences []string) (*answer, error) {
+	end := w.c.Metrics.fetching()
+	status, err := w.remote.review(ctx, t.Text, audiences)
+	end(err)
+	if err != nil {
+		w.c.Log.Error("the token webhook failed", "err", err)
+		return nil, err
+	}
+	a := w.read(status, audiences)
+	if a.err == nil && w.c.CacheTTL > 0 {
+		w.answers.Add(k, a, w.c.CacheTTL)
+	}
+	return a, nil
+}
+
+// read reads an answer of the service. Without audiences in it the token is for those of the server.
+func (w *Tokens) read(s *authenticationv1.TokenReviewStatus, wanted []string) *answer {
+	of := w.c.Audiences
+	if len(s.Audiences) > 0 {
+		of = s.Audiences
+	}
+	var good []string
+	for _, a := range wanted {
+		if slices.Contains(of, a) {
+			good = append(good, a)
+		}
+	}
+	switch {
+	case len(wanted) > 0 && len(good) == 0:
+		return &answer{}
+	case !s.Authenticated && s.Error != "":
+		return &answer{err: errors.New(s.Error)}
+	case !s.Authenticated:
+		return &answer{}
+	case s.User.Username == "":
+		return &answer{err: errors.New("the token webhook names no user")}
+	}
+	u := &authn.User{Name: s.User.Username, UID: s.User.UID, Groups: s.User.Groups}
+	for name, values := range s.User.Extra {
+		if u.Extra == nil {
+			u.Extra = make(map[string][]string, len(s.User.Extra))
+		}
+		u.Extra[name] = values
+	}
+	return &answer{user: u.InGroup(), good: good}
+}
+
+// errBusy refuses a token because too many calls are under way.
+var errBusy = fmt.Errorf("more than %d calls of the token webhook are under way", maxCalls)

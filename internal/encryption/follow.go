@@ -1,0 +1,178 @@
+package encryption
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+)
+
+const (
+	// pollFile is how often a followed file is read.
+	pollFile = time.Second
+	// retryFile is the pause after a changed file was refused: a KMS plugin may be well later.
+	retryFile = 10 * time.Second
+	// awaitStart bounds how long a start waits for KMS plugins.
+	awaitStart = 30 * time.Second
+	pollStart  = time.Second
+)
+
+// Reloads is what happened to a followed file.
+type Reloads struct {
+	Succeeded, Failed        int64
+	LastSuccess, LastFailure time.Time // zero: none
+}
+
+// follower reads a configuration file again when it changes.
+type follower struct {
+	c    Config
+	log  *Log
+	stop context.CancelFunc
+	done chan struct{}
+
+	succeeded, failed        atomic.Int64
+	lastSuccess, lastFailure atomic.Int64 // Unix nanoseconds
+}
+
+// Follow begins to read the file of the configuration when it changes, until Close. A file that is
+// refused changes nothing; it is tried again. It is called once at most.
+func (l *Log) Follow(c Config) {
+	ctx, stop := context.WithCancel(context.Background())
+	l.follower = &follower{c: c.withDefaults(), log: l, stop: stop, done: make(chan struct{})}
+	go l.follower.run(ctx)
+}
+
+// Reloads returns the counts of Follow.
+func (l *Log) Reloads() Reloads {
+	f := l.follower
+	if f == nil {
+		return Reloads{}
+	}
+	r := Reloads{Succeeded: f.succeeded.Load(), Failed: f.failed.Load()}
+	if n := f.lastSuccess.Load(); n != 0 {
+		r.LastSuccess = time.Unix(0, n)
+	}
+	if n := f.lastFailure.Load(); n != 0 {
+		r.LastFailure = time.Unix(0, n)
+	}
+	return r
+}
+
+func (f *follower) run(ctx context.Context) {
+	defer close(f.done)
+	refused := "" // the hash of the file that was refused last
+	wait := pollFile
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		wait = pollFile
+		hash, changed, err := f.reload(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = retryFile
+			f.failed.Add(1)
+			f.lastFailure.Store(f.c.Now().UnixNano())
+			if hash == "" || hash != refused {
+				f.c.Log.Error("encryption: the changed configuration was refused, and the one before stays in effect", "file", f.c.Path, "err", err)
+			}
+			refused = hash
+		case changed:
+			f.succeeded.Add(1)
+			f.lastSuccess.Store(f.c.Now().UnixNano())
+			f.c.Log.Info("encryption: the changed configuration is in effect", "file", f.c.Path, "hash", hash)
+		}
+	}
+}
+
+// reload makes the configuration in the file the one in effect, if it is another one.
+func (f *follower) reload(ctx context.Context) (hash string, changed bool, err error) {
+	data, err := readConfig(f.c.Path)
+	if err != nil {
+		return "", false, err
+	}
+	hash = hashOf(data)
+	if hash == f.log.set.Load().hash {
+		return hash, false, nil
+	}
+	s, err := newSet(f.c, data)
+	if err != nil {
+		return hash, false, err
+	}
+	old, err := f.take(ctx, s)
+	if err != nil {
+		s.Close()
+		return hash, false, err
+	}
+	old.Close()
+	return hash, true, nil
+}
+
+func (f *follower) take(ctx context.Context, s *Set) (*Set, error) {
+	for _, k := range s.kms {
+		select {
+		case <-k.first:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if err := s.Health(); err != nil {
+		return nil, err
+	}
+	return f.log.exchange(ctx, s)
+}
+
+func (f *follower) close() {
+	f.stop()
+	<-f.done
+}
+
+// Await waits until the KMS plugins are well, for 30 seconds at most. What needs them then fails.
+func (s *Set) Await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, awaitStart)
+	defer cancel()
+	for _, k := range s.kms {
+		select {
+		case <-k.first:
+		case <-ctx.Done():
+			return
+		}
+		for k.err() != nil {
+			select {
+			case <-time.After(pollStart):
+				_ = k.check(ctx)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// UsesKMS reports whether the configuration in effect has KMS plugins.
+func (l *Log) UsesKMS() bool { return len(l.set.Load().kms) > 0 }
+
+// Health is why a KMS plugin is not well, or nil, by its last status.
+func (l *Log) Health() error { return l.set.Load().Health() }
+
+// ConfigHash identifies the configuration in effect: the SHA-256 of its file. It is empty if there
+// is none.
+func (l *Log) ConfigHash() string { return l.set.Load().hash }
+
+// Health is why a KMS plugin is not well, or nil, by its last status.
+func (s *Set) Health() error {
+	var errs []error
+	for i, k := range s.kms {
+		if err := k.err(); err != nil {
+			errs = append(errs, fmt.Errorf("kms-provider-%d: %w", i, err))
+		}
+	}
+	return utilerrors.Reduce(utilerrors.NewAggregate(errs))
+}

@@ -1,0 +1,270 @@
+package encryption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	kmsapi "k8s.io/kms/apis/v2"
+
+	"github.com/tidemark-dev/tidemark/internal/encryption/kmstest"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/store/storetest"
+)
+
+func kmsProvider(name string, p *kmstest.Plugin) string {
+	return fmt.Sprintf("kms: {apiVersion: v2, name: %s, endpoint: '%s', timeout: 2s}", name, p.Endpoint())
+}
+
+// awaitWell returns a Set whose plugins are well.
+func awaitWell(t testing.TB, config string) *Set {
+	t.Helper()
+	s := mustSet(t, config)
+	s.Await(t.Context())
+	if err := s.Health(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestKMS writes and reads over a socket, with a restart and a new key of the plugin.
+func TestKMS(t *testing.T) {
+	p := kmstest.Start(t, "one")
+	config := rules("secrets", kmsProvider("p", p), "identity: {}")
+	log := memlog.New()
+	set := awaitWell(t, config)
+	s := mustOpenStore(t, log, set)
+	for i := range 100 {
+		write(t, s, "secrets", fmt.Sprintf("ns/%d", i), "text")
+	}
+	if got := p.Calls("Encrypt"); got != 1 {
+		t.Errorf("100 values were encrypted with %d calls", got)
+	}
+	p.Set("two", "ok")
+	if err := set.kms[0].check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Outdated("secrets", "ns/1") {
+		t.Error("not outdated after the plugin changed its key")
+	}
+	write(t, s, "secrets", "ns/1", "text")
+	if s.Outdated("secrets", "ns/1") {
+		t.Error("outdated after a write with the new key")
+	}
+	storetest.Close(t, s)
+	if p.Calls("Decrypt") != 0 {
+		t.Error("a data key that was made here was decrypted by the plugin")
+	}
+
+	s = mustOpenStore(t, log, awaitWell(t, config))
+	if got := p.Calls("Decrypt"); got != 2 {
+		t.Errorf("a start with two data keys made %d calls", got)
+	}
+	storetest.Close(t, s)
+
+	p.Lose("two")
+	_, err := openStore(t, log, awaitWell(t, config))
+	var bad *UnreadableError
+	if !errors.As(err, &bad) || bad.Count != 1 || !strings.Contains(err.Error(), `the KMS plugin "p" (v2) (1)`) || !strings.Contains(err.Error(), "failed to decrypt DEK") {
+		t.Errorf("a lost key: %v", err)
+	}
+}
+
+// TestKMSDown: reads and other resources go on, writes fail at once when the data key has expired.
+func TestKMSDown(t *testing.T) {
+	p := kmstest.Start(t, "one")
+	var now atomic.Int64
+	c := Config{Path: "c", Now: func() time.Time { return time.Unix(0, now.Load()) }}.withDefaults()
+	set, err := newSet(c, []byte(rules("secrets", kmsProvider("p", p))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Await(t.Context())
+	s := mustOpenStore(t, memlog.New(), set)
+	o := write(t, s, "secrets", "ns/a", "text")
+	p.Stop()
+	write(t, s, "secrets", "ns/b", "text") // the data key is still good
+	now.Add(int64(seedTTL + time.Second))
+	begin := time.Now()
+	_, err = s.Commit(t.Context(), store.Write{Collection: "secrets", Key: "ns/c", Value: []byte("{}"), RevisionAt: 1})
+	if err == nil || !strings.Contains(err.Error(), "encryptedDEKSource with keyID hash \"sha256:") || time.Since(begin) > time.Second {
+		t.Errorf("a write with an expired data key: %v", err)
+	}
+	write(t, s, "configmaps", "ns/a", "text")
+	if s.Any().Get("secrets", "ns/a") != o {
+		t.Error("the object is gone")
+	}
+	write(t, s, "secrets", "ns/a", "") // a deletion encrypts nothing
+	if err := set.kms[0].check(t.Context()); err == nil || set.Health() == nil {
+		t.Error("a plugin that is down is well")
+	}
+	p.Restart(t)
+	set.Await(t.Context())
+	write(t, s, "secrets", "ns/c", "text")
+	storetest.Close(t, s)
+}
+
+// TestKMSNeverUp: a start without the plugin works if nothing has to be decrypted.
+func TestKMSNeverUp(t *testing.T) {
+	p := kmstest.Start(t, "one")
+	p.Stop()
+	os.Remove(strings.TrimPrefix(p.Endpoint(), "unix://"))
+	set := mustSet(t, rules("secrets", kmsProvider("p", p)))
+	s := mustOpenStore(t, memlog.New(), set)
+	_, err := s.Commit(t.Context(), store.Write{Collection: "secrets", Key: "ns/c", Value: []byte("{}"), RevisionAt: 1})
+	if err == nil || !strings.Contains(err.Error(), `the KMS plugin "p" has given no data key yet`) {
+		t.Errorf("got %v", err)
+	}
+	write(t, s, "configmaps", "ns/a", "text")
+	storetest.Close(t, s)
+}
+
+// client is a plugin in the process, for a bubble. The zero value answers no call.
+type client struct {
+	mu    sync.Mutex
+	state kmsapi.StatusResponse // of Status
+	fail  error                 // of Status
+	keyID string                // of Encrypt; empty: Decrypt does not answer
+	calls int                   // of Decrypt
+}
+
+func (c *client) set(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+func (c *client) Status(context.Context, *kmsapi.StatusRequest, ...grpc.CallOption) (*kmsapi.StatusResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &kmsapi.StatusResponse{Version: c.state.Version, Healthz: c.state.Healthz, KeyId: c.state.KeyId}, c.fail
+}
+
+func (c *client) Encrypt(_ context.Context, r *kmsapi.EncryptRequest, _ ...grpc.CallOption) (*kmsapi.EncryptResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &kmsapi.EncryptResponse{Ciphertext: r.Plaintext, KeyId: c.keyID}, nil
+}
+
+func (c *client) Decrypt(ctx context.Context, r *kmsapi.DecryptRequest, _ ...grpc.CallOption) (*kmsapi.DecryptResponse, error) {
+	hangs := false
+	c.set(func() {
+		c.calls++
+		hangs = c.keyID == ""
+	})
+	if hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &kmsapi.DecryptResponse{Plaintext: r.Ciphertext}, nil
+}
+
+// follow begins to follow a plugin in the process.
+func (c *client) follow(t *testing.T) *kms {
+	k := followKMS(Config{}.withDefaults(), &apiserver.KMSConfiguration{Name: "p", Timeout: &metav1.Duration{Duration: 3 * time.Second}}, c, func() error { return nil })
+	t.Cleanup(k.close)
+	return k
+}
+
+// TestFollowKMS: what the status says, over an hour.
+func TestFollowKMS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{keyID: "one"}
+		status := func(version, healthz, keyID string) {
+			c.set(func() { c.state.Version, c.state.Healthz, c.state.KeyId = version, healthz, keyID })
+		}
+		status("v2", "ok", "one")
+		k := c.follow(t)
+		check := func(d time.Duration, ready, err string) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			for _, c := range []struct {
+				got  error
+				want string
+			}{{k.ready(), ready}, {k.err(), err}} {
+				if (c.got == nil) != (c.want == "") || c.got != nil && !strings.Contains(c.got.Error(), c.want) {
+					t.Errorf("got %v, want %q", c.got, c.want)
+				}
+			}
+		}
+		check(0, "", "")
+		first := k.state.Load()
+		check(time.Hour, "", "")
+		if k.state.Load() != first {
+			t.Error("a new data key without a new key of the plugin")
+		}
+		c.set(func() { c.fail = errors.New("down") })
+		check(time.Minute, "", "failed to perform status section of the healthz check for KMS Provider p, error: down")
+		check(3*time.Minute, "expired at", "down")
+		c.set(func() { c.fail = nil })
+		check(pollIll, "", "")
+		for _, s := range []struct{ version, healthz, keyID, want string }{
+			{"v2", "sick", "one", "got unexpected healthz status: sick"},
+			{"v2beta1", "ok", "one", "should not change after the initial status response version v2, got v2beta1"},
+			{"v1", "ok", "one", "expected KMSv2 API version v2, got v1"},
+			{"v2", "ok", "", "keyID is empty"},
+			{"v2", "ok", "two", "failed to rotate DEK"},
+		} {
+			status(s.version, s.healthz, s.keyID)
+			check(time.Minute, "", s.want)
+			status("v2", "ok", "one")
+			check(time.Minute, "", "")
+		}
+		status("v2", "ok", "two")
+		c.set(func() { c.keyID = "two" })
+		check(time.Minute, "", "")
+		if k.state.Load().keyID != "two" {
+			t.Error("the new key is not in use")
+		}
+	})
+}
+
+// TestKMSDoesNotAnswer: a read of many objects does not wait for each of them.
+func TestKMSDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{fail: errors.New("down")}
+		k := c.follow(t)
+		begin := time.Now()
+		for i := range 1000 {
+			e := envelope{keyID: "id", source: fmt.Append(nil, i), kind: gcmSeed}
+			if _, err := k.open(t.Context(), append([]byte("\x0a\x01x"), e.tail()...), nil); err == nil {
+				t.Fatal("opened")
+			}
+		}
+		if d := time.Since(begin); d > 3*time.Second || c.calls != 1 {
+			t.Errorf("%v, %d calls", d, c.calls)
+		}
+	})
+}
+
+// TestDataKeys: the cache is bounded.
+func TestDataKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{keyID: "one", fail: errors.New("down")}
+		k := c.follow(t)
+		for i := range 2 * maxDataKeys {
+			e := envelope{keyID: "id", source: fmt.Appendf(nil, "%032d", i), kind: gcmSeed}
+			for range 2 {
+				if _, err := k.dataKey(t.Context(), &e); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if len(k.keys) != maxDataKeys || c.calls != 2*maxDataKeys {
+			t.Errorf("%d keys, %d calls", len(k.keys), c.calls)
+		}
+	})
+}
