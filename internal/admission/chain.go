@@ -67,7 +67,7 @@ var plugins = []entry{
 	{"AlwaysPullImages", off, one(alwaysPullImages)},
 	{"ImagePolicyWebhook", absent, nil},
 	{"PodSecurity", on, one(podSecurityPlugin)},
-	{"PodNodeSelector", absent, nil},
+	{"PodNodeSelector", off, one(podNodeSelector)},
 	{"Priority", on, one(priority)},
 	{"DefaultTolerationSeconds", on, one(defaultTolerations)},
 	{"PodTolerationRestriction", absent, nil},

@@ -1,11 +1,42 @@
 package admission_test
 
 import (
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/admission"
 )
+
+// TestDocument: docs/admission.md lists the plugins of this server, in their order.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../docs/admission.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (on|off|always) \\|").FindAllStringSubmatch(string(text), -1) {
+		listed = append(listed, row[2]+" "+row[1])
+	}
+	var want []string
+	byDefault, optional, fixed := admission.Modes()
+	for mode, names := range map[string]string{"on": byDefault, "off": optional, "always": fixed} {
+		last := -1
+		for _, name := range strings.Split(names, ", ") {
+			at := slices.Index(listed, mode+" "+name)
+			if at <= last {
+				t.Errorf("%s (%s) is missing, or not in its place", name, mode)
+			}
+			last = at
+			want = append(want, mode+" "+name)
+		}
+	}
+	if len(want) != len(listed) {
+		t.Errorf("the document has %v, the server %v", listed, want)
+	}
+}
 
 func TestChoose(t *testing.T) {
 	for _, test := range []struct {
@@ -17,8 +48,8 @@ func TestChoose(t *testing.T) {
 		{"NamespaceLifecycle,LimitRanger", "ServiceAccount,NodeRestriction,ValidatingAdmissionWebhook", ""},
 		{"Limits", "", `there is no admission plugin "Limits": want some of AlwaysAdmit, `},
 		{"", "limitranger", `there is no admission plugin "limitranger": want some of `},
-		{"ImagePolicyWebhook", "", "the admission plugin ImagePolicyWebhook is not a part of this server; these are: NamespaceLifecycle, LimitRanger, ServiceAccount, "},
-		{"", "NamespaceLifecycle", "the admission plugin NamespaceLifecycle cannot be disabled; these can: LimitRanger, ServiceAccount, "},
+		{"ImagePolicyWebhook", "", "the admission plugin ImagePolicyWebhook is not a part of this server; these are: AlwaysAdmit, NamespaceLifecycle, NamespaceExists, "},
+		{"", "NamespaceLifecycle", "the admission plugin NamespaceLifecycle cannot be disabled; these can: AlwaysAdmit, NamespaceExists, "},
 		{"Priority", "Priority", "the admission plugin Priority is both enabled and disabled"},
 	} {
 		split := func(s string) []string {

@@ -19,7 +19,8 @@ const maxConfigurationBytes = 1 << 20
 // Configuration has the configurations of plugins. The zero value is that of a server without a
 // configuration file.
 type Configuration struct {
-	EventLimits eventlimit.Limits
+	EventLimits   eventlimit.Limits
+	NodeSelectors NodeSelectors
 }
 
 // configurable are the plugins that have a configuration in kube-apiserver.
@@ -29,7 +30,7 @@ var configurable = []string{
 }
 
 // configured are those of them that have one here.
-var configured = []string{"EventRateLimit"}
+var configured = []string{"EventRateLimit", "PodNodeSelector"}
 
 // ReadConfiguration reads an AdmissionConfiguration of apiserver.config.k8s.io/v1, as YAML or
 // JSON, and the files that it names. Their paths are relative to that of the file. An empty path
@@ -47,6 +48,11 @@ func ReadConfiguration(path string, enabled Plugins) (c Configuration, err error
 	if enabled.On("EventRateLimit") {
 		if c.EventLimits, err = eventlimit.Parse(all["EventRateLimit"]); err != nil {
 			return c, fmt.Errorf("couldn't init admission plugin %q: %w", "EventRateLimit", err)
+		}
+	}
+	if enabled.On("PodNodeSelector") {
+		if c.NodeSelectors, err = parseNodeSelectors(all["PodNodeSelector"]); err != nil {
+			return c, fmt.Errorf("couldn't init admission plugin %q: %w", "PodNodeSelector", err)
 		}
 	}
 	return c, nil

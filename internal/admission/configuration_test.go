@@ -20,3 +20,14 @@ func FuzzConfiguration(f *testing.F) {
 		}
 	})
 }
+
+func FuzzNodeSelectors(f *testing.F) {
+	f.Add("podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: \"a=b,c=d\", ns: \"\"}")
+	f.Add("podNodeSelectorPluginConfig: {ns: \"a in (b)\"}")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := parseNodeSelectors([]byte(text))
+		if err == nil && all == nil {
+			t.Error("neither a configuration nor an error")
+		}
+	})
+}

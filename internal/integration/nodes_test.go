@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -39,6 +41,49 @@ func TestOptionalPlugins(t *testing.T) {
 	scenario(t, "optional_plugins.txt", &tidemark.Server{EnableAdmissionPlugins: []string{
 		"DenyServiceExternalIPs", "AlwaysPullImages", "ExtendedResourceToleration", "LimitPodHardAntiAffinityTopology",
 	}})
+}
+
+// TestPodNodeSelector: Pods get the node selector of their namespace, and no other labels than it
+// may name.
+func TestPodNodeSelector(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "admission.yaml")
+	if err := os.WriteFile(file, []byte(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodNodeSelector
+  configuration:
+    podNodeSelectorPluginConfig:
+      clusterDefaultNodeSelector: "pool=shared"
+      node-z2: "env=test,pool=b"
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	scenario(t, "node_selectors.txt", &tidemark.Server{EnableAdmissionPlugins: []string{"PodNodeSelector"}, AdmissionConfigFile: file})
+}
+
+// TestNodeNames: names that no object may have are refused, whoever sends them.
+func TestNodeNames(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: []string{"NodeRestriction"}})
+	config, err := s.RESTConfigFor("system:node:n1", "system:nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{"POST", "/api/v1/namespaces/default/events", `{"metadata":{"name":"a\u0000b"},"involvedObject":{"namespace":"default"}}`, 422},
+		{"GET", "/api/v1/namespaces/default/secrets/a%00b", "", 403},
+		{"GET", "/api/v1/nodes/%00", "", 403},
+		{"POST", "/api/v1/nodes", `{"metadata":{"name":"n1\u0000"}}`, 403},
+		{"GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1%00", "", 403},
+		{"GET", "/api/v1/nodes/n1", "", 404}, // the server lives
+	} {
+		if code, _, b := exchange(t, config, row.method, row.path, row.body); code != row.code {
+			t.Errorf("%s %s %s: %d %s, want %d", row.method, row.path, row.body, code, b, row.code)
+		}
+	}
 }
 
 // TestKubelet does with client-go what a kubelet does, by its client certificate: it registers its

@@ -81,6 +81,7 @@ func nodes(r request) error {
 	switch r.Operation {
 	case admissionv1.Create:
 		next := r.Object.(*corev1.Node)
+		//lint:ignore SA1019 old clients can send it
 		if next.Spec.ConfigSource != nil {
 			return r.Forbidden("node %q is not allowed to create pods with a non-nil configSource", r.node)
 		}
@@ -89,6 +90,7 @@ func nodes(r request) error {
 		}
 	case admissionv1.Update:
 		next, old := r.Object.(*corev1.Node), r.Old.(*corev1.Node)
+		//lint:ignore SA1019 old clients can send it
 		if s := next.Spec.ConfigSource; s != nil && !equality.Semantic.DeepEqual(s, old.Spec.ConfigSource) {
 			return r.Forbidden("node %q is not allowed to update configSource to a new non-nil configSource", r.node)
 		}
