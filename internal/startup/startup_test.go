@@ -108,6 +108,19 @@ func (w *world) remove(kind, place string) {
 	}
 }
 
+// lose removes an object from the store that clients cannot delete.
+func (w *world) lose(kind, place string) {
+	w.Helper()
+	collection := w.target(kind, place).Type.Collection
+	o := w.Registry.Store.Any().Get(collection, place)
+	if o == nil {
+		w.Fatalf("there is no %s %s", kind, place)
+	}
+	if _, err := w.Registry.Store.Commit(w.Context(), store.Write{Collection: collection, Key: place, If: o.Modified}); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // TestRecorded compares the objects with those of kube-apiserver.
 func TestRecorded(t *testing.T) {
 	w := newWorld(t)
@@ -242,7 +255,7 @@ func TestReconciled(t *testing.T) {
 	})
 	w.remove("ClusterRoleBinding", "system:basic-user")
 	w.create("ClusterRoleBinding", `{"metadata":{"name":"system:basic-user"},"roleRef":{"kind":"ClusterRole","name":"view"}}`)
-	w.remove("PriorityClass", "system-node-critical")
+	w.lose("PriorityClass", "system-node-critical")
 	w.remove("APIService", "v1.apps")
 	w.ensure()
 
