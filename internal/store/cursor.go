@@ -61,6 +61,7 @@ type topic struct {
 
 	mu       sync.Mutex
 	cursors  []*Cursor
+	batch    uint64      // the number of the batch
 	earliest time.Time   // for the next batch; zero: at once
 	pause    *time.Timer // until then; nil: there was none yet
 }
@@ -139,6 +140,7 @@ func (t *topic) paused() bool {
 // begin begins a batch: it wakes one cursor of each group that waits. The lock is held.
 func (t *topic) begin() {
 	t.running.Store(1)
+	t.batch++
 	t.again.Store(false)
 	t.earliest = time.Time{}
 	for _, c := range t.cursors {

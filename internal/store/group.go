@@ -35,6 +35,10 @@ type Group struct {
 	mu     sync.Mutex // no other lock is taken while it is held
 	parked []*Cursor
 	spare  []*Cursor // room for parked; nil: a leader has it
+
+	// wokenBy and batch are the last batch that woke the group.
+	wokenBy *topic
+	batch   uint64
 }
 
 // Reader reads a cursor of a group.
@@ -88,16 +92,19 @@ func (g *Group) release(c *Cursor) {
 	}
 }
 
-// wake makes a cursor the leader, as part of the topic's batch, and reports whether it did.
+// wake makes a cursor the leader, as part of the topic's batch, and reports whether it did. A
+// batch needs one leader of a group: what is parked after that leader was elected has seen the
+// changes of the batch.
 func (g *Group) wake(t *topic) bool {
 	if !g.waits.Load() {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.waits.Load() {
+	if !g.waits.Load() || g.wokenBy == t && g.batch == t.batch {
 		return false
 	}
+	g.wokenBy, g.batch = t, t.batch
 	t.running.Add(1)
 	g.elect(t)
 	return true
