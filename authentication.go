@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/webhook"
+	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -68,6 +69,9 @@ type ServiceAccounts struct {
 	// NoExtendedExpiration ends the tokens that admission requests for Pods after the hour that they
 	// are requested for. Otherwise they are valid for a year.
 	NoExtendedExpiration bool
+	// NoLookup accepts the tokens that Secrets hold without looking up the Secret and the
+	// ServiceAccount.
+	NoLookup bool
 	// JWKSURI is the URL of the public keys in the discovery document; empty: of this server.
 	JWKSURI string
 }
@@ -158,7 +162,32 @@ func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog, log
 		i, ok := registry.IdentityOf(objects.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
 		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
 	}
+	c.NoLookup, c.Secret = a.NoLookup, storedSecrets(objects)
 	return satoken.Open(c)
+}
+
+// storedSecrets returns a function that finds what Secrets say of the tokens that they hold.
+func storedSecrets(objects *store.Store) func(namespace, name string) (satoken.StoredSecret, bool) {
+	secrets := derived.NewMemo(1024, registry.Decode[corev1.Secret])
+	return func(namespace, name string) (satoken.StoredSecret, bool) {
+		o := objects.Any().Get("secrets", namespace+"/"+name)
+		if o == nil {
+			return satoken.StoredSecret{}, false
+		}
+		s, err := secrets.Of(o)
+		if err != nil || s.Type != corev1.SecretTypeServiceAccountToken {
+			return satoken.StoredSecret{}, false
+		}
+		return satoken.StoredSecret{
+			Token: s.Data[corev1.ServiceAccountTokenKey], Deleting: s.DeletionTimestamp != nil,
+			Invalid: s.Labels["kubernetes.io/legacy-token-invalid-since"] != "",
+		}, true
+	}
+}
+
+// storedToken makes a token for a Secret.
+func (r *running) storedToken(namespace, secret, account, uid string) (string, error) {
+	return r.tokens.IssueStored(namespace, secret, satoken.Ref{Name: account, UID: uid})
 }
 
 // credentials returns the authenticator. Its kinds of tokens are in the order of kube-apiserver:

@@ -17,7 +17,7 @@ func (f *serveFlags) registerAuthentication(flags *pflag.FlagSet) {
 	flags.DurationVar(&a.MaxTokenExpiration, "service-account-max-token-expiration", 0, "longest lifetime of a new service account token, an hour or more; longer ones are shortened, with a warning (default: 2^32 seconds)")
 	flags.BoolVar(&f.extendTokens, "service-account-extend-token-expiration", true, "issue the tokens that admission requests for Pods for a year instead of an hour")
 	flags.StringVar(&a.JWKSURI, "service-account-jwks-uri", "", "https URL of the public keys in the discovery document of the issuer (default: on this server)")
-	flags.Bool("service-account-lookup", true, "without effect: the objects that a token is bound to are always looked up")
+	flags.BoolVar(&f.lookupTokens, "service-account-lookup", true, "accept a token of a Secret only while the Secret holds it and the ServiceAccount exists; the objects that other tokens are bound to are always looked up")
 	flags.BoolVar(&f.server.Authentication.BootstrapTokens, "enable-bootstrap-token-auth", false, "accept the tokens of Secrets of type bootstrap.kubernetes.io/token in kube-system")
 	h := &f.server.Authentication.RequestHeader
 	flags.StringVar(&h.ClientCAFile, "requestheader-client-ca-file", "", "PEM file of certificate authorities for the client certificates of front proxies, which name users in headers; without it the headers are ignored")

@@ -46,6 +46,7 @@ type serveFlags struct {
 	verbosity   int
 
 	extendTokens bool
+	lookupTokens bool
 	tokenTTL     time.Duration // of the token webhook
 }
 
@@ -193,6 +194,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return err
 	}
 	s.Authentication.ServiceAccounts.NoExtendedExpiration = !f.extendTokens
+	s.Authentication.ServiceAccounts.NoLookup = !f.lookupTokens
 	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
 	s.NoUnenforcedWarnings = !f.warnUnenforced
 	s.Controllers, s.FeatureGates = f.controllers, f.gates

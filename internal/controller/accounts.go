@@ -116,10 +116,13 @@ func newRootCA(l *Loops, q *queue) loop {
 	return p
 }
 
-// RootCAChanged publishes the result of Config.RootCA again, in all namespaces. It returns at
-// once.
+// RootCAChanged publishes the result of Config.RootCA again, in all namespaces and in the Secrets
+// with tokens. It returns at once.
 func (l *Loops) RootCAChanged() {
 	if l.rootCA != nil {
 		l.rootCA.begin(l.store.Any())
+	}
+	if l.tokens != nil {
+		l.tokens.begin(l.store.Any())
 	}
 }

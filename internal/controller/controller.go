@@ -56,6 +56,8 @@ type Config struct {
 	// RootCA returns the certificates (PEM) by which clients verify the server. Nil, or an
 	// empty result: no ConfigMap kube-root-ca.crt is created.
 	RootCA func() []byte
+	// Token makes the token of a ServiceAccount that a Secret holds. Nil: Secrets get none.
+	Token func(namespace, secret, account, uid string) (string, error)
 	// Addresses repairs the IPAddresses of Services; nil: they are not repaired.
 	Addresses *addresses.Repair
 	// Quotas counts the resources that ResourceQuotas limit; nil: they are not counted.
@@ -102,6 +104,7 @@ var rows = []row{
 	{name: "garbage-collector", width: 32, yields: true, make: newGarbage},
 	{name: "event-ttl", width: 16, make: newEvents},
 	{name: "serviceaccount", width: 8, yields: true, make: newAccounts},
+	{name: "serviceaccount-token", width: 4, yields: true, make: newTokens},
 	{name: "root-ca-certificate-publisher", width: 8, yields: true, make: newRootCA},
 	{name: "persistentvolumeclaim-protection", width: 4, yields: true, make: newClaims},
 	{name: "persistentvolume-protection", width: 4, yields: true, make: newVolumes},
@@ -167,6 +170,7 @@ type Loops struct {
 	yielding *yielding
 	kinds    atomic.Pointer[kinds]
 	rootCA   *perNamespace // nil: switched off
+	tokens   *tokens       // nil: switched off
 
 	stop context.CancelFunc
 	done sync.WaitGroup

@@ -65,6 +65,11 @@ type Config struct {
 	// Find returns an object that a token is bound to. resource is serviceaccounts, pods,
 	// secrets or nodes; nodes have no namespace. It is required.
 	Find func(resource, namespace, name string) (Found, bool)
+	// Secret returns what a Secret of the type kubernetes.io/service-account-token holds, false if
+	// there is no such Secret. Nil: tokens of Secrets are not accepted.
+	Secret func(namespace, name string) (StoredSecret, bool)
+	// NoLookup accepts the tokens of Secrets without looking up the Secret and the service account.
+	NoLookup bool
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// Log gets a line when key files are read again; nil: nothing is logged.

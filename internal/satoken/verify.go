@@ -24,6 +24,8 @@ type claims struct {
 	Subject  string   `json:"sub"`
 
 	who *authn.User // the user; set when the token is verified
+	// stored is the Secret that holds the token; empty: it is not a token of a Secret.
+	stored string
 	// given are the configured keys that the token was verified with. It is verified again after
 	// they changed.
 	given *keyring
@@ -64,7 +66,7 @@ func (a *Authority) AuthenticateToken(_ context.Context, t authn.Token, audience
 	if len(good) == 0 {
 		return nil, nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", of, audiences)
 	}
-	if err := a.holds(c); err != nil {
+	if err := a.holds(c, t); err != nil {
 		return nil, nil, err
 	}
 	return c.who, good, nil
@@ -109,7 +111,11 @@ func (a *Authority) parse(token string) (*claims, error) {
 		Issuer string `json:"iss"`
 	}
 	var h header
-	if !decode(payload, &unverified) || !slices.Contains(a.c.Issuers, unverified.Issuer) || !decode(first, &h) {
+	if !decode(payload, &unverified) || !decode(first, &h) {
+		return nil, nil
+	}
+	inSecret := unverified.Issuer == storedIssuer && a.c.Secret != nil
+	if !inSecret && !slices.Contains(a.c.Issuers, unverified.Issuer) {
 		return nil, nil
 	}
 	signature, err := encoding.DecodeString(token[signed+1:])
@@ -124,7 +130,11 @@ func (a *Authority) parse(token string) (*claims, error) {
 		return nil, errSignature
 	}
 	c := new(claims)
-	if !decode(payload, c) {
+	if inSecret {
+		if c, err = readStored(payload); err != nil {
+			return nil, err
+		}
+	} else if !decode(payload, c) {
 		return nil, errors.New("the claims of a service account token are not in its format")
 	}
 	c.who = c.user()
@@ -138,8 +148,11 @@ func decode(part string, into any) bool {
 }
 
 // holds returns an error unless the token is valid now and its objects exist.
-func (a *Authority) holds(c *claims) error {
+func (a *Authority) holds(c *claims, t authn.Token) error {
 	now := a.c.Now()
+	if c.stored != "" {
+		return a.storedHolds(c, t, now)
+	}
 	switch {
 	case c.From != nil && now.Add(leeway).Before(c.From.time()):
 		return errors.New("service account token is not valid yet")
