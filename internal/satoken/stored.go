@@ -81,10 +81,12 @@ func (a *Authority) storedHolds(c *claims, t authn.Token, now time.Time) error {
 	namespace, account := c.Bound.Namespace, c.Bound.ServiceAccount
 	s, ok := a.c.Secret(namespace, c.stored)
 	if !ok || s.Deleting {
-		return errors.New("Token has been invalidated") //nolint:staticcheck // kube-apiserver's words
+		//lint:ignore ST1005 the words are kube-apiserver's
+		return errors.New("Token has been invalidated")
 	}
 	if sum := sha256.Sum256(s.Token); subtle.ConstantTimeCompare(sum[:], t.Sum[:]) == 0 {
-		return errors.New("Token does not match server's copy") //nolint:staticcheck // kube-apiserver's words
+		//lint:ignore ST1005 the words are kube-apiserver's
+		return errors.New("Token does not match server's copy")
 	}
 	if err := a.accountExists(namespace, account, now); err != nil {
 		return err
