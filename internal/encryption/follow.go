@@ -12,7 +12,8 @@ import (
 const (
 	// pollFile is how often a followed file is read.
 	pollFile = time.Second
-	// retryFile is the pause after a changed file was refused: a KMS plugin may be well later.
+	// retryFile is the pause before a refused file that has not changed is tried again: a KMS
+	// plugin may be well later.
 	retryFile = 10 * time.Second
 	// awaitStart bounds how long a start waits for KMS plugins.
 	awaitStart = 30 * time.Second
@@ -62,58 +63,67 @@ func (l *Log) Reloads() Reloads {
 
 func (f *follower) run(ctx context.Context) {
 	defer close(f.done)
-	refused := "" // the hash of the file that was refused last
-	wait := pollFile
+	var refused struct { // the file that was refused last
+		hash  string
+		again time.Time
+	}
 	for {
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(pollFile)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		}
-		wait = pollFile
-		hash, changed, err := f.reload(ctx)
+		data, err := readConfig(f.c.Path)
+		hash := ""
+		if err == nil {
+			hash = hashOf(data)
+		}
+		same := !refused.again.IsZero() && hash == refused.hash
+		if same && time.Now().Before(refused.again) {
+			continue
+		}
+		changed := false
+		if err == nil {
+			changed, err = f.reload(ctx, data)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			wait = retryFile
 			f.failed.Add(1)
 			f.lastFailure.Store(f.c.Now().UnixNano())
-			if hash == "" || hash != refused {
+			if !same {
 				f.c.Log.Error("encryption: the changed configuration was refused, and the one before stays in effect", "file", f.c.Path, "err", err)
 			}
-			refused = hash
+			refused.hash, refused.again = hash, time.Now().Add(retryFile)
+			continue
 		case changed:
 			f.succeeded.Add(1)
 			f.lastSuccess.Store(f.c.Now().UnixNano())
 			f.c.Log.Info("encryption: the changed configuration is in effect", "file", f.c.Path, "hash", hash)
 		}
+		refused.again = time.Time{}
 	}
 }
 
-// reload makes the configuration in the file the one in effect, if it is another one.
-func (f *follower) reload(ctx context.Context) (hash string, changed bool, err error) {
-	data, err := readConfig(f.c.Path)
-	if err != nil {
-		return "", false, err
-	}
-	hash = hashOf(data)
-	if hash == f.log.set.Load().hash {
-		return hash, false, nil
+// reload makes data the configuration in effect, if it is another one.
+func (f *follower) reload(ctx context.Context, data []byte) (changed bool, err error) {
+	if hashOf(data) == f.log.set.Load().hash {
+		return false, nil
 	}
 	s, err := newSet(f.c, data)
 	if err != nil {
-		return hash, false, err
+		return false, err
 	}
 	old, err := f.take(ctx, s)
 	if err != nil {
 		s.Close()
-		return hash, false, err
+		return false, err
 	}
 	old.Close()
-	return hash, true, nil
+	return true, nil
 }
 
 func (f *follower) take(ctx context.Context, s *Set) (*Set, error) {

@@ -76,7 +76,11 @@ func TestFollow(t *testing.T) {
 		for _, key := range []string{"ns/a", "ns/b"} {
 			write(t, s, "secrets", key, "text")
 		}
-		change(rules("secrets", aescbcKeys("b")))
+		writeConfig(t, path, "nonsense")
+		time.Sleep(2 * pollFile)
+		writeConfig(t, path, rules("secrets", aescbcKeys("b")))
+		time.Sleep(2 * pollFile) // a refused file does not hold up the next one
+		synctest.Wait()
 		if l.Reloads().Succeeded != 2 {
 			t.Errorf("all have the new key: %s", logged.String())
 		}

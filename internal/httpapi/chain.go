@@ -134,13 +134,17 @@ func (q *request) authenticate() error {
 		return errUnauthorized()
 	}
 	q.info.User = user
-	q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
-	q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
 	return nil
 }
 
-// authorize returns an error unless the user may do what the request asks for.
+// authorize returns an error unless the user may do what the request asks for. From here on the
+// answer has the headers of priority and fairness, which kube-apiserver does not apply to
+// connections.
 func (q *request) authorize() error {
+	if q.info.Verb == verbWatch || !q.longRunning() {
+		q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
+		q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
+	}
 	return q.may(&q.info.Attributes)
 }
 

@@ -42,8 +42,12 @@ func (q *request) impersonate() error {
 		return nil
 	}
 	want, err := wantedUser(q.r.Header)
-	if err != nil || want == nil {
+	if err != nil {
+		q.header()["X-Content-Type-Options"] = noSniff
 		return err
+	}
+	if want == nil {
+		return nil
 	}
 	granted, err := q.h.impersonation.Check(q.r.Context(), want, &q.info.Attributes)
 	if err != nil {
