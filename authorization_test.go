@@ -43,6 +43,9 @@ func TestAuthorizationConfigReload(t *testing.T) {
 		if code != step.code {
 			t.Errorf("%s: %d %s, want %d", step.config, code, body, step.code)
 		}
+		if code, body := servertest.Get(t, rest.AnonymousClientConfig(ann), defaultNamespace); code != http.StatusForbidden {
+			t.Errorf("%s: an anonymous request: %d %s, want 403", step.config, code, body)
+		}
 	}
 	_, metrics := servertest.Get(t, s.RESTConfig(), "/metrics")
 	for _, part := range []string{`status="success"} 2`, `status="failure"} 2`, "apiserver_authorization_config_controller_last_config_info{", `apiserver_authorization_decisions_total{decision="allowed",name="rbac",type="RBAC"}`} {

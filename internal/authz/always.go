@@ -7,20 +7,24 @@ import (
 )
 
 // Always gives the same answer to all requests: Allow for AlwaysAllow, NoOpinion for
-// AlwaysDeny, which refuses what no other authorizer allows.
+// AlwaysDeny, which refuses what no other authorizer allows. AlwaysAllow has no opinion on
+// anonymous users: clients without credentials never may do everything.
 type Always Decision
 
 // Authorize implements Authorizer.
-func (d Always) Authorize(context.Context, *Attributes) (Decision, string, error) {
+func (d Always) Authorize(_ context.Context, a *Attributes) (Decision, string, error) {
 	if Decision(d) == Allow {
+		if a.User.IsAnonymous() {
+			return NoOpinion, "", nil
+		}
 		return Allow, "", nil
 	}
 	return NoOpinion, "Everything is forbidden.", nil
 }
 
 // Rules implements Ruler.
-func (d Always) Rules(context.Context, *authn.User, string) Rules {
-	if Decision(d) != Allow {
+func (d Always) Rules(_ context.Context, u *authn.User, _ string) Rules {
+	if Decision(d) != Allow || u.IsAnonymous() {
 		return Rules{}
 	}
 	all := []string{"*"}

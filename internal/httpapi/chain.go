@@ -172,7 +172,7 @@ func (q *request) readSelectors() {
 	switch {
 	case a.Verb != verbList && a.Verb != verbWatch && a.Verb != verbDeleteCollection, !a.collection, a.watch:
 		return
-	case !strings.Contains(q.r.URL.RawQuery, "Selector"):
+	case !strings.Contains(q.r.URL.RawQuery, "Selector") && !strings.Contains(q.r.URL.RawQuery, "%"): // a name may have escapes
 		return
 	}
 	v := q.query()

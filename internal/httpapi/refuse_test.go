@@ -187,6 +187,7 @@ func TestWhoMay(t *testing.T) {
 		{"GET", "/api/v1/namespaces/x/pods/p/log", "Bearer bob", 403, `pods "p" is forbidden: User "bob" cannot get resource "pods/log" in API group "" in the namespace "x"`},
 		{"GET", "/api/v1/namespaces/x", "Bearer bob", 403, `namespaces "x" is forbidden: User "bob" cannot get resource "namespaces" in API group "" in the namespace "x"`},
 		{"GET", "/apis/apps/v1/deployments?fieldSelector=metadata.name%3Dd", "Bearer bob", 403, `deployments.apps "d" is forbidden: User "bob" cannot list resource "deployments" in API group "apps" at the cluster scope`},
+		{"GET", "/apis/apps/v1/deployments?fieldSelecto%72=metadata.name%3Dd", "Bearer bob", 403, `deployments.apps "d" is forbidden: User "bob" cannot list resource "deployments" in API group "apps" at the cluster scope`},
 		{"DELETE", "/apis/apps/v1/namespaces/x/deployments", "Bearer bob", 403, `deployments.apps is forbidden: User "bob" cannot deletecollection resource "deployments" in API group "apps" in the namespace "x"`},
 		{"GET", "/apis/nope/v1/things/x", "Bearer bob", 403, `things.nope "x" is forbidden: User "bob" cannot get resource "things" in API group "nope" at the cluster scope`},
 	}

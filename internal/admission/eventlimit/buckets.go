@@ -26,7 +26,7 @@ type bucket struct {
 
 func newBuckets(l Limit) *buckets {
 	return &buckets{
-		qps: float64(l.QPS), burst: float64(l.Burst), size: cmp.Or(int(l.CacheSize), defaultCacheSize),
+		qps: float64(l.QPS), burst: float64(l.Burst), size: max(1, cmp.Or(int(l.CacheSize), defaultCacheSize)),
 		byKey: map[string]*list.Element{}, order: list.New(),
 	}
 }

@@ -89,3 +89,13 @@ func TestBuckets(t *testing.T) {
 		t.Errorf("%d buckets, %d in order, want 2", len(b.byKey), b.order.Len())
 	}
 }
+
+// TestServerCacheSize: the size of the cache has no meaning for the type Server, and a negative one
+// is accepted.
+func TestServerCacheSize(t *testing.T) {
+	b := newBuckets(Limit{Type: "Server", QPS: 1, Burst: 1, CacheSize: -1})
+	now := time.Unix(1e9, 0)
+	if !b.take("", now) || b.take("", now) {
+		t.Error("want one token")
+	}
+}
