@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	shared "github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
 // WebhookConfig configures the webhook.
@@ -48,14 +50,7 @@ type webhook struct {
 }
 
 func openWebhook(c *WebhookConfig) (output, error) {
-	file, err := clientcmd.LoadFromFile(c.ConfigFile)
-	if err != nil {
-		return nil, fmt.Errorf("initializing audit webhook: %w", err)
-	}
-	if err := clientcmd.ResolveLocalPaths(file); err != nil {
-		return nil, fmt.Errorf("initializing audit webhook: %w", err)
-	}
-	config, err := clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{}).ClientConfig()
+	config, err := shared.Config(c.ConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("initializing audit webhook: %w", err)
 	}
@@ -68,7 +63,7 @@ func openWebhook(c *WebhookConfig) (output, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initializing audit webhook: %w", err)
 	}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client.CheckRedirect = shared.NoRedirect
 	base.RawQuery = url.Values{"timeout": {webhookTimeout.String()}}.Encode()
 	return &webhook{client: client, url: base.String(), backoff: c.InitialBackoff, urgent: make(chan struct{})}, nil
 }
@@ -149,6 +144,6 @@ func (w *webhook) hurries() bool {
 func (w *webhook) hurry() { w.urgentOnce.Do(func() { close(w.urgent) }) }
 
 func (w *webhook) close() error {
-	w.client.CloseIdleConnections()
+	utilnet.CloseIdleConnectionsFor(w.client.Transport)
 	return nil
 }

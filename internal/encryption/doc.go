@@ -28,5 +28,6 @@
 //
 // A KMS plugin encrypts a seed, from which a key for each value is derived. Only a new seed and a
 // seed that is not cached need the plugin. The group commit calls no plugin: Writable refuses
-// a write before it joins a group if the seed has expired.
+// a write before it joins a group if the seed has expired, or if the record of the version that
+// it replaces is damaged.
 package encryption

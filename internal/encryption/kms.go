@@ -50,11 +50,13 @@ type kms struct {
 	version  string     // of the plugin's API; guarded by checking
 	health   atomic.Pointer[error]
 
-	mu      sync.Mutex // held during a call for a data key
-	keys    map[[sha256.Size]byte]dataKey
-	refused time.Time // until then, data keys are not asked for
-	refusal error     // why
+	calling sync.Mutex // held during a call for a data key; locked before mu
+	refused time.Time  // until then, data keys are not asked for; guarded by calling, as the next two
+	refusal error      // why
 	closed  bool
+
+	mu   sync.Mutex
+	keys map[[sha256.Size]byte]dataKey // guarded by mu
 
 	first chan struct{}   // closed after the first check
 	life  context.Context // until close
@@ -129,8 +131,8 @@ func (k *kms) follow(ctx context.Context) {
 func (k *kms) close() {
 	k.stop()
 	<-k.done
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.calling.Lock()
+	defer k.calling.Unlock()
 	if !k.closed {
 		k.closed = true
 		if err := k.hang(); err != nil {
@@ -220,14 +222,21 @@ func (k *kms) generate(ctx context.Context) (*kmsState, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
 	k.keep(e.cacheKey(), key)
-	k.mu.Unlock()
 	return &kmsState{key: key, keyID: e.keyID, tail: e.tail()}, nil
 }
 
-// keep caches a data key. The caller holds mu.
+// cached returns a data key from the cache, or nil.
+func (k *kms) cached(id [sha256.Size]byte) dataKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.keys[id]
+}
+
+// keep caches a data key.
 func (k *kms) keep(id [sha256.Size]byte, key dataKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for old := range k.keys {
 		if len(k.keys) < maxDataKeys {
 			break
@@ -289,11 +298,15 @@ func (k *kms) current(sealed []byte) bool {
 	return err == nil && (s == nil || s.keyID == e.keyID && e.kind == gcmSeed)
 }
 
+// dataKey returns the data key of an envelope. One that is cached waits for no call.
 func (k *kms) dataKey(ctx context.Context, e *envelope) (dataKey, error) {
 	id := e.cacheKey()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if key := k.keys[id]; key != nil {
+	if key := k.cached(id); key != nil {
+		return key, nil
+	}
+	k.calling.Lock()
+	defer k.calling.Unlock()
+	if key := k.cached(id); key != nil { // the call before was for it
 		return key, nil
 	}
 	switch {

@@ -268,3 +268,34 @@ func TestDataKeys(t *testing.T) {
 		}
 	})
 }
+
+// TestCachedDataKey: a call for one data key holds up no value whose data key is cached.
+func TestCachedDataKey(t *testing.T) {
+	c := &client{keyID: "one", fail: errors.New("down")}
+	k := c.follow(t)
+	cached := envelope{keyID: "id", source: fmt.Appendf(nil, "%032d", 1), kind: gcmSeed}
+	if _, err := k.dataKey(t.Context(), &cached); err != nil {
+		t.Fatal(err)
+	}
+	c.set(func() { c.keyID = "" })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		other := envelope{keyID: "id", source: fmt.Appendf(nil, "%032d", 2), kind: gcmSeed}
+		_, err := k.dataKey(ctx, &other)
+		done <- err
+	}()
+	for called := false; !called; {
+		c.set(func() { called = c.calls == 2 })
+	}
+	if _, err := k.dataKey(t.Context(), &cached); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-done:
+		t.Errorf("the value waited for the call: %v", err)
+	default:
+	}
+	cancel()
+	<-done
+}

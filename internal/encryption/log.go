@@ -57,7 +57,8 @@ func Wrap(log store.Log, s *Set) *Log {
 type OpenError struct {
 	// Path is the key that the object has in kube-apiserver's storage.
 	Path string
-	// With names the provider and the key that encrypted the value.
+	// With names the provider and the key that encrypted the value; empty: the record could not
+	// be read.
 	With string
 	Err  error
 }
@@ -275,12 +276,26 @@ func (l *Log) Current(collection, key string) (*store.Object, error) {
 	return l.openNow(context.Background(), collection, o)
 }
 
-// Writable implements store.Sealing.
-func (l *Log) Writable(collection string) error {
-	if r := l.set.Load().rule(collection); r != nil {
-		return r.ready()
+// Writable implements store.Sealing. It reads the version that the write replaces, as Append does
+// later: the second read finds it in the medium's cache.
+func (l *Log) Writable(w *store.Write) error {
+	r := l.set.Load().rule(w.Collection)
+	if r == nil {
+		return nil
 	}
-	return nil
+	if w.Value != nil {
+		if err := r.ready(); err != nil {
+			return err
+		}
+	}
+	if w.If == 0 {
+		return nil
+	}
+	_, err := l.Log.Current(w.Collection, w.Key)
+	if err == nil || errors.Is(err, store.ErrClosed) { // the store says that it is closed
+		return nil
+	}
+	return &OpenError{Path: string(place{w.Collection, w.Key}.path()), Err: err}
 }
 
 // Outdated implements store.Sealing.

@@ -284,3 +284,44 @@ func TestHistory(t *testing.T) {
 	}
 	_ = l.Close()
 }
+
+// damagedLog has a record that cannot be read.
+type damagedLog struct {
+	store.Log
+	key string
+}
+
+var errDamaged = errors.New("checksum mismatch")
+
+func (l damagedLog) Current(collection, key string) (*store.Object, error) {
+	if key == l.key {
+		return nil, errDamaged
+	}
+	return l.Log.Current(collection, key)
+}
+
+// TestDamagedRecord: a write to an object with a damaged record fails by name, and the log goes on.
+func TestDamagedRecord(t *testing.T) {
+	s := mustOpenStore(t, damagedLog{memlog.New(), "ns/bad"}, mustSet(t, rules("secrets", aesgcmKeys("k"))))
+	defer storetest.Close(t, s)
+	bad, good := write(t, s, "secrets", "ns/bad", "text"), write(t, s, "secrets", "ns/good", "text")
+	value, at := []byte(`{"rv":""}`), len(`{"rv":"`)
+	for name, w := range map[string]store.Write{
+		"update": {Collection: "secrets", Key: "ns/bad", Value: value, RevisionAt: at, If: bad.Modified},
+		"delete": {Collection: "secrets", Key: "ns/bad", If: bad.Modified},
+	} {
+		_, err := s.Commit(t.Context(), w)
+		var named *OpenError
+		if !errors.As(err, &named) || named.Path != "/registry/secrets/ns/bad" || !errors.Is(err, errDamaged) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	_, err := s.Apply(t.Context(), &store.Txn{Writes: []store.Write{
+		{Collection: "secrets", Key: "ns/good", Value: value, RevisionAt: at, If: good.Modified},
+		{Collection: "secrets", Key: "ns/bad", Value: value, RevisionAt: at, If: bad.Modified},
+	}})
+	if !errors.Is(err, errDamaged) || s.Any().Get("secrets", "ns/good").Modified != good.Modified {
+		t.Errorf("transaction: got %v", err)
+	}
+	write(t, s, "secrets", "ns/good", "other")
+}

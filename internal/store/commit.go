@@ -145,8 +145,8 @@ func (s *Store) Commit(ctx context.Context, w Write) (*Object, error) {
 // revision of the deletion (Object.At). A *TxnError says which condition does not hold. With
 // Write.If zero, an existing object is ErrExists. Otherwise an absent one is ErrNotFound,
 // and one whose Modified is not If is ErrConflict. A need or a guard that does not hold is
-// ErrStale. An error of Options.Sealing.Writable is returned as it is. If the context ends early, the transaction may still be made; the error then
-// wraps ctx.Err().
+// ErrStale. An error of Options.Sealing.Writable is returned as it is. If the context ends
+// early, the transaction may still be made; the error then wraps ctx.Err().
 func (s *Store) Apply(ctx context.Context, t *Txn) ([]*Object, error) {
 	if err := t.Check(); err != nil {
 		return nil, err

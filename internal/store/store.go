@@ -74,9 +74,10 @@ type Options struct {
 // Sealing is what a log that encrypts values adds to Log. All methods are safe for concurrent
 // use.
 type Sealing interface {
-	// Writable returns why the log cannot encrypt values of a collection at present, or nil.
-	// Append does not fail for that reason: a failed Append ends the process. It is cheap.
-	Writable(collection string) error
+	// Writable returns why the log cannot store a write at present, or nil: it cannot encrypt, or
+	// the record of the version that the write replaces is damaged. Append must not fail for
+	// these reasons, since a failed Append ends the process. Writable may read from the medium.
+	Writable(w *Write) error
 	// Outdated reports whether the log would encrypt an object in another way now than it did
 	// when it stored the current version. It may read that version from the medium.
 	Outdated(collection, key string) bool
@@ -264,10 +265,8 @@ func (s *Store) writable(t *Txn) error {
 		return nil
 	}
 	for i := range t.Writes {
-		if w := &t.Writes[i]; w.Value != nil {
-			if err := s.o.Sealing.Writable(w.Collection); err != nil {
-				return err
-			}
+		if err := s.o.Sealing.Writable(&t.Writes[i]); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,13 +16,10 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tidemark-dev/tidemark/internal/reload"
+	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
-
-// answerBytes bounds an answer of the service.
-const answerBytes = 1 << 20
 
 // retries are those of kube-apiserver: five calls within about four seconds, if they fail at once.
 var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
@@ -51,7 +46,7 @@ func newRemote(c *Config) (*remote, error) {
 
 // clientOf returns the client of the kubeconfig file as it is now.
 func clientOf(c *Config) (*reload.Value[*rest.RESTClient], error) {
-	config, err := readKubeconfig(c.File)
+	config, err := webhook.Config(c.File)
 	if err != nil {
 		return nil, err
 	}
@@ -66,31 +61,13 @@ func clientOf(c *Config) (*reload.Value[*rest.RESTClient], error) {
 	})
 }
 
-// readKubeconfig reads a file with the address of the service. Its relative paths begin at its
-// directory.
-func readKubeconfig(path string) (*rest.Config, error) {
-	c, err := (&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}).Load()
-	if err != nil {
-		return nil, err
-	}
-	return clientcmd.NewDefaultClientConfig(*c, &clientcmd.ConfigOverrides{}).ClientConfig()
-}
-
 func newClient(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // Status
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeJSON
 	config.Timeout = callLimit
-	config.QPS = -1 // the server limits requests, not its clients
-	config.WarningHandler = rest.NoWarnings{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedAnswers{next} })
-	client, err := rest.UnversionedRESTClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	client.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return client, nil
+	return webhook.Client(config)
 }
 
 // review sends a TokenReview, and again if a failure may pass.
@@ -144,33 +121,4 @@ func (r *remote) decode(b []byte) (*authenticationv1.TokenReviewStatus, error) {
 		return nil, fmt.Errorf("the answer of the token webhook is a %.100q of %.100q: want a TokenReview of %s", review.Kind, review.APIVersion, r.apiVersion)
 	}
 	return &review.Status, nil
-}
-
-// boundedAnswers limits the answers of the service.
-type boundedAnswers struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		answer.Body = &boundedBody{ReadCloser: answer.Body, left: answerBytes}
-	}
-	return answer, err
-}
-
-// boundedBody is a body that fails after its limit.
-type boundedBody struct {
-	io.ReadCloser
-	left int
-}
-
-var errLargeAnswer = errors.New("the answer of the token webhook has more than 1 MiB")
-
-// Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= n; b.left < 0 {
-		return 0, errLargeAnswer
-	}
-	return n, err
 }

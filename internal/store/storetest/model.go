@@ -294,7 +294,8 @@ func (r *run) write() {
 }
 
 // writeMany runs concurrent writers, some on the same key. Of the writers that start from the
-// same state of a key exactly one succeeds.
+// same state of a key exactly one succeeds. The others can read the state that refused them, unless
+// the object was absent: then it may be absent again, created and deleted meanwhile.
 func (r *run) writeMany() {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -312,13 +313,13 @@ func (r *run) writeMany() {
 			case errors.As(err, &failed) && failed.Part == store.WritePart:
 				r.counts["refused"]++
 				w := t.Writes[failed.Index]
-				if r.store.Any().Get(w.Collection, w.Key) == t.befores[failed.Index] {
+				if before := t.befores[failed.Index]; before != nil && r.store.Any().Get(w.Collection, w.Key) == before {
 					r.Errorf("%v, and the state that shows it cannot be read", err)
 				}
 			case errors.Is(err, store.ErrStale):
 				r.counts["stale"]++
 				n := t.Needs[failed.Index]
-				if r.store.Any().Get(n.Collection, n.Key) == state.Get(n.Collection, n.Key) {
+				if before := state.Get(n.Collection, n.Key); before != nil && r.store.Any().Get(n.Collection, n.Key) == before {
 					r.Errorf("%v, and the state that shows it cannot be read", err)
 				}
 			default:

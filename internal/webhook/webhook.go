@@ -1,0 +1,80 @@
+// Package webhook has what the clients of remote services share: a kubeconfig names the service,
+// and limits keep it from harming the server. Packages authn/webhook, authz/webhook and audit
+// use it.
+package webhook
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// answerBytes bounds an answer of a service.
+const answerBytes = 1 << 20
+
+// Config reads a kubeconfig that names a service. Relative paths in it begin at its directory.
+// Answers of more than 1 MiB are errors, and the rate of calls has no limit: the server limits its
+// requests. The caller sets the timeout.
+func Config(kubeconfig string) (*rest.Config, error) {
+	file, err := (&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}).Load()
+	if err != nil {
+		return nil, err
+	}
+	c, err := clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	c.QPS = -1
+	c.WarningHandler = rest.NoWarnings{}
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedAnswers{next} })
+	return c, nil
+}
+
+// Client returns a client of the service for calls with one URL. It follows no redirects.
+func Client(c *rest.Config) (*rest.RESTClient, error) {
+	client, err := rest.UnversionedRESTClientFor(c)
+	if err != nil {
+		return nil, err
+	}
+	client.Client.CheckRedirect = NoRedirect
+	return client, nil
+}
+
+// NoRedirect is for http.Client.CheckRedirect. A redirect would send the request, and what is
+// secret in it, to another server.
+func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// boundedAnswers limits the answers of a service.
+type boundedAnswers struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = &boundedBody{ReadCloser: answer.Body, left: answerBytes}
+	}
+	return answer, err
+}
+
+// WrappedRoundTripper returns the transport, whose idle connections are closed.
+func (b boundedAnswers) WrappedRoundTripper() http.RoundTripper { return b.RoundTripper }
+
+// boundedBody is a body that fails after its limit.
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+var errLargeAnswer = errors.New("the answer of the webhook has more than 1 MiB")
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, errLargeAnswer
+	}
+	return n, err
+}

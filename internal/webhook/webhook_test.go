@@ -1,0 +1,74 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+)
+
+// TestClient: a long answer is an error, a redirect is not followed, and the kubeconfig's paths
+// begin at its directory.
+func TestClient(t *testing.T) {
+	followed := false
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/long":
+			_, _ = w.Write([]byte(strings.Repeat("x", answerBytes+1)))
+		case "/most":
+			_, _ = w.Write([]byte(strings.Repeat("x", answerBytes)))
+		case "/moved":
+			http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
+		case "/other":
+			followed = true
+		}
+		if got := r.Header.Get("Authorization"); got != "Bearer a-token" {
+			t.Errorf("the token is %q", got)
+		}
+	}))
+	defer s.Close()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("a-token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) error {
+		t.Helper()
+		text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: u, user: {tokenFile: token}}]}`, s.URL+path)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Config(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+		client, err := Client(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Client.CloseIdleConnections()
+		_, err = client.Get().DoRaw(t.Context())
+		return err
+	}
+	if err := get("/most"); err != nil {
+		t.Errorf("an answer of the limit: %v", err)
+	}
+	if err := get("/long"); !errors.Is(err, errLargeAnswer) {
+		t.Errorf("a long answer: %v", err)
+	}
+	if err := get("/moved"); err == nil || followed {
+		t.Errorf("a redirect: %v, followed %t", err, followed)
+	}
+	if _, err := Config(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
