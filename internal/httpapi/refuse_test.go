@@ -183,6 +183,7 @@ func TestWhoMay(t *testing.T) {
 		{"GET", "/api/v1/namespaces/x/configmaps", "none", 403, `configmaps is forbidden: User "system:anonymous" cannot list resource "configmaps" in API group "" in the namespace "x"`},
 		{"GET", "/api/v1/namespaces/x/configmaps?watch=1", "Bearer bob", 403, `configmaps is forbidden: User "bob" cannot watch resource "configmaps" in API group "" in the namespace "x"`},
 		{"POST", "/api/v1/namespaces/x/configmaps", "none", 403, `configmaps is forbidden: User "system:anonymous" cannot create resource "configmaps" in API group "" in the namespace "x"`},
+		{"OPTIONS", "/api/v1/nodes/x", "Bearer bob", 403, `nodes "x" is forbidden: User "bob" cannot  resource "nodes" in API group "" at the cluster scope`},
 		{"GET", "/api/v1/nodes/x", "Bearer bob", 403, `nodes "x" is forbidden: User "bob" cannot get resource "nodes" in API group "" at the cluster scope`},
 		{"GET", "/api/v1/namespaces/x/pods/p/log", "Bearer bob", 403, `pods "p" is forbidden: User "bob" cannot get resource "pods/log" in API group "" in the namespace "x"`},
 		{"GET", "/api/v1/namespaces/x", "Bearer bob", 403, `namespaces "x" is forbidden: User "bob" cannot get resource "namespaces" in API group "" in the namespace "x"`},

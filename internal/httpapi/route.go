@@ -20,8 +20,8 @@ const (
 	verbDeleteCollection = "deletecollection"
 )
 
-// requestVerb returns the verb of a request on a resource, as RBAC names it. The resource
-// need not support it.
+// requestVerb returns the verb of a request on a resource, as RBAC names it; empty for other
+// methods. The resource need not support it.
 func requestVerb(method string, p *requestInfo, query string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead:
@@ -46,7 +46,7 @@ func requestVerb(method string, p *requestInfo, query string) string {
 		}
 		return verbDelete
 	}
-	return strings.ToLower(method)
+	return "" // as in kube-apiserver: no rule but one for all verbs allows it
 }
 
 // wantsWatch reads the watch parameter: any value but 0 and false asks for one.
