@@ -84,31 +84,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	if err := s.checkLoops(); err != nil {
-		return nil, err
-	}
-	if err := s.Authentication.Check(); err != nil {
-		return nil, fmt.Errorf("authentication: %w", err)
-	}
-	plugins, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins)
-	if err != nil {
-		return nil, err
-	}
-	access, err := s.Authorization.source()
-	if err != nil {
-		return nil, err
-	}
-	configuration, err := admission.ReadConfiguration(s.AdmissionConfigFile, plugins)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.checkFeatureGates(); err != nil {
-		return nil, fmt.Errorf("feature gates: %w", err)
-	}
-	if err := s.checkTLS(log); err != nil {
-		return nil, err
-	}
-	services, err := addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
+	c, err := s.check(log)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +97,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			listener.Close()
 		}
 	}()
-	r := &running{plugins: plugins}
+	r := &running{plugins: c.plugins}
 	r.url, r.serverName = s.address(listener)
 	if r.audit, err = s.openAudit(log); err != nil {
 		return nil, err
@@ -140,7 +116,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			r.store.Close()
 		}
 	}()
-	if r.authority, err = s.openAuthority(log, services.Ranges, r.store); err != nil {
+	if r.authority, err = s.openAuthority(log, c.services.Ranges, r.store); err != nil {
 		return nil, err
 	}
 	certificate, err := s.certificate(r.authority, log)
@@ -165,7 +141,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.authorizer, err = s.authorization(r, access, log); err != nil {
+	if r.authorizer, err = s.authorization(r, c.access, log); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -173,22 +149,12 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 			r.authorizer.Close()
 		}
 	}()
-	services.Store, services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
-	if r.addresses, err = addresses.New(services); err != nil {
+	c.services.Store, c.services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
+	if r.addresses, err = addresses.New(c.services); err != nil {
 		return nil, err
 	}
 	r.quotas = &quota.Ledger{Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.plugins.On("ResourceQuota"), Now: s.now}
-	verbs := &registry.Registry{
-		Store: r.store,
-		Plugins: admission.Chain(admission.Config{
-			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
-			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Audited: r.audit != nil,
-		}),
-		Virtual: virtual.New(virtual.Config{
-			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
-		}),
-	}
+	verbs := s.verbs(r, credentials, c.configuration)
 	if err := s.createFirst(ctx, r, verbs, reached(listener)); err != nil {
 		return nil, err
 	}
@@ -209,6 +175,56 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	})
 	r.serving.Start()
 	return r, nil
+}
+
+// checked is the configuration that start needs after it was checked.
+type checked struct {
+	plugins       admission.Plugins
+	access        *config.Source
+	configuration admission.Configuration
+	services      addresses.Config
+}
+
+// check checks what can be checked without opening anything but files of the configuration.
+func (s *Server) check(log *slog.Logger) (c checked, err error) {
+	if err := s.checkLoops(); err != nil {
+		return c, err
+	}
+	if err := s.Authentication.Check(); err != nil {
+		return c, fmt.Errorf("authentication: %w", err)
+	}
+	if c.plugins, err = admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
+		return c, err
+	}
+	if c.access, err = s.Authorization.source(); err != nil {
+		return c, err
+	}
+	if c.configuration, err = admission.ReadConfiguration(s.AdmissionConfigFile, c.plugins); err != nil {
+		return c, err
+	}
+	if err := s.checkFeatureGates(); err != nil {
+		return c, fmt.Errorf("feature gates: %w", err)
+	}
+	if err := s.checkTLS(log); err != nil {
+		return c, err
+	}
+	c.services, err = addresses.Parse(s.ServiceClusterIPRange, s.ServiceNodePortRange)
+	return c, err
+}
+
+// verbs returns the verbs with admission and the resources that are not stored.
+func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
+	return &registry.Registry{
+		Store: r.store,
+		Plugins: admission.Chain(admission.Config{
+			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
+			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
+			Audited: r.audit != nil,
+		}),
+		Virtual: virtual.New(virtual.Config{
+			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
+		}),
+	}
 }
 
 // connectionLimits are the limits that the listener enforces.

@@ -158,7 +158,7 @@ func TestFlood(t *testing.T) {
 }
 
 // TestHangingIssuer: tokens that need newer keys wait for a limited time, a limited number of
-// them, and nobody else waits.
+// them, and nothing else waits.
 func TestHangingIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := oidctest.New(t)

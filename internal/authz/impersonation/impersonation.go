@@ -56,15 +56,15 @@ const maxUsers = 10_000
 // New returns a Checker. The observer may be nil.
 func New(a authz.Authorizer, o Observer) *Checker {
 	if o == nil {
-		o = nobody{}
+		o = noObserver{}
 	}
 	return &Checker{authz: a, seen: o, last: lru.New(maxUsers), seed: maphash.MakeSeed()}
 }
 
-type nobody struct{}
+type noObserver struct{}
 
-func (nobody) Attempt(string, bool, time.Duration)       {}
-func (nobody) Authorization(string, bool, time.Duration) {}
+func (noObserver) Attempt(string, bool, time.Duration)       {}
+func (noObserver) Authorization(string, bool, time.Duration) {}
 
 // Grant is a user that may be impersonated.
 type Grant struct {
