@@ -36,7 +36,7 @@ func TestControllers(t *testing.T) {
 	for text, want := range map[string]bool{
 		"[+]controller/namespace ok\n":         true,
 		"[+]controller/garbage-collector ok\n": true,
-		"controller/serviceaccount":            false,
+		"controller/serviceaccount ":           false,
 	} {
 		if strings.Contains(ready, text) != want {
 			t.Errorf("%q in readyz: %v\n%s", text, !want, ready)
