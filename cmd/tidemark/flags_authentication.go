@@ -11,7 +11,7 @@ func (f *serveFlags) registerAuthentication(flags *pflag.FlagSet) {
 	flags.StringVar(&f.server.ClientCAFile, "client-ca-file", "", "PEM file of certificate authorities for client certificates: the common name is the user, organizations are groups")
 	a := &f.server.Authentication.ServiceAccounts
 	flags.StringArrayVar(&a.Issuers, "service-account-issuer", []string{"https://kubernetes.default.svc.cluster.local"}, "issuer of service account tokens, a URL; repeated: the first issues tokens, and those of all are accepted")
-	flags.StringSliceVar(&f.server.Authentication.APIAudiences, "api-audiences", nil, "audiences of this server, one of which a token must be for; also the default audiences of service account tokens (default: the issuers)")
+	flags.StringSliceVar(&f.server.Authentication.APIAudiences, "api-audiences", nil, "audiences of this server: a token must be for one of them; also the default audiences of service account tokens (default: the issuers)")
 	flags.StringVar(&a.SigningKeyFile, "service-account-signing-key-file", "", "PEM file of the private key (RSA or ECDSA) that signs service account tokens (default: a key in the data directory)")
 	flags.StringArrayVar(&a.KeyFiles, "service-account-key-file", nil, "PEM file of keys that verify service account tokens in addition to the one that signs, public or private; may be repeated")
 	flags.DurationVar(&a.MaxTokenExpiration, "service-account-max-token-expiration", 0, "longest lifetime of a new service account token, an hour or more; longer ones are shortened, with a warning (default: 2^32 seconds)")

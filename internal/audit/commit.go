@@ -24,7 +24,7 @@ type committer struct {
 	mu   sync.Mutex
 	open *group // takes events; guarded by mu
 
-	// turn is held to write. Whoever needs mu, too, takes turn first.
+	// turn is held to write. It is locked before mu.
 	turn   sync.Mutex
 	closed bool   // guarded by turn
 	spare  *group // guarded by turn

@@ -31,7 +31,7 @@ func newDecoder() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }
 
-// readConfig reads a file, of which maxConfig bytes are the most.
+// readConfig reads a file of at most maxConfig bytes.
 func readConfig(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

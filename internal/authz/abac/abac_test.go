@@ -125,8 +125,8 @@ func FuzzLoad(f *testing.F) {
 				t.Errorf("a rule for %q %q", all[i].User, all[i].Group)
 			}
 		}
-		nobody := &authn.User{Name: "\x00"}
-		if d, _, _ := all.Authorize(t.Context(), &authz.Attributes{User: nobody, Verb: "get", Path: "/x"}); d == authz.Allow && !strings.Contains(text, "u0000") {
+		stranger := &authn.User{Name: "\x00"}
+		if d, _, _ := all.Authorize(t.Context(), &authz.Attributes{User: stranger, Verb: "get", Path: "/x"}); d == authz.Allow && !strings.Contains(text, "u0000") {
 			t.Errorf("%q allows everything to a user without groups", text)
 		}
 	})
