@@ -26,6 +26,7 @@ var importRules = []importRule{
 	{"internal/encryption", "internal/store internal/uuid", "a log that encrypts wraps another one"},
 	{"internal/encryption/kmstest", "", "a KMS plugin of tests speaks the protocol alone"},
 	{"internal/derived", "internal/store", "derived values follow the changes of stored objects"},
+	{"internal/expression", "", "expressions of admission depend on values alone"},
 	{"internal/testrand", "", "random test input depends on no other package"},
 	{"internal/servertest", "", "tests use a server as other programs do"},
 	{"internal/integration", "", "features are tested through the API"},
