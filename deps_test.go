@@ -50,7 +50,7 @@ var importRules = []importRule{
 	{"internal/admission/defaultclass", "internal/derived internal/registry internal/store internal/wire", "stored classes determine the default"},
 	{"internal/builtin/apps", "internal/builtin/check internal/builtin/claimspec internal/builtin/podspec", "workloads have templates of Pods, and StatefulSets of claims"},
 	{"internal/builtin/batch", "internal/builtin/check internal/builtin/podspec", "workloads have templates of Pods"},
-	{"internal/builtin/admissionregistration", "internal/builtin/check", "what a kind does is a function of its objects"},
+	{"internal/builtin/admissionregistration", "internal/builtin/check internal/expression", "what a kind does is a function of its objects, whose expressions are compiled"},
 	{"internal/builtin/apiextensions", "", "what a kind does is a function of its objects"},
 	{"internal/builtin/apiregistration", "", "what a kind does is a function of its objects"},
 	{"internal/builtin/certificates", "internal/builtin/check", "what a kind does is a function of its objects"},
