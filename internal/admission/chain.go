@@ -101,6 +101,7 @@ var plugins = []entry{
 	{"", always, serviceAddresses},
 	{"", always, one(definitionNames)},
 	{"", always, one(customObjects)},
+	{"", always, one(adminAccess)},
 	{"", always, one(unenforcedWarnings)},
 	{"", always, one(escalation)}, // behind all that change a role
 }

@@ -38,8 +38,8 @@ type Operation = admissionv1.Operation
 // of a new object is set, too.
 type Attributes struct {
 	Target
-	// Operation is CREATE, UPDATE or DELETE. A patch or an apply is an UPDATE, or a CREATE
-	// if it creates the object.
+	// Operation is CREATE, UPDATE, DELETE or CONNECT. A patch or an apply is an UPDATE, or a
+	// CREATE if it creates the object. Object has the options of a CONNECT.
 	Operation Operation
 	// Kind is the kind of Object and Old, in the stored version.
 	Kind schema.GroupVersionKind
@@ -57,8 +57,16 @@ type Attributes struct {
 	// State is the state that plugins must use to decide on the request.
 	State *store.State
 
+	// Reinvoking reports whether the mutating plugins run for the second time, since one of them has
+	// called Reinvoke.
+	Reinvoking bool
+
 	w           *write
 	annotations map[string]string
+	versions    versions
+	local       map[any]any
+	// mutating is true in the mutating phase; reinvoke is set by Reinvoke.
+	mutating, reinvoke bool
 }
 
 // RequestedKind returns the kind of the request's body.
@@ -101,19 +109,21 @@ func annotate(all *map[string]string, key, value string) {
 // Annotations returns the audit annotations that plugins added.
 func (a *Attributes) Annotations() map[string]string { return a.annotations }
 
-// Options returns a new copy of the request's options: *metav1.CreateOptions,
-// *metav1.UpdateOptions, *metav1.PatchOptions or *metav1.DeleteOptions.
+// Options returns a new copy of the request's options with their kind: *metav1.CreateOptions,
+// *metav1.UpdateOptions (for a patch, too) or *metav1.DeleteOptions. It is nil for a CONNECT.
 func (a *Attributes) Options() runtime.Object {
-	o := a.w.options
+	o, version := a.w.options, metav1.SchemeGroupVersion
 	switch {
 	case a.w.deletion != nil:
-		return a.w.deletion.DeepCopy()
+		return withKind(a.w.deletion.DeepCopy(), version.WithKind("DeleteOptions"))
+	case a.Operation == admissionv1.Connect:
+		return nil
 	case a.Operation == admissionv1.Create:
-		return &metav1.CreateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
-	case a.w.source == fromPatch:
-		return &metav1.PatchOptions{DryRun: nonEmpty(o.DryRun), Force: o.Force, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+		made := &metav1.CreateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+		return withKind(made, version.WithKind("CreateOptions"))
 	}
-	return &metav1.UpdateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+	made := &metav1.UpdateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+	return withKind(made, version.WithKind("UpdateOptions"))
 }
 
 // attributes returns the attributes of a write. Object is nil for a deletion, old for a create.
