@@ -193,6 +193,9 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 	if err := s.Authentication.Check(); err != nil {
 		return c, fmt.Errorf("authentication: %w", err)
 	}
+	if err := s.Fairness.check(); err != nil {
+		return c, err
+	}
 	if c.plugins, err = admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
 		return c, err
 	}
