@@ -72,7 +72,7 @@ var importRules = []importRule{
 	{"internal/admission", "internal/admission/addresses internal/admission/defaultclass internal/admission/eventlimit internal/admission/noderestriction internal/admission/quota internal/authz internal/authz/rbac internal/builtin/certificates internal/builtin/check internal/builtin/podspec internal/crd internal/derived internal/registry internal/resource internal/store", "the chain of plugins that the verbs call"},
 	{"internal/startup", "internal/registry internal/resource internal/store internal/wire", "first objects are written with the verbs, and compared with the stored bytes"},
 	{"internal/crd", "internal/builtin internal/derived internal/inflight internal/resource internal/store internal/uuid internal/webhook internal/wire", "stored definitions determine the types of custom resources; they share Scale with the built-in kinds"},
-	{"internal/controller", "internal/admission/addresses internal/admission/quota internal/crd internal/registry internal/resource internal/store internal/wire", "the loops use the verbs, as clients do, and read the store's state; they know no HTTP"},
+	{"internal/controller", "internal/admission/addresses internal/admission/quota internal/crd internal/registry internal/resource internal/startup internal/store internal/wire", "the loops use the verbs, as clients do, and read the store's state; they know no HTTP"},
 	{"internal/deflate", "", "compressed pieces are bytes"},
 	{"internal/fairness", "", "it counts seats and bytes, and knows nothing of HTTP"},
 	{"internal/inflight", "", "it counts seats and bytes, and knows nothing of requests"},
