@@ -29,7 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -209,7 +209,7 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 	switch {
 	case err == nil:
 		err = answer.check(asked)
-	case errors.Is(err, inflight.ErrFull):
+	case errors.Is(err, fairness.ErrFull):
 		return nil, err
 	case ctx.Err() != nil: // the client left, or the time of its request is over
 		return nil, ctx.Err()
@@ -299,7 +299,7 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		return nil, err
 	}
 	answer := &review{}
-	err = inflight.Wait(ctx, int64(len(body))+webhookBytes, func() error {
+	err = fairness.Wait(ctx, int64(len(body))+webhookBytes, func() error {
 		select {
 		case w.calls <- struct{}{}:
 			defer func() { <-w.calls }()
