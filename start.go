@@ -193,6 +193,9 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 	if err := s.Authentication.Check(); err != nil {
 		return c, fmt.Errorf("authentication: %w", err)
 	}
+	if err := s.Fairness.check(); err != nil {
+		return c, err
+	}
 	if c.plugins, err = admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
 		return c, err
 	}
@@ -247,8 +250,12 @@ func (s *Server) checkLoops() error {
 }
 
 func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logger) (*controller.Loops, error) {
+	flows, err := startup.NewFlows(startup.Config{Registry: verbs, Catalog: builtin.Catalog(), Now: s.now})
+	if err != nil {
+		return nil, err
+	}
 	return controller.Start(controller.Config{
-		Registry: verbs, Catalog: r.custom.Catalog, Definitions: r.custom, Naming: r.naming, Enabled: s.Controllers, EventTTL: s.EventTTL,
+		Registry: verbs, Flows: flows, Catalog: r.custom.Catalog, Definitions: r.custom, Naming: r.naming, Enabled: s.Controllers, EventTTL: s.EventTTL,
 		RootCA: r.authority.CertificatePEM, Token: r.storedToken, Quotas: r.quotas, Log: log,
 		Addresses: &addresses.Repair{Registry: verbs, Type: r.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})
