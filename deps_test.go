@@ -76,7 +76,7 @@ var importRules = []importRule{
 	{"internal/deflate", "", "compressed pieces are bytes"},
 	{"internal/fairness", "", "it counts seats and bytes, and knows nothing of HTTP"},
 	{"internal/inflight", "", "it counts seats and bytes, and knows nothing of requests"},
-	{"internal/flowschema", "internal/authz internal/builtin/flowcontrol internal/derived internal/store", "stored schemas and levels determine the flow of a request; the mandatory ones are those of their kinds"},
+	{"internal/flowschema", "internal/authz internal/builtin/flowcontrol internal/derived internal/fairness internal/store", "stored schemas and levels determine the flow of a request; the mandatory ones are those of their kinds"},
 	{"internal/uuid", "", "random identifiers depend on no other package"},
 	{"internal/atomicfile", "", "writing a file depends on no other package"},
 	{"internal/webhook", "", "a client of a remote service depends on no other package"},
