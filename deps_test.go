@@ -75,7 +75,6 @@ var importRules = []importRule{
 	{"internal/controller", "internal/admission/addresses internal/admission/quota internal/crd internal/registry internal/resource internal/startup internal/store internal/wire", "the loops use the verbs, as clients do, and read the store's state; they know no HTTP"},
 	{"internal/deflate", "", "compressed pieces are bytes"},
 	{"internal/fairness", "", "it counts seats and bytes, and knows nothing of HTTP"},
-
 	{"internal/flowschema", "internal/authz internal/builtin/flowcontrol internal/derived internal/store", "stored schemas and levels determine the flow of a request; the mandatory ones are those of their kinds"},
 	{"internal/uuid", "", "random identifiers depend on no other package"},
 	{"internal/atomicfile", "", "writing a file depends on no other package"},
