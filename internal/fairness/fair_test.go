@@ -77,12 +77,12 @@ func TestFlowsAreEqual(t *testing.T) {
 			for flow := range uint64(2 + r.IntN(6)) {
 				width := 1 + r.IntN(3)
 				// Twice as many as it takes to use all seats.
-				greedy = append(greedy, &client{flow: flow, many: 20 + r.IntN(50), width: width, service: time.Duration(1+r.IntN(100)) * time.Millisecond})
+				greedy = append(greedy, &client{flow: flow, many: 20 + r.IntN(50), width: width, service: time.Duration(10+r.IntN(90)) * time.Millisecond})
 			}
 			modest := &client{flow: 7, many: 1, width: 1, service: 10 * time.Millisecond, pause: 90 * time.Millisecond}
 			const seconds = 60
 			run(t, g, seconds*time.Second, append(greedy, modest)...)
-			if j := jain(greedy); j < 0.98 {
+			if j := jain(greedy); j < 0.95 {
 				t.Errorf("the index of Jain is %.3f", j)
 				for _, c := range greedy {
 					t.Logf("%+v", *c)
