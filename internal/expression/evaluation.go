@@ -6,18 +6,44 @@ import (
 	"math"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// Input is the values of variables. Values are nil (null), values of package cel, or what
-// encoding/json decodes to, with int64 for whole numbers. An Input must not be changed while it is in
-// use.
+// Input is the values of variables. Values are nil (null), values of package cel, what encoding/json
+// decodes to with int64 for whole numbers, or a *Lazy that makes one of these. An Input must not be
+// changed while it is in use. Copies share the Lazy values.
 type Input struct {
 	Object, OldObject, Params, Request, Namespace any
 	// Authorizer and RequestResource are the values of authorizer and
 	// authorizer.requestResource. Expressions that use them fail if they are nil.
-	Authorizer, RequestResource ref.Val
+	Authorizer, RequestResource any
+}
+
+// Lazy is a value that is made when an expression first uses it. It is not safe for concurrent use.
+type Lazy struct {
+	// Make makes the value. It is called once. An error fails the expressions that use the value.
+	Make func() (any, error)
+
+	made  bool
+	value any
+}
+
+// get returns a value of an Input.
+func get(v any) any {
+	l, ok := v.(*Lazy)
+	if !ok {
+		return v
+	}
+	if !l.made {
+		value, err := l.Make()
+		if err != nil {
+			value = types.WrapErr(err)
+		}
+		l.made, l.value = true, value
+	}
+	return l.value
 }
 
 // Evaluation evaluates expressions one after the other within one budget of cost. Each variable of
@@ -102,19 +128,19 @@ func Fatal(err error) bool {
 func (e *Evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case Object:
-		return e.in.Object, true
+		return get(e.in.Object), true
 	case OldObject:
-		return e.in.OldObject, true
+		return get(e.in.OldObject), true
 	case Params:
-		return e.in.Params, true
+		return get(e.in.Params), true
 	case Request:
-		return e.in.Request, true
+		return get(e.in.Request), true
 	case NamespaceObject:
-		return e.in.Namespace, true
+		return get(e.in.Namespace), true
 	case Authorizer:
-		return e.in.Authorizer, e.in.Authorizer != nil
+		return get(e.in.Authorizer), e.in.Authorizer != nil
 	case RequestResource:
-		return e.in.RequestResource, e.in.RequestResource != nil
+		return get(e.in.RequestResource), e.in.RequestResource != nil
 	case Composited:
 		if e.variables == nil {
 			e.variables = newVariables(e)

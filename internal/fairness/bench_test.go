@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/fairness"
-	"github.com/tidemark-dev/tidemark/internal/inflight"
 )
 
 // suggested are the levels of a new cluster.
@@ -48,16 +47,4 @@ func BenchmarkAcquire(b *testing.B) {
 			})
 		})
 	}
-	b.Run("before", func(b *testing.B) {
-		g := inflight.NewGate(inflight.Limits{Seats: [...]int{400, 200, 50_000}, Bytes: 256 << 20})
-		user := 0
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			user++
-			name := fmt.Sprint(user)
-			for pb.Next() {
-				g.Acquire(inflight.Reads, name, false).Release()
-			}
-		})
-	})
 }

@@ -9,8 +9,9 @@ import (
 // exempt counts the requests of an exempt level. They never wait for a lock that is held for
 // longer than it takes to count: each locks one of several shards.
 type exempt struct {
-	seats atomic.Int64 // in use
-	most  atomic.Int64 // seats in use at once, since the last call of measure
+	seats atomic.Int64    // in use
+	kinds [2]atomic.Int64 // requests with seats: reads, writes
+	most  atomic.Int64    // seats in use at once, since the last call of measure
 
 	shards [8]exemptShard
 }
@@ -48,6 +49,7 @@ func (x *exempt) enter(l *level, s *Seat) bool {
 // sit takes seats.
 func (x *exempt) sit(l *level, s *Seat) {
 	s.seated = true
+	x.kinds[s.write].Add(1)
 	s.tally.executing(1, s.seats())
 	x.change(l, int64(s.seats()))
 }
@@ -55,6 +57,7 @@ func (x *exempt) sit(l *level, s *Seat) {
 // suspend gives the seats back.
 func (x *exempt) suspend(l *level, s *Seat) {
 	s.seated = false
+	x.kinds[s.write].Add(-1)
 	s.tally.executing(-1, s.seats())
 	x.change(l, -int64(s.seats()))
 }
@@ -107,7 +110,8 @@ func (x *exempt) change(l *level, seats int64) {
 func (l *level) observe() {
 	l.sync(l.g.now())
 	l.inUse = int(l.ex.seats.Load())
-	l.executing = l.inUse
+	l.executingWrites = int(l.ex.kinds[1].Load())
+	l.executing = l.executingWrites + int(l.ex.kinds[0].Load())
 	l.usage.changed(l)
 }
 

@@ -32,6 +32,8 @@ type Request struct {
 	User string
 	// Privileged users may hold all of the bytes and watches that are free.
 	Privileged bool
+	// Write counts the request as one that writes.
+	Write bool
 	// Watch takes one of Config.Watches until Release.
 	Watch bool
 
@@ -53,6 +55,7 @@ type Seat struct {
 	user       *user // nil until the request holds something; always nil if it is privileged
 	privileged bool
 	watch      bool
+	write      int // 1: it writes
 
 	suspended int   // calls of Suspend without Resume
 	waits     int64 // bytes that count until Resume
@@ -81,6 +84,9 @@ func (g *Gate) Acquire(ctx context.Context, r Request) (*Seat, error) {
 	s := &Seat{
 		tally: r.Tally, detail: r.Detail, flow: r.Flow, width: max(1, r.Width), final: r.FinalWidth, extra: r.Extra,
 		name: r.User, privileged: r.Privileged, watch: r.Watch,
+	}
+	if r.Write {
+		s.write = 1
 	}
 	s.tally.widths(s.seats())
 	for {

@@ -66,13 +66,22 @@ func TestStoredExpressions(t *testing.T) {
 		}
 		if code != want.Code || got.Message != want.Message {
 			if wrong++; wrong <= 20 {
-				t.Errorf("%s %q:\ngot  %d %s\nwant %d %s", want.At, want.Expression, code, got.Message, want.Code, want.Message)
+				at := max(0, commonPrefix(got.Message, want.Message)-100)
+				t.Errorf("%s %.100q, from byte %d:\ngot  %d %.300s\nwant %d %.300s", want.At, want.Expression, at, code, got.Message[at:], want.Code, want.Message[at:])
 			}
 		}
 	}
 	if wrong > 20 {
 		t.Errorf("%d answers are wrong", wrong)
 	}
+}
+
+func commonPrefix(a, b string) int {
+	i := 0
+	for i < min(len(a), len(b)) && a[i] == b[i] {
+		i++
+	}
+	return i
 }
 
 // TestAdminAccess checks which claims may have access to devices as an administrator.

@@ -21,7 +21,7 @@ type labeled struct {
 
 // labelsOf returns the labels of a stored object, which must not be changed.
 func labelsOf(o *store.Object) (map[string]string, error) {
-	slot := &remembered[maphash.String(seed, o.Key)%uint64(len(remembered))]
+	slot := &remembered[slotOf(o, len(remembered))]
 	if l := slot.Load(); l != nil && l.object == o {
 		return l.labels, nil
 	}
@@ -35,4 +35,9 @@ func labelsOf(o *store.Object) (map[string]string, error) {
 	}
 	slot.Store(&labeled{o, head.Metadata.Labels})
 	return head.Metadata.Labels, nil
+}
+
+// slotOf returns the slot of an object in a memory of n slots.
+func slotOf(o *store.Object, n int) int {
+	return int(maphash.String(seed, o.Key) % uint64(n))
 }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// settleHook is the name of the webhook that marks a point in time.
+const settleHook = "settled"
+
+// settle waits until the server acts on all configurations. It acts on each kind in the order of
+// changes, so that a mark of each kind, made last, takes effect last.
+func (r *run) settle(ctx context.Context) error {
+	if r.marks++; r.marks == 1 {
+		r.vars["nssettle"] = "settle-" + r.vars["id"]
+		if err := r.namespace(r.vars["nssettle"]); err != nil {
+			return err
+		}
+	}
+	mark := fmt.Sprintf("settle-%s-%d", r.vars["id"], r.marks)
+	mine := fmt.Sprintf(`{"matchLabels":{"kubernetes.io/metadata.name":%q}}`, r.vars["nssettle"])
+	rules := `[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]`
+	condition := fmt.Sprintf(`[{"name":"mark","expression":"object.metadata.name == '%s'"}]`, mark)
+	hook := func(which string) string {
+		return fmt.Sprintf(`[{"name":"settle.example.com","admissionReviewVersions":["v1"],"sideEffects":"None","rules":%s,"namespaceSelector":%s,"matchConditions":%s,
+			"clientConfig":{"url":"%s/%s%s","caBundle":%q}}]`, rules, mine, condition, r.vars["hook"], settleHook, which, r.vars["ca"])
+	}
+	base := "/apis/admissionregistration.k8s.io/v1/"
+	match := fmt.Sprintf(`{"resourceRules":%s,"namespaceSelector":%s}`, rules, mine)
+	meta := fmt.Sprintf(`"metadata":{"name":%q}`, mark)
+	for _, one := range [][2]string{
+		{"validatingwebhookconfigurations", `{` + meta + `,"webhooks":` + hook("a") + `}`},
+		{"mutatingwebhookconfigurations", `{` + meta + `,"webhooks":` + hook("b") + `}`},
+		{"validatingadmissionpolicies", `{` + meta + `,"spec":{"matchConstraints":` + match + `,"matchConditions":` + condition + `,"validations":[{"expression":"false","message":"settledc"}]}}`},
+		{"validatingadmissionpolicybindings", `{` + meta + `,"spec":{"policyName":"` + mark + `","validationActions":["Warn"]}}`},
+		{"mutatingadmissionpolicies", `{` + meta + `,"spec":{"reinvocationPolicy":"Never","matchConstraints":` + match + `,"matchConditions":` + condition +
+			`,"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/data', value: {'settled': 'd'}}]"}}]}}`},
+		{"mutatingadmissionpolicybindings", `{` + meta + `,"spec":{"policyName":"` + mark + `"}}`},
+	} {
+		status, _, body, err := r.send(ctx, request{method: "POST", path: base + one[0], body: one[1]}, "")
+		if err != nil || status != http.StatusCreated {
+			return fmt.Errorf("marking %s: %d %s %w\n%s", one[0], status, body, err, one[1])
+		}
+		defer r.send(ctx, request{method: "DELETE", path: base + one[0] + "/" + mark}, "")
+	}
+	probe := request{method: "POST", path: "/api/v1/namespaces/" + r.vars["nssettle"] + "/configmaps?dryRun=All", body: `{` + meta + `}`}
+	for end := time.Now().Add(untilTimeout); ; time.Sleep(20 * time.Millisecond) {
+		status, header, body, err := r.send(ctx, probe, "")
+		if err != nil {
+			return err
+		}
+		var object struct{ Data map[string]string }
+		warnings := strings.Join(header.Values("Warning"), "")
+		if status == http.StatusCreated && json.Unmarshal(body, &object) == nil && object.Data["settled"] == "d" &&
+			strings.Contains(warnings, "settleda") && strings.Contains(warnings, "settledb") && strings.Contains(warnings, "settledc") {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the configurations are not in effect: %d %q %s", status, warnings, body)
+		}
+	}
+}
