@@ -17,7 +17,6 @@ var storedOnly = []struct{ path, name, body, word string }{
 	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "r", `{"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},"validations":[{"expression":"true"}]}}`, "policy"},
 	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r","validationActions":["Deny"]}}`, "policy"},
 	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r"}}`, "policy"},
-	{"/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", "r", `{"spec":{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}}}}`, "priority and fairness"},
 	{"/apis/apiregistration.k8s.io/v1/apiservices", "v1.example.net", `{"spec":{"group":"example.net","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`, "service"},
 }
 
