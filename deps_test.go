@@ -104,7 +104,7 @@ var importRules = []importRule{
 	{"internal/kubeconfig", "internal/atomicfile", "a kubeconfig is a file"},
 	{"internal/http2", "", "the protocol depends on no other package"},
 	{"internal/serving", "internal/authn internal/http2 internal/reload", "the listener passes certificates to the authenticator, and connections to the protocol; its own certificates come from files that change"},
-	{"internal/httpapi", "internal/audit internal/authn internal/authz internal/authz/impersonation internal/deflate internal/discovery internal/fairness internal/registry internal/resource internal/store internal/uuid internal/wire", "HTTP is the outermost layer; lists read the store's objects"},
+	{"internal/httpapi", "internal/audit internal/authn internal/authz internal/authz/impersonation internal/deflate internal/discovery internal/fairness internal/flowschema internal/registry internal/resource internal/store internal/uuid internal/wire", "HTTP is the outermost layer; lists read the store's objects"},
 	{"cmd/tidemark/internal/progress", "", "printing progress depends on no other package"},
 	{"cmd/tidemark/internal/bench", "cmd/tidemark/internal/progress", "a server is measured through its API alone"},
 	{"cmd/tidemark/internal/conformance", "cmd/tidemark/internal/progress resourceversion", "a server is checked through its API alone"},

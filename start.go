@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -73,6 +74,9 @@ type running struct {
 	audit      *audit.Auditor // nil: requests are not recorded
 	rbac       *rbac.Authorizer
 	publisher  publisher
+
+	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
+	stopLending context.CancelFunc
 
 	collectors      []prometheus.Collector // of authentication and admission
 	handshakeErrors atomic.Int64           // of TLS
@@ -172,6 +176,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}
 	s.followAuthority(r, verbs, log)
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
+	lending, stop := context.WithCancel(context.Background())
+	r.stopLending = stop
+	r.lending.Go(func() { handler.Run(lending) })
 	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
 		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
@@ -286,6 +293,8 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.stopLending()
+	r.lending.Wait()
 	r.closeIssuers()
 	r.authorizer.Close()
 	r.publisher.stop()
@@ -474,6 +483,8 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
+		NoFairness:          s.Fairness.Disabled,
+		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
 		Log:                 log,
 	}
 }

@@ -17,15 +17,11 @@ var unenforced = map[string]string{
 	"mutatingadmissionpolicies.admissionregistration.k8s.io":       noPolicies,
 	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": noPolicies,
 
-	"flowschemas.flowcontrol.apiserver.k8s.io":                 noFairness,
-	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": noFairness,
-
 	"apiservices.apiregistration.k8s.io": "no request is passed on to its service",
 }
 
 const (
 	noPolicies = "no admission policy is evaluated"
-	noFairness = "requests are not classified by priority and fairness"
 )
 
 // unenforcedWarnings warns clients that write objects which this server stores and does not act
