@@ -14,8 +14,6 @@ import (
 var storedOnly = []struct{ path, name, body, word string }{
 	{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "r", `{}`, "webhook"},
 	{"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", "r", `{}`, "webhook"},
-	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "r", `{"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},"validations":[{"expression":"true"}]}}`, "policy"},
-	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r","validationActions":["Deny"]}}`, "policy"},
 	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r"}}`, "policy"},
 	{"/apis/apiregistration.k8s.io/v1/apiservices", "v1.example.net", `{"spec":{"group":"example.net","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`, "service"},
 }

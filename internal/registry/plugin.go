@@ -23,6 +23,8 @@ type Plugin struct {
 	// Mutate changes a.Object before validation, or refuses the request with an error. No field
 	// manager owns the fields that it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
+	// Replaces: Mutate changes the object by Attributes.Replace alone, and not a.Object.
+	Replaces bool
 	// Validate may refuse the request with an error, after the object was validated.
 	Validate func(ctx context.Context, a *Attributes) error
 	// Record adds to the transaction, or refuses the request with an error. It is not called
@@ -57,13 +59,18 @@ func readsObjects(p *Plugin) bool { return p.Mutate != nil || p.Validate != nil 
 
 // mutate calls the mutating plugins, and calls them once more if one of them wants that.
 func (r *Registry) mutate(ctx context.Context, a *Attributes) error {
-	a.mutating = true
+	a.registry, a.mutating = r, true
 	defer func() { a.mutating = false }()
-	if err := r.mutateOnce(ctx, a); err != nil || !a.reinvoke {
+	if err := r.mutateOnce(ctx, a); err != nil {
 		return err
 	}
-	a.Reinvoking = true
-	return r.mutateOnce(ctx, a)
+	if a.reinvoke {
+		a.Reinvoking = true
+		if err := r.mutateOnce(ctx, a); err != nil {
+			return err
+		}
+	}
+	return a.takeManaged()
 }
 
 func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
@@ -71,7 +78,9 @@ func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
 		if p.Mutate == nil {
 			return nil
 		}
-		a.changed() // the plugin before may have changed the object
+		if !p.Replaces {
+			defer a.versions.changed()
+		}
 		if err := p.Mutate(ctx, a); err != nil {
 			return err
 		}
@@ -81,7 +90,8 @@ func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
 
 // admit calls the validating plugins.
 func (r *Registry) admit(ctx context.Context, a *Attributes) error {
-	a.changed()
+	a.registry = r
+	a.versions.changed()
 	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
 		if p.Validate == nil {
 			return nil
