@@ -67,8 +67,8 @@ type request struct {
 type calls int
 
 const (
-	wholeCalls     calls = iota
-	callPaths            // without their bodies
+	wholeCalls calls = iota
+	callPaths        // without their bodies
 	noCalls
 )
 

@@ -43,7 +43,7 @@ func (r *run) settle(ctx context.Context) error {
 	} {
 		status, _, body, err := r.send(ctx, request{method: "POST", path: base + one[0], body: one[1]}, "")
 		if err != nil || status != http.StatusCreated {
-			return fmt.Errorf("marking %s: %d %s %w\n%s", one[0], status, body, err, one[1])
+			return fmt.Errorf("marking %s: %d %s %v", one[0], status, body, err)
 		}
 		defer r.send(ctx, request{method: "DELETE", path: base + one[0] + "/" + mark}, "")
 	}
