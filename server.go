@@ -100,6 +100,10 @@ type Server struct {
 	// none. It is read once.
 	AdmissionConfigFile string
 
+	// Fairness limits the requests that execute at once. The zero value has the defaults of
+	// kube-apiserver.
+	Fairness Fairness
+
 	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
 	// not act on: roles, admission webhooks and policies, flow schemas, APIServices. It is for
 	// clients that compare answers with those of kube-apiserver.
@@ -149,6 +153,25 @@ type History struct {
 	MaxMemoryBytes int64
 	// MaxDiskBytes limits the size of history in the storage; zero: 4 GiB.
 	MaxDiskBytes int64
+}
+
+// Fairness limits the requests that execute at once. docs/fairness.md describes it.
+type Fairness struct {
+	// Disabled refuses requests beyond the limits at once, whatever FlowSchemas and
+	// PriorityLevelConfigurations say. Otherwise these decide who waits for whom.
+	Disabled bool
+	// MaxRequests and MaxMutatingRequests limit the reads and the writes that execute at once. Unless
+	// Disabled, their sum is the number of seats that the priority levels share. Zero: 400 and 200.
+	// Negative: no limit if Disabled, otherwise no seats.
+	MaxRequests, MaxMutatingRequests int
+}
+
+// check returns an error if the limits leave no seats.
+func (f *Fairness) check() error {
+	if f.Disabled || max(f.MaxRequests, 0)+max(f.MaxMutatingRequests, 0) > 0 || f.MaxRequests == 0 || f.MaxMutatingRequests == 0 {
+		return nil
+	}
+	return errors.New("fairness: no seats are left: want a limit above zero for reads or for writes")
 }
 
 var errStarted = errors.New("tidemark: a Server starts once, and not after Close")

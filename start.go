@@ -21,6 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/match"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
@@ -69,7 +71,7 @@ type running struct {
 	rbac       *rbac.Authorizer
 	publisher  publisher
 
-	collectors      []prometheus.Collector // of authentication
+	collectors      []prometheus.Collector // of authentication and admission
 	handshakeErrors atomic.Int64           // of TLS
 }
 
@@ -193,6 +195,9 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 	if err := s.Authentication.Check(); err != nil {
 		return c, fmt.Errorf("authentication: %w", err)
 	}
+	if err := s.Fairness.check(); err != nil {
+		return c, err
+	}
 	if c.plugins, err = admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
 		return c, err
 	}
@@ -214,12 +219,14 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 
 // verbs returns the verbs with admission and the resources that are not stored.
 func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
+	conditions, policies := match.NewMetrics(), validating.NewMetrics()
+	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors())...)
 	return &registry.Registry{
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Audited: r.audit != nil,
+			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -247,8 +254,12 @@ func (s *Server) checkLoops() error {
 }
 
 func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logger) (*controller.Loops, error) {
+	flows, err := startup.NewFlows(startup.Config{Registry: verbs, Catalog: builtin.Catalog(), Now: s.now})
+	if err != nil {
+		return nil, err
+	}
 	return controller.Start(controller.Config{
-		Registry: verbs, Catalog: r.custom.Catalog, Definitions: r.custom, Naming: r.naming, Enabled: s.Controllers, EventTTL: s.EventTTL,
+		Registry: verbs, Flows: flows, Catalog: r.custom.Catalog, Definitions: r.custom, Naming: r.naming, Enabled: s.Controllers, EventTTL: s.EventTTL,
 		RootCA: r.authority.CertificatePEM, Token: r.storedToken, Quotas: r.quotas, Log: log,
 		Addresses: &addresses.Repair{Registry: verbs, Type: r.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})

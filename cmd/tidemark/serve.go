@@ -41,6 +41,7 @@ type serveFlags struct {
 	maxStorage      byteSize // zero: not given
 
 	controllers []string
+	fairness    fairnessFlags
 	audit       auditFlags
 	gates       gates
 	verbosity   int
@@ -156,6 +157,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
+	f.registerFairness(flags)
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")
 	for _, name := range []string{"data-dir", "data-dir-permissions", "in-memory", "kubeconfig-out", "storage-max-bytes", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
 		allowEnvironment(flags.Lookup(name))
@@ -184,6 +186,9 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return err
 	}
 	if err := f.checkAudit(); err != nil {
+		return err
+	}
+	if err := f.checkFairness(); err != nil {
 		return err
 	}
 	if f.verbosity < 0 {

@@ -18,7 +18,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
+	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
@@ -92,7 +94,7 @@ var plugins = []entry{
 	{"PodResizeValidator", absent, nil},
 	{"MutatingAdmissionPolicy", absent, nil},
 	{"MutatingAdmissionWebhook", absent, nil},
-	{"ValidatingAdmissionPolicy", absent, nil},
+	{"ValidatingAdmissionPolicy", on, one(validatingPolicies)},
 	{"ValidatingAdmissionWebhook", absent, nil},
 	{"ResourceQuota", on, func(c *Config) []registry.Plugin { return c.Quotas.Plugins() }},
 	{"AlwaysDeny", off, one(alwaysDeny)},
@@ -101,6 +103,7 @@ var plugins = []entry{
 	{"", always, serviceAddresses},
 	{"", always, one(definitionNames)},
 	{"", always, one(customObjects)},
+	{"", always, one(adminAccess)},
 	{"", always, one(unenforcedWarnings)},
 	{"", always, one(escalation)}, // behind all that change a role
 }
@@ -114,6 +117,13 @@ func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plug
 		}
 		return []registry.Plugin{p}
 	}
+}
+
+func validatingPolicies(c *Config) registry.Plugin {
+	if c.Catalog == nil {
+		return registry.Plugin{}
+	}
+	return validating.Plugin(validating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.PolicyMetrics, Conditions: c.ConditionMetrics})
 }
 
 func serviceAddresses(c *Config) []registry.Plugin {
@@ -142,8 +152,13 @@ type Config struct {
 	// RBAC is the authorizer of stored roles: clients cannot grant permissions that they do not
 	// have. It is required with Authz.
 	RBAC *rbac.Authorizer
-	// Catalog has the resources that are served; it is required with Authz.
+	// Catalog has the resources that are served; it is required with Authz. Without it, policies
+	// have no effect.
 	Catalog func() *resource.Catalog
+	// ConditionMetrics and PolicyMetrics count what webhooks and policies decide; nil: nothing
+	// does.
+	ConditionMetrics *match.Metrics
+	PolicyMetrics    *validating.Metrics
 	// Configuration has the configurations of plugins.
 	Configuration Configuration
 	// Now is the clock; nil: time.Now.

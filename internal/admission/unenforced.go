@@ -17,10 +17,8 @@ var unenforced = map[string]string{
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   noWebhooks,
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": noWebhooks,
 
-	"mutatingadmissionpolicies.admissionregistration.k8s.io":         noPolicies,
-	"mutatingadmissionpolicybindings.admissionregistration.k8s.io":   noPolicies,
-	"validatingadmissionpolicies.admissionregistration.k8s.io":       noPolicies,
-	"validatingadmissionpolicybindings.admissionregistration.k8s.io": noPolicies,
+	"mutatingadmissionpolicies.admissionregistration.k8s.io":       noPolicies,
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": noPolicies,
 
 	"flowschemas.flowcontrol.apiserver.k8s.io":                 noFairness,
 	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": noFairness,

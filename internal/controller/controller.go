@@ -36,6 +36,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -60,6 +61,8 @@ type Config struct {
 	Token func(namespace, secret, account, uid string) (string, error)
 	// Addresses repairs the IPAddresses of Services; nil: they are not repaired.
 	Addresses *addresses.Repair
+	// Flows maintains FlowSchemas and PriorityLevelConfigurations; nil: they are not maintained.
+	Flows *startup.Flows
 	// Quotas counts the resources that ResourceQuotas limit; nil: they are not counted.
 	Quotas *quota.Ledger
 	// Now is the wall clock; nil: time.Now.
@@ -92,8 +95,10 @@ type row struct {
 	width int
 	// yields: the loop pauses while a kube-controller-manager runs.
 	yields bool
-	// always: the loop cannot be switched off.
+	// always: the loop cannot be switched off. needs reports whether there is something for it to
+	// do; nil for the others.
 	always bool
+	needs  func(c *Config) bool
 	make   func(l *Loops, q *queue) loop
 }
 
@@ -111,7 +116,8 @@ var rows = []row{
 	{name: "volumeattributesclass-protection", width: 4, yields: true, make: newClasses},
 	{name: "certificatesigningrequest-cleaner", width: 4, yields: true, make: newRequests},
 	{name: "clusterrole-aggregation", width: 4, yields: true, make: newAggregation},
-	{name: "customresourcedefinition", width: 4, always: true, make: newDefinitions},
+	{name: "customresourcedefinition", width: 4, always: true, needs: func(c *Config) bool { return c.Definitions != nil }, make: newDefinitions},
+	{name: "priority-and-fairness", width: 4, always: true, needs: func(c *Config) bool { return c.Flows != nil }, make: newFlows},
 	{name: "resourcequota", width: 4, yields: true, make: newQuotas},
 	{name: "service-cidr", width: 4, yields: true, make: newCIDRs},
 	{name: "service-ip-repair", width: 4, make: newServiceAddresses},
@@ -205,7 +211,7 @@ func Start(c Config) (*Loops, error) {
 	l := &Loops{c: c, store: c.Registry.Store}
 	l.yielding = newYielding(l)
 	for _, r := range rows {
-		if r.always && c.Definitions != nil || !r.always && runs(c.Enabled, r.name) {
+		if r.always && r.needs(&c) || !r.always && runs(c.Enabled, r.name) {
 			l.running = append(l.running, l.prepare(r))
 		}
 	}

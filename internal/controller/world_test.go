@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
+	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -40,6 +41,8 @@ type world struct {
 	quotas bool
 	// services has Services get addresses, from the next restart on.
 	services bool
+	// flows has FlowSchemas and levels maintained, from the next restart on.
+	flows bool
 	store    *store.Store
 	*registry.Registry
 	loops *controller.Loops
@@ -81,6 +84,11 @@ func (w *world) open() {
 		w.Cleanup(a.Close)
 		w.config.Addresses = &addresses.Repair{Registry: w.Registry, Type: kind}
 		w.Plugins = append(w.Plugins, a.Plugins()...)
+	}
+	if w.flows {
+		if w.config.Flows, err = startup.NewFlows(startup.Config{Registry: w.Registry, Catalog: builtin.Catalog()}); err != nil {
+			w.Fatal(err)
+		}
 	}
 	if w.quotas {
 		w.config.Quotas = &quota.Ledger{Quotas: w.kind(quota.Collection)}

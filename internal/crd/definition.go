@@ -87,7 +87,7 @@ func read(o *store.Object, s *Set) (*definition, error) {
 	d := &definition{stored: o, ctx: s.ctx, outdated: new(atomic.Bool)}
 	d.hook = sync.OnceValues(func() (*webhook, error) {
 		d.hooked.Store(true)
-		return newWebhook(d.head.Spec.Conversion.Webhook, s.store)
+		return newWebhook(d.head.Spec.Conversion.Webhook, s.connections)
 	})
 	if err := fastjson.Unmarshal(o.Bytes(), &d.head, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("the definition %s: %w", o.Key, err)

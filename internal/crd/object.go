@@ -161,3 +161,22 @@ func without(o runtime.Object, member string) map[string]any {
 	delete(rest, member)
 	return rest
 }
+
+// Shallow returns a copy that shares the values of its members.
+func (o *Object) Shallow() runtime.Object {
+	next := *o
+	next.Members = maps.Clone(o.Members)
+	return &next
+}
+
+// Tree returns the object as unstructured content. It shares memory with the object.
+func (o *Object) Tree() map[string]any {
+	all := make(map[string]any, len(o.Members)+3)
+	maps.Copy(all, o.Members)
+	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&o.ObjectMeta)
+	if err != nil { // plain data
+		panic(err)
+	}
+	all["kind"], all["apiVersion"], all["metadata"] = o.Kind, o.APIVersion, metadata
+	return all
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
+	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
 // Set is what a server serves: the built-in kinds, and what the stored definitions say.
@@ -20,6 +21,8 @@ type Set struct {
 	store   *store.Store
 	builtin *resource.Catalog
 	log     *slog.Logger
+	// connections are those to conversion webhooks.
+	connections *remote.Connections
 
 	ctx context.Context // of what others are asked for
 	end context.CancelFunc
@@ -57,14 +60,17 @@ type entry struct {
 
 // NewSet makes a set. A definition that cannot be read is logged and not served.
 func NewSet(s *store.Store, builtin *resource.Catalog, log *slog.Logger) *Set {
-	set := &Set{store: s, builtin: builtin, log: log}
+	set := &Set{store: s, builtin: builtin, log: log, connections: remote.NewConnections(remote.Services(s), nil)}
 	set.ctx, set.end = context.WithCancel(context.Background())
 	set.served = derived.NewIncremental(&served{catalog: builtin}, set.follow, Collection)
 	return set
 }
 
 // Close ends what others were asked for, conversions by webhooks.
-func (s *Set) Close() { s.end() }
+func (s *Set) Close() {
+	s.end()
+	s.connections.Close()
+}
 
 // Catalog is what is served in the newest state.
 func (s *Set) Catalog() *resource.Catalog { return s.now().catalog }

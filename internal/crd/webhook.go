@@ -3,25 +3,17 @@ package crd
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	fastjson "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
-	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
+	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -48,25 +40,20 @@ const (
 	webhookBytes = 1 << 20
 	// maxAnswerBytes limits an answer. Conversion may make an object larger.
 	maxAnswerBytes = 8 << 20
-	// maxErrorBytes limits the text of an error, which may quote the answer.
-	maxErrorBytes = 1 << 10
 )
 
 // webhook converts objects by calling a webhook. It is safe for concurrent use.
 type webhook struct {
-	url     string
-	version string // of the review: v1, v1beta1
-	client  *http.Client
-	calls   chan struct{} // a value for each call under way
+	version  string // of the review: v1, v1beta1
+	endpoint *remote.Endpoint
 }
 
-// newWebhook returns the webhook of a definition. A Service is looked up in the store at
-// each connection.
-func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook, error) {
+// newWebhook returns the webhook of a definition.
+func newWebhook(c *apiextensionsv1.WebhookConversion, connections *remote.Connections) (*webhook, error) {
 	if c == nil || c.ClientConfig == nil {
 		return nil, errors.New("the definition names no webhook")
 	}
-	w := &webhook{calls: make(chan struct{}, webhookCalls)}
+	w := &webhook{}
 	for _, version := range c.ConversionReviewVersions {
 		if version == "v1" || version == "v1beta1" {
 			w.version = version
@@ -76,74 +63,25 @@ func newWebhook(c *apiextensionsv1.WebhookConversion, s *store.Store) (*webhook,
 	if w.version == "" {
 		return nil, errors.New("no supported conversion review versions")
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca := bytes.TrimSpace(c.ClientConfig.CABundle); len(ca) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, errors.New("unable to load root certificates: the bundle has none")
+	target := remote.Target{CABundle: bytes.TrimSpace(c.ClientConfig.CABundle)}
+	if c.ClientConfig.URL != nil {
+		target.URL = *c.ClientConfig.URL
+	} else if s := c.ClientConfig.Service; s != nil {
+		target.Service = &remote.Service{Namespace: s.Namespace, Name: s.Name}
+		if s.Port != nil {
+			target.Service.Port = *s.Port
+		}
+		if s.Path != nil {
+			target.Service.Path = *s.Path
 		}
 	}
-	transport := &http.Transport{
-		TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4, DialContext: webhookDialer.DialContext,
-	}
-	switch service := c.ClientConfig.Service; {
-	case c.ClientConfig.URL != nil:
-		w.url = *c.ClientConfig.URL
-	case service != nil:
-		port, path := int32(443), ""
-		if service.Port != nil {
-			port = *service.Port
-		}
-		if service.Path != nil {
-			path = *service.Path
-		}
-		host := service.Name + "." + service.Namespace + ".svc"
-		config.ServerName = host
-		w.url = (&url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(int(port))), Path: path}).String()
-		key := service.Namespace + "/" + service.Name
-		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			address, err := serviceAddress(s, key, port)
-			if err != nil {
-				return nil, unreached{err}
-			}
-			return webhookDialer.DialContext(ctx, network, address)
-		}
-	default:
-		return nil, errors.New("webhook configuration must have either service or URL")
-	}
-	w.url += "?timeout=" + webhookTimeout.String()
-	w.client = &http.Client{
-		Transport: transport, Timeout: webhookTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return w, nil
-}
-
-// serviceAddress returns the host and port of a Service.
-func serviceAddress(s *store.Store, key string, port int32) (string, error) {
-	o := s.Any().Get("services", key)
-	if o == nil {
-		return "", fmt.Errorf("service %q not found", key[strings.LastIndexByte(key, '/')+1:])
-	}
-	var service corev1.Service
-	if err := json.Unmarshal(o.Bytes(), &service); err != nil {
-		return "", err
-	}
-	host := service.Spec.ClusterIP
-	switch {
-	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		host = service.Spec.ExternalName
-	case host == "" || host == corev1.ClusterIPNone:
-		return "", errors.New(`cannot route to service with ClusterIP "None"`)
-	case !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }):
-		return "", fmt.Errorf("no service port %d found for service %q", port, service.Name)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(port))), nil
+	var err error
+	w.endpoint, err = connections.Endpoint(target, webhookCalls)
+	return w, err
 }
 
 // close closes idle connections.
-func (w *webhook) close() { w.client.CloseIdleConnections() }
+func (w *webhook) close() { w.endpoint.CloseIdleConnections() }
 
 // review is a ConversionReview on the wire.
 type review struct {
@@ -209,7 +147,7 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 	switch {
 	case err == nil:
 		err = answer.check(asked)
-	case errors.Is(err, inflight.ErrFull):
+	case errors.Is(err, fairness.ErrFull):
 		return nil, err
 	case ctx.Err() != nil: // the client left, or the time of its request is over
 		return nil, ctx.Err()
@@ -241,10 +179,10 @@ func readConverted(in *Object, value []byte, to string, i int) (*Object, error) 
 		return nil, fmt.Errorf("invalid converted object at index %d: %w", i, err)
 	}
 	if out.APIVersion != to {
-		return nil, fmt.Errorf("invalid object at index %d: invalid groupVersion (expected %s, received %s)", i, to, cut(out.APIVersion))
+		return nil, fmt.Errorf("invalid object at index %d: invalid groupVersion (expected %s, received %s)", i, to, remote.Cut(out.APIVersion))
 	}
 	if out.Kind != in.Kind {
-		return nil, fmt.Errorf("invalid object at index %d: invalid kind (expected %s, received %s)", i, in.Kind, cut(out.Kind))
+		return nil, fmt.Errorf("invalid object at index %d: invalid kind (expected %s, received %s)", i, in.Kind, remote.Cut(out.Kind))
 	}
 	if err := sameObject(in, out); err != nil {
 		return nil, fmt.Errorf("invalid object: %w", err)
@@ -262,20 +200,7 @@ func failedWebhook(err error) error { return &webhookError{err} }
 type webhookError struct{ error }
 
 // Error implements error. The text has 1 KiB at most.
-func (e *webhookError) Error() string { return cut(e.error.Error()) }
-
-// cut limits a text to maxErrorBytes.
-func cut[S ~string](text S) string {
-	if len(text) <= maxErrorBytes {
-		return string(text)
-	}
-	const more = " ... (cut off)"
-	end := maxErrorBytes - len(more)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return string(text[:end]) + more
-}
+func (e *webhookError) Error() string { return remote.Cut(e.error.Error()) }
 
 // Status implements apierrors.APIStatus.
 func (e *webhookError) Status() metav1.Status {
@@ -299,13 +224,9 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		return nil, err
 	}
 	answer := &review{}
-	err = inflight.Wait(ctx, int64(len(body))+webhookBytes, func() error {
-		select {
-		case w.calls <- struct{}{}:
-			defer func() { <-w.calls }()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	err = fairness.Wait(ctx, int64(len(body))+webhookBytes, func() error {
+		ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
+		defer cancel()
 		return w.call(ctx, body, answer)
 	})
 	return answer, err
@@ -313,29 +234,16 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 
 // call sends a request, and reads the answer.
 func (w *webhook) call(ctx context.Context, body []byte, answer *review) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, */*")
-	resp, err := w.client.Do(r)
-	if err != nil {
-		return withoutAnswer(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	got, err := w.endpoint.Post(ctx, maxAnswerBytes, body)
 	switch {
 	case err != nil:
-		return brokenOff(err)
-	case len(text) > maxAnswerBytes:
-		return fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
-	case resp.StatusCode == http.StatusNotFound:
+		return err
+	case got.Code == http.StatusNotFound:
 		return errors.New("the server could not find the requested resource")
-	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated:
-		return unexpectedStatus(resp.StatusCode)
+	case got.Code != http.StatusOK && got.Code != http.StatusCreated:
+		return remote.UnexpectedStatus(got.Code)
 	}
-	if err := fastjson.Unmarshal(text, answer, jsontext.AllowDuplicateNames(true)); err != nil {
+	if err := fastjson.Unmarshal(got.Body, answer, jsontext.AllowDuplicateNames(true)); err != nil {
 		return errors.New("the answer is not a ConversionReview in JSON")
 	}
 	return nil
@@ -346,17 +254,17 @@ func (r *review) check(asked *review) error {
 	v1 := asked.APIVersion == "apiextensions.k8s.io/v1"
 	switch {
 	case v1 && r.TypeMeta != asked.TypeMeta:
-		return fmt.Errorf("expected webhook response of %v, got %v", asked.GroupVersionKind(), cut(r.GroupVersionKind().String()))
+		return fmt.Errorf("expected webhook response of %v, got %v", asked.GroupVersionKind(), remote.Cut(r.GroupVersionKind().String()))
 	case r.Response == nil:
 		return errors.New("no response provided")
 	case v1 && r.Response.UID != asked.Request.UID:
-		return fmt.Errorf("expected response.uid=%q, got %q", asked.Request.UID, cut(r.Response.UID))
+		return fmt.Errorf("expected response.uid=%q, got %q", asked.Request.UID, remote.Cut(r.Response.UID))
 	case r.Response.Result.Status == metav1.StatusSuccess:
 		return nil
 	case r.Response.Result.Message != "":
-		return errors.New(cut(r.Response.Result.Message))
+		return errors.New(remote.Cut(r.Response.Result.Message))
 	}
-	return fmt.Errorf("response.result.status was '%s', not 'Success'", cut(r.Response.Result.Status))
+	return fmt.Errorf("response.result.status was '%s', not 'Success'", remote.Cut(r.Response.Result.Status))
 }
 
 // sameObject returns an error unless both objects have the same name, namespace and UID.
@@ -365,7 +273,7 @@ func sameObject(in, out *Object) error {
 		{"name", in.Name, out.Name}, {"namespace", in.Namespace, out.Namespace}, {"UID", string(in.UID), string(out.UID)},
 	} {
 		if x.in != x.out {
-			return fmt.Errorf("must have the same %s: %s != %s", x.what, x.in, cut(x.out))
+			return fmt.Errorf("must have the same %s: %s != %s", x.what, x.in, remote.Cut(x.out))
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authz/impersonation"
 	"github.com/tidemark-dev/tidemark/internal/discovery"
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -27,7 +27,7 @@ type Handler struct {
 	impersonation *impersonation.Checker
 
 	// gate limits the running requests.
-	gate *inflight.Gate
+	gate *fairness.Gate
 
 	// drained is done when watches have to end.
 	drained context.Context

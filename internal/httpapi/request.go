@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -33,8 +33,7 @@ type request struct {
 	ctx      context.Context // with the deadline and the seat; nil before context is called
 
 	// seat is the request's seat; nil: it has none.
-	seat    *inflight.Seat
-	left    bool // the seat was given back, and is not taken again
+	seat    *fairness.Seat
 	stays   bool // the request keeps its seat to its end: its answer is not counted
 	failing bool // the answer is an error
 
@@ -76,7 +75,7 @@ func (q *request) forget() {
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
 	q.to, q.lines = nil, httpStream{}
-	q.ctx, q.shape, q.left, q.failing, q.stays = nil, nil, false, false, false
+	q.ctx, q.shape, q.failing, q.stays = nil, nil, false, false
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [spareEvents]registry.Event{}

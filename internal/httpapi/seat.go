@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 )
 
 // A request takes its seat after authentication and authorization. It gives the seat back
@@ -20,30 +20,31 @@ import (
 // requests, so that other users cannot lock administrators out.
 const masters = "system:masters"
 
-func newGate(l *Limits) *inflight.Gate {
-	return inflight.NewGate(inflight.Limits{
-		Seats: [...]int{inflight.Reads: l.InFlight, inflight.Writes: l.MutatingInFlight, inflight.Watches: l.Watches},
-		Bytes: l.WaitingBytes,
-	})
+func newGate(l *Limits) *fairness.Gate {
+	g := fairness.New(fairness.Config{Bytes: l.WaitingBytes, Watches: l.Watches})
+	g.Configure(fairness.Static(l.InFlight, l.MutatingInFlight))
+	return g
 }
 
 // takeSeat takes a seat for the request. Health checks need none.
-func (q *request) takeSeat() error {
-	h := q.h
-	class := inflight.Reads
+func (q *request) takeSeat() (err error) {
+	h, u := q.h, q.info.User
+	r := fairness.Request{Level: "readOnly", User: u.Name, Privileged: slices.Contains(u.Groups, masters)}
 	switch {
 	case q.info.Verb == verbWatch:
 		if h.drained.Err() != nil {
 			return apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
 		}
-		class = inflight.Watches
+		r.Watch = true
 	case isHealth(q.r.URL.Path):
 		return nil
 	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
-		class = inflight.Writes
+		r.Level, r.Write = "mutating", true
 	}
-	u := q.info.User
-	if q.seat = h.gate.Acquire(class, u.Name, slices.Contains(u.Groups, masters)); q.seat == nil {
+	if r.Watch || r.Privileged {
+		r.Level = "exempt"
+	}
+	if q.seat, err = h.gate.Acquire(q.r.Context(), r); err != nil {
 		h.metrics.overload(q)
 		return errOverloaded
 	}
@@ -55,12 +56,12 @@ func (q *request) seated(ctx context.Context) context.Context {
 	if q.seat == nil {
 		return ctx
 	}
-	return inflight.WithSeat(ctx, q.seat)
+	return fairness.WithSeat(ctx, q.seat)
 }
 
 // errFull is the answer (429) if the budget for waiting requests is spent.
 func errFull() error {
-	return apierrors.NewTooManyRequests(inflight.ErrFull.Error(), 1)
+	return apierrors.NewTooManyRequests(fairness.ErrFull.Error(), 1)
 }
 
 // hold counts bytes that the request holds until it ends.
@@ -88,12 +89,18 @@ func (q *request) holdAnswer(bytes int) error {
 // outside calls f, which waits for the client, without the seat. After the last call the
 // request does not take its seat again: only the client's reading is left of it.
 func (q *request) outside(last bool, f func() error) error {
-	if q.seat == nil || q.left || q.stays || !q.seat.Suspend(0) {
-		return f() // without a seat, or with it
+	if q.seat == nil || q.stays {
+		return f()
 	}
-	q.left = last
+	if last {
+		q.seat.Leave(0) // or it keeps the seat
+		return f()
+	}
+	if !q.seat.Suspend(0) {
+		return f()
+	}
 	err := f()
-	if !last && err == nil {
+	if err == nil {
 		err = q.seat.Resume(q.context())
 	}
 	return err

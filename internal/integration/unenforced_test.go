@@ -14,8 +14,6 @@ import (
 var storedOnly = []struct{ path, name, body, word string }{
 	{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "r", `{}`, "webhook"},
 	{"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", "r", `{}`, "webhook"},
-	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "r", `{"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},"validations":[{"expression":"true"}]}}`, "policy"},
-	{"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r","validationActions":["Deny"]}}`, "policy"},
 	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r"}}`, "policy"},
 	{"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "r", `{"spec":{"priorityLevelConfiguration":{"name":"r"}}}`, "priority and fairness"},
 	{"/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", "r", `{"spec":{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}}}}`, "priority and fairness"},

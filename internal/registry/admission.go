@@ -35,11 +35,11 @@ type Operation = admissionv1.Operation
 
 // Attributes describe a request to admission plugins, like the admission attributes of Kubernetes.
 // Target has the requested resource, version and subresource, the namespace and the name. The name
-// of a new object is set, too.
+// of a new object is set, too; one that the server generates only in the validating phase.
 type Attributes struct {
 	Target
-	// Operation is CREATE, UPDATE or DELETE. A patch or an apply is an UPDATE, or a CREATE
-	// if it creates the object.
+	// Operation is CREATE, UPDATE, DELETE or CONNECT. A patch or an apply is an UPDATE, or a
+	// CREATE if it creates the object. Object has the options of a CONNECT.
 	Operation Operation
 	// Kind is the kind of Object and Old, in the stored version.
 	Kind schema.GroupVersionKind
@@ -48,8 +48,9 @@ type Attributes struct {
 	// DryRun reports whether the request is a dry-run: nothing is stored.
 	DryRun bool
 	// Object is the object to store, nil for a DELETE. Old is the stored object, nil for a
-	// CREATE. Both are the whole object, also at a subresource. Only Mutate may change Object;
-	// Old must not be changed.
+	// CREATE. Both are the whole object, also at a subresource. Mutate sees what the client sent,
+	// with defaults; what the request cannot change is restored later. Only Mutate may change
+	// Object; Old must not be changed.
 	Object, Old runtime.Object
 	// NameGenerated reports whether the server made the name of a new object, from its
 	// generateName.
@@ -57,8 +58,25 @@ type Attributes struct {
 	// State is the state that plugins must use to decide on the request.
 	State *store.State
 
+	// Reinvoking reports whether the mutating plugins run for the second time, since one of them has
+	// called Reinvoke.
+	Reinvoking bool
+
 	w           *write
 	annotations map[string]string
+	versions    versions
+	local       map[any]any
+	// mutating is true in the mutating phase; reinvoke is set by Reinvoke.
+	mutating, reinvoke bool
+	registry           *Registry // set while plugins are called
+	// before is the current object of an update.
+	before *currentObject
+	// body is what the client sent to a subresource with its own type, in the mutating phase.
+	body runtime.Object
+	// managed are the managed fields that plugins see, if managedShown is true. A plugin may
+	// replace them.
+	managed                      []metav1.ManagedFieldsEntry
+	managedShown, managedChanged bool
 }
 
 // RequestedKind returns the kind of the request's body.
@@ -83,7 +101,11 @@ func (a *Attributes) Warn(text string) { a.w.warnings = append(a.w.warnings, tex
 // Forbidden returns the error of a plugin that refuses the request. The format is that of
 // fmt.Errorf.
 func (a *Attributes) Forbidden(format string, args ...any) error {
-	return apierrors.NewForbidden(a.Type.GroupResource(), cmp.Or(a.Name, "Unknown"), fmt.Errorf(format, args...))
+	name := a.Name
+	if meta, ok := a.Object.(metav1.Object); ok && name == "" { // the name is generated later
+		name = cmp.Or(meta.GetName(), meta.GetGenerateName())
+	}
+	return apierrors.NewForbidden(a.Type.GroupResource(), cmp.Or(name, "Unknown"), fmt.Errorf(format, args...))
 }
 
 // Annotate adds an annotation to the audit event of the request. A key keeps its first value.
@@ -101,19 +123,21 @@ func annotate(all *map[string]string, key, value string) {
 // Annotations returns the audit annotations that plugins added.
 func (a *Attributes) Annotations() map[string]string { return a.annotations }
 
-// Options returns a new copy of the request's options: *metav1.CreateOptions,
-// *metav1.UpdateOptions, *metav1.PatchOptions or *metav1.DeleteOptions.
+// Options returns a new copy of the request's options with their kind: *metav1.CreateOptions,
+// *metav1.UpdateOptions (for a patch, too) or *metav1.DeleteOptions. It is nil for a CONNECT.
 func (a *Attributes) Options() runtime.Object {
-	o := a.w.options
+	o, version := a.w.options, metav1.SchemeGroupVersion
 	switch {
 	case a.w.deletion != nil:
-		return a.w.deletion.DeepCopy()
+		return withKind(a.w.deletion.DeepCopy(), version.WithKind("DeleteOptions"))
+	case a.Operation == admissionv1.Connect:
+		return nil
 	case a.Operation == admissionv1.Create:
-		return &metav1.CreateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
-	case a.w.source == fromPatch:
-		return &metav1.PatchOptions{DryRun: nonEmpty(o.DryRun), Force: o.Force, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+		made := &metav1.CreateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+		return withKind(made, version.WithKind("CreateOptions"))
 	}
-	return &metav1.UpdateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+	made := &metav1.UpdateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+	return withKind(made, version.WithKind("UpdateOptions"))
 }
 
 // attributes returns the attributes of a write. Object is nil for a deletion, old for a create.

@@ -32,30 +32,30 @@ func TestAttributes(t *testing.T) {
 		_, err := s.Create(t.Context(), configMaps(s), body(`{"metadata":{"name":"a"}}`), options)
 		return err
 	}
-	const deleted = `*v1.DeleteOptions{"gracePeriodSeconds":7}`
+	const deleted = `*v1.DeleteOptions{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1","gracePeriodSeconds":7}`
 	for _, c := range []struct {
 		name, want string
 		do         func(s *server) error
 	}{
-		{"create", `CREATE a *v1.CreateOptions{"fieldManager":"m","fieldValidation":"Warn"}`, create},
-		{"generated name", `CREATE g-fixed *v1.CreateOptions{"dryRun":["All"]} dry`, func(s *server) error {
+		{"create", `CREATE a *v1.CreateOptions{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m","fieldValidation":"Warn"}`, create},
+		{"generated name", `CREATE g-fixed *v1.CreateOptions{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","dryRun":["All"]} dry`, func(s *server) error {
 			s.GenerateName = func(base string) string { return base + "fixed" }
 			_, err := s.Create(t.Context(), configMaps(s), body(`{"metadata":{"generateName":"g-"}}`), registry.WriteOptions{By: alice, DryRun: []string{"All"}})
 			return err
 		}},
-		{"update", `UPDATE a *v1.UpdateOptions{"fieldManager":"m","fieldValidation":"Warn"}`, func(s *server) error {
+		{"update", `UPDATE a *v1.UpdateOptions{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m","fieldValidation":"Warn"}`, func(s *server) error {
 			_, err := s.Update(t.Context(), named(s), body(`{"metadata":{"name":"a"},"data":{"a":"b"}}`), options)
 			return err
 		}},
-		{"patch", `UPDATE a *v1.PatchOptions{"fieldManager":"m","fieldValidation":"Warn"}`, func(s *server) error {
+		{"patch", `UPDATE a *v1.UpdateOptions{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m","fieldValidation":"Warn"}`, func(s *server) error {
 			_, err := s.Patch(t.Context(), named(s), registry.Patch{Type: types.MergePatchType, Bytes: []byte(`{"data":{"c":"d"}}`)}, options)
 			return err
 		}},
-		{"apply", `UPDATE a *v1.PatchOptions{"force":true,"fieldManager":"m","fieldValidation":"Warn"}`, func(s *server) error {
+		{"apply", `UPDATE a *v1.UpdateOptions{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m","fieldValidation":"Warn"}`, func(s *server) error {
 			_, err := s.Patch(t.Context(), named(s), registry.Patch{Type: types.ApplyYAMLPatchType, Bytes: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"e":"f"}}`)}, applied)
 			return err
 		}},
-		{"apply that creates", `CREATE b *v1.CreateOptions{"fieldManager":"m","fieldValidation":"Warn"}`, func(s *server) error {
+		{"apply that creates", `CREATE b *v1.CreateOptions{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m","fieldValidation":"Warn"}`, func(s *server) error {
 			_, err := s.Patch(t.Context(), s.target("configmaps", "default", "b"), registry.Patch{Type: types.ApplyYAMLPatchType, Bytes: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}`)}, applied)
 			return err
 		}},

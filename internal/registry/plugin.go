@@ -23,6 +23,8 @@ type Plugin struct {
 	// Mutate changes a.Object before validation, or refuses the request with an error. No field
 	// manager owns the fields that it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
+	// Replaces: Mutate changes the object by Attributes.Replace alone, and not a.Object.
+	Replaces bool
 	// Validate may refuse the request with an error, after the object was validated.
 	Validate func(ctx context.Context, a *Attributes) error
 	// Record adds to the transaction, or refuses the request with an error. It is not called
@@ -55,26 +57,61 @@ func hasMutate(p *Plugin) bool { return p.Mutate != nil }
 // readsObjects reports whether the plugin needs the objects of a request before its commit.
 func readsObjects(p *Plugin) bool { return p.Mutate != nil || p.Validate != nil }
 
-// mutate calls the mutating plugins.
+// mutate calls the mutating plugins, and calls them once more if one of them wants that.
 func (r *Registry) mutate(ctx context.Context, a *Attributes) error {
-	return r.call(ctx, a, func(p *Plugin) func(context.Context, *Attributes) error { return p.Mutate })
+	a.registry, a.mutating = r, true
+	defer func() { a.mutating = false }()
+	if err := r.mutateOnce(ctx, a); err != nil {
+		return err
+	}
+	if a.reinvoke {
+		a.Reinvoking = true
+		if err := r.mutateOnce(ctx, a); err != nil {
+			return err
+		}
+	}
+	return a.takeManaged()
+}
+
+func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
+	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
+		if p.Mutate == nil {
+			return nil
+		}
+		if !p.Replaces {
+			defer a.versions.changed()
+		}
+		if err := p.Mutate(ctx, a); err != nil {
+			return err
+		}
+		return a.settle(ctx)
+	})
 }
 
 // admit calls the validating plugins.
 func (r *Registry) admit(ctx context.Context, a *Attributes) error {
-	return r.call(ctx, a, func(p *Plugin) func(context.Context, *Attributes) error { return p.Validate })
+	a.registry = r
+	a.versions.changed()
+	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
+		if p.Validate == nil {
+			return nil
+		}
+		return p.Validate(ctx, a)
+	})
 }
 
-func (r *Registry) call(ctx context.Context, a *Attributes, phase func(p *Plugin) func(context.Context, *Attributes) error) error {
+// call calls a phase of each plugin that handles the request.
+func (r *Registry) call(ctx context.Context, a *Attributes, phase func(ctx context.Context, p *Plugin) error) error {
 	if !a.w.admitted() {
 		return nil
 	}
 	for i := range r.Plugins {
 		p := &r.Plugins[i]
-		if f := phase(p); f != nil && p.handles(a.State, a.Target, a.Operation, a.User) {
-			if err := f(ctx, a); err != nil {
-				return err
-			}
+		if p.Mutate == nil && p.Validate == nil || !p.handles(a.State, a.Target, a.Operation, a.User) {
+			continue
+		}
+		if err := phase(ctx, p); err != nil {
+			return err
 		}
 	}
 	return nil

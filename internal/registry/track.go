@@ -53,8 +53,10 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 	if w.owners.hasDecided {
 		return withManaged(e, managed), false, nil
 	}
-	if managed, err = r.track(ctx, w, before, next, start, e.Bytes); err != nil {
-		return e, false, err
+	if managed = w.owners.early; !w.owners.tracked {
+		if managed, err = r.track(ctx, w, before, next, start, e.Bytes); err != nil {
+			return e, false, err
+		}
 	}
 	if with := withManaged(e, managed); checkSize(with, nil) == nil {
 		return with, false, nil
@@ -71,7 +73,11 @@ func ownersUnchanged(w *write, managed, live []byte) bool {
 
 // track returns the managed fields after an update.
 func (r *Registry) track(ctx context.Context, w *write, before *currentObject, next runtime.Object, start, encoded []byte) ([]byte, error) {
-	s, err := r.schema(ctx, w.Type)
+	t := w.Type
+	if w.virtual {
+		t = w.Exchanged()
+	}
+	s, err := r.schema(ctx, t)
 	if err != nil {
 		return nil, err
 	}

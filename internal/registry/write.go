@@ -48,7 +48,13 @@ type write struct {
 	by       *authn.User
 	// dryRun reports whether the request is a dry-run: it is not committed.
 	dryRun bool
-	owners ownership
+	// virtual: the body is not a stored object, and is admitted as it is.
+	virtual bool
+	// collection: the deletion is part of a deletecollection.
+	collection bool
+	// replaced: a plugin has replaced the object (Attributes.Replace).
+	replaced bool
+	owners   ownership
 	// warnings are sent with the answer, also with an error.
 	warnings []string
 	// attrs are the attributes of the last attempt, nil if no plugin was called.

@@ -3,13 +3,10 @@ package startup
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -59,30 +56,4 @@ func (c Config) ensureClients(ctx context.Context) error {
 		}
 		return err
 	})
-}
-
-// notDangling sets the condition of a new flow schema that its priority level exists.
-func (c Config) notDangling(ctx context.Context, w desired) error {
-	var schema flowcontrolv1.FlowSchema
-	if err := json.Unmarshal(w.body(), &schema); err != nil {
-		return err
-	}
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": schema.APIVersion, "kind": schema.Kind,
-		"metadata": map[string]string{"name": schema.Name},
-		"status": flowcontrolv1.FlowSchemaStatus{Conditions: []flowcontrolv1.FlowSchemaCondition{{
-			Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, LastTransitionTime: c.now(), Reason: "Found",
-			Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", schema.Spec.PriorityLevelConfiguration.Name),
-		}}},
-	})
-	if err != nil {
-		return err
-	}
-	t, force := w.target, true
-	t.Subresource = "status"
-	_, err = c.Registry.Patch(ctx, t, registry.Patch{Type: types.ApplyYAMLPatchType, Bytes: body}, registry.WriteOptions{FieldManager: flowConsumer, Force: &force})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -144,15 +145,12 @@ func reconcileBinding(have, want binding) error {
 func reconcileFlow[T any](have, want metav1.Object, spec, wantSpec *T) error {
 	const auto = flowcontrolv1.AutoUpdateAnnotationKey
 	mandatory := want.GetName() == flowcontrolv1.PriorityLevelConfigurationNameExempt || want.GetName() == flowcontrolv1.PriorityLevelConfigurationNameCatchAll
-	said, ok := have.GetAnnotations()[auto]
-	update := mandatory || said == "true" || said != "false" && have.GetGeneration() == 1
-	note := "false"
-	if update {
-		note = "true"
-	}
-	if equal := equality.Semantic.DeepEqual(spec, wantSpec); (equal || !update) && ok && said == note {
+	said, err := strconv.ParseBool(have.GetAnnotations()[auto])
+	update := mandatory || err == nil && said || err != nil && have.GetGeneration() == 1
+	if equal := equality.Semantic.DeepEqual(spec, wantSpec); (equal || !update) && err == nil && said == update {
 		return errUnchanged
 	}
+	note := strconv.FormatBool(update)
 	have.SetAnnotations(merged(map[string]string{auto: note}, without(have.GetAnnotations(), auto)))
 	if update {
 		*spec = *wantSpec

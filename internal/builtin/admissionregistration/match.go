@@ -1,6 +1,6 @@
 // Package admissionregistration is the rules of the kinds of
-// admissionregistration.k8s.io: webhooks and policies. Their expressions are not
-// compiled here: what is wrong with one shows when it is used.
+// admissionregistration.k8s.io: webhooks and policies. Their expressions are
+// compiled here, so one that cannot be used is not stored.
 package admissionregistration
 
 import (
@@ -205,7 +205,7 @@ func validateNames(all []string, path *field.Path) field.ErrorList {
 func blank(expression string) bool { return strings.TrimSpace(expression) == "" }
 
 // validateConditions checks the expressions that say what else a request has to be.
-func validateConditions(all []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
+func validateConditions(all []admissionregistrationv1.MatchCondition, e *expressions, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(all) > mostConditions {
 		errs = append(errs, field.TooMany(path, len(all), mostConditions))
@@ -215,6 +215,8 @@ func validateConditions(all []admissionregistrationv1.MatchCondition, path *fiel
 		at := path.Index(i)
 		if blank(c.Expression) {
 			errs = append(errs, field.Required(at.Child("expression"), ""))
+		} else {
+			errs = append(errs, e.condition(c.Expression, at.Child("expression"))...)
 		}
 		if c.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/cel-go/cel"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -50,26 +52,43 @@ func validatePolicy(failure *admissionregistrationv1.FailurePolicyType, params *
 	return errs
 }
 
-// ValidateValidatingPolicy checks a policy that refuses.
+// ValidateValidatingPolicy checks a new policy that refuses.
 func ValidateValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	return validateValidatingPolicy(p, nil)
+}
+
+// ValidateValidatingPolicyUpdate checks a policy again.
+func ValidateValidatingPolicyUpdate(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	return validateValidatingPolicy(p, old)
+}
+
+func validateValidatingPolicy(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	s, path := &p.Spec, field.NewPath("spec")
+	e := newExpressions(s.ParamKind, len(s.Variables) > 0)
+	sameConditions := false
+	if old != nil {
+		e.storedInValidating(&old.Spec)
+		sameConditions = sameExpressions(s.ParamKind, old.Spec.ParamKind, s.MatchConditions, old.Spec.MatchConditions)
+	}
 	errs := validatePolicy(s.FailurePolicy, s.ParamKind, s.MatchConstraints, path)
-	errs = append(errs, validateConditions(s.MatchConditions, path.Child("matchConditions"))...)
-	errs = append(errs, validateVariables(s.Variables, path.Child("variables"))...)
+	if !sameConditions {
+		errs = append(errs, validateConditions(s.MatchConditions, e, path.Child("matchConditions"))...)
+	}
+	errs = append(errs, validateVariables(s.Variables, e, path.Child("variables"))...)
 	notes := path.Child("auditAnnotations")
 	if len(s.Validations)+len(s.AuditAnnotations) == 0 {
 		const words = "validations or auditAnnotations must contain at least one item"
 		return append(errs, field.Required(path.Child("validations"), words), field.Required(notes, words))
 	}
 	for i := range s.Validations {
-		errs = append(errs, validateValidation(&s.Validations[i], path.Child("validations").Index(i))...)
+		errs = append(errs, validateValidation(&s.Validations[i], e, path.Child("validations").Index(i))...)
 	}
 	if len(s.AuditAnnotations) > mostAnnotations {
 		errs = append(errs, field.Invalid(notes, check.Bare(s.AuditAnnotations), fmt.Sprintf("must not have more than %d auditAnnotations", mostAnnotations)))
 	}
 	var keys check.Seen[string]
 	for i, a := range s.AuditAnnotations {
-		errs = append(errs, validateAnnotation(p.Name, &a, notes.Index(i))...)
+		errs = append(errs, validateAnnotation(p.Name, &a, e, notes.Index(i))...)
 		if keys.Again(a.Key) {
 			errs = append(errs, field.Duplicate(notes.Index(i).Child("key"), a.Key))
 		}
@@ -77,9 +96,22 @@ func ValidateValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPoli
 	return errs
 }
 
-// ValidateValidatingPolicyUpdate checks a policy again.
-func ValidateValidatingPolicyUpdate(p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
-	return ValidateValidatingPolicy(p)
+// storedInValidating sets the expressions of the stored policy.
+func (e *expressions) storedInValidating(s *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+	e.conditions = conditionTexts(s.MatchConditions)
+	for i := range s.Validations {
+		e.validations = append(e.validations, s.Validations[i].Expression)
+		e.messages = append(e.messages, s.Validations[i].MessageExpression)
+	}
+	for i := range s.AuditAnnotations {
+		e.annotations = append(e.annotations, s.AuditAnnotations[i].ValueExpression)
+	}
+}
+
+// sameExpressions reports whether match conditions are as they are stored, so that they are not
+// checked again.
+func sameExpressions(params, oldParams *admissionregistrationv1.ParamKind, all, old []admissionregistrationv1.MatchCondition) bool {
+	return equality.Semantic.DeepEqual(params, oldParams) && equality.Semantic.DeepEqual(all, old)
 }
 
 // ValidateValidatingPolicyStatus checks what the subresource status made of a policy.
@@ -116,18 +148,35 @@ func validateMutable(m *admissionregistrationv1.MatchResources, path *field.Path
 	return errs
 }
 
-// ValidateMutatingPolicy checks a policy that changes what is written.
+// ValidateMutatingPolicy checks a new policy that changes what is written.
 func ValidateMutatingPolicy(p *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
+	return validateMutatingPolicy(p, nil)
+}
+
+// ValidateMutatingPolicyUpdate checks a policy again.
+func ValidateMutatingPolicyUpdate(p, old *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
+	return validateMutatingPolicy(p, old)
+}
+
+func validateMutatingPolicy(p, old *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
 	s, path := &p.Spec, field.NewPath("spec")
+	e := newExpressions(s.ParamKind, true)
+	sameConditions := false
+	if old != nil {
+		e.storedInMutating(&old.Spec)
+		sameConditions = sameExpressions(s.ParamKind, old.Spec.ParamKind, s.MatchConditions, old.Spec.MatchConditions)
+	}
 	errs := validatePolicy(s.FailurePolicy, s.ParamKind, s.MatchConstraints, path)
 	errs = append(errs, validateMutable(s.MatchConstraints, path.Child("matchConstraints"))...)
-	errs = append(errs, validateConditions(s.MatchConditions, path.Child("matchConditions"))...)
-	errs = append(errs, validateVariables(s.Variables, path.Child("variables"))...)
+	if !sameConditions {
+		errs = append(errs, validateConditions(s.MatchConditions, e, path.Child("matchConditions"))...)
+	}
+	errs = append(errs, validateVariables(s.Variables, e, path.Child("variables"))...)
 	if len(s.Mutations) == 0 {
 		errs = append(errs, field.Required(path.Child("mutations"), "mutations must contain at least one item"))
 	}
 	for i := range s.Mutations {
-		errs = append(errs, validateMutation(&s.Mutations[i], path.Child("mutations").Index(i))...)
+		errs = append(errs, validateMutation(&s.Mutations[i], e, path.Child("mutations").Index(i))...)
 	}
 	if s.ReinvocationPolicy == "" {
 		return append(errs, field.Required(path.Child("reinvocationPolicy"), ""))
@@ -135,9 +184,14 @@ func ValidateMutatingPolicy(p *admissionregistrationv1.MutatingAdmissionPolicy) 
 	return append(errs, validateReinvocation(&s.ReinvocationPolicy, path.Child("reinvocationPolicy"))...)
 }
 
-// ValidateMutatingPolicyUpdate checks a policy again.
-func ValidateMutatingPolicyUpdate(p, _ *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
-	return ValidateMutatingPolicy(p)
+// storedInMutating sets the expressions of the stored policy.
+func (e *expressions) storedInMutating(s *admissionregistrationv1.MutatingAdmissionPolicySpec) {
+	e.conditions = conditionTexts(s.MatchConditions)
+	for i := range s.Mutations {
+		if a := s.Mutations[i].ApplyConfiguration; a != nil {
+			e.applied = append(e.applied, a.Expression)
+		}
+	}
 }
 
 // validateParamKind checks what kind of object configures a policy.
@@ -172,7 +226,7 @@ func validateParamKind(k *admissionregistrationv1.ParamKind, path *field.Path) f
 	return errs
 }
 
-func validateVariables(all []admissionregistrationv1.Variable, path *field.Path) field.ErrorList {
+func validateVariables(all []admissionregistrationv1.Variable, e *expressions, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, v := range all {
 		at := path.Index(i)
@@ -183,6 +237,8 @@ func validateVariables(all []admissionregistrationv1.Variable, path *field.Path)
 		}
 		if blank(v.Expression) {
 			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
+		} else {
+			errs = append(errs, e.compose(&v, at.Child("expression"))...)
 		}
 	}
 	return errs
@@ -204,14 +260,20 @@ func isIdentifier(name string) bool {
 
 var reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge}
 
-func validateValidation(v *admissionregistrationv1.Validation, path *field.Path) field.ErrorList {
+func validateValidation(v *admissionregistrationv1.Validation, e *expressions, path *field.Path) field.ErrorList {
 	const nothing = "must be non-empty if specified"
 	var errs field.ErrorList
-	if blank(v.Expression) {
-		errs = append(errs, field.Required(path.Child("expression"), "expression is not specified"))
+	if at := path.Child("expression"); blank(v.Expression) {
+		errs = append(errs, field.Required(at, "expression is not specified"))
+	} else {
+		errs = append(errs, e.validation(v.Expression, at)...)
 	}
-	if v.MessageExpression != "" && blank(v.MessageExpression) {
-		errs = append(errs, field.Invalid(path.Child("messageExpression"), v.MessageExpression, nothing))
+	switch at := path.Child("messageExpression"); {
+	case v.MessageExpression == "":
+	case blank(v.MessageExpression):
+		errs = append(errs, field.Invalid(at, v.MessageExpression, nothing))
+	default:
+		errs = append(errs, e.message(v.MessageExpression, at)...)
 	}
 	switch at := path.Child("message"); {
 	case v.Message != "" && blank(v.Message):
@@ -222,7 +284,7 @@ func validateValidation(v *admissionregistrationv1.Validation, path *field.Path)
 	return append(errs, supported(v.Reason, path.Child("reason"), reasons...)...)
 }
 
-func validateAnnotation(policy string, a *admissionregistrationv1.AuditAnnotation, path *field.Path) field.ErrorList {
+func validateAnnotation(policy string, a *admissionregistrationv1.AuditAnnotation, e *expressions, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if policy == "" {
 		errs = append(errs, field.Invalid(path.Child("key"), a.Key, "requires metadata.name be non-empty"))
@@ -234,42 +296,57 @@ func validateAnnotation(policy string, a *admissionregistrationv1.AuditAnnotatio
 		errs = append(errs, field.Required(at, "valueExpression is not specified"))
 	case len(text) > longestAnnotationCEL:
 		errs = append(errs, field.Required(at, fmt.Sprintf("must not exceed %d bytes in length", longestAnnotationCEL)))
+	default:
+		errs = append(errs, e.annotation(a.ValueExpression, at)...)
 	}
 	return errs
 }
 
-// validateMutation checks that there is the one expression that a sort of patch has.
-func validateMutation(m *admissionregistrationv1.Mutation, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	check := func(name string, wanted, there bool, expression func() string) {
-		at := path.Child(name)
-		switch {
-		case wanted && !there:
-			errs = append(errs, field.Required(at, fmt.Sprintf("must be specified when patchType is %s", m.PatchType)))
-		case wanted && blank(expression()):
-			errs = append(errs, field.Required(at.Child("expression"), ""))
-		case !wanted && there:
-			errs = append(errs, field.Invalid(at, "{"+name+"}", fmt.Sprintf("must not be specified when patchType is %s", m.PatchType)))
-		}
+// validateMutation checks the one expression that a sort of patch has.
+func validateMutation(m *admissionregistrationv1.Mutation, e *expressions, path *field.Path) field.ErrorList {
+	patch := part{at: path.Child("jsonPatch"), name: "jsonPatch", there: m.JSONPatch != nil, returns: patchesType}
+	if patch.there {
+		patch.text = m.JSONPatch.Expression
 	}
-	patch := func(wanted bool) {
-		check("jsonPatch", wanted, m.JSONPatch != nil, func() string { return m.JSONPatch.Expression })
+	apply := part{at: path.Child("applyConfiguration"), name: "applyConfiguration", there: m.ApplyConfiguration != nil, returns: appliedType}
+	if apply.there {
+		apply.text = m.ApplyConfiguration.Expression
 	}
-	apply := func(wanted bool) {
-		check("applyConfiguration", wanted, m.ApplyConfiguration != nil, func() string { return m.ApplyConfiguration.Expression })
-	}
-	at := path.Child("patchType")
-	switch m.PatchType {
+	switch at := path.Child("patchType"); m.PatchType {
 	case admissionregistrationv1.PatchTypeJSONPatch:
-		patch(true)
-		apply(false)
+		return append(patch.wanted(m.PatchType, e), apply.unwanted(m.PatchType)...)
 	case admissionregistrationv1.PatchTypeApplyConfiguration:
-		apply(true)
-		patch(false)
+		return append(apply.wanted(m.PatchType, e), patch.unwanted(m.PatchType)...)
 	case "":
-		errs = append(errs, field.Required(at, ""))
+		return field.ErrorList{field.Required(at, "")}
 	default:
-		errs = append(errs, supported(&m.PatchType, at, admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)...)
+		return supported(&m.PatchType, at, admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)
 	}
-	return errs
+}
+
+// part is a field of a mutation, for one sort of patch.
+type part struct {
+	at      *field.Path
+	name    string
+	there   bool
+	text    string // the expression
+	returns *cel.Type
+}
+
+func (p *part) wanted(t admissionregistrationv1.PatchType, e *expressions) field.ErrorList {
+	at := p.at.Child("expression")
+	switch {
+	case !p.there:
+		return field.ErrorList{field.Required(p.at, fmt.Sprintf("must be specified when patchType is %s", t))}
+	case blank(p.text):
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return e.patch(p.text, p.returns, at)
+}
+
+func (p *part) unwanted(t admissionregistrationv1.PatchType) field.ErrorList {
+	if !p.there {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(p.at, "{"+p.name+"}", fmt.Sprintf("must not be specified when patchType is %s", t))}
 }

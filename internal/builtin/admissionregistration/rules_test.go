@@ -37,10 +37,18 @@ func TestWebhooks(t *testing.T) {
 		{"a service has a port", "clientConfig: {service: {namespace: a, name: b, port: 0}}", "clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive"},
 		{"a path begins with a slash", "clientConfig: {service: {namespace: a, name: b, path: c}}", "clientConfig.service.path: Invalid value: \"c\": must start with a '/'\nclientConfig.service.path: Invalid value: \"c\": segment[0] may not be empty"},
 		{"a path has segments", "clientConfig: {service: {namespace: a, name: b, path: /c//d_e}}", "clientConfig.service.path: Invalid value: \"/c//d_e\": segment[1] may not be empty\nclientConfig.service.path: Invalid value: \"/c//d_e\": segment[2]: a lowercase RFC 1123 subdomain must consist of..."},
-		{"conditions have names and expressions", "matchConditions: [{}, {name: a b, expression: c}, {name: d, expression: e}, {name: d, expression: e}]", "matchConditions[0].expression: Required value\nmatchConditions[0].name: Required value\nmatchConditions[1].name: Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')\nmatchConditions[3].name: Duplicate value: \"d\""},
+		{"conditions have names and expressions", "matchConditions: [{}, {name: a b, expression: 'true'}, {name: d, expression: 'true'}, {name: d, expression: 'true'}]", "matchConditions[0].expression: Required value\nmatchConditions[0].name: Required value\nmatchConditions[1].name: Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')\nmatchConditions[3].name: Duplicate value: \"d\""},
 	}), func(c *admissionregistrationv1.MutatingWebhookConfiguration) []string {
 		admission.DefaultMutatingWebhooks(c)
 		return testkinds.Texts(admission.ValidateMutatingWebhooks(c))
+	})
+	const stored, undeclared = "webhooks[0].matchConditions: [{name: c, expression: x}]", "webhooks[0].matchConditions[0].expression: Invalid value: \"x\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'x' (in container '')..."
+	testkinds.Updates(t, webhook, []testkinds.Update{
+		{"update: stored conditions are not checked again", stored, "webhooks[0].timeoutSeconds: 3", ""},
+		{"update: new conditions are checked", "", stored, undeclared},
+		{"update: all conditions are checked when one changes", stored, "webhooks[0].matchConditions[1]: {name: d, expression: 'true'}", undeclared},
+	}, func(c, old *admissionregistrationv1.MutatingWebhookConfiguration) []string {
+		return testkinds.Texts(admission.ValidateMutatingWebhooksUpdate(c, old))
 	})
 	testkinds.Rules(t, webhook, testkinds.Below("webhooks[0].rules[0]", []testkinds.Rule{
 		{"rule: required", ": {}", "operations: Required value\napiGroups: Required value\napiVersions: Required value\nresources: Required value"},
@@ -77,16 +85,25 @@ func TestValidatingPolicy(t *testing.T) {
 		{"excluded rules are checked", "matchConstraints.excludeResourceRules: [{}]", "matchConstraints.excludeResourceRules[0].operations: Required value\nmatchConstraints.excludeResourceRules[0].apiGroups: Required value\nmatchConstraints.excludeResourceRules[0].apiVersions: Required value\nmatchConstraints.excludeResourceRules[0].resources: Required value"},
 		{"parameters have a kind", "paramKind: {}", "paramKind.apiVersion: Required value\nparamKind.kind: Required value"},
 		{"parameters have a version", "paramKind: {apiVersion: A/1, kind: a b}", "paramKind.apiVersion: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of...\nparamKind.apiVersion: Invalid value: \"1\": a DNS-1035 label must consist of...\nparamKind.kind: Invalid value: \"a b\": may have mixed case, but should otherwise match: a DNS-1035 label must consist of..."},
-		{"variables have names and expressions", "variables: [{}, {name: for, expression: a}]", "variables[0].name: Required value: name is not specified\nvariables[0].expression: Required value: expression is not specified\nvariables[1].name: Invalid value: \"for\": must be a valid CEL identifier"},
+		{"variables have names and expressions", "variables: [{}, {name: for, expression: '1'}]", "variables[0].name: Required value: name is not specified\nvariables[0].expression: Required value: expression is not specified\nvariables[1].name: Invalid value: \"for\": must be a valid CEL identifier"},
 		{"a validation or an annotation", "validations: []", "validations: Required value: validations or auditAnnotations must contain at least one item\nauditAnnotations: Required value: validations or auditAnnotations must contain at least one item"},
 		{"an expression is required", "validations: [{}]", "validations[0].expression: Required value: expression is not specified"},
-		{"a message is one line", "validations: [{expression: a, message: \"b\\nc\"}]", `validations[0].message: Invalid value: "b\nc": must not contain line breaks`},
-		{"a message is not blank", "validations: [{expression: a, message: ' ', messageExpression: ' '}]", "validations[0].messageExpression: Invalid value: \" \": must be non-empty if specified\nvalidations[0].message: Invalid value: \" \": must be non-empty if specified"},
-		{"a reason is known", "validations: [{expression: a, reason: Any}]", `validations[0].reason: Unsupported value: "Any": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"`},
-		{"annotations have keys and values", "auditAnnotations: [{key: a b}, {key: c, valueExpression: d}, {key: c, valueExpression: d}]", "auditAnnotations[0].key: Invalid value: \"p/a b\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')\nauditAnnotations[0].valueExpression: Required value: valueExpression is not specified\nauditAnnotations[2].key: Duplicate value: \"c\""},
+		{"a message is one line", "validations: [{expression: 'true', message: \"b\\nc\"}]", `validations[0].message: Invalid value: "b\nc": must not contain line breaks`},
+		{"a message is not blank", "validations: [{expression: 'true', message: ' ', messageExpression: ' '}]", "validations[0].messageExpression: Invalid value: \" \": must be non-empty if specified\nvalidations[0].message: Invalid value: \" \": must be non-empty if specified"},
+		{"a reason is known", "validations: [{expression: 'true', reason: Any}]", `validations[0].reason: Unsupported value: "Any": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"`},
+		{"annotations have keys and values", "auditAnnotations: [{key: a b}, {key: c, valueExpression: 'null'}, {key: c, valueExpression: 'null'}]", "auditAnnotations[0].key: Invalid value: \"p/a b\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')\nauditAnnotations[0].valueExpression: Required value: valueExpression is not specified\nauditAnnotations[2].key: Duplicate value: \"c\""},
 	}), func(p *admissionregistrationv1.ValidatingAdmissionPolicy) []string {
 		admission.DefaultValidatingPolicy(p)
 		return testkinds.Texts(admission.ValidateValidatingPolicy(p))
+	})
+	const stored, undeclared = "spec.matchConditions: [{name: c, expression: x}]", "spec.matchConditions[0].expression: Invalid value: \"x\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'x' (in container '')..."
+	testkinds.Updates(t, policyOf("validations"), []testkinds.Update{
+		{"update: stored conditions are not checked again", stored, "metadata.labels: {a: b}", ""},
+		{"update: new conditions are checked", "", stored, undeclared},
+		{"update: other params count for all", stored, "spec.paramKind: {apiVersion: v1, kind: ConfigMap}", undeclared},
+	}, func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) []string {
+		admission.DefaultValidatingPolicy(p)
+		return testkinds.Texts(admission.ValidateValidatingPolicyUpdate(p, old))
 	})
 	testkinds.Updates(t, policyOf("validations"), []testkinds.Update{
 		{"status: warnings are whole", "", "status: {typeChecking: {expressionWarnings: [{}]}}", "status.typeChecking.expressionWarnings[0].warning: Required value\nstatus.typeChecking.expressionWarnings[0].fieldRef: Required value"},
@@ -110,15 +127,24 @@ func TestMutatingPolicy(t *testing.T) {
 		admission.DefaultMutatingPolicy(p)
 		return testkinds.Texts(admission.ValidateMutatingPolicy(p))
 	})
+	const stored, undeclared = "spec.matchConditions: [{name: c, expression: x}]", "spec.matchConditions[0].expression: Invalid value: \"x\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'x' (in container '')..."
+	testkinds.Updates(t, policyOf("mutations"), []testkinds.Update{
+		{"update: stored conditions are not checked again", stored, "metadata.labels: {a: b}", ""},
+		{"update: new conditions are checked", "", stored, undeclared},
+		{"update: other params count for all", stored, "spec.paramKind: {apiVersion: v1, kind: ConfigMap}", undeclared},
+	}, func(p, old *admissionregistrationv1.MutatingAdmissionPolicy) []string {
+		admission.DefaultMutatingPolicy(p)
+		return testkinds.Texts(admission.ValidateMutatingPolicyUpdate(p, old))
+	})
 }
 
 // policyOf is a valid policy with what is of its sort alone.
 func policyOf(what string) string {
 	const start = "{metadata: {name: p}, spec: {matchConstraints: {resourceRules: [" + rule + "]}, "
 	if what == "validations" {
-		return start + "validations: [{expression: a}]}}"
+		return start + "validations: [{expression: 'true'}]}}"
 	}
-	return start + "mutations: [{patchType: JSONPatch, jsonPatch: {expression: a}}], reinvocationPolicy: Never}}"
+	return start + "mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"remove\", path: \"/a\"}]'}}], reinvocationPolicy: Never}}"
 }
 
 func TestBindings(t *testing.T) {

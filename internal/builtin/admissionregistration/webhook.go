@@ -58,45 +58,70 @@ func defaultWebhook(c *admissionregistrationv1.WebhookClientConfig, rules []admi
 
 // ValidateValidatingWebhooks checks webhooks that refuse.
 func ValidateValidatingWebhooks(c *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
-	var errs field.ErrorList
-	names := map[string]bool{}
-	for i := range c.Webhooks {
-		// The other sort has all that this one has.
-		h := c.Webhooks[i]
-		errs = append(errs, validateWebhook(&admissionregistrationv1.MutatingWebhook{
-			Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
-			NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector, SideEffects: h.SideEffects, TimeoutSeconds: h.TimeoutSeconds,
-			AdmissionReviewVersions: h.AdmissionReviewVersions, MatchConditions: h.MatchConditions,
-		}, names, field.NewPath("webhooks").Index(i))...)
-	}
-	return errs
+	return validateWebhooks(commonOf(c.Webhooks), nil)
 }
 
 // ValidateValidatingWebhooksUpdate checks the webhooks again.
-func ValidateValidatingWebhooksUpdate(c, _ *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
-	return ValidateValidatingWebhooks(c)
+func ValidateValidatingWebhooksUpdate(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
+	return validateWebhooks(commonOf(c.Webhooks), commonOf(old.Webhooks))
 }
 
 // ValidateMutatingWebhooks checks webhooks that change what is written.
 func ValidateMutatingWebhooks(c *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
-	var errs field.ErrorList
-	names := map[string]bool{}
-	for i := range c.Webhooks {
-		errs = append(errs, validateWebhook(&c.Webhooks[i], names, field.NewPath("webhooks").Index(i))...)
-	}
-	return errs
+	return validateWebhooks(c.Webhooks, nil)
 }
 
 // ValidateMutatingWebhooksUpdate checks the webhooks again.
-func ValidateMutatingWebhooksUpdate(c, _ *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
-	return ValidateMutatingWebhooks(c)
+func ValidateMutatingWebhooksUpdate(c, old *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
+	return validateWebhooks(c.Webhooks, old.Webhooks)
+}
+
+// commonOf returns webhooks as those of the other sort, which has all that this one has.
+func commonOf(all []admissionregistrationv1.ValidatingWebhook) []admissionregistrationv1.MutatingWebhook {
+	out := make([]admissionregistrationv1.MutatingWebhook, len(all))
+	for i := range all {
+		h := &all[i]
+		out[i] = admissionregistrationv1.MutatingWebhook{
+			Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
+			NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector, SideEffects: h.SideEffects, TimeoutSeconds: h.TimeoutSeconds,
+			AdmissionReviewVersions: h.AdmissionReviewVersions, MatchConditions: h.MatchConditions,
+		}
+	}
+	return out
+}
+
+// validateWebhooks checks webhooks, given the stored ones. Match conditions that stay as they are
+// stored are not checked again.
+func validateWebhooks(all, old []admissionregistrationv1.MutatingWebhook) field.ErrorList {
+	var errs field.ErrorList
+	e := newExpressions(nil, false)
+	for i := range old {
+		e.conditions = append(e.conditions, conditionTexts(old[i].MatchConditions)...)
+	}
+	same := len(old) > 0 && slices.EqualFunc(all, old, func(h, old admissionregistrationv1.MutatingWebhook) bool {
+		return slices.Equal(h.MatchConditions, old.MatchConditions)
+	})
+	names := map[string]bool{}
+	for i := range all {
+		path := field.NewPath("webhooks").Index(i)
+		errs = append(errs, validateWebhook(&all[i], path)...)
+		if !same {
+			errs = append(errs, validateConditions(all[i].MatchConditions, e, path.Child("matchConditions"))...)
+		}
+		errs = append(errs, validateReviews(all[i].AdmissionReviewVersions, path.Child("admissionReviewVersions"))...)
+		if name := all[i].Name; name != "" && names[name] {
+			errs = append(errs, field.Duplicate(path.Child("name"), name))
+		}
+		names[all[i].Name] = true
+	}
+	return errs
 }
 
 // sideEffects are those that this version of the kinds allows: none, at least of a
 // dry-run.
 var sideEffects = []admissionregistrationv1.SideEffectClass{admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun}
 
-func validateWebhook(h *admissionregistrationv1.MutatingWebhook, names map[string]bool, path *field.Path) field.ErrorList {
+func validateWebhook(h *admissionregistrationv1.MutatingWebhook, path *field.Path) field.ErrorList {
 	errs := validation.IsFullyQualifiedName(path.Child("name"), h.Name)
 	for i := range h.Rules {
 		errs = append(errs, validateRule(&h.Rules[i], path.Child("rules").Index(i))...)
@@ -113,14 +138,7 @@ func validateWebhook(h *admissionregistrationv1.MutatingWebhook, names map[strin
 	errs = append(errs, validateSelector(h.NamespaceSelector, path.Child("namespaceSelector"))...)
 	errs = append(errs, validateSelector(h.ObjectSelector, path.Child("objectSelector"))...)
 	errs = append(errs, validateReinvocation(h.ReinvocationPolicy, path.Child("reinvocationPolicy"))...)
-	errs = append(errs, validateClient(&h.ClientConfig, path.Child("clientConfig"))...)
-	errs = append(errs, validateConditions(h.MatchConditions, path.Child("matchConditions"))...)
-	errs = append(errs, validateReviews(h.AdmissionReviewVersions, path.Child("admissionReviewVersions"))...)
-	if h.Name != "" && names[h.Name] {
-		errs = append(errs, field.Duplicate(path.Child("name"), h.Name))
-	}
-	names[h.Name] = true
-	return errs
+	return append(errs, validateClient(&h.ClientConfig, path.Child("clientConfig"))...)
 }
 
 // reviews are the versions of the question that some server has ever asked.

@@ -1,5 +1,5 @@
 // Package devices has the rules of the kinds of resource.k8s.io: devices, and claims to them.
-// It does not compile CEL expressions.
+// It compiles the CEL expressions that select devices, and never evaluates one: schedulers do.
 package devices
 
 import (

@@ -95,9 +95,9 @@ func ValidateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 	return append(errs, validateSpec(&t.Spec.Spec.Devices, path.Child("spec", "devices"))...)
 }
 
-// ValidateTemplateUpdate checks the new object, and that its spec is unchanged.
+// ValidateTemplateUpdate checks that the spec is unchanged.
 func ValidateTemplateUpdate(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-	return append(ValidateTemplate(t), kept(t.Spec, old.Spec)...)
+	return kept(t.Spec, old.Spec)
 }
 
 func kept[T any](spec, old T) field.ErrorList {
@@ -160,7 +160,7 @@ func validateChoice(c choice, path *field.Path) field.ErrorList {
 	} else {
 		errs = append(errs, wrongs(c.class, at, validation.IsDNS1123Subdomain(c.class))...)
 	}
-	errs = append(errs, each(c.selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), validateSelector)...)
+	errs = append(errs, each(c.selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), validateSelector(false))...)
 	switch at := path.Child("count"); c.mode {
 	case resourcev1.DeviceAllocationModeAll:
 		if c.count != 0 {
@@ -174,17 +174,6 @@ func validateChoice(c choice, path *field.Path) field.ErrorList {
 		errs = append(errs, field.NotSupported(path.Child("allocationMode"), c.mode, modes))
 	}
 	return append(errs, each(c.tolerations, -1, path.Child("tolerations"), validateToleration)...)
-}
-
-func validateSelector(s *resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
-	at := path.Child("cel")
-	switch {
-	case s.CEL == nil:
-		return field.ErrorList{field.Required(at, "")}
-	case len(s.CEL.Expression) > resourcev1.CELSelectorExpressionMaxLength:
-		return field.ErrorList{field.TooLong(at.Child("expression"), "", resourcev1.CELSelectorExpressionMaxLength)}
-	}
-	return nil
 }
 
 var (

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -17,9 +18,17 @@ func DefaultClass(c *resourcev1.DeviceClass) {
 }
 
 // ValidateClass checks which devices a class has, and their configuration.
-func ValidateClass(c *resourcev1.DeviceClass) field.ErrorList {
+func ValidateClass(c *resourcev1.DeviceClass) field.ErrorList { return validateClass(c, false) }
+
+// ValidateClassUpdate checks a class again.
+func ValidateClassUpdate(c, old *resourcev1.DeviceClass) field.ErrorList {
+	return validateClass(c, equality.Semantic.DeepEqual(c.Spec.Selectors, old.Spec.Selectors))
+}
+
+// validateClass checks a class whose selectors are stored already, or are new.
+func validateClass(c *resourcev1.DeviceClass, stored bool) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := each(c.Spec.Selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), validateSelector)
+	errs := each(c.Spec.Selectors, resourcev1.DeviceSelectorsMaxSize, path.Child("selectors"), validateSelector(stored))
 	errs = append(errs, each(c.Spec.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"),
 		func(c *resourcev1.DeviceClassConfiguration, path *field.Path) field.ErrorList {
 			return validateConfiguration(&c.DeviceConfiguration, path)
@@ -29,9 +38,6 @@ func ValidateClass(c *resourcev1.DeviceClass) field.ErrorList {
 	}
 	return errs
 }
-
-// ValidateClassUpdate checks a class again.
-func ValidateClassUpdate(c, _ *resourcev1.DeviceClass) field.ErrorList { return ValidateClass(c) }
 
 // isExtended reports whether a name is that of an extended resource: it has a domain, not one
 // of Kubernetes, and a quota can limit requests of it.

@@ -48,3 +48,16 @@ var (
 		},
 	}
 )
+
+// FixedSchema returns the spec of one of the mandatory FlowSchemas: "exempt" or "catch-all".
+func FixedSchema(name string) flowcontrolv1.FlowSchemaSpec {
+	spec := fixedSchemas[name]
+	return *spec.DeepCopy()
+}
+
+// FixedLevel returns the spec of one of the mandatory PriorityLevelConfigurations: "exempt" or
+// "catch-all".
+func FixedLevel(name string) flowcontrolv1.PriorityLevelConfigurationSpec {
+	spec := fixedLevels[name]
+	return *spec.DeepCopy()
+}

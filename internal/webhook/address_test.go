@@ -1,4 +1,4 @@
-package crd
+package webhook
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-func TestWebhookAddresses(t *testing.T) {
+func TestAddresses(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1": "", "::1": "", "::ffff:127.0.0.1": "", "10.96.0.10": "", "192.168.1.1": "", "203.0.113.9": "",
 		"fd00::1": "", "2001:db8::1": "", "64:ff9b::cb00:7109": "",
@@ -22,18 +22,18 @@ func TestWebhookAddresses(t *testing.T) {
 		"224.0.0.1": "multicast", "239.1.2.3": "multicast", "ff02::1": "multicast", "ff05::2": "multicast", "255.255.255.255": "broadcast",
 		"fd00:ec2::254": "metadata", "fd20:ce::254": "metadata", "100.100.100.200": "metadata", "168.63.129.16": "metadata", "192.0.0.192": "metadata",
 	} {
-		err := checkWebhookAddress(netip.MustParseAddr(address))
+		err := checkAddress(netip.MustParseAddr(address))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 }
 
-// TestWebhookName: a name is refused for what it leads to.
-func TestWebhookName(t *testing.T) {
-	dialer := webhookDialer
-	dialer.Resolver = resolver(t, [4]byte{169, 254, 169, 254})
-	c, err := dialer.DialContext(t.Context(), "tcp4", "webhook.example.com:443")
+// TestName: a name is refused for what it leads to.
+func TestName(t *testing.T) {
+	resolving := dialer
+	resolving.Resolver = resolver(t, [4]byte{169, 254, 169, 254})
+	c, err := resolving.DialContext(t.Context(), "tcp4", "webhook.example.com:443")
 	if err == nil {
 		c.Close()
 	}

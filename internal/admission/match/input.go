@@ -1,0 +1,117 @@
+package match
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/expression"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Input is what expressions see of a request in one form. Its values are made when an expression
+// first uses them. It serves one goroutine, and is valid until the object changes.
+type Input struct {
+	expression.Input
+	// conditions is what match conditions see: no namespaceObject, and the requested resource.
+	conditions expression.Input
+}
+
+// NewInput returns the input of a request. az decides for the variable authorizer; nil: expressions
+// that use it fail.
+func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned, az authz.Authorizer) *Input {
+	in := &Input{}
+	if v.Object != nil {
+		in.Object = &expression.Lazy{Make: func() (any, error) {
+			object, _, err := v.Trees()
+			return object, err
+		}}
+	}
+	if v.Old != nil {
+		in.OldObject = &expression.Lazy{Make: func() (any, error) {
+			_, old, err := v.Trees()
+			return old, err
+		}}
+	}
+	request := func(resource schema.GroupVersionResource) *expression.Lazy {
+		return &expression.Lazy{Make: func() (any, error) { return requestOf(a, v.Kind, resource) }}
+	}
+	in.Request = request(v.Resource)
+	if az != nil {
+		in.Authorizer, in.RequestResource = authorizerValues(ctx, a, az)
+	}
+	in.conditions = in.Input
+	if resource := a.RequestedResource(); resource != v.Resource {
+		in.conditions.Request = request(resource)
+	}
+	if a.Namespace != "" && !isNamespaces(a.Target) {
+		in.Namespace = &expression.Lazy{Make: func() (any, error) { return namespaceOf(a.State, a.Namespace) }}
+	}
+	return in
+}
+
+// SetParams sets the variable params. Nil is null.
+func (in *Input) SetParams(params any) { in.Params, in.conditions.Params = params, params }
+
+// requestOf returns the value of the variable request: an AdmissionRequest without uid and objects.
+func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource schema.GroupVersionResource) (map[string]any, error) {
+	requestedKind, requested := a.RequestedKind(), a.RequestedResource()
+	request := &admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(resource), SubResource: a.Subresource,
+		RequestKind: (*metav1.GroupVersionKind)(&requestedKind), RequestResource: (*metav1.GroupVersionResource)(&requested),
+		RequestSubResource: a.Subresource,
+		Name:               a.ShownName(), Namespace: a.Namespace, Operation: a.Operation, DryRun: &a.DryRun,
+		Options: runtime.RawExtension{Object: a.Options()},
+	}
+	if a.User != nil {
+		request.UserInfo = a.User.Info()
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(request)
+}
+
+// rememberedNamespaces are values of namespaceObject, by the hash of their names.
+var rememberedNamespaces [64]atomic.Pointer[namespaceValue]
+
+type namespaceValue struct {
+	object *store.Object
+	value  map[string]any
+}
+
+// namespaceOf returns the value of the variable namespaceObject. It must not be changed.
+func namespaceOf(s *store.State, name string) (any, error) {
+	o := s.Get("namespaces", name)
+	if o == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
+	}
+	slot := &rememberedNamespaces[slotOf(o, len(rememberedNamespaces))]
+	if n := slot.Load(); n != nil && n.object == o {
+		return n.value, nil
+	}
+	var n corev1.Namespace
+	if err := json.Unmarshal(o.Bytes(), &n); err != nil {
+		return nil, err
+	}
+	m := &n.ObjectMeta
+	value, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.Name, GenerateName: m.GenerateName, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
+			CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+			Labels: m.Labels, Annotations: m.Annotations, Finalizers: m.Finalizers,
+		},
+		Spec: n.Spec, Status: n.Status,
+	})
+	if err != nil {
+		return nil, err
+	}
+	slot.Store(&namespaceValue{o, value})
+	return value, nil
+}

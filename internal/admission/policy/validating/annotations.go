@@ -1,0 +1,72 @@
+package validating
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/admission/policy"
+)
+
+// maxAnnotation bounds the value of an audit annotation, in bytes.
+const maxAnnotation = 10 * 1024
+
+// annotation is the value of an audit annotation, or the error of its expression.
+type annotation struct {
+	key, value, err string
+	took            time.Duration
+}
+
+// annotations are the values of a policy's audit annotations, for all of its bindings and params.
+type annotations struct {
+	seen   map[annotation]bool
+	values map[string][]string // by key
+}
+
+// annotate adds a value to the annotations of the policy. Equal values of several bindings and
+// params count once.
+func (r *request) annotate(a annotation) {
+	if len(a.value) > maxAnnotation {
+		a.value = a.value[:maxAnnotation]
+	}
+	all := r.annotations
+	if all == nil {
+		all = &annotations{map[annotation]bool{}, map[string][]string{}}
+		r.annotations = all
+	}
+	if !all.seen[a] {
+		all.seen[a] = true
+		all.values[a.key] = append(all.values[a.key], a.value)
+	}
+}
+
+// publish makes audit annotations of those of a policy that has been evaluated.
+func (r *request) publish(of *policy.Policy[*compiled]) {
+	if r.annotations == nil {
+		return
+	}
+	for key, values := range r.annotations.values {
+		r.a.Annotate(of.Name+"/"+key, strings.Join(values, ", "))
+	}
+	r.annotations = nil
+}
+
+// failure is the form of a failed validation in an audit event.
+type failure struct {
+	Message         string                                     `json:"message"`
+	Policy          string                                     `json:"policy"`
+	Binding         string                                     `json:"binding"`
+	ExpressionIndex int                                        `json:"expressionIndex"`
+	Actions         []admissionregistrationv1.ValidationAction `json:"validationActions"`
+}
+
+// annotateFailure adds a failed validation to the audit event. The first one counts.
+func (r *request) annotateFailure(i *invocation, d *decision) {
+	value, err := json.Marshal([]failure{{d.message, i.Policy.Name, i.Binding.Name, d.index, i.Binding.Actions}})
+	if err != nil {
+		return // it has texts and an integer alone
+	}
+	r.a.Annotate("validation.policy.admission.k8s.io/validation_failure", string(value))
+}

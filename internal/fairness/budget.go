@@ -1,0 +1,131 @@
+package fairness
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+)
+
+// budget is an amount of something, such as bytes, that requests hold. It has three bounds:
+//
+//   - An eighth is reserved for privileged users, who may take everything.
+//   - A 64th is reserved for each of the first 16 levels, so that a level with many users
+//     leaves something to others.
+//   - A user gets at most as much as it leaves. So one user gets half of what is not reserved,
+//     two get a third each, and there is always something for the next one.
+//
+// A request takes first and checks then, without a lock. So the sum never exceeds the limit,
+// and a request may be refused because another one has just tried.
+type budget struct {
+	limit  int64
+	used   atomic.Int64
+	shared atomic.Int64 // beyond the levels' reserves
+	levels atomic.Int64
+}
+
+// reservingLevels is how many levels have a reserve.
+const reservingLevels = 16
+
+// join and leave count the levels with a reserve.
+func (b *budget) join()  { b.levels.Add(1) }
+func (b *budget) leave() { b.levels.Add(-1) }
+
+// reserve is what a level has for itself.
+func (b *budget) reserve() int64 { return b.limit / 64 }
+
+// open is what levels share.
+func (b *budget) open() int64 {
+	return b.limit - b.limit/8 - min(b.levels.Load(), reservingLevels)*b.reserve()
+}
+
+// holder is who holds something: a user, who may be nil, at a level.
+type holder struct {
+	user, level *atomic.Int64
+	privileged  bool
+}
+
+// take counts n and reports whether it fits; if not, nothing is counted.
+func (b *budget) take(h holder, n int64) bool {
+	if n == 0 {
+		return true
+	}
+	used, mine := b.used.Add(n), int64(0)
+	if h.user != nil {
+		mine = h.user.Add(n)
+	}
+	atLevel := h.level.Add(n)
+	more := b.beyond(atLevel) - b.beyond(atLevel-n)
+	shared := b.shared.Add(more)
+	free := b.limit - used
+	if free >= 0 && (h.privileged || free >= b.limit/8 && (more == 0 || mine <= b.open()-shared)) {
+		return true
+	}
+	b.give(h, n)
+	return false
+}
+
+// give returns n.
+func (b *budget) give(h holder, n int64) {
+	if n == 0 {
+		return
+	}
+	atLevel := h.level.Add(-n)
+	b.shared.Add(b.beyond(atLevel) - b.beyond(atLevel+n))
+	if h.user != nil {
+		h.user.Add(-n)
+	}
+	b.used.Add(-n)
+}
+
+// beyond is how much of what a level holds is not covered by its reserve.
+func (b *budget) beyond(atLevel int64) int64 { return max(0, atLevel-b.reserve()) }
+
+// user counts what a user holds.
+type user struct {
+	name           string
+	bytes, watches atomic.Int64
+	requests       int // those that refer to the user; guarded by the mu of its shard
+}
+
+// users are the users with requests, and some others.
+type users struct {
+	seed   maphash.Seed
+	once   sync.Once
+	shards [16]struct {
+		mu   sync.Mutex
+		byID map[string]*user
+		_    [40]byte // shards share no cache line
+	}
+}
+
+// keptUsers is how many users of a shard are kept after their last request, so that
+// sequential requests do not allocate a user each.
+const keptUsers = 4
+
+// get returns the user until put is called.
+func (us *users) get(name string) *user {
+	us.once.Do(func() { us.seed = maphash.MakeSeed() })
+	s := &us.shards[maphash.String(us.seed, name)%uint64(len(us.shards))]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.byID[name]
+	if u == nil {
+		if s.byID == nil {
+			s.byID = map[string]*user{}
+		}
+		u = &user{name: name}
+		s.byID[name] = u
+	}
+	u.requests++
+	return u
+}
+
+// put ends a use of the user.
+func (us *users) put(u *user) {
+	s := &us.shards[maphash.String(us.seed, u.name)%uint64(len(us.shards))]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u.requests--; u.requests == 0 && len(s.byID) > keptUsers {
+		delete(s.byID, u.name)
+	}
+}

@@ -1,0 +1,133 @@
+package fairness
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+)
+
+// exempt counts the requests of an exempt level. They never wait for a lock that is held for
+// longer than it takes to count: each locks one of several shards.
+type exempt struct {
+	seats atomic.Int64    // in use
+	kinds [2]atomic.Int64 // requests with seats: reads, writes
+	most  atomic.Int64    // seats in use at once, since the last call of measure
+
+	shards [8]exemptShard
+}
+
+type exemptShard struct {
+	mu         sync.Mutex
+	closed     bool
+	requests   int
+	running    list
+	dispatched uint64
+	_          [16]byte // shards share no cache line
+}
+
+// enter counts a request. It reports false if the level has gone.
+func (x *exempt) enter(l *level, s *Seat) bool {
+	s.shard = rand.Uint32N(uint32(len(x.shards)))
+	s.arrived = l.g.now()
+	s.first, s.since = s.arrived, s.arrived
+	h := &x.shards[s.shard]
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return false
+	}
+	h.requests++
+	h.dispatched++
+	h.running.push(s)
+	h.mu.Unlock()
+	s.tally.arrived(0)
+	s.tally.dispatched()
+	x.sit(l, s)
+	return true
+}
+
+// sit takes seats.
+func (x *exempt) sit(l *level, s *Seat) {
+	s.seated = true
+	x.kinds[s.write].Add(1)
+	s.tally.executing(1, s.seats())
+	x.change(l, int64(s.seats()))
+}
+
+// suspend gives the seats back.
+func (x *exempt) suspend(l *level, s *Seat) {
+	s.seated = false
+	x.kinds[s.write].Add(-1)
+	s.tally.executing(-1, s.seats())
+	x.change(l, -int64(s.seats()))
+}
+
+// resume takes the seats again.
+func (x *exempt) resume(l *level, s *Seat) { x.sit(l, s) }
+
+// widen sets how many seats a suspended request takes when it resumes.
+func (x *exempt) widen(s *Seat, width int) {
+	h := &x.shards[s.shard]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.suspended > 0 && !s.seated {
+		s.width = width
+	}
+}
+
+// leave ends a request.
+func (x *exempt) leave(l *level, s *Seat) {
+	if s.seated {
+		x.suspend(l, s)
+	}
+	h := &x.shards[s.shard]
+	h.mu.Lock()
+	h.running.remove(s)
+	h.requests--
+	drained := h.requests == 0
+	h.mu.Unlock()
+	if drained && l.draining.Load() {
+		l.g.reap()
+	}
+}
+
+// change changes the number of seats in use. The statistics skip it if another request updates
+// them at the same time: the next one will count it.
+func (x *exempt) change(l *level, seats int64) {
+	now := x.seats.Add(seats)
+	for most := x.most.Load(); now > most; most = x.most.Load() {
+		if x.most.CompareAndSwap(most, now) {
+			break
+		}
+	}
+	if l.mu.TryLock() {
+		l.observe()
+		l.mu.Unlock()
+	}
+}
+
+// observe updates the statistics of an exempt level; mu is held.
+func (l *level) observe() {
+	l.sync(l.g.now())
+	l.inUse = int(l.ex.seats.Load())
+	l.executingWrites = int(l.ex.kinds[1].Load())
+	l.executing = l.executingWrites + int(l.ex.kinds[0].Load())
+	l.usage.changed(l)
+}
+
+// close closes the level if it has no requests, and reports whether it did.
+func (x *exempt) close() bool {
+	for i := range x.shards {
+		x.shards[i].mu.Lock()
+		defer x.shards[i].mu.Unlock()
+	}
+	for i := range x.shards {
+		if x.shards[i].requests > 0 {
+			return false
+		}
+	}
+	for i := range x.shards {
+		x.shards[i].closed = true
+	}
+	return true
+}

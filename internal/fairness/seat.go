@@ -1,0 +1,414 @@
+package fairness
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// waitBytes is the estimated size of a request that waits in the middle of its work, without
+// its body and without a large answer: goroutine stack, headers, stream, and a small answer.
+const waitBytes = 32 << 10
+
+// queuedBytes is the estimated size of a request in a queue, whose body has not been read.
+const queuedBytes = 16 << 10
+
+// Request describes a request to a gate.
+type Request struct {
+	// Level is the name of its priority level. If there is none, CatchAll is used.
+	Level string
+	// Flow is the hash of its flow schema and distinguisher.
+	Flow uint64
+	// Width is how many seats the request takes while it executes. Zero means one.
+	Width int
+	// FinalWidth is how many seats it takes during the time Extra, which begins when
+	// it ends. It has max(Width, FinalWidth) seats from the beginning.
+	FinalWidth int
+	Extra      time.Duration
+	// MaxWait bounds the time in a queue. Zero means that only the context does.
+	MaxWait time.Duration
+
+	// User is who holds bytes and watches.
+	User string
+	// Privileged users may hold all of the bytes and watches that are free.
+	Privileged bool
+	// Write counts the request as one that writes.
+	Write bool
+	// Watch takes one of Config.Watches until Release.
+	Watch bool
+
+	// Tally counts the request. Nil means that it is not counted by flow schema.
+	Tally *Tally
+	// Detail is passed on to Gate.Visit. It must not change until Release.
+	Detail any
+}
+
+// Seat stands for the seats of one request. Only the request's goroutine uses it.
+type Seat struct {
+	l      *level
+	tally  *Tally
+	detail any
+	flow   uint64
+	extra  time.Duration
+
+	name       string
+	user       *user // nil until the request holds something; always nil if it is privileged
+	privileged bool
+	watch      bool
+	write      int // 1: it writes
+
+	suspended int   // calls of Suspend without Resume
+	waits     int64 // bytes that count until Resume
+	holds     int64 // bytes that count until Release
+	over      bool  // Leave or Release was called
+
+	// The level's mu guards the fields below.
+	width, final   int
+	seated         bool
+	began          bool          // it has had seats
+	arrived, first time.Duration // when it arrived, and began to execute
+	since          time.Duration // when it got its seats
+	arrivedR       float64       // R when it began to wait
+	work           float64       // seat-seconds that its queue pays when it gets its seats
+	queue          *queue        // nil at an exempt level
+	place          *list         // of the queue, while it waits
+	ready          chan struct{} // closed when it gets its seats
+	shard          uint32        // at an exempt level
+	prev, next     *Seat
+}
+
+// Acquire takes seats for a request. If there are none, it waits in a queue until there are,
+// until the context is done, or until Request.MaxWait has passed. The error is one of those of
+// this package, or context.Canceled.
+func (g *Gate) Acquire(ctx context.Context, r Request) (*Seat, error) {
+	s := &Seat{
+		tally: r.Tally, detail: r.Detail, flow: r.Flow, width: max(1, r.Width), final: r.FinalWidth, extra: r.Extra,
+		name: r.User, privileged: r.Privileged, watch: r.Watch,
+	}
+	if r.Write {
+		s.write = 1
+	}
+	s.tally.widths(s.seats())
+	for {
+		l := g.level(r.Level)
+		if l == nil {
+			return nil, ErrConcurrencyLimit
+		}
+		s.l = l
+		entered, err := s.enter(ctx, r.MaxWait)
+		if err != nil {
+			s.forget()
+			return nil, err
+		}
+		if entered {
+			return s, nil
+		}
+		s.forget() // the level has gone: there are other levels now
+	}
+}
+
+// enter enters the level. It reports false if the level has gone.
+func (s *Seat) enter(ctx context.Context, maxWait time.Duration) (bool, error) {
+	l := s.l
+	if s.watch && !l.g.watches.take(s.watches(), 1) {
+		s.watch = false
+		l.reject(s, ErrWatches)
+		return false, ErrWatches
+	}
+	if l.exempt {
+		return l.ex.enter(l, s), nil
+	}
+	l.mu.Lock()
+	if l.gone {
+		l.mu.Unlock()
+		return false, nil
+	}
+	l.requests++
+	if err := l.enter(s); err != nil {
+		l.count(s, err)
+		l.exit()
+		return false, err
+	}
+	if s.seated {
+		s.tally.waited(true, 0)
+		l.mu.Unlock()
+		return true, nil
+	}
+	l.mu.Unlock()
+	return true, s.await(ctx, maxWait)
+}
+
+// await waits in the queue.
+func (s *Seat) await(ctx context.Context, maxWait time.Duration) error {
+	l := s.l
+	err := s.getReady(ctx, maxWait)
+	waited := l.g.now() - s.arrived
+	s.tally.waited(err == nil, waited)
+	s.settle()
+	if err != nil {
+		l.mu.Lock()
+		l.count(s, err)
+		l.exit()
+	}
+	return err
+}
+
+// getReady waits until the request has its seats.
+func (s *Seat) getReady(ctx context.Context, maxWait time.Duration) error {
+	var timeout <-chan time.Time
+	if maxWait > 0 {
+		t := time.NewTimer(maxWait)
+		defer t.Stop()
+		timeout = t.C
+	}
+	err := ErrTimeout
+	select {
+	case <-s.ready:
+		return nil
+	case <-timeout:
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			err = context.Canceled
+		}
+	}
+	l := s.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.place == nil { // it got its seats at the same time
+		return nil
+	}
+	l.sync(l.g.now())
+	l.leave(s)
+	return err
+}
+
+// exit notes that a request has left the level, whose mu is held. It unlocks mu.
+func (l *level) exit() {
+	l.requests--
+	drained := l.draining.Load() && l.requests == 0
+	l.mu.Unlock()
+	if drained {
+		l.g.reap()
+	}
+}
+
+// holder returns who holds the bytes of the request.
+func (s *Seat) holder() holder {
+	h := holder{level: &s.l.bytes, privileged: s.privileged}
+	if !s.privileged {
+		h.user = &s.account().bytes
+	}
+	return h
+}
+
+// watches returns who has the watch.
+func (s *Seat) watches() holder {
+	h := holder{level: &s.l.watches, privileged: s.privileged}
+	if !s.privileged {
+		h.user = &s.account().watches
+	}
+	return h
+}
+
+func (s *Seat) account() *user {
+	if s.user == nil {
+		s.user = s.l.g.users.get(s.name)
+	}
+	return s.user
+}
+
+// forget gives back what the request holds.
+func (s *Seat) forget() {
+	g := s.l.g
+	g.bytes.give(s.holder(), s.holds+s.waits)
+	s.holds, s.waits = 0, 0
+	if s.watch {
+		g.watches.give(s.watches(), 1)
+	}
+	if s.user != nil {
+		g.users.put(s.user)
+		s.user = nil
+	}
+}
+
+// Hold counts bytes that the request holds until Release. It reports whether they fit into the
+// budget; if not, nothing is counted.
+func (s *Seat) Hold(bytes int64) bool {
+	if !s.l.g.bytes.take(s.holder(), bytes) {
+		return false
+	}
+	s.holds += bytes
+	return true
+}
+
+// Suspend gives the seats back until Resume, and counts the bytes that the request holds until
+// then. If they do not fit into the budget, it returns false and the request keeps its seats.
+// Calls nest: the outermost Resume takes the seats again.
+func (s *Seat) Suspend(bytes int64) bool {
+	if !s.count(bytes) {
+		return false
+	}
+	if s.suspended++; s.suspended == 1 && !s.over {
+		s.rise(false)
+	}
+	return true
+}
+
+// count counts the bytes of a request that waits.
+func (s *Seat) count(bytes int64) bool {
+	if s.suspended == 0 {
+		bytes += waitBytes
+	}
+	if !s.l.g.bytes.take(s.holder(), bytes) {
+		return false
+	}
+	s.waits += bytes
+	return true
+}
+
+// rise gives the seats back.
+func (s *Seat) rise(over bool) {
+	l := s.l
+	if l.exempt {
+		l.ex.suspend(l, s)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sync(l.g.now())
+	if s.seated {
+		l.end(s, over)
+	}
+}
+
+// Leave gives the seats back for good: the request does not execute any more, and waits for its
+// client only. The time Request.Extra begins. The bytes count until Release. If they do not fit
+// into the budget, Leave returns false and the request keeps its seats.
+//
+// A watch calls Leave when it has been initialized. From then on, it is one of Config.Watches,
+// and counts no bytes unless it calls Suspend or Hold.
+func (s *Seat) Leave(bytes int64) bool {
+	if s.over {
+		return true
+	}
+	if !s.watch && !s.count(bytes) {
+		return false
+	}
+	s.over = true
+	s.rise(true)
+	s.executed()
+	return true
+}
+
+// executed records how long the request has executed.
+func (s *Seat) executed() { s.tally.executed(s.watch, s.l.g.now()-s.first) }
+
+// Resume takes the seats again that Suspend gave back. If there are none, it waits in the
+// request's queue, ahead of new requests, until the context is done. It returns the context's
+// error then, and the request may finish without seats. The bytes of Suspend count until Resume
+// returns.
+func (s *Seat) Resume(ctx context.Context) error {
+	if s.suspended--; s.suspended > 0 {
+		return nil
+	}
+	defer s.settle()
+	l := s.l
+	if s.over {
+		return nil
+	}
+	if l.exempt {
+		l.ex.resume(l, s)
+		return nil
+	}
+	l.mu.Lock()
+	l.sync(l.g.now())
+	s.work = float64(s.width) * guess
+	if l.waiting == 0 && l.inUse < l.limit && l.fits(s.seats()) {
+		l.activate(s.queue)
+		l.begin(s)
+		l.mu.Unlock()
+		return nil
+	}
+	l.enqueue(s, &s.queue.resuming)
+	l.dispatch()
+	l.mu.Unlock()
+	if s.getReady(ctx, 0) != nil {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// settle ends the count of the bytes of a request that waits.
+func (s *Seat) settle() {
+	s.l.g.bytes.give(s.holder(), s.waits)
+	s.waits = 0
+}
+
+// Widen sets how many seats the next Resume takes, at most all of the level: large requests take
+// several, so that few of them execute at once. It has no effect on a request that is not
+// suspended.
+func (s *Seat) Widen(width int) {
+	l := s.l
+	if l.exempt {
+		l.ex.widen(s, max(1, width))
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.suspended > 0 && !s.seated {
+		s.width = max(1, min(width, l.limit))
+	}
+}
+
+// seats is how many seats the request takes.
+func (s *Seat) seats() int { return max(s.width, s.final) }
+
+// Release ends the request, which must not use the seat afterwards.
+func (s *Seat) Release() {
+	l := s.l
+	if !s.over {
+		s.executed()
+	}
+	if l.exempt {
+		l.ex.leave(l, s)
+	} else {
+		l.mu.Lock()
+		l.sync(l.g.now())
+		if s.seated {
+			l.end(s, true)
+		}
+		l.exit()
+	}
+	s.over = true
+	s.forget()
+}
+
+// contextKey is the key of a request's seat in its context.
+type contextKey struct{}
+
+// WithSeat returns a context that carries the seat of its request.
+func WithSeat(ctx context.Context, s *Seat) context.Context {
+	return context.WithValue(ctx, contextKey{}, s)
+}
+
+// ErrFull is the error of a request that would have to wait when the budget for waiting
+// requests is spent.
+var ErrFull = errors.New("too many requests are waiting for their clients, please try again later")
+
+// Wait calls f, which waits for something outside of this server, without the seats of the
+// context's request. bytes estimates the memory that the request holds meanwhile. If the context
+// has no seat (work of the server itself), Wait just calls f.
+func Wait(ctx context.Context, bytes int64, f func() error) error {
+	s, _ := ctx.Value(contextKey{}).(*Seat)
+	if s == nil {
+		return f()
+	}
+	if !s.Suspend(bytes) {
+		return ErrFull
+	}
+	err := f()
+	if again := s.Resume(ctx); err == nil {
+		err = again
+	}
+	return err
+}

@@ -1,0 +1,59 @@
+package flowschema
+
+import (
+	"time"
+)
+
+// The estimates are those of kube-apiserver.
+const (
+	// bytesPerSeat is how many bytes of objects a list returns for each of its seats.
+	bytesPerSeat = 100_000
+	// mostStreamed is how many bytes of a list count that is streamed from memory.
+	mostStreamed = 1_000_000
+	// mostListSeats and mostWriteSeats bound the seats of a request.
+	mostListSeats, mostWriteSeats = 100, 10
+	// watchesPerSeat is how many watches take a seat for eventTime, after a write.
+	watchesPerSeat = 10
+	eventTime      = 5 * time.Millisecond
+)
+
+// Work is the estimated work of a request.
+type Work struct {
+	// Seats is how many seats it takes while it executes; at least 1.
+	Seats int
+	// FinalSeats is how many seats it takes for Extra after it has been answered; zero: none.
+	FinalSeats int
+	Extra      time.Duration
+}
+
+// Small is the work of a request that returns little and changes nothing.
+var Small = Work{Seats: 1}
+
+// width returns a number of seats within the bound of the level, and within most.
+func (l *Level) width(seats, most int) int {
+	if l.MaxWidth > 0 {
+		most = min(most, l.MaxWidth)
+	}
+	return max(1, min(seats, most))
+}
+
+// List is the work of a list, or of the initial events of a watch, that returns so many bytes of
+// objects. streamed: it is read from the current state; a list of an older state has to be made
+// first.
+func (l *Level) List(bytes int64, streamed bool) Work {
+	if streamed {
+		bytes = min(bytes, mostStreamed)
+	}
+	bytes = min(bytes, mostListSeats*bytesPerSeat)
+	return Work{Seats: l.width(int((bytes+bytesPerSeat-1)/bytesPerSeat), mostListSeats)}
+}
+
+// Write is the work of a write whose event goes to so many watches. Few watches do not count.
+func (l *Level) Write(watches int) Work {
+	if watches < watchesPerSeat {
+		return Small
+	}
+	seats := (watches + watchesPerSeat - 1) / watchesPerSeat
+	final := l.width(seats, mostWriteSeats)
+	return Work{Seats: 1, FinalSeats: final, Extra: time.Duration(float64(eventTime) * float64(seats) / float64(final))}
+}

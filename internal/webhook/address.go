@@ -1,0 +1,73 @@
+package webhook
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+// A webhook configuration or a definition can name any URL, and the server calls it from its own
+// network. So the server refuses addresses that only its machine should reach,
+// after it has resolved the name.
+
+// dialer connects to webhooks. It has no state.
+var dialer = net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	return checkAddress(at.Addr())
+}}
+
+// checkAddress returns an error for addresses that are not called. Loopback is allowed,
+// because developers run webhooks on the same machine.
+func checkAddress(a netip.Addr) error {
+	a = embedded(a.WithZone("").Unmap())
+	switch {
+	case a.IsLinkLocalUnicast():
+		return errors.New("webhooks at link-local addresses are not called")
+	case a.IsMulticast(), a == broadcast:
+		return errors.New("webhooks at multicast and broadcast addresses are not called")
+	case a.IsUnspecified() || a.Is4() && a.As4()[0] == 0:
+		return errors.New("webhooks at the unspecified address are not called")
+	case metadataAddresses[a]:
+		return errors.New("webhooks at addresses of metadata services are not called")
+	}
+	return nil
+}
+
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// metadataAddresses are the addresses outside 169.254.0.0/16 at which clouds give credentials
+// to machines.
+var metadataAddresses = map[netip.Addr]bool{
+	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS
+	netip.MustParseAddr("fd20:ce::254"):    true, // Google Cloud
+	netip.MustParseAddr("100.100.100.200"): true, // Alibaba Cloud
+	netip.MustParseAddr("168.63.129.16"):   true, // Azure
+	netip.MustParseAddr("192.0.0.192"):     true, // Oracle Cloud
+}
+
+// translated has the IPv6 prefixes that embed an IPv4 address, and its offset.
+var translated = []struct {
+	prefix netip.Prefix
+	at     int
+}{
+	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // NAT64
+	{netip.MustParsePrefix("2002::/16"), 2},     // 6to4
+	{netip.MustParsePrefix("::/96"), 12},        // IPv4-compatible
+}
+
+// embedded returns the IPv4 address that an IPv6 address embeds, or the address itself.
+func embedded(a netip.Addr) netip.Addr {
+	if !a.Is6() || a.IsLoopback() || a.IsUnspecified() {
+		return a
+	}
+	for _, t := range translated {
+		if b := a.As16(); t.prefix.Contains(a) {
+			return netip.AddrFrom4([4]byte(b[t.at : t.at+4]))
+		}
+	}
+	return a
+}

@@ -1,0 +1,208 @@
+package webhook
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/transport"
+)
+
+const (
+	// maxTransports is how many targets keep their connections for the next webhook that names
+	// them. Others are connected anew.
+	maxTransports = 200
+	// maxIdleConnections is how many connections to a target without HTTP/2 stay open while they
+	// are not used.
+	maxIdleConnections = 25
+	idleTimeout        = 90 * time.Second
+	handshakeTimeout   = 10 * time.Second
+	// pingAfter is how long an HTTP/2 connection may be silent before it is tested with a ping;
+	// a connection that does not answer, or to which no byte can be written, is closed.
+	pingAfter, pingTimeout, writeTimeout = 30 * time.Second, 15 * time.Second, 15 * time.Second
+)
+
+// Target is the address of a webhook, as configurations have it: a URL or a Service.
+type Target struct {
+	// URL is an absolute https URL; empty if Service is set.
+	URL     string
+	Service *Service
+	// CABundle has the certificates that the webhook's certificate is verified with, as PEM. It
+	// may be the webhook's certificate itself. Empty: those of the system.
+	CABundle []byte
+}
+
+// Service is a Service of the cluster.
+type Service struct {
+	Namespace, Name string
+	// Path is that of the URL; empty: "/".
+	Path string
+	// Port is a port of the Service; zero: 443.
+	Port int32
+}
+
+// Host returns the name of the Service in the cluster.
+func (s *Service) Host() string { return s.Name + "." + s.Namespace + ".svc" }
+
+func (s *Service) port() int32 {
+	if s.Port == 0 {
+		return 443
+	}
+	return s.Port
+}
+
+// Resolve returns the address of a Service, "host:port". It is called for each new connection.
+type Resolve func(namespace, name string, port int32) (string, error)
+
+// Connections has the connections to webhooks. Endpoints of the same target share them. The methods
+// are safe for concurrent use.
+type Connections struct {
+	resolve Resolve
+	users   *Users
+
+	mu         sync.Mutex // guards transports and order
+	transports map[string]*list.Element
+	order      list.List // of *shared, the last used one first
+
+	closed atomic.Bool
+	large  atomic.Int64 // bytes of large answers that are read
+}
+
+// shared is a transport of a target.
+type shared struct {
+	key  string
+	base *http.Transport
+	with http.RoundTripper // base with credentials
+}
+
+// NewConnections returns connections that find Services with resolve, and have the credentials of
+// users; nil: none.
+func NewConnections(resolve Resolve, users *Users) *Connections {
+	return &Connections{resolve: resolve, users: users, transports: map[string]*list.Element{}}
+}
+
+// Close closes the connections that are not in use, and those in use after their calls.
+func (c *Connections) Close() {
+	c.closed.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		e.Value.(*shared).base.CloseIdleConnections()
+	}
+}
+
+// Endpoint returns a client of a target that has at most calls calls under way; others wait.
+func (c *Connections) Endpoint(t Target, calls int) (*Endpoint, error) {
+	u, err := t.url()
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.transport(t, u)
+	if err != nil {
+		return nil, err
+	}
+	return &Endpoint{of: c, url: *u, transport: s, calls: make(chan struct{}, calls)}, nil
+}
+
+// url returns the URL that is called, without a query.
+func (t *Target) url() (*url.URL, error) {
+	if s := t.Service; s != nil {
+		return &url.URL{Scheme: "https", Host: net.JoinHostPort(s.Host(), strconv.Itoa(int(s.port()))), Path: path.Join("/", s.Path)}, nil
+	}
+	if t.URL == "" {
+		return nil, errors.New("webhook configuration must have either service or URL")
+	}
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return nil, fmt.Errorf("Unparsable URL: %v", err) //nolint:staticcheck // the words of kube-apiserver
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Join("/", u.Path)}, nil
+}
+
+// transport returns the transport of a target.
+func (c *Connections) transport(t Target, u *url.URL) (*shared, error) {
+	sum := sha256.Sum256(t.CABundle)
+	kind := "url "
+	if t.Service != nil {
+		kind = "service "
+	}
+	key := kind + u.Scheme + "://" + u.Host + " " + string(sum[:])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.transports[key]; e != nil {
+		c.order.MoveToFront(e)
+		return e.Value.(*shared), nil
+	}
+	s, err := c.connect(t, u)
+	if err != nil {
+		return nil, err
+	}
+	s.key = key
+	c.transports[key] = c.order.PushFront(s)
+	if c.order.Len() > maxTransports {
+		last := c.order.Remove(c.order.Back()).(*shared)
+		delete(c.transports, last.key)
+		last.base.CloseIdleConnections()
+	}
+	return s, nil
+}
+
+// connect makes a transport. It does not connect yet.
+func (c *Connections) connect(t Target, u *url.URL) (*shared, error) {
+	host := u.Host
+	if u.Port() == "" {
+		host = net.JoinHostPort(u.Hostname(), "443")
+	}
+	config, err := c.users.config(host)
+	if err != nil {
+		return nil, err
+	}
+	config.CAData = t.CABundle
+	dial := dialer.DialContext
+	if s := t.Service; s != nil {
+		config.ServerName = s.Host()
+		dial = c.dialService(s)
+	}
+	config.Dial = dial
+	settings, err := config.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	secure, err := transport.TLSConfigFor(settings)
+	if err != nil {
+		return nil, err
+	}
+	if secure == nil {
+		secure = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	base := &http.Transport{
+		TLSClientConfig: secure, TLSHandshakeTimeout: handshakeTimeout, DialContext: settings.DialHolder.Dial, DisableCompression: true,
+		ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: maxIdleConnections,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: writeTimeout},
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	with, err := transport.HTTPWrappersForConfig(settings, base)
+	return &shared{base: base, with: with}, err
+}
+
+// dialService connects to a Service, where it is at the moment.
+func (c *Connections) dialService(s *Service) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		address, err := c.resolve(s.Namespace, s.Name, s.port())
+		if err != nil {
+			return nil, unreached{err}
+		}
+		return dialer.DialContext(ctx, network, address)
+	}
+}

@@ -1,0 +1,69 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// unreached is an error before there is a connection: it quotes nothing of the other side.
+type unreached struct{ error }
+
+// withoutAnswer removes the answer from an error of net/http, which quotes it if it is not
+// HTTP.
+func withoutAnswer(err error) error {
+	var failed *url.Error
+	if !errors.As(err, &failed) || failed.Timeout() {
+		return err
+	}
+	var (
+		op   *net.OpError
+		cert *tls.CertificateVerificationError
+		dial unreached
+	)
+	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, context.Canceled} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	if errors.As(err, &op) || errors.As(err, &cert) || errors.As(err, &dial) || strings.HasPrefix(failed.Err.Error(), "tls: ") {
+		return err
+	}
+	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the answer is not HTTP")}
+}
+
+// UnexpectedStatus is the error for a status code that is not a success.
+func UnexpectedStatus(code int) error {
+	return fmt.Errorf("an error on the server (status code %d) has prevented the request from succeeding", code)
+}
+
+// brokenOff returns the error for an incomplete answer.
+func brokenOff(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errors.New("the answer broke off")
+}
+
+// maxErrorBytes limits the text of an error, which may quote the answer.
+const maxErrorBytes = 1 << 10
+
+// Cut limits a text that comes from a webhook to 1 KiB.
+func Cut[S ~string](text S) string {
+	if len(text) <= maxErrorBytes {
+		return string(text)
+	}
+	const more = " ... (cut off)"
+	end := maxErrorBytes - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return string(text[:end]) + more
+}
