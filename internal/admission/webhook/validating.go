@@ -10,7 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
@@ -66,11 +66,11 @@ func (d *dispatch) wait(ctx context.Context, calls int, f func()) error {
 	for _, t := range d.tails {
 		bytes += int64(len(t))
 	}
-	err := inflight.Wait(ctx, bytes, func() error {
+	err := fairness.Wait(ctx, bytes, func() error {
 		f()
 		return nil
 	})
-	if err != nil && !errors.Is(err, inflight.ErrFull) { // there was no seat to go on with
+	if err != nil && !errors.Is(err, fairness.ErrFull) { // there was no seat to go on with
 		return timeLeft(ctx)
 	}
 	return err

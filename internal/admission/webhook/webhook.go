@@ -24,7 +24,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/authz"
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
@@ -134,7 +134,7 @@ func (d *dispatch) changed() {
 // already; so is that of the budget of waiting requests.
 func internalError(err error) error {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) || errors.Is(err, inflight.ErrFull) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.As(err, &status) || errors.Is(err, fairness.ErrFull) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return apierrors.NewInternalError(err)
