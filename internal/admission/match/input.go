@@ -72,8 +72,8 @@ func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource sc
 		Name:               a.ShownName(), Namespace: a.Namespace, Operation: a.Operation, DryRun: &a.DryRun,
 		Options: runtime.RawExtension{Object: a.Options()},
 	}
-	if a.User != nil {
-		request.UserInfo = a.User.Info()
+	if client := a.Client(); client != nil {
+		request.UserInfo = client.Info()
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(request)
 }
