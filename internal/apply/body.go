@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 )
 
 // Before returns the managed fields that an update starts from. live is the array of the
@@ -31,6 +32,10 @@ func Before(live, sent []byte) []byte {
 	}
 	return sent
 }
+
+// Check returns the error of kube-apiserver for managed fields that a mutating plugin has made
+// invalid.
+func Check(managed []metav1.ManagedFieldsEntry) error { return managedfields.ValidateManagedFields(managed) }
 
 // SameButTimes reports whether two arrays differ in times only. If nothing else in the
 // object changes, that is no write.

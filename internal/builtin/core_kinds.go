@@ -52,9 +52,12 @@ func defaultNamespace(o runtime.Object) {
 	if ns.Status.Phase == "" {
 		ns.Status.Phase = corev1.NamespaceActive
 	}
-	if ns.Name == "" {
-		return
+	if ns.Name != "" {
+		labelNamespace(ns)
 	}
+}
+
+func labelNamespace(ns *corev1.Namespace) {
 	if ns.Labels == nil {
 		ns.Labels = map[string]string{}
 	}
@@ -67,6 +70,7 @@ func newNamespace(o runtime.Object) {
 
 func prepareNamespace(o runtime.Object) {
 	ns := o.(*corev1.Namespace)
+	labelNamespace(ns) // its name may be generated
 	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}

@@ -162,6 +162,13 @@ func without(o runtime.Object, member string) map[string]any {
 	return rest
 }
 
+// Shallow returns a copy that shares the values of its members.
+func (o *Object) Shallow() runtime.Object {
+	next := *o
+	next.Members = maps.Clone(o.Members)
+	return &next
+}
+
 // Tree returns the object as unstructured content. It shares memory with the object.
 func (o *Object) Tree() map[string]any {
 	all := make(map[string]any, len(o.Members)+3)

@@ -24,7 +24,7 @@ func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, er
 		n := group(operations, len(document), most)
 		out, err := guarded(func() ([]byte, error) { return operations[:n].Apply(document) })
 		if err != nil {
-			return nil, unprocessable(err)
+			return nil, &operationError{err}
 		}
 		document, operations = out, operations[n:]
 		if len(operations) == 0 {

@@ -35,7 +35,7 @@ type Operation = admissionv1.Operation
 
 // Attributes describe a request to admission plugins, like the admission attributes of Kubernetes.
 // Target has the requested resource, version and subresource, the namespace and the name. The name
-// of a new object is set, too.
+// of a new object is set, too; one that the server generates only in the validating phase.
 type Attributes struct {
 	Target
 	// Operation is CREATE, UPDATE, DELETE or CONNECT. A patch or an apply is an UPDATE, or a
@@ -48,8 +48,9 @@ type Attributes struct {
 	// DryRun reports whether the request is a dry-run: nothing is stored.
 	DryRun bool
 	// Object is the object to store, nil for a DELETE. Old is the stored object, nil for a
-	// CREATE. Both are the whole object, also at a subresource. Only Mutate may change Object;
-	// Old must not be changed.
+	// CREATE. Both are the whole object, also at a subresource. Mutate sees what the client sent,
+	// with defaults; what the request cannot change is restored later. Only Mutate may change
+	// Object; Old must not be changed.
 	Object, Old runtime.Object
 	// NameGenerated reports whether the server made the name of a new object, from its
 	// generateName.
@@ -67,6 +68,16 @@ type Attributes struct {
 	local       map[any]any
 	// mutating is true in the mutating phase; reinvoke is set by Reinvoke.
 	mutating, reinvoke bool
+	registry           *Registry
+	handling           pluginSet
+	// before is the current object of an update.
+	before *currentObject
+	// body is what the client sent to a subresource with its own type, in the mutating phase.
+	body runtime.Object
+	// managed are the managed fields that plugins see, if managedShown is true. A plugin may
+	// replace them.
+	managed                      []metav1.ManagedFieldsEntry
+	managedShown, managedChanged bool
 }
 
 // RequestedKind returns the kind of the request's body.
@@ -91,7 +102,11 @@ func (a *Attributes) Warn(text string) { a.w.warnings = append(a.w.warnings, tex
 // Forbidden returns the error of a plugin that refuses the request. The format is that of
 // fmt.Errorf.
 func (a *Attributes) Forbidden(format string, args ...any) error {
-	return apierrors.NewForbidden(a.Type.GroupResource(), cmp.Or(a.Name, "Unknown"), fmt.Errorf(format, args...))
+	name := a.Name
+	if meta, ok := a.Object.(metav1.Object); ok && name == "" { // the name is generated later
+		name = cmp.Or(meta.GetName(), meta.GetGenerateName())
+	}
+	return apierrors.NewForbidden(a.Type.GroupResource(), cmp.Or(name, "Unknown"), fmt.Errorf(format, args...))
 }
 
 // Annotate adds an annotation to the audit event of the request. A key keeps its first value.
@@ -127,9 +142,10 @@ func (a *Attributes) Options() runtime.Object {
 }
 
 // attributes returns the attributes of a write. Object is nil for a deletion, old for a create.
-func (w *write) attributes(o Operation, s *store.State, object, old runtime.Object) *Attributes {
-	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w}
+func (r *Registry) attributes(w *write, o Operation, s *store.State, object, old runtime.Object) *Attributes {
+	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w, registry: r}
 	a.User, w.attrs = w.by, a
+	a.handling = r.handling(a)
 	if meta, ok := object.(metav1.Object); ok && a.Name == "" {
 		a.Name = meta.GetName()
 	}

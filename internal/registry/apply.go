@@ -55,7 +55,7 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 			}
 			if !changed && (r.handles(w, r.Store.Any(), admissionv1.Update, readsObjects) || r.outdated(w)) {
 				w.owners.setDecided(w.owners.managedOf(v.stored))
-				return v.object.DeepCopyObject(), nil // plugins see an apply that changes nothing, too
+				return w.unchanged(v) // plugins see an apply that changes nothing, too
 			}
 			if !changed {
 				if complaint == "" {
@@ -64,12 +64,12 @@ func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) 
 				return nil, nil
 			}
 			if sent == nil { // only managed fields change, so no default is added
-				return v.object.DeepCopyObject(), nil
+				return w.unchanged(v)
 			}
 			if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
 				return nil, err
 			}
-			return w.merge(ctx, v.object, sent)
+			return w.take(ctx, sent)
 		},
 	})
 	return w.answer(made, created, err)

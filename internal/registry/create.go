@@ -64,13 +64,8 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err := checkNamespace(state, at); err != nil {
 		return nil, err
 	}
-	generates := meta.GetName() == "" && meta.GetGenerateName() != ""
-	if generates {
-		at.Name = r.generateName(state, at, meta.GetGenerateName())
-		meta.SetName(at.Name)
-	}
-	a := w.attributes(admissionv1.Create, state, nil, nil)
-	a.Name, a.NameGenerated = at.Name, generates
+	a := r.attributes(w, admissionv1.Create, state, nil, nil)
+	a.Name, a.NameGenerated = at.Name, at.Name == "" && meta.GetGenerateName() != ""
 	next, err := r.prepareCreate(ctx, w, a, sent)
 	if err != nil {
 		return nil, err
@@ -82,9 +77,10 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err != nil {
 		return nil, err
 	}
+	at.Name = a.Name
 	made, err := r.commit(ctx, a, store.Write{Collection: at.Type.Collection, Key: at.key(), Value: e.Bytes, RevisionAt: e.RevisionAt})
 	if errors.Is(err, store.ErrExists) {
-		err = r.exists(at, generates)
+		err = r.exists(at, a.NameGenerated)
 	}
 	return made, err
 }
@@ -111,8 +107,7 @@ func (r *Registry) randomName(base string) string {
 
 // prepareCreate makes the object to store from the decoded body.
 func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, sent runtime.Object) (runtime.Object, error) {
-	version, err := bodyVersion(sent.(metav1.Object))
-	if err != nil {
+	if _, err := bodyVersion(sent.(metav1.Object)); err != nil {
 		return nil, err
 	}
 	next, err := toStored(ctx, w.Type, sent)
@@ -120,19 +115,19 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 		return nil, err
 	}
 	meta, st := next.(metav1.Object), w.stored()
+	w.owners.forget()
 	w.owners.takeFrom(meta)
 	w.dedupOwners(meta)
-	meta.SetUID(types.UID(uuid.New()))
-	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
-	meta.SetDeletionTimestamp(nil)
-	meta.SetDeletionGracePeriodSeconds(nil)
-	meta.SetSelfLink("")
-	s := &st.Strategy
-	if g := s.Generation.Initial; g != 0 {
-		meta.SetGeneration(g)
-	}
-	emptyStatus(st, next)
+	wipeSystemFields(meta)
 	a.Object = next
+	if err := r.mutateCreate(ctx, w, a); err != nil {
+		return nil, err
+	}
+	next, meta = a.Object, a.Object.(metav1.Object)
+	version, err := bodyVersion(meta)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.complete(ctx, w, a); err != nil {
 		return nil, err
 	}
@@ -143,13 +138,77 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	if err := invalid(st, meta, errs); err != nil {
 		return nil, err
 	}
-	if s.Warnings != nil {
-		w.warnings = append(w.warnings, s.Warnings(next, nil)...)
+	if warn := st.Strategy.Warnings; warn != nil {
+		w.warnings = append(w.warnings, warn(next, nil)...)
 	}
 	if version != 0 {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	return next, r.admit(ctx, a)
+}
+
+// wipeSystemFields clears the metadata that only the server sets.
+func wipeSystemFields(meta metav1.Object) {
+	meta.SetUID("")
+	meta.SetCreationTimestamp(metav1.Time{})
+	meta.SetDeletionTimestamp(nil)
+	meta.SetDeletionGracePeriodSeconds(nil)
+	meta.SetSelfLink("")
+}
+
+// mutateCreate calls the mutating plugins for a new object, and gives it its name. The client's
+// manager owns what the client sent, and nothing that plugins or the server set.
+func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (err error) {
+	s := &w.stored().Strategy
+	plugins := a.any(changesObjects)
+	if s.PrepareCreate != nil || s.SetCreator != nil && w.by != nil || plugins {
+		if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
+			return err
+		}
+	}
+	if plugins {
+		if err := r.mutate(ctx, a); err != nil {
+			return err
+		}
+		meta := a.Object.(metav1.Object)
+		wipeSystemFields(meta)
+		w.dedupOwners(meta)
+		if err := setNamespace(w.Target, meta); err != nil {
+			return err
+		}
+		if w.Name != "" {
+			if err := checkName(w.Target, meta); err != nil {
+				return err
+			}
+		}
+	}
+	meta := a.Object.(metav1.Object)
+	if meta.GetName() == "" && meta.GetGenerateName() != "" {
+		meta.SetName(r.generateName(a.State, w.Target, meta.GetGenerateName()))
+	} else {
+		a.NameGenerated = false
+	}
+	a.Name = meta.GetName()
+	return nil
+}
+
+// complete sets what only the server may set in a new object.
+func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) error {
+	next, meta, st := a.Object, a.Object.(metav1.Object), w.stored()
+	s := &st.Strategy
+	meta.SetUID(types.UID(uuid.New()))
+	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
+	if g := s.Generation.Initial; g != 0 {
+		meta.SetGeneration(g)
+	}
+	emptyStatus(st, next)
+	if s.PrepareCreate != nil {
+		s.PrepareCreate(next)
+	}
+	if s.SetCreator != nil && w.by != nil {
+		s.SetCreator(next, w.by.Info())
+	}
+	return r.finish(ctx, a)
 }
 
 // emptyStatus gives a new object its initial status.
@@ -160,34 +219,6 @@ func emptyStatus(st *resource.Type, next runtime.Object) {
 	if start := st.Strategy.Status.New; start != nil {
 		start(next)
 	}
-}
-
-// complete sets what only the server may set in a new object, and calls the mutating plugins. The
-// client's manager owns what the client sent, and nothing that is set here.
-func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) (err error) {
-	st, by := w.stored(), w.by
-	s := &st.Strategy
-	plugins := r.handles(w, a.State, a.Operation, hasMutate)
-	w.owners.client = nil
-	if s.PrepareCreate == nil && (s.SetCreator == nil || by == nil) && !plugins {
-		return nil
-	}
-	if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
-		return err
-	}
-	if plugins {
-		if err := r.mutate(ctx, a); err != nil {
-			return err
-		}
-		emptyStatus(st, a.Object)
-	}
-	if s.PrepareCreate != nil {
-		s.PrepareCreate(a.Object)
-	}
-	if s.SetCreator != nil && by != nil {
-		s.SetCreator(a.Object, by.Info())
-	}
-	return nil
 }
 
 // validateNew validates a new object.

@@ -72,7 +72,7 @@ func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Obj
 				if i >= len(objects) {
 					return
 				}
-				one := &write{Target: w.Target, deletion: w.deletion, by: w.by, dryRun: w.dryRun}
+				one := &write{Target: w.Target, deletion: w.deletion, by: w.by, dryRun: w.dryRun, collection: true}
 				one.Namespace, one.Name = one.split(objects[i].Key)
 				end(r.delete(ctx, one))
 			}

@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tidemark-dev/tidemark/internal/apply"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -46,7 +49,7 @@ func formOf(t *resource.Type, subresource string) Form {
 	case s == nil:
 	case s.Exchange != nil:
 		f.Kind = s.Exchange.GroupVersionKind()
-	case s.Connect != nil:
+	case s.Options != nil:
 		f.Kind = s.Kind
 		if f.Kind.Version == "" {
 			f.Kind.Group, f.Kind.Version = t.Group, t.Version
@@ -110,85 +113,137 @@ func (v *Versioned) JSON() (object, old []byte, err error) {
 // versions are the forms of a request's objects that were made for plugins.
 type versions struct {
 	made []*Versioned
+	// past are those of the object as it was before. Their Old is still right.
+	past []*Versioned
 	// dirty is the form in which a plugin has replaced the object. Attributes.Object does not
 	// have the change yet.
 	dirty *Versioned
 }
 
+// changed forgets the forms of the object: a plugin or the request may have changed it.
+func (v *versions) changed() {
+	if len(v.made) > 0 {
+		v.past, v.made = append(v.past, v.made...), v.made[:0]
+	}
+}
+
 // In returns what webhooks and policies see of the request in a form, which is one of Forms. It is
-// remembered until the object changes. A webhook of the kind may convert the object.
+// remembered until the object changes. A webhook of the kind may convert the object. It must not be
+// called by several goroutines at once.
 func (a *Attributes) In(ctx context.Context, f Form) (*Versioned, error) {
 	for _, v := range a.versions.made {
 		if v.Kind == f.Kind {
-			v.Form = f
 			return v, nil
 		}
 	}
 	if err := a.settle(ctx); err != nil {
 		return nil, err
 	}
-	v := &Versioned{Form: f}
-	var err error
-	if v.Old, err = a.shown(ctx, f, a.Old, true); err != nil {
-		return nil, err
+	v, err := &Versioned{Form: f}, error(nil)
+	scaled := a.exchanges() && !a.w.virtual // its managed fields are shown to mutating plugins alone
+	if i := slices.IndexFunc(a.versions.past, func(p *Versioned) bool { return p.Kind == f.Kind }); i >= 0 && !scaled {
+		p := a.versions.past[i]
+		v.Old, v.oldTree, v.oldJSON = p.Old, p.oldTree, p.oldJSON
+	} else if !isNil(a.Old) {
+		if v.Old, err = a.shown(ctx, f, a.Old); err != nil {
+			return nil, err
+		}
+		if scaled && a.mutating {
+			live, err := a.toScale(a.w.owners.managedOf(a.before.stored))
+			if err != nil {
+				return nil, err
+			}
+			v.Old.(metav1.Object).SetManagedFields(live)
+		}
 	}
-	if v.Object, err = a.shown(ctx, f, a.Object, false); err != nil {
+	if v.Object, err = a.object(ctx, f); err != nil {
 		return nil, err
 	}
 	a.versions.made = append(a.versions.made, v)
 	return v, nil
 }
 
-// shown returns an object of the request in a form, nil for none.
-func (a *Attributes) shown(ctx context.Context, f Form, o runtime.Object, old bool) (runtime.Object, error) {
-	if o == nil || reflect.ValueOf(o).IsNil() {
+func isNil(o runtime.Object) bool { return o == nil || reflect.ValueOf(o).IsNil() }
+
+// object returns the object of the request in a form, with its managed fields; nil for none.
+func (a *Attributes) object(ctx context.Context, f Form) (runtime.Object, error) {
+	var made runtime.Object
+	var err error
+	switch {
+	case isNil(a.Object):
 		return nil, nil
+	case a.mutating && a.body != nil:
+		made = withKind(shallow(a.body), f.Kind)
+	default:
+		if made, err = a.shown(ctx, f, a.Object); err != nil {
+			return nil, err
+		}
 	}
-	s := a.subresource()
-	if a.w.virtual || a.Operation == admissionv1.Connect {
-		return withKind(shallow(o), f.Kind), nil
+	meta, ok := made.(metav1.Object)
+	if !ok || a.Operation == admissionv1.Connect || a.exchanges() && !a.w.virtual && !a.mutating {
+		return made, nil
 	}
-	if s != nil && s.View != nil {
-		made, err := s.View(o.DeepCopyObject())
+	if made == a.Object {
+		made = shallow(made)
+		meta = made.(metav1.Object)
+	}
+	if !a.managedShown {
+		if a.managed, err = a.managedFields(ctx); err != nil {
+			return nil, err
+		}
+		a.managedShown = true
+	}
+	meta.SetManagedFields(a.managed)
+	return made, nil
+}
+
+// shown returns an object of the request in a form. It may be the object itself, or share memory
+// with it.
+func (a *Attributes) shown(ctx context.Context, f Form, o runtime.Object) (runtime.Object, error) {
+	switch {
+	case a.w.virtual || a.Operation == admissionv1.Connect:
+		return withKind(o, f.Kind), nil
+	case a.exchanges():
+		made, err := a.subresource().View(o.DeepCopyObject())
 		if err != nil {
 			return nil, err
 		}
 		return withKind(made, f.Kind), nil
 	}
-	made, err := a.convert(ctx, f, o)
-	if err != nil {
-		return nil, err
-	}
-	if !old {
-		if err := a.showManaged(ctx, made.(metav1.Object)); err != nil {
-			return nil, err
-		}
-	}
-	return withKind(made, f.Kind), nil
+	return a.convert(ctx, f, o)
 }
 
-// convert converts a whole object from the version of the strategy to that of a form. The result
-// shares memory with the object.
+// convert converts a whole object from the version of the strategy to that of a form.
 func (a *Attributes) convert(ctx context.Context, f Form, o runtime.Object) (runtime.Object, error) {
-	st := a.stored()
-	if st.GroupVersionKind() == f.Kind {
-		return shallow(o), nil
+	if a.stored().GroupVersionKind() == f.Kind {
+		return withKind(o, f.Kind), nil
 	}
 	to := a.typeOf(f)
 	if to == nil {
 		return nil, fmt.Errorf("%s is no version of %s", f.Kind, a.Type.GroupResource())
 	}
-	o = o.DeepCopyObject()
-	if a.Type.Conversion != nil && a.Type.Conversion.PerRequest {
-		var err error
-		if o, err = a.Type.Conversion.ToStored(ctx, o); err != nil {
+	o, err := convertObject(ctx, a.stored(), to, o.DeepCopyObject())
+	if err != nil {
+		return nil, err
+	}
+	return withKind(o, f.Kind), nil
+}
+
+// convertObject converts an object, which it may change, between versions of a kind. The
+// conversions of custom kinds take an object of any version.
+func convertObject(ctx context.Context, from, to *resource.Type, o runtime.Object) (_ runtime.Object, err error) {
+	if from.Custom != nil && to.Conversion != nil {
+		return to.Conversion.FromStored(ctx, o)
+	}
+	if from.Conversion != nil {
+		if o, err = from.Conversion.ToStored(ctx, o); err != nil {
 			return nil, err
 		}
 	}
-	if to.Conversion == nil {
-		return o, nil
+	if to.Conversion != nil {
+		return to.Conversion.FromStored(ctx, o)
 	}
-	return to.Conversion.FromStored(ctx, o)
+	return o, nil
 }
 
 // typeOf returns the version of the resource that a form names, nil if there is none.
@@ -214,14 +269,24 @@ func (a *Attributes) Replace(ctx context.Context, f Form, object []byte) error {
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	v.Object, v.objectTree, v.objectJSON = withKind(next, f.Kind), nil, nil
-	a.versions.made = append(a.versions.made[:0], v)
-	a.versions.dirty = v
+	next = withKind(next, f.Kind)
+	if meta, ok := next.(metav1.Object); ok && a.managedShown && !equality.Semantic.DeepEqual(meta.GetManagedFields(), a.managed) {
+		a.managed, a.managedChanged = meta.GetManagedFields(), true
+	}
+	a.versions.changed()
+	made := &Versioned{Form: f, Object: next, Old: v.Old, oldTree: v.oldTree, oldJSON: v.oldJSON}
+	a.versions.made = append(a.versions.made, made)
+	a.versions.dirty = made
+	a.w.replaced = true
 	return nil
 }
 
 // decodeForm decodes the JSON of a form, and sets defaults.
 func (a *Attributes) decodeForm(f Form, object []byte) (runtime.Object, error) {
+	if a.isConnection() {
+		o, err := wire.Unmarshal(object, a.subresource().Options)
+		return o, err
+	}
 	t := a.typeOf(f)
 	if x := a.Exchanged(); x != a.Type {
 		t = x
@@ -259,67 +324,133 @@ func (a *Attributes) settle(ctx context.Context) error {
 		return nil
 	}
 	a.versions.dirty = nil
-	if a.w.virtual {
+	switch {
+	case a.w.virtual:
 		a.Object = shallow(v.Object)
-		return nil
-	}
-	if s := a.subresource(); s != nil && s.Exchange != nil {
-		next := a.Object.DeepCopyObject()
-		if err := s.Set(next, v.Object); err != nil {
+	case a.exchanges():
+		next, err := a.w.merge(a.Old, v.Object)
+		if err != nil {
 			return err
 		}
-		a.Object = next
+		a.Object, a.body = next, v.Object
 		return nil
+	default:
+		next := v.Object
+		if a.stored().GroupVersionKind() == v.Kind {
+			next = shallow(next)
+		} else {
+			var err error
+			if next, err = convertObject(ctx, a.typeOf(v.Form), a.stored(), next.DeepCopyObject()); err != nil {
+				return err
+			}
+		}
+		a.Object = next
 	}
-	next, err := a.unconvert(ctx, v)
-	if err != nil {
-		return err
+	if meta, ok := a.Object.(metav1.Object); ok {
+		meta.SetManagedFields(nil) // managedFields has them
 	}
-	a.takeManaged(next.(metav1.Object))
-	a.Object = next
 	return nil
 }
 
-// unconvert converts an object from a form to the version of the strategy.
-func (a *Attributes) unconvert(ctx context.Context, v *Versioned) (runtime.Object, error) {
-	st := a.stored()
-	if st.GroupVersionKind() == v.Kind {
-		return shallow(v.Object), nil
+// managedFields returns the managed fields after the write as the client sent it.
+func (a *Attributes) managedFields(ctx context.Context) ([]metav1.ManagedFieldsEntry, error) {
+	managed, err := a.trackEarly(ctx)
+	if err != nil {
+		return nil, err
 	}
-	from, o := a.typeOf(v.Form), v.Object.DeepCopyObject()
-	if from.Conversion != nil {
-		var err error
-		if o, err = from.Conversion.ToStored(ctx, o); err != nil {
+	return a.toScale(managed)
+}
+
+// toScale decodes managed fields. At a scale subresource, they become those of the Scale.
+func (a *Attributes) toScale(managed []byte) (all []metav1.ManagedFieldsEntry, err error) {
+	if scale := a.replicas(); scale != nil {
+		managed, err = scale.ToScale(managed)
+	}
+	if err != nil || len(managed) == 0 {
+		return nil, err
+	}
+	return all, json.Unmarshal(managed, &all)
+}
+
+// trackEarly computes the managed fields before the object is encoded, and remembers them.
+func (a *Attributes) trackEarly(ctx context.Context) ([]byte, error) {
+	w, o := a.w, &a.w.owners
+	if o.hasDecided {
+		return o.decided, nil
+	}
+	if o.tracked {
+		return o.early, nil
+	}
+	var live []byte
+	if a.before != nil {
+		live = o.managedOf(a.before.stored)
+	}
+	start, err := w.managedBefore(live)
+	if err != nil {
+		start = live // the error follows when the object is encoded
+	}
+	if o.client == nil {
+		if o.client, err = a.clientBytes(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if a.Type.Conversion != nil && a.Type.Conversion.PerRequest {
-		return a.Type.Conversion.FromStored(ctx, o)
+	o.early, err = a.registry.track(ctx, w, a.before, a.Object, start, o.client)
+	if err != nil && w.virtual {
+		return nil, nil // kube-apiserver ignores the error, too
 	}
-	return o, nil
+	if err != nil {
+		return nil, err
+	}
+	o.tracked = true
+	return o.early, nil
 }
 
-// showManaged sets the managed fields that the write gives an object.
-func (a *Attributes) showManaged(ctx context.Context, meta metav1.Object) error {
+func (a *Attributes) clientBytes(ctx context.Context) ([]byte, error) {
+	if a.w.virtual {
+		return json.Marshal(withKind(a.Object, a.Exchanged().GroupVersionKind()))
+	}
+	return clientBytes(ctx, a.Type, a.Object)
+}
+
+// takeManaged makes the request store the managed fields that plugins have set, if they are valid.
+func (a *Attributes) takeManaged() error {
+	if !a.managedChanged || a.w.virtual || a.exchanges() {
+		return nil
+	}
+	a.managedChanged = false
+	if err := apply.Check(a.managed); err != nil {
+		a.managedShown = false
+		a.Warn(fmt.Sprintf(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: %v", err))
+		return nil
+	}
+	var managed []byte
+	if len(a.managed) > 0 {
+		var err error
+		if managed, err = json.Marshal(a.managed); err != nil {
+			return err
+		}
+	}
+	a.w.owners.setDecided(managed)
+	a.w.owners.byPlugin = true
 	return nil
 }
 
-// takeManaged takes the managed fields of an object that a plugin has replaced.
-func (a *Attributes) takeManaged(meta metav1.Object) { meta.SetManagedFields(nil) }
-
-// changed forgets the forms of the object: a plugin may have changed it.
-func (a *Attributes) changed() { a.versions.made = a.versions.made[:0] }
-
 // shallow copies a struct, and not what it points to.
 func shallow(o runtime.Object) runtime.Object {
+	if c, ok := o.(interface{ Shallow() runtime.Object }); ok {
+		return c.Shallow()
+	}
 	v := reflect.ValueOf(o).Elem()
 	made := reflect.New(v.Type())
 	made.Elem().Set(v)
 	return made.Interface().(runtime.Object)
 }
 
+// withKind sets the kind of an object. Objects that several goroutines share have it already.
 func withKind(o runtime.Object, k schema.GroupVersionKind) runtime.Object {
-	o.GetObjectKind().SetGroupVersionKind(k)
+	if o.GetObjectKind().GroupVersionKind() != k {
+		o.GetObjectKind().SetGroupVersionKind(k)
+	}
 	return o
 }
 
@@ -340,10 +471,10 @@ func (a *Attributes) Local(key any, make func() any) any {
 // Reinvoke makes the mutating plugins run once more, behind the last one. Reinvoking is true then.
 func (a *Attributes) Reinvoke() { a.reinvoke = true }
 
-// ShownName returns the name of the object that plugins see: empty in the mutating phase if the
-// server is to generate it.
+// ShownName returns the name of the object that webhooks and policies see. It is empty for each
+// object of a deletecollection, and in the mutating phase if the server is to generate the name.
 func (a *Attributes) ShownName() string {
-	if a.mutating && a.NameGenerated {
+	if a.w.collection {
 		return ""
 	}
 	return a.Name

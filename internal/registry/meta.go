@@ -113,11 +113,11 @@ func validateMeta(t *resource.Type, meta metav1.Object, name validation.Validate
 }
 
 // validateMetaUpdate validates the metadata of an update: that it is valid, and that it neither
-// changes the UID nor begins or delays a deletion. Names and other system fields are restored
+// changes the name or the UID, nor begins or delays a deletion. Other system fields are restored
 // before, so they cannot be wrong. Some kinds report the same errors twice on the wire.
 func validateMetaUpdate(t *resource.Type, subresource string, meta, old metav1.Object) field.ErrorList {
 	errs := validateAnyMeta(t, meta)
-	changed := meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
+	changed := meta.GetName() != old.GetName() || meta.GetNamespace() != old.GetNamespace() || meta.GetUID() != old.GetUID() || meta.GetDeletionTimestamp() != nil || meta.GetDeletionGracePeriodSeconds() != nil
 	if !changed && len(errs) == 0 {
 		return nil
 	}

@@ -13,8 +13,9 @@ import (
 
 // objectChange is how a request changes an object.
 type objectChange struct {
-	// next returns the next version of the object, nil if nothing changes. It is called again
-	// after a conflict.
+	// next returns what the client wants the object to be, in the stored version, or the body of
+	// a subresource with its own type; nil if nothing changes. What the request cannot change is
+	// restored later. It is called again after a conflict.
 	next func(v currentObject) (runtime.Object, error)
 	// absent answers the request if there is no object; nil: NotFound.
 	absent func() (*store.Object, error)
@@ -64,12 +65,13 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 
 // replace stores the next version of an object. If the object is being deleted and nothing blocks
 // that any more, replace removes it.
-func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v currentObject, next runtime.Object) (*store.Object, error) {
-	a, current := w.attributes(admissionv1.Update, s, next, v.object), v.stored
-	if err := r.mutateUpdate(ctx, w, a); err != nil {
+func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v currentObject, sent runtime.Object) (*store.Object, error) {
+	a, current := r.attributes(w, admissionv1.Update, s, nil, v.object), v.stored
+	a.before = &v
+	if err := r.mutateUpdate(ctx, w, a, sent); err != nil {
 		return nil, err
 	}
-	next = a.Object
+	next := a.Object
 	if err := r.prepareUpdate(ctx, w, v, next); err != nil {
 		return nil, err
 	}
@@ -106,28 +108,62 @@ func (r *Registry) unchangedWrite(ctx context.Context, a *Attributes, current *s
 	return r.commit(ctx, a, store.Write{Collection: a.Type.Collection, Key: current.Key, Value: current.Unversioned(), RevisionAt: int(current.RevisionAt), If: current.Modified})
 }
 
-// mutateUpdate calls the mutating plugins for an update, and restores what the request cannot
-// change. The client's manager owns what the client sent, and nothing that plugins set.
-func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes) (err error) {
-	w.owners.client = nil
-	if !r.handles(w, a.State, a.Operation, hasMutate) {
+// mutateUpdate calls the mutating plugins for an update, which see what the client sent, and makes
+// the next version from what they return. The client's manager owns what the client sent, and
+// nothing that plugins set.
+func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, sent runtime.Object) (err error) {
+	w.owners.forget()
+	switch {
+	case w.source == fromVirtual:
+		a.Object = sent
 		return nil
+	case !a.any(changesObjects):
+		a.Object, err = w.merge(a.Old, sent)
+		return err
 	}
-	meta := a.Object.(metav1.Object)
+	meta := sent.(metav1.Object)
 	managed := meta.GetManagedFields()
 	meta.SetManagedFields(nil)
-	restoreSystemFields(meta, a.Old.(metav1.Object))
-	w.dedupOwners(meta)
-	if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
-		return err
+	if w.source != fromPatch {
+		w.dedupOwners(meta)
+	}
+	if !w.owners.hasDecided {
+		if err := w.setClient(ctx, a.Old, sent, managed); err != nil {
+			return err
+		}
+	}
+	if a.Object = sent; w.exchanges() {
+		if a.Object, err = w.merge(a.Old, sent); err != nil {
+			return err
+		}
+		a.body = sent
 	}
 	if err := r.mutate(ctx, a); err != nil {
 		return err
 	}
-	if s := w.subresource(); s == nil || s.Set == nil {
-		a.Object, err = w.mergeStored(w.stored(), a.Old, a.Object)
+	if !w.exchanges() {
+		if a.Object, err = w.merge(a.Old, a.Object); err != nil {
+			return err
+		}
 	}
 	a.Object.(metav1.Object).SetManagedFields(managed)
+	return r.finish(ctx, a)
+}
+
+// setClient remembers the next version as the client wants it, with its managed fields, which
+// decide what its manager owns.
+func (w *write) setClient(ctx context.Context, old, sent runtime.Object, managed []metav1.ManagedFieldsEntry) error {
+	whole := sent
+	if w.Subresource == "" {
+		whole = sent.DeepCopyObject() // merge changes it
+	}
+	next, err := w.merge(old, whole)
+	if err != nil {
+		return err
+	}
+	restoreSystemFields(next.(metav1.Object), old.(metav1.Object))
+	w.owners.sent = managed
+	w.owners.client, err = clientBytes(ctx, w.Type, next)
 	return err
 }
 
@@ -169,24 +205,31 @@ func (r *Registry) prepareUpdate(ctx context.Context, w *write, v currentObject,
 	return nil
 }
 
-// merge makes the next version from the current one and the decoded body: all of the body, or what
-// the subresource can change. It may use up the body.
-func (w *write) merge(ctx context.Context, old, sent runtime.Object) (runtime.Object, error) {
-	if s := w.subresource(); s != nil && s.Exchange != nil {
-		next := old.DeepCopyObject()
-		return next, s.Set(next, sent)
+// take prepares a decoded body for objectChange.next. It may use up the body.
+func (w *write) take(ctx context.Context, sent runtime.Object) (runtime.Object, error) {
+	if w.exchanges() {
+		return sent, nil
 	}
-	stored, err := toStored(ctx, w.Type, sent)
-	if err != nil {
-		return nil, err
-	}
-	return w.mergeStored(w.stored(), old, stored)
+	return toStored(ctx, w.Type, sent)
 }
 
-// mergeStored is merge for a body that is in the stored version already.
-func (w *write) mergeStored(st *resource.Type, old, sent runtime.Object) (runtime.Object, error) {
-	s := w.subresource()
+// unchanged returns what objectChange.next returns for a body that changes nothing.
+func (w *write) unchanged(v currentObject) (runtime.Object, error) {
+	o := v.object.DeepCopyObject()
+	if s := w.subresource(); w.exchanges() {
+		return s.View(o)
+	}
+	return o, nil
+}
+
+// merge makes the next version from the current one and from what next returned: all of it, or what
+// the subresource can change. It may use up what was sent.
+func (w *write) merge(old, sent runtime.Object) (runtime.Object, error) {
+	st, s := w.stored(), w.subresource()
 	switch {
+	case w.exchanges():
+		next := old.DeepCopyObject()
+		return next, s.Set(next, sent)
 	case s != nil && s.Set != nil:
 		next := old.DeepCopyObject()
 		err := s.Set(next, sent)

@@ -22,10 +22,27 @@ type ownership struct {
 	// client is the object as JSON in the version of the request, without the fields that the
 	// server or plugins set, which no manager owns. Nil: they set none.
 	client []byte
+	// early are the managed fields after the write, if tracked is true: plugins wanted to see
+	// them before the object was encoded.
+	early   []byte
+	tracked bool
+	// byPlugin reports whether a plugin has decided.
+	byPlugin bool
+}
+
+// forget forgets what the previous attempt has found out.
+func (o *ownership) forget() {
+	if o.byPlugin {
+		o.setDecided(nil)
+		o.hasDecided = false
+	}
+	o.client, o.early, o.tracked = nil, nil, false
 }
 
 // setDecided sets the managed fields to store.
-func (o *ownership) setDecided(managed []byte) { o.decided, o.hasDecided = managed, true }
+func (o *ownership) setDecided(managed []byte) {
+	o.decided, o.hasDecided, o.byPlugin = managed, true, false
+}
 
 // takeFrom moves the managed fields of a body out of the object.
 func (o *ownership) takeFrom(meta metav1.Object) {

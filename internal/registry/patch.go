@@ -46,7 +46,7 @@ func (r *Registry) Patch(ctx context.Context, t Target, p Patch, o WriteOptions)
 		if err := w.checkPatched(v.stored, sent.(metav1.Object)); err != nil {
 			return nil, err
 		}
-		return w.merge(ctx, v.object, sent)
+		return w.take(ctx, sent)
 	}})
 	return w.answer(made, false, err)
 }

@@ -23,6 +23,11 @@ type Plugin struct {
 	// Mutate changes a.Object before validation, or refuses the request with an error. No field
 	// manager owns the fields that it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
+	// Replaces: Mutate changes the object by Attributes.Replace alone, and not a.Object.
+	Replaces bool
+	// Complete changes a.Object behind all mutating plugins, before validation: it does what a kind's
+	// strategy cannot do. A request calls it once. No field manager owns the fields that it sets.
+	Complete func(ctx context.Context, a *Attributes) error
 	// Validate may refuse the request with an error, after the object was validated.
 	Validate func(ctx context.Context, a *Attributes) error
 	// Record adds to the transaction, or refuses the request with an error. It is not called
@@ -47,23 +52,74 @@ func Objects(collection string, operations ...Operation) func(*store.State, Targ
 
 // handles reports whether any plugin that satisfies has handles the operation of a write.
 func (r *Registry) handles(w *write, s *store.State, o Operation, has func(p *Plugin) bool) bool {
-	return w.admitted() && slices.ContainsFunc(r.Plugins, func(p Plugin) bool { return has(&p) && p.handles(s, w.Target, o, w.by) })
+	if !w.admitted() {
+		return false
+	}
+	for i := range r.Plugins {
+		if p := &r.Plugins[i]; has(p) && p.handles(s, w.Target, o, w.by) {
+			return true
+		}
+	}
+	return false
 }
 
-func hasMutate(p *Plugin) bool { return p.Mutate != nil }
+// maxPlugins is how many plugins a Registry can have.
+const maxPlugins = 128
+
+// pluginSet is a set of plugins, by their places in Registry.Plugins.
+type pluginSet [maxPlugins / 64]uint64
+
+func (s *pluginSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
+
+// handling returns the plugins that handle a request. The mutating and validating ones do not handle
+// what is a part of another request.
+func (r *Registry) handling(a *Attributes) (s pluginSet) {
+	if len(r.Plugins) > maxPlugins {
+		panic("too many admission plugins")
+	}
+	admitted := a.w.admitted()
+	for i := range r.Plugins {
+		p := &r.Plugins[i]
+		if (admitted || p.Record != nil || p.Commit != nil) && p.handles(a.State, a.Target, a.Operation, a.User) {
+			s[i/64] |= 1 << (i % 64)
+		}
+	}
+	return s
+}
+
+// any reports whether a plugin that handles the request satisfies has.
+func (a *Attributes) any(has func(p *Plugin) bool) bool {
+	if !a.w.admitted() {
+		return false
+	}
+	for i := range a.registry.Plugins {
+		if a.handling.has(i) && has(&a.registry.Plugins[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// changesObjects reports whether the plugin may change objects.
+func changesObjects(p *Plugin) bool { return p.Mutate != nil || p.Complete != nil }
 
 // readsObjects reports whether the plugin needs the objects of a request before its commit.
-func readsObjects(p *Plugin) bool { return p.Mutate != nil || p.Validate != nil }
+func readsObjects(p *Plugin) bool { return changesObjects(p) || p.Validate != nil }
 
 // mutate calls the mutating plugins, and calls them once more if one of them wants that.
 func (r *Registry) mutate(ctx context.Context, a *Attributes) error {
 	a.mutating = true
 	defer func() { a.mutating = false }()
-	if err := r.mutateOnce(ctx, a); err != nil || !a.reinvoke {
+	if err := r.mutateOnce(ctx, a); err != nil {
 		return err
 	}
-	a.Reinvoking = true
-	return r.mutateOnce(ctx, a)
+	if a.reinvoke {
+		a.Reinvoking = true
+		if err := r.mutateOnce(ctx, a); err != nil {
+			return err
+		}
+	}
+	return a.takeManaged()
 }
 
 func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
@@ -71,7 +127,9 @@ func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
 		if p.Mutate == nil {
 			return nil
 		}
-		a.changed() // the plugin before may have changed the object
+		if !p.Replaces {
+			defer a.versions.changed()
+		}
 		if err := p.Mutate(ctx, a); err != nil {
 			return err
 		}
@@ -79,9 +137,19 @@ func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
 	})
 }
 
+// finish calls the plugins that complete an object.
+func (r *Registry) finish(ctx context.Context, a *Attributes) error {
+	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
+		if p.Complete == nil {
+			return nil
+		}
+		return p.Complete(ctx, a)
+	})
+}
+
 // admit calls the validating plugins.
 func (r *Registry) admit(ctx context.Context, a *Attributes) error {
-	a.changed()
+	a.versions.changed()
 	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
 		if p.Validate == nil {
 			return nil
@@ -97,7 +165,7 @@ func (r *Registry) call(ctx context.Context, a *Attributes, phase func(ctx conte
 	}
 	for i := range r.Plugins {
 		p := &r.Plugins[i]
-		if p.Mutate == nil && p.Validate == nil || !p.handles(a.State, a.Target, a.Operation, a.User) {
+		if !a.handling.has(i) {
 			continue
 		}
 		if err := phase(ctx, p); err != nil {
@@ -110,7 +178,7 @@ func (r *Registry) call(ctx context.Context, a *Attributes, phase func(ctx conte
 // admitDelete calls the plugins for a deletion. It reads the object only if a plugin handles the
 // deletion.
 func (r *Registry) admitDelete(ctx context.Context, a *Attributes, current *store.Object) (err error) {
-	if !r.handles(a.w, a.State, a.Operation, readsObjects) {
+	if !a.any(readsObjects) {
 		return nil
 	}
 	if a.Old, err = a.read(ctx, current); err != nil {

@@ -106,15 +106,8 @@ func convert(ctx context.Context, from, to *resource.Type, object []byte) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	if from.Conversion != nil {
-		if o, err = from.Conversion.ToStored(ctx, o); err != nil {
-			return nil, err
-		}
-	}
-	if to.Conversion != nil {
-		if o, err = to.Conversion.FromStored(ctx, o); err != nil {
-			return nil, err
-		}
+	if o, err = convertObject(ctx, from, to, o); err != nil {
+		return nil, err
 	}
 	o.GetObjectKind().SetGroupVersionKind(to.GroupVersionKind())
 	return json.Marshal(o)

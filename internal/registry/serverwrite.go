@@ -21,10 +21,7 @@ func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func
 	w := &write{Target: t, options: &WriteOptions{FieldManager: manager}}
 	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
 		next := v.object.DeepCopyObject()
-		if err := edit(next.(metav1.Object)); err != nil {
-			return nil, err
-		}
-		return w.mergeStored(w.stored(), v.object, next)
+		return next, edit(next.(metav1.Object))
 	}})
 	return w.answer(made, false, err)
 }
@@ -42,7 +39,7 @@ func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Obj
 	if err := edit(next.(metav1.Object)); err != nil {
 		return store.Write{}, err
 	}
-	if next, err = w.mergeStored(w.stored(), v.object, next); err != nil {
+	if next, err = w.merge(v.object, next); err != nil {
 		return store.Write{}, err
 	}
 	if err := r.prepareUpdate(ctx, w, v, next); err != nil {
@@ -58,7 +55,7 @@ func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Obj
 // Create returns the write of another new object, which the server creates itself.
 func (t *Transaction) Create(ctx context.Context, at Target, object runtime.Object) (store.Write, error) {
 	w := &write{Target: at, options: &WriteOptions{FieldManager: ServerManager}, source: fromServer}
-	a := w.attributes(admissionv1.Create, t.State, nil, nil)
+	a := t.registry.attributes(w, admissionv1.Create, t.State, nil, nil)
 	object, err := t.registry.prepareCreate(ctx, w, a, object)
 	if err != nil {
 		return store.Write{}, err

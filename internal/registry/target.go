@@ -53,6 +53,12 @@ func (t Target) Exchanged() *resource.Type {
 	return t.Type
 }
 
+// exchanges reports whether the subresource has bodies of its own type, such as Scale.
+func (t Target) exchanges() bool {
+	s := t.subresource()
+	return s != nil && s.Exchange != nil
+}
+
 // subresource returns the target's subresource, nil for the object itself.
 func (t Target) subresource() *resource.Subresource {
 	if t.Subresource == "" {

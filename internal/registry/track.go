@@ -24,6 +24,11 @@ import (
 // nil for a new object. If same is true, the write changes nothing; there are no bytes then, and
 // ownership was not computed.
 func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, next runtime.Object) (e wire.Encoded, same bool, err error) {
+	if c := w.Type.Custom; c != nil && w.replaced {
+		if err := c.Prune(next); err != nil {
+			return e, false, err
+		}
+	}
 	if wire.HasEmpty(next) {
 		if w.owners.client == nil { // the client owns an empty list that it sends
 			if w.owners.client, err = clientBytes(ctx, w.Type, next); err != nil {
@@ -53,8 +58,10 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 	if w.owners.hasDecided {
 		return withManaged(e, managed), false, nil
 	}
-	if managed, err = r.track(ctx, w, before, next, start, e.Bytes); err != nil {
-		return e, false, err
+	if managed = w.owners.early; !w.owners.tracked {
+		if managed, err = r.track(ctx, w, before, next, start, e.Bytes); err != nil {
+			return e, false, err
+		}
 	}
 	if with := withManaged(e, managed); checkSize(with, nil) == nil {
 		return with, false, nil
@@ -71,7 +78,11 @@ func ownersUnchanged(w *write, managed, live []byte) bool {
 
 // track returns the managed fields after an update.
 func (r *Registry) track(ctx context.Context, w *write, before *currentObject, next runtime.Object, start, encoded []byte) ([]byte, error) {
-	s, err := r.schema(ctx, w.Type)
+	t := w.Type
+	if w.virtual {
+		t = w.Exchanged()
+	}
+	s, err := r.schema(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (r *Registry) Update(ctx context.Context, t Target, b Body, o WriteOptions)
 			if err != nil {
 				return nil, err
 			}
-			return w.merge(ctx, v.object, o)
+			return w.take(ctx, o)
 		},
 	})
 	return w.answer(made, created, err)

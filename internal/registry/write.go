@@ -50,7 +50,11 @@ type write struct {
 	dryRun bool
 	// virtual: the body is not a stored object, and is admitted as it is.
 	virtual bool
-	owners  ownership
+	// collection: the deletion is part of a deletecollection.
+	collection bool
+	// replaced: a plugin has replaced the object (Attributes.Replace).
+	replaced bool
+	owners   ownership
 	// warnings are sent with the answer, also with an error.
 	warnings []string
 	// attrs are the attributes of the last attempt, nil if no plugin was called.
