@@ -35,7 +35,7 @@ func authorizerValues(ctx context.Context, a *registry.Attributes, az authz.Auth
 type target struct{ a *registry.Attributes }
 
 func (t target) GetName() string                          { return t.a.ShownName() }
-func (t target) GetNamespace() string                     { return t.a.Namespace }
+func (t target) GetNamespace() string                     { return Namespace(t.a) }
 func (t target) GetResource() schema.GroupVersionResource { return t.a.RequestedResource() }
 func (t target) GetSubresource() string                   { return t.a.Subresource }
 
