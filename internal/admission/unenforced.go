@@ -17,9 +17,6 @@ var unenforced = map[string]string{
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   noWebhooks,
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": noWebhooks,
 
-	"mutatingadmissionpolicies.admissionregistration.k8s.io":       noPolicies,
-	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": noPolicies,
-
 	"flowschemas.flowcontrol.apiserver.k8s.io":                 noFairness,
 	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": noFairness,
 
@@ -28,7 +25,6 @@ var unenforced = map[string]string{
 
 const (
 	noWebhooks = "no admission webhook is called"
-	noPolicies = "no admission policy is evaluated"
 	noFairness = "requests are not classified by priority and fairness"
 )
 
