@@ -12,7 +12,6 @@ import (
 // storedOnly are objects that the server stores and does not act on: the path of
 // their collection, and a word in the warning.
 var storedOnly = []struct{ path, name, body, word string }{
-	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r"}}`, "policy"},
 	{"/apis/apiregistration.k8s.io/v1/apiservices", "v1.example.net", `{"spec":{"group":"example.net","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`, "service"},
 }
 
