@@ -88,8 +88,8 @@ func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource sc
 		Name:               a.ShownName(), Namespace: Namespace(a), Operation: a.Operation, DryRun: &a.DryRun,
 		Options: runtime.RawExtension{Object: a.Options()},
 	}
-	if a.User != nil {
-		request.UserInfo = a.User.Info()
+	if client := a.Client(); client != nil {
+		request.UserInfo = client.Info()
 	}
 	return expression.Typed(request), nil
 }
