@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
@@ -46,6 +48,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/virtual"
+	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -66,11 +69,15 @@ type running struct {
 	plugins    admission.Plugins
 	quotas     *quota.Ledger
 	custom     *crd.Set
+	webhooks   *webhook.Webhooks
 	naming     *crd.Naming
 	authorizer *config.Authorizer
 	audit      *audit.Auditor // nil: requests are not recorded
 	rbac       *rbac.Authorizer
 	publisher  publisher
+
+	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
+	stopLending context.CancelFunc
 
 	collectors      []prometheus.Collector // of authentication and admission
 	handshakeErrors atomic.Int64           // of TLS
@@ -170,6 +177,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}
 	s.followAuthority(r, verbs, log)
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
+	lending, stop := context.WithCancel(context.Background())
+	r.stopLending = stop
+	r.lending.Go(func() { handler.Run(lending) })
 	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
 		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
@@ -221,18 +231,32 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 // verbs returns the verbs with admission and the resources that are not stored.
 func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
 	conditions, policies, mutations := match.NewMetrics(), validating.NewMetrics(), mutating.NewMetrics()
-	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), mutations.Collectors())...)
+	r.webhooks = s.webhooks(r, configuration, conditions)
+	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), mutations.Collectors(), r.webhooks.Collectors())...)
 	return &registry.Registry{
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies, MutatingMetrics: mutations,
+			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies, MutatingMetrics: mutations, Webhooks: r.webhooks,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
 		}),
 	}
+}
+
+// webhooks returns the admission webhooks. Both kinds share connections unless they have credentials
+// of their own.
+func (s *Server) webhooks(r *running, c admission.Configuration, conditions *match.Metrics) *webhook.Webhooks {
+	services := remote.Services(r.store)
+	all := webhook.Config{
+		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: r.authorizer, Conditions: conditions, Audited: r.audit != nil, Log: s.Logger,
+	}
+	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
+		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
+	}
+	return webhook.New(all)
 }
 
 // connectionLimits are the limits that the listener enforces.
@@ -270,10 +294,13 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.stopLending()
+	r.lending.Wait()
 	r.closeIssuers()
 	r.authorizer.Close()
 	r.publisher.stop()
 	r.loops.Stop()
+	r.webhooks.Close()
 	r.addresses.Close()
 	return errors.Join(r.closeAudit(), r.store.Close())
 }
@@ -457,6 +484,8 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
+		NoFairness:          s.Fairness.Disabled,
+		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
 		Log:                 log,
 	}
 }

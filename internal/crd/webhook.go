@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -147,7 +147,7 @@ func (w *webhook) convert(ctx context.Context, all []*Object, to string) ([]*Obj
 	switch {
 	case err == nil:
 		err = answer.check(asked)
-	case errors.Is(err, inflight.ErrFull):
+	case errors.Is(err, fairness.ErrFull):
 		return nil, err
 	case ctx.Err() != nil: // the client left, or the time of its request is over
 		return nil, ctx.Err()
@@ -224,7 +224,7 @@ func (w *webhook) post(ctx context.Context, asked *review) (*review, error) {
 		return nil, err
 	}
 	answer := &review{}
-	err = inflight.Wait(ctx, int64(len(body))+webhookBytes, func() error {
+	err = fairness.Wait(ctx, int64(len(body))+webhookBytes, func() error {
 		ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
 		defer cancel()
 		return w.call(ctx, body, answer)

@@ -34,9 +34,10 @@ type level struct {
 	active int           // queues with requests that wait or execute
 	inUse  int           // seats, those that linger included
 
-	executing, waiting int // requests
-	waitingSeats       int
-	running            list // of the seats in use
+	executing, waiting             int // requests
+	executingWrites, waitingWrites int
+	waitingSeats                   int
+	running                        list // of the seats in use
 
 	queues  []*queue
 	resumes []*queue // those of a level without queues, where requests wait in Resume
@@ -221,6 +222,7 @@ func (l *level) enqueue(s *Seat, to *list) {
 	q.waitingSeats += s.seats()
 	q.waitingWork += s.work
 	l.waiting++
+	l.waitingWrites += s.write
 	l.waitingSeats += s.seats()
 	s.tally.queued(1, s.seats())
 	l.reorder(q)
@@ -238,6 +240,7 @@ func (l *level) dequeue(s *Seat) {
 		q.waitingWork = 0 // no rounding error stays
 	}
 	l.waiting--
+	l.waitingWrites -= s.write
 	l.waitingSeats -= s.seats()
 	s.tally.queued(-1, s.seats())
 }
@@ -264,6 +267,7 @@ func (l *level) begin(s *Seat) {
 	s.seated, s.since = true, l.last
 	l.running.push(s)
 	l.executing++
+	l.executingWrites += s.write
 	q.executing++
 	l.inUse += s.seats()
 	q.inUse += s.seats()
@@ -285,6 +289,7 @@ func (l *level) end(s *Seat, over bool) {
 	s.seated = false
 	l.running.remove(s)
 	l.executing--
+	l.executingWrites -= s.write
 	q.executing--
 	q.start -= float64(s.width) * (guess - (l.last - s.since).Seconds())
 	s.tally.executing(-1, s.seats())

@@ -28,6 +28,7 @@ type LevelState struct {
 	// Requests is how many have entered and not left, those without seats included.
 	Requests                        int
 	Executing, Waiting              int // requests
+	ExecutingWrites, WaitingWrites  int
 	Seats, WaitingSeats             int
 	Nominal, Lower, Upper, Current  int // limits in seats
 	R                               float64
@@ -63,25 +64,45 @@ func (g *Gate) Snapshot(queues bool) Snapshot {
 // Bytes returns how much memory requests hold.
 func (g *Gate) Bytes() int64 { return g.bytes.used.Load() }
 
+// Executing returns how many requests have seats: writes, or others.
+func (g *Gate) Executing(writes bool) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range g.all {
+		l.mu.Lock()
+		if l.exempt {
+			l.observe(l.g.now())
+		}
+		if writes {
+			n += l.executingWrites
+		} else {
+			n += l.executing - l.executingWrites
+		}
+		l.mu.Unlock()
+	}
+	return n
+}
+
 // snapshot copies the level; Gate.mu is held.
 func (l *level) snapshot(queues bool) LevelState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.exempt {
-		l.observe()
+		l.observe(l.g.now())
 	} else {
 		l.sync(l.g.now())
 	}
 	u := &l.usage
 	s := LevelState{
 		Name: l.name, UID: l.c.UID, Exempt: l.exempt, Quiescing: l.draining.Load(),
-		Requests: l.requests, Executing: l.executing, Waiting: l.waiting, Seats: l.inUse, WaitingSeats: l.waitingSeats,
+		Requests: l.requests, Executing: l.executing, Waiting: l.waiting,
+		ExecutingWrites: l.executingWrites, WaitingWrites: l.waitingWrites, Seats: l.inUse, WaitingSeats: l.waitingSeats,
 		Nominal: l.nominal, Lower: l.lower, Upper: l.upper, Current: l.limit,
 		R: l.r, Demand: l.stats, Counts: l.counts, QueuesWithWaiting: len(l.order), ActiveQueues: l.active,
 		SeatUtilization: u.seats.copy(), ExecutingRatio: u.executing.copy(), WaitingRatio: u.waiting.copy(), DemandRatio: u.demand.copy(),
 	}
 	if l.exempt {
-		s.Requests, s.Executing, s.Counts.Dispatched = l.ex.totals()
+		s.Requests, s.Counts.Dispatched = l.ex.totals()
 	}
 	if queues {
 		for _, q := range l.queues {
@@ -95,16 +116,15 @@ func (l *level) snapshot(queues bool) LevelState {
 }
 
 // totals adds up the shards.
-func (x *exempt) totals() (requests, executing int, dispatched uint64) {
+func (x *exempt) totals() (requests int, dispatched uint64) {
 	for i := range x.shards {
 		h := &x.shards[i]
 		h.mu.Lock()
 		requests += h.requests
-		executing += h.running.len
 		dispatched += h.dispatched
 		h.mu.Unlock()
 	}
-	return requests, executing, dispatched
+	return requests, dispatched
 }
 
 // RequestState is a copy of the state of a request that waits or has seats.

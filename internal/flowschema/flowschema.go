@@ -22,6 +22,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/derived"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -33,19 +34,7 @@ const (
 
 // Level is a priority level.
 type Level struct {
-	Name, UID string
-	// Exempt: its requests never wait and are never rejected.
-	Exempt bool
-	// Shares is its part of all seats, in relation to the other levels.
-	Shares int
-	// LendablePercent is how much of its seats other levels may use.
-	LendablePercent int
-	// BorrowingLimitPercent is how many seats of other levels it may use, in percent of its own; nil:
-	// there is no limit.
-	BorrowingLimitPercent *int
-	// Queues is how many queues it has; zero: a request without a free seat is rejected at once.
-	// HandSize is how many of them each flow has, QueueLength the limit of requests in a queue.
-	Queues, HandSize, QueueLength int
+	fairness.Level
 	// Seats is its nominal number of seats.
 	Seats int
 	// MaxWidth bounds the seats of one request; zero: the level sets no bound.
@@ -57,7 +46,9 @@ type Schema struct {
 	Name, UID string
 	Level     *Level
 
-	precedence int32
+	// Tally counts its requests.
+	Tally *fairness.Tally
+
 	// distinguisher is what separates the flows of the schema; empty: it has one flow.
 	distinguisher flowcontrolv1.FlowDistinguisherMethodType
 	seed          uint64
@@ -79,42 +70,75 @@ type Config struct {
 	Store *store.Store
 	// Seats is the number of seats of all levels.
 	Seats int
-	// Configure gets the levels before a request gets one of them, and again whenever they may have
-	// changed; nil: no function does. It is called once at a time.
-	Configure func([]*Level)
+	// Gate gets the levels before a request gets one of them; nil: no gate does.
+	Gate *fairness.Gate
 }
 
 // Classifier assigns requests to flows. It is safe for concurrent use; make one with New.
 type Classifier struct {
-	store *store.Store
-	set   *derived.Value[*set]
+	c   Config
+	set *derived.Value[*set]
 }
 
-// New returns a classifier.
+// New returns a classifier. The gate has its levels afterwards.
 func New(c Config) *Classifier {
-	return &Classifier{c.Store, derived.New(func(now []store.Snapshot) *set {
-		made := read(now[0], now[1], c.Seats)
-		if c.Configure != nil {
-			c.Configure(made.levels)
+	m := &maker{Config: c}
+	made := &Classifier{c, derived.New(m.make, Schemas, Levels)}
+	made.Levels() // not every request is classified before it enters the gate
+	return made
+}
+
+// maker makes the sets of a classifier, one at a time.
+type maker struct {
+	Config
+	tallies map[tallyName]*fairness.Tally
+}
+
+// tallyName identifies a tally, which goes on to count when objects change.
+type tallyName struct{ level, schema string }
+
+// make returns the set of stored schemas and levels, and configures the gate.
+func (m *maker) make(now []store.Snapshot) *set {
+	s := read(now[0], now[1], m.Seats)
+	if m.Gate != nil {
+		levels := make([]fairness.Level, len(s.levels))
+		for i, l := range s.levels {
+			levels[i] = l.Level
 		}
-		return made
-	}, Schemas, Levels)}
+		m.Gate.Configure(levels, m.Seats)
+	}
+	tallies := make(map[tallyName]*fairness.Tally, len(s.schemas))
+	for _, one := range s.schemas {
+		name := tallyName{one.Level.Name, one.Name}
+		if one.Tally = m.tallies[name]; one.Tally == nil {
+			one.Tally = fairness.NewTally(name.level, name.schema)
+		}
+		tallies[name] = one.Tally
+	}
+	m.tallies = tallies
+	return s
 }
 
 // Of returns the flow of a request, by the objects that are stored now. It does not allocate.
 func (c *Classifier) Of(a *authz.Attributes) Flow {
-	return c.set.At(c.store.Any()).of(a)
+	return c.set.At(c.c.Store.Any()).of(a)
 }
 
 // Levels returns the levels, ordered by name.
 func (c *Classifier) Levels() []*Level {
-	return c.set.At(c.store.Any()).levels
+	return c.set.At(c.c.Store.Any()).levels
+}
+
+// Schemas returns the schemas, in the order in which they are tried.
+func (c *Classifier) Schemas() []*Schema {
+	return c.set.At(c.c.Store.Any()).schemas
 }
 
 // set is the schemas and levels of one state.
 type set struct {
-	levels []*Level
-	index  index
+	levels  []*Level
+	schemas []*Schema
+	index   index
 	// catchAll takes the requests that no schema matches.
 	catchAll *Schema
 }
@@ -200,6 +224,7 @@ func (s *set) order(found []*flowcontrolv1.FlowSchema, levels map[string]*Level)
 	}
 	for order, f := range found {
 		one := newSchema(f, levels[f.Spec.PriorityLevelConfiguration.Name])
+		s.schemas = append(s.schemas, one)
 		s.index.add(order, one, f.Spec.Rules)
 		if f.Name == catchAll.Name {
 			s.catchAll = one
@@ -209,7 +234,7 @@ func (s *set) order(found []*flowcontrolv1.FlowSchema, levels map[string]*Level)
 
 func newSchema(f *flowcontrolv1.FlowSchema, l *Level) *Schema {
 	s := &Schema{
-		Name: f.Name, UID: string(f.UID), Level: l, precedence: f.Spec.MatchingPrecedence,
+		Name: f.Name, UID: string(f.UID), Level: l,
 		seed:      maphash.String(seed, f.Name+"\x00"),
 		UIDHeader: []string{string(f.UID)}, LevelUIDHeader: []string{l.UID},
 	}
@@ -222,7 +247,7 @@ func newSchema(f *flowcontrolv1.FlowSchema, l *Level) *Schema {
 // newLevel returns a level; nil if its type and its members contradict each other, which validation
 // refuses.
 func newLevel(c *flowcontrolv1.PriorityLevelConfiguration) *Level {
-	l := &Level{Name: c.Name, UID: string(c.UID)}
+	l := &Level{Level: fairness.Level{Name: c.Name, UID: string(c.UID)}}
 	switch {
 	case c.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt && c.Name == exempt.Name:
 		l.Exempt = true

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
@@ -140,16 +141,15 @@ func TestWithoutObjects(t *testing.T) {
 // TestChanges: each change is in effect with the next request, and levels are configured before.
 func TestChanges(t *testing.T) {
 	w := newWorld(t)
-	var configured []string
-	c := New(Config{Store: w.store, Seats: 600, Configure: func(levels []*Level) {
-		configured = nil
-		for _, l := range levels {
-			configured = append(configured, fmt.Sprint(l.Name, " ", l.Seats))
-		}
-	}})
+	gate := fairness.New(fairness.Config{})
+	c := New(Config{Store: w.store, Seats: 600, Gate: gate})
 	want := func(schema, level, levels string) {
 		t.Helper()
 		f := c.Of(get("bob", "system:authenticated"))
+		var configured []string
+		for _, l := range gate.Snapshot(false).Levels {
+			configured = append(configured, fmt.Sprint(l.Name, " ", l.Nominal))
+		}
 		if f.Name != schema || f.Level.Name != level || strings.Join(configured, ", ") != levels {
 			t.Errorf("%s in %s of %v, want %s in %s of %s", f.Name, f.Level.Name, configured, schema, level, levels)
 		}

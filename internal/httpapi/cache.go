@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -210,14 +210,14 @@ func (c *cache) finish(ctx context.Context, e *cacheEntry, t *resource.Type, pro
 	}
 	var err error
 	if t.ConvertsByWebhook() {
-		err = inflight.Wait(ctx, 0, wait)
+		err = fairness.Wait(ctx, 0, wait)
 	} else {
 		err = wait()
 	}
 	switch {
 	case err != nil:
 		return form{}, err
-	case errors.Is(e.err, context.Canceled), errors.Is(e.err, context.DeadlineExceeded), errors.Is(e.err, inflight.ErrFull):
+	case errors.Is(e.err, context.Canceled), errors.Is(e.err, context.DeadlineExceeded), errors.Is(e.err, fairness.ErrFull):
 		return form{}, errMakerLeft
 	}
 	return e.form, e.err

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
@@ -81,7 +81,7 @@ func statusOf(err error) *metav1.Status {
 			e.ErrStatus.Details = &metav1.StatusDetails{}
 		}
 		return &e.ErrStatus
-	case errors.Is(err, inflight.ErrFull):
+	case errors.Is(err, fairness.ErrFull):
 		return statusOf(errFull())
 	case errors.As(err, &tooLarge):
 		e := apierrors.NewRequestEntityTooLargeError("limit is " + strconv.FormatInt(tooLarge.Limit, 10))

@@ -24,12 +24,12 @@ func TestLimitsDefaults(t *testing.T) {
 	}
 }
 
-// TestInFlight fills the room for reads, in which health, writes and watches do
-// not count.
+// TestInFlight fills the room for reads, in which health, writes, watches and administrators
+// do not count.
 func TestInFlight(t *testing.T) {
 	started, release := make(chan bool), make(chan bool)
 	s := start(t, wiring{config: func(c *httpapi.Config) {
-		c.Limits.InFlight = 1
+		c.Limits.InFlight, c.NoFairness = 1, true
 		c.OpenAPI = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			started <- true
 			<-release
@@ -38,7 +38,7 @@ func TestInFlight(t *testing.T) {
 	done := make(chan int)
 	go func() {
 		r, _ := http.NewRequest("GET", s.URL+"/openapi/v2", nil)
-		r.Header.Set("Authorization", "Bearer admin")
+		r.Header.Set("Authorization", "Bearer editor")
 		resp, err := s.client.Do(r)
 		if err != nil {
 			done <- 0
@@ -48,22 +48,25 @@ func TestInFlight(t *testing.T) {
 		done <- resp.StatusCode
 	}()
 	<-started
-	a := s.do(t, "GET", "/api", "")
+	a := s.do(t, "GET", "/api", "", editor)
 	if a.code != 429 || a.header.Get("Retry-After") != "1" || a.body != "Too many requests, please try again later.\n" ||
 		a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("over the limit: %d %v %q", a.code, a.header, a.body)
 	}
+	if a := s.do(t, "GET", "/api", ""); a.code != 200 {
+		t.Errorf("an administrator: %d", a.code)
+	}
 	if a := s.do(t, "GET", "/livez", ""); a.code != 200 {
 		t.Errorf("health: %d", a.code)
 	}
-	if a := s.do(t, "POST", "/version", ""); a.code != 405 {
+	if a := s.do(t, "POST", "/version", "", editor); a.code != 405 {
 		t.Errorf("a write: %d", a.code)
 	}
 	release <- true
 	if code := <-done; code != 200 {
 		t.Errorf("the request in flight: %d", code)
 	}
-	if a := s.do(t, "GET", "/api", ""); a.code != 200 {
+	if a := s.do(t, "GET", "/api", "", editor); a.code != 200 {
 		t.Errorf("afterwards: %d", a.code)
 	}
 }

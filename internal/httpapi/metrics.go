@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 )
 
 // metrics have the names that dashboards for Kubernetes expect. No label holds text that a
@@ -102,9 +102,12 @@ func newMetrics(h *Handler, more []prometheus.Collector) *metrics {
 	garbage := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:|^/cpu/classes/gc/mark/|^/sched/pauses/total/gc:`)}
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.requests, m.durations, m.sizes, m.longrunning, m.terminations, m.events, m.eventSizes,
-		inFlight("readOnly", h.gate, inflight.Reads), inFlight("mutating", h.gate, inflight.Writes), waitingBytes(h.gate), buildInfo(&h.c),
+		inFlight("readOnly", h.gate, false), inFlight("mutating", h.gate, true), waitingBytes(h.gate), buildInfo(&h.c),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(garbage)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(more...)
+	if h.flows != nil {
+		r.MustRegister(flowMetrics{h.gate, h.flows})
+	}
 	r.MustRegister(h.c.Collectors...)
 	if h.c.Metrics != nil {
 		r.MustRegister(further(h.c.Metrics))
@@ -113,17 +116,17 @@ func newMetrics(h *Handler, more []prometheus.Collector) *metrics {
 	return m
 }
 
-func inFlight(kind string, g *inflight.Gate, c inflight.Class) prometheus.Collector {
+func inFlight(kind string, g *fairness.Gate, writes bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "apiserver_current_inflight_requests", ConstLabels: prometheus.Labels{"request_kind": kind},
-		Help: "Seats taken by requests that execute, without watches. Requests that wait for their client take none."},
-		func() float64 { return float64(g.Usage(c).Seats) })
+		Help: "Requests that execute. Requests that wait for their client do not, nor do watches that have begun."},
+		func() float64 { return float64(g.Executing(writes)) })
 }
 
-func waitingBytes(g *inflight.Gate) prometheus.Collector {
+func waitingBytes(g *fairness.Gate) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidemark_waiting_requests_bytes", Help: "Memory held by requests that wait for their clients: bodies, and answers that are not read."},
-		func() float64 { return float64(g.Usage(inflight.Reads).Bytes) })
+		func() float64 { return float64(g.Bytes()) })
 }
 
 func buildInfo(c *Config) prometheus.Collector {

@@ -2,52 +2,126 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
+	"github.com/tidemark-dev/tidemark/internal/flowschema"
 )
 
-// A request takes its seat after authentication and authorization. It gives the seat back
-// while it waits for its client to send the body or to read the answer, and while it waits
-// for a webhook. So clients without rights take no seats, and clients that do not read
-// keep none.
+// A request takes its seats after authentication and authorization. It gives them back while it
+// waits for its client to send the body or to read the answer, and while it waits for a webhook.
+// So clients without rights take no seats, and clients that do not read keep none.
+//
+// Without priority and fairness, requests that find no seat are refused. There are seats for reads
+// and for writes.
 
-// masters is the group whose members may take all seats and all memory for waiting
-// requests, so that other users cannot lock administrators out.
-const masters = "system:masters"
+const (
+	// masters is the group whose members may take all memory for waiting requests, so that other
+	// users cannot lock administrators out.
+	masters = "system:masters"
 
-func newGate(l *Limits) *inflight.Gate {
-	return inflight.NewGate(inflight.Limits{
-		Seats: [...]int{inflight.Reads: l.InFlight, inflight.Writes: l.MutatingInFlight, inflight.Watches: l.Watches},
-		Bytes: l.WaitingBytes,
-	})
+	// The levels of requests that no stored object assigns to one; see fairness.Static.
+	exemptLevel = "exempt"
+	readLevel   = "readOnly"
+	writeLevel  = "mutating"
+
+	// longestQueueing bounds the time in a queue, whatever time the request has.
+	longestQueueing = time.Minute
+	// queueingPart is the part of its time that a request may wait in a queue.
+	queueingPart = 4
+)
+
+// newGate returns the gate of a server, and what assigns requests to flows; nil without priority
+// and fairness.
+func newGate(c *Config) (*fairness.Gate, *flowschema.Classifier) {
+	l := &c.Limits
+	g := fairness.New(fairness.Config{Bytes: l.WaitingBytes, Watches: l.Watches})
+	reads, writes := max(0, l.InFlight), max(0, l.MutatingInFlight)
+	if c.NoFairness {
+		g.Configure(fairness.Static(reads, writes))
+		return g, nil
+	}
+	return g, flowschema.New(flowschema.Config{Store: c.Registry.Store, Seats: reads + writes, Gate: g})
 }
 
-// takeSeat takes a seat for the request. Health checks need none.
+// Run lends the seats of priority levels that do not need them to others, until the context is
+// done. Without it, each level keeps its own.
+func (h *Handler) Run(ctx context.Context) { h.gate.Run(ctx) }
+
+// classify assigns the request to a flow, and sets the headers that name it. Requests for
+// connections have none.
+func (q *request) classify() error {
+	if q.h.flows == nil || q.longRunning() && q.info.Verb != verbWatch {
+		return nil
+	}
+	q.flow = q.h.flows.Of(&q.info.Attributes)
+	h := q.header()
+	h["X-Kubernetes-Pf-Flowschema-Uid"] = q.flow.UIDHeader
+	h["X-Kubernetes-Pf-Prioritylevel-Uid"] = q.flow.LevelUIDHeader
+	return nil
+}
+
+// takeSeat takes the seats of the request. It may wait for them.
 func (q *request) takeSeat() error {
 	h := q.h
-	class := inflight.Reads
-	switch {
-	case q.info.Verb == verbWatch:
-		if h.drained.Err() != nil {
-			return apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
-		}
-		class = inflight.Watches
-	case isHealth(q.r.URL.Path):
-		return nil
-	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
-		class = inflight.Writes
+	watch := q.info.Verb == verbWatch
+	if watch && h.drained.Err() != nil {
+		return apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
 	}
 	u := q.info.User
-	if q.seat = h.gate.Acquire(class, u.Name, slices.Contains(u.Groups, masters)); q.seat == nil {
-		h.metrics.overload(q)
-		return errOverloaded
+	r := fairness.Request{
+		User: u.Name, Privileged: slices.Contains(u.Groups, masters), Watch: watch, Detail: q,
+		Write:   q.r.Method != http.MethodGet && q.r.Method != http.MethodHead,
+		MaxWait: max(1, min(q.wait/queueingPart, longestQueueing)-time.Since(q.start)),
 	}
-	return nil
+	if !q.assign(&r) {
+		q.limitWork()
+		return nil
+	}
+	arrived := time.Now()
+	seat, err := h.gate.Acquire(q.r.Context(), r)
+	if !exempt(&q.flow) {
+		q.audited.queued(time.Since(arrived))
+	}
+	if err == nil {
+		q.seat = seat
+		q.limitWork()
+		return nil
+	}
+	if errors.Is(err, context.Canceled) { // the client is gone
+		return err
+	}
+	h.metrics.overload(q)
+	return errOverloaded
+}
+
+// exempt reports whether the requests of a flow never wait.
+func exempt(f *flowschema.Flow) bool { return f.Schema == nil || f.Level.Exempt }
+
+// assign sets the level of the request and its work. It reports false for a request that needs no
+// seats.
+func (q *request) assign(r *fairness.Request) bool {
+	switch {
+	case q.flow.Schema != nil:
+		w := q.work()
+		r.Level, r.Flow, r.Tally = q.flow.Level.Name, q.flow.Hash, q.flow.Tally
+		r.Width, r.FinalWidth, r.Extra = w.Seats, w.FinalSeats, w.Extra
+	case q.h.flows == nil && isHealth(q.r.URL.Path):
+		return false
+	case q.longRunning(), r.Privileged:
+		r.Level = exemptLevel
+	case r.Write:
+		r.Level = writeLevel
+	default:
+		r.Level = readLevel
+	}
+	return true
 }
 
 // seated returns a context with the request's seat, if it has one.
@@ -55,12 +129,12 @@ func (q *request) seated(ctx context.Context) context.Context {
 	if q.seat == nil {
 		return ctx
 	}
-	return inflight.WithSeat(ctx, q.seat)
+	return fairness.WithSeat(ctx, q.seat)
 }
 
 // errFull is the answer (429) if the budget for waiting requests is spent.
 func errFull() error {
-	return apierrors.NewTooManyRequests(inflight.ErrFull.Error(), 1)
+	return apierrors.NewTooManyRequests(fairness.ErrFull.Error(), 1)
 }
 
 // hold counts bytes that the request holds until it ends.
@@ -75,7 +149,7 @@ func (q *request) hold(bytes int64) error {
 // there is no room for them. The answer to a write, and an error, are sent in any case;
 // the request keeps its seat if it cannot be counted otherwise.
 func (q *request) holdAnswer(bytes int) error {
-	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // Suspend counts small answers
+	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // a request that waits counts small answers
 		return nil
 	}
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead || q.failing {
@@ -85,15 +159,21 @@ func (q *request) holdAnswer(bytes int) error {
 	return errFull()
 }
 
-// outside calls f, which waits for the client, without the seat. After the last call the
-// request does not take its seat again: only the client's reading is left of it.
+// outside calls f, which waits for the client, without the seats. After the last call the
+// request does not take its seats again: it only waits until the client has read the answer.
 func (q *request) outside(last bool, f func() error) error {
-	if q.seat == nil || q.left || q.stays || !q.seat.Suspend(0) {
-		return f() // without a seat, or with it
+	if q.seat == nil || q.stays {
+		return f()
 	}
-	q.left = last
+	if last {
+		q.seat.Leave(0) // or it keeps the seats
+		return f()
+	}
+	if !q.seat.Suspend(0) {
+		return f()
+	}
 	err := f()
-	if !last && err == nil {
+	if err == nil {
 		err = q.seat.Resume(q.context())
 	}
 	return err

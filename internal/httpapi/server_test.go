@@ -27,7 +27,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// tokens knows two users by their bearer tokens.
+// tokens knows three users by their bearer tokens: an administrator, one without rights, and editor,
+// who may do everything and is not exempt from limits.
 type tokens struct{}
 
 // Authenticate implements authn.Authenticator.
@@ -40,8 +41,21 @@ func (tokens) Authenticate(r *http.Request) (*authn.User, error) {
 		return &authn.User{Name: "admin", Groups: []string{"system:masters"}}, nil
 	case token == "bob":
 		return &authn.User{Name: "bob"}, nil
+	case token == "editor":
+		return &authn.User{Name: "editor", Groups: []string{"editors"}}, nil
 	}
 	return nil, errors.New("no such token")
+}
+
+// editors allows everything to the group of this name.
+type editors struct{}
+
+// Authorize implements authz.Authorizer.
+func (editors) Authorize(_ context.Context, a *authz.Attributes) (authz.Decision, string, error) {
+	if slices.Contains(a.User.Groups, "editors") {
+		return authz.Allow, "", nil
+	}
+	return authz.NoOpinion, "", nil
 }
 
 // server is a handler behind a listener on the loopback interface.
@@ -81,7 +95,7 @@ func newConfig(s *store.Store) httpapi.Config {
 		Registry: &registry.Registry{Store: s},
 		Catalog:  func() *resource.Catalog { return builtin.Catalog() },
 		Authn:    tokens{},
-		Authz:    authz.Union{authz.Masters{}, public{}},
+		Authz:    authz.Union{authz.Masters{}, editors{}, public{}},
 		Version:  "v1.36.3+tidemark.0.0.0",
 	}
 }

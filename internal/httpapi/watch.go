@@ -54,6 +54,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		}
 	}
 	q.route = q.h.metrics.longRunning(q)
+	q.uninterested = q.h.interest.add(q)
 	q.values = nil
 	if authn.IsWebSocket(q.r) {
 		return q.watchWebSocket()
@@ -101,6 +102,7 @@ func (q *request) pull() error {
 		events, err := q.nextEvents(room[:0])
 		if len(events) == 0 && err == nil {
 			room = q.events[:0]
+			q.seat.Leave(0)
 			q.watch.Wait()
 			continue
 		}
@@ -121,6 +123,9 @@ func (q *request) pull() error {
 			return q.endStream(err)
 		}
 		clear(events)
+		if q.watch.Initialized() {
+			q.seat.Leave(0) // from now on, it is a watch that mostly waits
+		}
 		// A full batch means that there are more events: a larger one is worth its memory.
 		switch full := len(events) == cap(room); {
 		case full && cap(room) < watchBatch:

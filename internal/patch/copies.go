@@ -16,15 +16,15 @@ import (
 // 20 ns each.
 const maxCopyWork = 64 << 20
 
-// applyOperations applies operations to a document, which may have at most most bytes between two
-// groups. An error of an operation is a failedOperation.
-func applyOperations(document []byte, operations jsonpatch.Patch, most int) ([]byte, error) {
+// applyAll applies operations to a document, which may have at most most bytes between two
+// groups.
+func applyAll(document []byte, operations jsonpatch.Patch, most int) ([]byte, error) {
 	work := 0
 	for {
 		n := group(operations, len(document), most)
 		out, err := guarded(func() ([]byte, error) { return operations[:n].Apply(document) })
 		if err != nil {
-			return nil, failedOperation{err}
+			return nil, &operationError{err}
 		}
 		document, operations = out, operations[n:]
 		if len(operations) == 0 {

@@ -49,18 +49,18 @@ func JSON(document, patch []byte) (Patched, error) {
 	if err != nil {
 		return Patched{}, err
 	}
-	operations, err := jsonpatch.DecodePatch(patch)
+	operations, err := Decode(patch)
 	if err != nil {
 		return Patched{}, apierrors.NewBadRequest(err.Error())
 	}
-	if len(operations) > MaxOperations {
-		return Patched{}, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, len(operations)))
-	}
-	if err := boundMoves(document, operations, patch); err != nil {
+	if err := operations.bound(document); err != nil {
 		return Patched{}, err
 	}
-	out, err := applyAll(document, operations, MaxBytes)
+	out, err := applyAll(document, operations.all, MaxBytes)
+	var failed *operationError
+	if errors.As(err, &failed) {
+		err = unprocessable(failed.error)
+	}
 	if err != nil {
 		return Patched{}, err
 	}

@@ -64,8 +64,8 @@ func listLengths(v any) (all, longest int) {
 }
 
 // boundMoves refuses a JSON patch with many operations on a document with long arrays.
-func boundMoves(document []byte, operations jsonpatch.Patch, patch []byte) error {
-	if len(operations) <= maxMoves/max(len(document), len(patch), 1) {
+func boundMoves(document []byte, operations jsonpatch.Patch, size int) error {
+	if len(operations) <= maxMoves/max(len(document), size, 1) {
 		return nil // as nearly always: no array has more elements than the text has bytes
 	}
 	longest := longestArray(document)

@@ -6,7 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tidemark-dev/tidemark/internal/inflight"
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -65,5 +65,5 @@ func (r *Registry) waitFor(ctx context.Context, revision store.Revision, f func(
 	if revision <= r.Store.Any().Revision() {
 		return f()
 	}
-	return inflight.Wait(ctx, 0, f)
+	return fairness.Wait(ctx, 0, f)
 }

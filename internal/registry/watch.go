@@ -136,6 +136,9 @@ func (w *Watch) Share(g *store.Group, r store.Reader) {
 	}
 }
 
+// Initialized reports whether TryNext has returned all of the initial events.
+func (w *Watch) Initialized() bool { return w.cursor != nil && w.initial == nil }
+
 // Recent is TryNext for events in memory, and never waits. If ok is false, TryNext must be called.
 func (w *Watch) Recent(buf []Event) (events []Event, ok bool) {
 	for {

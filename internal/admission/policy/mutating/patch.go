@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"google.golang.org/protobuf/types/known/structpb"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	celmutation "k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
@@ -152,9 +153,13 @@ func patchObject(ctx context.Context, a *registry.Attributes, v *registry.Versio
 	if err != nil {
 		return fmt.Errorf("failed to create JSON patch: %w", err)
 	}
-	made, err := patch.Apply(object, operations)
+	decoded, err := patch.Decode(operations)
+	if err != nil {
+		return fmt.Errorf("JSON Patch: %w", err)
+	}
+	made, err := decoded.Apply(object)
 	switch {
-	case errors.Is(err, patch.ErrTest):
+	case errors.Is(err, jsonpatch.ErrTestFailed):
 		return nil
 	case err != nil:
 		return fmt.Errorf("JSON Patch: %w", err)

@@ -1,0 +1,219 @@
+package webhook
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionv1beta1 "k8s.io/api/admission/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+
+	remote "github.com/tidemark-dev/tidemark/internal/webhook"
+)
+
+const (
+	// maxAnswerBytes limits an answer. The largest object is 3 MiB, and a patch is in base64.
+	maxAnswerBytes = 8 << 20
+	// maxAnswerValues limits the values in an answer, since small values need much more memory
+	// than text.
+	maxAnswerValues = 100_000
+	// maxOddBytes limits an answer that is not the expected JSON. The decoder for other formats is
+	// slower.
+	maxOddBytes = 256 << 10
+	// maxWarnings and maxWarningBytes limit what is kept of an answer's warnings. The headers of
+	// the answer to the client have less room.
+	maxWarnings, maxWarningBytes = 1000, 4 << 10
+)
+
+// answer is a checked answer.
+type answer struct {
+	allowed     bool
+	result      *metav1.Status
+	patch       []byte
+	patchType   admissionv1.PatchType
+	annotations map[string]string
+	warnings    []string
+}
+
+// reviewAnswer is what is read of an AdmissionReview. Both versions have the same members.
+type reviewAnswer struct {
+	metav1.TypeMeta `json:",inline"`
+	Response        *admissionv1.AdmissionResponse `json:"response,omitempty"`
+}
+
+// readAnswer reads the answer of a webhook to a review of a version. The errors are those of
+// kube-apiserver, but an error does not quote text that need not come from a webhook.
+func readAnswer(got *remote.Answer, version string) (*reviewAnswer, error) {
+	if got.ContentType != "" {
+		if _, _, err := mime.ParseMediaType(got.ContentType); err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+	}
+	if got.Code < http.StatusOK || got.Code > http.StatusPartialContent {
+		return nil, unsuccessful(got)
+	}
+	if len(got.Body) == 0 {
+		return nil, fmt.Errorf("0-length response with status code: %d and content type: %s", got.Code, remote.Cut(got.ContentType))
+	}
+	if values(got.Body) > maxAnswerValues {
+		return nil, fmt.Errorf("the answer has more than %d values", maxAnswerValues)
+	}
+	var r reviewAnswer
+	if bytes.HasPrefix(got.Body, []byte("{")) {
+		err := kjson.UnmarshalCaseSensitivePreserveInts(got.Body, &r)
+		if err == nil && r.APIVersion == "admission.k8s.io/"+version && r.Kind == "AdmissionReview" {
+			return &r, nil
+		}
+	}
+	if len(got.Body) > maxOddBytes {
+		return nil, errors.New("the answer is not an AdmissionReview in JSON")
+	}
+	return decodeOdd(got.Body, version)
+}
+
+// values returns an upper limit of the values in a JSON text.
+func values(text []byte) int {
+	return bytes.Count(text, []byte(",")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{"))
+}
+
+// unsuccessful returns the error of an answer whose code is not a success: that of a Status, or else
+// one that follows from the code.
+func unsuccessful(got *remote.Answer) error {
+	seconds := int(got.RetryAfter.Seconds())
+	err := apierrors.NewGenericServerResponse(got.Code, http.MethodPost, schema.GroupResource{}, "", "unknown", seconds, true)
+	if len(got.Body) == 0 || len(got.Body) > maxOddBytes || !apierrors.IsUnexpectedServerError(err) {
+		return err
+	}
+	var s metav1.Status
+	if kjson.UnmarshalCaseSensitivePreserveInts(got.Body, &s) != nil || s.Kind != "Status" || s.APIVersion != "v1" || s.Status != metav1.StatusFailure {
+		return err
+	}
+	s.Message = remote.Cut(s.Message)
+	return apierrors.FromObject(&s)
+}
+
+// codec decodes reviews in every format that kube-apiserver reads.
+var codec = func() runtime.Codec {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{admissionv1beta1.AddToScheme, admissionv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
+	return serializer.NewCodecFactory(scheme).LegacyCodec(admissionv1beta1.SchemeGroupVersion, admissionv1.SchemeGroupVersion)
+}()
+
+// decodeOdd decodes an answer that is not JSON, or has another version or kind.
+func decodeOdd(body []byte, version string) (*reviewAnswer, error) {
+	var into runtime.Object
+	v1, v1beta1 := &admissionv1.AdmissionReview{}, &admissionv1beta1.AdmissionReview{}
+	if into = v1; version == "v1beta1" {
+		into = v1beta1
+	}
+	out, _, err := codec.Decode(body, nil, into)
+	if err != nil {
+		return nil, errors.New(remote.Cut(err.Error()))
+	}
+	if s, ok := out.(*metav1.Status); ok && s.Status != metav1.StatusSuccess {
+		s.Message = remote.Cut(s.Message)
+		return nil, apierrors.FromObject(s)
+	}
+	if version == "v1" {
+		return &reviewAnswer{TypeMeta: v1.TypeMeta, Response: v1.Response}, nil
+	}
+	r := &reviewAnswer{TypeMeta: v1beta1.TypeMeta}
+	if b := v1beta1.Response; b != nil {
+		r.Response = &admissionv1.AdmissionResponse{
+			UID: b.UID, Allowed: b.Allowed, Result: b.Result, Patch: b.Patch, PatchType: (*admissionv1.PatchType)(b.PatchType),
+			AuditAnnotations: b.AuditAnnotations, Warnings: b.Warnings,
+		}
+	}
+	return r, nil
+}
+
+// check returns the answer to the review with that UID, or why it is not valid. Less is required of
+// v1beta1.
+func (r *reviewAnswer) check(p phase, version, uid string) (*answer, error) {
+	if r.Response == nil {
+		return nil, errors.New("webhook response was absent")
+	}
+	made := &answer{allowed: r.Response.Allowed, result: r.Response.Result, annotations: r.Response.AuditAnnotations, warnings: r.Response.Warnings}
+	if version == "v1" {
+		return made, r.checkV1(p, made, types.UID(uid))
+	}
+	if p == admit && len(r.Response.Patch) > 0 {
+		made.patch, made.patchType = r.Response.Patch, admissionv1.PatchTypeJSONPatch
+	}
+	return made, nil
+}
+
+func (r *reviewAnswer) checkV1(p phase, made *answer, uid types.UID) error {
+	a, want := r.Response, admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
+	if a.UID != uid {
+		return fmt.Errorf("expected response.uid=%q, got %q", uid, remote.Cut(a.UID))
+	}
+	if got := r.GroupVersionKind(); got != want {
+		return fmt.Errorf("expected webhook response of %v, got %v", want, remote.Cut(got.String()))
+	}
+	switch {
+	case p == validating && len(a.Patch) > 0:
+		return errors.New("validating webhook may not return response.patch")
+	case p == validating && a.PatchType != nil:
+		return errors.New("validating webhook may not return response.patchType")
+	case len(a.Patch) > 0 && a.PatchType == nil:
+		return errors.New("webhook returned response.patch but not response.patchType")
+	case len(a.Patch) == 0 && a.PatchType != nil:
+		return errors.New("webhook returned response.patchType but not response.patch")
+	}
+	made.patch = a.Patch
+	if a.PatchType != nil {
+		if made.patchType = *a.PatchType; made.patchType == "" {
+			return fmt.Errorf("webhook returned invalid response.patchType of %q", made.patchType)
+		}
+	}
+	return nil
+}
+
+// refusal returns the error of a request that a webhook refuses, with the webhook's code, reason and
+// details.
+func refusal(webhook string, result *metav1.Status) *apierrors.StatusError {
+	s := metav1.Status{Status: metav1.StatusFailure}
+	if result != nil {
+		s = *result
+	}
+	if s.Code < http.StatusBadRequest {
+		s.Code = http.StatusBadRequest
+	}
+	if s.Code > 999 { // HTTP has no such code
+		s.Code = http.StatusInternalServerError
+	}
+	if s.Status == "" || s.Status == metav1.StatusSuccess {
+		s.Status = metav1.StatusFailure
+	}
+	denied := fmt.Sprintf("admission webhook %q denied the request", webhook)
+	switch {
+	case s.Message != "":
+		s.Message = denied + ": " + s.Message
+	case s.Reason != "":
+		s.Message = denied + ": " + string(s.Reason)
+	default:
+		s.Message = denied + " without explanation"
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// validKey reports whether an audit annotation may have a key. Others are dropped.
+func validKey(key string) bool {
+	return strings.Count(key, "/") == 1 && len(validation.IsQualifiedName(key)) == 0
+}

@@ -1,0 +1,169 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/uuid"
+	remote "github.com/tidemark-dev/tidemark/internal/webhook"
+)
+
+// maxAttempts is how often a webhook is called that demands a pause.
+const maxAttempts = 11
+
+// callError is a failure of a webhook or of its call, which the failure policy may ignore. The code is
+// that of the metrics.
+type callError struct {
+	webhook string
+	reason  error
+	code    int32
+}
+
+// Error implements error.
+func (e *callError) Error() string {
+	return fmt.Sprintf("failed calling webhook %q: %v", e.webhook, e.reason)
+}
+
+// Unwrap returns the reason.
+func (e *callError) Unwrap() error { return e.reason }
+
+// rejection is the error of a request that a webhook refuses.
+type rejection struct{ *apierrors.StatusError }
+
+// failed returns a callError. The code is that of the error, or else code.
+func (h *hook) failed(code int32, format string, err error) *callError {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		code = status.ErrStatus.Code
+	}
+	return &callError{h.name, fmt.Errorf(format, err), code}
+}
+
+// checkDryRun returns an error if a webhook with side effects would be called for a dry-run.
+func (h *hook) checkDryRun(a *registry.Attributes) error {
+	if !a.DryRun {
+		return nil
+	}
+	switch h.sideEffects {
+	case admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun:
+		return nil
+	case "":
+		return &callError{h.name, errors.New("Webhook SideEffects is nil"), http.StatusBadRequest} //nolint:staticcheck // the words of kube-apiserver
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.name))
+}
+
+// call sends a review, and returns the checked answer. It uses nothing of the request but the tail, so
+// that several goroutines can call webhooks of one request.
+func (w *Webhooks) call(ctx context.Context, h *hook, tail []byte) (*answer, error) {
+	if h.invalid != nil {
+		return nil, &callError{h.name, h.invalid, http.StatusInternalServerError}
+	}
+	if h.version == "" {
+		err := errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+		return nil, h.failed(http.StatusBadRequest, "could not create admission objects: %w", err)
+	}
+	endpoint, err := w.connect(h)
+	if err != nil {
+		return nil, h.failed(http.StatusInternalServerError, "could not get REST client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	uid := uuid.New()
+	got, err := post(ctx, endpoint, reviewHead(h.version, uid), tail)
+	if err != nil {
+		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
+	}
+	review, err := readAnswer(got, h.version)
+	if err != nil {
+		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
+	}
+	made, err := review.check(h.phase, h.version, uid)
+	if err != nil {
+		return nil, &callError{h.name, fmt.Errorf("received invalid webhook response: %w", err), http.StatusServiceUnavailable}
+	}
+	return made, nil
+}
+
+// post sends a review. It sends it again when the webhook demands a pause, as long as there is time.
+func post(ctx context.Context, endpoint *remote.Endpoint, head, tail []byte) (*remote.Answer, error) {
+	for attempt := 1; ; attempt++ {
+		got, err := endpoint.Post(ctx, maxAnswerBytes, head, tail)
+		if err != nil || attempt == maxAttempts || !got.Demands || got.Code != http.StatusTooManyRequests && got.Code < 500 {
+			return got, err
+		}
+		select {
+		case <-time.After(got.RetryAfter):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// note takes the warnings and audit annotations of an answer.
+func (d *dispatch) note(h *hook, made *answer) {
+	if d.c.Audited {
+		for key, value := range made.annotations {
+			if key = h.name + "/" + key; validKey(key) {
+				d.a.Annotate(key, value)
+			}
+		}
+	}
+	for i, text := range made.warnings {
+		if i == maxWarnings {
+			break
+		}
+		d.a.Warn(text[:min(len(text), maxWarningBytes+1)])
+	}
+}
+
+// outcome counts a call, and logs its failure. It reports whether the request goes on despite the
+// error: the failure policy ignores it.
+func (d *dispatch) outcome(h *hook, start time.Time, err error) (ignored bool) {
+	var call *callError
+	var refused *rejection
+	seconds := since(start)
+	switch {
+	case err == nil:
+		d.metrics.called(h, d.a, seconds, http.StatusOK, false)
+		return false
+	case errors.As(err, &call):
+		canceled := errors.Is(err, context.Canceled)
+		if !h.ignore && !canceled {
+			d.metrics.rejected(h, d.a, "calling_webhook_error", call.code)
+		}
+		if h.ignore && !canceled {
+			d.metrics.ignored.WithLabelValues(h.name, string(h.phase)).Inc()
+		}
+		d.metrics.called(h, d.a, seconds, call.code, !h.ignore)
+		d.c.Log.Warn("an admission webhook failed", "webhook", h.name, "ignored", h.ignore, "err", call.reason)
+		return h.ignore
+	case errors.As(err, &refused):
+		d.metrics.rejected(h, d.a, "no_error", refused.ErrStatus.Code)
+		d.metrics.called(h, d.a, seconds, refused.ErrStatus.Code, true)
+	default:
+		d.metrics.rejected(h, d.a, "apiserver_internal_error", 0)
+		d.metrics.called(h, d.a, seconds, 0, true)
+	}
+	return false
+}
+
+// final returns the error that the client gets.
+func final(err error) error {
+	var call *callError
+	var refused *rejection
+	switch {
+	case errors.As(err, &call):
+		return apierrors.NewInternalError(call)
+	case errors.As(err, &refused):
+		return refused.StatusError
+	}
+	return err
+}

@@ -1,0 +1,215 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tidemark-dev/tidemark/internal/patch"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+)
+
+// mutate calls the mutating webhooks of a request, one after the other. In the second round it calls
+// those that want to see the changes of others (reinvocation).
+func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
+	d := &dispatch{Webhooks: w, a: a}
+	rounds := a.Local(roundsKey{}, func() any { return &rounds{} }).(*rounds)
+	if a.Reinvoking {
+		if err := rounds.begin(ctx, a); err != nil {
+			return err
+		}
+	}
+	for i, h := range w.mutating.at(a.State) {
+		form, ok, err := d.applies(ctx, h)
+		if err != nil {
+			return err
+		}
+		if !ok || a.Reinvoking && !rounds.again[h.id] {
+			continue
+		}
+		start := time.Now()
+		changed, err := d.mutateBy(ctx, h, form, i)
+		if changed {
+			rounds.require()
+			a.Reinvoke()
+		}
+		if h.reinvoke {
+			rounds.called(h.id)
+		}
+		if !d.outcome(h, start, err) {
+			if err != nil {
+				return final(err)
+			}
+			continue
+		}
+		if !errors.Is(err, context.Canceled) {
+			d.annotateFailure(h, i)
+		}
+		if err := timeLeft(ctx); err != nil {
+			return err
+		}
+	}
+	return rounds.end(ctx, a)
+}
+
+// mutateBy calls one webhook, and applies its patch. It reports whether that changed the object.
+func (d *dispatch) mutateBy(ctx context.Context, h *hook, f registry.Form, index int) (changed bool, err error) {
+	defer func() { d.annotateCall(h, index, changed) }()
+	if err := h.checkDryRun(d.a); err != nil {
+		return false, err
+	}
+	tail, err := d.tail(ctx, f)
+	if err != nil {
+		return false, err
+	}
+	var made *answer
+	if full := d.wait(ctx, 1, func() { made, err = d.call(ctx, h, tail) }); full != nil {
+		return false, full
+	}
+	if err != nil {
+		return false, err
+	}
+	d.note(h, made)
+	if !made.allowed {
+		return false, &rejection{refusal(h.name, made.result)}
+	}
+	if len(made.patch) == 0 {
+		return false, nil
+	}
+	operations, err := patch.Decode(made.patch)
+	if err != nil {
+		return false, h.failed(http.StatusServiceUnavailable, "received undecodable patch in webhook response: %w", err)
+	}
+	if operations.Len() == 0 {
+		return false, nil
+	}
+	return d.apply(ctx, h, f, made, operations, index)
+}
+
+// apply applies the patch of a webhook to the form of the request that the webhook has seen.
+func (d *dispatch) apply(ctx context.Context, h *hook, f registry.Form, made *answer, operations patch.Operations, index int) (changed bool, err error) {
+	v, err := d.a.In(ctx, f)
+	if err != nil {
+		return false, internalError(err)
+	}
+	before := v.Object
+	if before == nil {
+		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", h.name))
+	}
+	if made.patchType != admissionv1.PatchTypeJSONPatch {
+		return false, h.failed(http.StatusInternalServerError, "%w", fmt.Errorf("unsupported patch type %q", made.patchType))
+	}
+	document, _, err := v.JSON()
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	next, err := operations.Apply(document)
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	changed, err = differs(before, next)
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	if err := d.a.Replace(ctx, f, next); err != nil {
+		return false, internalError(err)
+	}
+	d.changed()
+	d.annotatePatch(h, index, operations)
+	return changed, nil
+}
+
+// differs reports whether a JSON text is another object, before it has defaults. Members that the type
+// does not have are no difference.
+func differs(before runtime.Object, next []byte) (bool, error) {
+	made := reflect.New(reflect.TypeOf(before).Elem()).Interface().(runtime.Object)
+	if err := json.Unmarshal(next, made); err != nil {
+		return false, err
+	}
+	return !apiequality.Semantic.DeepEqual(before, made), nil
+}
+
+// rounds is what the plugin remembers of a request between the first and the second round.
+//
+// A webhook that wants to be called again is called in the second round if the object was changed
+// after its last call: by another webhook, or by a plugin. A webhook is never called for the first time
+// in the second round.
+type rounds struct {
+	// since are the webhooks that want to be called again and that were called after the last
+	// change; again are those that have to be called.
+	since, again map[string]bool
+	// last is the object behind the last webhook of the first round, without managed fields; nil:
+	// no webhook wants to be called again.
+	last runtime.Object
+}
+
+type roundsKey struct{}
+
+// called notes the call of a webhook that wants to be called again.
+func (r *rounds) called(id string) {
+	if r.since == nil {
+		r.since = map[string]bool{}
+	}
+	r.since[id] = true
+}
+
+// require notes a change of the object.
+func (r *rounds) require() {
+	if r.again == nil {
+		r.again = map[string]bool{}
+	}
+	for id := range r.since {
+		r.again[id] = true
+	}
+	clear(r.since)
+}
+
+// begin begins the second round.
+func (r *rounds) begin(ctx context.Context, a *registry.Attributes) error {
+	if len(r.since) == 0 {
+		return nil
+	}
+	now, err := bare(ctx, a)
+	if err == nil && !apiequality.Semantic.DeepEqual(r.last, now) {
+		r.require()
+	}
+	return err
+}
+
+// end ends the first round.
+func (r *rounds) end(ctx context.Context, a *registry.Attributes) (err error) {
+	if !a.Reinvoking && len(r.since) > 0 {
+		r.last, err = bare(ctx, a)
+	}
+	return err
+}
+
+// bare returns a copy of the object of a request, without managed fields.
+func bare(ctx context.Context, a *registry.Attributes) (runtime.Object, error) {
+	v, err := a.In(ctx, a.Forms()[0])
+	if err != nil || v.Object == nil {
+		return nil, internalErrorOrNil(err)
+	}
+	o := v.Object.DeepCopyObject()
+	if meta, ok := o.(metav1.Object); ok {
+		meta.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+func internalErrorOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return internalError(err)
+}

@@ -1,0 +1,150 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+)
+
+// An AdmissionReview is written in two parts. The tail is the same for all webhooks that see the
+// request in one form, and it has the objects, which are in JSON already. Its members are in the
+// order of the published type.
+
+// reviewHead returns the part of a review before its tail.
+func reviewHead(version, uid string) []byte {
+	b := make([]byte, 0, 160)
+	b = append(b, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/`...)
+	b = append(b, version...)
+	b = append(b, `","request":{"uid":"`...)
+	b = append(b, uid...)
+	return append(b, '"')
+}
+
+// tail returns the part of a review behind the UID, for a form of the request.
+func (d *dispatch) tail(ctx context.Context, f registry.Form) ([]byte, error) {
+	if t := d.tails[f]; t != nil {
+		return t, nil
+	}
+	v, err := d.a.In(ctx, f)
+	if err != nil {
+		return nil, internalError(err)
+	}
+	object, old, err := v.JSON()
+	if err != nil {
+		return nil, internalError(err)
+	}
+	t, err := reviewTail(d.a, f, object, old)
+	if err != nil {
+		return nil, internalError(err)
+	}
+	if d.tails == nil {
+		d.tails = map[registry.Form][]byte{}
+	}
+	d.tails[f] = t
+	return t, nil
+}
+
+// serverInfo is the user of writes of the server itself.
+var serverInfo = authenticationv1.UserInfo{Username: "system:apiserver", Groups: []string{"system:masters"}}
+
+// userInfo returns the user of a request as a review has it.
+func userInfo(u *authn.User) authenticationv1.UserInfo {
+	if u == nil {
+		return serverInfo
+	}
+	return u.Info()
+}
+
+// reviewTail returns the part of a review behind the UID. Object and old are nil for none.
+func reviewTail(a *registry.Attributes, f registry.Form, object, old []byte) ([]byte, error) {
+	user, err := json.Marshal(userInfo(a.Client()))
+	if err != nil {
+		return nil, err
+	}
+	options, err := optionsJSON(a.Options())
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, 1024+len(user)+len(options)+len(object)+len(old))
+	b = appendKind(append(b, `,"kind":`...), f.Kind)
+	b = appendResource(append(b, `,"resource":`...), f.Resource)
+	b = appendMember(b, "subResource", a.Subresource)
+	b = appendKind(append(b, `,"requestKind":`...), a.RequestedKind())
+	b = appendResource(append(b, `,"requestResource":`...), a.RequestedResource())
+	b = appendMember(b, "requestSubResource", a.Subresource)
+	b = appendMember(b, "name", a.ShownName())
+	b = appendMember(b, "namespace", namespaceOf(a))
+	b = append(b, `,"operation":`...)
+	b = appendString(b, string(a.Operation))
+	b = append(append(b, `,"userInfo":`...), user...)
+	b = appendRaw(b, `,"object":`, object)
+	b = appendRaw(b, `,"oldObject":`, old)
+	b = strconv.AppendBool(append(b, `,"dryRun":`...), a.DryRun)
+	b = appendRaw(b, `,"options":`, options)
+	return append(b, "}}"...), nil
+}
+
+// namespaceOf returns the namespace of a request. That of a Namespace is the Namespace itself.
+func namespaceOf(a *registry.Attributes) string {
+	if a.Type.Collection == "namespaces" {
+		return a.ShownName()
+	}
+	return a.Namespace
+}
+
+func optionsJSON(o runtime.Object) ([]byte, error) {
+	if o == nil {
+		return nil, nil
+	}
+	return json.Marshal(o)
+}
+
+func appendKind(b []byte, k schema.GroupVersionKind) []byte {
+	b = appendString(append(b, `{"group":`...), k.Group)
+	b = appendString(append(b, `,"version":`...), k.Version)
+	b = appendString(append(b, `,"kind":`...), k.Kind)
+	return append(b, '}')
+}
+
+func appendResource(b []byte, r schema.GroupVersionResource) []byte {
+	b = appendString(append(b, `{"group":`...), r.Group)
+	b = appendString(append(b, `,"version":`...), r.Version)
+	b = appendString(append(b, `,"resource":`...), r.Resource)
+	return append(b, '}')
+}
+
+// appendMember appends a member unless its value is empty.
+func appendMember(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	b = append(append(append(b, `,"`...), name...), `":`...)
+	return appendString(b, value)
+}
+
+// appendRaw appends a member whose value is JSON; nil: null.
+func appendRaw(b []byte, member string, value []byte) []byte {
+	b = append(b, member...)
+	if value == nil {
+		return append(b, "null"...)
+	}
+	return append(b, value...)
+}
+
+// appendString appends a string as encoding/json writes it.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(s) // a string has no error
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
