@@ -70,6 +70,8 @@ var importRules = []importRule{
 	{"internal/admission/match", "internal/authn internal/authz internal/expression internal/registry internal/store", "what a webhook or a policy applies to depends on the request and on its namespace"},
 	{"internal/admission/webhook", "internal/admission/match internal/authn internal/authz internal/derived internal/expression internal/fairness internal/patch internal/registry internal/store internal/uuid internal/webhook", "a webhook sees a request as it is in the chain, and patches it"},
 	{"internal/admission/eventlimit", "internal/registry internal/store", "writes of Events are counted"},
+	{"internal/admission/webhook", "internal/admission/match internal/authn internal/authz internal/derived internal/expression internal/fairness internal/patch internal/registry internal/store internal/uuid internal/webhook", "a webhook sees a request as it is in the chain, and patches it"},
+	{"internal/admission/eventlimit", "internal/registry internal/store", "writes of Events are counted"},
 	{"internal/admission/policy", "internal/admission/match internal/derived internal/registry internal/resource internal/store", "which policies apply to a request follows from stored policies, bindings and params"},
 	{"internal/admission/policy/mutating", "internal/admission/match internal/admission/policy internal/authz internal/expression internal/patch internal/registry internal/resource internal/store", "expressions make patches, which change the object of a request"},
 	{"internal/admission/policy/validating", "internal/admission/match internal/admission/policy internal/authz internal/expression internal/registry internal/resource internal/store", "expressions decide on a request"},
