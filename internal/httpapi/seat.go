@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -159,24 +160,94 @@ func (q *request) holdAnswer(bytes int) error {
 	return errFull()
 }
 
-// outside calls f, which waits for the client, without the seats. After the last call the
-// request does not take its seats again: it only waits until the client has read the answer.
-func (q *request) outside(last bool, f func() error) error {
+// patience is how long a request keeps its seats while its client takes a part of the answer. Sending
+// is work, too: if requests gave up their seats at once, clients that read fast would share the
+// processor without any limit.
+const patience = 100 * time.Millisecond
+
+// outside calls f, which sends a part of the answer, and gives the seats back if the client is slow.
+// A client that was slow before does not get the benefit of the doubt. After the last part the request
+// does not take its seats again: it only waits until the client has read the answer.
+func (q *request) outside(last bool, bytes int, f func() error) error {
 	if q.seat == nil || q.stays {
 		return f()
 	}
-	if last {
+	if last && bytes <= smallBytes { // to send it costs little
 		q.seat.Leave(0) // or it keeps the seats
 		return f()
 	}
-	if !q.seat.Suspend(0) {
-		return f()
+	if q.slow {
+		return q.unseated(last, f)
 	}
-	err := f()
-	if err == nil {
+	began := time.Now()
+	risen, err := q.late.watch(q.seat, last, f)
+	q.slow = time.Since(began) >= patience
+	if risen && err == nil {
 		err = q.seat.Resume(q.context())
 	}
 	return err
+}
+
+// unseated calls f for a client that was slow before.
+func (q *request) unseated(last bool, f func() error) error {
+	if last {
+		q.seat.Leave(0)
+		return f()
+	}
+	began := time.Now()
+	risen := q.seat.Suspend(0)
+	err := f()
+	q.slow = time.Since(began) >= patience
+	if risen && err == nil {
+		err = q.seat.Resume(q.context())
+	}
+	return err
+}
+
+// late gives back the seats of a request that waits for its client too long. The zero value is ready.
+type late struct {
+	timer *time.Timer // nil before the first use
+
+	mu    sync.Mutex
+	seat  *fairness.Seat // of the request that waits; nil: none does
+	last  bool           // it takes no seats again
+	risen bool           // it has to resume
+}
+
+// watch calls f, and gives the seats back while it takes longer than patience. f must not use the
+// seat. It reports whether the request has to resume.
+func (l *late) watch(s *fairness.Seat, last bool, f func() error) (risen bool, err error) {
+	l.mu.Lock()
+	l.seat, l.last, l.risen = s, last, false
+	l.mu.Unlock()
+	if l.timer == nil {
+		l.timer = time.AfterFunc(patience, l.expire)
+	} else {
+		l.timer.Reset(patience)
+	}
+	defer func() {
+		l.timer.Stop()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.seat, risen = nil, l.risen
+	}()
+	return false, f()
+}
+
+// expire gives the seats back. A timer that fires late may find the next wait, and end its patience
+// early.
+func (l *late) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.seat == nil:
+		return
+	case l.last:
+		l.seat.Leave(0)
+	default:
+		l.risen = l.seat.Suspend(0)
+	}
+	l.seat = nil
 }
 
 // endConnection ends an HTTP/2 connection once its current requests have ended.
