@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
@@ -46,6 +47,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/virtual"
+	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -66,6 +68,7 @@ type running struct {
 	plugins    admission.Plugins
 	quotas     *quota.Ledger
 	custom     *crd.Set
+	webhooks   *webhook.Webhooks
 	naming     *crd.Naming
 	authorizer *config.Authorizer
 	audit      *audit.Auditor // nil: requests are not recorded
@@ -227,18 +230,32 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 // verbs returns the verbs with admission and the resources that are not stored.
 func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
 	conditions, policies := match.NewMetrics(), validating.NewMetrics()
-	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors())...)
+	r.webhooks = s.webhooks(r, configuration, conditions)
+	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), r.webhooks.Collectors())...)
 	return &registry.Registry{
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies,
+			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies, Webhooks: r.webhooks,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
 		}),
 	}
+}
+
+// webhooks returns the admission webhooks. Both kinds share connections unless they have credentials
+// of their own.
+func (s *Server) webhooks(r *running, c admission.Configuration, conditions *match.Metrics) *webhook.Webhooks {
+	services := remote.Services(r.store)
+	all := webhook.Config{
+		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: r.authorizer, Conditions: conditions, Audited: r.audit != nil, Log: s.Logger,
+	}
+	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
+		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
+	}
+	return webhook.New(all)
 }
 
 // connectionLimits are the limits that the listener enforces.
@@ -282,6 +299,7 @@ func (r *running) stop() error {
 	r.authorizer.Close()
 	r.publisher.stop()
 	r.loops.Stop()
+	r.webhooks.Close()
 	r.addresses.Close()
 	return errors.Join(r.closeAudit(), r.store.Close())
 }

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
+	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
 // maxConfigurationBytes limits a configuration file.
@@ -21,6 +23,8 @@ const maxConfigurationBytes = 1 << 20
 type Configuration struct {
 	EventLimits   eventlimit.Limits
 	NodeSelectors NodeSelectors
+	// MutatingUsers and ValidatingUsers are the server's credentials for webhooks; nil: none.
+	MutatingUsers, ValidatingUsers *webhook.Users
 }
 
 // configurable are the plugins that have a configuration in kube-apiserver.
@@ -30,7 +34,7 @@ var configurable = []string{
 }
 
 // configured are those of them that have one here.
-var configured = []string{"EventRateLimit", "PodNodeSelector"}
+var configured = []string{"EventRateLimit", "MutatingAdmissionWebhook", "PodNodeSelector", "ValidatingAdmissionWebhook"}
 
 // ReadConfiguration reads an AdmissionConfiguration of apiserver.config.k8s.io/v1, as YAML or
 // JSON, and the files that it names. Their paths are relative to that of the file. An empty path
@@ -55,7 +59,44 @@ func ReadConfiguration(path string, enabled Plugins) (c Configuration, err error
 			return c, fmt.Errorf("couldn't init admission plugin %q: %w", "PodNodeSelector", err)
 		}
 	}
+	for name, users := range map[string]**webhook.Users{"MutatingAdmissionWebhook": &c.MutatingUsers, "ValidatingAdmissionWebhook": &c.ValidatingUsers} {
+		if !enabled.On(name) {
+			continue
+		}
+		if *users, err = parseWebhooks(all[name]); err != nil {
+			return c, fmt.Errorf("couldn't init admission plugin %q: %w", name, err)
+		}
+	}
 	return c, nil
+}
+
+// parseWebhooks reads a WebhookAdmissionConfiguration, and the kubeconfig that it names. Empty: there
+// is none.
+func parseWebhooks(text []byte) (*webhook.Users, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	var c struct {
+		APIVersion         string `json:"apiVersion"`
+		Kind               string `json:"kind"`
+		KubeConfigFile     string `json:"kubeConfigFile"`
+		StaticManifestsDir string `json:"staticManifestsDir"`
+	}
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return nil, err
+	}
+	const version, kind = "apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration"
+	switch {
+	case c.APIVersion != version || c.Kind != kind:
+		return nil, fmt.Errorf("no kind %q is registered for version %q: want a %s of %s", c.Kind, c.APIVersion, kind, version)
+	case c.StaticManifestsDir != "":
+		return nil, fmt.Errorf("static webhook manifests dir %q configured, which needs a feature gate that this server does not have: ManifestBasedAdmissionControlConfig", c.StaticManifestsDir)
+	case c.KubeConfigFile == "":
+		return nil, nil
+	case !filepath.IsAbs(c.KubeConfigFile):
+		return nil, field.Invalid(field.NewPath("kubeConfigFile"), c.KubeConfigFile, "must be an absolute file path")
+	}
+	return webhook.ReadUsers(c.KubeConfigFile)
 }
 
 // readFiles returns the configurations of plugins by their names.

@@ -14,9 +14,6 @@ import (
 // unenforced are collections whose objects an API server acts on, and this one only
 // stores, with what it does not do.
 var unenforced = map[string]string{
-	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   noWebhooks,
-	"validatingwebhookconfigurations.admissionregistration.k8s.io": noWebhooks,
-
 	"mutatingadmissionpolicies.admissionregistration.k8s.io":       noPolicies,
 	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": noPolicies,
 
@@ -24,7 +21,6 @@ var unenforced = map[string]string{
 }
 
 const (
-	noWebhooks = "no admission webhook is called"
 	noPolicies = "no admission policy is evaluated"
 )
 

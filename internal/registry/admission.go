@@ -68,7 +68,8 @@ type Attributes struct {
 	local       map[any]any
 	// mutating is true in the mutating phase; reinvoke is set by Reinvoke.
 	mutating, reinvoke bool
-	registry           *Registry // set while plugins are called
+	registry           *Registry
+	handling           pluginSet
 	// before is the current object of an update.
 	before *currentObject
 	// body is what the client sent to a subresource with its own type, in the mutating phase.
@@ -129,7 +130,7 @@ func (a *Attributes) Options() runtime.Object {
 	o, version := a.w.options, metav1.SchemeGroupVersion
 	switch {
 	case a.w.deletion != nil:
-		return withKind(a.w.deletion.DeepCopy(), version.WithKind("DeleteOptions"))
+		return withKind(a.deleteOptions(), version.WithKind("DeleteOptions"))
 	case a.Operation == admissionv1.Connect:
 		return nil
 	case a.Operation == admissionv1.Create:
@@ -140,10 +141,29 @@ func (a *Attributes) Options() runtime.Object {
 	return withKind(made, version.WithKind("UpdateOptions"))
 }
 
+// deleteOptions returns a copy of the options of a deletion. kube-apiserver sets the UID of namespaces
+// and definitions itself, so plugins see it.
+func (a *Attributes) deleteOptions() *metav1.DeleteOptions {
+	o := a.w.deletion.DeepCopy()
+	old, ok := a.Old.(metav1.Object)
+	if !ok || a.Type.GroupResource() != schemaNamespaces && a.Type.Collection != definitionsCollection {
+		return o
+	}
+	if o.Preconditions == nil {
+		o.Preconditions = &metav1.Preconditions{}
+	}
+	if o.Preconditions.UID == nil {
+		uid := old.GetUID()
+		o.Preconditions.UID = &uid
+	}
+	return o
+}
+
 // attributes returns the attributes of a write. Object is nil for a deletion, old for a create.
-func (w *write) attributes(o Operation, s *store.State, object, old runtime.Object) *Attributes {
-	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w}
+func (r *Registry) attributes(w *write, o Operation, s *store.State, object, old runtime.Object) *Attributes {
+	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w, registry: r}
 	a.User, w.attrs = w.by, a
+	a.handling = r.handling(a)
 	if meta, ok := object.(metav1.Object); ok && a.Name == "" {
 		a.Name = meta.GetName()
 	}

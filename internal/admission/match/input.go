@@ -53,10 +53,19 @@ func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned
 	if resource := a.RequestedResource(); resource != v.Resource {
 		in.conditions.Request = request(resource)
 	}
-	if a.Namespace != "" && !isNamespaces(a.Target) {
+	if a.Namespace != "" {
 		in.Namespace = &expression.Lazy{Make: func() (any, error) { return namespaceOf(a.State, a.Namespace) }}
 	}
 	return in
+}
+
+// Namespace returns the namespace that expressions see: that of the request. The namespace of a
+// Namespace is the Namespace itself.
+func Namespace(a *registry.Attributes) string {
+	if isNamespaces(a.Target) {
+		return a.Name
+	}
+	return a.Namespace
 }
 
 // SetParams sets the variable params. Nil is null.
@@ -64,16 +73,16 @@ func (in *Input) SetParams(params any) { in.Params, in.conditions.Params = param
 
 // requestOf returns the value of the variable request: an AdmissionRequest without uid and objects.
 func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource schema.GroupVersionResource) (map[string]any, error) {
-	requestedKind, requested := a.RequestedKind(), a.RequestedResource()
+	sent := a.Forms()[0]
 	request := &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(resource), SubResource: a.Subresource,
-		RequestKind: (*metav1.GroupVersionKind)(&requestedKind), RequestResource: (*metav1.GroupVersionResource)(&requested),
+		RequestKind: (*metav1.GroupVersionKind)(&sent.Kind), RequestResource: (*metav1.GroupVersionResource)(&sent.Resource),
 		RequestSubResource: a.Subresource,
-		Name:               a.ShownName(), Namespace: a.Namespace, Operation: a.Operation, DryRun: &a.DryRun,
+		Name:               a.ShownName(), Namespace: Namespace(a), Operation: a.Operation, DryRun: &a.DryRun,
 		Options: runtime.RawExtension{Object: a.Options()},
 	}
-	if a.User != nil {
-		request.UserInfo = a.User.Info()
+	if client := a.Client(); client != nil {
+		request.UserInfo = client.Info()
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(request)
 }

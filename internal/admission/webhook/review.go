@@ -64,7 +64,7 @@ func userInfo(u *authn.User) authenticationv1.UserInfo {
 
 // reviewTail returns the part of a review behind the UID. Object and old are nil for none.
 func reviewTail(a *registry.Attributes, f registry.Form, object, old []byte) ([]byte, error) {
-	user, err := json.Marshal(userInfo(a.User))
+	user, err := json.Marshal(userInfo(a.Client()))
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +91,10 @@ func reviewTail(a *registry.Attributes, f registry.Form, object, old []byte) ([]
 	return append(b, "}}"...), nil
 }
 
-// namespaceOf returns the namespace of a request. That of a Namespace is the Namespace itself.
+// namespaceOf returns the namespace of a request. That of a Namespace is the Namespace itself, unless
+// the server generates its name.
 func namespaceOf(a *registry.Attributes) string {
-	if a.Type.Collection == "namespaces" {
+	if a.Type.Collection == "namespaces" && !a.NameGenerated {
 		return a.ShownName()
 	}
 	return a.Namespace
