@@ -140,6 +140,8 @@ func errFull() error {
 
 // hold counts bytes that the request holds until it ends.
 func (q *request) hold(bytes int64) error {
+	q.late.mu.Lock()
+	defer q.late.mu.Unlock()
 	if q.seat == nil || q.seat.Hold(bytes) {
 		return nil
 	}
@@ -180,10 +182,14 @@ func (q *request) outside(last bool, bytes int, f func() error) error {
 		return q.unseated(last, f)
 	}
 	began := time.Now()
-	risen, err := q.late.watch(q.seat, last, f)
+	risen, err := q.late.watch(q.seat, last, nil, f)
 	q.slow = time.Since(began) >= patience
-	if risen && err == nil {
+	switch {
+	case err != nil, last:
+	case risen:
 		err = q.seat.Resume(q.context())
+	default:
+		err = q.seat.Yield(q.context())
 	}
 	return err
 }
@@ -211,14 +217,15 @@ type late struct {
 	mu    sync.Mutex
 	seat  *fairness.Seat // of the request that waits; nil: none does
 	last  bool           // it takes no seats again
+	full  func()         // called if there is no memory left for it to wait; nil: it keeps its seats
 	risen bool           // it has to resume
 }
 
-// watch calls f, and gives the seats back while it takes longer than patience. f must not use the
-// seat. It reports whether the request has to resume.
-func (l *late) watch(s *fairness.Seat, last bool, f func() error) (risen bool, err error) {
+// watch calls f, and gives the seats back while it takes longer than patience. Of the seat, f must not
+// use more than q.hold does. It reports whether the request has to resume.
+func (l *late) watch(s *fairness.Seat, last bool, full func(), f func() error) (risen bool, err error) {
 	l.mu.Lock()
-	l.seat, l.last, l.risen = s, last, false
+	l.seat, l.last, l.full, l.risen = s, last, full, false
 	l.mu.Unlock()
 	if l.timer == nil {
 		l.timer = time.AfterFunc(patience, l.expire)
@@ -229,7 +236,7 @@ func (l *late) watch(s *fairness.Seat, last bool, f func() error) (risen bool, e
 		l.timer.Stop()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.seat, risen = nil, l.risen
+		l.seat, l.full, risen = nil, nil, l.risen
 	}()
 	return false, f()
 }
@@ -245,7 +252,9 @@ func (l *late) expire() {
 	case l.last:
 		l.seat.Leave(0)
 	default:
-		l.risen = l.seat.Suspend(0)
+		if l.risen = l.seat.Suspend(0); !l.risen && l.full != nil {
+			l.full()
+		}
 	}
 	l.seat = nil
 }
