@@ -219,19 +219,21 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 
 // verbs returns the verbs with admission and the resources that are not stored.
 func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
-	conditions, policies := match.NewMetrics(), validating.NewMetrics()
-	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors())...)
-	return &registry.Registry{
+	conditions, policies, security := match.NewMetrics(), validating.NewMetrics(), admission.NewSecurityMetrics()
+	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), security.Collectors())...)
+	verbs := &registry.Registry{
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
-			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies,
+			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now, ConditionMetrics: conditions, PolicyMetrics: policies,
+			SecurityMetrics: security,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
 		}),
 	}
+	admission.ApplyNamespaceRules(verbs, r.plugins, r.custom.Catalog().Lookup("", "v1", "namespaces"))
+	return verbs
 }
 
 // connectionLimits are the limits that the listener enforces.
