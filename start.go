@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
@@ -45,6 +47,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/virtual"
+	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
@@ -65,11 +68,15 @@ type running struct {
 	plugins    admission.Plugins
 	quotas     *quota.Ledger
 	custom     *crd.Set
+	webhooks   *webhook.Webhooks
 	naming     *crd.Naming
 	authorizer *config.Authorizer
 	audit      *audit.Auditor // nil: requests are not recorded
 	rbac       *rbac.Authorizer
 	publisher  publisher
+
+	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
+	stopLending context.CancelFunc
 
 	collectors      []prometheus.Collector // of authentication and admission
 	handshakeErrors atomic.Int64           // of TLS
@@ -169,6 +176,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}
 	s.followAuthority(r, verbs, log)
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
+	lending, stop := context.WithCancel(context.Background())
+	r.stopLending = stop
+	r.lending.Go(func() { handler.Run(lending) })
 	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
 		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
@@ -220,13 +230,14 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 // verbs returns the verbs with admission and the resources that are not stored.
 func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
 	conditions, policies, security := match.NewMetrics(), validating.NewMetrics(), admission.NewSecurityMetrics()
-	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), security.Collectors())...)
+	r.webhooks = s.webhooks(r, configuration, conditions)
+	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), security.Collectors(), r.webhooks.Collectors())...)
 	verbs := &registry.Registry{
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
-			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now, ConditionMetrics: conditions, PolicyMetrics: policies,
-			SecurityMetrics: security,
+			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
+			ConditionMetrics: conditions, PolicyMetrics: policies, SecurityMetrics: security, Webhooks: r.webhooks,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -234,6 +245,19 @@ func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration
 	}
 	admission.ApplyNamespaceRules(verbs, r.plugins, r.custom.Catalog().Lookup("", "v1", "namespaces"))
 	return verbs
+}
+
+// webhooks returns the admission webhooks. Both kinds share connections unless they have credentials
+// of their own.
+func (s *Server) webhooks(r *running, c admission.Configuration, conditions *match.Metrics) *webhook.Webhooks {
+	services := remote.Services(r.store)
+	all := webhook.Config{
+		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: r.authorizer, Conditions: conditions, Audited: r.audit != nil, Log: s.Logger,
+	}
+	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
+		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
+	}
+	return webhook.New(all)
 }
 
 // connectionLimits are the limits that the listener enforces.
@@ -271,10 +295,13 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.stopLending()
+	r.lending.Wait()
 	r.closeIssuers()
 	r.authorizer.Close()
 	r.publisher.stop()
 	r.loops.Stop()
+	r.webhooks.Close()
 	r.addresses.Close()
 	return errors.Join(r.closeAudit(), r.store.Close())
 }
@@ -458,6 +485,8 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
+		NoFairness:          s.Fairness.Disabled,
+		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
 		Log:                 log,
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 	"github.com/tidemark-dev/tidemark/internal/crd"
@@ -96,9 +97,9 @@ var plugins = []entry{
 	{"JobValidation", on, nil}, // for a feature that is off by default
 	{"PodResizeValidator", on, one(validateResize)},
 	{"MutatingAdmissionPolicy", absent, nil},
-	{"MutatingAdmissionWebhook", absent, nil},
+	{"MutatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Mutating)},
 	{"ValidatingAdmissionPolicy", on, one(validatingPolicies)},
-	{"ValidatingAdmissionWebhook", absent, nil},
+	{"ValidatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Validating)},
 	{"ResourceQuota", on, quotas},
 	{"AlwaysDeny", off, one(alwaysDeny)},
 
@@ -111,11 +112,14 @@ var plugins = []entry{
 	{"", always, one(escalation)}, // behind all that change a role
 }
 
+// extensions are the plugins that users extend with objects. They do not see the server's own writes.
+var extensions = []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}
+
 // one makes a list of one plugin, or of none if the plugin has no functions.
 func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plugin {
 	return func(c *Config) []registry.Plugin {
 		p := plugin(c)
-		if p.Mutate == nil && p.Validate == nil && p.Record == nil {
+		if p.Mutate == nil && p.Complete == nil && p.Validate == nil && p.Record == nil {
 			return nil
 		}
 		return []registry.Plugin{p}
@@ -132,6 +136,16 @@ func validatingPolicies(c *Config) registry.Plugin {
 		return registry.Plugin{}
 	}
 	return validating.Plugin(validating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.PolicyMetrics, Conditions: c.ConditionMetrics})
+}
+
+// webhooks returns a plugin of the webhooks, if there are any.
+func webhooks(plugin func(*webhook.Webhooks) registry.Plugin) func(c *Config) []registry.Plugin {
+	return func(c *Config) []registry.Plugin {
+		if c.Webhooks == nil {
+			return nil
+		}
+		return []registry.Plugin{plugin(c.Webhooks)}
+	}
 }
 
 func serviceAddresses(c *Config) []registry.Plugin {
@@ -167,6 +181,8 @@ type Config struct {
 	// does.
 	ConditionMetrics *match.Metrics
 	PolicyMetrics    *validating.Metrics
+	// Webhooks calls the webhooks that are stored; nil: they have no effect.
+	Webhooks *webhook.Webhooks
 	// Configuration has the configurations of plugins.
 	Configuration Configuration
 	// Now is the clock; nil: time.Now.
@@ -193,6 +209,7 @@ func Chain(c Config) []registry.Plugin {
 		}
 		for _, p := range e.plugin(&c) {
 			p.Name = e.name
+			p.Clients = slices.Contains(extensions, e.name)
 			chain = append(chain, p)
 		}
 	}

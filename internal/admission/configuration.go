@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
 	"github.com/tidemark-dev/tidemark/internal/admission/imagepolicy"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
 // maxConfigurationBytes limits a configuration file.
@@ -33,6 +34,8 @@ type Configuration struct {
 	Images        imagepolicy.Config
 	// Limited are the resources that only a quota permits.
 	Limited []quota.LimitedResource
+	// MutatingUsers and ValidatingUsers are the server's credentials for webhooks; nil: none.
+	MutatingUsers, ValidatingUsers *webhook.Users
 }
 
 // configured are the plugins that have a configuration, in the order of the chain. The text is nil
@@ -60,6 +63,14 @@ var configured = []struct {
 	}},
 	{"EventRateLimit", func(c *Configuration, text []byte) (err error) {
 		c.EventLimits, err = eventlimit.Parse(text)
+		return err
+	}},
+	{"MutatingAdmissionWebhook", func(c *Configuration, text []byte) (err error) {
+		c.MutatingUsers, err = parseWebhooks(text)
+		return err
+	}},
+	{"ValidatingAdmissionWebhook", func(c *Configuration, text []byte) (err error) {
+		c.ValidatingUsers, err = parseWebhooks(text)
 		return err
 	}},
 	{"ResourceQuota", func(c *Configuration, text []byte) (err error) {

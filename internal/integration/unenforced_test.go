@@ -15,8 +15,6 @@ var storedOnly = []struct{ path, name, body, word string }{
 	{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "r", `{}`, "webhook"},
 	{"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", "r", `{}`, "webhook"},
 	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r"}}`, "policy"},
-	{"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "r", `{"spec":{"priorityLevelConfiguration":{"name":"r"}}}`, "priority and fairness"},
-	{"/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", "r", `{"spec":{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}}}}`, "priority and fairness"},
 	{"/apis/apiregistration.k8s.io/v1/apiservices", "v1.example.net", `{"spec":{"group":"example.net","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`, "service"},
 }
 

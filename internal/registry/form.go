@@ -49,7 +49,7 @@ func formOf(t *resource.Type, subresource string) Form {
 	case s == nil:
 	case s.Exchange != nil:
 		f.Kind = s.Exchange.GroupVersionKind()
-	case s.Connect != nil:
+	case s.Options != nil:
 		f.Kind = s.Kind
 		if f.Kind.Version == "" {
 			f.Kind.Group, f.Kind.Version = t.Group, t.Version
@@ -283,6 +283,10 @@ func (a *Attributes) Replace(ctx context.Context, f Form, object []byte) error {
 
 // decodeForm decodes the JSON of a form, and sets defaults.
 func (a *Attributes) decodeForm(f Form, object []byte) (runtime.Object, error) {
+	if a.isConnection() {
+		o, err := wire.Unmarshal(object, a.subresource().Options)
+		return o, err
+	}
 	t := a.typeOf(f)
 	if x := a.Exchanged(); x != a.Type {
 		t = x
@@ -470,7 +474,7 @@ func (a *Attributes) Reinvoke() { a.reinvoke = true }
 // ShownName returns the name of the object that webhooks and policies see. It is empty for each
 // object of a deletecollection, and in the mutating phase if the server is to generate the name.
 func (a *Attributes) ShownName() string {
-	if a.w.collection {
+	if a.w != nil && a.w.collection {
 		return ""
 	}
 	return a.Name

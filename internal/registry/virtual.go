@@ -80,6 +80,7 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	if err != nil {
 		return VirtualAnswer{}, err
 	}
+	w.identify(ctx)
 	sent, err := w.decode(b)
 	if err != nil {
 		return VirtualAnswer{Warnings: w.warnings}, err
@@ -123,7 +124,7 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 func (r *Registry) admitVirtual(ctx context.Context, w *write, named Target, sent runtime.Object) (runtime.Object, error) {
 	state := r.Store.Any()
 	w.virtual = true
-	a := w.attributes(admissionv1.Create, state, sent, nil)
+	a := r.attributes(w, admissionv1.Create, state, sent, nil)
 	a.Name, a.Kind = named.Name, named.Exchanged().GroupVersionKind()
 	if err := r.mutate(ctx, a); err != nil {
 		return nil, err

@@ -171,7 +171,11 @@ func (w *Webhooks) connect(h *hook) (*remote.Endpoint, error) {
 	if e := h.endpoint.Load(); e != nil {
 		return e, nil
 	}
-	e, err := w.c.Connections.Endpoint(h.target, callsPerWebhook)
+	connections := w.c.Validating
+	if h.phase == admit {
+		connections = w.c.Mutating
+	}
+	e, err := connections.Endpoint(h.target, callsPerWebhook)
 	if err != nil {
 		return nil, err
 	}

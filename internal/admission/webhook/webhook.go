@@ -32,8 +32,8 @@ import (
 
 // Config is what the plugins are made of.
 type Config struct {
-	// Connections are those to webhooks.
-	Connections *remote.Connections
+	// Mutating and Validating are the connections to webhooks. They may be the same.
+	Mutating, Validating *remote.Connections
 	// Authz decides for the variable authorizer of match conditions; nil: conditions that use it
 	// fail.
 	Authz authz.Authorizer
@@ -65,6 +65,12 @@ func New(c Config) *Webhooks {
 
 // Collectors collect the metrics.
 func (w *Webhooks) Collectors() []prometheus.Collector { return w.metrics.collectors() }
+
+// Close closes the connections to webhooks.
+func (w *Webhooks) Close() {
+	w.c.Mutating.Close()
+	w.c.Validating.Close()
+}
 
 // Mutating returns the plugin MutatingAdmissionWebhook.
 func (w *Webhooks) Mutating() registry.Plugin {
