@@ -26,6 +26,7 @@
 //	impersonation_test.go          Impersonate-User and the other headers
 //	inference_test.go              what answers tell about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
+//	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings

@@ -81,7 +81,9 @@ type Attributes struct {
 }
 
 // RequestedKind returns the kind of the request's body.
-func (a *Attributes) RequestedKind() schema.GroupVersionKind { return a.Exchanged().GroupVersionKind() }
+func (a *Attributes) RequestedKind() schema.GroupVersionKind {
+	return formOf(a.Type, a.Subresource).Kind
+}
 
 // RequestedResource returns the resource that the request was sent to.
 func (a *Attributes) RequestedResource() schema.GroupVersionResource {
