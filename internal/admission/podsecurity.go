@@ -101,7 +101,7 @@ func (p *podSecurity) validate(ctx context.Context, a *registry.Attributes) erro
 		return nil
 	case enforce && wanted.err == nil && wanted.FullyPrivileged():
 		p.metrics.evaluated(a, allowed, wanted.Enforce, modeEnforce)
-		a.Annotate(enforcedAnnotation, wanted.Enforce.String())
+		a.Annotate(enforcedAnnotation, everyone.Enforce.String()) // the version has no meaning
 		return nil
 	case !enforce && wanted.err == nil && wanted.Warn.Level == api.LevelPrivileged && wanted.Audit.Level == api.LevelPrivileged:
 		return nil

@@ -91,8 +91,8 @@ func restrictTolerations(c *Config) registry.Plugin {
 			return nil
 		}
 		own, err := of(a)
-		if err == nil {
-			err = own.whitelistErr
+		if err == nil && own.whitelistErr != nil {
+			err = a.Forbidden("%w", own.whitelistErr) // 500 in kube-apiserver, like the next one
 		}
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ func restrictTolerations(c *Config) registry.Plugin {
 			list, scope = config.Whitelist, "cluster"
 		}
 		if !allTolerated(p.Spec.Tolerations, list) {
-			return a.Forbidden("pod tolerations (possibly merged with namespace default tolerations) conflict with its %s whitelist", scope) // 500 in kube-apiserver
+			return a.Forbidden("pod tolerations (possibly merged with namespace default tolerations) conflict with its %s whitelist", scope)
 		}
 		return nil
 	}
@@ -113,8 +113,8 @@ func restrictTolerations(c *Config) registry.Plugin {
 			var more []corev1.Toleration
 			if a.Operation == admissionv1.Create {
 				own, err := of(a)
-				if err == nil {
-					err = own.defaultErr
+				if err == nil && own.defaultErr != nil {
+					err = a.Forbidden("%w", own.defaultErr)
 				}
 				if err != nil {
 					return err
