@@ -109,6 +109,9 @@ var plugins = []entry{
 	{"", always, one(escalation)}, // behind all that change a role
 }
 
+// extensions are the plugins that users extend with objects. They do not see the server's own writes.
+var extensions = []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}
+
 // one makes a list of one plugin, or of none if the plugin has no functions.
 func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plugin {
 	return func(c *Config) []registry.Plugin {
@@ -199,6 +202,7 @@ func Chain(c Config) []registry.Plugin {
 		}
 		for _, p := range e.plugin(&c) {
 			p.Name = e.name
+			p.Clients = slices.Contains(extensions, e.name)
 			chain = append(chain, p)
 		}
 	}

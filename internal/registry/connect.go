@@ -22,14 +22,14 @@ type Connection struct {
 // AdmitsConnections reports whether any plugin handles a connection to the target, which has the
 // subresource. Otherwise Connect does nothing.
 func (r *Registry) AdmitsConnections(t Target, by *authn.User) bool {
-	w := &write{Target: t, by: by}
+	w := &write{Target: t, by: by, as: by}
 	return r.handles(w, r.Store.Any(), admissionv1.Connect, readsObjects)
 }
 
 // Connect calls the plugins for a connection to an object. They may change its options. The object
 // may not exist.
 func (r *Registry) Connect(ctx context.Context, t Target, options runtime.Object, by *authn.User) (Connection, error) {
-	w := &write{Target: t, by: by, virtual: true, options: &WriteOptions{}}
+	w := &write{Target: t, by: by, as: by, virtual: true, options: &WriteOptions{}}
 	a := r.attributes(w, admissionv1.Connect, r.Store.Any(), options, nil)
 	a.Kind = formOf(t.Type, t.Subresource).Kind
 	err := r.mutate(ctx, a)

@@ -26,6 +26,7 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 	if err != nil {
 		return Object{}, err
 	}
+	w.identify(ctx)
 	for names := 1; ; {
 		w.begin()
 		sent, err := w.decode(b)

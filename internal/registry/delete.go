@@ -59,6 +59,7 @@ func newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, err
 }
 
 func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
+	w.identify(ctx)
 	warned := len(w.warnings)
 	for {
 		if err := ctx.Err(); err != nil {

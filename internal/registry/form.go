@@ -474,7 +474,7 @@ func (a *Attributes) Reinvoke() { a.reinvoke = true }
 // ShownName returns the name of the object that webhooks and policies see. It is empty for each
 // object of a deletecollection, and in the mutating phase if the server is to generate the name.
 func (a *Attributes) ShownName() string {
-	if a.w.collection {
+	if a.w != nil && a.w.collection {
 		return ""
 	}
 	return a.Name

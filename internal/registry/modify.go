@@ -26,6 +26,7 @@ type objectChange struct {
 
 // modify changes an object. Updates, patches and applies of objects and subresources all use it.
 func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store.Object, error) {
+	w.identify(ctx)
 	warned := len(w.warnings)
 	for {
 		if err := ctx.Err(); err != nil {

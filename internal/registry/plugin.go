@@ -20,6 +20,9 @@ type Plugin struct {
 	// Users reports whether the plugin handles the writes of a user, who is nil for the server
 	// itself. Nil: it handles those of all.
 	Users func(u *authn.User) bool
+	// Clients: the plugin handles the writes of clients and controllers only (Attributes.Client),
+	// and not those of the server itself.
+	Clients bool
 	// Mutate changes a.Object before validation, or refuses the request with an error. No field
 	// manager owns the fields that it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
@@ -38,8 +41,8 @@ type Plugin struct {
 	Commit func(ctx context.Context, t *Transaction) ([]*store.Object, error)
 }
 
-func (p *Plugin) handles(s *store.State, t Target, o Operation, by *authn.User) bool {
-	return (p.Handles == nil || p.Handles(s, t, o)) && (p.Users == nil || p.Users(by))
+func (p *Plugin) handles(s *store.State, w *write, o Operation) bool {
+	return !(p.Clients && w.as == nil) && (p.Handles == nil || p.Handles(s, w.Target, o)) && (p.Users == nil || p.Users(w.by))
 }
 
 // Objects returns a Plugin.Handles for operations on the objects of a collection, and not on their
@@ -56,7 +59,7 @@ func (r *Registry) handles(w *write, s *store.State, o Operation, has func(p *Pl
 		return false
 	}
 	for i := range r.Plugins {
-		if p := &r.Plugins[i]; has(p) && p.handles(s, w.Target, o, w.by) {
+		if p := &r.Plugins[i]; has(p) && p.handles(s, w, o) {
 			return true
 		}
 	}
@@ -80,7 +83,7 @@ func (r *Registry) handling(a *Attributes) (s pluginSet) {
 	admitted := a.w.admitted()
 	for i := range r.Plugins {
 		p := &r.Plugins[i]
-		if (admitted || p.Record != nil || p.Commit != nil) && p.handles(a.State, a.Target, a.Operation, a.User) {
+		if (admitted || p.Record != nil || p.Commit != nil) && p.handles(a.State, a.w, a.Operation) {
 			s[i/64] |= 1 << (i % 64)
 		}
 	}

@@ -80,6 +80,7 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	if err != nil {
 		return VirtualAnswer{}, err
 	}
+	w.identify(ctx)
 	sent, err := w.decode(b)
 	if err != nil {
 		return VirtualAnswer{Warnings: w.warnings}, err

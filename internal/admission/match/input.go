@@ -53,10 +53,19 @@ func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned
 	if resource := a.RequestedResource(); resource != v.Resource {
 		in.conditions.Request = request(resource)
 	}
-	if a.Namespace != "" && !isNamespaces(a.Target) {
+	if a.Namespace != "" {
 		in.Namespace = &expression.Lazy{Make: func() (any, error) { return namespaceOf(a.State, a.Namespace) }}
 	}
 	return in
+}
+
+// Namespace returns the namespace that expressions see: that of the request. The namespace of a
+// Namespace is the Namespace itself.
+func Namespace(a *registry.Attributes) string {
+	if isNamespaces(a.Target) {
+		return a.Name
+	}
+	return a.Namespace
 }
 
 // SetParams sets the variable params. Nil is null.
@@ -69,11 +78,11 @@ func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource sc
 		Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(resource), SubResource: a.Subresource,
 		RequestKind: (*metav1.GroupVersionKind)(&requestedKind), RequestResource: (*metav1.GroupVersionResource)(&requested),
 		RequestSubResource: a.Subresource,
-		Name:               a.ShownName(), Namespace: a.Namespace, Operation: a.Operation, DryRun: &a.DryRun,
+		Name:               a.ShownName(), Namespace: Namespace(a), Operation: a.Operation, DryRun: &a.DryRun,
 		Options: runtime.RawExtension{Object: a.Options()},
 	}
-	if a.User != nil {
-		request.UserInfo = a.User.Info()
+	if client := a.Client(); client != nil {
+		request.UserInfo = client.Info()
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(request)
 }

@@ -64,7 +64,7 @@ func userInfo(u *authn.User) authenticationv1.UserInfo {
 
 // reviewTail returns the part of a review behind the UID. Object and old are nil for none.
 func reviewTail(a *registry.Attributes, f registry.Form, object, old []byte) ([]byte, error) {
-	user, err := json.Marshal(userInfo(a.User))
+	user, err := json.Marshal(userInfo(a.Client()))
 	if err != nil {
 		return nil, err
 	}
