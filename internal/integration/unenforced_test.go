@@ -12,8 +12,6 @@ import (
 // storedOnly are objects that the server stores and does not act on: the path of
 // their collection, and a word in the warning.
 var storedOnly = []struct{ path, name, body, word string }{
-	{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "r", `{}`, "webhook"},
-	{"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", "r", `{}`, "webhook"},
 	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r"}}`, "policy"},
 	{"/apis/apiregistration.k8s.io/v1/apiservices", "v1.example.net", `{"spec":{"group":"example.net","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`, "service"},
 }
@@ -58,5 +56,5 @@ func TestUnenforced(t *testing.T) {
 	send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"}}`, http.StatusCreated, "")
 
 	c = servertest.Start(t, &tidemark.Server{NoUnenforcedWarnings: true}).RESTConfig()
-	send("POST", storedOnly[0].path, `{"metadata":{"name":"r"}}`, http.StatusCreated, "")
+	send("POST", storedOnly[0].path, `{"metadata":{"name":"r"},`+storedOnly[0].body[1:], http.StatusCreated, "")
 }

@@ -73,10 +73,10 @@ func (in *Input) SetParams(params any) { in.Params, in.conditions.Params = param
 
 // requestOf returns the value of the variable request: an AdmissionRequest without uid and objects.
 func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource schema.GroupVersionResource) (map[string]any, error) {
-	requestedKind, requested := a.RequestedKind(), a.RequestedResource()
+	sent := a.Forms()[0]
 	request := &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(resource), SubResource: a.Subresource,
-		RequestKind: (*metav1.GroupVersionKind)(&requestedKind), RequestResource: (*metav1.GroupVersionResource)(&requested),
+		RequestKind: (*metav1.GroupVersionKind)(&sent.Kind), RequestResource: (*metav1.GroupVersionResource)(&sent.Resource),
 		RequestSubResource: a.Subresource,
 		Name:               a.ShownName(), Namespace: Namespace(a), Operation: a.Operation, DryRun: &a.DryRun,
 		Options: runtime.RawExtension{Object: a.Options()},
