@@ -105,7 +105,7 @@ type Server struct {
 	Fairness Fairness
 
 	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
-	// not act on: roles, admission webhooks and policies, flow schemas, APIServices. It is for
+	// not act on: roles, admission webhooks and policies, APIServices. It is for
 	// clients that compare answers with those of kube-apiserver.
 	NoUnenforcedWarnings bool
 

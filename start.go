@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
@@ -73,6 +75,9 @@ type running struct {
 	audit      *audit.Auditor // nil: requests are not recorded
 	rbac       *rbac.Authorizer
 	publisher  publisher
+
+	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
+	stopLending context.CancelFunc
 
 	collectors      []prometheus.Collector // of authentication and admission
 	handshakeErrors atomic.Int64           // of TLS
@@ -172,6 +177,9 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	}
 	s.followAuthority(r, verbs, log)
 	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
+	lending, stop := context.WithCancel(context.Background())
+	r.stopLending = stop
+	r.lending.Go(func() { handler.Run(lending) })
 	r.serving = serving.New(serving.Config{
 		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
 		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
@@ -222,15 +230,15 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 
 // verbs returns the verbs with admission and the resources that are not stored.
 func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
-	conditions, policies := match.NewMetrics(), validating.NewMetrics()
+	conditions, policies, mutations := match.NewMetrics(), validating.NewMetrics(), mutating.NewMetrics()
 	r.webhooks = s.webhooks(r, configuration, conditions)
-	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), r.webhooks.Collectors())...)
+	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), mutations.Collectors(), r.webhooks.Collectors())...)
 	return &registry.Registry{
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies, Webhooks: r.webhooks,
+			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies, MutatingMetrics: mutations, Webhooks: r.webhooks,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
@@ -286,6 +294,8 @@ func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logg
 func (r *running) stop() error {
 	r.custom.Close()
 	r.serving.Stop()
+	r.stopLending()
+	r.lending.Wait()
 	r.closeIssuers()
 	r.authorizer.Close()
 	r.publisher.stop()
@@ -474,6 +484,8 @@ func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resou
 		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
 		Now:                 s.now,
 		RepresentationBytes: s.representationBytes(),
+		NoFairness:          s.Fairness.Disabled,
+		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
 		Log:                 log,
 	}
 }

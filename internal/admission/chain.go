@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
@@ -93,7 +94,7 @@ var plugins = []entry{
 	{"NodeDeclaredFeatureValidator", absent, nil},
 	{"JobValidation", absent, nil},
 	{"PodResizeValidator", absent, nil},
-	{"MutatingAdmissionPolicy", absent, nil},
+	{"MutatingAdmissionPolicy", on, one(mutatingPolicies)},
 	{"MutatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Mutating)},
 	{"ValidatingAdmissionPolicy", on, one(validatingPolicies)},
 	{"ValidatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Validating)},
@@ -109,15 +110,25 @@ var plugins = []entry{
 	{"", always, one(escalation)}, // behind all that change a role
 }
 
+// extensions are the plugins that users extend with objects. They do not see the server's own writes.
+var extensions = []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}
+
 // one makes a list of one plugin, or of none if the plugin has no functions.
 func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plugin {
 	return func(c *Config) []registry.Plugin {
 		p := plugin(c)
-		if p.Mutate == nil && p.Validate == nil && p.Record == nil {
+		if p.Mutate == nil && p.Complete == nil && p.Validate == nil && p.Record == nil {
 			return nil
 		}
 		return []registry.Plugin{p}
 	}
+}
+
+func mutatingPolicies(c *Config) registry.Plugin {
+	if c.Catalog == nil {
+		return registry.Plugin{}
+	}
+	return mutating.Plugin(mutating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.MutatingMetrics, Conditions: c.ConditionMetrics})
 }
 
 func validatingPolicies(c *Config) registry.Plugin {
@@ -166,10 +177,11 @@ type Config struct {
 	// Catalog has the resources that are served; it is required with Authz. Without it, policies
 	// have no effect.
 	Catalog func() *resource.Catalog
-	// ConditionMetrics and PolicyMetrics count what webhooks and policies decide; nil: nothing
-	// does.
+	// ConditionMetrics, PolicyMetrics and MutatingMetrics count what webhooks and policies do; nil:
+	// nothing does.
 	ConditionMetrics *match.Metrics
 	PolicyMetrics    *validating.Metrics
+	MutatingMetrics  *mutating.Metrics
 	// Webhooks calls the webhooks that are stored; nil: they have no effect.
 	Webhooks *webhook.Webhooks
 	// Configuration has the configurations of plugins.
@@ -199,6 +211,7 @@ func Chain(c Config) []registry.Plugin {
 		}
 		for _, p := range e.plugin(&c) {
 			p.Name = e.name
+			p.Clients = slices.Contains(extensions, e.name)
 			chain = append(chain, p)
 		}
 	}

@@ -39,7 +39,7 @@ func escalation(c *Config) registry.Plugin {
 			}
 			return false
 		},
-		Mutate: func(ctx context.Context, a *registry.Attributes) error {
+		Complete: func(ctx context.Context, a *registry.Attributes) error {
 			if a.User == nil || authz.IsMaster(a.User) {
 				return nil
 			}

@@ -28,7 +28,7 @@ func ownerPermissions(c *Config) registry.Plugin {
 	return registry.Plugin{
 		Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
 			// The status of a Pod does not change its owners.
-			return o != admissionv1.Delete && !(t.Type.Collection == pods && t.Subresource == "status")
+			return o != admissionv1.Delete && o != admissionv1.Connect && !(t.Type.Collection == pods && t.Subresource == "status")
 		},
 		Validate: c.checkOwners,
 	}

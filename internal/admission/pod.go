@@ -99,12 +99,15 @@ func defaultTolerations(*Config) registry.Plugin {
 
 // appArmor keeps the annotations and the fields of AppArmor profiles in step.
 func appArmor(*Config) registry.Plugin {
-	return creating(pods, func(_ context.Context, a *registry.Attributes) error {
-		for _, w := range podspec.SyncAppArmor(a.Object.(*corev1.Pod)) {
-			a.Warn(w)
-		}
-		return nil
-	})
+	return registry.Plugin{
+		Handles: registry.Objects(pods, admissionv1.Create),
+		Complete: func(_ context.Context, a *registry.Attributes) error {
+			for _, w := range podspec.SyncAppArmor(a.Object.(*corev1.Pod)) {
+				a.Warn(w)
+			}
+			return nil
+		},
+	}
 }
 
 // runtimeClass adds to new Pods the resources that their runtime class uses itself, and where

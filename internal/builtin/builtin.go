@@ -159,8 +159,8 @@ func statusBy(set func(o, sent runtime.Object) error, validate func(ctx context.
 }
 
 // proxy is the subresource that passes requests on, with the kind of its options.
-func proxy(options string, connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
-	return connection("proxy", options, proxyVerbs, connect)
+func proxy[T any, P pointerTo[T]](connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
+	return connection[T, P]("proxy", proxyVerbs, connect)
 }
 
 // The values that many strategies share.

@@ -3,6 +3,7 @@ package builtin
 import (
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -17,8 +18,9 @@ import (
 )
 
 // connection is a subresource that a kubelet or a backend answers, not this server.
-func connection(name, options string, verbs []string, connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
-	return resource.Subresource{Name: name, Verbs: verbs, Kind: schema.GroupVersionKind{Kind: options}, Connect: connect}
+func connection[T any, P pointerTo[T]](name string, verbs []string, connect func(runtime.Object, url.Values) (string, error)) resource.Subresource {
+	kind := schema.GroupVersionKind{Kind: reflect.TypeFor[T]().Name()}
+	return resource.Subresource{Name: name, Verbs: verbs, Kind: kind, Connect: connect, Options: func() runtime.Object { return P(new(T)) }}
 }
 
 // connectContainer is for exec and attach, which want one container of a Pod.

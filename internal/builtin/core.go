@@ -87,7 +87,7 @@ func coreGroup() resource.Group {
 		{
 			Names:        resource.Names{Resource: "nodes", Kind: "Node", ShortNames: []string{"no"}},
 			New:          object[corev1.Node],
-			Subresources: []resource.Subresource{proxy("NodeProxyOptions", proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setNodeStatus, Validate: updates(core.ValidateNodeStatus)}},
+			Subresources: []resource.Subresource{proxy[corev1.NodeProxyOptions](proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setNodeStatus, Validate: updates(core.ValidateNodeStatus)}},
 			Display:      resource.Display{Fields: []resource.Field{{Name: "spec.unschedulable", Default: "false"}}, FieldError: notSupported},
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Status: resource.StatusRules{KeepOnCreate: true},
@@ -132,14 +132,14 @@ func coreGroup() resource.Group {
 			Names: resource.Names{Resource: "pods", Kind: "Pod", ShortNames: []string{"po"}, Categories: inAll},
 			New:   object[corev1.Pod], Namespaced: true,
 			Subresources: []resource.Subresource{
-				connection("attach", "PodAttachOptions", createGet, connectContainer),
+				connection[corev1.PodAttachOptions]("attach", createGet, connectContainer),
 				{Name: "binding", Verbs: onlyCreate, Exchange: &bindingType},
 				{Name: "ephemeralcontainers", Verbs: getPatchUpdate, Set: sets(core.SetEphemeral), Validate: updates(core.ValidateEphemeral)},
 				{Name: "eviction", Verbs: onlyCreate, Exchange: &evictionType},
-				connection("exec", "PodExecOptions", createGet, connectContainer),
+				connection[corev1.PodExecOptions]("exec", createGet, connectContainer),
 				{Name: "log", Verbs: onlyGet, Connect: connectLog},
-				connection("portforward", "PodPortForwardOptions", createGet, connectPod),
-				proxy("PodProxyOptions", proxyPod),
+				connection[corev1.PodPortForwardOptions]("portforward", createGet, connectPod),
+				proxy[corev1.PodProxyOptions](proxyPod),
 				{Name: "resize", Verbs: getPatchUpdate, Set: sets(core.ResizePod), Validate: updates(core.ValidateResize)},
 				{Name: "status", Verbs: getPatchUpdate, Set: sets(core.SetPodStatus), Validate: updates(core.ValidatePodStatus), Warnings: warns(core.PodStatusWarnings)},
 			},
@@ -219,7 +219,7 @@ func coreGroup() resource.Group {
 		{
 			Names: resource.Names{Resource: "services", Kind: "Service", ShortNames: []string{"svc"}, Categories: inAll},
 			New:   object[corev1.Service], Namespaced: true,
-			Subresources: []resource.Subresource{proxy("ServiceProxyOptions", proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setServiceStatus}},
+			Subresources: []resource.Subresource{proxy[corev1.ServiceProxyOptions](proxyName), {Name: "status", Verbs: getPatchUpdate, Set: setServiceStatus}},
 			Display:      resource.Display{Fields: serviceFields, FieldError: notSupported},
 			Strategy: resource.Strategy{
 				AllowCreateOnUpdate: true, AllowUnconditionalUpdate: true,

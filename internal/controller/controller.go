@@ -33,6 +33,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -91,6 +92,10 @@ type loop interface {
 // row is an entry of the table below.
 type row struct {
 	name string
+	// account is the ServiceAccount in kube-system that kube-controller-manager's loop has. Webhooks
+	// and policies see the loop's writes as those of it. Empty: they do not see them, since
+	// kube-apiserver does this work below admission, or the server cannot do without it.
+	account string
 	// width is how many objects are synced at once.
 	width int
 	// yields: the loop pauses while a kube-controller-manager runs.
@@ -105,21 +110,21 @@ type row struct {
 // rows are all loops. The names are those of kube-controller-manager, without
 // "-controller".
 var rows = []row{
-	{name: "namespace", width: 8, yields: true, make: newNamespaces},
-	{name: "garbage-collector", width: 32, yields: true, make: newGarbage},
+	{name: "namespace", account: "namespace-controller", width: 8, yields: true, make: newNamespaces},
+	{name: "garbage-collector", account: "generic-garbage-collector", width: 32, yields: true, make: newGarbage},
 	{name: "event-ttl", width: 16, make: newEvents},
-	{name: "serviceaccount", width: 8, yields: true, make: newAccounts},
-	{name: "serviceaccount-token", width: 4, yields: true, make: newTokens},
-	{name: "root-ca-certificate-publisher", width: 8, yields: true, make: newRootCA},
-	{name: "persistentvolumeclaim-protection", width: 4, yields: true, make: newClaims},
-	{name: "persistentvolume-protection", width: 4, yields: true, make: newVolumes},
-	{name: "volumeattributesclass-protection", width: 4, yields: true, make: newClasses},
-	{name: "certificatesigningrequest-cleaner", width: 4, yields: true, make: newRequests},
-	{name: "clusterrole-aggregation", width: 4, yields: true, make: newAggregation},
+	{name: "serviceaccount", account: "service-account-controller", width: 8, yields: true, make: newAccounts},
+	{name: "serviceaccount-token", account: "tokens-controller", width: 4, yields: true, make: newTokens},
+	{name: "root-ca-certificate-publisher", account: "root-ca-cert-publisher", width: 8, yields: true, make: newRootCA},
+	{name: "persistentvolumeclaim-protection", account: "pvc-protection-controller", width: 4, yields: true, make: newClaims},
+	{name: "persistentvolume-protection", account: "pv-protection-controller", width: 4, yields: true, make: newVolumes},
+	{name: "volumeattributesclass-protection", account: "volumeattributesclass-protection-controller", width: 4, yields: true, make: newClasses},
+	{name: "certificatesigningrequest-cleaner", account: "certificate-controller", width: 4, yields: true, make: newRequests},
+	{name: "clusterrole-aggregation", account: "clusterrole-aggregation-controller", width: 4, yields: true, make: newAggregation},
 	{name: "customresourcedefinition", width: 4, always: true, needs: func(c *Config) bool { return c.Definitions != nil }, make: newDefinitions},
 	{name: "priority-and-fairness", width: 4, always: true, needs: func(c *Config) bool { return c.Flows != nil }, make: newFlows},
-	{name: "resourcequota", width: 4, yields: true, make: newQuotas},
-	{name: "service-cidr", width: 4, yields: true, make: newCIDRs},
+	{name: "resourcequota", account: "resourcequota-controller", width: 4, yields: true, make: newQuotas},
+	{name: "service-cidr", account: "service-cidrs-controller", width: 4, yields: true, make: newCIDRs},
 	{name: "service-ip-repair", width: 4, make: newServiceAddresses},
 }
 
@@ -225,8 +230,19 @@ func (l *Loops) prepare(r row) *running {
 	made := &running{row: r}
 	made.queue = newQueue(r.name, r.width, func(ctx context.Context, i item) error { return made.loop.sync(ctx, i) }, l.c.Log)
 	made.queue.idle = l.settling.announce
+	if r.account != "" {
+		made.queue.ctx = registry.As(made.queue.ctx, account(r.account))
+	}
 	made.loop = r.make(l, made.queue)
 	return made
+}
+
+// account returns the user of a ServiceAccount in kube-system.
+func account(name string) *authn.User {
+	return &authn.User{
+		Name:   "system:serviceaccount:kube-system:" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", authn.Authenticated},
+	}
 }
 
 // Stop ends the loops, and waits for the work in progress.

@@ -237,10 +237,15 @@ func (n *namespaces) deleteContent(ctx context.Context, s *store.State, namespac
 // share a sync of the log.
 const deletersPerType = 256
 
+// patience is how long the objects of a type are deleted after one could not be deleted.
+const patience = time.Second
+
 // deleteAll deletes the objects of a type with a key prefix in a state, and no others: each
 // deletion names the version in the state. So objects of a namespace that was created again
-// stay, as do those that changed; the caller that counts what is left sees them. After an
-// error the rest stays. Owner references do not matter: dependents are deleted as well.
+// stay, as do those that changed; the caller that counts what is left sees them. An object that
+// admission refuses to delete does not hold up the others, but a slow refusal does: the webhook
+// that gave it may refuse all. Owner references do not matter: dependents are deleted as well. The
+// error is the first one.
 func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type, prefix string) error {
 	var objects []*store.Object
 	for o := range s.Snapshot(t.Collection).Scan(prefix, "") {
@@ -248,23 +253,29 @@ func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type,
 			objects = append(objects, o)
 		}
 	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+	began := time.Now()
 	var next atomic.Int64
+	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup
 	for range min(deletersPerType, len(objects)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(objects)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				if failed.Load() != nil && time.Since(began) > patience {
+					return
+				}
 				o := objects[i]
 				err := l.removeAt(ctx, targetOf(t, o.Key), o, metav1.DeletePropagationBackground)
 				if err != nil && !apierrors.IsConflict(err) {
-					fail(err)
+					failed.CompareAndSwap(nil, &err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	return context.Cause(ctx)
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return ctx.Err()
 }
 
 // undeleted reports whether an object has yet to be deleted: no deletion was requested, or

@@ -34,6 +34,12 @@ const (
 	lastRetry  = time.Minute
 	// mostKept is the largest map that an idle queue keeps.
 	mostKept = 1024
+	// slowAfter is how long a worker may take for an item before another one takes its place: it
+	// waits for a webhook. Work that waits for nothing is done within milliseconds.
+	slowAfter = 250 * time.Millisecond
+	// mostSlow bounds the workers that are slow with items of one collection. The other items
+	// of the collection wait for them, and hold up no other collection.
+	mostSlow = 128
 )
 
 // queue holds the items that a loop has to sync, each once. Workers sync several items at a
@@ -50,19 +56,24 @@ type queue struct {
 	end context.CancelFunc
 	all sync.WaitGroup // the workers
 
-	mu      sync.Mutex
-	paused  bool
-	closed  bool
-	workers int
-	due     []item            // in the order in which they came
-	waiting map[item]struct{} // those of due
-	most    int               // how many there were
-	working map[item]bool     // whether it has to be looked at again
-	fails   map[item]int      // failures in a row
-	later   laterHeap
-	at      map[item]*later // those of the heap
-	counted int             // those of the heap that hold up Settled
-	timer   *time.Timer     // for the first of later
+	slowAfter time.Duration // the constant, unless a test changes it
+
+	mu          sync.Mutex
+	paused      bool
+	closed      bool
+	workers     int            // those that are not slow
+	slow        map[string]int // slow workers by collection, slowWorkers of all
+	slowWorkers int
+	parked      map[string][]item
+	due         []item            // in the order in which they came
+	waiting     map[item]struct{} // those of due
+	most        int               // how many there were
+	working     map[item]bool     // whether it has to be looked at again
+	fails       map[item]int      // failures in a row
+	later       laterHeap
+	at          map[item]*later // those of the heap
+	counted     int             // those of the heap that hold up Settled
+	timer       *time.Timer     // for the first of later
 
 	adds, errors uint64
 }
@@ -77,7 +88,7 @@ type later struct {
 
 func newQueue(name string, width int, do func(context.Context, item) error, log *slog.Logger) *queue {
 	q := &queue{name: name, width: width, sync: do, log: log, idle: func() {},
-		waiting: map[item]struct{}{}, working: map[item]bool{}, fails: map[item]int{}, at: map[item]*later{}}
+		slowAfter: slowAfter, slow: map[string]int{}, parked: map[string][]item{}, waiting: map[item]struct{}{}, working: map[item]bool{}, fails: map[item]int{}, at: map[item]*later{}}
 	q.ctx, q.end = context.WithCancel(context.Background())
 	return q
 }
@@ -170,7 +181,7 @@ func (q *queue) ripe() {
 
 // start starts one more worker, if there is work for it.
 func (q *queue) start() {
-	if q.paused || q.closed || q.workers >= min(q.width, len(q.due)+len(q.working)) {
+	if q.paused || q.closed || q.workers >= min(q.width, len(q.due)+len(q.working)-q.slowWorkers) {
 		return
 	}
 	q.workers++
@@ -184,8 +195,57 @@ func (q *queue) work() {
 			q.idle()
 			return
 		}
+		s := &slowness{queue: q, collection: i.collection}
+		timer := time.AfterFunc(q.slowAfter, s.begin)
 		err := q.look(i)
+		timer.Stop()
+		s.end()
 		q.done(i, err)
+	}
+}
+
+// slowness is whether a worker has given up its place, since its item takes long.
+type slowness struct {
+	queue       *queue
+	collection  string
+	slow, ended bool // under the queue's lock
+}
+
+// begin gives up the place of the worker.
+func (s *slowness) begin() {
+	q := s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.slow = true
+	q.slow[s.collection]++
+	q.slowWorkers++
+	q.workers--
+	q.start()
+}
+
+// end takes the place back. There may be more workers than the width for a while.
+func (s *slowness) end() {
+	q := s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.ended = true
+	if !s.slow {
+		return
+	}
+	q.workers++
+	q.slowWorkers--
+	if q.slow[s.collection]--; q.slow[s.collection] == 0 {
+		delete(q.slow, s.collection)
+	}
+	all := q.parked[s.collection]
+	if n := len(all); n > 0 && q.slow[s.collection] > 0 {
+		q.due, q.parked[s.collection] = append(q.due, all[0]), all[1:]
+	} else if n > 0 {
+		q.due = append(q.due, all...)
+		delete(q.parked, s.collection)
 	}
 }
 
@@ -193,21 +253,38 @@ func (q *queue) work() {
 func (q *queue) next() (item, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.paused || q.closed || len(q.due) == 0 {
+	if len(q.slow) > 0 {
+		q.park()
+	}
+	if q.paused || q.closed || len(q.due) == 0 || q.workers > q.width {
 		if q.workers--; q.workers == 0 && len(q.due) == 0 && q.most > mostKept {
 			// Maps do not become smaller by themselves.
 			q.most, q.waiting = 0, map[item]struct{}{}
 		}
 		return item{}, false
 	}
+	i := q.pop()
+	delete(q.waiting, i)
+	q.working[i] = false
+	return i, true
+}
+
+// pop returns the first item.
+func (q *queue) pop() item {
 	i := q.due[0]
 	q.due[0] = item{}
 	if q.due = q.due[1:]; len(q.due) == 0 {
 		q.due = nil
 	}
-	delete(q.waiting, i)
-	q.working[i] = false
-	return i, true
+	return i
+}
+
+// park sets the first items aside while too many workers are slow with their collections.
+func (q *queue) park() {
+	for len(q.due) > 0 && q.slow[q.due[0].collection] >= mostSlow {
+		i := q.pop()
+		q.parked[i.collection] = append(q.parked[i.collection], i)
+	}
 }
 
 // look calls sync. A panic in a loop must not end the server.
@@ -286,7 +363,7 @@ func (q *queue) pause(on bool) {
 func (q *queue) settled() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.working) == 0 && (q.paused || len(q.due) == 0 && q.counted == 0)
+	return len(q.working) == 0 && (q.paused || len(q.due) == 0 && len(q.parked) == 0 && q.counted == 0)
 }
 
 // close ends the queue, and waits for the items in progress.

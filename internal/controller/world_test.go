@@ -43,7 +43,7 @@ type world struct {
 	services bool
 	// flows has FlowSchemas and levels maintained, from the next restart on.
 	flows bool
-	store    *store.Store
+	store *store.Store
 	*registry.Registry
 	loops *controller.Loops
 	types func() *resource.Catalog

@@ -27,6 +27,7 @@ func (v Variables) environment(mode environment.Type) environmentKey {
 // kinds of variables share one, even if the fields of their variable variables differ.
 type compiler struct {
 	*cel.Env
+	machine *machine
 
 	mu sync.Mutex // held while an expression is compiled
 	// variables is the type of the variable variables; nil if there is none. Its fields are
@@ -107,6 +108,9 @@ func newCompiler(key environmentKey) (*compiler, error) {
 			return nil, err
 		}
 	}
-	e.Env, err = set.Env(key.mode)
+	if e.Env, err = set.Env(key.mode); err != nil {
+		return nil, err
+	}
+	e.machine, err = newMachine(e.Env)
 	return e, err
 }

@@ -3,7 +3,6 @@ package expression
 import (
 	"context"
 	"errors"
-	"math"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -75,15 +74,7 @@ func (e *Evaluation) Eval(p *Program) (ref.Val, error) {
 	if p.err != nil {
 		return nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: "compilation error: " + p.err.Error(), Cause: p.err}
 	}
-	value, details, err := p.run.ContextEval(e.ctx, e)
-	cost, known := costOf(details)
-	if !known {
-		e.budget = -1
-		return nil, &apiservercel.Error{
-			Type:   apiservercel.ErrorTypeInternal,
-			Detail: "runtime cost could not be calculated for expression: " + p.text + ", no further expression will be run",
-		}
-	}
+	value, cost, err := p.run.eval(e.ctx, e)
 	if !e.charge(cost) {
 		return nil, outOfBudget()
 	}
@@ -94,21 +85,13 @@ func (e *Evaluation) Eval(p *Program) (ref.Val, error) {
 }
 
 // charge takes a cost from the budget, and reports whether it sufficed.
-func (e *Evaluation) charge(cost int64) bool {
-	if e.budget < 0 || cost > e.budget {
+func (e *Evaluation) charge(cost uint64) bool {
+	if e.budget < 0 || cost > uint64(e.budget) {
 		e.budget = -1
 		return false
 	}
-	e.budget -= cost
+	e.budget -= int64(cost)
 	return true
-}
-
-func costOf(details *cel.EvalDetails) (int64, bool) {
-	cost := details.ActualCost()
-	if cost == nil {
-		return 0, false
-	}
-	return int64(min(*cost, math.MaxInt64)), true
 }
 
 func outOfBudget() error {

@@ -63,7 +63,7 @@ type Variables struct {
 type Program struct {
 	text   string
 	output *cel.Type
-	run    cel.Program
+	run    *planned
 	err    *apiservercel.Error
 }
 
@@ -111,7 +111,7 @@ func compile(key environmentKey, composited *Composition, text string, returns [
 		}
 		return failed(apiservercel.ErrorTypeInvalid, nil, "must evaluate to %s but got %v", want, ast.OutputType())
 	}
-	program, err := env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency))
+	program, err := env.machine.plan(ast)
 	if err != nil {
 		return failed(apiservercel.ErrorTypeInternal, nil, "program instantiation failed: %v", err)
 	}

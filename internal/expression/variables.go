@@ -64,12 +64,8 @@ func (v *variables) evaluate(f *compositionField) ref.Val {
 		return types.NewErr("composited variable %q fails to evaluate: variables use each other more than %d levels deep", f.name, maxVariableDepth)
 	}
 	v.depth++
-	value, details, err := f.program.run.ContextEval(e.ctx, e)
+	value, cost, err := f.program.run.eval(e.ctx, e)
 	v.depth--
-	cost, known := costOf(details)
-	if !known {
-		return types.NewErr("unable to calculate cost of variable %q", f.name)
-	}
 	e.charge(cost)
 	if err != nil {
 		return types.NewErr("composited variable %q fails to evaluate: %v", f.name, err)

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // exempt counts the requests of an exempt level. They never wait for a lock that is held for
@@ -28,8 +29,8 @@ type exemptShard struct {
 // enter counts a request. It reports false if the level has gone.
 func (x *exempt) enter(l *level, s *Seat) bool {
 	s.shard = rand.Uint32N(uint32(len(x.shards)))
-	s.arrived = l.g.now()
-	s.first, s.since = s.arrived, s.arrived
+	now := l.g.now()
+	s.arrived, s.first = now, now
 	h := &x.shards[s.shard]
 	h.mu.Lock()
 	if h.closed {
@@ -42,28 +43,28 @@ func (x *exempt) enter(l *level, s *Seat) bool {
 	h.mu.Unlock()
 	s.tally.arrived(0)
 	s.tally.dispatched()
-	x.sit(l, s)
+	x.sit(l, s, now)
 	return true
 }
 
 // sit takes seats.
-func (x *exempt) sit(l *level, s *Seat) {
+func (x *exempt) sit(l *level, s *Seat, now time.Duration) {
 	s.seated = true
 	x.kinds[s.write].Add(1)
 	s.tally.executing(1, s.seats())
-	x.change(l, int64(s.seats()))
+	x.change(l, int64(s.seats()), now)
 }
 
-// suspend gives the seats back.
-func (x *exempt) suspend(l *level, s *Seat) {
+// rise gives the seats back.
+func (x *exempt) rise(l *level, s *Seat, now time.Duration) {
+	if !s.seated {
+		return
+	}
 	s.seated = false
 	x.kinds[s.write].Add(-1)
 	s.tally.executing(-1, s.seats())
-	x.change(l, -int64(s.seats()))
+	x.change(l, -int64(s.seats()), now)
 }
-
-// resume takes the seats again.
-func (x *exempt) resume(l *level, s *Seat) { x.sit(l, s) }
 
 // widen sets how many seats a suspended request takes when it resumes.
 func (x *exempt) widen(s *Seat, width int) {
@@ -76,10 +77,8 @@ func (x *exempt) widen(s *Seat, width int) {
 }
 
 // leave ends a request.
-func (x *exempt) leave(l *level, s *Seat) {
-	if s.seated {
-		x.suspend(l, s)
-	}
+func (x *exempt) leave(l *level, s *Seat, now time.Duration) {
+	x.rise(l, s, now)
 	h := &x.shards[s.shard]
 	h.mu.Lock()
 	h.running.remove(s)
@@ -93,22 +92,22 @@ func (x *exempt) leave(l *level, s *Seat) {
 
 // change changes the number of seats in use. The statistics skip it if another request updates
 // them at the same time: the next one will count it.
-func (x *exempt) change(l *level, seats int64) {
-	now := x.seats.Add(seats)
-	for most := x.most.Load(); now > most; most = x.most.Load() {
-		if x.most.CompareAndSwap(most, now) {
+func (x *exempt) change(l *level, seats int64, now time.Duration) {
+	used := x.seats.Add(seats)
+	for most := x.most.Load(); used > most; most = x.most.Load() {
+		if x.most.CompareAndSwap(most, used) {
 			break
 		}
 	}
 	if l.mu.TryLock() {
-		l.observe()
+		l.observe(now)
 		l.mu.Unlock()
 	}
 }
 
 // observe updates the statistics of an exempt level; mu is held.
-func (l *level) observe() {
-	l.sync(l.g.now())
+func (l *level) observe(now time.Duration) {
+	l.advance(now)
 	l.inUse = int(l.ex.seats.Load())
 	l.executingWrites = int(l.ex.kinds[1].Load())
 	l.executing = l.executingWrites + int(l.ex.kinds[0].Load())

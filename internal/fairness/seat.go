@@ -220,8 +220,10 @@ func (s *Seat) account() *user {
 // forget gives back what the request holds.
 func (s *Seat) forget() {
 	g := s.l.g
-	g.bytes.give(s.holder(), s.holds+s.waits)
-	s.holds, s.waits = 0, 0
+	if bytes := s.holds + s.waits; bytes != 0 {
+		g.bytes.give(s.holder(), bytes)
+		s.holds, s.waits = 0, 0
+	}
 	if s.watch {
 		g.watches.give(s.watches(), 1)
 	}
@@ -268,14 +270,17 @@ func (s *Seat) count(bytes int64) bool {
 
 // rise gives the seats back.
 func (s *Seat) rise(over bool) {
-	l := s.l
+	l, now := s.l, s.l.g.now()
+	if over {
+		s.tally.executed(s.watch, now-s.first)
+	}
 	if l.exempt {
-		l.ex.suspend(l, s)
+		l.ex.rise(l, s, now)
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sync(l.g.now())
+	l.sync(now)
 	if s.seated {
 		l.end(s, over)
 	}
@@ -296,12 +301,8 @@ func (s *Seat) Leave(bytes int64) bool {
 	}
 	s.over = true
 	s.rise(true)
-	s.executed()
 	return true
 }
-
-// executed records how long the request has executed.
-func (s *Seat) executed() { s.tally.executed(s.watch, s.l.g.now()-s.first) }
 
 // Resume takes the seats again that Suspend gave back. If there are none, it waits in the
 // request's queue, ahead of new requests, until the context is done. It returns the context's
@@ -317,7 +318,7 @@ func (s *Seat) Resume(ctx context.Context) error {
 		return nil
 	}
 	if l.exempt {
-		l.ex.resume(l, s)
+		l.ex.sit(l, s, l.g.now())
 		return nil
 	}
 	l.mu.Lock()
@@ -340,8 +341,10 @@ func (s *Seat) Resume(ctx context.Context) error {
 
 // settle ends the count of the bytes of a request that waits.
 func (s *Seat) settle() {
-	s.l.g.bytes.give(s.holder(), s.waits)
-	s.waits = 0
+	if s.waits != 0 {
+		s.l.g.bytes.give(s.holder(), s.waits)
+		s.waits = 0
+	}
 }
 
 // Widen sets how many seats the next Resume takes, at most all of the level: large requests take
@@ -365,21 +368,21 @@ func (s *Seat) seats() int { return max(s.width, s.final) }
 
 // Release ends the request, which must not use the seat afterwards.
 func (s *Seat) Release() {
-	l := s.l
+	l, now := s.l, s.l.g.now()
 	if !s.over {
-		s.executed()
+		s.tally.executed(s.watch, now-s.first)
+		s.over = true
 	}
 	if l.exempt {
-		l.ex.leave(l, s)
+		l.ex.leave(l, s, now)
 	} else {
 		l.mu.Lock()
-		l.sync(l.g.now())
+		l.sync(now)
 		if s.seated {
 			l.end(s, true)
 		}
 		l.exit()
 	}
-	s.over = true
 	s.forget()
 }
 

@@ -71,7 +71,7 @@ func (g *Gate) Executing(writes bool) (n int) {
 	for _, l := range g.all {
 		l.mu.Lock()
 		if l.exempt {
-			l.observe()
+			l.observe(l.g.now())
 		}
 		if writes {
 			n += l.executingWrites
@@ -88,7 +88,7 @@ func (l *level) snapshot(queues bool) LevelState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.exempt {
-		l.observe()
+		l.observe(l.g.now())
 	} else {
 		l.sync(l.g.now())
 	}

@@ -126,7 +126,7 @@ func (l *level) measure() int {
 	defer l.mu.Unlock()
 	u, d := &l.usage, &l.stats
 	if l.exempt {
-		l.observe()
+		l.observe(l.g.now())
 		u.most = int(l.ex.most.Swap(l.ex.seats.Load()))
 	} else {
 		l.sync(l.g.now())

@@ -80,10 +80,12 @@ type Classifier struct {
 	set *derived.Value[*set]
 }
 
-// New returns a classifier.
+// New returns a classifier. The gate has its levels afterwards.
 func New(c Config) *Classifier {
 	m := &maker{Config: c}
-	return &Classifier{c, derived.New(m.make, Schemas, Levels)}
+	made := &Classifier{c, derived.New(m.make, Schemas, Levels)}
+	made.Levels() // not every request is classified before it enters the gate
+	return made
 }
 
 // maker makes the sets of a classifier, one at a time.

@@ -43,7 +43,7 @@ type audited struct {
 	// deprecated: the request reached a deprecated resource.
 	deprecated bool
 
-	authentication, impersonation, authorization time.Duration
+	authentication, impersonation, authorization, queueing time.Duration
 }
 
 const (
@@ -224,7 +224,7 @@ func (a *audited) noteLatency(total time.Duration) {
 	for _, one := range [...]struct {
 		key string
 		d   time.Duration
-	}{{"authentication", a.authentication}, {"impersonation", a.impersonation}, {"authorization", a.authorization}, {"total", total}} {
+	}{{"authentication", a.authentication}, {"impersonation", a.impersonation}, {"authorization", a.authorization}, {"apf-queue-wait", a.queueing}, {"total", total}} {
 		if one.d > 0 {
 			a.Annotations.Set(latencyAnnotation+one.key, one.d.String())
 		}
@@ -247,6 +247,13 @@ func (a *audited) impersonated(as *authn.User, constraint string) {
 	if a != nil {
 		a.Impersonated, a.Constraint = as, constraint
 		a.impersonation = time.Since(a.Received) - a.authentication
+	}
+}
+
+// queued notes how long the request has waited in a queue.
+func (a *audited) queued(d time.Duration) {
+	if a != nil {
+		a.queueing = d
 	}
 }
 

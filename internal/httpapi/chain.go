@@ -41,9 +41,10 @@ func (q *request) serve() error {
 		(*request).beginAudit,
 		(*request).checkQuery,
 		(*request).impersonate,
+		(*request).classify,
 		(*request).authorize,
-		(*request).takeSeat,
 		(*request).limitTime,
+		(*request).takeSeat,
 	} {
 		if err := step(q); err != nil {
 			return err
@@ -137,16 +138,8 @@ func (q *request) authenticate() error {
 	return nil
 }
 
-// authorize returns an error unless the user may do what the request asks for. From here on the
-// answer has the headers of priority and fairness, which kube-apiserver does not apply to
-// connections.
-func (q *request) authorize() error {
-	if q.info.Verb == verbWatch || !q.longRunning() {
-		q.header()["X-Kubernetes-Pf-Flowschema-Uid"] = flowSchema
-		q.header()["X-Kubernetes-Pf-Prioritylevel-Uid"] = priorityLevel
-	}
-	return q.may(&q.info.Attributes)
-}
+// authorize returns an error unless the user may do what the request asks for.
+func (q *request) authorize() error { return q.may(&q.info.Attributes) }
 
 // may returns an error unless the user may do what the attributes say. If the authorizers could
 // not decide, the error is 500: a client that is refused for good would not try again.
@@ -205,12 +198,9 @@ func selectedName(text string) string {
 
 // limitTime sets the request's deadline. Watches have none.
 func (q *request) limitTime() error {
+	q.wait = q.h.c.Limits.RequestTimeout
 	if q.info.Verb == verbWatch {
 		return nil
-	}
-	limit := q.h.c.Limits.RequestTimeout
-	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
-		limit = min(limit, q.h.c.Limits.MutatingTimeout)
 	}
 	if _, ok := lookup(q.r.URL.RawQuery, "timeout"); ok {
 		text := q.query().Get("timeout")
@@ -219,9 +209,19 @@ func (q *request) limitTime() error {
 			return apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
 		}
 		if asked > 0 {
-			limit = min(limit, asked)
+			q.wait = min(q.wait, asked)
 		}
 	}
-	q.deadline = time.Now().Add(limit)
+	q.deadline = time.Now().Add(q.wait)
 	return nil
+}
+
+// limitWork limits the time of a write once it executes.
+func (q *request) limitWork() {
+	if q.r.Method == http.MethodGet || q.r.Method == http.MethodHead || q.deadline.IsZero() {
+		return
+	}
+	if most := time.Now().Add(q.h.c.Limits.MutatingTimeout); most.Before(q.deadline) {
+		q.deadline = most
+	}
 }

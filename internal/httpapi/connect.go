@@ -2,9 +2,13 @@ package httpapi
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/conversion/queryparams"
 	"k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -20,6 +24,10 @@ func (q *request) connect(s *resource.Subresource) error {
 	if q.query().Has("dryRun") && s.Name != "log" { // a get
 		return apierrors.NewBadRequest("dryRun is not supported")
 	}
+	values, err := q.admitConnection(s)
+	if err != nil {
+		return err
+	}
 	target := q.target()
 	target.Subresource = ""
 	if s.Name == "proxy" {
@@ -33,7 +41,7 @@ func (q *request) connect(s *resource.Subresource) error {
 	if err != nil {
 		return err
 	}
-	host, err := s.Connect(o, q.query())
+	host, err := s.Connect(o, values)
 	switch {
 	case err != nil:
 		return err
@@ -42,4 +50,40 @@ func (q *request) connect(s *resource.Subresource) error {
 		return nil
 	}
 	return registry.NotImplemented("the connection to " + host)
+}
+
+// admitConnection calls the admission plugins for a connection, before it is known whether its
+// object exists. It returns the parameters as the plugins leave them.
+func (q *request) admitConnection(s *resource.Subresource) (url.Values, error) {
+	values := q.query()
+	if s.Options == nil || !q.h.c.Registry.AdmitsConnections(q.target(), q.info.User) {
+		return values, nil
+	}
+	if s.Name == "proxy" {
+		values = maps.Clone(values)
+		values["path"] = []string{q.proxyPath()}
+	}
+	options := s.Options()
+	if err := readParameters(values, options); err != nil {
+		return nil, err
+	}
+	a, err := q.h.c.Registry.Connect(q.context(), q.target(), options, q.info.User)
+	q.warn(q.target(), a.Warnings)
+	q.audited.annotate(a.Annotations)
+	if err != nil {
+		return nil, err
+	}
+	return queryparams.Convert(a.Options)
+}
+
+// proxyPath returns the path that a proxy would request.
+func (q *request) proxyPath() string {
+	p := q.info.rest
+	if p != "" && p[0] != '/' {
+		p = "/" + p
+	}
+	if strings.HasSuffix(q.r.URL.Path, "/") && !strings.HasSuffix(p, "/") {
+		p += "/"
+	}
+	return p
 }

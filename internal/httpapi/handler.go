@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz/impersonation"
 	"github.com/tidemark-dev/tidemark/internal/discovery"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
+	"github.com/tidemark-dev/tidemark/internal/flowschema"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -26,8 +27,10 @@ type Handler struct {
 
 	impersonation *impersonation.Checker
 
-	// gate limits the running requests.
-	gate *fairness.Gate
+	// gate limits the running requests. flows assigns them to priority levels; nil: they have none.
+	gate     *fairness.Gate
+	flows    *flowschema.Classifier
+	interest interest
 
 	// drained is done when watches have to end.
 	drained context.Context
@@ -83,7 +86,8 @@ func New(c Config) *Handler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	h := &Handler{c: c, gate: newGate(&c.Limits)}
+	h := &Handler{c: c}
+	h.gate, h.flows = newGate(&c)
 	h.drained, h.drain = context.WithCancel(context.Background())
 	h.cache = newCache(cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3), c.Registry.Store.Charge)
 	h.audits.New = func() any { return new(audited) }

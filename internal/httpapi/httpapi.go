@@ -59,6 +59,9 @@ type Config struct {
 	RepresentationBytes int64
 	// Limits holds the limits. A zero field means its value in DefaultLimits.
 	Limits Limits
+	// NoFairness: requests beyond Limits.InFlight and Limits.MutatingInFlight are refused. Otherwise
+	// stored FlowSchemas and PriorityLevelConfigurations decide how requests share these seats.
+	NoFairness bool
 }
 
 // Check is one line of /readyz?verbose.

@@ -8,8 +8,8 @@ type Limits struct {
 	HeaderBytes        int           // of a request's headers: 431 above
 	RequestTimeout     time.Duration // of a request that is not long-running: 504
 	MutatingTimeout    time.Duration // the same of a write
-	InFlight           int           // reads at once: 429 above
-	MutatingInFlight   int           // writes at once: 429 above
+	InFlight           int           // reads at once: 429 above; with MutatingInFlight, the seats of all priority levels
+	MutatingInFlight   int           // writes at once; negative, as InFlight: none, or no limit with Config.NoFairness
 	Watches            int           // watches at once: 429 above
 	WaitingBytes       int64         // held by requests that wait for their clients: bodies, answers; 429 above
 	ReadHeaderTimeout  time.Duration // from the first byte of a request to the end of its headers

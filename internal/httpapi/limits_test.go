@@ -29,7 +29,7 @@ func TestLimitsDefaults(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	started, release := make(chan bool), make(chan bool)
 	s := start(t, wiring{config: func(c *httpapi.Config) {
-		c.Limits.InFlight = 1
+		c.Limits.InFlight, c.NoFairness = 1, true
 		c.OpenAPI = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			started <- true
 			<-release

@@ -105,6 +105,9 @@ func newMetrics(h *Handler, more []prometheus.Collector) *metrics {
 		inFlight("readOnly", h.gate, false), inFlight("mutating", h.gate, true), waitingBytes(h.gate), buildInfo(&h.c),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(garbage)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(more...)
+	if h.flows != nil {
+		r.MustRegister(flowMetrics{h.gate, h.flows})
+	}
 	r.MustRegister(h.c.Collectors...)
 	if h.c.Metrics != nil {
 		r.MustRegister(further(h.c.Metrics))

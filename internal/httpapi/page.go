@@ -32,6 +32,8 @@ func (q *request) page() error {
 		return q.openAPI()
 	case strings.HasPrefix(path, "/version/"):
 		return errNoResource()
+	case strings.HasPrefix(path, flowDebugPath):
+		return q.flowDebug(path[len(flowDebugPath):])
 	}
 	for i := range q.h.c.Pages {
 		if p := &q.h.c.Pages[i]; strings.TrimSuffix(path, "/") == p.Path {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/fairness"
+	"github.com/tidemark-dev/tidemark/internal/flowschema"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -32,6 +33,10 @@ type request struct {
 	cancel   context.CancelFunc
 	ctx      context.Context // with the deadline and the seat; nil before context is called
 
+	// flow is the flow of the request; the zero value: it has none. wait is the time that counts for
+	// how long it may wait in a queue.
+	flow flowschema.Flow
+	wait time.Duration
 	// seat is the request's seat; nil: it has none.
 	seat    *fairness.Seat
 	stays   bool // the request keeps its seat to its end: its answer is not counted
@@ -43,6 +48,8 @@ type request struct {
 	lines httpStream    // the buffer of to
 	route *routeMetrics // of the watch
 	shape *shape        // nil: whole objects in JSON
+
+	uninterested func() // ends the count of the watch among those interested in writes; nil: it has none
 
 	// audited is the request's audit event; nil: it has none.
 	audited *audited
@@ -73,6 +80,7 @@ func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 func (q *request) forget() {
 	q.w, q.r = nil, nil
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
+	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
 	q.to, q.lines = nil, httpStream{}
 	q.ctx, q.shape, q.failing, q.stays = nil, nil, false, false
@@ -87,6 +95,10 @@ func (q *request) free() {
 		q.watch.Close()
 		q.watch = nil
 		q.lines.leave()
+	}
+	if q.uninterested != nil {
+		q.uninterested()
+		q.uninterested = nil
 	}
 	if q.route != nil {
 		q.route.running.Dec()

@@ -30,8 +30,6 @@ var (
 	closeConnection = []string{"close"}
 	varyAccept      = []string{"Accept"}
 	publicCache     = []string{"public"}
-	flowSchema      = []string{"6c7b0d1e-4a54-4c39-9d51-9b3f0a6f2f11"}
-	priorityLevel   = []string{"a0f5c6de-2f5e-4b4e-8f0a-0d8c3b1e7c42"}
 )
 
 // auditIDBytes bounds an audit ID that the client sends; the rest is cut off.

@@ -2,53 +2,126 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
+	"github.com/tidemark-dev/tidemark/internal/flowschema"
 )
 
-// A request takes its seat after authentication and authorization. It gives the seat back
-// while it waits for its client to send the body or to read the answer, and while it waits
-// for a webhook. So clients without rights take no seats, and clients that do not read
-// keep none.
+// A request takes its seats after authentication and authorization. It gives them back while it
+// waits for its client to send the body or to read the answer, and while it waits for a webhook.
+// So clients without rights take no seats, and clients that do not read keep none.
+//
+// Without priority and fairness, requests that find no seat are refused. There are seats for reads
+// and for writes.
 
-// masters is the group whose members may take all seats and all memory for waiting
-// requests, so that other users cannot lock administrators out.
-const masters = "system:masters"
+const (
+	// masters is the group whose members may take all memory for waiting requests, so that other
+	// users cannot lock administrators out.
+	masters = "system:masters"
 
-func newGate(l *Limits) *fairness.Gate {
+	// The levels of requests that no stored object assigns to one; see fairness.Static.
+	exemptLevel = "exempt"
+	readLevel   = "readOnly"
+	writeLevel  = "mutating"
+
+	// longestQueueing bounds the time in a queue, whatever time the request has.
+	longestQueueing = time.Minute
+	// queueingPart is the part of its time that a request may wait in a queue.
+	queueingPart = 4
+)
+
+// newGate returns the gate of a server, and what assigns requests to flows; nil without priority
+// and fairness.
+func newGate(c *Config) (*fairness.Gate, *flowschema.Classifier) {
+	l := &c.Limits
 	g := fairness.New(fairness.Config{Bytes: l.WaitingBytes, Watches: l.Watches})
-	g.Configure(fairness.Static(l.InFlight, l.MutatingInFlight))
-	return g
+	reads, writes := max(0, l.InFlight), max(0, l.MutatingInFlight)
+	if c.NoFairness {
+		g.Configure(fairness.Static(reads, writes))
+		return g, nil
+	}
+	return g, flowschema.New(flowschema.Config{Store: c.Registry.Store, Seats: reads + writes, Gate: g})
 }
 
-// takeSeat takes a seat for the request. Health checks need none.
-func (q *request) takeSeat() (err error) {
-	h, u := q.h, q.info.User
-	r := fairness.Request{Level: "readOnly", User: u.Name, Privileged: slices.Contains(u.Groups, masters)}
-	switch {
-	case q.info.Verb == verbWatch:
-		if h.drained.Err() != nil {
-			return apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
-		}
-		r.Watch = true
-	case isHealth(q.r.URL.Path):
+// Run lends the seats of priority levels that do not need them to others, until the context is
+// done. Without it, each level keeps its own.
+func (h *Handler) Run(ctx context.Context) { h.gate.Run(ctx) }
+
+// classify assigns the request to a flow, and sets the headers that name it. Requests for
+// connections have none.
+func (q *request) classify() error {
+	if q.h.flows == nil || q.longRunning() && q.info.Verb != verbWatch {
 		return nil
-	case q.r.Method != http.MethodGet && q.r.Method != http.MethodHead:
-		r.Level, r.Write = "mutating", true
 	}
-	if r.Watch || r.Privileged {
-		r.Level = "exempt"
-	}
-	if q.seat, err = h.gate.Acquire(q.r.Context(), r); err != nil {
-		h.metrics.overload(q)
-		return errOverloaded
-	}
+	q.flow = q.h.flows.Of(&q.info.Attributes)
+	h := q.header()
+	h["X-Kubernetes-Pf-Flowschema-Uid"] = q.flow.UIDHeader
+	h["X-Kubernetes-Pf-Prioritylevel-Uid"] = q.flow.LevelUIDHeader
 	return nil
+}
+
+// takeSeat takes the seats of the request. It may wait for them.
+func (q *request) takeSeat() error {
+	h := q.h
+	watch := q.info.Verb == verbWatch
+	if watch && h.drained.Err() != nil {
+		return apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
+	}
+	u := q.info.User
+	r := fairness.Request{
+		User: u.Name, Privileged: slices.Contains(u.Groups, masters), Watch: watch, Detail: q,
+		Write:   q.r.Method != http.MethodGet && q.r.Method != http.MethodHead,
+		MaxWait: max(1, min(q.wait/queueingPart, longestQueueing)-time.Since(q.start)),
+	}
+	if !q.assign(&r) {
+		q.limitWork()
+		return nil
+	}
+	arrived := time.Now()
+	seat, err := h.gate.Acquire(q.r.Context(), r)
+	if !exempt(&q.flow) {
+		q.audited.queued(time.Since(arrived))
+	}
+	if err == nil {
+		q.seat = seat
+		q.limitWork()
+		return nil
+	}
+	if errors.Is(err, context.Canceled) { // the client is gone
+		return err
+	}
+	h.metrics.overload(q)
+	return errOverloaded
+}
+
+// exempt reports whether the requests of a flow never wait.
+func exempt(f *flowschema.Flow) bool { return f.Schema == nil || f.Level.Exempt }
+
+// assign sets the level of the request and its work. It reports false for a request that needs no
+// seats.
+func (q *request) assign(r *fairness.Request) bool {
+	switch {
+	case q.flow.Schema != nil:
+		w := q.work()
+		r.Level, r.Flow, r.Tally = q.flow.Level.Name, q.flow.Hash, q.flow.Tally
+		r.Width, r.FinalWidth, r.Extra = w.Seats, w.FinalSeats, w.Extra
+	case q.h.flows == nil && isHealth(q.r.URL.Path):
+		return false
+	case q.longRunning(), r.Privileged:
+		r.Level = exemptLevel
+	case r.Write:
+		r.Level = writeLevel
+	default:
+		r.Level = readLevel
+	}
+	return true
 }
 
 // seated returns a context with the request's seat, if it has one.
@@ -76,7 +149,7 @@ func (q *request) hold(bytes int64) error {
 // there is no room for them. The answer to a write, and an error, are sent in any case;
 // the request keeps its seat if it cannot be counted otherwise.
 func (q *request) holdAnswer(bytes int) error {
-	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // Suspend counts small answers
+	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // a request that waits counts small answers
 		return nil
 	}
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead || q.failing {
@@ -86,14 +159,14 @@ func (q *request) holdAnswer(bytes int) error {
 	return errFull()
 }
 
-// outside calls f, which waits for the client, without the seat. After the last call the
-// request does not take its seat again: only the client's reading is left of it.
+// outside calls f, which waits for the client, without the seats. After the last call the
+// request does not take its seats again: it only waits until the client has read the answer.
 func (q *request) outside(last bool, f func() error) error {
 	if q.seat == nil || q.stays {
 		return f()
 	}
 	if last {
-		q.seat.Leave(0) // or it keeps the seat
+		q.seat.Leave(0) // or it keeps the seats
 		return f()
 	}
 	if !q.seat.Suspend(0) {

@@ -121,7 +121,7 @@ func TestClosedWindows(t *testing.T) {
 		{"metrics", "GET", "/metrics", "editor", "200"},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.InFlight, c.Limits.MutatingInFlight = 1, 1 }})
+			s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.InFlight, c.Limits.MutatingInFlight, c.NoFairness = 1, 1, true }})
 			s.create(t, "default", "a", 100<<10)
 			c := s.dialClosed(t)
 			for range 5 {
@@ -157,7 +157,7 @@ func (s *server) waiting(t *testing.T) int64 {
 
 // TestUnfinishedBodies: clients that do not finish their bodies do not block other clients.
 func TestUnfinishedBodies(t *testing.T) {
-	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.MutatingInFlight = 1 }})
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.MutatingInFlight, c.NoFairness = 1, true }})
 	c := s.dialClosed(t)
 	for before := s.waiting(t); before < 20<<15; { // until about 20 wait
 		c.send("POST", maps, "editor", `{"metadata"`)
@@ -330,7 +330,9 @@ func TestErrorsAreSmall(t *testing.T) {
 // TestAnswersKeepTheirSeats: the answer of a write that does not fit into the memory for
 // waiting requests keeps its seat instead.
 func TestAnswersKeepTheirSeats(t *testing.T) {
-	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.WaitingBytes, c.Limits.MutatingInFlight = 200<<10, 2 }})
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Limits.WaitingBytes, c.Limits.MutatingInFlight, c.NoFairness = 200<<10, 2, true
+	}})
 	s.create(t, "default", "a", 10)
 	target := registry.Target{Type: builtin.Catalog().Lookup("", "v1", "configmaps"), Namespace: "default"}
 	large := registry.Body{Media: wire.JSON, Bytes: fmt.Appendf(nil, `{"metadata":{"name":"large"},"data":{"k":%q}}`, strings.Repeat("<", 500<<10))}

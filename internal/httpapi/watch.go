@@ -54,6 +54,7 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 		}
 	}
 	q.route = q.h.metrics.longRunning(q)
+	q.uninterested = q.h.interest.add(q)
 	q.values = nil
 	if authn.IsWebSocket(q.r) {
 		return q.watchWebSocket()

@@ -195,7 +195,7 @@ func TestWatchWebSocket(t *testing.T) {
 }
 
 func TestWatchLimit(t *testing.T) {
-	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.Watches, c.Limits.InFlight = 1, 1 }})
+	s := start(t, wiring{config: func(c *httpapi.Config) { c.Limits.Watches, c.Limits.InFlight, c.NoFairness = 1, 1, true }})
 	w := s.watch(t, maps+"?watch=1")
 	if a := s.do(t, "GET", maps+"?watch=1", ""); a.code != 429 || a.header.Get("Retry-After") == "" {
 		t.Errorf("one too many: %d", a.code)

@@ -22,9 +22,11 @@
 //	encryption_test.go             encryption at rest: rotation, reloads, KMS plugins, what is on the disk
 //	identity_attacks_test.go       certificates, tokens and headers that claim to be somebody else
 //	expressions_test.go            CEL expressions that are refused when they are stored, administrators of devices
+//	fairness_test.go               flow schemas and priority levels: who waits, who is rejected, what shows it
 //	impersonation_test.go          Impersonate-User and the other headers
 //	inference_test.go              what answers tell about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
+//	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings

@@ -437,6 +437,9 @@ func (w *oddWriter) write(method, path, media string, body []byte) {
 	if err := json.Unmarshal(answer, &made); err != nil {
 		w.t.Fatal(err)
 	}
+	if strings.Contains(path, "/flowschemas") { // the server writes the status of new ones
+		return
+	}
 	place, _, _ := strings.Cut(path, "?")
 	if method != "POST" {
 		place = place[:strings.LastIndexByte(place, '/')]

@@ -12,9 +12,6 @@ import (
 // storedOnly are objects that the server stores and does not act on: the path of
 // their collection, and a word in the warning.
 var storedOnly = []struct{ path, name, body, word string }{
-	{"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", "r", `{"spec":{"policyName":"r"}}`, "policy"},
-	{"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "r", `{"spec":{"priorityLevelConfiguration":{"name":"r"}}}`, "priority and fairness"},
-	{"/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", "r", `{"spec":{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}}}}`, "priority and fairness"},
 	{"/apis/apiregistration.k8s.io/v1/apiservices", "v1.example.net", `{"spec":{"group":"example.net","version":"v1","groupPriorityMinimum":10,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`, "service"},
 }
 
@@ -58,5 +55,5 @@ func TestUnenforced(t *testing.T) {
 	send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"m"}}`, http.StatusCreated, "")
 
 	c = servertest.Start(t, &tidemark.Server{NoUnenforcedWarnings: true}).RESTConfig()
-	send("POST", storedOnly[0].path, `{"metadata":{"name":"r"},`+storedOnly[0].body[1:], http.StatusCreated, "")
+	send("POST", storedOnly[0].path, `{"metadata":{"name":"`+storedOnly[0].name+`"},`+storedOnly[0].body[1:], http.StatusCreated, "")
 }

@@ -68,7 +68,8 @@ type Attributes struct {
 	local       map[any]any
 	// mutating is true in the mutating phase; reinvoke is set by Reinvoke.
 	mutating, reinvoke bool
-	registry           *Registry // set while plugins are called
+	registry           *Registry
+	handling           pluginSet
 	// before is the current object of an update.
 	before *currentObject
 	// body is what the client sent to a subresource with its own type, in the mutating phase.
@@ -80,7 +81,9 @@ type Attributes struct {
 }
 
 // RequestedKind returns the kind of the request's body.
-func (a *Attributes) RequestedKind() schema.GroupVersionKind { return a.Exchanged().GroupVersionKind() }
+func (a *Attributes) RequestedKind() schema.GroupVersionKind {
+	return formOf(a.Type, a.Subresource).Kind
+}
 
 // RequestedResource returns the resource that the request was sent to.
 func (a *Attributes) RequestedResource() schema.GroupVersionResource {
@@ -159,9 +162,10 @@ func (a *Attributes) deleteOptions() *metav1.DeleteOptions {
 }
 
 // attributes returns the attributes of a write. Object is nil for a deletion, old for a create.
-func (w *write) attributes(o Operation, s *store.State, object, old runtime.Object) *Attributes {
-	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w}
+func (r *Registry) attributes(w *write, o Operation, s *store.State, object, old runtime.Object) *Attributes {
+	a := &Attributes{Target: w.Target, Operation: o, Kind: w.stored().GroupVersionKind(), DryRun: w.dryRun, Object: object, Old: old, State: s, w: w, registry: r}
 	a.User, w.attrs = w.by, a
+	a.handling = r.handling(a)
 	if meta, ok := object.(metav1.Object); ok && a.Name == "" {
 		a.Name = meta.GetName()
 	}

@@ -19,6 +19,7 @@ import (
 
 // apply is server-side apply.
 func (r *Registry) apply(ctx context.Context, w *write, b Body) (Object, error) {
+	w.identify(ctx)
 	body := b.Bytes
 	if current := r.appliedBefore(w, body); current != nil {
 		return w.answer(current, false, nil)

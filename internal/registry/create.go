@@ -26,6 +26,7 @@ func (r *Registry) Create(ctx context.Context, t Target, b Body, o WriteOptions)
 	if err != nil {
 		return Object{}, err
 	}
+	w.identify(ctx)
 	for names := 1; ; {
 		w.begin()
 		sent, err := w.decode(b)
@@ -64,7 +65,7 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if err := checkNamespace(state, at); err != nil {
 		return nil, err
 	}
-	a := w.attributes(admissionv1.Create, state, nil, nil)
+	a := r.attributes(w, admissionv1.Create, state, nil, nil)
 	a.Name, a.NameGenerated = at.Name, at.Name == "" && meta.GetGenerateName() != ""
 	next, err := r.prepareCreate(ctx, w, a, sent)
 	if err != nil {
@@ -128,7 +129,9 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	if err != nil {
 		return nil, err
 	}
-	r.complete(w, next)
+	if err := r.complete(ctx, w, a); err != nil {
+		return nil, err
+	}
 	errs := w.validateNew(ctx, next)
 	if err := ctx.Err(); err != nil { // validation rules can take long
 		return nil, err
@@ -158,7 +161,7 @@ func wipeSystemFields(meta metav1.Object) {
 // manager owns what the client sent, and nothing that plugins or the server set.
 func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (err error) {
 	s := &w.stored().Strategy
-	plugins := r.handles(w, a.State, a.Operation, hasMutate)
+	plugins := a.any(changesObjects)
 	if s.PrepareCreate != nil || s.SetCreator != nil && w.by != nil || plugins {
 		if w.owners.client, err = clientBytes(ctx, w.Type, a.Object); err != nil {
 			return err
@@ -191,8 +194,8 @@ func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (e
 }
 
 // complete sets what only the server may set in a new object.
-func (r *Registry) complete(w *write, next runtime.Object) {
-	meta, st := next.(metav1.Object), w.stored()
+func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) error {
+	next, meta, st := a.Object, a.Object.(metav1.Object), w.stored()
 	s := &st.Strategy
 	meta.SetUID(types.UID(uuid.New()))
 	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
@@ -206,6 +209,7 @@ func (r *Registry) complete(w *write, next runtime.Object) {
 	if s.SetCreator != nil && w.by != nil {
 		s.SetCreator(next, w.by.Info())
 	}
+	return r.finish(ctx, a)
 }
 
 // emptyStatus gives a new object its initial status.

@@ -59,6 +59,7 @@ func newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, err
 }
 
 func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
+	w.identify(ctx)
 	warned := len(w.warnings)
 	for {
 		if err := ctx.Err(); err != nil {
@@ -87,7 +88,7 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 
 // deleteVersion deletes one version of an object.
 func (r *Registry) deleteVersion(ctx context.Context, w *write, s *store.State, current *store.Object) (Object, error) {
-	a, o := w.attributes(admissionv1.Delete, s, nil, nil), w.deletion
+	a, o := r.attributes(w, admissionv1.Delete, s, nil, nil), w.deletion
 	if err := r.admitDelete(ctx, a, current); err != nil {
 		return Object{}, err
 	}

@@ -26,6 +26,7 @@ type objectChange struct {
 
 // modify changes an object. Updates, patches and applies of objects and subresources all use it.
 func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store.Object, error) {
+	w.identify(ctx)
 	warned := len(w.warnings)
 	for {
 		if err := ctx.Err(); err != nil {
@@ -66,7 +67,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 // replace stores the next version of an object. If the object is being deleted and nothing blocks
 // that any more, replace removes it.
 func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v currentObject, sent runtime.Object) (*store.Object, error) {
-	a, current := w.attributes(admissionv1.Update, s, nil, v.object), v.stored
+	a, current := r.attributes(w, admissionv1.Update, s, nil, v.object), v.stored
 	a.before = &v
 	if err := r.mutateUpdate(ctx, w, a, sent); err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 	case w.source == fromVirtual:
 		a.Object = sent
 		return nil
-	case !r.handles(w, a.State, a.Operation, hasMutate):
+	case !a.any(changesObjects):
 		a.Object, err = w.merge(a.Old, sent)
 		return err
 	}
@@ -147,7 +148,7 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 		}
 	}
 	a.Object.(metav1.Object).SetManagedFields(managed)
-	return nil
+	return r.finish(ctx, a)
 }
 
 // setClient remembers the next version as the client wants it, with its managed fields, which

@@ -20,11 +20,17 @@ type Plugin struct {
 	// Users reports whether the plugin handles the writes of a user, who is nil for the server
 	// itself. Nil: it handles those of all.
 	Users func(u *authn.User) bool
+	// Clients: the plugin handles the writes of clients and controllers only (Attributes.Client),
+	// and not those of the server itself.
+	Clients bool
 	// Mutate changes a.Object before validation, or refuses the request with an error. No field
 	// manager owns the fields that it sets.
 	Mutate func(ctx context.Context, a *Attributes) error
 	// Replaces: Mutate changes the object by Attributes.Replace alone, and not a.Object.
 	Replaces bool
+	// Complete changes a.Object behind all mutating plugins, before validation: it does what a kind's
+	// strategy cannot do. A request calls it once. No field manager owns the fields that it sets.
+	Complete func(ctx context.Context, a *Attributes) error
 	// Validate may refuse the request with an error, after the object was validated.
 	Validate func(ctx context.Context, a *Attributes) error
 	// Record adds to the transaction, or refuses the request with an error. It is not called
@@ -35,8 +41,8 @@ type Plugin struct {
 	Commit func(ctx context.Context, t *Transaction) ([]*store.Object, error)
 }
 
-func (p *Plugin) handles(s *store.State, t Target, o Operation, by *authn.User) bool {
-	return (p.Handles == nil || p.Handles(s, t, o)) && (p.Users == nil || p.Users(by))
+func (p *Plugin) handles(s *store.State, w *write, o Operation) bool {
+	return !(p.Clients && w.as == nil) && (p.Handles == nil || p.Handles(s, w.Target, o)) && (p.Users == nil || p.Users(w.by))
 }
 
 // Objects returns a Plugin.Handles for operations on the objects of a collection, and not on their
@@ -49,17 +55,63 @@ func Objects(collection string, operations ...Operation) func(*store.State, Targ
 
 // handles reports whether any plugin that satisfies has handles the operation of a write.
 func (r *Registry) handles(w *write, s *store.State, o Operation, has func(p *Plugin) bool) bool {
-	return w.admitted() && slices.ContainsFunc(r.Plugins, func(p Plugin) bool { return has(&p) && p.handles(s, w.Target, o, w.by) })
+	if !w.admitted() {
+		return false
+	}
+	for i := range r.Plugins {
+		if p := &r.Plugins[i]; has(p) && p.handles(s, w, o) {
+			return true
+		}
+	}
+	return false
 }
 
-func hasMutate(p *Plugin) bool { return p.Mutate != nil }
+// maxPlugins is how many plugins a Registry can have.
+const maxPlugins = 128
+
+// pluginSet is a set of plugins, by their places in Registry.Plugins.
+type pluginSet [maxPlugins / 64]uint64
+
+func (s *pluginSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
+
+// handling returns the plugins that handle a request. The mutating and validating ones do not handle
+// what is a part of another request.
+func (r *Registry) handling(a *Attributes) (s pluginSet) {
+	if len(r.Plugins) > maxPlugins {
+		panic("too many admission plugins")
+	}
+	admitted := a.w.admitted()
+	for i := range r.Plugins {
+		p := &r.Plugins[i]
+		if (admitted || p.Record != nil || p.Commit != nil) && p.handles(a.State, a.w, a.Operation) {
+			s[i/64] |= 1 << (i % 64)
+		}
+	}
+	return s
+}
+
+// any reports whether a plugin that handles the request satisfies has.
+func (a *Attributes) any(has func(p *Plugin) bool) bool {
+	if !a.w.admitted() {
+		return false
+	}
+	for i := range a.registry.Plugins {
+		if a.handling.has(i) && has(&a.registry.Plugins[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// changesObjects reports whether the plugin may change objects.
+func changesObjects(p *Plugin) bool { return p.Mutate != nil || p.Complete != nil }
 
 // readsObjects reports whether the plugin needs the objects of a request before its commit.
-func readsObjects(p *Plugin) bool { return p.Mutate != nil || p.Validate != nil }
+func readsObjects(p *Plugin) bool { return changesObjects(p) || p.Validate != nil }
 
 // mutate calls the mutating plugins, and calls them once more if one of them wants that.
 func (r *Registry) mutate(ctx context.Context, a *Attributes) error {
-	a.registry, a.mutating = r, true
+	a.mutating = true
 	defer func() { a.mutating = false }()
 	if err := r.mutateOnce(ctx, a); err != nil {
 		return err
@@ -88,9 +140,18 @@ func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
 	})
 }
 
+// finish calls the plugins that complete an object.
+func (r *Registry) finish(ctx context.Context, a *Attributes) error {
+	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
+		if p.Complete == nil {
+			return nil
+		}
+		return p.Complete(ctx, a)
+	})
+}
+
 // admit calls the validating plugins.
 func (r *Registry) admit(ctx context.Context, a *Attributes) error {
-	a.registry = r
 	a.versions.changed()
 	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
 		if p.Validate == nil {
@@ -107,7 +168,7 @@ func (r *Registry) call(ctx context.Context, a *Attributes, phase func(ctx conte
 	}
 	for i := range r.Plugins {
 		p := &r.Plugins[i]
-		if p.Mutate == nil && p.Validate == nil || !p.handles(a.State, a.Target, a.Operation, a.User) {
+		if !a.handling.has(i) {
 			continue
 		}
 		if err := phase(ctx, p); err != nil {
@@ -120,7 +181,7 @@ func (r *Registry) call(ctx context.Context, a *Attributes, phase func(ctx conte
 // admitDelete calls the plugins for a deletion. It reads the object only if a plugin handles the
 // deletion.
 func (r *Registry) admitDelete(ctx context.Context, a *Attributes, current *store.Object) (err error) {
-	if !r.handles(a.w, a.State, a.Operation, readsObjects) {
+	if !a.any(readsObjects) {
 		return nil
 	}
 	if a.Old, err = a.read(ctx, current); err != nil {

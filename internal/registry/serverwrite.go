@@ -55,7 +55,7 @@ func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Obj
 // Create returns the write of another new object, which the server creates itself.
 func (t *Transaction) Create(ctx context.Context, at Target, object runtime.Object) (store.Write, error) {
 	w := &write{Target: at, options: &WriteOptions{FieldManager: ServerManager}, source: fromServer}
-	a := w.attributes(admissionv1.Create, t.State, nil, nil)
+	a := t.registry.attributes(w, admissionv1.Create, t.State, nil, nil)
 	object, err := t.registry.prepareCreate(ctx, w, a, object)
 	if err != nil {
 		return store.Write{}, err

@@ -96,7 +96,7 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 	apply := func() ([]*store.Object, error) { return t.Apply(ctx) }
 	for i := range r.Plugins {
 		p := &r.Plugins[i]
-		if p.Record == nil && p.Commit == nil || !p.handles(a.State, a.Target, a.Operation, a.User) {
+		if p.Record == nil && p.Commit == nil || !a.handling.has(i) {
 			continue
 		}
 		if p.Record != nil {

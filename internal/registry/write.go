@@ -46,6 +46,8 @@ type write struct {
 	options  *WriteOptions
 	deletion *metav1.DeleteOptions
 	by       *authn.User
+	// as is whom webhooks and policies see; nil: they do not see the write.
+	as *authn.User
 	// dryRun reports whether the request is a dry-run: it is not committed.
 	dryRun bool
 	// virtual: the body is not a stored object, and is admitted as it is.

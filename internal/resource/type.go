@@ -148,6 +148,9 @@ type Subresource struct {
 	// parameters would be forwarded. Empty without an error: nothing runs yet, and the
 	// response is empty. Nil: the subresource is not a connection.
 	Connect func(o runtime.Object, options url.Values) (host string, err error)
+	// Options makes the empty options of a connection, which admission plugins see. Nil: the
+	// request is not a connection but a read.
+	Options func() runtime.Object
 }
 
 // Written reports whether the subresource is read and written as the object is.

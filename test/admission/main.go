@@ -56,6 +56,11 @@ func command(record bool, args []string) error {
 	}
 	defer hooks.close()
 	s := &server{url: strings.TrimSuffix(*url, "/"), client: clientWith(*token), auditLog: *auditLog, hooks: hooks, lags: *lags}
+	if *lags {
+		if err := s.keepParams(context.Background()); err != nil {
+			return err
+		}
+	}
 	failed := 0
 	for _, sc := range all {
 		if !run.MatchString(sc.name) {

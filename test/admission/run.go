@@ -33,7 +33,7 @@ type server struct {
 
 const (
 	stepTimeout  = 60 * time.Second
-	untilTimeout = 20 * time.Second
+	untilTimeout = 60 * time.Second
 	untilPause   = 100 * time.Millisecond
 )
 
@@ -234,7 +234,7 @@ func (r *run) holds(st *step, status int, body []byte, calls int) bool {
 		default:
 			got, _ = find(doc, c.path)
 		}
-		if len(got) == 0 || c.value != "" && text(got[0]) != c.value {
+		if len(got) == 0 || c.value != "" && text(got[0]) != c.value && !(c.part && strings.Contains(text(got[0]), c.value)) {
 			return false
 		}
 	}

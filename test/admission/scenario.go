@@ -67,13 +67,16 @@ type request struct {
 type calls int
 
 const (
-	wholeCalls     calls = iota
-	callPaths            // without their bodies
+	wholeCalls calls = iota
+	callPaths        // without their bodies
 	noCalls
 )
 
 // condition is "PATH == VALUE", "PATH exists", "status == CODE" or "calls == N".
-type condition struct{ path, value string }
+type condition struct {
+	path, value string
+	part        bool // the value is a part of the text: "PATH ~= TEXT"
+}
 
 // The kinds of what is recorded, in the order of step.want.
 var recordings = []string{"expect", "calls", "audit"}
@@ -285,13 +288,18 @@ func (st *step) directive(text string) (err error) {
 		st.sleep, err = time.ParseDuration(rest)
 	case "until":
 		path, value, ok := strings.Cut(rest, " == ")
+		part := false
+		if !ok {
+			path, value, ok = strings.Cut(rest, " ~= ")
+			part = ok
+		}
 		if !ok {
 			path, ok = strings.CutSuffix(rest, " exists")
 		}
 		if !ok {
-			return fmt.Errorf("want PATH == VALUE or PATH exists")
+			return fmt.Errorf("want PATH == VALUE, PATH ~= TEXT or PATH exists")
 		}
-		st.until = append(st.until, condition{path, value})
+		st.until = append(st.until, condition{path, value, part})
 	case "calls":
 		shown := map[string]calls{"paths": callPaths, "none": noCalls}
 		if st.calls = shown[rest]; st.calls == wholeCalls {

@@ -43,7 +43,7 @@ func (r *run) settle(ctx context.Context) error {
 	} {
 		status, _, body, err := r.send(ctx, request{method: "POST", path: base + one[0], body: one[1]}, "")
 		if err != nil || status != http.StatusCreated {
-			return fmt.Errorf("marking %s: %d %s %w\n%s", one[0], status, body, err, one[1])
+			return fmt.Errorf("marking %s: %d %s %v", one[0], status, body, err)
 		}
 		defer r.send(ctx, request{method: "DELETE", path: base + one[0] + "/" + mark}, "")
 	}
@@ -63,4 +63,24 @@ func (r *run) settle(ctx context.Context) error {
 			return fmt.Errorf("the configurations are not in effect: %d %q %s", status, warnings, body)
 		}
 	}
+}
+
+// keepParams makes kube-apiserver watch built-in parameters as long as it runs. Without a policy that
+// stays, it stops when a policy with such parameters goes, and later policies find no parameters.
+func (s *server) keepParams(ctx context.Context) error {
+	r := &run{server: s}
+	for _, kind := range []string{"ConfigMap", "Secret"} {
+		name := "scenarios-keep-" + strings.ToLower(kind)
+		body := fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"paramKind":{"apiVersion":"v1","kind":%q},"validations":[{"expression":"true"}],
+			"matchConstraints":{"resourceRules":[{"apiGroups":["keep.example.com"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["nothings"]}]}}}`, name, kind)
+		policy := request{method: "POST", path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", body: body}
+		binding := request{method: "POST", path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", body: fmt.Sprintf(
+			`{"metadata":{"name":%q},"spec":{"policyName":%q,"paramRef":{"name":"none","namespace":"default","parameterNotFoundAction":"Allow"},"validationActions":["Deny"]}}`, name, name)}
+		for _, q := range []request{policy, binding} {
+			if status, _, answer, err := r.send(ctx, q, ""); err != nil || status != http.StatusCreated && status != http.StatusConflict {
+				return fmt.Errorf("keeping parameters: %d %s %v", status, answer, err)
+			}
+		}
+	}
+	return nil
 }

@@ -164,7 +164,7 @@ func (a *Allocator) Plugins() []registry.Plugin {
 			Handles: func(_ *store.State, t registry.Target, _ admissionv1.Operation) bool {
 				return t.Type.Collection == services && t.Subresource == ""
 			},
-			Mutate: func(_ context.Context, at *registry.Attributes) error { return a.Complete(at.Object, at.Old) },
+			Complete: func(_ context.Context, at *registry.Attributes) error { return a.Complete(at.Object, at.Old) },
 		},
 		{
 			// An update of the status can remove the last finalizer, and so the Service.

@@ -19,10 +19,10 @@ import (
 
 // authorizerValues returns the values of authorizer and authorizer.requestResource.
 func authorizerValues(ctx context.Context, a *registry.Attributes, az authz.Authorizer) (self, requested *expression.Lazy) {
-	checks := &checker{ctx: ctx, authorizer: az, user: a.User}
+	checks := &checker{ctx: ctx, authorizer: az, user: a.Client()}
 	info := &user.DefaultInfo{}
-	if a.User != nil {
-		info.Name, info.UID, info.Groups, info.Extra = a.User.Name, a.User.UID, a.User.Groups, a.User.Extra
+	if u := checks.user; u != nil {
+		info.Name, info.UID, info.Groups, info.Extra = u.Name, u.UID, u.Groups, u.Extra
 	}
 	self = &expression.Lazy{Make: func() (any, error) { return library.NewAuthorizerVal(info, checks), nil }}
 	requested = &expression.Lazy{Make: func() (any, error) {
@@ -35,7 +35,7 @@ func authorizerValues(ctx context.Context, a *registry.Attributes, az authz.Auth
 type target struct{ a *registry.Attributes }
 
 func (t target) GetName() string                          { return t.a.ShownName() }
-func (t target) GetNamespace() string                     { return t.a.Namespace }
+func (t target) GetNamespace() string                     { return Namespace(t.a) }
 func (t target) GetResource() schema.GroupVersionResource { return t.a.RequestedResource() }
 func (t target) GetSubresource() string                   { return t.a.Subresource }
 

@@ -44,8 +44,8 @@ func Plugin(a authz.Authorizer) registry.Plugin {
 	rules := p.rules()
 	return registry.Plugin{
 		Users: func(u *authn.User) bool { _, ok := node.NameOf(u); return ok },
-		Handles: func(_ *store.State, t registry.Target, _ admissionv1.Operation) bool {
-			return rules[t.Type.Collection] != nil
+		Handles: func(_ *store.State, t registry.Target, o admissionv1.Operation) bool {
+			return o != admissionv1.Connect && rules[t.Type.Collection] != nil
 		},
 		Mutate: func(ctx context.Context, a *registry.Attributes) error {
 			name, _ := node.NameOf(a.User)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -90,10 +91,10 @@ func paramsNamespace(a *registry.Attributes, kind *resource.Type, ref *admission
 		return "", nil
 	case ref.Namespace != "":
 		return ref.Namespace + "/", nil
-	case a.Namespace == "":
+	case match.Namespace(a) == "":
 		return "", errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
 	}
-	return a.Namespace + "/", nil
+	return match.Namespace(a) + "/", nil
 }
 
 // selection is the objects of a collection that a selector selects. A change of the collection costs
