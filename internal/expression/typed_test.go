@@ -26,7 +26,9 @@ func TestTyped(t *testing.T) {
 	r := testrand.New(t)
 	fill := randfill.NewWithSeed(int64(r.Uint64())).NilChance(0.4).NumElements(0, 3).MaxDepth(12).Funcs(
 		func(f *metav1.FieldsV1, c randfill.Continue) { f.Raw = []byte(`{"f:a":{}}`) },
-		func(e *runtime.RawExtension, c randfill.Continue) { *e = runtime.RawExtension{Raw: []byte(`{"a":[1,2.5]}`)} },
+		func(e *runtime.RawExtension, c randfill.Continue) {
+			*e = runtime.RawExtension{Raw: []byte(`{"a":[1,2.5]}`)}
+		},
 	)
 	for range 20 {
 		for _, o := range []any{

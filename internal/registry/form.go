@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -259,6 +260,10 @@ func (t Target) typeOf(f Form) *resource.Type {
 // when Mutate returns, In at once. Fields that the request cannot change are restored later.
 func (a *Attributes) Replace(ctx context.Context, f Form, object []byte) error {
 	next, _, err := a.Decode(f, object)
+	var unread *wire.BodyError
+	if errors.As(err, &unread) {
+		err = errors.New(unread.Cause)
+	}
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
@@ -282,7 +287,6 @@ func (a *Attributes) Set(ctx context.Context, f Form, next runtime.Object) error
 	made := &Versioned{Form: f, Object: next, Old: v.Old, oldTree: v.oldTree, oldJSON: v.oldJSON}
 	a.versions.made = append(a.versions.made, made)
 	a.versions.dirty = made
-	a.w.replaced = true
 	return nil
 }
 
@@ -312,7 +316,7 @@ func (a *Attributes) Decode(f Form, object []byte) (o runtime.Object, complaints
 		return nil, nil, err
 	}
 	if k := o.GetObjectKind().GroupVersionKind(); !k.Empty() && k != t.GroupVersionKind() {
-		return nil, nil, fmt.Errorf("converting (%s) to (%s): unknown conversion", k, t.GroupVersionKind())
+		return nil, nil, fmt.Errorf("no kind %q is registered for version %q in scheme %q", k.Kind, k.GroupVersion(), "pkg/runtime/scheme.go:111")
 	}
 	if t.Strategy.Default != nil {
 		t.Strategy.Default(o)
@@ -475,10 +479,11 @@ func (a *Attributes) Local(key any, make func() any) any {
 func (a *Attributes) Reinvoke() { a.reinvoke = true }
 
 // ShownName returns the name of the object that webhooks and policies see. It is empty for each
-// object of a deletecollection, and in the mutating phase if the server is to generate the name.
+// object of a deletecollection, and in the mutating phase if the server is to generate the name. A
+// plugin that renames the object does not change it.
 func (a *Attributes) ShownName() string {
 	if a.w != nil && a.w.collection {
 		return ""
 	}
-	return a.Name
+	return cmp.Or(a.sentName, a.Name)
 }
