@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/imagepolicy"
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
@@ -39,8 +40,7 @@ type entry struct {
 	// name is the name that kube-apiserver's flags know; empty: a part of the server.
 	name string
 	mode mode
-	// plugin makes the plugin; nil: the verbs or the kinds do what it does, or this server
-	// does not have it (absent).
+	// plugin makes the plugin; nil: the verbs do what it does, or it does nothing.
 	plugin func(c *Config) []registry.Plugin
 }
 
@@ -48,10 +48,8 @@ type entry struct {
 type mode uint8
 
 const (
-	// absent: this server does not have the plugin.
-	absent mode = iota
 	// on: it is enabled unless it is disabled by a flag.
-	on
+	on mode = iota
 	// off: it is enabled by a flag.
 	off
 	// always: a part of the server that has no name.
@@ -96,7 +94,7 @@ var plugins = []entry{
 	{"NodeDeclaredFeatureValidator", on, one(declaredFeatures)},
 	{"JobValidation", on, nil}, // for a feature that is off by default
 	{"PodResizeValidator", on, one(validateResize)},
-	{"MutatingAdmissionPolicy", absent, nil},
+	{"MutatingAdmissionPolicy", on, one(mutatingPolicies)},
 	{"MutatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Mutating)},
 	{"ValidatingAdmissionPolicy", on, one(validatingPolicies)},
 	{"ValidatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Validating)},
@@ -129,6 +127,13 @@ func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plug
 func quotas(c *Config) []registry.Plugin {
 	c.Quotas.Limited = c.Configuration.Limited
 	return c.Quotas.Plugins()
+}
+
+func mutatingPolicies(c *Config) registry.Plugin {
+	if c.Catalog == nil {
+		return registry.Plugin{}
+	}
+	return mutating.Plugin(mutating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.MutatingMetrics, Conditions: c.ConditionMetrics})
 }
 
 func validatingPolicies(c *Config) registry.Plugin {
@@ -177,10 +182,11 @@ type Config struct {
 	// Catalog has the resources that are served; it is required with Authz. Without it, policies
 	// have no effect.
 	Catalog func() *resource.Catalog
-	// ConditionMetrics and PolicyMetrics count what webhooks and policies decide; nil: nothing
-	// does.
+	// ConditionMetrics, PolicyMetrics and MutatingMetrics count what webhooks and policies do; nil:
+	// nothing does.
 	ConditionMetrics *match.Metrics
 	PolicyMetrics    *validating.Metrics
+	MutatingMetrics  *mutating.Metrics
 	// Webhooks calls the webhooks that are stored; nil: they have no effect.
 	Webhooks *webhook.Webhooks
 	// Configuration has the configurations of plugins.

@@ -208,6 +208,9 @@ func (l *level) wait(s *Seat) error {
 func (l *level) activate(q *queue) {
 	if q.executing == 0 && q.pos < 0 {
 		q.start = l.r
+		if len(l.order) > 0 { // queues that lag behind R would go before it for as long as they lag
+			q.start = min(q.start, l.order[0].start)
+		}
 		l.active++
 	}
 }

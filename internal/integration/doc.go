@@ -27,6 +27,7 @@
 //	impersonation_test.go          Impersonate-User and the other headers
 //	inference_test.go              what answers tell about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
+//	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings
@@ -41,6 +42,8 @@
 //	subresources_test.go           scale, binding, eviction, resize, approval, connections
 //	terminating_namespace_test.go  creates in a namespace that is being removed
 //	unenforced_test.go             warnings about objects that have no effect yet
+//	webhooks_test.go               admission webhooks: what they are sent and what clients get, as kube-apiserver recorded it,
+//	webhooks_cases_test.go         and the recorded cases
 //	writers_test.go                concurrent writers of the same objects,
 //	writers_check_test.go          and what their watches, lists and answers must show
 //	scenario_test.go               requests and answers in files below testdata

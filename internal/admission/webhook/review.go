@@ -91,9 +91,10 @@ func reviewTail(a *registry.Attributes, f registry.Form, object, old []byte) ([]
 	return append(b, "}}"...), nil
 }
 
-// namespaceOf returns the namespace of a request. That of a Namespace is the Namespace itself.
+// namespaceOf returns the namespace of a request. That of a Namespace is the Namespace itself, unless
+// the server generates its name.
 func namespaceOf(a *registry.Attributes) string {
-	if a.Type.Collection == "namespaces" {
+	if a.Type.Collection == "namespaces" && !a.NameGenerated {
 		return a.ShownName()
 	}
 	return a.Namespace
