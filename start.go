@@ -233,13 +233,15 @@ func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration
 	conditions, policies, mutations := match.NewMetrics(), validating.NewMetrics(), mutating.NewMetrics()
 	r.webhooks = s.webhooks(r, configuration, conditions)
 	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), mutations.Collectors(), r.webhooks.Collectors())...)
+	chain := admission.Chain(admission.Config{
+		Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
+		Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
+		Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies, MutatingMetrics: mutations, Webhooks: r.webhooks,
+	})
+	durations := admission.NewDurations(chain)
+	r.collectors = append(r.collectors, durations)
 	return &registry.Registry{
-		Store: r.store,
-		Plugins: admission.Chain(admission.Config{
-			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
-			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies, MutatingMetrics: mutations, Webhooks: r.webhooks,
-		}),
+		Store: r.store, Plugins: chain, Observe: durations.Observe,
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
 		}),
