@@ -40,6 +40,7 @@
 //	stored_tokens_test.go          tokens in Secrets of the type kubernetes.io/service-account-token
 //	subresources_test.go           scale, binding, eviction, resize, approval, connections
 //	terminating_namespace_test.go  creates in a namespace that is being removed
+//	typechecking_test.go           warnings in the status of ValidatingAdmissionPolicies
 //	unenforced_test.go             warnings about objects that have no effect yet
 //	writers_test.go                concurrent writers of the same objects,
 //	writers_check_test.go          and what their watches, lists and answers must show
