@@ -124,6 +124,7 @@ var rows = []row{
 	{name: "customresourcedefinition", width: 4, always: true, needs: func(c *Config) bool { return c.Definitions != nil }, make: newDefinitions},
 	{name: "priority-and-fairness", width: 4, always: true, needs: func(c *Config) bool { return c.Flows != nil }, make: newFlows},
 	{name: "resourcequota", account: "resourcequota-controller", width: 4, yields: true, make: newQuotas},
+	{name: "validatingadmissionpolicy-status", account: "validatingadmissionpolicy-status-controller", width: 2, yields: true, make: newTypeChecking},
 	{name: "service-cidr", account: "service-cidrs-controller", width: 4, yields: true, make: newCIDRs},
 	{name: "service-ip-repair", width: 4, make: newServiceAddresses},
 }

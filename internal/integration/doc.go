@@ -42,6 +42,7 @@
 //	stored_tokens_test.go          tokens in Secrets of the type kubernetes.io/service-account-token
 //	subresources_test.go           scale, binding, eviction, resize, approval, connections
 //	terminating_namespace_test.go  creates in a namespace that is being removed
+//	typechecking_test.go           warnings in the status of ValidatingAdmissionPolicies
 //	unenforced_test.go             warnings about objects that have no effect yet
 //	webhooks_test.go               admission webhooks: what they are sent and what clients get, as kube-apiserver recorded it,
 //	webhooks_cases_test.go         and the recorded cases
