@@ -4,6 +4,7 @@
 //
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
+//	admission_plugins_test.go      admission plugins with configurations: pod security, quotas, tolerations, images, namespaces
 //	answers_test.go                the words of errors, rows of bookmarks
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
