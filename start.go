@@ -236,7 +236,7 @@ func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration
 		Metrics: metrics, Webhooks: r.webhooks,
 	})
 	durations := admission.NewDurations(chain)
-	r.collectors = append(r.collectors, slices.Concat(metrics.Collectors(), r.webhooks.Collectors(), []prometheus.Collector{durations})...)
+	r.collectors = append(slices.Concat(r.collectors, metrics.Collectors(), r.webhooks.Collectors()), durations)
 	verbs := &registry.Registry{
 		Store: r.store, Plugins: chain, Observe: durations.Observe,
 		Virtual: virtual.New(virtual.Config{

@@ -70,8 +70,8 @@ type Attributes struct {
 	mutating, reinvoke bool
 	registry           *Registry
 	handling           pluginSet
-	// before is the current object of an update.
-	before *currentObject
+	// before is the current object of an update, zero otherwise.
+	before currentObject
 	// sentName is the name that the client gave a new object.
 	sentName string
 	// body is what the client sent to a subresource with its own type, in the mutating phase.

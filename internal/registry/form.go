@@ -412,8 +412,10 @@ func (a *Attributes) trackEarly(ctx context.Context) ([]byte, error) {
 		return o.early, nil
 	}
 	var live []byte
-	if a.before != nil {
-		live = o.managedOf(a.before.stored)
+	var before *currentObject
+	if a.before.stored != nil {
+		before = &a.before
+		live = o.managedOf(before.stored)
 	}
 	start, err := w.managedBefore(live)
 	if err != nil {
@@ -424,7 +426,7 @@ func (a *Attributes) trackEarly(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
-	o.early, err = a.registry.track(ctx, w, a.before, a.Object, start, o.client)
+	o.early, err = a.registry.track(ctx, w, before, a.Object, start, o.client)
 	if err != nil && w.virtual {
 		return nil, nil // kube-apiserver ignores the error, too
 	}

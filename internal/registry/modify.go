@@ -69,7 +69,7 @@ func (r *Registry) modify(ctx context.Context, w *write, c objectChange) (*store
 // that any more, replace removes it.
 func (r *Registry) replace(ctx context.Context, w *write, s *store.State, v currentObject, sent runtime.Object) (*store.Object, error) {
 	a, current := r.attributes(w, admissionv1.Update, s, nil, v.object), v.stored
-	a.before = &v
+	a.before = v
 	if err := r.mutateUpdate(ctx, w, a, sent); err != nil {
 		return nil, err
 	}

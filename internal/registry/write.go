@@ -56,7 +56,7 @@ type write struct {
 	collection bool
 	// mutated: the mutating plugins have been called.
 	mutated bool
-	owners   ownership
+	owners  ownership
 	// warnings are sent with the answer, also with an error.
 	warnings []string
 	// attrs are the attributes of the last attempt, nil if no plugin was called.
