@@ -4,6 +4,7 @@
 //
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
+//	admission_plugins_test.go      admission plugins with configurations: pod security, quotas, tolerations, images, namespaces
 //	answers_test.go                the words of errors, rows of bookmarks
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
@@ -30,6 +31,7 @@
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings
+//	policies_bench_test.go         what validating policies add to a write
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
 //	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)

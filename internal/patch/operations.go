@@ -9,9 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrTest is the error of a test operation that fails.
-var ErrTest = jsonpatch.ErrTestFailed
-
 // Operations are those of a JSON patch, decoded. The zero value has none.
 type Operations struct {
 	all  jsonpatch.Patch

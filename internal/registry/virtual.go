@@ -107,7 +107,7 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 		}
 	}
 	if t.Type.GroupResource() != accessReviews {
-		if err := checkNamespace(r.Store.Any(), named); err != nil {
+		if _, err := r.openNamespace(ctx, named, w.dryRun); err != nil {
 			return VirtualAnswer{Warnings: w.warnings}, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"google.golang.org/protobuf/types/known/structpb"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	celmutation "k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
@@ -142,15 +143,6 @@ func plainByType(value any) (any, error) {
 	return nil, fmt.Errorf("a value of type %T has no form in JSON", value)
 }
 
-// applyOperations applies a JSON patch to a document.
-func applyOperations(document, text []byte) ([]byte, error) {
-	operations, err := patch.Decode(text)
-	if err != nil {
-		return nil, err
-	}
-	return operations.Apply(document)
-}
-
 // patchObject applies a JSON patch. One with a test that fails changes nothing.
 func patchObject(ctx context.Context, a *registry.Attributes, v *registry.Versioned, value ref.Val) error {
 	operations, err := operationsOf(value)
@@ -161,9 +153,13 @@ func patchObject(ctx context.Context, a *registry.Attributes, v *registry.Versio
 	if err != nil {
 		return fmt.Errorf("failed to create JSON patch: %w", err)
 	}
-	made, err := applyOperations(object, operations)
+	decoded, err := patch.Decode(operations)
+	if err != nil {
+		return fmt.Errorf("JSON Patch: %w", err)
+	}
+	made, err := decoded.Apply(object)
 	switch {
-	case errors.Is(err, patch.ErrTest):
+	case errors.Is(err, jsonpatch.ErrTestFailed):
 		return nil
 	case err != nil:
 		return fmt.Errorf("JSON Patch: %w", err)
