@@ -134,7 +134,6 @@ var hookCases = []hookCase{
 	{name: "patched name", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"replace","path":"/metadata/name","value":"other"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "patch of metadata", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/metadata/labels","value":{"l":"m"}},{"op":"add","path":"/metadata/uid","value":"x"},{"op":"add","path":"/metadata/generation","value":7},{"op":"add","path":"/metadata/finalizers","value":["a.b/c"]}]`)),
 		steps: []string{newConfigMap, `MERGE /api/v1/namespaces/NS/configmaps/a {"data":{"k":"w"}}`}, brief: true},
-	{name: "patched kind", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"replace","path":"/kind","value":"Pod"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "patched namespace", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"replace","path":"/metadata/namespace","value":"default"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "patch that is not valid", mutating: one(hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/data/a b","value":"x"}]`)), steps: []string{newConfigMap}, brief: true},
 	{name: "unknown field", mutating: one(hooked("a", `"reinvocationPolicy":"IfNeeded"`), hooked("m", "")), answers: answers("m", webhooktest.Patch(`[{"op":"add","path":"/nothing","value":"x"}]`)), steps: []string{newConfigMap}, brief: true},
@@ -236,14 +235,6 @@ var hookDifferences = map[string]func(recorded string) string{
 	// times without fractions of a second.
 	"reinvocation without need": withoutRepeated,
 	"unknown field":             withoutRepeated,
-	// The error of another kind is one of the patch.
-	"patched kind": func(text string) string {
-		lines := strings.Split(text, "\n")
-		const message = `converting (/v1, Kind=Pod) to (/v1, Kind=ConfigMap): unknown conversion`
-		lines[1] = `< 500 {"apiVersion":"v1","code":500,"details":{"causes":[{"message":"` + message + `"}]},"kind":"Status","message":"Internal error occurred: ` +
-			message + `","metadata":{},"reason":"InternalError","status":"Failure"}`
-		return strings.Join(lines, "\n")
-	},
 	// The managed fields of a Scale that is being written have no time yet.
 	"scale": func(text string) string {
 		lines := strings.Split(text, "\n")
