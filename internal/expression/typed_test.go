@@ -25,7 +25,7 @@ import (
 func TestTyped(t *testing.T) {
 	r := testrand.New(t)
 	fill := randfill.NewWithSeed(int64(r.Uint64())).NilChance(0.4).NumElements(0, 3).MaxDepth(12).Funcs(
-		func(f *metav1.FieldsV1, c randfill.Continue) { f.Raw = []byte(`{"f:a":{}}`) },
+		func(f *metav1.FieldsV1, c randfill.Continue) { f.SetRawBytes([]byte(`{"f:a":{}}`)) },
 		func(e *runtime.RawExtension, c randfill.Continue) {
 			*e = runtime.RawExtension{Raw: []byte(`{"a":[1,2.5]}`)}
 		},

@@ -21,7 +21,7 @@ type variables struct {
 	depth  int
 }
 
-var variablesType = types.NewTypeValue("kubernetes.variables", traits.IndexerType|traits.FieldTesterType|traits.IterableType)
+var variablesType = types.NewObjectType("kubernetes.variables", traits.IndexerType|traits.FieldTesterType|traits.IterableType)
 
 func newVariables(e *Evaluation) *variables {
 	v := &variables{e: e}

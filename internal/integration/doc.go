@@ -31,6 +31,7 @@
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings
+//	policies_test.go               validating policies, their bindings and params in effect at once
 //	policies_bench_test.go         Pods under validating policies, beside Pods without
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
 //	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
