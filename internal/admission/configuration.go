@@ -201,7 +201,8 @@ func textOf(c *apiserver.AdmissionConfiguration, name string) ([]byte, error) {
 		default:
 			text, err := readFile(p.Path)
 			if err != nil {
-				return nil, fmt.Errorf("Couldn't open admission plugin configuration %s: %w", p.Path, err) //nolint:staticcheck // the words of kube-apiserver
+				//lint:ignore ST1005 the words of kube-apiserver
+				return nil, fmt.Errorf("Couldn't open admission plugin configuration %s: %w", p.Path, err)
 			}
 			return text, nil
 		}

@@ -165,7 +165,8 @@ func (p *policy) call(ctx context.Context, spec v1alpha1.ImageReviewSpec) (statu
 		)
 		result := p.Client.Post().Body(&v1alpha1.ImageReview{Spec: spec}).Do(ctx).StatusCode(&code)
 		if err = result.Error(); err == nil && (code < 200 || code >= 300) {
-			err = fmt.Errorf("Error contacting webhook: %d", code) //nolint:staticcheck // the words of kube-apiserver
+			//lint:ignore ST1005 the words of kube-apiserver
+			err = fmt.Errorf("Error contacting webhook: %d", code)
 		}
 		if err == nil {
 			err = result.Into(&answer)
