@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,9 @@ const (
 	decisionAnnotation   = "authorization.k8s.io/decision"
 	reasonAnnotation     = "authorization.k8s.io/reason"
 	latencyAnnotation    = "apiserver.latency.k8s.io/"
+	// patchAnnotations begins the annotations that have parts of the object. Only events with the
+	// body of the request have them.
+	patchAnnotations = "patch.webhook.admission.k8s.io/"
 )
 
 // beginAudit begins the event of a request, if the policy wants one.
@@ -276,6 +280,9 @@ func (a *audited) annotate(all map[string]string) {
 		return
 	}
 	for key, value := range all {
+		if a.Level < audit.Request && strings.HasPrefix(key, patchAnnotations) {
+			continue
+		}
 		a.Annotations.Set(key, value)
 	}
 }

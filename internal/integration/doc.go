@@ -4,6 +4,7 @@
 //
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
+//	admission_plugins_test.go      admission plugins with configurations: pod security, quotas, tolerations, images, namespaces
 //	answers_test.go                the words of errors, rows of bookmarks
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
@@ -42,6 +43,8 @@
 //	terminating_namespace_test.go  creates in a namespace that is being removed
 //	typechecking_test.go           warnings in the status of ValidatingAdmissionPolicies
 //	unenforced_test.go             warnings about objects that have no effect yet
+//	webhooks_test.go               admission webhooks: what they are sent and what clients get, as kube-apiserver recorded it,
+//	webhooks_cases_test.go         and the recorded cases
 //	writers_test.go                concurrent writers of the same objects,
 //	writers_check_test.go          and what their watches, lists and answers must show
 //	scenario_test.go               requests and answers in files below testdata

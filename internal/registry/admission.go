@@ -72,6 +72,8 @@ type Attributes struct {
 	handling           pluginSet
 	// before is the current object of an update.
 	before *currentObject
+	// sentName is the name that the client gave a new object.
+	sentName string
 	// body is what the client sent to a subresource with its own type, in the mutating phase.
 	body runtime.Object
 	// managed are the managed fields that plugins see, if managedShown is true. A plugin may
@@ -81,7 +83,9 @@ type Attributes struct {
 }
 
 // RequestedKind returns the kind of the request's body.
-func (a *Attributes) RequestedKind() schema.GroupVersionKind { return a.Exchanged().GroupVersionKind() }
+func (a *Attributes) RequestedKind() schema.GroupVersionKind {
+	return formOf(a.Type, a.Subresource).Kind
+}
 
 // RequestedResource returns the resource that the request was sent to.
 func (a *Attributes) RequestedResource() schema.GroupVersionResource {
@@ -130,7 +134,7 @@ func (a *Attributes) Options() runtime.Object {
 	o, version := a.w.options, metav1.SchemeGroupVersion
 	switch {
 	case a.w.deletion != nil:
-		return withKind(a.w.deletion.DeepCopy(), version.WithKind("DeleteOptions"))
+		return withKind(a.deleteOptions(), version.WithKind("DeleteOptions"))
 	case a.Operation == admissionv1.Connect:
 		return nil
 	case a.Operation == admissionv1.Create:
@@ -139,6 +143,24 @@ func (a *Attributes) Options() runtime.Object {
 	}
 	made := &metav1.UpdateOptions{DryRun: nonEmpty(o.DryRun), FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
 	return withKind(made, version.WithKind("UpdateOptions"))
+}
+
+// deleteOptions returns a copy of the options of a deletion. kube-apiserver sets the UID of namespaces
+// and definitions itself, so plugins see it.
+func (a *Attributes) deleteOptions() *metav1.DeleteOptions {
+	o := a.w.deletion.DeepCopy()
+	old, ok := a.Old.(metav1.Object)
+	if !ok || a.Type.GroupResource() != schemaNamespaces && a.Type.Collection != definitionsCollection {
+		return o
+	}
+	if o.Preconditions == nil {
+		o.Preconditions = &metav1.Preconditions{}
+	}
+	if o.Preconditions.UID == nil {
+		uid := old.GetUID()
+		o.Preconditions.UID = &uid
+	}
+	return o
 }
 
 // attributes returns the attributes of a write. Object is nil for a deletion, old for a create.

@@ -32,10 +32,15 @@ func withoutAnswer(err error) error {
 			return err
 		}
 	}
-	if errors.As(err, &op) || errors.As(err, &cert) || errors.As(err, &dial) || strings.HasPrefix(failed.Err.Error(), "tls: ") {
+	if errors.As(err, &op) || errors.As(err, &cert) || errors.As(err, &dial) || ownWords(failed.Err.Error()) {
 		return err
 	}
 	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the answer is not HTTP")}
+}
+
+// ownWords reports whether an error of net/http has no text of the other side, but for numbers.
+func ownWords(text string) bool {
+	return strings.HasPrefix(text, "tls: ") || strings.HasPrefix(text, "stream error: stream ID ")
 }
 
 // UnexpectedStatus is the error for a status code that is not a success.

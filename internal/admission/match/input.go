@@ -26,22 +26,21 @@ type Input struct {
 	conditions expression.Input
 }
 
-// NewInput returns the input of a request. az decides for the variable authorizer; nil: expressions
+// NewInput returns the input of a request in the form v, which may be one of Attributes.Lean. az decides for the variable authorizer; nil: expressions
 // that use it fail.
 func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned, az authz.Authorizer) *Input {
 	in := &Input{}
-	if v.Object != nil {
-		in.Object = &expression.Lazy{Make: func() (any, error) {
-			object, _, err := v.Trees()
-			return object, err
-		}}
-	}
-	if v.Old != nil {
-		in.OldObject = &expression.Lazy{Make: func() (any, error) {
-			_, old, err := v.Trees()
-			return old, err
-		}}
-	}
+	in.Object = objectOf(v.Object, v.Complete, func() (any, error) {
+		if err := v.Complete(); err != nil {
+			return nil, err
+		}
+		object, _, err := v.Trees()
+		return object, err
+	})
+	in.OldObject = objectOf(v.Old, nil, func() (any, error) {
+		_, old, err := v.Trees()
+		return old, err
+	})
 	request := func(resource schema.GroupVersionResource) *expression.Lazy {
 		return &expression.Lazy{Make: func() (any, error) { return requestOf(a, v.Kind, resource) }}
 	}
@@ -59,6 +58,17 @@ func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned
 	return in
 }
 
+// objectOf returns the value of an object. Custom resources are trees already.
+func objectOf(o runtime.Object, complete func() error, tree func() (any, error)) any {
+	switch o.(type) {
+	case nil:
+		return nil
+	case interface{ Tree() map[string]any }:
+		return &expression.Lazy{Make: tree}
+	}
+	return expression.Typed(o, complete)
+}
+
 // Namespace returns the namespace that expressions see: that of the request. The namespace of a
 // Namespace is the Namespace itself.
 func Namespace(a *registry.Attributes) string {
@@ -72,11 +82,11 @@ func Namespace(a *registry.Attributes) string {
 func (in *Input) SetParams(params any) { in.Params, in.conditions.Params = params, params }
 
 // requestOf returns the value of the variable request: an AdmissionRequest without uid and objects.
-func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource schema.GroupVersionResource) (map[string]any, error) {
-	requestedKind, requested := a.RequestedKind(), a.RequestedResource()
+func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource schema.GroupVersionResource) (any, error) {
+	sent := a.Forms()[0]
 	request := &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(resource), SubResource: a.Subresource,
-		RequestKind: (*metav1.GroupVersionKind)(&requestedKind), RequestResource: (*metav1.GroupVersionResource)(&requested),
+		RequestKind: (*metav1.GroupVersionKind)(&sent.Kind), RequestResource: (*metav1.GroupVersionResource)(&sent.Resource),
 		RequestSubResource: a.Subresource,
 		Name:               a.ShownName(), Namespace: Namespace(a), Operation: a.Operation, DryRun: &a.DryRun,
 		Options: runtime.RawExtension{Object: a.Options()},
@@ -84,7 +94,7 @@ func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource sc
 	if client := a.Client(); client != nil {
 		request.UserInfo = client.Info()
 	}
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(request)
+	return expression.Typed(request, nil), nil
 }
 
 // rememberedNamespaces are values of namespaceObject, by the hash of their names.

@@ -198,9 +198,17 @@ func (c *Criteria) selects(o runtime.Object) bool {
 	return ok && c.objects.Matches(labels.Set(meta.GetLabels()))
 }
 
-// bodies returns the objects with the labels that selectors see.
-func bodies(_ context.Context, a *registry.Attributes) (object, old runtime.Object, err error) {
-	return a.Object, a.Old, nil
+// bodies returns the objects with the labels that selectors see: the bodies of a subresource that has
+// its own, such as a Scale.
+func bodies(ctx context.Context, a *registry.Attributes) (object, old runtime.Object, err error) {
+	if a.Exchanged() == a.Type {
+		return a.Object, a.Old, nil
+	}
+	v, err := a.In(ctx, a.Forms()[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	return v.Object, v.Old, nil
 }
 
 // rule is a compiled rule.
@@ -239,7 +247,7 @@ func (r *rule) mayMatch(t registry.Target, o registry.Operation, equivalent bool
 
 func (r *rule) matches(a *registry.Attributes, in schema.GroupVersionResource) bool {
 	return r.matchesTarget(a.Target, a.Operation) && includes(r.groups, in.Group) && includes(r.versions, in.Version) &&
-		r.matchesResource(in.Resource, a.Subresource) && (len(r.names) == 0 || slices.Contains(r.names, a.Name))
+		r.matchesResource(in.Resource, a.Subresource) && (len(r.names) == 0 || slices.Contains(r.names, a.ShownName()))
 }
 
 // matchesTarget matches the scope and the operation. A Namespace has the scope of the cluster.

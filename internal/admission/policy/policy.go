@@ -203,9 +203,14 @@ func criteria(r *admissionregistrationv1.MatchResources) *match.Criteria {
 	return c
 }
 
-// exempt are the resources that are not stored and that no policy sees, in addition to those of
-// match.Exempt. Policies on them may break a cluster.
+// exempt are the resources that no policy sees: policies themselves, so that a broken one can be
+// removed, and resources that are not stored and that a cluster does not work without.
 var exempt = map[schema.GroupResource]bool{
+	{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"}:       true,
+	{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicybindings"}: true,
+	{Group: admissionregistrationv1.GroupName, Resource: "mutatingadmissionpolicies"}:         true,
+	{Group: admissionregistrationv1.GroupName, Resource: "mutatingadmissionpolicybindings"}:   true,
+
 	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}:       true,
 	{Group: "authentication.k8s.io", Resource: "tokenreviews"}:             true,
 	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}: true,
@@ -229,7 +234,7 @@ func (s *set[C]) of(t registry.Target, o registry.Operation) []*Policy[C] {
 		return found
 	}
 	var found []*Policy[C]
-	if !match.Exempt(t) && !exempt[t.Type.GroupResource()] {
+	if !exempt[t.Type.GroupResource()] {
 		for _, p := range s.all {
 			if p.criteria == nil || p.criteria.MayMatch(t, o) {
 				found = append(found, p)

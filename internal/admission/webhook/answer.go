@@ -90,8 +90,11 @@ func values(text []byte) int {
 // unsuccessful returns the error of an answer whose code is not a success: that of a Status, or else
 // one that follows from the code.
 func unsuccessful(got *remote.Answer) error {
-	seconds := int(got.RetryAfter.Seconds())
-	err := apierrors.NewGenericServerResponse(got.Code, http.MethodPost, schema.GroupResource{}, "", "unknown", seconds, true)
+	seconds, message := int(got.RetryAfter.Seconds()), "unknown"
+	if len(got.Body) == 0 && (got.ContentType == "" || strings.HasPrefix(got.ContentType, "text/")) {
+		message = ""
+	}
+	err := apierrors.NewGenericServerResponse(got.Code, http.MethodPost, schema.GroupResource{}, "", message, seconds, true)
 	if len(got.Body) == 0 || len(got.Body) > maxOddBytes || !apierrors.IsUnexpectedServerError(err) {
 		return err
 	}

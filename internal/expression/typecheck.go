@@ -1,0 +1,95 @@
+package expression
+
+import (
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/util/version"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apiserver/pkg/cel/openapi"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// TypeChecker finds expressions that do not fit the types of objects and params. They compile, since both
+// have type dyn for [Compile], and fail when they are evaluated. A TypeChecker is not safe for concurrent
+// use.
+type TypeChecker struct {
+	env       *cel.Env
+	variables *apiservercel.DeclType
+}
+
+// Types are the types for a TypeChecker.
+type Types struct {
+	// Name and Object are the kind and the schema of object and oldObject. Without a schema they
+	// have type dyn.
+	Name   string
+	Object *spec.Schema
+	// Params declares params. ParamsName and ParamsObject are their kind and schema.
+	Params       bool
+	ParamsName   string
+	ParamsObject *spec.Schema
+}
+
+// NewTypeChecker returns a TypeChecker. It takes milliseconds.
+func NewTypeChecker(t Types) (*TypeChecker, error) {
+	request, namespace := requestType(), namespaceType()
+	typed := &TypeChecker{variables: apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})}
+	declared := []*apiservercel.DeclType{namespace, request, typed.variables}
+	options := []cel.EnvOption{
+		cel.Variable(NamespaceObject, namespace.CelType()),
+		cel.Variable(Request, request.CelType()),
+		cel.Variable(Composited, typed.variables.CelType()),
+		cel.Variable(Authorizer, library.AuthorizerType),
+	}
+	add := func(name string, s *spec.Schema, variables ...string) {
+		of := cel.DynType
+		if d := declTypeOf(name, s); d != nil {
+			declared, of = append(declared, d), d.CelType()
+		}
+		for _, v := range variables {
+			options = append(options, cel.Variable(v, of))
+		}
+	}
+	add(t.Name, t.Object, Object, OldObject)
+	if t.Params {
+		add(t.ParamsName+"Params", t.ParamsObject, Params)
+	}
+	always := version.MajorMinor(1, 0)
+	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
+		environment.VersionedOptions{IntroducedVersion: always, EnvOptions: options, DeclTypes: declared})
+	if err != nil {
+		return nil, err
+	}
+	typed.env, err = set.Env(Stored)
+	return typed, err
+}
+
+func declTypeOf(name string, s *spec.Schema) *apiservercel.DeclType {
+	if s == nil {
+		return nil
+	}
+	d := common.SchemaDeclType(&openapi.Schema{Schema: s}, true)
+	if d == nil {
+		return nil
+	}
+	return d.MaybeAssignTypeName(name)
+}
+
+// Variable adds a composited variable, which later expressions can use. One that does not compile has
+// type dyn.
+func (t *TypeChecker) Variable(name, text string) {
+	of := apiservercel.DynType
+	if ast, issues := t.env.Compile(text); issues == nil {
+		of = declType(ast.OutputType())
+	}
+	t.variables.Fields[name] = apiservercel.NewDeclField(name, of, true, nil, nil)
+}
+
+// Check returns what is wrong with an expression; empty: nothing.
+func (t *TypeChecker) Check(text string) string {
+	if _, issues := t.env.Compile(text); issues != nil {
+		return issues.String()
+	}
+	return ""
+}
