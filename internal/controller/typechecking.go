@@ -98,7 +98,7 @@ func checkTypes(catalog *resource.Catalog, s *admissionregistrationv1.Validating
 	if err != nil {
 		return nil, err
 	}
-	var checks []*expression.Checker
+	var checks []*expression.TypeChecker
 	var checked []schema.GroupVersionKind
 	for i, t := range kinds {
 		if schemas[i] == nil {
@@ -108,7 +108,7 @@ func checkTypes(catalog *resource.Catalog, s *admissionregistrationv1.Validating
 		if params != nil {
 			of.ParamsName, of.ParamsObject = params.Kind, schemas[len(kinds)]
 		}
-		c, err := expression.NewChecker(of)
+		c, err := expression.NewTypeChecker(of)
 		if err != nil {
 			return nil, fmt.Errorf("the types of %s: %w", t.GroupVersionKind(), err)
 		}

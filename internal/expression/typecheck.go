@@ -11,15 +11,15 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Checker finds expressions that do not fit the types of objects and params. They compile, since both
-// have type dyn for [Compile], and fail when they are evaluated. A Checker is not safe for concurrent
+// TypeChecker finds expressions that do not fit the types of objects and params. They compile, since both
+// have type dyn for [Compile], and fail when they are evaluated. A TypeChecker is not safe for concurrent
 // use.
-type Checker struct {
+type TypeChecker struct {
 	env       *cel.Env
 	variables *apiservercel.DeclType
 }
 
-// Types are the types for a Checker.
+// Types are the types for a TypeChecker.
 type Types struct {
 	// Name and Object are the kind and the schema of object and oldObject. Without a schema they
 	// have type dyn.
@@ -31,15 +31,15 @@ type Types struct {
 	ParamsObject *spec.Schema
 }
 
-// NewChecker returns a Checker. It takes milliseconds.
-func NewChecker(t Types) (*Checker, error) {
+// NewTypeChecker returns a TypeChecker. It takes milliseconds.
+func NewTypeChecker(t Types) (*TypeChecker, error) {
 	request, namespace := requestType(), namespaceType()
-	c := &Checker{variables: apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})}
-	declared := []*apiservercel.DeclType{namespace, request, c.variables}
+	typed := &TypeChecker{variables: apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})}
+	declared := []*apiservercel.DeclType{namespace, request, typed.variables}
 	options := []cel.EnvOption{
 		cel.Variable(NamespaceObject, namespace.CelType()),
 		cel.Variable(Request, request.CelType()),
-		cel.Variable(Composited, c.variables.CelType()),
+		cel.Variable(Composited, typed.variables.CelType()),
 		cel.Variable(Authorizer, library.AuthorizerType),
 	}
 	add := func(name string, s *spec.Schema, variables ...string) {
@@ -61,8 +61,8 @@ func NewChecker(t Types) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.env, err = set.Env(Stored)
-	return c, err
+	typed.env, err = set.Env(Stored)
+	return typed, err
 }
 
 func declTypeOf(name string, s *spec.Schema) *apiservercel.DeclType {
@@ -78,17 +78,17 @@ func declTypeOf(name string, s *spec.Schema) *apiservercel.DeclType {
 
 // Variable adds a composited variable, which later expressions can use. One that does not compile has
 // type dyn.
-func (c *Checker) Variable(name, text string) {
+func (t *TypeChecker) Variable(name, text string) {
 	of := apiservercel.DynType
-	if ast, issues := c.env.Compile(text); issues == nil {
+	if ast, issues := t.env.Compile(text); issues == nil {
 		of = declType(ast.OutputType())
 	}
-	c.variables.Fields[name] = apiservercel.NewDeclField(name, of, true, nil, nil)
+	t.variables.Fields[name] = apiservercel.NewDeclField(name, of, true, nil, nil)
 }
 
 // Check returns what is wrong with an expression; empty: nothing.
-func (c *Checker) Check(text string) string {
-	if _, issues := c.env.Compile(text); issues != nil {
+func (t *TypeChecker) Check(text string) string {
+	if _, issues := t.env.Compile(text); issues != nil {
 		return issues.String()
 	}
 	return ""
