@@ -185,8 +185,8 @@ func (l *level) enter(s *Seat) error {
 		if l.waiting > 0 || l.inUse >= l.limit || !l.fits(s.seats()) {
 			return l.wait(s)
 		}
+		s.tally.arrived(0)
 	}
-	s.tally.arrived(0)
 	l.activate(s.queue)
 	l.begin(s)
 	return nil
