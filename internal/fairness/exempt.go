@@ -10,9 +10,8 @@ import (
 // exempt counts the requests of an exempt level. They never wait for a lock that is held for
 // longer than it takes to count: each locks one of several shards.
 type exempt struct {
-	seats atomic.Int64    // in use
-	kinds [2]atomic.Int64 // requests with seats: reads, writes
-	most  atomic.Int64    // seats in use at once, since the last call of measure
+	seats atomic.Int64 // in use
+	most  atomic.Int64 // seats in use at once, since the last call of measure
 
 	shards [8]exemptShard
 }
@@ -22,8 +21,9 @@ type exemptShard struct {
 	closed     bool
 	requests   int
 	running    list
+	kinds      [2]int // requests with seats: reads, writes
 	dispatched uint64
-	_          [16]byte // shards share no cache line
+	_          [64]byte // shards share no cache line
 }
 
 // enter counts a request. It reports false if the level has gone.
@@ -40,19 +40,27 @@ func (x *exempt) enter(l *level, s *Seat) bool {
 	h.requests++
 	h.dispatched++
 	h.running.push(s)
+	h.kinds[s.write]++
 	h.mu.Unlock()
-	s.tally.arrived(0)
 	s.tally.dispatched()
 	x.sit(l, s, now)
 	return true
 }
 
-// sit takes seats.
+// sit notes that the request has taken its seats.
 func (x *exempt) sit(l *level, s *Seat, now time.Duration) {
 	s.seated = true
-	x.kinds[s.write].Add(1)
 	s.tally.executing(1, s.seats())
 	x.change(l, int64(s.seats()), now)
+}
+
+// resume takes the seats again.
+func (x *exempt) resume(l *level, s *Seat, now time.Duration) {
+	h := &x.shards[s.shard]
+	h.mu.Lock()
+	h.kinds[s.write]++
+	h.mu.Unlock()
+	x.sit(l, s, now)
 }
 
 // rise gives the seats back.
@@ -60,8 +68,16 @@ func (x *exempt) rise(l *level, s *Seat, now time.Duration) {
 	if !s.seated {
 		return
 	}
+	h := &x.shards[s.shard]
+	h.mu.Lock()
+	h.kinds[s.write]--
+	h.mu.Unlock()
+	x.stand(l, s, now)
+}
+
+// stand notes that the request has given its seats back.
+func (x *exempt) stand(l *level, s *Seat, now time.Duration) {
 	s.seated = false
-	x.kinds[s.write].Add(-1)
 	s.tally.executing(-1, s.seats())
 	x.change(l, -int64(s.seats()), now)
 }
@@ -78,13 +94,18 @@ func (x *exempt) widen(s *Seat, width int) {
 
 // leave ends a request.
 func (x *exempt) leave(l *level, s *Seat, now time.Duration) {
-	x.rise(l, s, now)
 	h := &x.shards[s.shard]
 	h.mu.Lock()
 	h.running.remove(s)
 	h.requests--
+	if s.seated {
+		h.kinds[s.write]--
+	}
 	drained := h.requests == 0
 	h.mu.Unlock()
+	if s.seated {
+		x.stand(l, s, now)
+	}
 	if drained && l.draining.Load() {
 		l.g.reap()
 	}
@@ -109,8 +130,7 @@ func (x *exempt) change(l *level, seats int64, now time.Duration) {
 func (l *level) observe(now time.Duration) {
 	l.advance(now)
 	l.inUse = int(l.ex.seats.Load())
-	l.executingWrites = int(l.ex.kinds[1].Load())
-	l.executing = l.executingWrites + int(l.ex.kinds[0].Load())
+	l.executing = l.inUse // most requests take one
 	l.usage.changed(l)
 }
 

@@ -22,7 +22,7 @@
 //
 //	dR/dt = min(limit, seats in use and wanted) / active queues
 //
-//	arrival at an idle queue   S = R
+//	arrival at an idle queue   S = R, or where the next request would end if that is less
 //	next request               of the queue with the least S + work of its oldest request
 //	dispatch                   S += work: width x 3 ms, and the final width x extra time
 //	end after d seconds        S -= width x (3 ms - d)
@@ -102,6 +102,10 @@ type Gate struct {
 	users   users
 
 	levels atomic.Pointer[map[string]*level] // immutable
+
+	// startAtR has idle queues begin at R, as in kube-apiserver. Tests set it to compare the
+	// rest of the algorithm; see level.activate.
+	startAtR bool
 
 	mu           sync.Mutex
 	all          []*level // in order of names; those that drain are among them

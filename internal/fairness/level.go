@@ -185,8 +185,8 @@ func (l *level) enter(s *Seat) error {
 		if l.waiting > 0 || l.inUse >= l.limit || !l.fits(s.seats()) {
 			return l.wait(s)
 		}
+		s.tally.arrived(0)
 	}
-	s.tally.arrived(0)
 	l.activate(s.queue)
 	l.begin(s)
 	return nil
@@ -204,25 +204,34 @@ func (l *level) wait(s *Seat) error {
 	return nil
 }
 
-// activate prepares a queue for a request; mu is held. One without waiting requests has saved
-// nothing up.
-func (l *level) activate(q *queue) {
+// activate prepares a queue for a request, and returns the virtual time of the arrival; mu is held.
+// A queue without waiting requests has saved nothing up.
+//
+// What executes is charged when it ends. So queues with long requests lag behind R, and a queue that
+// began at R would wait until they have caught up. It begins right behind the one that is next, which
+// so cannot be overtaken forever.
+func (l *level) activate(q *queue) float64 {
 	switch {
 	case q.pos >= 0:
 	case q.executing == 0:
 		q.start = l.r
+		if len(l.order) > 0 && !l.g.startAtR {
+			q.start = min(q.start, l.order[0].finish())
+		}
 		l.active++
+		return q.start
 	default:
 		q.start = max(q.start, l.r)
 	}
+	return l.r
 }
 
 // enqueue adds a request to a list of its queue; mu is held.
 func (l *level) enqueue(s *Seat, to *list) {
 	q := s.queue
-	l.activate(q)
+	s.arrivedR = l.activate(q)
 	s.ready = make(chan struct{})
-	s.place, s.arrivedR = to, l.r
+	s.place = to
 	to.push(s)
 	q.waitingSeats += s.seats()
 	q.waitingWork += s.work

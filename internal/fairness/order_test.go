@@ -18,6 +18,9 @@ func (g *Gate) Users() (n int) {
 	return n
 }
 
+// StartAtR has idle queues begin as in kube-apiserver.
+func (g *Gate) StartAtR() { g.startAtR = true }
+
 // TestDeal: a hand has distinct queues, the same ones each time, and all queues are dealt equally
 // often.
 func TestDeal(t *testing.T) {

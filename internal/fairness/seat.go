@@ -318,7 +318,7 @@ func (s *Seat) Resume(ctx context.Context) error {
 		return nil
 	}
 	if l.exempt {
-		l.ex.sit(l, s, l.g.now())
+		l.ex.resume(l, s, l.g.now())
 		return nil
 	}
 	l.mu.Lock()

@@ -69,16 +69,19 @@ func (g *Gate) Executing(writes bool) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, l := range g.all {
-		l.mu.Lock()
+		var kinds [2]int
 		if l.exempt {
-			l.observe(l.g.now())
+			_, _, kinds = l.ex.totals()
+		} else {
+			l.mu.Lock()
+			kinds = [2]int{l.executing - l.executingWrites, l.executingWrites}
+			l.mu.Unlock()
 		}
 		if writes {
-			n += l.executingWrites
+			n += kinds[1]
 		} else {
-			n += l.executing - l.executingWrites
+			n += kinds[0]
 		}
-		l.mu.Unlock()
 	}
 	return n
 }
@@ -102,7 +105,9 @@ func (l *level) snapshot(queues bool) LevelState {
 		SeatUtilization: u.seats.copy(), ExecutingRatio: u.executing.copy(), WaitingRatio: u.waiting.copy(), DemandRatio: u.demand.copy(),
 	}
 	if l.exempt {
-		s.Requests, s.Counts.Dispatched = l.ex.totals()
+		var kinds [2]int
+		s.Requests, s.Counts.Dispatched, kinds = l.ex.totals()
+		s.Executing, s.ExecutingWrites = kinds[0]+kinds[1], kinds[1]
 	}
 	if queues {
 		for _, q := range l.queues {
@@ -116,15 +121,18 @@ func (l *level) snapshot(queues bool) LevelState {
 }
 
 // totals adds up the shards.
-func (x *exempt) totals() (requests int, dispatched uint64) {
+func (x *exempt) totals() (requests int, dispatched uint64, kinds [2]int) {
 	for i := range x.shards {
 		h := &x.shards[i]
 		h.mu.Lock()
 		requests += h.requests
 		dispatched += h.dispatched
+		for k, n := range h.kinds {
+			kinds[k] += n
+		}
 		h.mu.Unlock()
 	}
-	return requests, dispatched
+	return requests, dispatched, kinds
 }
 
 // RequestState is a copy of the state of a request that waits or has seats.

@@ -76,7 +76,7 @@ func (t *Tally) Level() string { return t.level }
 // Schema returns the name of the flow schema.
 func (t *Tally) Schema() string { return t.schema }
 
-// arrived counts a request that was admitted, and the length of its queue afterwards.
+// arrived counts the length of its queue when a request has joined it.
 func (t *Tally) arrived(queue int) {
 	if t != nil {
 		t.lengths.observe(float64(queue), uint64(queue))
