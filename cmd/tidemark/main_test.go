@@ -70,7 +70,7 @@ var wrongLines = map[string]string{
 	"serve --max-requests-inflight=-1":                                   "--max-requests-inflight can not be negative value",
 	"serve --max-mutating-requests-inflight=-1":                          "--max-mutating-requests-inflight can not be negative value",
 	"serve --max-requests-inflight=0 --max-mutating-requests-inflight=0": "must add up to something positive",
-	"serve --enable-admission-plugins=Nothing":                           `there is no admission plugin "Nothing"`,
+	"serve --enable-admission-plugins=Nothing":                           "Nothing",
 	"serve --disable-admission-plugins=Nothing":                          "Nothing",
 	"serve --feature-gates=Nope=true":                                    "want one of CBORServingAndStorage",
 	"serve --feature-gates=CBORServingAndStorage":                        "CBORServingAndStorage=true or",
