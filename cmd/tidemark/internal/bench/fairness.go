@@ -283,12 +283,12 @@ func slowRound(ctx context.Context, b *bed) ([]row, error) {
 				defer one.close()
 				begin := time.Now()
 				resp, err := newClient(one, i, header).send(until, http.MethodGet, objects, header, nil)
+				latencies.record(time.Since(begin)) // until the headers, or a rejection
 				if err != nil {
 					rejected.Add(1)
 					return
 				}
 				defer resp.Body.Close()
-				latencies.record(time.Since(begin)) // of the headers
 				for err == nil {
 					var n int64
 					n, err = io.CopyN(io.Discard, resp.Body, slowBytes)
