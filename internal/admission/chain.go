@@ -21,7 +21,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
 	"github.com/tidemark-dev/tidemark/internal/admission/imagepolicy"
-	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
@@ -40,7 +39,8 @@ type entry struct {
 	// name is the name that kube-apiserver's flags know; empty: a part of the server.
 	name string
 	mode mode
-	// plugin makes the plugin; nil: the verbs do what it does, or it does nothing.
+	// plugin makes the plugin; nil: the verbs or the kinds do what it does, or this server
+	// does not have it (absent).
 	plugin func(c *Config) []registry.Plugin
 }
 
@@ -48,8 +48,10 @@ type entry struct {
 type mode uint8
 
 const (
+	// absent: this server does not have the plugin.
+	absent mode = iota
 	// on: it is enabled unless it is disabled by a flag.
-	on mode = iota
+	on
 	// off: it is enabled by a flag.
 	off
 	// always: a part of the server that has no name.
@@ -124,23 +126,23 @@ func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plug
 	}
 }
 
-func quotas(c *Config) []registry.Plugin {
-	c.Quotas.Limited = c.Configuration.Limited
-	return c.Quotas.Plugins()
-}
-
 func mutatingPolicies(c *Config) registry.Plugin {
 	if c.Catalog == nil {
 		return registry.Plugin{}
 	}
-	return mutating.Plugin(mutating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.MutatingMetrics, Conditions: c.ConditionMetrics})
+	return mutating.Plugin(mutating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.mutating, Conditions: c.Metrics.Conditions})
+}
+
+func quotas(c *Config) []registry.Plugin {
+	c.Quotas.Limited = c.Configuration.Limited
+	return c.Quotas.Plugins()
 }
 
 func validatingPolicies(c *Config) registry.Plugin {
 	if c.Catalog == nil {
 		return registry.Plugin{}
 	}
-	return validating.Plugin(validating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.PolicyMetrics, Conditions: c.ConditionMetrics})
+	return validating.Plugin(validating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.validating, Conditions: c.Metrics.Conditions})
 }
 
 // webhooks returns a plugin of the webhooks, if there are any.
@@ -182,11 +184,8 @@ type Config struct {
 	// Catalog has the resources that are served; it is required with Authz. Without it, policies
 	// have no effect.
 	Catalog func() *resource.Catalog
-	// ConditionMetrics, PolicyMetrics and MutatingMetrics count what webhooks and policies do; nil:
-	// nothing does.
-	ConditionMetrics *match.Metrics
-	PolicyMetrics    *validating.Metrics
-	MutatingMetrics  *mutating.Metrics
+	// Metrics count what plugins do; nil: nothing reads them.
+	Metrics *Metrics
 	// Webhooks calls the webhooks that are stored; nil: they have no effect.
 	Webhooks *webhook.Webhooks
 	// Configuration has the configurations of plugins.
@@ -196,8 +195,6 @@ type Config struct {
 	// NoWarnings: clients are not warned of objects that this server stores and does not act
 	// on.
 	NoWarnings bool
-	// SecurityMetrics count what PodSecurity does; nil: nothing does.
-	SecurityMetrics *SecurityMetrics
 
 	lookups *lookups // Chain sets them
 }
@@ -205,6 +202,9 @@ type Config struct {
 // Chain returns the enabled plugins, in their order.
 func Chain(c Config) []registry.Plugin {
 	c.lookups = newLookups()
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics()
+	}
 	var chain []registry.Plugin
 	for _, e := range plugins {
 		switch {

@@ -49,14 +49,11 @@ var makers = []string{"cronjobs.batch", "daemonsets.apps", "deployments.apps", "
 type podSecurity struct {
 	*lookups
 	PodSecurity
-	metrics *SecurityMetrics
+	metrics *securityMetrics
 }
 
 func podSecurityPlugin(c *Config) registry.Plugin {
-	p := podSecurity{c.lookups, c.Configuration.PodSecurity, c.SecurityMetrics}
-	if p.metrics == nil {
-		p.metrics = NewSecurityMetrics()
-	}
+	p := podSecurity{c.lookups, c.Configuration.PodSecurity, c.Metrics.security}
 	return registry.Plugin{Handles: p.handles, Validate: p.validate}
 }
 

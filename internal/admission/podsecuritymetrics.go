@@ -10,18 +10,18 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// SecurityMetrics count what the plugin PodSecurity does, by kube-apiserver's names.
-type SecurityMetrics struct {
+// securityMetrics count what the plugin PodSecurity does, by kube-apiserver's names.
+type securityMetrics struct {
 	evaluations, exemptions, errors *prometheus.CounterVec
 }
 
-// NewSecurityMetrics makes SecurityMetrics.
-func NewSecurityMetrics() *SecurityMetrics {
+// newSecurityMetrics makes them.
+func newSecurityMetrics() *securityMetrics {
 	request := []string{"request_operation", "resource", "subresource"}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pod_security_" + name + "_total", Help: help}, append(labels, request...))
 	}
-	m := &SecurityMetrics{
+	m := &securityMetrics{
 		evaluations: counter("evaluations", "Evaluations of Pods and of Pod templates by a pod security level, without exempt and ignored requests.", "decision", "policy_level", "policy_version", "mode"),
 		exemptions:  counter("exemptions", "Requests that are exempt from the pod security levels."),
 		errors:      counter("errors", "Errors of evaluations. After an error that is not fatal, the strictest level counts.", "fatal"),
@@ -35,8 +35,8 @@ func NewSecurityMetrics() *SecurityMetrics {
 	return m
 }
 
-// Collectors returns what collects the metrics.
-func (m *SecurityMetrics) Collectors() []prometheus.Collector {
+// collectors returns what collects the metrics.
+func (m *securityMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.evaluations, m.exemptions, m.errors}
 }
 
@@ -49,7 +49,7 @@ const (
 // newestLevels is the version of Kubernetes whose levels the server knows.
 var newestLevels = api.MajorMinorVersion(1, 36)
 
-func (m *SecurityMetrics) evaluated(a *registry.Attributes, decision string, by api.LevelVersion, mode string) {
+func (m *securityMetrics) evaluated(a *registry.Attributes, decision string, by api.LevelVersion, mode string) {
 	version := by.Version.String()
 	switch {
 	case by.Version.Latest() || by.Level == api.LevelPrivileged:
@@ -61,12 +61,12 @@ func (m *SecurityMetrics) evaluated(a *registry.Attributes, decision string, by 
 	m.evaluations.WithLabelValues(decision, string(by.Level), version, mode, operation, resource, a.Subresource).Inc()
 }
 
-func (m *SecurityMetrics) exempt(a *registry.Attributes) {
+func (m *securityMetrics) exempt(a *registry.Attributes) {
 	operation, resource := requestLabels(a)
 	m.exemptions.WithLabelValues(operation, resource, a.Subresource).Inc()
 }
 
-func (m *SecurityMetrics) failed(a *registry.Attributes, fatal bool) {
+func (m *securityMetrics) failed(a *registry.Attributes, fatal bool) {
 	operation, resource := requestLabels(a)
 	m.errors.WithLabelValues(strconv.FormatBool(fatal), operation, resource, a.Subresource).Inc()
 }

@@ -72,6 +72,8 @@ type Attributes struct {
 	handling           pluginSet
 	// before is the current object of an update.
 	before *currentObject
+	// sentName is the name that the client gave a new object.
+	sentName string
 	// body is what the client sent to a subresource with its own type, in the mutating phase.
 	body runtime.Object
 	// managed are the managed fields that plugins see, if managedShown is true. A plugin may

@@ -66,7 +66,7 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 		return nil, err
 	}
 	a := r.attributes(w, admissionv1.Create, state, nil, nil)
-	a.Name, a.NameGenerated = at.Name, at.Name == "" && meta.GetGenerateName() != ""
+	a.Name, a.sentName, a.NameGenerated = at.Name, at.Name, at.Name == "" && meta.GetGenerateName() != ""
 	next, err := r.prepareCreate(ctx, w, a, sent)
 	if err != nil {
 		return nil, err
@@ -173,6 +173,7 @@ func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (e
 		}
 		meta := a.Object.(metav1.Object)
 		wipeSystemFields(meta)
+		w.mutated = true
 		w.dedupOwners(meta)
 		if err := setNamespace(w.Target, meta); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,18 @@ type Versioned struct {
 
 	objectTree, oldTree map[string]any
 	objectJSON, oldJSON []byte
+	// pending adds the managed fields to Object; nil: they are there.
+	pending func() error
+}
+
+// Complete adds the managed fields to an Object of Lean.
+func (v *Versioned) Complete() error {
+	if v.pending == nil {
+		return nil
+	}
+	add := v.pending
+	v.pending = nil
+	return add()
 }
 
 // Trees returns the objects as unstructured content, nil for none. It is computed once, and must
@@ -131,6 +144,16 @@ func (v *versions) changed() {
 // remembered until the object changes. A webhook of the kind may convert the object. It must not be
 // called by several goroutines at once.
 func (a *Attributes) In(ctx context.Context, f Form) (*Versioned, error) {
+	v, err := a.Lean(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return v, v.Complete()
+}
+
+// Lean is In without the managed fields of the object, until Complete adds them. They take longer to
+// make than the rest, and few expressions look at them.
+func (a *Attributes) Lean(ctx context.Context, f Form) (*Versioned, error) {
 	for _, v := range a.versions.made {
 		if v.Kind == f.Kind {
 			return v, nil
@@ -156,7 +179,7 @@ func (a *Attributes) In(ctx context.Context, f Form) (*Versioned, error) {
 			v.Old.(metav1.Object).SetManagedFields(live)
 		}
 	}
-	if v.Object, err = a.object(ctx, f); err != nil {
+	if err = a.addObject(ctx, v); err != nil {
 		return nil, err
 	}
 	a.versions.made = append(a.versions.made, v)
@@ -165,36 +188,37 @@ func (a *Attributes) In(ctx context.Context, f Form) (*Versioned, error) {
 
 func isNil(o runtime.Object) bool { return o == nil || reflect.ValueOf(o).IsNil() }
 
-// object returns the object of the request in a form, with its managed fields; nil for none.
-func (a *Attributes) object(ctx context.Context, f Form) (runtime.Object, error) {
-	var made runtime.Object
-	var err error
+// addObject adds the object of the request to a form, and its managed fields as pending.
+func (a *Attributes) addObject(ctx context.Context, v *Versioned) (err error) {
 	switch {
 	case isNil(a.Object):
-		return nil, nil
+		return nil
 	case a.mutating && a.body != nil:
-		made = withKind(shallow(a.body), f.Kind)
+		v.Object = withKind(shallow(a.body), v.Kind)
 	default:
-		if made, err = a.shown(ctx, f, a.Object); err != nil {
-			return nil, err
+		if v.Object, err = a.shown(ctx, v.Form, a.Object); err != nil {
+			return err
 		}
 	}
-	meta, ok := made.(metav1.Object)
+	meta, ok := v.Object.(metav1.Object)
 	if !ok || a.Operation == admissionv1.Connect || a.exchanges() && !a.w.virtual && !a.mutating {
-		return made, nil
+		return nil
 	}
-	if made == a.Object {
-		made = shallow(made)
-		meta = made.(metav1.Object)
+	if v.Object == a.Object {
+		v.Object = shallow(v.Object)
+		meta = v.Object.(metav1.Object)
 	}
-	if !a.managedShown {
-		if a.managed, err = a.managedFields(ctx); err != nil {
-			return nil, err
+	v.pending = func() (err error) {
+		if !a.managedShown {
+			if a.managed, err = a.managedFields(ctx); err != nil {
+				return err
+			}
+			a.managedShown = true
 		}
-		a.managedShown = true
+		meta.SetManagedFields(a.managed)
+		return nil
 	}
-	meta.SetManagedFields(a.managed)
-	return made, nil
+	return nil
 }
 
 // shown returns an object of the request in a form. It may be the object itself, or share memory
@@ -259,6 +283,10 @@ func (t Target) typeOf(f Form) *resource.Type {
 // when Mutate returns, In at once. Fields that the request cannot change are restored later.
 func (a *Attributes) Replace(ctx context.Context, f Form, object []byte) error {
 	next, _, err := a.Decode(f, object)
+	var unread *wire.BodyError
+	if errors.As(err, &unread) {
+		err = errors.New(unread.Cause)
+	}
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
@@ -282,7 +310,6 @@ func (a *Attributes) Set(ctx context.Context, f Form, next runtime.Object) error
 	made := &Versioned{Form: f, Object: next, Old: v.Old, oldTree: v.oldTree, oldJSON: v.oldJSON}
 	a.versions.made = append(a.versions.made, made)
 	a.versions.dirty = made
-	a.w.replaced = true
 	return nil
 }
 
@@ -312,7 +339,7 @@ func (a *Attributes) Decode(f Form, object []byte) (o runtime.Object, complaints
 		return nil, nil, err
 	}
 	if k := o.GetObjectKind().GroupVersionKind(); !k.Empty() && k != t.GroupVersionKind() {
-		return nil, nil, fmt.Errorf("converting (%s) to (%s): unknown conversion", k, t.GroupVersionKind())
+		return nil, nil, fmt.Errorf("no kind %q is registered for version %q in scheme %q", k.Kind, k.GroupVersion(), "pkg/runtime/scheme.go:111")
 	}
 	if t.Strategy.Default != nil {
 		t.Strategy.Default(o)
@@ -475,10 +502,11 @@ func (a *Attributes) Local(key any, make func() any) any {
 func (a *Attributes) Reinvoke() { a.reinvoke = true }
 
 // ShownName returns the name of the object that webhooks and policies see. It is empty for each
-// object of a deletecollection, and in the mutating phase if the server is to generate the name.
+// object of a deletecollection, and in the mutating phase if the server is to generate the name. A
+// plugin that renames the object does not change it.
 func (a *Attributes) ShownName() string {
 	if a.w != nil && a.w.collection {
 		return ""
 	}
-	return a.Name
+	return cmp.Or(a.sentName, a.Name)
 }

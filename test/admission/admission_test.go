@@ -40,7 +40,7 @@ func TestScenarios(t *testing.T) {
 	waiting := waitingScenarios(t)
 	for _, sc := range all {
 		t.Run(sc.name, func(t *testing.T) {
-			t.Parallel()
+			// One after another: audit annotations count the webhooks of all scenarios.
 			report, err := target.check(t.Context(), sc, false)
 			if err != nil {
 				report += err.Error()

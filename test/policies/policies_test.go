@@ -1,0 +1,279 @@
+package policies_test
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/testrand"
+	"github.com/tidemark-dev/tidemark/test/servers"
+)
+
+var (
+	decisions = flag.Int("decisions", 2_000, "how many decisions of policies are compared with kube-apiserver")
+	record    = flag.Bool("record", false, "record the decisions of kube-apiserver")
+)
+
+const (
+	policiesPerBatch = 40
+	requestsEach     = 20
+	recordedSeed     = 20
+	recordedBatches  = 1
+)
+
+func startTidemark(t *testing.T) *target {
+	t.Helper()
+	s := &tidemark.Server{Controllers: []string{"-*"}, NoUnenforcedWarnings: true}
+	if err := s.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newTarget(t, "tidemark", servers.Quick(s.RESTConfig()), false)
+}
+
+// batch is what is compared at once.
+type batch struct {
+	policies []*policy
+	requests []request
+}
+
+func (g *generator) batch(n int) batch {
+	var b batch
+	for i := range policiesPerBatch {
+		name := fmt.Sprintf("%s-%d-%d", g.namespace, n, i)
+		label := fmt.Sprintf("p%d", i)
+		if i < len(storedLabels) {
+			label = storedLabels[i]
+		}
+		b.policies = append(b.policies, g.policy(name, label))
+	}
+	for _, p := range b.policies {
+		for range requestsEach {
+			b.requests = append(b.requests, g.request(p))
+		}
+	}
+	return b
+}
+
+// stored is an object that is there when requests come.
+func (g *generator) stored(k *kind, i int) object {
+	// The same for each server.
+	o := k.object(rand.New(rand.NewPCG(uint64(i), 1)))
+	meta := object{"name": storedName(i)}
+	if i < len(storedLabels) {
+		meta["labels"] = object{"p": storedLabels[i], "app": "a"}
+	}
+	o["metadata"] = meta
+	return o
+}
+
+func (s *target) run(t *testing.T, namespace string, b batch) []answer {
+	defer s.remove(t, b.policies)
+	stored := s.install(t, namespace, b.policies)
+	return append(stored, s.decide(t, b.requests)...)
+}
+
+// TestPoliciesLikePeer compares all answers with those of a kube-apiserver.
+func TestPoliciesLikePeer(t *testing.T) {
+	servers.Peer(t, func(t *testing.T, s servers.Server) {
+		g := &generator{testrand.New(t), s.Namespace + "-p"}
+		peer := newTarget(t, "kube-apiserver", servers.Quick(s.Config), true)
+		ours := startTidemark(t)
+		for _, one := range []*target{peer, ours} {
+			one.setUp(t, g.namespace, g.stored)
+		}
+		var all tally
+		for n := 0; all.decisions < *decisions; n++ {
+			b := g.batch(n)
+			all.compare(t, b, ours.run(t, g.namespace, b), peer.run(t, g.namespace, b))
+		}
+		all.report(t)
+	})
+}
+
+// tally counts answers, to show that the decisions are of all sorts.
+type tally struct {
+	decisions, differences, refusedPolicies, policies, denied, warned, accepted int
+}
+
+func (c *tally) compare(t *testing.T, b batch, got, want []answer) {
+	t.Helper()
+	shown := map[*policy]bool{}
+	stored := len(want) - len(b.requests)
+	if len(got) != len(want) {
+		t.Errorf("%d answers to policies and bindings, want %d", len(got)-len(b.requests), stored)
+	}
+	for i := range min(len(got), len(want)) {
+		c.decisions++
+		switch {
+		case i < stored:
+			c.policies++
+			if want[i].Status >= 300 {
+				c.refusedPolicies++
+			}
+		case want[i].Status >= 300:
+			c.denied++
+		case len(want[i].Warnings) > 0:
+			c.warned++
+		default:
+			c.accepted++
+		}
+		if reflect.DeepEqual(got[i], want[i]) {
+			continue
+		}
+		if c.differences++; c.differences > 40 {
+			continue // enough to see
+		}
+		what := "a policy or binding"
+		if i >= stored {
+			q := b.requests[i-stored]
+			body, _ := json.Marshal(q.body)
+			p := b.policies[(i-stored)/requestsEach]
+			if shown[p] {
+				continue // one is enough
+			}
+			shown[p] = true
+			document, _ := json.Marshal(p.document["spec"])
+			bindings, _ := json.Marshal(p.bindings)
+			what = fmt.Sprintf("%s %s %s\nuser %q\npolicy %s\n%s\nbindings %s", q.method, q.path, body, q.user, p.name, document, bindings)
+		}
+		t.Errorf("%s:\n%s", what, difference(got[i], want[i]))
+	}
+}
+
+// difference shows the values that differ, with their paths.
+func difference(got, want answer) string {
+	var b strings.Builder
+	if got.Status != want.Status {
+		return fmt.Sprintf("got  %v\nwant %v", got, want)
+	}
+	var walk func(path string, got, want any)
+	walk = func(path string, got, want any) {
+		if reflect.DeepEqual(got, want) {
+			return
+		}
+		a, isMap := got.(map[string]any)
+		z, both := want.(map[string]any)
+		if !isMap || !both {
+			fmt.Fprintf(&b, "%s:\n got  %v\n want %v\n", path, got, want)
+			return
+		}
+		for key := range a {
+			walk(path+"."+key, a[key], z[key])
+		}
+		for key := range z {
+			if _, there := a[key]; !there {
+				walk(path+"."+key, nil, z[key])
+			}
+		}
+	}
+	walk("warnings", got.Warnings, want.Warnings)
+	walk("", got.Body, want.Body)
+	return b.String()
+}
+
+func (c *tally) report(t *testing.T) {
+	t.Logf("%d decisions, %d differ: %d policies and bindings (%d refused), %d requests denied, %d with warnings, %d accepted",
+		c.decisions, c.differences, c.policies, c.refusedPolicies, c.denied, c.warned, c.accepted)
+	if c.denied < c.decisions/10 || c.accepted < c.decisions/10 || c.refusedPolicies == 0 {
+		t.Error("the decisions are too much alike")
+	}
+}
+
+// TestRecordedPolicies compares answers with those that a kube-apiserver gave to the same policies
+// and requests. They are recorded with -record, and anew when the generator changes.
+func TestRecordedPolicies(t *testing.T) {
+	path := filepath.Join("testdata", "decisions.json.gz")
+	g := &generator{rand.New(rand.NewPCG(recordedSeed, 0)), "policies-recorded"}
+	if *record {
+		servers.Peer(t, func(t *testing.T, s servers.Server) {
+			peer := newTarget(t, "kube-apiserver", servers.Quick(s.Config), true)
+			peer.setUp(t, g.namespace, g.stored)
+			var all [][]answer
+			for n := range recordedBatches {
+				all = append(all, peer.run(t, g.namespace, g.batch(n)))
+			}
+			write(t, path, all)
+		})
+		return
+	}
+	var want [][]answer
+	read(t, path, &want)
+	ours := startTidemark(t)
+	ours.setUp(t, g.namespace, g.stored)
+	var all tally
+	for n := range want {
+		b := g.batch(n)
+		all.compare(t, b, ours.run(t, g.namespace, b), want[n])
+	}
+	all.report(t)
+}
+
+func write(t *testing.T, path string, all [][]answer) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(file)
+	e := json.NewEncoder(z)
+	e.SetEscapeHTML(false)
+	for _, part := range all {
+		for _, a := range part {
+			if err := e.Encode(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fmt.Fprintln(z, "null")
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string, all *[][]answer) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var part []answer
+	lines := bufio.NewScanner(z)
+	for lines.Buffer(nil, 1<<20); lines.Scan(); {
+		if lines.Text() == "null" {
+			*all = append(*all, part)
+			part = nil
+			continue
+		}
+		var a answer
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		part = append(part, a)
+	}
+	if err := lines.Err(); err != nil || len(*all) == 0 {
+		t.Fatalf("no recorded answers: %v", err)
+	}
+}
