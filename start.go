@@ -230,14 +230,15 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
 	metrics := admission.NewMetrics()
 	r.webhooks = s.webhooks(r, configuration, metrics.Conditions)
-	r.collectors = append(r.collectors, slices.Concat(metrics.Collectors(), r.webhooks.Collectors())...)
+	chain := admission.Chain(admission.Config{
+		Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
+		Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
+		Metrics: metrics, Webhooks: r.webhooks,
+	})
+	durations := admission.NewDurations(chain)
+	r.collectors = append(r.collectors, slices.Concat(metrics.Collectors(), r.webhooks.Collectors(), []prometheus.Collector{durations})...)
 	verbs := &registry.Registry{
-		Store: r.store,
-		Plugins: admission.Chain(admission.Config{
-			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
-			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Metrics: metrics, Webhooks: r.webhooks,
-		}),
+		Store: r.store, Plugins: chain, Observe: durations.Observe,
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
 		}),

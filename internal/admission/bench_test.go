@@ -51,7 +51,8 @@ func BenchmarkCreate(b *testing.B) {
 					b.Fatal(err)
 				}
 				ledger := &quota.Ledger{Quotas: types["resourcequotas"]}
-				r := &registry.Registry{Store: s, Plugins: admission.Chain(admission.Config{Store: s, Enabled: plugins, Quotas: ledger})}
+				chain := admission.Chain(admission.Config{Store: s, Enabled: plugins, Quotas: ledger})
+				r := &registry.Registry{Store: s, Plugins: chain, Observe: admission.NewDurations(chain).Observe}
 				create := func(collection, namespace, body string) {
 					t := registry.Target{Type: types[collection], Namespace: namespace}
 					if _, err := r.Create(ctx, t, registry.Body{Media: wire.JSON, Bytes: []byte(body)}, registry.WriteOptions{FieldManager: "bench"}); err != nil {

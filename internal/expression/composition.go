@@ -1,7 +1,9 @@
 package expression
 
 import (
-	"strconv"
+	"crypto/sha256"
+	"fmt"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/traits"
@@ -12,10 +14,11 @@ import (
 // Composition is the variables of a policy: the fields of the variable variables. It is immutable,
 // and safe for concurrent use. The zero value has no fields.
 type Composition struct {
-	all   []compositionField
-	index map[string]int // of the last field of a name in all
-	types string         // the names and types of the fields, as one text
-	decls map[string]*apiservercel.DeclField
+	all []compositionField
+	// shared is what longer compositions have, too: a policy with n variables has n compositions.
+	// It describes more fields than all if others were made from this one.
+	shared *sharedFields
+	sum    [sha256.Size]byte // of the names and types of the fields
 }
 
 type compositionField struct {
@@ -23,27 +26,70 @@ type compositionField struct {
 	program *Program
 }
 
+// sharedFields is about the fields of the longest of several compositions.
+type sharedFields struct {
+	mu    sync.Mutex // guards what follows
+	len   int
+	index map[string]int // of names in Composition.all
+	decls map[string]*apiservercel.DeclField
+}
+
 // With returns the composition with one more variable, which may use those before it and those that
 // v declares. One that does not compile is added, too: each use of it fails with the error.
 func (c *Composition) With(name, text string, v Variables, mode environment.Type) (*Composition, *apiservercel.Error) {
 	v.Composited = c
 	program, err := Compile(text, v, mode)
-	n := len(c.all)
-	next := &Composition{
-		all:   append(c.all[:n:n], compositionField{name, program}),
-		index: make(map[string]int, n+1), decls: make(map[string]*apiservercel.DeclField, n+1),
-	}
-	for name, i := range c.index {
-		next.index[name] = i
-	}
-	for name, d := range c.decls {
-		next.decls[name] = d
-	}
 	declared := declType(program.output)
-	next.index[name] = n
-	next.decls[name] = apiservercel.NewDeclField(name, declared, true, nil, nil)
-	next.types = c.types + strconv.Quote(name) + declared.CelType().String() + ";"
+	next := &Composition{shared: c.shared}
+	next.sum = sha256.Sum256(fmt.Appendf(c.sum[:], "%q %s", name, declared.CelType()))
+	if c.shared.extend(len(c.all), name, declared) {
+		next.all = append(c.all, compositionField{name, program}) // no other composition has that place
+	} else {
+		// Another composition extends this one, or a name is there twice.
+		next.all = append(c.all[:len(c.all):len(c.all)], compositionField{name, program})
+		next.shared = c.copied()
+		next.shared.index[name] = len(c.all)
+		next.shared.decls[name] = apiservercel.NewDeclField(name, declared, true, nil, nil)
+		next.shared.len++
+	}
 	return next, err
+}
+
+// extend adds a field behind the first n, and reports whether that was possible.
+func (s *sharedFields) extend(n int, name string, declared *apiservercel.DeclType) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, twice := s.index[name]; twice || s.len != n {
+		return false
+	}
+	s.index[name], s.len = n, n+1
+	s.decls[name] = apiservercel.NewDeclField(name, declared, true, nil, nil)
+	return true
+}
+
+// copied returns what describes the fields of this composition alone.
+func (c *Composition) copied() *sharedFields {
+	s := &sharedFields{len: len(c.all), index: map[string]int{}, decls: map[string]*apiservercel.DeclField{}}
+	for i := range c.all {
+		f := &c.all[i]
+		s.index[f.name] = i
+		s.decls[f.name] = apiservercel.NewDeclField(f.name, declType(f.program.output), true, nil, nil)
+	}
+	return s
+}
+
+// find returns the index of a field.
+func (c *Composition) find(name string) (int, bool) {
+	if c == nil || c.shared == nil {
+		return 0, false
+	}
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	i, ok := c.shared.index[name]
+	return i, ok && i < len(c.all)
 }
 
 // signature identifies the names and types of the fields. Expressions with the same signature
@@ -52,14 +98,20 @@ func (c *Composition) signature() string {
 	if c == nil {
 		return ""
 	}
-	return c.types
+	return string(c.sum[:])
 }
 
-func (c *Composition) fields() map[string]*apiservercel.DeclField {
-	if c == nil {
-		return nil
+// fields returns the types of the fields. They are valid until release.
+func (c *Composition) fields() (types map[string]*apiservercel.DeclField, release func()) {
+	if c == nil || c.shared == nil {
+		return nil, func() {}
 	}
-	return c.decls
+	c.shared.mu.Lock()
+	if c.shared.len == len(c.all) {
+		return c.shared.decls, c.shared.mu.Unlock
+	}
+	c.shared.mu.Unlock()
+	return c.copied().decls, func() {}
 }
 
 // declType returns the type that a variable has for the expressions which use it. Objects have type

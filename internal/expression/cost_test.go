@@ -61,8 +61,9 @@ func TestCosts(t *testing.T) {
 		}
 		value, cost, err := p.run.eval(t.Context(), NewEvaluation(t.Context(), in, composition, Budget))
 		env.mu.Lock()
-		env.declare(composition)
+		release := env.declare(composition)
 		ast, issues := env.Compile(text)
+		release()
 		env.mu.Unlock()
 		if issues.Err() != nil {
 			t.Fatal(issues.Err())

@@ -35,11 +35,13 @@ type compiler struct {
 	variables *apiservercel.DeclType
 }
 
-// declare makes the variable variables have the fields of c.
-func (e *compiler) declare(c *Composition) {
-	if e.variables != nil {
-		e.variables.Fields = c.fields()
+// declare makes the variable variables have the fields of c, until release.
+func (e *compiler) declare(c *Composition) (release func()) {
+	if e.variables == nil {
+		return func() {}
 	}
+	e.variables.Fields, release = c.fields()
+	return release
 }
 
 // environments are those in use. There are at most 32.

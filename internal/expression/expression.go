@@ -99,7 +99,7 @@ func compile(key environmentKey, composited *Composition, text string, returns [
 	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	env.declare(composited)
+	defer env.declare(composited)()
 	ast, issues := env.Compile(text)
 	if issues != nil {
 		return failed(apiservercel.ErrorTypeInvalid, apiservercel.NewCompilationError(issues), "compilation failed: %s", issues.String())

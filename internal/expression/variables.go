@@ -38,10 +38,10 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 		return types.MaybeNoSuchOverloadErr(key), true
 	}
 	plain, ok := apiservercel.Unescape(string(name))
-	if !ok || v.e.composition == nil {
+	if !ok {
 		return nil, false
 	}
-	i, ok := v.e.composition.index[plain]
+	i, ok := v.e.composition.find(plain)
 	if !ok {
 		return nil, false
 	}
@@ -95,7 +95,7 @@ func (v *variables) Size() ref.Val {
 	if v.e.composition == nil {
 		return types.Int(0)
 	}
-	return types.Int(len(v.e.composition.index))
+	return types.Int(len(v.e.composition.all))
 }
 
 // Iterator returns an iterator over the values of the fields.

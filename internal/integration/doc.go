@@ -31,6 +31,7 @@
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings
+//	policies_bench_test.go         Pods under validating policies, beside Pods without
 //	rbac_test.go                   roles and bindings: decisions in effect at once, escalation
 //	rbac_more_test.go              bootstrap roles, what users cannot see, informers with few rights
 //	request_limits_test.go         limits of a request's size and nesting (docs/limits.md)
@@ -44,6 +45,7 @@
 //	unenforced_test.go             warnings about objects that have no effect yet
 //	webhooks_test.go               admission webhooks: what they are sent and what clients get, as kube-apiserver recorded it,
 //	webhooks_cases_test.go         and the recorded cases
+//	webhooks_bench_test.go         what a webhook adds to a write
 //	writers_test.go                concurrent writers of the same objects,
 //	writers_check_test.go          and what their watches, lists and answers must show
 //	scenario_test.go               requests and answers in files below testdata

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -126,56 +127,88 @@ func (r *Registry) mutate(ctx context.Context, a *Attributes) error {
 }
 
 func (r *Registry) mutateOnce(ctx context.Context, a *Attributes) error {
-	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
+	return r.timed(ctx, a, func(ctx context.Context, p *Plugin) (called bool, err error) {
 		if p.Mutate == nil {
-			return nil
+			return false, nil
 		}
 		if !p.Replaces {
 			defer a.versions.changed()
 		}
 		if err := p.Mutate(ctx, a); err != nil {
-			return err
+			return true, err
 		}
-		return a.settle(ctx)
+		return true, a.settle(ctx)
 	})
 }
 
 // finish calls the plugins that complete an object.
 func (r *Registry) finish(ctx context.Context, a *Attributes) error {
-	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
-		if p.Complete == nil {
-			return nil
+	for i := range r.Plugins {
+		if p := &r.Plugins[i]; p.Complete != nil && a.w.admitted() && a.handling.has(i) {
+			if err := p.Complete(ctx, a); err != nil {
+				return err
+			}
 		}
-		return p.Complete(ctx, a)
-	})
+	}
+	return nil
 }
 
 // admit calls the validating plugins.
 func (r *Registry) admit(ctx context.Context, a *Attributes) error {
 	a.versions.changed()
-	return r.call(ctx, a, func(ctx context.Context, p *Plugin) error {
+	return r.timed(ctx, a, func(ctx context.Context, p *Plugin) (called bool, err error) {
 		if p.Validate == nil {
-			return nil
+			return false, nil
 		}
-		return p.Validate(ctx, a)
+		return true, p.Validate(ctx, a)
 	})
 }
 
-// call calls a phase of each plugin that handles the request.
-func (r *Registry) call(ctx context.Context, a *Attributes, phase func(ctx context.Context, p *Plugin) error) error {
+// Observation is how long a part of admission took.
+type Observation struct {
+	// Plugin is the place of the plugin in Registry.Plugins, -1 for a phase as a whole.
+	Plugin int
+	// Validating is true for the validating phase, false for the mutating one.
+	Validating bool
+	Operation  Operation
+	// Refused reports whether the request was refused.
+	Refused  bool
+	Duration time.Duration
+}
+
+// timed calls a phase of each plugin that handles the request, and observes how long that takes. A
+// reading of the clock ends one plugin and begins the next.
+func (r *Registry) timed(ctx context.Context, a *Attributes, phase func(ctx context.Context, p *Plugin) (called bool, err error)) (err error) {
 	if !a.w.admitted() {
 		return nil
 	}
+	var begin, last time.Time
+	o := Observation{Validating: !a.mutating, Operation: a.Operation}
 	for i := range r.Plugins {
-		p := &r.Plugins[i]
 		if !a.handling.has(i) {
 			continue
 		}
-		if err := phase(ctx, p); err != nil {
-			return err
+		if r.Observe != nil && begin.IsZero() {
+			begin = time.Now()
+			last = begin
+		}
+		var called bool
+		called, err = phase(ctx, &r.Plugins[i])
+		if r.Observe != nil && called {
+			now := time.Now()
+			o.Plugin, o.Duration, o.Refused = i, now.Sub(last), err != nil
+			r.Observe(o)
+			last = now
+		}
+		if err != nil {
+			break
 		}
 	}
-	return nil
+	if r.Observe != nil {
+		o.Plugin, o.Duration, o.Refused = -1, last.Sub(begin), err != nil
+		r.Observe(o)
+	}
+	return err
 }
 
 // admitDelete calls the plugins for a deletion. It reads the object only if a plugin handles the

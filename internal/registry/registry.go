@@ -30,6 +30,8 @@ type Registry struct {
 	FutureWait time.Duration
 	// Plugins are the admission chain, in order; empty: every write is admitted.
 	Plugins []Plugin
+	// Observe gets the durations of admission; nil: they are not measured.
+	Observe func(o Observation)
 	// Virtual has the resources that are not stored; nil: there are none.
 	Virtual Virtual
 	// Namespaces are the rules for the namespaces of new objects.

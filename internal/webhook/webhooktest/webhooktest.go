@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -40,6 +41,27 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{answers: map[string]Answer{}}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// StartQuiet starts a webhook that allows everything at little cost, and keeps no reviews: for
+// benchmarks.
+func StartQuiet(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, rest, _ := strings.Cut(string(body), `"uid":"`)
+		uid, _, _ := strings.Cut(rest, `"`)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"`+uid+`","allowed":true}}`)
+	}))
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(func() {

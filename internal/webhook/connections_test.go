@@ -1,0 +1,261 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// serve starts a webhook with HTTP/2. It counts its connections.
+func serve(t *testing.T, handle http.HandlerFunc) (s *httptest.Server, ca []byte, connections *atomic.Int64) {
+	t.Helper()
+	connections = new(atomic.Int64)
+	s = httptest.NewUnstartedServer(handle)
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), connections
+}
+
+func endpoint(t *testing.T, c *Connections, target Target) *Endpoint {
+	t.Helper()
+	e, err := c.Endpoint(target, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.CloseIdleConnections)
+	return e
+}
+
+// TestSharedConnections: endpoints of one target share a connection, whatever their paths. The
+// certificate of the webhook is its own authority.
+func TestSharedConnections(t *testing.T) {
+	var paths []string
+	s, ca, connections := serve(t, func(_ http.ResponseWriter, r *http.Request) { paths = append(paths, r.Proto+" "+r.URL.String()) })
+	address := s.Listener.Addr().String()
+	c := NewConnections(func(namespace, name string, port int32) (string, error) {
+		if namespace != "n" || name != "example" || port != 443 {
+			return "", fmt.Errorf("asked for %s/%s:%d", namespace, name, port)
+		}
+		return address, nil
+	}, nil)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+	defer cancel()
+	for _, path := range []string{"/a", "/b/", ""} {
+		if _, err := endpoint(t, c, Target{URL: s.URL + path, CABundle: ca}).Post(ctx, 10, []byte("x"), []byte("y")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := strings.Join(paths, ", "), "HTTP/2.0 /a?timeout=3s, HTTP/2.0 /b?timeout=3s, HTTP/2.0 /?timeout=3s"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections, want one", n)
+	}
+	_, err := endpoint(t, c, Target{Service: &Service{Namespace: "n", Name: "example"}, CABundle: ca}).Post(ctx, 10)
+	if err == nil || !strings.Contains(err.Error(), "certificate is valid for") { // the name is example.n.svc
+		t.Errorf("a Service with another name: %v", err)
+	}
+	_, err = endpoint(t, c, Target{Service: &Service{Namespace: "o", Name: "example", Port: 5, Path: "p"}, CABundle: ca}).Post(ctx, 10)
+	if want := `Post "https://example.o.svc:5/p?timeout=3s": asked for o/example:5`; err == nil || err.Error() != want {
+		t.Errorf("a Service that is not found: %v, want %s", err, want)
+	}
+	_, err = endpoint(t, c, Target{URL: s.URL}).Post(ctx, 10)
+	if err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+		t.Errorf("the authorities of the system: %v", err)
+	}
+}
+
+// TestAnswers: redirects are not followed, and large answers are errors.
+func TestAnswers(t *testing.T) {
+	s, ca, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
+		case "/pause":
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "/long":
+			w.Header().Set("Content-Length", "201")
+			io.WriteString(w, strings.Repeat("x", 201))
+		case "/chunks":
+			io.WriteString(w, strings.Repeat("x", 101))
+			w.(http.Flusher).Flush()
+			io.WriteString(w, strings.Repeat("x", 100))
+		case "/most":
+			io.WriteString(w, strings.Repeat("x", 200))
+		case "/hung":
+			<-r.Context().Done()
+		default:
+			t.Errorf("%s was asked with %s", r.URL.Path, body)
+		}
+	})
+	c := NewConnections(nil, nil)
+	defer c.Close()
+	get := func(path string) (*Answer, error) {
+		return endpoint(t, c, Target{URL: s.URL + path, CABundle: ca}).Post(t.Context(), 200, []byte("x"))
+	}
+	if a, err := get("/moved"); err != nil || a.Code != http.StatusTemporaryRedirect {
+		t.Errorf("a redirect: %+v, %v", a, err)
+	}
+	if a, err := get("/pause"); err != nil || a.Code != http.StatusTooManyRequests || !a.Demands || a.RetryAfter != 7*time.Second {
+		t.Errorf("a pause: %+v, %v", a, err)
+	}
+	if a, err := get("/most"); err != nil || len(a.Body) != 200 {
+		t.Errorf("the largest answer: %+v, %v", a, err)
+	}
+	for _, path := range []string{"/long", "/chunks"} {
+		if _, err := get(path); err == nil || err.Error() != "the answer has more than 200 bytes" {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := endpoint(t, c, Target{URL: s.URL + "/hung", CABundle: ca}).Post(ctx, 200)
+	if want := fmt.Sprintf(`Post "%s/hung?timeout=1s": context deadline exceeded`, s.URL); err == nil || err.Error() != want || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a webhook that hangs: %v, want %s", err, want)
+	}
+}
+
+// TestCallLimit: a call that waits for others ends with its context.
+func TestCallLimit(t *testing.T) {
+	begun := make(chan struct{}, 10)
+	s, ca, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-r.Context().Done()
+	})
+	c := NewConnections(nil, nil)
+	defer c.Close()
+	e, err := c.Endpoint(Target{URL: s.URL, CABundle: ca}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { _, err := e.Post(first, 10); ended <- err }()
+	<-begun
+	second, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Post(second, 10); !errors.Is(err, context.Canceled) {
+		t.Errorf("the second call: %v", err)
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the first call: %v", err)
+	}
+	if len(begun) > 0 {
+		t.Error("the second call reached the webhook")
+	}
+}
+
+// TestUsers: the most exact name of a user counts.
+func TestUsers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"user":"current"}}],"users":[
+		{"name":"a.n.svc","user":{"token":"exact"}},{"name":"a.n.svc:8443","user":{"token":"port"}},{"name":"*.n.svc","user":{"token":"domain"}},
+		{"name":"*.svc","user":{"token":"services"}},{"name":"current","user":{"token":"current"}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	users, err := ReadUsers(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]string{
+		"a.n.svc:443": "exact", "a.n.svc:8443": "port", "b.n.svc:443": "domain", "b.m.svc:443": "services", "b.n.svc:80": "current", "example.com:443": "current",
+	} {
+		c, err := users.config(target)
+		if err != nil || c.BearerToken != want {
+			t.Errorf("%s: %q, %v, want %q", target, c.BearerToken, err, want)
+		}
+	}
+	users.file.AuthInfos["*"] = users.file.AuthInfos["a.n.svc"]
+	if c, err := users.config("example.com:443"); err != nil || c.BearerToken != "exact" {
+		t.Errorf("the user of all hosts: %q, %v", c.BearerToken, err)
+	}
+	var none *Users
+	if c, err := none.config("example.com:443"); err != nil || c.BearerToken != "" {
+		t.Errorf("without users: %q, %v", c.BearerToken, err)
+	}
+}
+
+// TestCredentials: a webhook gets the token of its host, and that of no other.
+func TestCredentials(t *testing.T) {
+	var got string
+	s, ca, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization") + " " + r.Header.Get("User-Agent")
+	})
+	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","users":[{"name":"127.0.0.1:` + port + `","user":{"tokenFile":"token"}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	users, err := ReadUsers(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		users *Users
+		want  string
+	}{{users, "Bearer secret kube-apiserver-admission"}, {nil, " kube-apiserver-admission"}} {
+		c := NewConnections(nil, row.users)
+		if _, err := endpoint(t, c, Target{URL: s.URL, CABundle: ca}).Post(t.Context(), 10); err != nil || got != row.want {
+			t.Errorf("got %q, %v, want %q", got, err, row.want)
+		}
+		c.Close()
+	}
+}
+
+func TestServiceAddresses(t *testing.T) {
+	service := func(spec corev1.ServiceSpec) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: spec}
+	}
+	ports := []corev1.ServicePort{{Port: 443}}
+	for name, row := range map[string]struct {
+		spec    corev1.ServiceSpec
+		address string
+		err     string
+	}{
+		"cluster IP":    {corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: ports}, "10.0.0.1:443", ""},
+		"IPv6":          {corev1.ServiceSpec{ClusterIP: "fd00::1", Ports: ports}, "[fd00::1]:443", ""},
+		"external name": {corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}, "example.com:443", ""},
+		"headless":      {corev1.ServiceSpec{ClusterIP: "None", Ports: ports}, "", `cannot route to service with ClusterIP "None"`},
+		"other port":    {corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Port: 80}}}, "", `no service port 443 found for service "s"`},
+	} {
+		address, err := addressOf(service(row.spec), 443)
+		if address != row.address || (err == nil) != (row.err == "") || err != nil && err.Error() != row.err {
+			t.Errorf("%s: %q, %v", name, address, err)
+		}
+	}
+}
