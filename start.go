@@ -23,7 +23,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
-	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
 	"github.com/tidemark-dev/tidemark/internal/audit"
@@ -229,20 +228,22 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 
 // verbs returns the verbs with admission and the resources that are not stored.
 func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
-	conditions, policies := match.NewMetrics(), validating.NewMetrics()
-	r.webhooks = s.webhooks(r, configuration, conditions)
-	r.collectors = append(r.collectors, slices.Concat(conditions.Collectors(), policies.Collectors(), r.webhooks.Collectors())...)
-	return &registry.Registry{
+	metrics := admission.NewMetrics()
+	r.webhooks = s.webhooks(r, configuration, metrics.Conditions)
+	r.collectors = append(r.collectors, slices.Concat(metrics.Collectors(), r.webhooks.Collectors())...)
+	verbs := &registry.Registry{
 		Store: r.store,
 		Plugins: admission.Chain(admission.Config{
 			Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
 			Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-			Audited: r.audit != nil, ConditionMetrics: conditions, PolicyMetrics: policies, Webhooks: r.webhooks,
+			Metrics: metrics, Webhooks: r.webhooks,
 		}),
 		Virtual: virtual.New(virtual.Config{
 			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
 		}),
 	}
+	admission.ApplyNamespaceRules(verbs, r.plugins, r.custom.Catalog().Lookup("", "v1", "namespaces"))
+	return verbs
 }
 
 // webhooks returns the admission webhooks. Both kinds share connections unless they have credentials

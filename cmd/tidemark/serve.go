@@ -152,8 +152,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&f.controllers, "controllers", []string{"*"}, "controllers to run: * is all, NAME adds one, -NAME removes one, -* is none; known: "+strings.Join(controller.Names(), ", "))
 	flags.DurationVar(&s.EventTTL, "event-ttl", defaultEventTTL, "how long to keep events after their last write")
 
-	byDefault, optional, fixed := admission.Modes()
-	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional+"; always enabled: "+fixed)
+	byDefault, optional := admission.Modes()
+	flags.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to enable in addition to the default ones: "+optional)
 	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
@@ -174,7 +174,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	}
 	s := &f.server
 	if _, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
-		return fmt.Errorf("--enable-admission-plugins, --disable-admission-plugins: %w", err)
+		return err
 	}
 	if net.ParseIP(s.BindAddress) == nil {
 		return fmt.Errorf("--bind-address=%s is not an IP address", s.BindAddress)

@@ -14,12 +14,15 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/defaultclass"
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
-	"github.com/tidemark-dev/tidemark/internal/admission/match"
+	"github.com/tidemark-dev/tidemark/internal/admission/imagepolicy"
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
@@ -51,53 +54,53 @@ const (
 	on
 	// off: it is enabled by a flag.
 	off
-	// always: it cannot be disabled.
+	// always: a part of the server that has no name.
 	always
 )
 
 // plugins are all plugins of kube-apiserver v1.36, in its order, and after them the parts of
 // the server that are plugins, too.
 var plugins = []entry{
-	{"AlwaysAdmit", off, nil}, // it does nothing
-	{"NamespaceAutoProvision", absent, nil},
-	{"NamespaceLifecycle", always, nil}, // registry: checkNamespace, checkImmortal
-	{"NamespaceExists", off, nil},       // registry: checkNamespace
+	{"AlwaysAdmit", off, nil},            // it does nothing
+	{"NamespaceAutoProvision", off, nil}, // Namespaces
+	{"NamespaceLifecycle", on, nil},      // Namespaces
+	{"NamespaceExists", off, one(namespaceExists)},
 	{"LimitPodHardAntiAffinityTopology", off, one(limitAntiAffinity)},
 	{"LimitRanger", on, one(limitRanger)},
 	{"ServiceAccount", off, one(serviceAccount)},
 	{"NodeRestriction", off, one(func(c *Config) registry.Plugin { return noderestriction.Plugin(c.Authz) })},
-	{"TaintNodesByCondition", always, nil}, // the strategy of nodes
+	{"TaintNodesByCondition", on, one(taintNodes)},
 	{"AlwaysPullImages", off, one(alwaysPullImages)},
-	{"ImagePolicyWebhook", absent, nil},
+	{"ImagePolicyWebhook", off, one(func(c *Config) registry.Plugin { return imagepolicy.Plugin(c.Configuration.Images, c.Now) })},
 	{"PodSecurity", on, one(podSecurityPlugin)},
 	{"PodNodeSelector", off, one(podNodeSelector)},
 	{"Priority", on, one(priority)},
 	{"DefaultTolerationSeconds", on, one(defaultTolerations)},
-	{"PodTolerationRestriction", absent, nil},
+	{"PodTolerationRestriction", off, one(restrictTolerations)},
 	{"EventRateLimit", off, one(func(c *Config) registry.Plugin { return eventlimit.Plugin(c.Configuration.EventLimits, c.Now) })},
 	{"ExtendedResourceToleration", off, one(tolerateExtendedResources)},
 	{"DefaultStorageClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.StorageClass()} }},
-	{"StorageObjectInUseProtection", always, nil}, // the strategies of volumes and claims
-	{"PodGroupProtection", absent, nil},
+	{"StorageObjectInUseProtection", on, one(protectStorage)},
+	{"PodGroupProtection", on, nil}, // for a feature that is off by default
 	{"OwnerReferencesPermissionEnforcement", off, one(ownerPermissions)},
 	{"PersistentVolumeClaimResize", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.Resize()} }},
 	{"RuntimeClass", on, one(runtimeClass)},
 	{"CertificateApproval", on, one(certificateApproval)},
 	{"CertificateSigning", on, one(certificateSigning)},
-	{"ClusterTrustBundleAttest", absent, nil},
+	{"ClusterTrustBundleAttest", on, nil}, // for a feature that is off by default
 	{"CertificateSubjectRestriction", on, one(subjectRestriction)},
 	{"DefaultIngressClass", on, func(*Config) []registry.Plugin { return []registry.Plugin{defaultclass.IngressClass()} }},
 	{"DenyServiceExternalIPs", off, one(denyExternalIPs)},
-	{"PodTopologyLabels", absent, nil},
-	{"PodGroupWorkloadExists", absent, nil},
-	{"NodeDeclaredFeatureValidator", absent, nil},
-	{"JobValidation", absent, nil},
-	{"PodResizeValidator", absent, nil},
-	{"MutatingAdmissionPolicy", absent, nil},
+	{"PodTopologyLabels", on, one(topologyLabels)},
+	{"PodGroupWorkloadExists", on, nil}, // for a feature that is off by default
+	{"NodeDeclaredFeatureValidator", on, one(declaredFeatures)},
+	{"JobValidation", on, nil}, // for a feature that is off by default
+	{"PodResizeValidator", on, one(validateResize)},
+	{"MutatingAdmissionPolicy", on, one(mutatingPolicies)},
 	{"MutatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Mutating)},
 	{"ValidatingAdmissionPolicy", on, one(validatingPolicies)},
 	{"ValidatingAdmissionWebhook", on, webhooks((*webhook.Webhooks).Validating)},
-	{"ResourceQuota", on, func(c *Config) []registry.Plugin { return c.Quotas.Plugins() }},
+	{"ResourceQuota", on, quotas},
 	{"AlwaysDeny", off, one(alwaysDeny)},
 
 	{"", always, one(appArmor)},
@@ -123,11 +126,23 @@ func one(plugin func(c *Config) registry.Plugin) func(c *Config) []registry.Plug
 	}
 }
 
+func mutatingPolicies(c *Config) registry.Plugin {
+	if c.Catalog == nil {
+		return registry.Plugin{}
+	}
+	return mutating.Plugin(mutating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.mutating, Conditions: c.Metrics.Conditions})
+}
+
+func quotas(c *Config) []registry.Plugin {
+	c.Quotas.Limited = c.Configuration.Limited
+	return c.Quotas.Plugins()
+}
+
 func validatingPolicies(c *Config) registry.Plugin {
 	if c.Catalog == nil {
 		return registry.Plugin{}
 	}
-	return validating.Plugin(validating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.PolicyMetrics, Conditions: c.ConditionMetrics})
+	return validating.Plugin(validating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.validating, Conditions: c.Metrics.Conditions})
 }
 
 // webhooks returns a plugin of the webhooks, if there are any.
@@ -169,10 +184,8 @@ type Config struct {
 	// Catalog has the resources that are served; it is required with Authz. Without it, policies
 	// have no effect.
 	Catalog func() *resource.Catalog
-	// ConditionMetrics and PolicyMetrics count what webhooks and policies decide; nil: nothing
-	// does.
-	ConditionMetrics *match.Metrics
-	PolicyMetrics    *validating.Metrics
+	// Metrics count what plugins do; nil: nothing reads them.
+	Metrics *Metrics
 	// Webhooks calls the webhooks that are stored; nil: they have no effect.
 	Webhooks *webhook.Webhooks
 	// Configuration has the configurations of plugins.
@@ -182,8 +195,6 @@ type Config struct {
 	// NoWarnings: clients are not warned of objects that this server stores and does not act
 	// on.
 	NoWarnings bool
-	// Audited: requests have audit events, for which plugins make annotations.
-	Audited bool
 
 	lookups *lookups // Chain sets them
 }
@@ -191,7 +202,9 @@ type Config struct {
 // Chain returns the enabled plugins, in their order.
 func Chain(c Config) []registry.Plugin {
 	c.lookups = newLookups()
-	c.lookups.audited = c.Audited
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics()
+	}
 	var chain []registry.Plugin
 	for _, e := range plugins {
 		switch {
@@ -222,40 +235,32 @@ func (p Plugins) On(name string) bool {
 	return i >= 0 && (plugins[i].mode == on || plugins[i].mode == always)
 }
 
-// Choose enables and disables plugins. Disabling a plugin that this server does not have is
-// a no-op.
+// Choose enables and disables plugins.
 func Choose(enable, disable []string) (Plugins, error) {
 	p := Plugins{map[string]bool{}}
-	for _, name := range enable {
-		switch m, err := modeOf(name); {
-		case err != nil:
-			return p, err
-		case m == absent:
-			return p, fmt.Errorf("the admission plugin %s is not a part of this server; these are: %s", name, named(on, off, always))
+	var errs []error
+	add := func(flag string, names []string, is bool) {
+		for _, name := range names {
+			if !known(name) {
+				errs = append(errs, fmt.Errorf("%s plugin %q is unknown: want some of %s", flag, name, named(on, off)))
+			}
+			p.changed[name] = is
 		}
-		p.changed[name] = true
 	}
-	for _, name := range disable {
-		switch m, err := modeOf(name); {
-		case err != nil:
-			return p, err
-		case m == always:
-			return p, fmt.Errorf("the admission plugin %s cannot be disabled; these can: %s", name, named(on, off))
-		case p.changed[name]:
-			return p, fmt.Errorf("the admission plugin %s is both enabled and disabled", name)
-		}
-		p.changed[name] = false
+	add("disable-admission-plugins", disable, false)
+	unknown := errs
+	errs = nil
+	add("enable-admission-plugins", enable, true)
+	errs = append(errs, unknown...)
+	both := sets.List(sets.New(enable...).Intersection(sets.New(disable...)))
+	if len(both) > 0 {
+		errs = append(errs, fmt.Errorf("%v in enable-admission-plugins and disable-admission-plugins overlapped", both))
 	}
-	return p, nil
+	return p, utilerrors.NewAggregate(errs)
 }
 
-func modeOf(name string) (mode, error) {
-	for _, e := range plugins {
-		if e.name == name && name != "" {
-			return e.mode, nil
-		}
-	}
-	return absent, fmt.Errorf("there is no admission plugin %q: want some of %s", name, named(absent, on, off, always))
+func known(name string) bool {
+	return name != "" && slices.ContainsFunc(plugins, func(e entry) bool { return e.name == name })
 }
 
 // named returns the names of the plugins of some modes, in their order.
@@ -269,9 +274,9 @@ func named(modes ...mode) string {
 	return strings.Join(all, ", ")
 }
 
-// Modes returns the names of the plugins that are enabled by default, of those that are
-// not, and of those that cannot be disabled.
-func Modes() (byDefault, optional, fixed string) { return named(on), named(off), named(always) }
+// Modes returns the names of the plugins that are enabled by default, and of those that are
+// not.
+func Modes() (byDefault, optional string) { return named(on), named(off) }
 
 // creating is a plugin that changes new objects of a collection.
 func creating(collection string, mutate func(ctx context.Context, a *registry.Attributes) error) registry.Plugin {

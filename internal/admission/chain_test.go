@@ -17,12 +17,12 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	var listed []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (on|off|always) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (on|off) \\|").FindAllStringSubmatch(string(text), -1) {
 		listed = append(listed, row[2]+" "+row[1])
 	}
 	var want []string
-	byDefault, optional, fixed := admission.Modes()
-	for mode, names := range map[string]string{"on": byDefault, "off": optional, "always": fixed} {
+	byDefault, optional := admission.Modes()
+	for mode, names := range map[string]string{"on": byDefault, "off": optional} {
 		last := -1
 		for _, name := range strings.Split(names, ", ") {
 			at := slices.Index(listed, mode+" "+name)
@@ -46,11 +46,11 @@ func TestChoose(t *testing.T) {
 		{"", "", ""},
 		{"ServiceAccount", "LimitRanger", ""},
 		{"NamespaceLifecycle,LimitRanger", "ServiceAccount,NodeRestriction,ValidatingAdmissionWebhook", ""},
-		{"Limits", "", `there is no admission plugin "Limits": want some of AlwaysAdmit, `},
-		{"", "limitranger", `there is no admission plugin "limitranger": want some of `},
-		{"ImagePolicyWebhook", "", "the admission plugin ImagePolicyWebhook is not a part of this server; these are: AlwaysAdmit, NamespaceLifecycle, NamespaceExists, "},
-		{"", "NamespaceLifecycle", "the admission plugin NamespaceLifecycle cannot be disabled; these can: AlwaysAdmit, NamespaceExists, "},
-		{"Priority", "Priority", "the admission plugin Priority is both enabled and disabled"},
+		{"Limits", "", `enable-admission-plugins plugin "Limits" is unknown: want some of AlwaysAdmit, `},
+		{"", "limitranger", `disable-admission-plugins plugin "limitranger" is unknown: want some of `},
+		{"ImagePolicyWebhook", "NamespaceLifecycle", ""},
+		{"Priority", "Priority", "[Priority] in enable-admission-plugins and disable-admission-plugins overlapped"},
+		{"A,AlwaysDeny", "AlwaysDeny,B", `[enable-admission-plugins plugin "A" is unknown: `},
 	} {
 		split := func(s string) []string {
 			if s == "" {
@@ -67,7 +67,7 @@ func TestChoose(t *testing.T) {
 		}
 		for name, want := range map[string]bool{
 			"LimitRanger": !strings.Contains(test.disable, "LimitRanger"), "ServiceAccount": strings.Contains(test.enable, "ServiceAccount"),
-			"NamespaceLifecycle": true, "NodeRestriction": false,
+			"NamespaceLifecycle": !strings.Contains(test.disable, "NamespaceLifecycle"), "NodeRestriction": false,
 		} {
 			if p.On(name) != want {
 				t.Errorf("+%s -%s: %s is on: %v", test.enable, test.disable, name, !want)

@@ -1,17 +1,23 @@
 package admission
 
 import (
-	"encoding/json"
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	apiserverv1alpha1 "k8s.io/apiserver/pkg/apis/apiserver/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
+	"github.com/tidemark-dev/tidemark/internal/admission/imagepolicy"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
@@ -23,98 +29,102 @@ const maxConfigurationBytes = 1 << 20
 type Configuration struct {
 	EventLimits   eventlimit.Limits
 	NodeSelectors NodeSelectors
+	Tolerations   Tolerations
+	PodSecurity   PodSecurity
+	Images        imagepolicy.Config
+	// Limited are the resources that only a quota permits.
+	Limited []quota.LimitedResource
 	// MutatingUsers and ValidatingUsers are the server's credentials for webhooks; nil: none.
 	MutatingUsers, ValidatingUsers *webhook.Users
 }
 
-// configurable are the plugins that have a configuration in kube-apiserver.
-var configurable = []string{
-	"EventRateLimit", "ImagePolicyWebhook", "MutatingAdmissionWebhook", "PodNodeSelector", "PodSecurity", "PodTolerationRestriction",
-	"ResourceQuota", "ValidatingAdmissionWebhook",
+// configured are the plugins that have a configuration, in the order of the chain. The text is nil
+// if the file has none for the plugin. The configuration of a plugin that is not enabled is not
+// read, and other plugins have none, as in kube-apiserver.
+var configured = []struct {
+	name string
+	read func(c *Configuration, text []byte) error
+}{
+	{"ImagePolicyWebhook", func(c *Configuration, text []byte) (err error) {
+		c.Images, err = imagepolicy.Parse(text)
+		return err
+	}},
+	{"PodSecurity", func(c *Configuration, text []byte) (err error) {
+		c.PodSecurity, err = parsePodSecurity(text)
+		return err
+	}},
+	{"PodNodeSelector", func(c *Configuration, text []byte) (err error) {
+		c.NodeSelectors, err = parseNodeSelectors(text)
+		return err
+	}},
+	{"PodTolerationRestriction", func(c *Configuration, text []byte) (err error) {
+		c.Tolerations, err = parseTolerations(text)
+		return err
+	}},
+	{"EventRateLimit", func(c *Configuration, text []byte) (err error) {
+		c.EventLimits, err = eventlimit.Parse(text)
+		return err
+	}},
+	{"MutatingAdmissionWebhook", func(c *Configuration, text []byte) (err error) {
+		c.MutatingUsers, err = parseWebhooks(text)
+		return err
+	}},
+	{"ValidatingAdmissionWebhook", func(c *Configuration, text []byte) (err error) {
+		c.ValidatingUsers, err = parseWebhooks(text)
+		return err
+	}},
+	{"ResourceQuota", func(c *Configuration, text []byte) (err error) {
+		c.Limited, err = quota.ParseLimited(text)
+		return err
+	}},
 }
-
-// configured are those of them that have one here.
-var configured = []string{"EventRateLimit", "MutatingAdmissionWebhook", "PodNodeSelector", "ValidatingAdmissionWebhook"}
 
 // ReadConfiguration reads an AdmissionConfiguration of apiserver.config.k8s.io/v1, as YAML or
 // JSON, and the files that it names. Their paths are relative to that of the file. An empty path
-// is an empty configuration. The configurations of plugins that are not enabled are not read.
-//
-// A configuration for a plugin that this server cannot configure is an error: the operator relies
-// on it.
+// is an empty configuration.
 func ReadConfiguration(path string, enabled Plugins) (c Configuration, err error) {
-	var all map[string][]byte
+	file := &apiserver.AdmissionConfiguration{}
 	if path != "" {
-		if all, err = readFiles(path); err != nil {
-			return c, err
+		if file, err = readFiles(path); err != nil {
+			return c, fmt.Errorf("failed to apply admission: %w", err)
 		}
 	}
-	if enabled.On("EventRateLimit") {
-		if c.EventLimits, err = eventlimit.Parse(all["EventRateLimit"]); err != nil {
-			return c, fmt.Errorf("couldn't init admission plugin %q: %w", "EventRateLimit", err)
-		}
-	}
-	if enabled.On("PodNodeSelector") {
-		if c.NodeSelectors, err = parseNodeSelectors(all["PodNodeSelector"]); err != nil {
-			return c, fmt.Errorf("couldn't init admission plugin %q: %w", "PodNodeSelector", err)
-		}
-	}
-	for name, users := range map[string]**webhook.Users{"MutatingAdmissionWebhook": &c.MutatingUsers, "ValidatingAdmissionWebhook": &c.ValidatingUsers} {
-		if !enabled.On(name) {
+	for _, p := range configured {
+		if !enabled.On(p.name) {
 			continue
 		}
-		if *users, err = parseWebhooks(all[name]); err != nil {
-			return c, fmt.Errorf("couldn't init admission plugin %q: %w", name, err)
+		text, err := textOf(file, p.name)
+		if err != nil {
+			return c, err
+		}
+		if err := p.read(&c, text); err != nil {
+			var late *initError
+			if errors.As(err, &late) {
+				return c, fmt.Errorf("failed to apply admission: failed to initialize admission plugin %q: %w", p.name, err)
+			}
+			return c, fmt.Errorf("failed to apply admission: couldn't init admission plugin %q: %w", p.name, err)
 		}
 	}
 	return c, nil
 }
 
-// parseWebhooks reads a WebhookAdmissionConfiguration, and the kubeconfig that it names. Empty: there
-// is none.
-func parseWebhooks(text []byte) (*webhook.Users, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	var c struct {
-		APIVersion         string `json:"apiVersion"`
-		Kind               string `json:"kind"`
-		KubeConfigFile     string `json:"kubeConfigFile"`
-		StaticManifestsDir string `json:"staticManifestsDir"`
-	}
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		return nil, err
-	}
-	const version, kind = "apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration"
-	switch {
-	case c.APIVersion != version || c.Kind != kind:
-		return nil, fmt.Errorf("no kind %q is registered for version %q: want a %s of %s", c.Kind, c.APIVersion, kind, version)
-	case c.StaticManifestsDir != "":
-		return nil, fmt.Errorf("static webhook manifests dir %q configured, which needs a feature gate that this server does not have: ManifestBasedAdmissionControlConfig", c.StaticManifestsDir)
-	case c.KubeConfigFile == "":
-		return nil, nil
-	case !filepath.IsAbs(c.KubeConfigFile):
-		return nil, field.Invalid(field.NewPath("kubeConfigFile"), c.KubeConfigFile, "must be an absolute file path")
-	}
-	return webhook.ReadUsers(c.KubeConfigFile)
-}
+// initError is an error that kube-apiserver finds when a plugin is complete.
+type initError struct{ error }
 
-// readFiles returns the configurations of plugins by their names.
-func readFiles(path string) (map[string][]byte, error) {
+func (e *initError) Unwrap() error { return e.error }
+
+// readFiles reads a configuration file. The paths in it become relative to the working directory,
+// or absolute.
+func readFiles(path string) (*apiserver.AdmissionConfiguration, error) {
 	text, err := readFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("unable to read admission control configuration from %q [%w]", path, err)
+		return nil, fmt.Errorf("failed to read plugin config: unable to read admission control configuration from %q [%w]", path, err)
 	}
-	all, err := parseConfiguration(text, func(name string) ([]byte, error) {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(filepath.Dir(path), name)
-		}
-		return readFile(name)
-	})
+	c, err := parseConfiguration(text, path)
 	if err != nil {
-		return nil, fmt.Errorf("the admission control configuration %s: %w", path, err)
+		return nil, fmt.Errorf("failed to read plugin config: %w", err)
 	}
-	return all, nil
+	return c, nil
 }
 
 func readFile(path string) ([]byte, error) {
@@ -130,46 +140,71 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// parseConfiguration reads an AdmissionConfiguration, and the files that it names with read.
-func parseConfiguration(text []byte, read func(path string) ([]byte, error)) (map[string][]byte, error) {
-	var c struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Plugins    []struct {
-			Name          string          `json:"name"`
-			Path          string          `json:"path"`
-			Configuration json.RawMessage `json:"configuration"`
-		} `json:"plugins"`
+// decoder decodes AdmissionConfigurations of all versions.
+var decoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{apiserver.AddToScheme, apiserverv1alpha1.AddToScheme, apiserverv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // the types are constants of the library
+		}
 	}
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder()
+}()
+
+// parseConfiguration reads the text of the file at a path.
+func parseConfiguration(text []byte, path string) (*apiserver.AdmissionConfiguration, error) {
+	o, err := runtime.Decode(decoder, text)
+	switch {
+	case runtime.IsMissingVersion(err) || runtime.IsMissingKind(err) || runtime.IsNotRegisteredError(err):
+		return legacyConfiguration(text, path, err)
+	case err != nil:
 		return nil, err
 	}
-	versions := []string{"apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"}
-	if c.Kind != "AdmissionConfiguration" || !slices.Contains(versions, c.APIVersion) {
-		return nil, fmt.Errorf("no kind %q is registered for version %q: want an AdmissionConfiguration of %s", c.Kind, c.APIVersion, versions[0])
+	c, ok := o.(*apiserver.AdmissionConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("unexpected type: %T", o)
 	}
-	all := map[string][]byte{}
-	for _, p := range c.Plugins {
-		if _, err := modeOf(p.Name); err != nil {
-			return nil, err
+	for i := range c.Plugins {
+		if p := &c.Plugins[i]; p.Path != "" && !filepath.IsAbs(p.Path) {
+			p.Path = filepath.Join(filepath.Dir(path), p.Path)
 		}
-		if _, twice := all[p.Name]; twice {
-			continue // the first one counts
-		}
-		one := []byte(p.Configuration)
-		if string(one) == "null" {
-			one = nil
-		}
-		if one == nil && p.Path != "" {
-			var err error
-			if one, err = read(p.Path); err != nil {
-				return nil, fmt.Errorf("the configuration of %s: %w", p.Name, err)
+	}
+	return c, nil
+}
+
+// legacyConfiguration returns the configuration of a file that is itself the configuration of a
+// plugin: one of the two that kube-apiserver has read so. Otherwise it returns err.
+func legacyConfiguration(text []byte, path string, err error) (*apiserver.AdmissionConfiguration, error) {
+	fields := map[string]any{}
+	if yaml.Unmarshal(text, &fields) != nil {
+		return nil, err
+	}
+	if fields["imagePolicy"] == nil && fields["podNodeSelectorPluginConfig"] == nil {
+		return nil, err
+	}
+	return &apiserver.AdmissionConfiguration{Plugins: []apiserver.AdmissionPluginConfiguration{
+		{Name: "ImagePolicyWebhook", Path: path}, {Name: "PodNodeSelector", Path: path},
+	}}, nil
+}
+
+// textOf returns the configuration of a plugin, nil if there is none. Of several, the first one
+// counts.
+func textOf(c *apiserver.AdmissionConfiguration, name string) ([]byte, error) {
+	for i := range c.Plugins {
+		switch p := &c.Plugins[i]; {
+		case p.Name != name:
+			continue
+		case p.Configuration != nil:
+			return bytes.Clone(p.Configuration.Raw), nil
+		case p.Path == "":
+			return nil, nil
+		default:
+			text, err := readFile(p.Path)
+			if err != nil {
+				return nil, fmt.Errorf("Couldn't open admission plugin configuration %s: %w", p.Path, err) //nolint:staticcheck // the words of kube-apiserver
 			}
+			return text, nil
 		}
-		if len(one) > 0 && slices.Contains(configurable, p.Name) && !slices.Contains(configured, p.Name) {
-			return nil, fmt.Errorf("the admission plugin %s cannot be configured in this server; these can: %v", p.Name, configured)
-		}
-		all[p.Name] = one
 	}
-	return all, nil
+	return nil, nil
 }

@@ -6,8 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/pod-security-admission/api"
 
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/registry"
@@ -28,14 +26,12 @@ const (
 // copy what they put into an object.
 type lookups struct {
 	limitRanges     *derived.Memo[*corev1.LimitRange]
-	levels          *derived.Memo[api.Policy] // the pod security levels of namespaces
+	levels          *derived.Memo[map[string]string] // the labels of namespaces with pod security levels
 	priorityClasses *derived.Memo[*schedulingv1.PriorityClass]
 	runtimeClasses  *derived.Memo[*nodev1.RuntimeClass]
 	accounts        *derived.Memo[*corev1.ServiceAccount]
+	nodes           *derived.Memo[*corev1.Node]
 	defaultPriority *derived.Value[defaultPriority]
-
-	// audited is Config.Audited.
-	audited bool
 }
 
 func newLookups() *lookups {
@@ -46,6 +42,7 @@ func newLookups() *lookups {
 		priorityClasses: derived.NewMemo(perClass, registry.Decode[schedulingv1.PriorityClass]),
 		runtimeClasses:  derived.NewMemo(perClass, registry.Decode[nodev1.RuntimeClass]),
 		accounts:        derived.NewMemo(perNamespace, registry.Decode[corev1.ServiceAccount]),
+		nodes:           derived.NewMemo(perNamespace, registry.Decode[corev1.Node]),
 		defaultPriority: derived.New(findDefaultPriority, priorityClasses),
 	}
 }
@@ -59,28 +56,6 @@ func (l *lookups) limitsIn(s *store.State, namespace string) (all []*corev1.Limi
 		all = append(all, r)
 	}
 	return all, nil
-}
-
-// levelsIn returns the pod security levels of a namespace; one that is not stored allows
-// everything.
-func (l *lookups) levelsIn(s *store.State, namespace string) (api.Policy, error) {
-	if o := s.Get(namespaces, namespace); o != nil {
-		return l.levels.Of(o)
-	}
-	return everyone, nil
-}
-
-// levelsOf reads the levels from the labels of a namespace.
-func levelsOf(namespace *store.Object) (api.Policy, error) {
-	if !bytes.Contains(namespace.Bytes(), label) {
-		return everyone, nil
-	}
-	made, err := registry.Decode[metav1.PartialObjectMetadata](namespace)
-	if err != nil {
-		return everyone, err
-	}
-	wanted, _ := api.PolicyToEvaluate(made.Labels, everyone) // an unknown level is the strictest
-	return wanted, nil
 }
 
 // defaultPriority is the class of Pods that name none; nil: there is none.

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
@@ -32,7 +30,7 @@ var levels = sync.OnceValue(func() policy.Evaluator {
 	return e
 })
 
-// everyone is the policy of a namespace without labels: it allows everything.
+// everyone is the policy of a server without a configuration: it allows everything.
 var everyone = func() api.Policy {
 	p := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	return api.Policy{Enforce: p, Audit: p, Warn: p}
@@ -44,91 +42,141 @@ var label = []byte(`"pod-security.kubernetes.io/`)
 // makers are the collections of objects with a Pod template.
 var makers = []string{"cronjobs.batch", "daemonsets.apps", "deployments.apps", "jobs.batch", "podtemplates", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"}
 
-// podSecurityPlugin holds Pods to the Pod Security Standard that the labels of their namespace
-// name: it refuses Pods that violate the enforced level, and warns of Pods that violate the
-// warning level. For the objects that make Pods it only warns.
-func podSecurityPlugin(c *Config) registry.Plugin {
-	return registry.Plugin{Handles: c.lookups.handlesPodSecurity, Validate: c.lookups.checkPodSecurity}
+// podSecurity is the plugin PodSecurity. It holds Pods to the Pod Security Standard that the labels
+// of their namespace name: it refuses Pods that violate the enforced level, warns of Pods that
+// violate the warning level, and annotates the audit events of Pods that violate the audit level. It
+// does not refuse the objects that make Pods.
+type podSecurity struct {
+	*lookups
+	PodSecurity
+	metrics *securityMetrics
 }
 
-// handlesPodSecurity handles namespaces, and in namespaces with the labels of a level Pods and
-// the objects that make Pods.
-func (l *lookups) handlesPodSecurity(s *store.State, t registry.Target, o admissionv1.Operation) bool {
+func podSecurityPlugin(c *Config) registry.Plugin {
+	p := podSecurity{c.lookups, c.Configuration.PodSecurity, c.Metrics.security}
+	return registry.Plugin{Handles: p.handles, Validate: p.validate}
+}
+
+// handles handles namespaces, Pods, and the objects that make Pods where a level may not allow them.
+func (p *podSecurity) handles(s *store.State, t registry.Target, o admissionv1.Operation) bool {
 	switch collection := t.Type.Collection; {
-	case o == admissionv1.Delete:
+	case o != admissionv1.Create && o != admissionv1.Update:
 		return false
 	case collection == namespaces:
 		return t.Subresource == ""
 	case collection == pods:
-		return (t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize") && (l.audited || l.restricted(s, t.Namespace))
+		return t.Subresource == "" || t.Subresource == "ephemeralcontainers" || t.Subresource == "resize"
 	case slices.Contains(makers, collection):
-		return t.Subresource == "" && l.restricted(s, t.Namespace)
+		return t.Subresource == "" && (p.exempts() || p.restricted(s, t.Namespace))
 	}
 	return false
 }
 
 // restricted reports whether a namespace has a level that does not allow everything.
-func (l *lookups) restricted(s *store.State, namespace string) bool {
-	wanted, err := l.levelsIn(s, namespace)
-	return err != nil || !wanted.FullyPrivileged()
+func (p *podSecurity) restricted(s *store.State, namespace string) bool {
+	wanted, err := p.levelsIn(s, namespace)
+	return err != nil || wanted.err != nil || !wanted.FullyPrivileged()
 }
 
-func (l *lookups) checkPodSecurity(_ context.Context, a *registry.Attributes) error {
+func (p *podSecurity) validate(ctx context.Context, a *registry.Attributes) error {
 	if n, ok := a.Object.(*corev1.Namespace); ok {
-		return checkLevels(a, n)
+		return p.checkLevels(ctx, a, n)
 	}
-	wanted, err := l.levelsIn(a.State, a.Namespace)
-	switch {
-	case err != nil:
-		return err
-	case wanted.FullyPrivileged():
-		a.Annotate(enforcedAnnotation, wanted.Enforce.String())
+	if reason := p.exemption(a); reason != "" {
+		p.metrics.exempt(a)
+		a.Annotate(exemptAnnotation, reason)
 		return nil
 	}
-	if pod, ok := a.Object.(*corev1.Pod); ok {
+	pod, enforce := a.Object.(*corev1.Pod)
+	wanted, err := p.levelsIn(a.State, a.Namespace)
+	switch {
+	case err != nil && enforce:
+		p.metrics.failed(a, true)
+		failure := apierrors.NewInternalError(fmt.Errorf("failed to lookup namespace %q", a.Namespace))
+		a.Annotate(errorAnnotation, fmt.Sprintf("%s: %v", failure.ErrStatus.Message, err))
+		return failure
+	case err != nil:
+		p.metrics.failed(a, true)
+		a.Annotate(errorAnnotation, fmt.Sprintf("failed to lookup namespace %q: %v", a.Namespace, err))
+		return nil
+	case enforce && wanted.err == nil && wanted.FullyPrivileged():
+		p.metrics.evaluated(a, allowed, wanted.Enforce, modeEnforce)
+		a.Annotate(enforcedAnnotation, everyone.Enforce.String()) // the version has no meaning
+		return nil
+	case !enforce && wanted.err == nil && wanted.Warn.Level == api.LevelPrivileged && wanted.Audit.Level == api.LevelPrivileged:
+		return nil
+	case enforce:
 		if old, ok := a.Old.(*corev1.Pod); ok && !changesImages(pod, old) {
 			return nil
 		}
-		a.Annotate(enforcedAnnotation, wanted.Enforce.String())
-		note(a, wanted, &pod.ObjectMeta, &pod.Spec)
-		if r := violates(wanted.Enforce, &pod.ObjectMeta, &pod.Spec); !r.Allowed {
-			return a.Forbidden("violates PodSecurity %q: %s", wanted.Enforce.String(), r.ForbiddenDetail())
-		}
-		warn(a, wanted, &pod.ObjectMeta, &pod.Spec)
-		return nil
+		return p.evaluate(a, wanted, subject{&pod.ObjectMeta, &pod.Spec}, true)
 	}
 	if t := template(a.Object); t != nil {
-		note(a, wanted, &t.ObjectMeta, &t.Spec)
-		warn(a, wanted, &t.ObjectMeta, &t.Spec)
+		return p.evaluate(a, wanted, subject{&t.ObjectMeta, &t.Spec}, false)
 	}
 	return nil
 }
 
-func violates(level api.LevelVersion, meta *metav1.ObjectMeta, spec *corev1.PodSpec) policy.AggregateCheckResult {
-	return policy.AggregateCheckResults(levels().EvaluatePod(level, meta, spec))
+// subject is a Pod, or a template of Pods.
+type subject struct {
+	meta *metav1.ObjectMeta
+	spec *corev1.PodSpec
+}
+
+func (s subject) at(level api.LevelVersion) policy.AggregateCheckResult {
+	return policy.AggregateCheckResults(levels().EvaluatePod(level, s.meta, s.spec))
+}
+
+// evaluate applies the levels of a namespace.
+func (p *podSecurity) evaluate(a *registry.Attributes, wanted namespaceLevels, s subject, enforce bool) (refusal error) {
+	if name := s.spec.RuntimeClassName; name != nil && *name != "" && slices.Contains(p.RuntimeClasses, *name) {
+		p.metrics.exempt(a)
+		a.Annotate(exemptAnnotation, "runtimeClass")
+		return nil
+	}
+	if wanted.err != nil {
+		p.metrics.failed(a, false)
+		a.Annotate(errorAnnotation, fmt.Sprintf("Failed to parse policy: %v", wanted.err))
+	}
+	known := make(map[api.LevelVersion]policy.AggregateCheckResult, 3)
+	at := func(level api.LevelVersion) policy.AggregateCheckResult {
+		r, ok := known[level]
+		if !ok {
+			r = s.at(level)
+			known[level] = r
+		}
+		return r
+	}
+	if enforce {
+		a.Annotate(enforcedAnnotation, wanted.Enforce.String())
+		decision := allowed
+		if r := at(wanted.Enforce); !r.Allowed {
+			decision = denied
+			refusal = a.Forbidden("violates PodSecurity %q: %s", wanted.Enforce.String(), r.ForbiddenDetail())
+		}
+		p.metrics.evaluated(a, decision, wanted.Enforce, modeEnforce)
+	}
+	if r := at(wanted.Audit); !r.Allowed {
+		a.Annotate(violationsAnnotation, fmt.Sprintf("would violate PodSecurity %q: %s", wanted.Audit.String(), r.ForbiddenDetail()))
+		p.metrics.evaluated(a, denied, wanted.Audit, modeAudit)
+	}
+	if refusal != nil {
+		return refusal
+	}
+	if r := at(wanted.Warn); !r.Allowed {
+		a.Warn(fmt.Sprintf("would violate PodSecurity %q: %s", wanted.Warn.String(), r.ForbiddenDetail()))
+		p.metrics.evaluated(a, denied, wanted.Warn, modeWarn)
+	}
+	return nil
 }
 
 // Annotations of audit events.
 const (
 	enforcedAnnotation   = api.AuditAnnotationPrefix + api.EnforcedPolicyAnnotationKey
 	violationsAnnotation = api.AuditAnnotationPrefix + api.AuditViolationsAnnotationKey
+	exemptAnnotation     = api.AuditAnnotationPrefix + api.ExemptionReasonAnnotationKey
+	errorAnnotation      = api.AuditAnnotationPrefix + "error"
 )
-
-// note annotates the audit event of a Pod that violates the audit level.
-func note(a *registry.Attributes, wanted api.Policy, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
-	if wanted.Audit.Level == api.LevelPrivileged {
-		return
-	}
-	if r := violates(wanted.Audit, meta, spec); !r.Allowed {
-		a.Annotate(violationsAnnotation, fmt.Sprintf("would violate PodSecurity %q: %s", wanted.Audit.String(), r.ForbiddenDetail()))
-	}
-}
-
-func warn(a *registry.Attributes, wanted api.Policy, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
-	if r := violates(wanted.Warn, meta, spec); !r.Allowed {
-		a.Warn(fmt.Sprintf("would violate PodSecurity %q: %s", wanted.Warn.String(), r.ForbiddenDetail()))
-	}
-}
 
 // changesImages reports whether an update of a Pod changes or adds images. No level depends on
 // the other fields that an update can change.
@@ -168,100 +216,4 @@ func template(o runtime.Object) *corev1.PodTemplateSpec {
 		return &o.Spec.JobTemplate.Spec.Template
 	}
 	return nil
-}
-
-// checkLevels refuses labels of a namespace that name no level, and warns of Pods that
-// violate a level which is enforced from now on.
-func checkLevels(a *registry.Attributes, n *corev1.Namespace) error {
-	wanted, errs := api.PolicyToEvaluate(n.Labels, everyone)
-	old, ok := a.Old.(*corev1.Namespace)
-	invalid := apierrors.NewInvalid(a.Type.GroupVersionKind().GroupKind(), n.Name, errs)
-	if !ok {
-		if len(errs) > 0 {
-			return invalid
-		}
-		return nil
-	}
-	before, oldErrs := api.PolicyToEvaluate(old.Labels, everyone)
-	if len(errs) > 0 && !reflect.DeepEqual(errs, oldErrs) {
-		return invalid
-	}
-	now, was := wanted.Enforce, before.Enforce
-	if now == was || now.Level == api.LevelPrivileged || now.Version == was.Version && api.CompareLevels(now.Level, was.Level) < 1 {
-		return nil
-	}
-	warnings, err := violations(a.State, n.Name, now)
-	for _, w := range warnings {
-		a.Warn(w)
-	}
-	return err
-}
-
-// mostPods is how many Pods of a namespace are evaluated when its level changes.
-const mostPods = 3000
-
-// violations describes which Pods of a namespace violate a level, with one line for each
-// reason.
-func violations(s *store.State, namespace string, level api.LevelVersion) ([]string, error) {
-	type reason struct {
-		first string
-		count int
-	}
-	reasons := map[string]reason{}
-	pods, err := podsOf(s, namespace)
-	if err != nil {
-		return nil, err
-	}
-	for _, pod := range pods[:min(len(pods), mostPods)] {
-		if r := violates(level, &pod.ObjectMeta, &pod.Spec); !r.Allowed {
-			w := reasons[r.ForbiddenReason()]
-			if w.count == 0 || pod.Name < w.first {
-				w.first = pod.Name
-			}
-			w.count++
-			reasons[r.ForbiddenReason()] = w
-		}
-	}
-	var lines, all []string
-	for text, w := range reasons {
-		others := ""
-		switch w.count {
-		case 1:
-		case 2:
-			others = " (and 1 other pod)"
-		default:
-			others = fmt.Sprintf(" (and %d other pods)", w.count-1)
-		}
-		lines = append(lines, w.first+others+": "+text)
-	}
-	slices.Sort(lines)
-	if len(pods) > mostPods {
-		all = append(all, fmt.Sprintf("new PodSecurity enforce level only checked against the first %d of %d existing pods", mostPods, len(pods)))
-	}
-	if len(lines) > 0 {
-		all = append(all, fmt.Sprintf("existing pods in namespace %q violate the new PodSecurity enforce level %q", namespace, level.String()))
-	}
-	return append(all, lines...), nil
-}
-
-// podsOf returns the Pods of a namespace: first one of each owner, then the others.
-func podsOf(s *store.State, namespace string) (all []*corev1.Pod, err error) {
-	var others []*corev1.Pod
-	seen := map[types.UID]bool{}
-	for o := range s.Snapshot(pods).Scan(namespace+"/", "") {
-		pod, err := registry.Decode[corev1.Pod](o)
-		if err != nil {
-			return nil, err
-		}
-		owner := metav1.GetControllerOfNoCopy(pod)
-		if owner != nil && seen[owner.UID] {
-			others = append(others, pod)
-			continue
-		}
-		if owner != nil {
-			seen[owner.UID] = true
-		}
-		all = append(all, pod)
-	}
-	return append(all, others...), nil
 }

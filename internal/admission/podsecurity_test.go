@@ -54,9 +54,13 @@ func (w *world) create(resource, namespace, body string) ([]string, error) {
 	return o.Warnings, err
 }
 
+func mergePatch(body string) registry.Patch {
+	return registry.Patch{Type: types.MergePatchType, Bytes: []byte(body)}
+}
+
 func (w *world) patch(resource, namespace, name, body string) ([]string, error) {
 	w.Helper()
-	o, err := w.Patch(w.Context(), w.target(resource, namespace, name), registry.Patch{Type: types.MergePatchType, Bytes: []byte(body)}, registry.WriteOptions{})
+	o, err := w.Patch(w.Context(), w.target(resource, namespace, name), mergePatch(body), registry.WriteOptions{})
 	return o.Warnings, err
 }
 

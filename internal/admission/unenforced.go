@@ -14,15 +14,8 @@ import (
 // unenforced are collections whose objects an API server acts on, and this one only
 // stores, with what it does not do.
 var unenforced = map[string]string{
-	"mutatingadmissionpolicies.admissionregistration.k8s.io":       noPolicies,
-	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": noPolicies,
-
 	"apiservices.apiregistration.k8s.io": "no request is passed on to its service",
 }
-
-const (
-	noPolicies = "no admission policy is evaluated"
-)
 
 // unenforcedWarnings warns clients that write objects which this server stores and does not act
 // on: users who rely on a policy must not believe that it holds.

@@ -35,7 +35,9 @@ func Before(live, sent []byte) []byte {
 
 // Check returns the error of kube-apiserver for managed fields that a mutating plugin has made
 // invalid.
-func Check(managed []metav1.ManagedFieldsEntry) error { return managedfields.ValidateManagedFields(managed) }
+func Check(managed []metav1.ManagedFieldsEntry) error {
+	return managedfields.ValidateManagedFields(managed)
+}
 
 // SameButTimes reports whether two arrays differ in times only. If nothing else in the
 // object changes, that is no write.

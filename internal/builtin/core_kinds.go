@@ -5,10 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tidemark-dev/tidemark/internal/builtin/core"
 	"github.com/tidemark-dev/tidemark/internal/builtin/storage"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
@@ -81,16 +79,6 @@ func keepNamespace(next, current runtime.Object) {
 	next.(*corev1.Namespace).Spec.Finalizers = slices.Clone(current.(*corev1.Namespace).Spec.Finalizers)
 }
 
-// prepareNode taints a new Node, so that no Pods are scheduled to it before it is ready.
-func prepareNode(o runtime.Object) {
-	n := o.(*corev1.Node)
-	core.PrepareNode(n)
-	taint := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
-	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
-		n.Spec.Taints = append(n.Spec.Taints, taint)
-	}
-}
-
 // setNodeStatus is the subresource status of nodes.
 func setNodeStatus(o, sent runtime.Object) error {
 	n, next := o.(*corev1.Node), sent.(*corev1.Node)
@@ -111,20 +99,6 @@ func setVolumeStatus(o, sent runtime.Object) error {
 	storage.StampPhase(v, old)
 	takeMetadata(&v.ObjectMeta, &next.ObjectMeta)
 	return nil
-}
-
-// protect returns a function that calls prepare, if it is not nil, and then adds a finalizer. A controller removes the
-// finalizer when a deleted object is no longer in use.
-func protect(finalizer string, prepare func(runtime.Object)) func(runtime.Object) {
-	return func(o runtime.Object) {
-		if prepare != nil {
-			prepare(o)
-		}
-		m := o.(metav1.Object)
-		if all := m.GetFinalizers(); !slices.Contains(all, finalizer) {
-			m.SetFinalizers(append(all, finalizer))
-		}
-	}
 }
 
 // holdsContent reports whether the spec of a namespace has finalizers. One of them stands

@@ -146,26 +146,6 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestNodeTaint: a new Node is not ready, and says so once.
-func TestNodeTaint(t *testing.T) {
-	x := lookup(t, "", "v1", "nodes")
-	other := corev1.Taint{Key: "example.com/x", Effect: corev1.TaintEffectNoExecute}
-	n := &corev1.Node{
-		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{other}},
-		Status: corev1.NodeStatus{Phase: corev1.NodeRunning},
-	}
-	want := []corev1.Taint{other, {Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}}
-	for range 2 {
-		x.Strategy.PrepareCreate(n)
-		if d := cmp.Diff(n.Spec.Taints, want); d != "" {
-			t.Errorf("taints (-got +want):\n%s", d)
-		}
-	}
-	if !x.Strategy.Status.KeepOnCreate || n.Status.Phase != corev1.NodeRunning {
-		t.Error("a new Node loses its status")
-	}
-}
-
 // TestSelectableDefaults: objects that leave a field out are selected by the value
 // that the server gives to it.
 func TestSelectableDefaults(t *testing.T) {

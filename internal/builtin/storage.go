@@ -67,7 +67,6 @@ func storageGroup() resource.Group {
 			New:   object[storagev1.VolumeAttributesClass],
 			Strategy: resource.Strategy{
 				AllowUnconditionalUpdate: true, Deletion: returnsObject,
-				PrepareCreate:  protect("kubernetes.io/vac-protection", nil),
 				Validate:       validates(storage.ValidateAttributes),
 				ValidateUpdate: updates(storage.ValidateAttributesUpdate),
 			},

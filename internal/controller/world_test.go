@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/builtin"
@@ -65,6 +66,11 @@ func newWorld(t testing.TB, enabled ...string) *world {
 	return w
 }
 
+// protecting returns the plugin that adds the finalizers which controllers remove.
+func protecting(s *store.Store) []registry.Plugin {
+	return slices.DeleteFunc(admission.Chain(admission.Config{Store: s}), func(p registry.Plugin) bool { return p.Name != "StorageObjectInUseProtection" })
+}
+
 func (w *world) open() {
 	w.Helper()
 	w.dead = make(chan struct{})
@@ -73,7 +79,7 @@ func (w *world) open() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.store, w.Registry = s, &registry.Registry{Store: s, Plugins: slices.Clone(w.plugins)}
+	w.store, w.Registry = s, &registry.Registry{Store: s, Plugins: append(slices.Clone(w.plugins), protecting(s)...)}
 	w.config.Registry = w.Registry
 	if w.services {
 		kind := w.kind("ipaddresses.networking.k8s.io")

@@ -91,7 +91,7 @@ func (d *definition) newType(v *version) *resource.Type {
 		Strategy:   v.strategy(),
 		Display:    resource.Display{Fields: v.fields(), FieldError: "field label not supported: %s", Columns: v.columns()},
 		Custom: &resource.Custom{
-			Decode: v.decode, Prune: func(o runtime.Object) error { return v.prune(o.(*Object)) }, OpenAPI: v.openAPI, Structural: v.managed, Parts: v.parts(),
+			Decode: v.decode, OpenAPI: v.openAPI, Structural: v.managed, Parts: v.parts(),
 			Stamp:    fmt.Sprintf("%s/%d/%s", d.head.Metadata.UID, d.head.Metadata.Generation, names.ListKind),
 			Outdated: d.outdated, Terminating: d.head.Metadata.DeletionTimestamp != "",
 		},

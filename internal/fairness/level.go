@@ -204,11 +204,19 @@ func (l *level) wait(s *Seat) error {
 	return nil
 }
 
-// activate notes that an idle queue is about to get a request; mu is held.
+// activate prepares a queue for a request; mu is held. One without waiting requests has saved
+// nothing up.
 func (l *level) activate(q *queue) {
-	if q.executing == 0 && q.pos < 0 {
+	switch {
+	case q.pos >= 0:
+	case q.executing == 0:
 		q.start = l.r
+		if len(l.order) > 0 { // queues that lag behind R would go before it for as long as they lag
+			q.start = min(q.start, l.order[0].start)
+		}
 		l.active++
+	default:
+		q.start = max(q.start, l.r)
 	}
 }
 

@@ -339,6 +339,33 @@ func (s *Seat) Resume(ctx context.Context) error {
 	return nil
 }
 
+// Yield gives the seats to requests that wait and whose queue has used less, and takes them again
+// as Resume does. A request with much work calls it now and then, so that small requests of others
+// need not wait until it ends. The error is that of the context.
+func (s *Seat) Yield(ctx context.Context) error {
+	l := s.l
+	if l.exempt || s.over || s.suspended > 0 {
+		return nil
+	}
+	l.mu.Lock()
+	yields := s.seated && l.behind(s)
+	l.mu.Unlock()
+	if !yields || !s.Suspend(0) {
+		return nil
+	}
+	return s.Resume(ctx)
+}
+
+// behind reports whether the next request that waits belongs to a queue that has used less than
+// that of a request with seats; mu is held.
+func (l *level) behind(s *Seat) bool {
+	if len(l.order) == 0 || l.order[0] == s.queue {
+		return false
+	}
+	used := s.queue.start + float64(s.width)*((l.g.now()-s.since).Seconds()-guess)
+	return l.order[0].start < used
+}
+
 // settle ends the count of the bytes of a request that waits.
 func (s *Seat) settle() {
 	if s.waits != 0 {

@@ -39,6 +39,8 @@ type request struct {
 	wait time.Duration
 	// seat is the request's seat; nil: it has none.
 	seat    *fairness.Seat
+	slow    bool // the client took its time for the last part of the answer
+	late    late
 	stays   bool // the request keeps its seat to its end: its answer is not counted
 	failing bool // the answer is an error
 
@@ -83,7 +85,7 @@ func (q *request) forget() {
 	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
 	q.to, q.lines = nil, httpStream{}
-	q.ctx, q.shape, q.failing, q.stays = nil, nil, false, false
+	q.ctx, q.shape, q.failing, q.stays, q.slow = nil, nil, false, false, false
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
 	q.events = [spareEvents]registry.Event{}

@@ -201,12 +201,16 @@ func (q *request) sendHeaders(code int) {
 // write writes a part of the answer. If the client does not read it in time, the answer is
 // broken off.
 func (q *request) write(b []byte) error {
-	return q.outside(false, func() error { return q.writeOut(b) })
+	return q.outside(false, len(b), func() error { return q.writeOut(b) })
 }
 
 // writeLast writes the end of the answer. The request takes no seat again.
 func (q *request) writeLast(parts ...[]byte) error {
-	return q.outside(true, func() error {
+	bytes := 0
+	for _, b := range parts {
+		bytes += len(b)
+	}
+	return q.outside(true, bytes, func() error {
 		for _, b := range parts {
 			if err := q.writeOut(b); err != nil {
 				return err
@@ -280,7 +284,7 @@ func (c *counter) Write(b []byte) (int, error) {
 		c.q.auditHeaders(http.StatusOK)
 	}
 	var n int
-	err := c.q.outside(false, func() (err error) {
+	err := c.q.outside(false, len(b), func() (err error) {
 		c.q.limitWrite()
 		n, err = c.ResponseWriter.Write(b)
 		return err

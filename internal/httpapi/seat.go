@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -139,6 +140,8 @@ func errFull() error {
 
 // hold counts bytes that the request holds until it ends.
 func (q *request) hold(bytes int64) error {
+	q.late.mu.Lock()
+	defer q.late.mu.Unlock()
 	if q.seat == nil || q.seat.Hold(bytes) {
 		return nil
 	}
@@ -159,24 +162,101 @@ func (q *request) holdAnswer(bytes int) error {
 	return errFull()
 }
 
-// outside calls f, which waits for the client, without the seats. After the last call the
-// request does not take its seats again: it only waits until the client has read the answer.
-func (q *request) outside(last bool, f func() error) error {
+// patience is how long a request keeps its seats while its client takes a part of the answer. Sending
+// is work, too: if requests gave up their seats at once, clients that read fast would share the
+// processor without any limit.
+const patience = 100 * time.Millisecond
+
+// outside calls f, which sends a part of the answer, and gives the seats back if the client is slow.
+// A client that was slow before does not get the benefit of the doubt. After the last part the request
+// does not take its seats again: it only waits until the client has read the answer.
+func (q *request) outside(last bool, bytes int, f func() error) error {
 	if q.seat == nil || q.stays {
 		return f()
 	}
-	if last {
+	if last && bytes <= smallBytes { // to send it costs little
 		q.seat.Leave(0) // or it keeps the seats
 		return f()
 	}
-	if !q.seat.Suspend(0) {
+	if q.slow {
+		return q.unseated(last, f)
+	}
+	began := time.Now()
+	risen, err := q.late.watch(q.seat, last, nil, f)
+	q.slow = time.Since(began) >= patience
+	switch {
+	case err != nil, last:
+	case risen:
+		err = q.seat.Resume(q.context())
+	default:
+		err = q.seat.Yield(q.context())
+	}
+	return err
+}
+
+// unseated calls f for a client that was slow before.
+func (q *request) unseated(last bool, f func() error) error {
+	if last {
+		q.seat.Leave(0)
 		return f()
 	}
+	began := time.Now()
+	risen := q.seat.Suspend(0)
 	err := f()
-	if err == nil {
+	q.slow = time.Since(began) >= patience
+	if risen && err == nil {
 		err = q.seat.Resume(q.context())
 	}
 	return err
+}
+
+// late gives back the seats of a request that waits for its client too long. The zero value is ready.
+type late struct {
+	timer *time.Timer // nil before the first use
+
+	mu    sync.Mutex
+	seat  *fairness.Seat // of the request that waits; nil: none does
+	last  bool           // it takes no seats again
+	full  func()         // called if there is no memory left for it to wait; nil: it keeps its seats
+	risen bool           // it has to resume
+}
+
+// watch calls f, and gives the seats back while it takes longer than patience. Of the seat, f must not
+// use more than q.hold does. It reports whether the request has to resume.
+func (l *late) watch(s *fairness.Seat, last bool, full func(), f func() error) (risen bool, err error) {
+	l.mu.Lock()
+	l.seat, l.last, l.full, l.risen = s, last, full, false
+	l.mu.Unlock()
+	if l.timer == nil {
+		l.timer = time.AfterFunc(patience, l.expire)
+	} else {
+		l.timer.Reset(patience)
+	}
+	defer func() {
+		l.timer.Stop()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.seat, l.full, risen = nil, nil, l.risen
+	}()
+	return false, f()
+}
+
+// expire gives the seats back. A timer that fires late may find the next wait, and end its patience
+// early.
+func (l *late) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.seat == nil:
+		return
+	case l.last:
+		l.seat.Leave(0)
+	default:
+		if l.risen = l.seat.Suspend(0); !l.risen && l.full != nil {
+			l.full()
+		}
+	}
+	l.seat = nil
 }
 
 // endConnection ends an HTTP/2 connection once its current requests have ended.

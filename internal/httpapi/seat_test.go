@@ -132,6 +132,7 @@ func TestClosedWindows(t *testing.T) {
 				if row.want != "200" {
 					c = s.dialClosed(t) // the server ends connections of clients without rights
 				}
+				s.seatsReturn(t)
 			}
 			if a := s.do(t, "GET", maps+"/a", "", editor); a.code != 200 {
 				t.Errorf("a read at the same time: %d", a.code)
@@ -140,6 +141,19 @@ func TestClosedWindows(t *testing.T) {
 				t.Errorf("a write at the same time: %d", a.code)
 			}
 		})
+	}
+}
+
+// seatsReturn waits until stalled requests have given their seats back.
+func (s *server) seatsReturn(t *testing.T) {
+	t.Helper()
+	const metric = "\napiserver_current_inflight_requests{request_kind="
+	for {
+		text := s.do(t, "GET", "/metrics", "").body // which executes itself
+		if strings.Contains(text, metric+`"readOnly"} 1`) && strings.Contains(text, metric+`"mutating"} 0`) {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

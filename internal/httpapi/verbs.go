@@ -377,12 +377,41 @@ const (
 	seatBodyBytes = 128 << 10
 )
 
-// readBody reads a body of a length (-1: unknown) without holding a seat. Its bytes count in
-// the budget for waiting requests.
+// readBody reads a body of a length (-1: unknown). The request gives its seats back if the client is
+// slow to send it. The bytes count in the budget for waiting requests.
 func (q *request) readBody(length, limit int64) (body []byte, err error) {
-	if q.seat != nil && !q.seat.Suspend(0) {
-		return nil, errFull()
+	if q.seat == nil {
+		return q.receive(length, limit)
 	}
+	if length < 0 || length > seatBodyBytes { // it may need more seats
+		if !q.seat.Suspend(0) {
+			return nil, errFull()
+		}
+		if body, err = q.receive(length, limit); err == nil {
+			q.seat.Widen(1 + len(body)/seatBodyBytes)
+			err = q.seat.Resume(q.context())
+		}
+		return body, err
+	}
+	full, client := false, http.NewResponseController(q.w)
+	risen, err := q.late.watch(q.seat, false, func() {
+		full = true
+		_ = client.SetReadDeadline(time.Now())
+	}, func() (err error) {
+		body, err = q.receive(length, limit)
+		return err
+	})
+	switch {
+	case full && err != nil:
+		return nil, errFull()
+	case risen && err == nil:
+		err = q.seat.Resume(q.context())
+	}
+	return body, err
+}
+
+// receive reads a body.
+func (q *request) receive(length, limit int64) (body []byte, err error) {
 	client := http.NewResponseController(q.w)
 	_ = client.SetReadDeadline(q.deadline)
 	from := q.r.Body
@@ -406,10 +435,6 @@ func (q *request) readBody(length, limit int64) (body []byte, err error) {
 	}
 	if q.bodyRead = err == nil; q.bodyRead {
 		_ = client.SetReadDeadline(time.Time{})
-	}
-	if q.seat != nil && err == nil {
-		q.seat.Widen(1 + len(body)/seatBodyBytes)
-		err = q.seat.Resume(q.context())
 	}
 	return body, err
 }

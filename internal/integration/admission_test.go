@@ -30,7 +30,7 @@ func TestAdmissionPlugins(t *testing.T) {
 		t.Errorf("with others a Pod is %+v", p.Spec)
 	}
 	s := &tidemark.Server{DisableAdmissionPlugins: []string{"Nobody"}}
-	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `there is no admission plugin "Nobody"`) {
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `plugin "Nobody" is unknown`) {
 		t.Errorf("got %v, want that there is no such plugin", err)
 	}
 }

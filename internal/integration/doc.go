@@ -4,6 +4,7 @@
 //
 //	file                           what it tests
 //	admission_test.go              admission plugins on and off, quotas, the Service of the server
+//	admission_plugins_test.go      admission plugins with configurations: pod security, quotas, tolerations, images, namespaces
 //	answers_test.go                the words of errors, rows of bookmarks
 //	bypass_test.go                 paths, verbs and upgrades that other servers authorized as something else
 //	authorization_test.go          authorization modes, webhooks, AuthorizationConfiguration
@@ -26,6 +27,7 @@
 //	impersonation_test.go          Impersonate-User and the other headers
 //	inference_test.go              what answers tell about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
+//	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners
 //	oidc_test.go                   ID tokens, AuthenticationConfiguration and its reload, slow issuers
 //	odd_writes_test.go             random writes of odd names, values and encodings

@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,10 +38,11 @@ var peer = flag.String("peer", "", "kubeconfig of a kube-apiserver whose answers
 //
 // The user "admin" may do everything; n1, n2, ... are nodes, and "unnamed" is one without a name. In a body, {uid PATH} is the UID of
 // an object, and {csr NAME GROUP} a request for a certificate. UIDs in messages are compared as
-// "UID". The method SHOW is a GET; its answer has the values at the paths that follow. Other lines
+// "UID". PATCH is a merge patch, APPLY a server-side apply. The method SHOW is a GET; its answer has the values at the paths that follow. Other lines
 // are comments.
 //
-// With -peer, the answers come from that server and are written to the file.
+// With -peer, the answers come from that server and are written to the file. At a line WAIT, that
+// server gets time to see policies and definitions; here they are in effect with the next request.
 func scenario(t *testing.T, file string, s *tidemark.Server) {
 	t.Helper()
 	path := "testdata/" + file
@@ -71,6 +73,9 @@ func scenario(t *testing.T, file string, s *tidemark.Server) {
 			continue
 		}
 		fmt.Fprintln(&out, line)
+		if line == "WAIT" && *peer != "" {
+			time.Sleep(7 * time.Second) // the schemas of new definitions take longest
+		}
 		if parts := strings.SplitN(line, " ", 4); len(parts) >= 3 && strings.HasPrefix(parts[2], "/") {
 			last = p.play(append(parts, "")[:4])
 			fmt.Fprintln(&out, "= "+last)
@@ -147,14 +152,18 @@ func (p player) show(user, path string, fields []string) string {
 }
 
 func (p player) send(user, method, path, body string) (int, []byte) {
+	media := "application/json"
+	switch method {
+	case http.MethodPatch:
+		media = "application/merge-patch+json"
+	case "APPLY":
+		method, media = http.MethodPatch, "application/apply-patch+yaml"
+	}
 	r, err := http.NewRequestWithContext(p.Context(), method, p.config.Host+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		p.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		r.Header.Set("Content-Type", "application/merge-patch+json")
-	}
+	r.Header.Set("Content-Type", media)
 	if isNode.MatchString(user) {
 		r.Header.Set("Impersonate-User", "system:node:"+strings.TrimPrefix(user, "unnamed"))
 		r.Header.Add("Impersonate-Group", "system:nodes")

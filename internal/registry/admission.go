@@ -72,6 +72,8 @@ type Attributes struct {
 	handling           pluginSet
 	// before is the current object of an update.
 	before *currentObject
+	// sentName is the name that the client gave a new object.
+	sentName string
 	// body is what the client sent to a subresource with its own type, in the mutating phase.
 	body runtime.Object
 	// managed are the managed fields that plugins see, if managedShown is true. A plugin may
@@ -81,7 +83,9 @@ type Attributes struct {
 }
 
 // RequestedKind returns the kind of the request's body.
-func (a *Attributes) RequestedKind() schema.GroupVersionKind { return a.Exchanged().GroupVersionKind() }
+func (a *Attributes) RequestedKind() schema.GroupVersionKind {
+	return formOf(a.Type, a.Subresource).Kind
+}
 
 // RequestedResource returns the resource that the request was sent to.
 func (a *Attributes) RequestedResource() schema.GroupVersionResource {

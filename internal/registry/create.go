@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,13 +59,14 @@ func (r *Registry) create(ctx context.Context, w *write, sent runtime.Object) (*
 	if c := w.Type.Custom; c != nil && c.Terminating {
 		return nil, apierrors.NewForbidden(w.Type.GroupResource(), meta.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
 	}
-	at, state := w.Target, r.Store.Any()
+	at := w.Target
 	at.Name = meta.GetName()
-	if err := checkNamespace(state, at); err != nil {
+	state, err := r.openNamespace(ctx, at, w.dryRun)
+	if err != nil {
 		return nil, err
 	}
 	a := r.attributes(w, admissionv1.Create, state, nil, nil)
-	a.Name, a.NameGenerated = at.Name, at.Name == "" && meta.GetGenerateName() != ""
+	a.Name, a.sentName, a.NameGenerated = at.Name, at.Name, at.Name == "" && meta.GetGenerateName() != ""
 	next, err := r.prepareCreate(ctx, w, a, sent)
 	if err != nil {
 		return nil, err
@@ -173,6 +173,7 @@ func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (e
 		}
 		meta := a.Object.(metav1.Object)
 		wipeSystemFields(meta)
+		w.mutated = true
 		w.dedupOwners(meta)
 		if err := setNamespace(w.Target, meta); err != nil {
 			return err
@@ -254,28 +255,5 @@ func (r *Registry) existsStatus(t Target, generated bool) *apierrors.StatusError
 	if o := r.Store.Any().Get(t.Type.Collection, t.key()); o != nil && isDeleted(o) {
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 	}
-	return err
-}
-
-// checkNamespace requires that the namespace of a new object exists and is not terminating. The
-// transaction of the object depends on the namespace as it is in this state, so that nothing is
-// created after the deletion of the namespace has begun.
-func checkNamespace(s *store.State, t Target) error {
-	if !t.Type.Namespaced || t.Namespace == "" {
-		return nil
-	}
-	ns := s.Get("namespaces", t.Namespace)
-	if ns == nil {
-		return apierrors.NewNotFound(schemaNamespaces, t.Namespace)
-	}
-	if !isDeleted(ns) {
-		return nil
-	}
-	err := apierrors.NewForbidden(t.Type.GroupResource(), t.Name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", t.Namespace))
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type:    "NamespaceTerminating",
-		Message: fmt.Sprintf("namespace %s is being terminated", t.Namespace),
-		Field:   "metadata.namespace",
-	})
 	return err
 }

@@ -74,7 +74,7 @@ func (r *Registry) delete(ctx context.Context, w *write) (Object, error) {
 		if err := checkPreconditions(w.Target, current, w.deletion.Preconditions); err != nil {
 			return Object{}, err
 		}
-		if err := checkProtected(w.Target); err != nil {
+		if err := r.checkProtected(w.Target); err != nil {
 			return Object{}, err
 		}
 		answer, err := r.deleteVersion(ctx, w, state, current)
@@ -152,10 +152,13 @@ func deleted(t Target, gone *store.Object) Object {
 }
 
 // checkProtected refuses the deletion of objects that must exist.
-func checkProtected(t Target) error {
+func (r *Registry) checkProtected(t Target) error {
 	var refusal string
 	switch t.Type.Collection + " " + t.Name {
 	case "namespaces default", "namespaces kube-system", "namespaces kube-public":
+		if r.Namespaces.Unchecked {
+			return nil
+		}
 		refusal = "this namespace may not be deleted"
 	case "priorityclasses.scheduling.k8s.io system-node-critical", "priorityclasses.scheduling.k8s.io system-cluster-critical":
 		refusal = "this is a system priority class and cannot be deleted"

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -255,19 +256,28 @@ func (t Target) typeOf(f Form) *resource.Type {
 }
 
 // Replace replaces the object of the request by the JSON of a form. Only Mutate may call it. It
-// sets the defaults of the form's version. Attributes.Object has the change when Mutate returns, In
-// at once. Fields that the request cannot change are restored later.
+// sets the defaults of the form's version, and drops unknown fields. Attributes.Object has the change
+// when Mutate returns, In at once. Fields that the request cannot change are restored later.
 func (a *Attributes) Replace(ctx context.Context, f Form, object []byte) error {
+	next, _, err := a.Decode(f, object)
+	var unread *wire.BodyError
+	if errors.As(err, &unread) {
+		err = errors.New(unread.Cause)
+	}
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	return a.Set(ctx, f, next)
+}
+
+// Set is Replace for a decoded object, which must not be changed any more.
+func (a *Attributes) Set(ctx context.Context, f Form, next runtime.Object) error {
 	v, err := a.In(ctx, f)
 	if err != nil {
 		return err
 	}
 	if v.Object == nil {
 		return errors.New("the request has no object")
-	}
-	next, err := a.decodeForm(f, object)
-	if err != nil {
-		return apierrors.NewInternalError(err)
 	}
 	next = withKind(next, f.Kind)
 	if meta, ok := next.(metav1.Object); ok && a.managedShown && !equality.Semantic.DeepEqual(meta.GetManagedFields(), a.managed) {
@@ -277,44 +287,41 @@ func (a *Attributes) Replace(ctx context.Context, f Form, object []byte) error {
 	made := &Versioned{Form: f, Object: next, Old: v.Old, oldTree: v.oldTree, oldJSON: v.oldJSON}
 	a.versions.made = append(a.versions.made, made)
 	a.versions.dirty = made
-	a.w.replaced = true
 	return nil
 }
 
-// decodeForm decodes the JSON of a form, and sets defaults.
-func (a *Attributes) decodeForm(f Form, object []byte) (runtime.Object, error) {
+// Decode decodes the JSON of a form, and sets defaults. Complaints are unknown and duplicate fields of
+// a built-in kind.
+func (a *Attributes) Decode(f Form, object []byte) (o runtime.Object, complaints []string, err error) {
 	if a.isConnection() {
-		o, err := wire.Unmarshal(object, a.subresource().Options)
-		return o, err
+		o, err = wire.Unmarshal(object, a.subresource().Options)
+		return o, nil, err
 	}
 	t := a.typeOf(f)
 	if x := a.Exchanged(); x != a.Type {
 		t = x
 	}
 	if t == nil {
-		return nil, fmt.Errorf("%s is no version of %s", f.Kind, a.Type.GroupResource())
+		return nil, nil, fmt.Errorf("%s is no version of %s", f.Kind, a.Type.GroupResource())
 	}
 	if err := wire.CheckDepth(object); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if t.Custom != nil {
-		o, err := wire.Unmarshal(object, t.New)
-		if err != nil {
-			return nil, err
-		}
-		if t.Strategy.Default != nil {
-			t.Strategy.Default(o)
-		}
-		return o, nil
+		o, _, err = t.Custom.Decode(object) // prunes
+	} else {
+		o, complaints, err = wire.UnmarshalStrict(object, t.New)
 	}
-	d, err := wire.Decode(t, wire.JSON, object)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if k := o.GetObjectKind().GroupVersionKind(); !k.Empty() && k != t.GroupVersionKind() {
+		return nil, nil, fmt.Errorf("no kind %q is registered for version %q in scheme %q", k.Kind, k.GroupVersion(), "pkg/runtime/scheme.go:111")
 	}
 	if t.Strategy.Default != nil {
-		t.Strategy.Default(d.Object)
+		t.Strategy.Default(o)
 	}
-	return d.Object, nil
+	return o, complaints, nil
 }
 
 // settle gives Attributes.Object the changes of Replace.
@@ -472,10 +479,11 @@ func (a *Attributes) Local(key any, make func() any) any {
 func (a *Attributes) Reinvoke() { a.reinvoke = true }
 
 // ShownName returns the name of the object that webhooks and policies see. It is empty for each
-// object of a deletecollection, and in the mutating phase if the server is to generate the name.
+// object of a deletecollection, and in the mutating phase if the server is to generate the name. A
+// plugin that renames the object does not change it.
 func (a *Attributes) ShownName() string {
 	if a.w != nil && a.w.collection {
 		return ""
 	}
-	return a.Name
+	return cmp.Or(a.sentName, a.Name)
 }

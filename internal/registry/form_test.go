@@ -123,7 +123,15 @@ func TestReplaceCreate(t *testing.T) {
 	if made, err = create(`"name":"p"`, `"name":"other"`); err != nil || made.Stored.Key != "default/other" {
 		t.Errorf("renamed: %v %v", made.Stored, err)
 	}
+	contains(t, v.take(), `mutate CREATE "p"`, `validate CREATE "p" ... "name":"other"`)
+	if made, err = create(`"namespace":"default"`, `"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"u"},{"apiVersion":"v1","kind":"Pod","name":"x","uid":"u"}]`); err == nil {
+		t.Error("created twice")
+	}
+	if len(made.Warnings) == 0 || !strings.Contains(made.Warnings[0], "after mutating admission happens") {
+		t.Errorf("the warnings are %q", made.Warnings)
+	}
 	for _, c := range [][3]string{
+		{`"apiVersion":"v1"`, `"apiVersion":"v7"`, `Internal error occurred: no kind "Pod" is registered for version "v7" in scheme "pkg/runtime/scheme.go:111"`},
 		{`"image":"i",`, ``, `Pod "p" is invalid: spec.containers[0].image: Required value`},
 		{`"namespace":"default"`, `"namespace":"elsewhere"`, `the namespace of the provided object does not match the namespace sent on the request`},
 		{`"namespace":"default"`, `"resourceVersion":"7"`, `resourceVersion should not be set on objects to be created`},
@@ -151,6 +159,18 @@ func TestUpdateShown(t *testing.T) {
 	contains(t, v.take(),
 		`mutate UPDATE "p" {"kind":"Pod" ... "labels":{"a":"2"},"managedFields":[ ... "manager":"n" ... "status":{"phase":"Failed"} ...  | {"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"default","uid" ... "resourceVersion" ... "a":"1" ... "managedFields":[{"manager":"m" ... Pending`,
 		`validate UPDATE "p" {"kind":"Pod" ... "uid" ... "resourceVersion" ... "a":"2" ... "manager":"n" ... Pending ...  | {"kind":"Pod" ... Pending ... !Failed`)
+	for _, c := range [][3]string{
+		{`"namespace":"default"`, `"namespace":"elsewhere"`, `the namespace of the provided object does not match the namespace sent on the request`},
+		{`"namespace":"default"`, `"resourceVersion":"7"`, `Operation cannot be fulfilled on pods "p": the object has been modified; please apply your changes to the latest version and try again`},
+		{`"name":"p"`, `"name":"q"`, `Pod "q" is invalid: metadata.name: Invalid value: "q": field is immutable`},
+		{`"namespace":"default"`, `"uid":"mine"`, `Pod "p" is invalid: metadata.uid: Invalid value: "mine": field is immutable`},
+	} {
+		v.from, v.to = c[0], c[1]
+		if _, err := s.Update(t.Context(), at, body(change), registry.WriteOptions{}); err == nil || !strings.HasPrefix(err.Error(), c[2]) {
+			t.Errorf("%s -> %s: %v, want %s", c[0], c[1], err, c[2])
+		}
+	}
+	v.take()
 	at.Subresource = "status"
 	v.from, v.to = `Failed`, `Succeeded`
 	made, err := s.Update(t.Context(), at, body(strings.Replace(change, `"image":"i"`, `"image":"no"`, 1)), registry.WriteOptions{FieldManager: "n"})

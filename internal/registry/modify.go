@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +115,7 @@ func (r *Registry) unchangedWrite(ctx context.Context, a *Attributes, current *s
 // nothing that plugins set.
 func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, sent runtime.Object) (err error) {
 	w.owners.forget()
+	w.mutated = false
 	switch {
 	case w.source == fromVirtual:
 		a.Object = sent
@@ -142,13 +144,30 @@ func (r *Registry) mutateUpdate(ctx context.Context, w *write, a *Attributes, se
 	if err := r.mutate(ctx, a); err != nil {
 		return err
 	}
+	w.mutated = true
 	if !w.exchanges() {
+		if err := w.checkMutated(a); err != nil {
+			return err
+		}
 		if a.Object, err = w.merge(a.Old, a.Object); err != nil {
 			return err
 		}
 	}
 	a.Object.(metav1.Object).SetManagedFields(managed)
 	return r.finish(ctx, a)
+}
+
+// checkMutated checks the namespace and the resourceVersion of an update that plugins have seen.
+func (w *write) checkMutated(a *Attributes) error {
+	meta := a.Object.(metav1.Object)
+	if err := setNamespace(w.Target, meta); err != nil {
+		return err
+	}
+	version, err := bodyVersion(meta)
+	if err == nil && version != 0 && version != a.before.stored.Modified {
+		err = conflict(w.Target, errors.New(changedText))
+	}
+	return err
 }
 
 // setClient remembers the next version as the client wants it, with its managed fields, which

@@ -32,6 +32,8 @@ type Registry struct {
 	Plugins []Plugin
 	// Virtual has the resources that are not stored; nil: there are none.
 	Virtual Virtual
+	// Namespaces are the rules for the namespaces of new objects.
+	Namespaces NamespaceRules
 	// GenerateName makes a name from metadata.generateName; nil: it appends five random
 	// characters, like kube-apiserver.
 	GenerateName func(base string) string

@@ -33,6 +33,20 @@ func (r *Registry) schema(ctx context.Context, t *resource.Type) (*apply.Schema,
 	return s.With(others, func() (*spec.Schema, error) { return t.Custom.OpenAPI(3) }), nil
 }
 
+// Schema returns the schema of the objects of a form, for apply configurations. As in
+// kube-apiserver, the bodies of subresources that belong to another group have none: Scale, Eviction,
+// TokenRequest.
+func (a *Attributes) Schema(ctx context.Context, f Form) (*apply.Schema, error) {
+	t := a.typeOf(f)
+	if x := a.Exchanged(); x != a.Type {
+		t = x
+	}
+	if t == nil || f.Kind.GroupVersion() != f.Resource.GroupVersion() {
+		return nil, fmt.Errorf("no corresponding type for %v", f.Kind)
+	}
+	return a.registry.schema(ctx, t)
+}
+
 // ownSchema is schema without the parts that depend on the type of a custom kind.
 func (r *Registry) ownSchema(t *resource.Type) (*apply.Schema, error) {
 	if t.Custom == nil {

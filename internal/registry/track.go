@@ -24,11 +24,6 @@ import (
 // nil for a new object. If same is true, the write changes nothing; there are no bytes then, and
 // ownership was not computed.
 func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, next runtime.Object) (e wire.Encoded, same bool, err error) {
-	if c := w.Type.Custom; c != nil && w.replaced {
-		if err := c.Prune(next); err != nil {
-			return e, false, err
-		}
-	}
 	if wire.HasEmpty(next) {
 		if w.owners.client == nil { // the client owns an empty list that it sends
 			if w.owners.client, err = clientBytes(ctx, w.Type, next); err != nil {

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,8 @@ type Virtual interface {
 }
 
 // VirtualHandler answers a create at a virtual resource. It returns the answer, which may be the
-// completed body. Nil stands for a Status that reports success.
+// completed body. Nil stands for a Status that reports success. It must call VirtualRequest.Admit,
+// when the body is complete and before anything is changed.
 type VirtualHandler func(ctx context.Context, c *VirtualRequest) (runtime.Object, error)
 
 // VirtualRequest is a create at a virtual resource.
@@ -38,6 +40,15 @@ type VirtualRequest struct {
 
 	warnings    []string
 	annotations map[string]string
+	attrs       *Attributes
+	admitted    bool
+}
+
+// Admit calls the validating plugins. They see Sent.
+func (c *VirtualRequest) Admit(ctx context.Context) error {
+	c.admitted = true
+	c.attrs.Object = c.Sent
+	return c.Registry.admit(ctx, c.attrs)
 }
 
 // Warn adds a warning to the headers of the answer.
@@ -96,16 +107,18 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 		}
 	}
 	if t.Type.GroupResource() != accessReviews {
-		if err := checkNamespace(r.Store.Any(), named); err != nil {
+		if _, err := r.openNamespace(ctx, named, w.dryRun); err != nil {
 			return VirtualAnswer{Warnings: w.warnings}, err
 		}
 	}
-	call := &VirtualRequest{Registry: r, Target: t, By: o.By, DryRun: w.dryRun}
-	if call.Sent, err = r.admitVirtual(ctx, w, named, sent); err != nil {
-		return VirtualAnswer{Warnings: w.warnings, Annotations: w.annotations()}, status(err)
+	if fill := t.Exchanged().Strategy.Default; fill != nil {
+		fill(sent)
 	}
-	call.annotations = w.annotations()
-	made, err := r.virtualHandler(t)(ctx, call)
+	call := &VirtualRequest{Registry: r, Target: t, By: o.By, DryRun: w.dryRun}
+	made, err := r.admitVirtual(ctx, w, named, sent, call)
+	for key, value := range w.annotations() {
+		annotate(&call.annotations, key, value)
+	}
 	answer := VirtualAnswer{Warnings: append(w.warnings, call.warnings...), Annotations: call.annotations}
 	switch {
 	case err != nil:
@@ -119,15 +132,19 @@ func (r *Registry) CreateVirtual(ctx context.Context, t Target, b Body, o WriteO
 	return answer, err
 }
 
-// admitVirtual calls the plugins for a create at a virtual resource. They see the body; it returns
-// the one that they made of it.
-func (r *Registry) admitVirtual(ctx context.Context, w *write, named Target, sent runtime.Object) (runtime.Object, error) {
-	state := r.Store.Any()
+// admitVirtual calls the mutating plugins for a create at a virtual resource, and then its handler
+// with the body that they made.
+func (r *Registry) admitVirtual(ctx context.Context, w *write, named Target, sent runtime.Object, call *VirtualRequest) (runtime.Object, error) {
 	w.virtual = true
-	a := r.attributes(w, admissionv1.Create, state, sent, nil)
+	a := r.attributes(w, admissionv1.Create, r.Store.Any(), sent, nil)
 	a.Name, a.Kind = named.Name, named.Exchanged().GroupVersionKind()
 	if err := r.mutate(ctx, a); err != nil {
 		return nil, err
 	}
-	return a.Object, r.admit(ctx, a)
+	call.Sent, call.attrs = a.Object, a
+	made, err := r.virtualHandler(w.Target)(ctx, call)
+	if err == nil && !call.admitted {
+		return nil, errors.New("the handler has not called the validating plugins")
+	}
+	return made, err
 }

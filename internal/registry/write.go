@@ -54,8 +54,8 @@ type write struct {
 	virtual bool
 	// collection: the deletion is part of a deletecollection.
 	collection bool
-	// replaced: a plugin has replaced the object (Attributes.Replace).
-	replaced bool
+	// mutated: the mutating plugins have been called.
+	mutated bool
 	owners   ownership
 	// warnings are sent with the answer, also with an error.
 	warnings []string
@@ -193,7 +193,7 @@ func (w *write) dedupOwners(meta metav1.Object) {
 	}
 	meta.SetOwnerReferences(kept)
 	when := ""
-	if w.source == fromPatch {
+	if w.source == fromPatch || w.mutated {
 		when = " after mutating admission happens"
 	}
 	w.warnings = append(w.warnings, fmt.Sprintf(".metadata.ownerReferences contains duplicate entries%s; API server dedups owner references in 1.20+, "+
@@ -204,4 +204,5 @@ func (w *write) dedupOwners(meta metav1.Object) {
 func (w *write) begin() {
 	w.owners = ownership{}
 	w.warnings = w.warnings[:0:0]
+	w.mutated = false
 }

@@ -21,9 +21,6 @@ type Custom struct {
 	// Decode reads an object that a client sent as JSON. The complaints are the errors of
 	// strict field validation.
 	Decode func(body []byte) (o runtime.Object, complaints []string, err error)
-	// Prune drops the members of an object that the schema of its version does not have. Decode
-	// and conversions have done it already.
-	Prune func(o runtime.Object) error
 	// OpenAPI returns the published schema for version 2 or 3 of OpenAPI. Its metadata is a
 	// reference.
 	OpenAPI func(version int) (*spec.Schema, error)

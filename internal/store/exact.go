@@ -405,11 +405,14 @@ func (v *View) next(batch []*Object, prefix, after string, may func(uint64) bool
 		return batch, len(batch) > 0, err
 	}
 	r.may = may
+	size := 0
 	t.root.scan(&r, true, true, func(o *Object) bool {
 		batch = append(batch, o)
-		return len(batch) < oldBatch
+		size += len(o.Held)
+		more = len(batch) >= oldBatch || size >= oldBytes
+		return !more
 	})
-	return batch, len(batch) == oldBatch, nil
+	return batch, more, nil
 }
 
 // old reads the next batch from the log.

@@ -169,6 +169,31 @@ func TestStalledView(t *testing.T) {
 	}
 }
 
+// TestStalledViewOfLargeObjects: what a reader that stalls keeps of the state is bounded in bytes:
+// a few of these objects, of which an in-memory log has no copy.
+func TestStalledViewOfLargeObjects(t *testing.T) {
+	s := storetest.Open(t, store.Options{Log: memlog.New(), MaxMemory: 200 << 10})
+	const count, size = 100, 100 << 10
+	objects := fill(t, s, count, size)
+	v := s.Hold(t.Context(), "pods")
+	defer v.Close()
+	got := 0
+	var failed error
+	for _, err := range v.Scan("", "") {
+		if failed = err; err != nil {
+			break
+		}
+		if got++; got == 1 {
+			for i, o := range objects {
+				objects[i] = mustWrite(t, s, sized(o.Key, size, o.Modified))
+			}
+		}
+	}
+	if expired := new(*store.ExpiredError); !errors.As(failed, expired) || got > 20 {
+		t.Errorf("the reader still had %d objects, then %v", got, failed)
+	}
+}
+
 // TestBusy: few views at a time read from the log, cursors queue.
 func TestBusy(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: durable{memlog.New()}, MaxMemory: 1})

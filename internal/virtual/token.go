@@ -45,14 +45,12 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: tokenRequests.Group, Resource: tokenRequests.Kind}, account.GetName(),
 			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.GetUID()))
 	}
-	if request.Spec.ExpirationSeconds == nil || *request.Spec.ExpirationSeconds == 0 {
-		request.Spec.ExpirationSeconds = ptr.To[int64](defaultSeconds)
-	}
+	c.complete(request, account)
 	if err := checkSeconds(*request.Spec.ExpirationSeconds); err != nil {
 		return nil, err
 	}
-	if len(request.Spec.Audiences) == 0 {
-		request.Spec.Audiences = c.Tokens.Audiences()
+	if err := call.Admit(ctx); err != nil {
+		return nil, err
 	}
 	s := satoken.Subject{
 		Namespace:      account.GetNamespace(),
@@ -64,9 +62,21 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 	if err := c.issue(call, request, s); err != nil {
 		return nil, err
 	}
-	request.Name, request.Namespace, request.UID = account.GetName(), account.GetNamespace(), account.GetUID()
 	request.ManagedFields = nil
 	return request, nil
+}
+
+// complete fills in what a request leaves to the server. Validating admission sees it.
+func (c *Config) complete(request *authenticationv1.TokenRequest, account metav1.Object) {
+	if request.Spec.ExpirationSeconds == nil || *request.Spec.ExpirationSeconds == 0 {
+		request.Spec.ExpirationSeconds = ptr.To[int64](defaultSeconds)
+	}
+	if len(request.Spec.Audiences) == 0 {
+		request.Spec.Audiences = c.Tokens.Audiences()
+	}
+	request.Name, request.Namespace, request.UID = account.GetName(), account.GetNamespace(), account.GetUID()
+	request.CreationTimestamp = c.now()
+	request.Status = authenticationv1.TokenRequestStatus{}
 }
 
 // issue completes a request with its token. A lifetime above the limit is cut, with a warning.

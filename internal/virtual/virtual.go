@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
@@ -55,18 +56,28 @@ func New(c Config) *Resources {
 	}
 	return &Resources{
 		handlers: map[subresource]registry.VirtualHandler{
-			at(authenticationGroup, "selfsubjectreviews", ""):       c.selfSubjectReview,
-			at(authenticationGroup, "tokenreviews", ""):             c.tokenReview,
-			at(authorizationGroup, "subjectaccessreviews", ""):      c.subjectAccessReview,
-			at(authorizationGroup, "localsubjectaccessreviews", ""): c.localSubjectAccessReview,
-			at(authorizationGroup, "selfsubjectaccessreviews", ""):  c.selfSubjectAccessReview,
-			at(authorizationGroup, "selfsubjectrulesreviews", ""):   c.selfSubjectRulesReview,
+			at(authenticationGroup, "selfsubjectreviews", ""):       admitted(c.selfSubjectReview),
+			at(authenticationGroup, "tokenreviews", ""):             admitted(c.tokenReview),
+			at(authorizationGroup, "subjectaccessreviews", ""):      admitted(c.subjectAccessReview),
+			at(authorizationGroup, "localsubjectaccessreviews", ""): admitted(c.localSubjectAccessReview),
+			at(authorizationGroup, "selfsubjectaccessreviews", ""):  admitted(c.selfSubjectAccessReview),
+			at(authorizationGroup, "selfsubjectrulesreviews", ""):   admitted(c.selfSubjectRulesReview),
 			at("", "serviceaccounts", "token"):                      c.tokenRequest,
-			at("", "bindings", ""):                                  c.binding,
-			at("", "pods", "binding"):                               c.binding,
-			at("", "pods", "eviction"):                              c.eviction,
+			at("", "bindings", ""):                                  admitted(c.binding),
+			at("", "pods", "binding"):                               admitted(c.binding),
+			at("", "pods", "eviction"):                              admitted(c.eviction),
 		},
 		sources: map[schema.GroupResource]*registry.Source{{Resource: "componentstatuses"}: components()},
+	}
+}
+
+// admitted makes a handler call the validating plugins before it begins.
+func admitted(handle registry.VirtualHandler) registry.VirtualHandler {
+	return func(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
+		if err := call.Admit(ctx); err != nil {
+			return nil, err
+		}
+		return handle(ctx, call)
 	}
 }
 

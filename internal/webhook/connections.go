@@ -125,7 +125,8 @@ func (t *Target) url() (*url.URL, error) {
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil {
-		return nil, fmt.Errorf("Unparsable URL: %v", err) //nolint:staticcheck // the words of kube-apiserver
+		//lint:ignore ST1005 the words of kube-apiserver
+		return nil, fmt.Errorf("Unparsable URL: %v", err)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Join("/", u.Path)}, nil
 }

@@ -27,6 +27,16 @@ func unmarshalStrict(data []byte, create func() runtime.Object) (o runtime.Objec
 	return o, complaints, err
 }
 
+// UnmarshalStrict reads JSON that the server itself has made from a client's or plugin's patch into a
+// new object. Complaints are unknown and duplicate fields. Errors are those of the decoder.
+func UnmarshalStrict(data []byte, create func() runtime.Object) (o runtime.Object, complaints []string, err error) {
+	o, errs, err := unmarshalStrict(data, create)
+	for _, one := range errs {
+		complaints = append(complaints, one.Error())
+	}
+	return o, complaints, err
+}
+
 // Unmarshal reads a stored value into a new object.
 func Unmarshal(value []byte, create func() runtime.Object) (runtime.Object, error) {
 	o := create()

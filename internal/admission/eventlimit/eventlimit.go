@@ -12,10 +12,13 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
+	"github.com/tidemark-dev/tidemark/internal/admission/pluginconfig"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -58,19 +61,26 @@ var keys = map[string]func(a *registry.Attributes) string{
 	},
 }
 
+// configuration is a Configuration of eventratelimit.admission.k8s.io/v1alpha1.
+type configuration struct {
+	metav1.TypeMeta `json:",inline"`
+	Limits          Limits `json:"limits"`
+}
+
+// DeepCopyObject implements runtime.Object. The copy shares the limits.
+func (c *configuration) DeepCopyObject() runtime.Object { copied := *c; return &copied }
+
 // Parse reads a configuration: a Configuration of eventratelimit.admission.k8s.io/v1alpha1, as
-// YAML or JSON. An empty one is an error, since the plugin needs limits.
+// YAML or JSON. Nil is one without limits, which is an error: the plugin needs limits.
 func Parse(text []byte) (Limits, error) {
-	var c struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Limits     Limits `json:"limits"`
-	}
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		return nil, err
-	}
-	if len(text) > 0 && (c.APIVersion != "eventratelimit.admission.k8s.io/v1alpha1" || c.Kind != "Configuration") {
-		return nil, fmt.Errorf("no kind %q is registered for version %q: want a Configuration of eventratelimit.admission.k8s.io/v1alpha1", c.Kind, c.APIVersion)
+	c := &configuration{}
+	if text != nil {
+		kind := schema.GroupVersionKind{Group: "eventratelimit.admission.k8s.io", Version: "v1alpha1", Kind: "Configuration"}
+		read, err := pluginconfig.Decode(text, pluginconfig.Kind{GroupVersionKind: kind, Object: c})
+		if err != nil {
+			return nil, err
+		}
+		c = read.(*configuration)
 	}
 	return c.Limits, c.Limits.validate().ToAggregate()
 }
@@ -78,12 +88,12 @@ func Parse(text []byte) (Limits, error) {
 func (all Limits) validate() (errs field.ErrorList) {
 	path := field.NewPath("limits")
 	if len(all) == 0 {
-		errs = append(errs, field.Invalid(path, []string{}, "must not be empty"))
+		errs = append(errs, field.Invalid(path, all, "must not be empty"))
 	}
 	for i, l := range all {
 		at := path.Index(i)
 		if keys[l.Type] == nil {
-			errs = append(errs, field.NotSupported(at.Child("type"), l.Type, []string{"Namespace", "Server", "SourceAndObject", "User"}))
+			errs = append(errs, field.NotSupported(at.Child("type"), l.Type, []string{"Namespace", "User", "SourceAndObject", "Server"}))
 		}
 		if l.Burst <= 0 {
 			errs = append(errs, field.Invalid(at.Child("burst"), l.Burst, "must be positive"))

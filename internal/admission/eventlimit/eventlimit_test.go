@@ -12,15 +12,14 @@ func TestParse(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
 		{head + "limits: [{type: Server, qps: 1, burst: 2, cacheSize: -1}, {type: User, qps: 1, burst: 2}]", ""},
 		{`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"Namespace","qps":5,"burst":9,"cacheSize":3}]}`, ""},
-		{"", `limits: Invalid value: []: must not be empty`},
-		{head, `limits: Invalid value: []: must not be empty`},
-		{head + "limits: [{type: server, qps: 1, burst: 2}]", `limits[0].type: Unsupported value: "server": supported values: "Namespace", "Server", "SourceAndObject", "User"`},
+		{"", `Object 'Kind' is missing in ''`},
+		{head, `limits: Invalid value: null: must not be empty`},
+		{head + "limits: [{type: server, qps: 1, burst: 2}]", `limits[0].type: Unsupported value: "server": supported values: "Namespace", "User", "SourceAndObject", "Server"`},
 		{head + "limits: [{type: Namespace, cacheSize: -1}]", `[limits[0].burst: Invalid value: 0: must be positive, limits[0].qps: Invalid value: 0: must be positive, limits[0].cacheSize: Invalid value: -1: must not be negative]`},
-		{head + "limit: []", `unknown field "limit"`},
-		{head + "limits: [{type: Server, qps: 1, qps: 2, burst: 2}]", `already set`},
+		{head + "limit: []", `limits: Invalid value: null: must not be empty`},
 		{head + "limits: [{type: Server, qps: 3000000000, burst: 2}]", `cannot unmarshal`},
-		{"kind: Configuration\nlimits: []", `no kind "Configuration" is registered for version ""`},
-		{"[]", `cannot unmarshal array`},
+		{"kind: Configuration\nlimits: []", `Object 'apiVersion' is missing in 'kind: Configuration`},
+		{"[]", `couldn't get version/kind; json parse error`},
 	} {
 		limits, err := Parse([]byte(row.text))
 		switch {

@@ -30,18 +30,14 @@ type Input struct {
 // that use it fail.
 func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned, az authz.Authorizer) *Input {
 	in := &Input{}
-	if v.Object != nil {
-		in.Object = &expression.Lazy{Make: func() (any, error) {
-			object, _, err := v.Trees()
-			return object, err
-		}}
-	}
-	if v.Old != nil {
-		in.OldObject = &expression.Lazy{Make: func() (any, error) {
-			_, old, err := v.Trees()
-			return old, err
-		}}
-	}
+	in.Object = objectOf(v.Object, func() (any, error) {
+		object, _, err := v.Trees()
+		return object, err
+	})
+	in.OldObject = objectOf(v.Old, func() (any, error) {
+		_, old, err := v.Trees()
+		return old, err
+	})
 	request := func(resource schema.GroupVersionResource) *expression.Lazy {
 		return &expression.Lazy{Make: func() (any, error) { return requestOf(a, v.Kind, resource) }}
 	}
@@ -59,6 +55,17 @@ func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned
 	return in
 }
 
+// objectOf returns the value of an object. Custom resources are trees already.
+func objectOf(o runtime.Object, tree func() (any, error)) any {
+	switch o.(type) {
+	case nil:
+		return nil
+	case interface{ Tree() map[string]any }:
+		return &expression.Lazy{Make: tree}
+	}
+	return expression.Typed(o)
+}
+
 // Namespace returns the namespace that expressions see: that of the request. The namespace of a
 // Namespace is the Namespace itself.
 func Namespace(a *registry.Attributes) string {
@@ -72,7 +79,7 @@ func Namespace(a *registry.Attributes) string {
 func (in *Input) SetParams(params any) { in.Params, in.conditions.Params = params, params }
 
 // requestOf returns the value of the variable request: an AdmissionRequest without uid and objects.
-func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource schema.GroupVersionResource) (map[string]any, error) {
+func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource schema.GroupVersionResource) (any, error) {
 	sent := a.Forms()[0]
 	request := &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(resource), SubResource: a.Subresource,
@@ -84,7 +91,7 @@ func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource sc
 	if client := a.Client(); client != nil {
 		request.UserInfo = client.Info()
 	}
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(request)
+	return expression.Typed(request), nil
 }
 
 // rememberedNamespaces are values of namespaceObject, by the hash of their names.

@@ -43,12 +43,11 @@ func (c *charge) measure() {
 	}
 }
 
-// on returns what the charge adds to a quota, nil for nothing, or the error that refuses the
-// write.
-func (c *charge) on(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
+// restricted returns the resources of a quota that the object counts for; nil: the quota does not
+// count it. An error refuses the write.
+func (c *charge) restricted(q *corev1.ResourceQuota) ([]corev1.ResourceName, error) {
 	names := c.kind.matching(q.Status.Hard)
-	selectors := selectorsOf(q)
-	if len(names) == 0 || !c.kind.selected(selectors, c.object) {
+	if len(names) == 0 || !c.kind.selected(selectorsOf(q), c.object) {
 		return nil, nil
 	}
 	if c.kind.lacking != nil {
@@ -61,11 +60,26 @@ func (c *charge) on(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 			return nil, c.fail("status unknown for quota: %s, resources: %s", q.Name, joined(names))
 		}
 	}
+	return names, nil
+}
+
+func (c *charge) negative(names []corev1.ResourceName) error {
+	return c.fail("quota usage is negative for resource(s): %s", joined(names))
+}
+
+// on returns what the charge adds to a quota, nil for nothing, or the error that refuses the
+// write.
+func (c *charge) on(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
+	names, err := c.restricted(q)
+	if err != nil || names == nil {
+		return nil, err
+	}
+	selectors := selectorsOf(q)
 	if c.use == nil {
 		c.measure()
 	}
 	if negative := belowZero(c.use); len(negative) > 0 {
-		return nil, c.fail("quota usage is negative for resource(s): %s", joined(negative))
+		return nil, c.negative(negative)
 	}
 	all := c.use
 	if c.old != nil && c.kind.selected(selectors, c.old) {

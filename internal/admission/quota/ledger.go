@@ -34,6 +34,8 @@ type Ledger struct {
 	Quotas *resource.Type
 	// Uncharged: there is no plugin that charges, so that used resources are only counted.
 	Uncharged bool
+	// Limited are the resources that only a quota permits.
+	Limited []LimitedResource
 	// Now is the wall clock; nil: time.Now.
 	Now func() time.Time
 
@@ -76,7 +78,7 @@ func (l *Ledger) Plugins() []registry.Plugin {
 	return []registry.Plugin{
 		{
 			Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
-				return chargeable(t, o) && count(s, t.Namespace) > 0
+				return chargeable(t, o) && (len(l.Limited) > 0 || count(s, t.Namespace) > 0)
 			},
 			Validate: l.check, Commit: l.commit,
 		},
@@ -110,9 +112,10 @@ func count(s *store.State, namespace string) int {
 // guardOf is the guard that each write of a quota claims, except for charges.
 func guardOf(namespace string) string { return "quota/" + namespace }
 
-// check refuses a dry-run that would exceed a quota.
+// check refuses writes of limited resources without a quota, and a dry-run that would exceed a
+// quota.
 func (l *Ledger) check(_ context.Context, a *registry.Attributes) error {
-	if !a.DryRun {
+	if !a.DryRun && len(l.Limited) == 0 {
 		return nil
 	}
 	c := l.chargeOf(a)
@@ -120,12 +123,18 @@ func (l *Ledger) check(_ context.Context, a *registry.Attributes) error {
 		return nil
 	}
 	quotas, err := l.stored.in(a.State, a.Namespace)
+	if err == nil && len(l.Limited) > 0 {
+		err = c.covered(l.Limited, a.Type.GroupResource(), quotas)
+	}
+	if err != nil || !a.DryRun {
+		return err
+	}
 	for _, q := range quotas {
 		if _, err := c.on(q); err != nil {
 			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // record claims the guard of the namespace for writes of quotas, and holds other writes to it.

@@ -55,7 +55,8 @@ func (h *hook) checkDryRun(a *registry.Attributes) error {
 	case admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun:
 		return nil
 	case "":
-		return &callError{h.name, errors.New("Webhook SideEffects is nil"), http.StatusBadRequest} //nolint:staticcheck // the words of kube-apiserver
+		//lint:ignore ST1005 the words of kube-apiserver
+		return &callError{h.name, errors.New("Webhook SideEffects is nil"), http.StatusBadRequest}
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.name))
 }

@@ -19,7 +19,7 @@ import (
 
 // callsPerWebhook is the limit of concurrent calls of one webhook; others wait, and their waiting
 // counts as the time of the webhook. It bounds the goroutines and buffers that a webhook which hangs
-// can hold, at about 40 KiB a call.
+// can hold, at about 24 KiB a call.
 const callsPerWebhook = 512
 
 // phase is a kind of webhook, as metrics name it.

@@ -57,7 +57,7 @@ func (w *Webhooks) validate(ctx context.Context, a *registry.Attributes) error {
 }
 
 // callBytes is about the memory of a call without its review.
-const callBytes = 40 << 10
+const callBytes = 24 << 10
 
 // wait calls f, which calls webhooks, without the seat of the request. Its reviews count as memory of
 // a waiting request.

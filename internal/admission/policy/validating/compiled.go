@@ -91,7 +91,9 @@ type decision struct {
 	failed   bool // an error, not false
 	message  string
 	reason   metav1.StatusReason
-	took     time.Duration
+	// took is the time from the policy's first validation on: a clock read for each validation
+	// would cost a fifth of it.
+	took time.Duration
 }
 
 // evaluate evaluates the policy for an input.
@@ -105,9 +107,9 @@ func (c *compiled) evaluate(ctx context.Context, a *registry.Attributes, in *mat
 		return
 	}
 	e := expression.NewEvaluation(ctx, &in.Input, c.composition, expression.Budget)
-	denied := false
+	denied, start := false, time.Now()
 	for i := range c.validations {
-		v, start := &c.validations[i], time.Now()
+		v := &c.validations[i]
 		value, err := e.Eval(v.program)
 		switch {
 		case err == nil && value == types.True:

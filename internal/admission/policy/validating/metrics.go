@@ -31,7 +31,7 @@ func NewMetrics() *Metrics {
 			Name: prefix + "check_total", Help: "Validations that failed, by policy, binding and action."}, labels),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "check_duration_seconds", Buckets: []float64{0.0000005, 0.001, 0.01, 0.1, 1},
-			Help: "Time to evaluate a validation that failed."}, labels),
+			Help: "Time to evaluate the validations of a policy up to one that failed."}, labels),
 	}
 }
 

@@ -1,0 +1,30 @@
+package admission
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemark-dev/tidemark/internal/admission/match"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
+)
+
+// Metrics count what plugins do. Make them with NewMetrics. Webhooks have metrics of their own.
+type Metrics struct {
+	// Conditions count the match conditions of webhooks and policies.
+	Conditions *match.Metrics
+	validating *validating.Metrics
+	mutating   *mutating.Metrics
+	security   *securityMetrics
+}
+
+// NewMetrics returns metrics that have counted nothing.
+func NewMetrics() *Metrics {
+	return &Metrics{match.NewMetrics(), validating.NewMetrics(), mutating.NewMetrics(), newSecurityMetrics()}
+}
+
+// Collectors returns what collects the metrics.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return slices.Concat(m.Conditions.Collectors(), m.validating.Collectors(), m.mutating.Collectors(), m.security.collectors())
+}
