@@ -193,7 +193,9 @@ func (n *normalizer) received(st *step, calls []call) string {
 // annotations writes the annotations of an audit event that admission may have added.
 func (n *normalizer) annotations(event map[string]any) string {
 	all, _ := event["annotations"].(map[string]any)
-	maps.DeleteFunc(all, func(key string, _ any) bool { return strings.HasPrefix(key, "authorization.k8s.io/") || strings.HasPrefix(key, "apiserver.latency.k8s.io/") })
+	maps.DeleteFunc(all, func(key string, _ any) bool {
+		return strings.HasPrefix(key, "authorization.k8s.io/") || strings.HasPrefix(key, "apiserver.latency.k8s.io/")
+	})
 	if all == nil {
 		all = map[string]any{}
 	}
