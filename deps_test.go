@@ -72,7 +72,6 @@ var importRules = []importRule{
 	{"internal/admission/imagepolicy", "internal/fairness internal/registry internal/store internal/webhook", "a remote service decides on the images of Pods"},
 	{"internal/admission/pluginconfig", "", "decoding a configuration depends on no other package"},
 	{"internal/admission/webhook", "internal/admission/match internal/authn internal/authz internal/derived internal/expression internal/fairness internal/patch internal/registry internal/store internal/uuid internal/webhook", "a webhook sees a request as it is in the chain, and patches it"},
-	{"internal/admission/eventlimit", "internal/registry internal/store", "writes of Events are counted"},
 	{"internal/admission/webhook", "internal/admission/match internal/authn internal/authz internal/derived internal/expression internal/fairness internal/patch internal/registry internal/store internal/uuid internal/webhook", "a webhook sees a request as it is in the chain, and patches it"},
 	{"internal/admission/policy", "internal/admission/match internal/derived internal/registry internal/resource internal/store", "which policies apply to a request follows from stored policies, bindings and params"},
 	{"internal/admission/policy/mutating", "internal/admission/match internal/admission/policy internal/authz internal/expression internal/patch internal/registry internal/resource internal/store", "expressions make patches, which change the object of a request"},

@@ -39,8 +39,7 @@ type entry struct {
 	// name is the name that kube-apiserver's flags know; empty: a part of the server.
 	name string
 	mode mode
-	// plugin makes the plugin; nil: the verbs or the kinds do what it does, or this server
-	// does not have it (absent).
+	// plugin makes the plugin; nil: the verbs do what it does, or it does nothing.
 	plugin func(c *Config) []registry.Plugin
 }
 
@@ -48,10 +47,8 @@ type entry struct {
 type mode uint8
 
 const (
-	// absent: this server does not have the plugin.
-	absent mode = iota
 	// on: it is enabled unless it is disabled by a flag.
-	on
+	on mode = iota
 	// off: it is enabled by a flag.
 	off
 	// always: a part of the server that has no name.

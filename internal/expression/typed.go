@@ -18,12 +18,17 @@ import (
 // Typed returns the value of an object: a pointer to a struct of a Kubernetes API. It is the value of
 // the object's JSON, but only what an expression looks at is converted, and once. The object must not
 // change while the value is in use. The value is not safe for concurrent use.
-func Typed(object any) ref.Val {
+//
+// complete adds the managed fields to the object. It is called before an expression looks at them;
+// nil: they are there.
+func Typed(object any, complete func() error) ref.Val {
 	v := reflect.ValueOf(object)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return types.DefaultTypeAdapter.NativeToValue(object)
 	}
-	return newStruct(v.Elem())
+	o := newStruct(v.Elem())
+	o.complete = complete
+	return o
 }
 
 // field is a member of the JSON of a struct.
@@ -274,6 +279,8 @@ type object struct {
 	fields []ref.Val          // of a struct: those that were looked at, or missing
 	items  map[string]ref.Val // of a map: those that were looked at
 	all    ref.Val            // the whole value, if it was needed
+	// complete is that of Typed, for an object and its metadata.
+	complete func() error
 }
 
 // missing marks a field that the JSON of a struct lacks.
@@ -288,9 +295,24 @@ func newStruct(v reflect.Value) *object {
 
 func (o *object) whole() ref.Val {
 	if o.all == nil {
+		if failed := o.completed(); failed != nil {
+			return failed
+		}
 		o.all = whole(o.v)
 	}
 	return o.all
+}
+
+// completed adds the managed fields, and returns the error.
+func (o *object) completed() ref.Val {
+	if o.complete == nil {
+		return nil
+	}
+	if err := o.complete(); err != nil {
+		return types.WrapErr(err)
+	}
+	o.complete = nil
+	return nil
 }
 
 // mapper returns the whole value if it is a map, else an error.
@@ -321,7 +343,7 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 		return nil, false
 	}
 	if o.fields[i] == nil {
-		o.fields[i] = o.field(&o.shape.fields[i])
+		o.fields[i] = o.member(string(name), i)
 	}
 	if o.fields[i] == missing {
 		return nil, false
@@ -329,8 +351,22 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 	return o.fields[i], true
 }
 
-func (o *object) field(f *field) ref.Val {
-	v := o.v
+// member returns the value of a field, or missing.
+func (o *object) member(name string, i int) ref.Val {
+	if o.complete != nil && name == "managedFields" {
+		if failed := o.completed(); failed != nil {
+			return failed
+		}
+	}
+	value := o.field(i)
+	if inner, ok := value.(*object); ok && o.complete != nil && name == "metadata" {
+		inner.complete = o.complete
+	}
+	return value
+}
+
+func (o *object) field(i int) ref.Val {
+	f, v := &o.shape.fields[i], o.v
 	for _, i := range f.path {
 		v = v.Field(i)
 	}

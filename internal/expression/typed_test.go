@@ -42,8 +42,8 @@ func TestTyped(t *testing.T) {
 				continue // a random value that has no JSON
 			}
 			want := types.DefaultTypeAdapter.NativeToValue(tree)
-			same(t, "", Typed(o), want)
-			if Typed(o).Equal(want) != types.True || want.Equal(Typed(o)) != types.True {
+			same(t, "", Typed(o, nil), want)
+			if Typed(o, nil).Equal(want) != types.True || want.Equal(Typed(o, nil)) != types.True {
 				t.Errorf("%T: the values are not equal", o)
 			}
 			if t.Failed() {
@@ -104,6 +104,34 @@ func same(t *testing.T, path string, got, want ref.Val) {
 	default:
 		if got.Equal(want) != types.True {
 			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+	}
+}
+
+// TestManagedFields adds managed fields when an expression looks at them, or at the whole object.
+func TestManagedFields(t *testing.T) {
+	for text, want := range map[string]int{
+		"object.metadata.name == 'p'":                               0,
+		"object.metadata.managedFields[0].manager == 'm'":           1,
+		"has(object.metadata.managedFields)":                        1,
+		"object.metadata == object.metadata":                        1,
+		"object.metadata.size() == 2 && object.metadata.size() > 0": 1,
+		"object.exists(k, k == 'metadata')":                         1,
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+		calls := 0
+		o := Typed(pod, func() error {
+			calls++
+			pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+			return nil
+		})
+		p, failed := Compile(text, Variables{}, Stored)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		got, err := NewEvaluation(t.Context(), &Input{Object: o}, nil, Budget).Eval(p)
+		if err != nil || got != types.True || (calls > 0) != (want > 0) {
+			t.Errorf("%s: got %v, %v after %d calls", text, got, err, calls)
 		}
 	}
 }

@@ -211,9 +211,6 @@ func (l *level) activate(q *queue) {
 	case q.pos >= 0:
 	case q.executing == 0:
 		q.start = l.r
-		if len(l.order) > 0 { // queues that lag behind R would go before it for as long as they lag
-			q.start = min(q.start, l.order[0].start)
-		}
 		l.active++
 	default:
 		q.start = max(q.start, l.r)

@@ -269,13 +269,17 @@ func newLevel(c *flowcontrolv1.PriorityLevelConfiguration) *Level {
 		return nil
 	}
 	if q != nil {
-		l.Queues, l.HandSize, l.QueueLength = int(q.Queues), int(q.HandSize), int(q.QueueLengthLimit)
+		l.Queues, l.HandSize, l.QueueLength = min(int(q.Queues), mostQueues), int(q.HandSize), int(q.QueueLengthLimit)
 		if l.Queues < 1 || l.HandSize < 1 || l.HandSize > l.Queues || l.QueueLength < 1 {
 			return nil
 		}
 	}
 	return l
 }
+
+// mostQueues bounds the queues of a level. The API allows ten million, which would take gigabytes. A
+// hand of so many is small, so that fewer are enough.
+const mostQueues = 16_384
 
 func value(n *int32) int {
 	if n == nil {

@@ -227,6 +227,19 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// TestManyQueues: a level has a bounded number of queues.
+func TestManyQueues(t *testing.T) {
+	w := newWorld(t)
+	l := level("wide", 1, 10_000_000)
+	l.Spec.Limited.LimitResponse.Queuing.HandSize = 2
+	w.put(l)
+	for _, l := range New(Config{Store: w.store, Seats: 600}).Levels() {
+		if l.Name == "wide" && (l.Queues != mostQueues || l.HandSize != 2) {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
 func TestWork(t *testing.T) {
 	wide, narrow := &Level{}, &Level{MaxWidth: 4}
 	for _, row := range []struct {

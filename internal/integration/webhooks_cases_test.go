@@ -239,7 +239,7 @@ var hookDifferences = map[string]func(recorded string) string{
 	// The error of another kind is one of the patch.
 	"patched kind": func(text string) string {
 		lines := strings.Split(text, "\n")
-		const message = `Pod in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Pod) to (core.ConfigMap): unknown conversion`
+		const message = `converting (/v1, Kind=Pod) to (/v1, Kind=ConfigMap): unknown conversion`
 		lines[1] = `< 500 {"apiVersion":"v1","code":500,"details":{"causes":[{"message":"` + message + `"}]},"kind":"Status","message":"Internal error occurred: ` +
 			message + `","metadata":{},"reason":"InternalError","status":"Failure"}`
 		return strings.Join(lines, "\n")

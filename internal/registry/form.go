@@ -69,6 +69,18 @@ type Versioned struct {
 
 	objectTree, oldTree map[string]any
 	objectJSON, oldJSON []byte
+	// pending adds the managed fields to Object; nil: they are there.
+	pending func() error
+}
+
+// Complete adds the managed fields to an Object of Lean.
+func (v *Versioned) Complete() error {
+	if v.pending == nil {
+		return nil
+	}
+	add := v.pending
+	v.pending = nil
+	return add()
 }
 
 // Trees returns the objects as unstructured content, nil for none. It is computed once, and must
@@ -132,6 +144,16 @@ func (v *versions) changed() {
 // remembered until the object changes. A webhook of the kind may convert the object. It must not be
 // called by several goroutines at once.
 func (a *Attributes) In(ctx context.Context, f Form) (*Versioned, error) {
+	v, err := a.Lean(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return v, v.Complete()
+}
+
+// Lean is In without the managed fields of the object, until Complete adds them. They take longer to
+// make than the rest, and few expressions look at them.
+func (a *Attributes) Lean(ctx context.Context, f Form) (*Versioned, error) {
 	for _, v := range a.versions.made {
 		if v.Kind == f.Kind {
 			return v, nil
@@ -157,7 +179,7 @@ func (a *Attributes) In(ctx context.Context, f Form) (*Versioned, error) {
 			v.Old.(metav1.Object).SetManagedFields(live)
 		}
 	}
-	if v.Object, err = a.object(ctx, f); err != nil {
+	if err = a.addObject(ctx, v); err != nil {
 		return nil, err
 	}
 	a.versions.made = append(a.versions.made, v)
@@ -166,36 +188,37 @@ func (a *Attributes) In(ctx context.Context, f Form) (*Versioned, error) {
 
 func isNil(o runtime.Object) bool { return o == nil || reflect.ValueOf(o).IsNil() }
 
-// object returns the object of the request in a form, with its managed fields; nil for none.
-func (a *Attributes) object(ctx context.Context, f Form) (runtime.Object, error) {
-	var made runtime.Object
-	var err error
+// addObject adds the object of the request to a form, and its managed fields as pending.
+func (a *Attributes) addObject(ctx context.Context, v *Versioned) (err error) {
 	switch {
 	case isNil(a.Object):
-		return nil, nil
+		return nil
 	case a.mutating && a.body != nil:
-		made = withKind(shallow(a.body), f.Kind)
+		v.Object = withKind(shallow(a.body), v.Kind)
 	default:
-		if made, err = a.shown(ctx, f, a.Object); err != nil {
-			return nil, err
+		if v.Object, err = a.shown(ctx, v.Form, a.Object); err != nil {
+			return err
 		}
 	}
-	meta, ok := made.(metav1.Object)
+	meta, ok := v.Object.(metav1.Object)
 	if !ok || a.Operation == admissionv1.Connect || a.exchanges() && !a.w.virtual && !a.mutating {
-		return made, nil
+		return nil
 	}
-	if made == a.Object {
-		made = shallow(made)
-		meta = made.(metav1.Object)
+	if v.Object == a.Object {
+		v.Object = shallow(v.Object)
+		meta = v.Object.(metav1.Object)
 	}
-	if !a.managedShown {
-		if a.managed, err = a.managedFields(ctx); err != nil {
-			return nil, err
+	v.pending = func() (err error) {
+		if !a.managedShown {
+			if a.managed, err = a.managedFields(ctx); err != nil {
+				return err
+			}
+			a.managedShown = true
 		}
-		a.managedShown = true
+		meta.SetManagedFields(a.managed)
+		return nil
 	}
-	meta.SetManagedFields(a.managed)
-	return made, nil
+	return nil
 }
 
 // shown returns an object of the request in a form. It may be the object itself, or share memory

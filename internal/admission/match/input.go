@@ -26,15 +26,18 @@ type Input struct {
 	conditions expression.Input
 }
 
-// NewInput returns the input of a request. az decides for the variable authorizer; nil: expressions
+// NewInput returns the input of a request in the form v, which may be one of Attributes.Lean. az decides for the variable authorizer; nil: expressions
 // that use it fail.
 func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned, az authz.Authorizer) *Input {
 	in := &Input{}
-	in.Object = objectOf(v.Object, func() (any, error) {
+	in.Object = objectOf(v.Object, v.Complete, func() (any, error) {
+		if err := v.Complete(); err != nil {
+			return nil, err
+		}
 		object, _, err := v.Trees()
 		return object, err
 	})
-	in.OldObject = objectOf(v.Old, func() (any, error) {
+	in.OldObject = objectOf(v.Old, nil, func() (any, error) {
 		_, old, err := v.Trees()
 		return old, err
 	})
@@ -56,14 +59,14 @@ func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned
 }
 
 // objectOf returns the value of an object. Custom resources are trees already.
-func objectOf(o runtime.Object, tree func() (any, error)) any {
+func objectOf(o runtime.Object, complete func() error, tree func() (any, error)) any {
 	switch o.(type) {
 	case nil:
 		return nil
 	case interface{ Tree() map[string]any }:
 		return &expression.Lazy{Make: tree}
 	}
-	return expression.Typed(o)
+	return expression.Typed(o, complete)
 }
 
 // Namespace returns the namespace that expressions see: that of the request. The namespace of a
@@ -91,7 +94,7 @@ func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource sc
 	if client := a.Client(); client != nil {
 		request.UserInfo = client.Info()
 	}
-	return expression.Typed(request), nil
+	return expression.Typed(request, nil), nil
 }
 
 // rememberedNamespaces are values of namespaceObject, by the hash of their names.

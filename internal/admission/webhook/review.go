@@ -40,7 +40,11 @@ func (d *dispatch) tail(ctx context.Context, f registry.Form) ([]byte, error) {
 	if err != nil {
 		return nil, internalError(err)
 	}
-	t, err := reviewTail(d.a, f, object, old)
+	options, err := optionsJSON(d.a.Options())
+	if err != nil {
+		return nil, internalError(err)
+	}
+	t, err := tailOf(d.a, f, object, old, options)
 	if err != nil {
 		return nil, internalError(err)
 	}
@@ -62,13 +66,10 @@ func userInfo(u *authn.User) authenticationv1.UserInfo {
 	return u.Info()
 }
 
-// reviewTail returns the part of a review behind the UID. Object and old are nil for none.
-func reviewTail(a *registry.Attributes, f registry.Form, object, old []byte) ([]byte, error) {
+// tailOf returns the part of a review behind the UID. The objects and the options are JSON, nil for
+// none.
+func tailOf(a *registry.Attributes, f registry.Form, object, old, options []byte) ([]byte, error) {
 	user, err := json.Marshal(userInfo(a.Client()))
-	if err != nil {
-		return nil, err
-	}
-	options, err := optionsJSON(a.Options())
 	if err != nil {
 		return nil, err
 	}

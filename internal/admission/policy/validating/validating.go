@@ -119,7 +119,7 @@ func (r *request) input(ctx context.Context, f registry.Form) (*match.Input, err
 			return r.inputs[i].input, nil
 		}
 	}
-	v, err := r.a.In(ctx, f)
+	v, err := r.a.Lean(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("failed to configure binding: failed to convert object version: %w", err)
 	}
