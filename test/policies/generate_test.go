@@ -173,7 +173,7 @@ func (g *generator) damage(c *cel, spec object) {
 // bind makes one binding that denies, and perhaps another that warns.
 func (g *generator) bind(p *policy, params bool) {
 	n := 1
-	if !p.mutating && g.some(4) {
+	if !p.mutating && !params && g.some(4) { // missing parameters of a binding deny, in any order
 		n = 2
 	}
 	for i := range n {

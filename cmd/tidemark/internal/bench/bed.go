@@ -42,6 +42,8 @@ type bed struct {
 	// bound are the namespaces with roles and bindings. accessRounds counts the rounds that used them.
 	bound        map[string]bool
 	accessRounds int
+	// admissionRounds counts the rounds of admission/pod.
+	admissionRounds int
 	// before is the memory before the first definitions: nil until then.
 	before *Memory
 	// idle is the memory before the first idle watches: nil until then.

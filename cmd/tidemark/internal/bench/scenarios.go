@@ -89,6 +89,7 @@ var scenarios = []scenario{
 	{"custom-watch", "closed, or open with --rate", "events of these objects to 100 watchers; CPU including the writes", "event and watcher", customVariants(watchAlike)},
 	{"custom-create", "closed, or open with --rate", "create custom resources with 30 of the 200 properties in their schema, and a CEL rule", "create", byClients(createGadgets, 1, 16)},
 	{"access", "closed, or open with --rate", "GET of a pod and create of a ConfigMap, by a member of system:masters and by a user with one of 10,000 RoleBindings; the client impersonates both", "request", accessVariants},
+	{"admission", "closed, or open with --rate", "create pods of 2 KB: without policies and webhooks, under three validating policies of ten expressions each, with a call of a webhook, and beside 50 writes whose webhook does not answer; the webhook is in the process of the benchmark", "create", admissionVariants},
 	{"overload", "lists closed, 500 clients; others open, 50/s or --rate", "create of a ConfigMap by a user, and GET of a pod by a member of system:masters: alone, and while another user lists all pods", "", single(overloadRound)},
 	{"slow-readers", "10 clients", "memory while clients read lists of 100 MB at 1 MB/s", "client", single(slowRound)},
 	{"mixed", "lists closed; writes open, 50/s or --rate", "LIST, watch and writes: each alone, then all at once", "", single(mixedRound)},
