@@ -8,7 +8,7 @@ import (
 // Bounds of the memory of programs. A policy keeps its own programs: the memory serves its next
 // version, and the request that stores it.
 const (
-	maxPrograms    = 2048
+	maxPrograms    = 256
 	maxProgramText = 1 << 20 // bytes of expressions and of their variables' types
 )
 

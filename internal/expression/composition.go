@@ -3,6 +3,7 @@ package expression
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -30,7 +31,7 @@ type compositionField struct {
 type sharedFields struct {
 	mu    sync.Mutex // guards what follows
 	len   int
-	index map[string]int // of names in Composition.all
+	index map[string][]int // of names in Composition.all; the last one counts
 	decls map[string]*apiservercel.DeclField
 }
 
@@ -45,12 +46,10 @@ func (c *Composition) With(name, text string, v Variables, mode environment.Type
 	if c.shared.extend(len(c.all), name, declared) {
 		next.all = append(c.all, compositionField{name, program}) // no other composition has that place
 	} else {
-		// Another composition extends this one, or a name is there twice.
+		// Another composition extends this one.
 		next.all = append(c.all[:len(c.all):len(c.all)], compositionField{name, program})
 		next.shared = c.copied()
-		next.shared.index[name] = len(c.all)
-		next.shared.decls[name] = apiservercel.NewDeclField(name, declared, true, nil, nil)
-		next.shared.len++
+		next.shared.add(name, declared)
 	}
 	return next, err
 }
@@ -62,21 +61,25 @@ func (s *sharedFields) extend(n int, name string, declared *apiservercel.DeclTyp
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, twice := s.index[name]; twice || s.len != n {
+	if s.len != n {
 		return false
 	}
-	s.index[name], s.len = n, n+1
-	s.decls[name] = apiservercel.NewDeclField(name, declared, true, nil, nil)
+	s.add(name, declared)
 	return true
+}
+
+// add adds a field; mu is held.
+func (s *sharedFields) add(name string, declared *apiservercel.DeclType) {
+	s.index[name] = append(s.index[name], s.len)
+	s.decls[name] = apiservercel.NewDeclField(name, declared, true, nil, nil)
+	s.len++
 }
 
 // copied returns what describes the fields of this composition alone.
 func (c *Composition) copied() *sharedFields {
-	s := &sharedFields{len: len(c.all), index: map[string]int{}, decls: map[string]*apiservercel.DeclField{}}
+	s := &sharedFields{index: map[string][]int{}, decls: map[string]*apiservercel.DeclField{}}
 	for i := range c.all {
-		f := &c.all[i]
-		s.index[f.name] = i
-		s.decls[f.name] = apiservercel.NewDeclField(f.name, declType(f.program.output), true, nil, nil)
+		s.add(c.all[i].name, declType(c.all[i].program.output))
 	}
 	return s
 }
@@ -88,8 +91,12 @@ func (c *Composition) find(name string) (int, bool) {
 	}
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
-	i, ok := c.shared.index[name]
-	return i, ok && i < len(c.all)
+	all := c.shared.index[name]
+	i, _ := slices.BinarySearch(all, len(c.all)) // the first that is not in c
+	if i == 0 {
+		return 0, false
+	}
+	return all[i-1], true
 }
 
 // signature identifies the names and types of the fields. Expressions with the same signature
