@@ -42,15 +42,15 @@ func (x *exempt) enter(l *level, s *Seat) bool {
 	h.running.push(s)
 	h.kinds[s.write]++
 	h.mu.Unlock()
-	s.tally.dispatched()
-	x.sit(l, s, now)
+	s.metrics.dispatched()
+	x.seat(l, s, now)
 	return true
 }
 
-// sit notes that the request has taken its seats.
-func (x *exempt) sit(l *level, s *Seat, now time.Duration) {
+// seat counts the seats that a request takes.
+func (x *exempt) seat(l *level, s *Seat, now time.Duration) {
 	s.seated = true
-	s.tally.executing(1, s.seats())
+	s.metrics.executing(1, s.seats())
 	x.change(l, int64(s.seats()), now)
 }
 
@@ -60,11 +60,11 @@ func (x *exempt) resume(l *level, s *Seat, now time.Duration) {
 	h.mu.Lock()
 	h.kinds[s.write]++
 	h.mu.Unlock()
-	x.sit(l, s, now)
+	x.seat(l, s, now)
 }
 
-// rise gives the seats back.
-func (x *exempt) rise(l *level, s *Seat, now time.Duration) {
+// giveBack gives the seats back.
+func (x *exempt) giveBack(l *level, s *Seat, now time.Duration) {
 	if !s.seated {
 		return
 	}
@@ -72,13 +72,13 @@ func (x *exempt) rise(l *level, s *Seat, now time.Duration) {
 	h.mu.Lock()
 	h.kinds[s.write]--
 	h.mu.Unlock()
-	x.stand(l, s, now)
+	x.unseat(l, s, now)
 }
 
-// stand notes that the request has given its seats back.
-func (x *exempt) stand(l *level, s *Seat, now time.Duration) {
+// unseat counts the seats that a request gives back.
+func (x *exempt) unseat(l *level, s *Seat, now time.Duration) {
 	s.seated = false
-	s.tally.executing(-1, s.seats())
+	s.metrics.executing(-1, s.seats())
 	x.change(l, -int64(s.seats()), now)
 }
 
@@ -104,7 +104,7 @@ func (x *exempt) leave(l *level, s *Seat, now time.Duration) {
 	drained := h.requests == 0
 	h.mu.Unlock()
 	if s.seated {
-		x.stand(l, s, now)
+		x.unseat(l, s, now)
 	}
 	if drained && l.draining.Load() {
 		l.g.reap()

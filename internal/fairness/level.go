@@ -39,11 +39,11 @@ type level struct {
 	waitingSeats                   int
 	running                        list // of the seats in use
 
-	queues  []*queue
-	resumes []*queue // those of a level without queues, where requests wait in Resume
-	order   queueHeap
-	arrived uint64 // requests that were assigned to a queue
-	turns   uint64 // dispatches
+	queues     []*queue
+	resumes    []*queue // those of a level without queues, where requests wait in Resume
+	order      queueHeap
+	arrived    uint64 // requests that were assigned to a queue
+	dispatches uint64 // requests that got seats
 
 	lingering lingerHeap
 	timer     *time.Timer // fires when the first seat ceases to linger, while requests wait
@@ -61,7 +61,7 @@ type queue struct {
 	waitingSeats      int
 	waitingWork       float64 // seat-seconds
 	executing, inUse  int
-	turn              uint64 // of its last dispatch
+	lastDispatch      uint64 // level.dispatches at its last dispatch
 	pos               int    // in the level's order; -1: it is not there
 }
 
@@ -185,7 +185,7 @@ func (l *level) enter(s *Seat) error {
 		if l.waiting > 0 || l.inUse >= l.limit || !l.fits(s.seats()) {
 			return l.wait(s)
 		}
-		s.tally.arrived(0)
+		s.metrics.arrived(0)
 	}
 	l.activate(s.queue)
 	l.begin(s)
@@ -199,7 +199,7 @@ func (l *level) wait(s *Seat) error {
 	}
 	s.waits = queuedBytes
 	l.enqueue(s, &s.queue.waiting)
-	s.tally.arrived(s.queue.waiting.len)
+	s.metrics.arrived(s.queue.waiting.len)
 	l.dispatch()
 	return nil
 }
@@ -238,7 +238,7 @@ func (l *level) enqueue(s *Seat, to *list) {
 	l.waiting++
 	l.waitingWrites += s.write
 	l.waitingSeats += s.seats()
-	s.tally.queued(1, s.seats())
+	s.metrics.queued(1, s.seats())
 	l.reorder(q)
 	l.usage.changed(l)
 }
@@ -256,7 +256,7 @@ func (l *level) dequeue(s *Seat) {
 	l.waiting--
 	l.waitingWrites -= s.write
 	l.waitingSeats -= s.seats()
-	s.tally.queued(-1, s.seats())
+	s.metrics.queued(-1, s.seats())
 }
 
 // leave removes a request that does not wait any more; mu is held.
@@ -285,14 +285,14 @@ func (l *level) begin(s *Seat) {
 	q.executing++
 	l.inUse += s.seats()
 	q.inUse += s.seats()
-	l.turns++
-	q.start, q.turn = q.start+s.work, l.turns
+	l.dispatches++
+	q.start, q.lastDispatch = q.start+s.work, l.dispatches
 	if !s.began {
 		s.began, s.first = true, l.last
 		l.counts.Dispatched++
-		s.tally.dispatched()
+		s.metrics.dispatched()
 	}
-	s.tally.executing(1, s.seats())
+	s.metrics.executing(1, s.seats())
 	l.usage.changed(l)
 }
 
@@ -306,7 +306,7 @@ func (l *level) end(s *Seat, over bool) {
 	l.executingWrites -= s.write
 	q.executing--
 	q.start -= float64(s.width) * (guess - (l.last - s.since).Seconds())
-	s.tally.executing(-1, s.seats())
+	s.metrics.executing(-1, s.seats())
 	if over && s.extra > 0 {
 		l.lingering.push(linger{l.last + s.extra, s.seats(), q})
 	} else {
@@ -441,7 +441,7 @@ func (l *level) reject(s *Seat, err error) {
 // count counts a request that is refused; mu is held.
 func (l *level) count(s *Seat, err error) {
 	r := reasonOf(err)
-	s.tally.reject(r)
+	s.metrics.reject(r)
 	switch r {
 	case TimeOut:
 		l.counts.TimedOut++

@@ -37,19 +37,19 @@ type Request struct {
 	// Watch takes one of Config.Watches until Release.
 	Watch bool
 
-	// Tally counts the request. Nil means that it is not counted by flow schema.
-	Tally *Tally
+	// Metrics count the request. Nil means that it is not counted by flow schema.
+	Metrics *FlowMetrics
 	// Detail is passed on to Gate.Visit. It must not change until Release.
 	Detail any
 }
 
 // Seat stands for the seats of one request. Only the request's goroutine uses it.
 type Seat struct {
-	l      *level
-	tally  *Tally
-	detail any
-	flow   uint64
-	extra  time.Duration
+	l       *level
+	metrics *FlowMetrics
+	detail  any
+	flow    uint64
+	extra   time.Duration
 
 	name       string
 	user       *user // nil until the request holds something; always nil if it is privileged
@@ -82,13 +82,13 @@ type Seat struct {
 // this package, or context.Canceled.
 func (g *Gate) Acquire(ctx context.Context, r Request) (*Seat, error) {
 	s := &Seat{
-		tally: r.Tally, detail: r.Detail, flow: r.Flow, width: max(1, r.Width), final: r.FinalWidth, extra: r.Extra,
+		metrics: r.Metrics, detail: r.Detail, flow: r.Flow, width: max(1, r.Width), final: r.FinalWidth, extra: r.Extra,
 		name: r.User, privileged: r.Privileged, watch: r.Watch,
 	}
 	if r.Write {
 		s.write = 1
 	}
-	s.tally.widths(s.seats())
+	s.metrics.widths(s.seats())
 	for {
 		l := g.level(r.Level)
 		if l == nil {
@@ -130,7 +130,7 @@ func (s *Seat) enter(ctx context.Context, maxWait time.Duration) (bool, error) {
 		return false, err
 	}
 	if s.seated {
-		s.tally.waited(true, 0)
+		s.metrics.waited(true, 0)
 		l.mu.Unlock()
 		return true, nil
 	}
@@ -143,7 +143,7 @@ func (s *Seat) await(ctx context.Context, maxWait time.Duration) error {
 	l := s.l
 	err := s.getReady(ctx, maxWait)
 	waited := l.g.now() - s.arrived
-	s.tally.waited(err == nil, waited)
+	s.metrics.waited(err == nil, waited)
 	s.settle()
 	if err != nil {
 		l.mu.Lock()
@@ -251,7 +251,7 @@ func (s *Seat) Suspend(bytes int64) bool {
 		return false
 	}
 	if s.suspended++; s.suspended == 1 && !s.over {
-		s.rise(false)
+		s.giveBack(false)
 	}
 	return true
 }
@@ -268,14 +268,14 @@ func (s *Seat) count(bytes int64) bool {
 	return true
 }
 
-// rise gives the seats back.
-func (s *Seat) rise(over bool) {
+// giveBack gives the seats back.
+func (s *Seat) giveBack(over bool) {
 	l, now := s.l, s.l.g.now()
 	if over {
-		s.tally.executed(s.watch, now-s.first)
+		s.metrics.executed(s.watch, now-s.first)
 	}
 	if l.exempt {
-		l.ex.rise(l, s, now)
+		l.ex.giveBack(l, s, now)
 		return
 	}
 	l.mu.Lock()
@@ -300,7 +300,7 @@ func (s *Seat) Leave(bytes int64) bool {
 		return false
 	}
 	s.over = true
-	s.rise(true)
+	s.giveBack(true)
 	return true
 }
 
@@ -397,7 +397,7 @@ func (s *Seat) seats() int { return max(s.width, s.final) }
 func (s *Seat) Release() {
 	l, now := s.l, s.l.g.now()
 	if !s.over {
-		s.tally.executed(s.watch, now-s.first)
+		s.metrics.executed(s.watch, now-s.first)
 		s.over = true
 	}
 	if l.exempt {

@@ -342,9 +342,9 @@ func TestVisit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := fairness.New(fairness.Config{Bytes: 1 << 20, Watches: 1})
 		g.Configure([]fairness.Level{{Name: "exempt", Exempt: true}, {Name: "l", Shares: 1, Queues: 4, HandSize: 1, QueueLength: 9}}, 1)
-		tally := fairness.NewTally("l", "schema")
+		metrics := fairness.NewFlowMetrics("l", "schema")
 		root := mustAcquire(t, g, fairness.Request{Level: "exempt", User: "root"})
-		first := mustAcquire(t, g, fairness.Request{Flow: 2, User: "a", Tally: tally, Detail: "first"})
+		first := mustAcquire(t, g, fairness.Request{Flow: 2, User: "a", Metrics: metrics, Detail: "first"})
 		done := make(chan bool)
 		go func() {
 			s, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Flow: 3, Width: 2, User: "b"})
