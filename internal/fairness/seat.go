@@ -65,7 +65,7 @@ type Seat struct {
 	holds     int64 // bytes that count until Release
 	over      bool  // Leave or Release was called
 
-	// The level's mu guards the fields below.
+	// The level's mu guards the fields below; at an exempt level, that of the shard.
 	width, final   int
 	seated         bool
 	began          bool          // it has had seats

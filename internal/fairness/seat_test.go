@@ -380,6 +380,8 @@ func TestVisit(t *testing.T) {
 		g.Configure([]fairness.Level{{Name: "exempt", Exempt: true}, {Name: "l", Shares: 1, Queues: 4, HandSize: 1, QueueLength: 9}}, 1)
 		metrics := fairness.NewFlowMetrics("l", "schema")
 		root := mustAcquire(t, g, fairness.Request{Level: "exempt", User: "root"})
+		watch := mustAcquire(t, g, fairness.Request{Level: "exempt", User: "watcher", Privileged: true, Watch: true})
+		watch.Leave(0)
 		first := mustAcquire(t, g, fairness.Request{Flow: 2, User: "a", Metrics: metrics, Detail: "first"})
 		done := make(chan bool)
 		go func() {
@@ -407,5 +409,6 @@ func TestVisit(t *testing.T) {
 		first.Release()
 		<-done
 		root.Release()
+		watch.Release()
 	})
 }
