@@ -20,7 +20,7 @@ type exemptShard struct {
 	mu         sync.Mutex
 	closed     bool
 	requests   int
-	running    list
+	running    list   // requests that have not ended, those without seats included
 	kinds      [2]int // requests with seats: reads, writes
 	dispatched uint64
 	_          [64]byte // shards share no cache line
@@ -41,15 +41,15 @@ func (x *exempt) enter(l *level, s *Seat) bool {
 	h.dispatched++
 	h.running.push(s)
 	h.kinds[s.write]++
+	s.seated = true
 	h.mu.Unlock()
 	s.metrics.dispatched()
 	x.seat(l, s, now)
 	return true
 }
 
-// seat counts the seats that a request takes.
+// seat notes that the request has taken its seats.
 func (x *exempt) seat(l *level, s *Seat, now time.Duration) {
-	s.seated = true
 	s.metrics.executing(1, s.seats())
 	x.change(l, int64(s.seats()), now)
 }
@@ -59,6 +59,7 @@ func (x *exempt) resume(l *level, s *Seat, now time.Duration) {
 	h := &x.shards[s.shard]
 	h.mu.Lock()
 	h.kinds[s.write]++
+	s.seated = true
 	h.mu.Unlock()
 	x.seat(l, s, now)
 }
@@ -71,13 +72,13 @@ func (x *exempt) giveBack(l *level, s *Seat, now time.Duration) {
 	h := &x.shards[s.shard]
 	h.mu.Lock()
 	h.kinds[s.write]--
+	s.seated = false
 	h.mu.Unlock()
 	x.unseat(l, s, now)
 }
 
-// unseat counts the seats that a request gives back.
+// unseat notes that the request has given its seats back.
 func (x *exempt) unseat(l *level, s *Seat, now time.Duration) {
-	s.seated = false
 	s.metrics.executing(-1, s.seats())
 	x.change(l, -int64(s.seats()), now)
 }
@@ -98,12 +99,14 @@ func (x *exempt) leave(l *level, s *Seat, now time.Duration) {
 	h.mu.Lock()
 	h.running.remove(s)
 	h.requests--
-	if s.seated {
+	seated := s.seated
+	if seated {
 		h.kinds[s.write]--
+		s.seated = false
 	}
 	drained := h.requests == 0
 	h.mu.Unlock()
-	if s.seated {
+	if seated {
 		x.unseat(l, s, now)
 	}
 	if drained && l.draining.Load() {

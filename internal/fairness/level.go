@@ -31,6 +31,7 @@ type level struct {
 
 	last   time.Duration // when the fields below were brought up to date
 	r      float64       // the virtual clock R, in seat-seconds
+	epoch  uint64        // counts how often R began at zero again
 	active int           // queues with requests that wait or execute
 	inUse  int           // seats, those that linger included
 
@@ -57,7 +58,9 @@ type level struct {
 type queue struct {
 	index             int
 	start             float64 // S, the virtual time at which its next request starts
-	resuming, waiting list    // those that resume go first
+	used              float64 // S, had the queue never been moved up to R; of the epoch
+	epoch             uint64
+	resuming, waiting list // those that resume go first
 	waitingSeats      int
 	waitingWork       float64 // seat-seconds
 	executing, inUse  int
@@ -149,8 +152,9 @@ func (l *level) advance(now time.Duration) {
 	l.last = now
 	if l.active > 0 {
 		l.r += d.Seconds() * float64(min(l.inUse+l.waitingSeats, l.limit)) / float64(l.active)
-	} else {
-		l.r = 0 // no queue refers to it
+	} else if l.r != 0 { // no queue refers to it
+		l.r = 0
+		l.epoch++
 	}
 	l.usage.advance(l, d)
 }
@@ -208,15 +212,20 @@ func (l *level) wait(s *Seat) error {
 // A queue without waiting requests has saved nothing up.
 //
 // What executes is charged when it ends. So queues with long requests lag behind R, and a queue that
-// began at R would wait until they have caught up. It begins right behind the one that is next, which
-// so cannot be overtaken forever.
+// began at R would wait until they have caught up. It begins right behind the one that is next, but not
+// before the work that it has done itself: otherwise flows whose requests come one by one would all
+// begin there, and a flow that always has requests in its queue would hardly get a seat.
 func (l *level) activate(q *queue) float64 {
 	switch {
 	case q.pos >= 0:
 	case q.executing == 0:
 		q.start = l.r
+		if q.epoch != l.epoch {
+			q.epoch, q.used = l.epoch, 0
+		}
 		if len(l.order) > 0 && !l.g.startAtR {
-			q.start = min(q.start, l.order[0].finish())
+			q.start = min(l.r, max(q.used, l.order[0].finish()))
+			q.used = q.start
 		}
 		l.active++
 		return q.start
@@ -286,7 +295,7 @@ func (l *level) begin(s *Seat) {
 	l.inUse += s.seats()
 	q.inUse += s.seats()
 	l.dispatches++
-	q.start, q.lastDispatch = q.start+s.work, l.dispatches
+	q.start, q.used, q.lastDispatch = q.start+s.work, q.used+s.work, l.dispatches
 	if !s.began {
 		s.began, s.first = true, l.last
 		l.counts.Dispatched++
@@ -305,7 +314,8 @@ func (l *level) end(s *Seat, over bool) {
 	l.executing--
 	l.executingWrites -= s.write
 	q.executing--
-	q.start -= float64(s.width) * (guess - (l.last - s.since).Seconds())
+	unspent := float64(s.width) * (guess - (l.last - s.since).Seconds())
+	q.start, q.used = q.start-unspent, q.used-unspent
 	s.metrics.executing(-1, s.seats())
 	if over && s.extra > 0 {
 		l.lingering.push(linger{l.last + s.extra, s.seats(), q})

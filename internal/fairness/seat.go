@@ -3,6 +3,7 @@ package fairness
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -43,7 +44,7 @@ type Request struct {
 	Detail any
 }
 
-// Seat stands for the seats of one request. Only the request's goroutine uses it.
+// Seat stands for the seats of one request. Only the request's goroutine uses it, except for Wait.
 type Seat struct {
 	l       *level
 	metrics *FlowMetrics
@@ -57,12 +58,14 @@ type Seat struct {
 	watch      bool
 	write      int // 1: it writes
 
+	wait sync.Mutex // held by Wait while it gives seats back or takes them
+
 	suspended int   // calls of Suspend without Resume
 	waits     int64 // bytes that count until Resume
 	holds     int64 // bytes that count until Release
 	over      bool  // Leave or Release was called
 
-	// The level's mu guards the fields below.
+	// The level's mu guards the fields below; at an exempt level, that of the shard.
 	width, final   int
 	seated         bool
 	began          bool          // it has had seats
@@ -428,17 +431,38 @@ var ErrFull = errors.New("too many requests are waiting for their clients, pleas
 // Wait calls f, which waits for something outside of this server, without the seats of the
 // context's request. bytes estimates the memory that the request holds meanwhile. If the context
 // has no seat (work of the server itself), Wait just calls f.
+//
+// Several goroutines of a request may call Wait at once, if nothing else uses its seat meanwhile.
+// The request has no seats while any of them waits.
 func Wait(ctx context.Context, bytes int64, f func() error) error {
 	s, _ := ctx.Value(contextKey{}).(*Seat)
 	if s == nil {
 		return f()
 	}
-	if !s.Suspend(bytes) {
+	if !s.suspendShared(bytes) {
 		return ErrFull
 	}
 	err := f()
-	if again := s.Resume(ctx); err == nil {
+	if again := s.resumeShared(ctx, bytes); err == nil {
 		err = again
 	}
 	return err
+}
+
+func (s *Seat) suspendShared(bytes int64) bool {
+	s.wait.Lock()
+	defer s.wait.Unlock()
+	return s.Suspend(bytes)
+}
+
+// resumeShared is Resume for one of several goroutines. The bytes of each goroutine count until it
+// goes on.
+func (s *Seat) resumeShared(ctx context.Context, bytes int64) error {
+	s.wait.Lock()
+	defer s.wait.Unlock()
+	if s.suspended > 1 {
+		s.waits -= bytes
+		s.l.g.bytes.give(s.holder(), bytes)
+	}
+	return s.Resume(ctx)
 }

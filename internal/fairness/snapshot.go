@@ -189,7 +189,9 @@ func (x *exempt) visit(l *level, f func(RequestState)) {
 		h := &x.shards[i]
 		h.mu.Lock()
 		for s := h.running.first; s != nil; s = s.next {
-			f(l.request(s))
+			if s.seated {
+				f(l.request(s))
+			}
 		}
 		h.mu.Unlock()
 	}
