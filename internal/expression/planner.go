@@ -13,7 +13,7 @@ import (
 // A cel.Program is too slow for admission. Its cost tracker takes time quadratic in the iterations of a
 // comprehension: it searches a growing stack for values that are not there. It also allocates maps for
 // each evaluation, which cost more than a small expression. So this package plans programs itself, with
-// the interpreter and the options of a cel.Program, and counts the cost in a frame. TestCost compares
+// the interpreter and the options of a cel.Program, and counts the cost in a frame. TestCosts compares
 // the costs. See docs/decisions/0010-cel-evaluation.md.
 
 // planner plans the programs of an environment. It is immutable, and safe for concurrent use.
