@@ -113,6 +113,6 @@ func newCompiler(key environmentKey) (*compiler, error) {
 	if e.Env, err = set.Env(key.mode); err != nil {
 		return nil, err
 	}
-	e.machine, err = newMachine(e.Env)
-	return e, err
+	e.machine = newMachine(e.Env)
+	return e, nil
 }

@@ -1,13 +1,16 @@
 package expression
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"unsafe"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
 // Why not cel.Program: its cost tracker takes quadratic time in the number of iterations of a
@@ -15,17 +18,70 @@ import (
 // maps for each evaluation, which cost more than a small expression. The planner and the interpreter
 // are those of cel.Program, with the options that the libraries give it. The costs are the same: a
 // test compares them.
+//
+// This reads fields of cel-go that are not exported. A program that embeds the server may have a
+// version of cel-go with other fields, and then gets a cel.Program. Its results are the same, but it
+// is slower, and calls have no limits but their costs.
 
 // machine plans the programs of an environment.
 type machine struct {
-	interpreter interpreter.Interpreter
+	env         *cel.Env
+	interpreter interpreter.Interpreter // nil: this version of cel-go needs cel.Program
 	options     []interpreter.PlannerOption
 	costs       *costs
 }
 
-// newMachine returns the machine of an environment. It takes the options of libraries from a
-// cel.Program, which has no methods that return them.
-func newMachine(env *cel.Env) (*machine, error) {
+// newMachine returns the machine of an environment.
+func newMachine(env *cel.Env) *machine {
+	m, err := ownMachine(env)
+	if err == nil {
+		err = m.probe()
+	}
+	if err != nil {
+		return &machine{env: env}
+	}
+	return m
+}
+
+// probed has the kinds of steps whose costs depend on fields of cel-go.
+const probed = `object.l.all(x, x > 0 && x < 9) && (object.s == 'a' || has(object.m.a)) && (object.l[0] > 0 ? object.m : {}).a == object.l[object.l[0] - 1] && [object.s + 'a'].size() == 1`
+
+// probe returns an error unless a program of the machine has the result and the cost of a cel.Program.
+func (m *machine) probe() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the planner has panicked: %v", p)
+		}
+	}()
+	ast, issues := m.env.Compile(probed)
+	if issues.Err() != nil {
+		return issues.Err()
+	}
+	own, err := m.planOwn(ast)
+	if err != nil {
+		return err
+	}
+	other, err := m.planOther(ast)
+	if err != nil {
+		return err
+	}
+	vars, err := interpreter.NewActivation(map[string]any{
+		Object: map[string]any{"l": []any{int64(1), int64(2)}, "s": "b", "m": map[string]any{"a": int64(1)}},
+	})
+	if err != nil {
+		return err
+	}
+	got, cost, err := own.eval(context.Background(), vars)
+	want, wantCost, wantErr := other.eval(context.Background(), vars)
+	if err != nil || wantErr != nil || got != types.True || want != types.True || cost != wantCost {
+		return fmt.Errorf("got %v, %v with the cost %d; want %v, %v with %d", got, err, cost, want, wantErr, wantCost)
+	}
+	return nil
+}
+
+// ownMachine returns a machine that does not use cel.Program. It takes the options of libraries from
+// one, which has no methods that return them.
+func ownMachine(env *cel.Env) (*machine, error) {
 	ast, issues := env.Compile("true")
 	if issues.Err() != nil {
 		return nil, issues.Err()
@@ -34,7 +90,7 @@ func newMachine(env *cel.Env) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{costs: &costs{}}
+	m := &machine{env: env, costs: &costs{}}
 	var regexes []*interpreter.RegexOptimization
 	var trackers []interpreter.CostTrackerOption
 	var planned any
@@ -89,6 +145,25 @@ func newDispatcher(env *cel.Env) (interpreter.Dispatcher, error) {
 
 // plan makes a program of a checked expression.
 func (m *machine) plan(ast *cel.Ast) (*planned, error) {
+	if m.interpreter != nil {
+		if p, err := m.planOwn(ast); err == nil {
+			return p, nil
+		}
+	}
+	return m.planOther(ast)
+}
+
+// planOther makes a cel.Program.
+func (m *machine) planOther(ast *cel.Ast) (*planned, error) {
+	program, err := m.env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency))
+	if err != nil {
+		return nil, err
+	}
+	return &planned{program: program}, nil
+}
+
+// planOwn makes a program of the machine.
+func (m *machine) planOwn(ast *cel.Ast) (*planned, error) {
 	w := &watcher{costs: m.costs}
 	options := append(m.options[:len(m.options):len(m.options)], interpreter.CustomDecorator(w.decorate))
 	root, err := m.interpreter.NewInterpretable(ast.NativeRep(), options...)

@@ -46,8 +46,8 @@ func (w *watcher) see(ids ...int64) {
 	}
 }
 
-// idsOf returns the IDs of steps.
-func (w *watcher) idsOf(steps ...interpreter.Interpretable) []int64 {
+// idsOf returns the IDs of steps. Their type is another one in later versions of cel-go.
+func idsOf[S interface{ ID() int64 }](w *watcher, steps ...S) []int64 {
 	ids := make([]int64, len(steps))
 	for i, s := range steps {
 		ids[i] = s.ID()
@@ -75,16 +75,16 @@ func (w *watcher) complete(s *watched) error {
 		if err := take(s.Interpretable, "terms", &terms); err != nil {
 			return err
 		}
-		s.drops = w.idsOf(terms...)
+		s.drops = idsOf(w, terms...)
 	case "evalFold":
 		var of interpreter.Interpretable
 		if err := take(s.Interpretable, "iterRange", &of); err != nil {
 			return err
 		}
-		s.drops = w.idsOf(of)
+		s.drops = idsOf(w, of)
 	default:
 		if c, ok := s.Interpretable.(interpreter.InterpretableCall); ok {
-			s.call = w.costs.callOf(c, w.idsOf(c.Args()...))
+			s.call = w.costs.callOf(c, idsOf(w, c.Args()...))
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (w *watcher) constructor(step interpreter.InterpretableConstructor) *watche
 		s.cost = common.StructCreateBaseCost
 	}
 	w.finish = append(w.finish, func() error {
-		s.args = w.idsOf(step.InitVals()...)
+		s.args = idsOf(w, step.InitVals()...)
 		return nil
 	})
 	return s
