@@ -3,6 +3,7 @@ package fairness
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -43,7 +44,8 @@ type Request struct {
 	Detail any
 }
 
-// Seat stands for the seats of one request. Only the request's goroutine uses it.
+// Seat stands for the seats of one request. Only the request's goroutine uses it, except for Suspend
+// and Resume: goroutines that work for one request may wait at the same time.
 type Seat struct {
 	l      *level
 	tally  *Tally
@@ -57,10 +59,11 @@ type Seat struct {
 	watch      bool
 	write      int // 1: it writes
 
-	suspended int   // calls of Suspend without Resume
-	waits     int64 // bytes that count until Resume
-	holds     int64 // bytes that count until Release
-	over      bool  // Leave or Release was called
+	waitMu    sync.Mutex // held by Suspend and Resume; it guards suspended and waits
+	suspended int        // calls of Suspend without Resume
+	waits     int64      // bytes that count until Resume
+	holds     int64      // bytes that count until Release
+	over      bool       // Leave or Release was called
 
 	// The level's mu guards the fields below; at an exempt level, that of the shard.
 	width, final   int
@@ -245,8 +248,11 @@ func (s *Seat) Hold(bytes int64) bool {
 
 // Suspend gives the seats back until Resume, and counts the bytes that the request holds until
 // then. If they do not fit into the budget, it returns false and the request keeps its seats.
-// Calls nest: the outermost Resume takes the seats again.
+// Calls nest: the outermost Resume takes the seats again. So if several goroutines work for the
+// request, it has no seats while one of them waits.
 func (s *Seat) Suspend(bytes int64) bool {
+	s.waitMu.Lock()
+	defer s.waitMu.Unlock()
 	if !s.count(bytes) {
 		return false
 	}
@@ -309,6 +315,8 @@ func (s *Seat) Leave(bytes int64) bool {
 // error then, and the request may finish without seats. The bytes of Suspend count until Resume
 // returns.
 func (s *Seat) Resume(ctx context.Context) error {
+	s.waitMu.Lock()
+	defer s.waitMu.Unlock()
 	if s.suspended--; s.suspended > 0 {
 		return nil
 	}
@@ -354,6 +362,17 @@ func (s *Seat) Yield(ctx context.Context) error {
 		return nil
 	}
 	return s.Resume(ctx)
+}
+
+// Yield calls Seat.Yield for the request of the context, if it has a seat. The error is that of the
+// context.
+func Yield(ctx context.Context) error {
+	if s, _ := ctx.Value(contextKey{}).(*Seat); s != nil {
+		if err := s.Yield(ctx); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // behind reports whether the next request that waits belongs to a queue that has used less than
