@@ -44,7 +44,8 @@ type Request struct {
 	Detail any
 }
 
-// Seat stands for the seats of one request. Only the request's goroutine uses it, except for Wait.
+// Seat stands for the seats of one request. Only the request's goroutine uses it, except for Suspend
+// and Resume: goroutines that work for one request may wait at the same time.
 type Seat struct {
 	l       *level
 	metrics *FlowMetrics
@@ -58,12 +59,11 @@ type Seat struct {
 	watch      bool
 	write      int // 1: it writes
 
-	wait sync.Mutex // held by Wait while it gives seats back or takes them
-
-	suspended int   // calls of Suspend without Resume
-	waits     int64 // bytes that count until Resume
-	holds     int64 // bytes that count until Release
-	over      bool  // Leave or Release was called
+	waitMu    sync.Mutex // held by Suspend and Resume; it guards suspended and waits
+	suspended int        // calls of Suspend without Resume
+	waits     int64      // bytes that count until Resume
+	holds     int64      // bytes that count until Release
+	over      bool       // Leave or Release was called
 
 	// The level's mu guards the fields below; at an exempt level, that of the shard.
 	width, final   int
@@ -248,8 +248,11 @@ func (s *Seat) Hold(bytes int64) bool {
 
 // Suspend gives the seats back until Resume, and counts the bytes that the request holds until
 // then. If they do not fit into the budget, it returns false and the request keeps its seats.
-// Calls nest: the outermost Resume takes the seats again.
+// Calls nest: the outermost Resume takes the seats again. So if several goroutines work for the
+// request, it has no seats while one of them waits.
 func (s *Seat) Suspend(bytes int64) bool {
+	s.waitMu.Lock()
+	defer s.waitMu.Unlock()
 	if !s.count(bytes) {
 		return false
 	}
@@ -311,8 +314,16 @@ func (s *Seat) Leave(bytes int64) bool {
 // request's queue, ahead of new requests, until the context is done. It returns the context's
 // error then, and the request may finish without seats. The bytes of Suspend count until Resume
 // returns.
-func (s *Seat) Resume(ctx context.Context) error {
+func (s *Seat) Resume(ctx context.Context) error { return s.resume(ctx, 0) }
+
+// resume is Resume, after which so many bytes do not count any more, even if other goroutines of the
+// request still wait.
+func (s *Seat) resume(ctx context.Context, bytes int64) error {
+	s.waitMu.Lock()
+	defer s.waitMu.Unlock()
 	if s.suspended--; s.suspended > 0 {
+		s.waits -= bytes
+		s.l.g.bytes.give(s.holder(), bytes)
 		return nil
 	}
 	defer s.settle()
@@ -357,6 +368,17 @@ func (s *Seat) Yield(ctx context.Context) error {
 		return nil
 	}
 	return s.Resume(ctx)
+}
+
+// Yield calls Seat.Yield for the request of the context, if it has a seat. The error is that of the
+// context.
+func Yield(ctx context.Context) error {
+	if s, _ := ctx.Value(contextKey{}).(*Seat); s != nil {
+		if err := s.Yield(ctx); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // behind reports whether the next request that waits belongs to a queue that has used less than
@@ -439,30 +461,12 @@ func Wait(ctx context.Context, bytes int64, f func() error) error {
 	if s == nil {
 		return f()
 	}
-	if !s.suspendShared(bytes) {
+	if !s.Suspend(bytes) {
 		return ErrFull
 	}
 	err := f()
-	if again := s.resumeShared(ctx, bytes); err == nil {
+	if again := s.resume(ctx, bytes); err == nil {
 		err = again
 	}
 	return err
-}
-
-func (s *Seat) suspendShared(bytes int64) bool {
-	s.wait.Lock()
-	defer s.wait.Unlock()
-	return s.Suspend(bytes)
-}
-
-// resumeShared is Resume for one of several goroutines. The bytes of each goroutine count until it
-// goes on.
-func (s *Seat) resumeShared(ctx context.Context, bytes int64) error {
-	s.wait.Lock()
-	defer s.wait.Unlock()
-	if s.suspended > 1 {
-		s.waits -= bytes
-		s.l.g.bytes.give(s.holder(), bytes)
-	}
-	return s.Resume(ctx)
 }

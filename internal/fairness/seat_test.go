@@ -412,3 +412,45 @@ func TestVisit(t *testing.T) {
 		watch.Release()
 	})
 }
+
+// TestGoroutinesWait: goroutines that work for one request, such as those of a deletecollection, wait
+// at the same time. The request has its seat again when all of them have waited.
+func TestGoroutinesWait(t *testing.T) {
+	g := one(1, fairness.Level{Queues: 4, HandSize: 1, QueueLength: 9})
+	s := mustAcquire(t, g, fairness.Request{Level: "l"})
+	ctx := fairness.WithSeat(t.Context(), s)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				err := fairness.Wait(ctx, 10, func() error {
+					runtime.Gosched()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	others, end := context.WithCancel(t.Context())
+	var other sync.WaitGroup
+	other.Go(func() {
+		for others.Err() == nil {
+			if s, err := g.Acquire(others, fairness.Request{Level: "l", Flow: 1}); err == nil {
+				runtime.Gosched()
+				s.Release()
+			}
+		}
+	})
+	all.Wait()
+	end()
+	other.Wait()
+	if s := state(t, g, "l"); s.Seats != 1 || s.Executing != 1 || s.Waiting != 0 || g.Bytes() != 0 {
+		t.Errorf("%+v, %d bytes", s, g.Bytes())
+	}
+	s.Release()
+	if s := state(t, g, "l"); s.Seats != 0 || s.Executing != 0 || s.Requests != 0 {
+		t.Errorf("%+v is left", s)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -111,9 +112,9 @@ func (l *List) chunk(v *store.View, s *selector, p plan) error {
 	return nil
 }
 
-// checkContextEvery is how many objects a selector looks at, in about a millisecond, before it
-// checks whether the request was cancelled.
-const checkContextEvery = 1024
+// yieldEvery is how many objects a selector looks at, in about a millisecond, before it lets other
+// requests go first and checks whether the request was cancelled.
+const yieldEvery = 1024
 
 // selected yields the selected objects until the context is done.
 func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selector) iter.Seq2[*store.Object, error] {
@@ -123,9 +124,11 @@ func selected(ctx context.Context, all iter.Seq2[*store.Object, error], s *selec
 	return func(yield func(*store.Object, error) bool) {
 		looked := 0
 		for o, err := range all {
-			if looked++; looked%checkContextEvery == 0 && ctx.Err() != nil {
-				yield(nil, ctx.Err())
-				return
+			if looked++; looked%yieldEvery == 0 {
+				if err := fairness.Yield(ctx); err != nil {
+					yield(nil, err)
+					return
+				}
 			}
 			picked := err != nil || s.matches(o)
 			if picked && err == nil {

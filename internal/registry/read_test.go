@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -63,6 +64,50 @@ func TestListOfOneWhoLeft(t *testing.T) {
 		cancel()
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("limit %d: got %v", o.Limit, err)
+		}
+	}
+}
+
+// TestListThatSelectsNothingYields: a list whose selector drops everything lets other requests go
+// first, although it sends nothing.
+func TestListThatSelectsNothingYields(t *testing.T) {
+	for _, limit := range []int64{0, 10} {
+		s := newServer(t, store.Options{})
+		for i := range 3000 {
+			s.create("configmaps", "default", configMap(fmt.Sprint("a", i), "", ""))
+		}
+		g := fairness.New(fairness.Config{Bytes: 1 << 20})
+		g.Configure([]fairness.Level{{Name: "l", Shares: 1, Queues: 2, HandSize: 1, QueueLength: 1}}, 1)
+		seat, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Flow: 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		executed := make(chan error)
+		go func() {
+			other, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Flow: 1})
+			if err == nil {
+				other.Release()
+			}
+			executed <- err
+		}()
+		for g.Snapshot(false).Levels[0].Waiting == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		o := &metainternal.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"}), Limit: limit}
+		l, err := s.List(fairness.WithSeat(t.Context(), seat), s.target("configmaps", "", ""), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range l.Items {
+			t.Error(err)
+		}
+		if n := g.Snapshot(false).Levels[0].Counts.Dispatched; n != 2 {
+			t.Errorf("limit %d: %d requests have executed before the list ended, want 2", limit, n)
+		}
+		l.Close()
+		seat.Release()
+		if err := <-executed; err != nil {
+			t.Error(err)
 		}
 	}
 }
