@@ -113,6 +113,6 @@ func newCompiler(key environmentKey) (*compiler, error) {
 	if e.Env, err = set.Env(key.mode); err != nil {
 		return nil, err
 	}
-	e.planner, err = newPlanner(e.Env)
-	return e, err
+	e.planner = newPlanner(e.Env)
+	return e, nil
 }

@@ -46,8 +46,8 @@ func (o *observer) see(ids ...int64) {
 	}
 }
 
-// idsOf returns the IDs of steps.
-func (o *observer) idsOf(steps ...interpreter.Interpretable) []int64 {
+// idsOf returns the IDs of steps. Their type is another one in later versions of cel-go.
+func idsOf[S interface{ ID() int64 }](o *observer, steps ...S) []int64 {
 	ids := make([]int64, len(steps))
 	for i, s := range steps {
 		ids[i] = s.ID()
@@ -75,16 +75,16 @@ func (o *observer) complete(s *observed) error {
 		if err := readField(s.Interpretable, "terms", &terms); err != nil {
 			return err
 		}
-		s.drops = o.idsOf(terms...)
+		s.drops = idsOf(o, terms...)
 	case "evalFold":
 		var of interpreter.Interpretable
 		if err := readField(s.Interpretable, "iterRange", &of); err != nil {
 			return err
 		}
-		s.drops = o.idsOf(of)
+		s.drops = idsOf(o, of)
 	default:
 		if c, ok := s.Interpretable.(interpreter.InterpretableCall); ok {
-			s.call = o.costs.callOf(c, o.idsOf(c.Args()...))
+			s.call = o.costs.callOf(c, idsOf(o, c.Args()...))
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (o *observer) constructor(step interpreter.InterpretableConstructor) *obser
 		s.cost = common.StructCreateBaseCost
 	}
 	o.finish = append(o.finish, func() error {
-		s.args = o.idsOf(step.InitVals()...)
+		s.args = idsOf(o, step.InitVals()...)
 		return nil
 	})
 	return s
