@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// Bounds of the memory of programs. A policy keeps its own programs: the memory serves its next
-// version, and the request that stores it.
+// Bounds of the cache of programs. A policy keeps its own programs. The cache serves the next version of
+// the policy, and the request that stores it.
 const (
 	maxPrograms    = 256
 	maxProgramText = 1 << 20 // bytes of expressions and of their variables' types
 )
 
-// programs are the programs that were compiled last.
+// programs caches the programs that were used last.
 var programs = &cache{maxEntries: maxPrograms, maxText: maxProgramText}
 
 type programKey struct {

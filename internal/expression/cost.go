@@ -11,7 +11,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// costs know the costs of calls.
+// costs has the cost functions of an environment.
 type costs struct {
 	estimator interpreter.ActualCostEstimator
 	trackers  map[string]interpreter.FunctionTracker // by overload

@@ -17,12 +17,12 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Costs are counted after a call. So a call whose time or result does not grow with its arguments
-// alone, but with their product, could take all time or memory before its cost ends the evaluation.
-// The functions here fail first, with the same error.
+// The cost of a call is counted after the call. If the time or the result of a call grows with the product
+// of its arguments, the call could exhaust time or memory before its cost ends the evaluation. The
+// functions here fail before such a call, with the same error.
 
-// maxMade bounds the text that a function makes, in bytes. To read it costs more than an expression
-// may.
+// maxMade bounds the text that a function returns, in bytes. An expression that reads such a text exceeds
+// its cost limit.
 const maxMade = 10 * celconfig.PerCallLimit
 
 // checks are called before the functions and overloads of these names. They report whether the call

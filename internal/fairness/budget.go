@@ -10,9 +10,9 @@ import (
 //
 //   - An eighth is reserved for privileged users, who may take everything.
 //   - A 64th is reserved for each of the first 16 levels, so that a level with many users
-//     leaves something to others.
-//   - A user gets at most as much as it leaves. So one user gets half of what is not reserved,
-//     two get a third each, and there is always something for the next one.
+//     leaves something for others.
+//   - A user can hold at most as much as is still free. So one user gets half of what is not
+//     reserved, two get a third each, and something is always left for the next one.
 //
 // A request takes first and checks then, without a lock. So the sum never exceeds the limit,
 // and a request may be refused because another one has just tried.
@@ -38,7 +38,7 @@ func (b *budget) open() int64 {
 	return b.limit - b.limit/8 - min(b.levels.Load(), reservingLevels)*b.reserve()
 }
 
-// holder is who holds something: a user, who may be nil, at a level.
+// holder is what an amount is charged to: a user, who may be nil, and a level.
 type holder struct {
 	user, level *atomic.Int64
 	privileged  bool
@@ -77,7 +77,7 @@ func (b *budget) give(h holder, n int64) {
 	b.used.Add(-n)
 }
 
-// beyond is how much of what a level holds is not covered by its reserve.
+// beyond returns how much a level holds beyond its reserve.
 func (b *budget) beyond(atLevel int64) int64 { return max(0, atLevel-b.reserve()) }
 
 // user counts what a user holds.
@@ -87,7 +87,7 @@ type user struct {
 	requests       int // those that refer to the user; guarded by the mu of its shard
 }
 
-// users are the users with requests, and some others.
+// users has the users with requests, and keeps some of the others.
 type users struct {
 	seed   maphash.Seed
 	once   sync.Once

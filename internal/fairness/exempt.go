@@ -48,7 +48,7 @@ func (x *exempt) enter(l *level, s *Seat) bool {
 	return true
 }
 
-// seat notes that the request has taken its seats.
+// seat counts the seats that a request takes.
 func (x *exempt) seat(l *level, s *Seat, now time.Duration) {
 	s.metrics.executing(1, s.seats())
 	x.change(l, int64(s.seats()), now)
@@ -77,7 +77,7 @@ func (x *exempt) giveBack(l *level, s *Seat, now time.Duration) {
 	x.unseat(l, s, now)
 }
 
-// unseat notes that the request has given its seats back.
+// unseat counts the seats that a request gives back.
 func (x *exempt) unseat(l *level, s *Seat, now time.Duration) {
 	s.metrics.executing(-1, s.seats())
 	x.change(l, -int64(s.seats()), now)

@@ -68,7 +68,7 @@ const adjustPeriod = 10 * time.Second
 // Level configures a priority level.
 type Level struct {
 	Name, UID string
-	// Exempt requests never wait and are never refused.
+	// Exempt: requests never wait and are never refused.
 	Exempt bool
 	// Shares are the level's part of all seats, in proportion to the shares of the others.
 	Shares int

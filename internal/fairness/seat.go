@@ -29,7 +29,7 @@ type Request struct {
 	// MaxWait bounds the time in a queue. Zero means that only the context does.
 	MaxWait time.Duration
 
-	// User is who holds bytes and watches.
+	// User is the name of the user to whom bytes and watches are charged.
 	User string
 	// Privileged users may hold all of the bytes and watches that are free.
 	Privileged bool
@@ -53,8 +53,8 @@ type Seat struct {
 	flow    uint64
 	extra   time.Duration
 
-	name       string
-	user       *user // nil until the request holds something; always nil if it is privileged
+	name       string // of the user
+	user       *user  // nil until the request holds something; always nil if it is privileged
 	privileged bool
 	watch      bool
 	write      int // 1: it writes
@@ -106,7 +106,7 @@ func (g *Gate) Acquire(ctx context.Context, r Request) (*Seat, error) {
 		if entered {
 			return s, nil
 		}
-		s.forget() // the level has gone: there are other levels now
+		s.forget() // the level was removed: look the name up again
 	}
 }
 
@@ -185,7 +185,7 @@ func (s *Seat) getReady(ctx context.Context, maxWait time.Duration) error {
 	return err
 }
 
-// exit notes that a request has left the level, whose mu is held. It unlocks mu.
+// exit counts a request that leaves the level. The caller holds mu, and exit unlocks it.
 func (l *level) exit() {
 	l.requests--
 	drained := l.draining.Load() && l.requests == 0
@@ -195,7 +195,7 @@ func (l *level) exit() {
 	}
 }
 
-// holder returns who holds the bytes of the request.
+// holder returns the user and the level to which the bytes of the request are charged.
 func (s *Seat) holder() holder {
 	h := holder{level: &s.l.bytes, privileged: s.privileged}
 	if !s.privileged {
@@ -204,7 +204,7 @@ func (s *Seat) holder() holder {
 	return h
 }
 
-// watches returns who has the watch.
+// watches returns the user and the level to which the watch is charged.
 func (s *Seat) watches() holder {
 	h := holder{level: &s.l.watches, privileged: s.privileged}
 	if !s.privileged {

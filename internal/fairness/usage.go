@@ -70,10 +70,10 @@ type usage struct {
 	most                  int
 
 	seats, executing, waiting, demand TimeHistogram
-	perSeat, perPlace                 float64 // one, divided by what there is of them
+	perSeat, perPlace                 float64 // 1 / seats, 1 / places in queues
 }
 
-// limit notes a new limit of the level.
+// limit updates the ratios for a new limit of the level.
 func (u *usage) limit(l *level, limit int) {
 	if u.seats.Bounds == nil {
 		for h, b := range map[*TimeHistogram][]float64{&u.seats: seatBounds, &u.executing: requestBounds, &u.waiting: requestBounds, &u.demand: demandBounds} {
@@ -91,7 +91,7 @@ func (u *usage) limit(l *level, limit int) {
 // wanted is the demand: seats in use, and those that requests wait for.
 func (l *level) wanted() int { return l.inUse + l.waitingSeats }
 
-// changed notes that requests came or left.
+// changed updates the ratios after requests came or left.
 func (u *usage) changed(l *level) {
 	w := l.wanted()
 	u.most = max(u.most, w)
@@ -104,7 +104,7 @@ func (u *usage) changed(l *level) {
 	u.demand.set(float64(w) * u.perSeat)
 }
 
-// advance notes that time has passed without a change.
+// advance adds a time during which nothing changed.
 func (u *usage) advance(l *level, d time.Duration) {
 	w, s := float64(l.wanted()), d.Seconds()
 	u.seconds += s

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/flowcontrol"
 )
 
-// What applies while an object is not stored.
+// The specs that apply while the objects are not stored.
 var (
 	exempt   = fixedSchema(flowcontrolv1.FlowSchemaNameExempt)
 	catchAll = fixedSchema(flowcontrolv1.FlowSchemaNameCatchAll)

@@ -38,8 +38,8 @@ const (
 	queueingPart = 4
 )
 
-// newGate returns the gate of a server, and what assigns requests to flows; nil without priority
-// and fairness.
+// newGate returns the gate of a server, and the classifier of its requests; it is nil without priority and
+// fairness.
 func newGate(c *Config) (*fairness.Gate, *flowschema.Classifier) {
 	l := &c.Limits
 	g := fairness.New(fairness.Config{Bytes: l.WaitingBytes, Watches: l.Watches})

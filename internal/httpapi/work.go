@@ -102,11 +102,11 @@ type interest struct {
 	counts map[watched]int
 }
 
-// watched is what a watch watches. Selectors do not count, since they have to be evaluated too.
+// watched identifies the objects of a watch. Selectors are ignored: to evaluate them is work, too.
 type watched struct{ group, resource, namespace, name string }
 
 // add counts a watch that begins, and returns the function that is called at its end; nil if the
-// watch is for the Pods of one node, of which there are few.
+// watch is for the Pods of one node, because such a watch gets few events.
 func (i *interest) add(q *request) (end func()) {
 	if q.info.Resource == "pods" && ofOneNode(q.query().Get("fieldSelector")) {
 		return nil

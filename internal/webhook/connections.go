@@ -21,7 +21,7 @@ import (
 
 const (
 	// maxTransports is how many targets keep their connections for the next webhook that names
-	// them. Others are connected anew.
+	// them. Other targets get new connections.
 	maxTransports = 200
 	// maxIdleConnections is how many connections to a target without HTTP/2 stay open while they
 	// are not used.

@@ -31,10 +31,9 @@ type Endpoint struct {
 type Answer struct {
 	Code        int
 	ContentType string
-	// RetryAfter is the pause that the webhook demands before the next call; zero: it demands
-	// none.
+	// RetryAfter is the value of the header Retry-After: the pause before the next call.
 	RetryAfter time.Duration
-	// Demands reports whether there is a RetryAfter, which may be zero.
+	// Demands reports whether the answer has the header Retry-After, whose value may be zero.
 	Demands bool
 	Body    []byte
 }

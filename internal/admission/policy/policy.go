@@ -1,5 +1,5 @@
-// Package policy is what validating and mutating admission policies have in common: which policies
-// and bindings are stored, which of them apply to a request, and with which params.
+// Package policy has the common part of validating and mutating admission policies. It finds the stored
+// policies and bindings that apply to a request, and their params.
 //
 // Policies are derived from the state of a request, so a policy, a binding, a param or a definition
 // of params is in effect with the next request. A policy is compiled when a request first matches
@@ -26,7 +26,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Definition is what the policies of both kinds say.
+// Definition has the fields that policies of both kinds have.
 type Definition struct {
 	Name        string
 	ParamKind   *admissionregistrationv1.ParamKind // nil: the policy has no params
@@ -37,7 +37,7 @@ type Definition struct {
 
 // Binding is a stored binding. It is immutable, and safe for concurrent use.
 type Binding struct {
-	// Name is that of the binding, Policy that of its policy.
+	// Name is the name of the binding, Policy the name of its policy.
 	Name, Policy string
 	Params       *admissionregistrationv1.ParamRef // nil: params is null
 	// Resources narrow the requests that the policy matches; nil: they do not.
@@ -81,7 +81,7 @@ type Kind[C any] struct {
 	Catalog func() *resource.Catalog
 }
 
-// Policies are the stored policies of a kind. They are safe for concurrent use; make them with New.
+// Policies are the stored policies of a kind. Create them with New. They are safe for concurrent use.
 type Policies[C any] struct {
 	kind  Kind[C]
 	value *derived.Value[*set[C]]
@@ -194,7 +194,7 @@ func (p *Policies[C]) readBinding(o *store.Object) *Binding {
 	return b
 }
 
-// criteria compiles match resources. What is wrong with them shows when a request is matched.
+// criteria compiles match resources. Match returns the error of invalid ones.
 func criteria(r *admissionregistrationv1.MatchResources) *match.Criteria {
 	c, _ := match.New(match.Source{
 		Rules: r.ResourceRules, ExcludeRules: r.ExcludeResourceRules, MatchPolicy: r.MatchPolicy,
@@ -203,8 +203,8 @@ func criteria(r *admissionregistrationv1.MatchResources) *match.Criteria {
 	return c
 }
 
-// exempt are the resources that no policy sees: policies themselves, so that a broken one can be
-// removed, and resources that are not stored and that a cluster does not work without.
+// exempt are the resources that no policy applies to: policies themselves, so that a broken one can be
+// removed, and reviews, which a cluster does not work without.
 var exempt = map[schema.GroupResource]bool{
 	{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicies"}:       true,
 	{Group: admissionregistrationv1.GroupName, Resource: "validatingadmissionpolicybindings"}: true,
@@ -264,7 +264,7 @@ type Invocation[C any] struct {
 	Policy *Policy[C]
 	// Binding is nil with an error of the policy itself.
 	Binding *Binding
-	// Form is the form of the request that the policy asks for.
+	// Form is the form of the request that the rules of the policy name.
 	Form registry.Form
 	// Params is the value of the variable params; nil: null.
 	Params any

@@ -19,7 +19,7 @@ func NewMetrics() *Metrics {
 	const prefix = "apiserver_mutating_admission_policy_"
 	return &Metrics{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "check_total", Help: "Mutations that were evaluated, by policy, binding and sort of error."}, labels),
+			Name: prefix + "check_total", Help: "Mutations that were evaluated, by policy, binding and type of error."}, labels),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "check_duration_seconds", Buckets: []float64{0.0000005, 0.001, 0.01, 0.1, 1},
 			Help: "Time to evaluate a mutation and to apply its patch."}, labels),

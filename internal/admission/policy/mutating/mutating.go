@@ -190,7 +190,7 @@ func (r *request) input(ctx context.Context, i *invocation) (*match.Input, *regi
 
 // one evaluates a mutation, within a budget of its own, and changes the object.
 func (r *request) one(ctx context.Context, m *mutation, c *expression.Composition, in *match.Input, v *registry.Versioned) (err error) {
-	defer func() { // of the libraries, for values that no test has
+	defer func() { // the libraries can panic for unusual values
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the patch cannot be applied: %v", p)
 		}

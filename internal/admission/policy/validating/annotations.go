@@ -42,7 +42,7 @@ func (r *request) annotate(a annotation) {
 	}
 }
 
-// publish makes audit annotations of those of a policy that has been evaluated.
+// publish adds the annotations of an evaluated policy to the audit event.
 func (r *request) publish(of *policy.Policy[*compiled]) {
 	if r.annotations == nil {
 		return
@@ -66,7 +66,7 @@ type failure struct {
 func (r *request) annotateFailure(i *invocation, d *decision) {
 	value, err := json.Marshal([]failure{{d.message, i.Policy.Name, i.Binding.Name, d.index, i.Binding.Actions}})
 	if err != nil {
-		return // it has texts and an integer alone
+		return // cannot happen: strings and an integer
 	}
 	r.a.Annotate("validation.policy.admission.k8s.io/validation_failure", string(value))
 }

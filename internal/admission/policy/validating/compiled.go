@@ -78,7 +78,8 @@ func compileValidation(s *admissionregistrationv1.Validation, v, messages expres
 	return one
 }
 
-// result is the result of a policy. It lacks what admits the request without an error.
+// result is the result of a policy. It has no decisions of validations that admit the request without an
+// error.
 type result struct {
 	decisions   []decision
 	annotations []annotation
@@ -137,8 +138,8 @@ func (c *compiled) fail(r *result, err error) {
 	r.annotations = nil
 }
 
-// makeMessages evaluates the message expressions within the budget that the validations left.
-// Without a denial they are not evaluated: their results are for clients alone.
+// makeMessages evaluates the message expressions within the budget that the validations left. It is called
+// only for a denial, since nothing else shows a message.
 func (c *compiled) makeMessages(ctx context.Context, in *match.Input, budget int64, r *result) {
 	without := in.Input
 	without.Authorizer, without.RequestResource = nil, nil
@@ -165,7 +166,7 @@ func (c *compiled) makeMessages(ctx context.Context, in *match.Input, budget int
 	}
 }
 
-// failMessages makes errors of all validations that have none: their messages cost too much.
+// failMessages turns every validation without an error into an error: the messages exceed the budget.
 func (c *compiled) failMessages(r *result, err error) {
 	failed := map[int]decision{}
 	for _, d := range r.decisions {

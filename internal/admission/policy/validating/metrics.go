@@ -14,7 +14,7 @@ type Metrics struct {
 	seconds *prometheus.HistogramVec
 }
 
-// What happens to a request.
+// Values of the label enforcement_action.
 const (
 	allow = "allow"
 	deny  = "deny"
