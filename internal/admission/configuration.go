@@ -65,9 +65,15 @@ var configured = []struct {
 		c.EventLimits, err = eventlimit.Parse(text)
 		return err
 	}},
+	{"MutatingAdmissionPolicy", func(_ *Configuration, text []byte) error {
+		return checkPolicies(text, "MutatingAdmissionPolicyConfiguration")
+	}},
 	{"MutatingAdmissionWebhook", func(c *Configuration, text []byte) (err error) {
 		c.MutatingUsers, err = parseWebhooks(text)
 		return err
+	}},
+	{"ValidatingAdmissionPolicy", func(_ *Configuration, text []byte) error {
+		return checkPolicies(text, "ValidatingAdmissionPolicyConfiguration")
 	}},
 	{"ValidatingAdmissionWebhook", func(c *Configuration, text []byte) (err error) {
 		c.ValidatingUsers, err = parseWebhooks(text)

@@ -12,6 +12,8 @@ const (
 	securityHead      = configurationHead + "- name: PodSecurity\n  configuration:\n    apiVersion: pod-security.admission.config.k8s.io/"
 	quotaHead         = configurationHead + "- name: ResourceQuota\n  configuration:\n    apiVersion: "
 	tolerationsHead   = configurationHead + "- name: PodTolerationRestriction\n  configuration:\n    apiVersion: podtolerationrestriction.admission.k8s.io/v1"
+	webhookHead       = configurationHead + "- {name: "
+	webhooksHead      = "AdmissionWebhook, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, "
 	imagesHead        = configurationHead + "- {name: ImagePolicyWebhook, configuration: "
 )
 
@@ -43,6 +45,11 @@ var configurationErrors = []struct{ text, enable, want string }{
 	{quotaHead + "resourcequota.admission.k8s.io/v1beta1\n    kind: Configuration\n    limitedResources: [{apiGroup: a}]", "", `couldn't init admission plugin "ResourceQuota": limitedResources[0].resource: Required value`},
 	{tolerationsHead + "alpha1\n    kind: Configuration\n    default: [{key: a, operator: Foo}, {operator: Equal}, {operator: Exists, value: x}, {key: a, effect: Foo}, {key: a, tolerationSeconds: 3}]\n    whitelist: [{key: '', value: x}]", "PodTolerationRestriction",
 		"couldn't init admission plugin \"PodTolerationRestriction\": invalid config: [podtolerationrestriction.default[0].operator: Unsupported value: \"Foo\": supported values: \"Equal\", \"Exists\" podtolerationrestriction.default[1].operator: Invalid value: \"Equal\": operator must be Exists when `key` is empty, which means \"match all values and all keys\" podtolerationrestriction.default[2].operator: Invalid value: \"x\": value must be empty when `operator` is 'Exists' podtolerationrestriction.default[3].effect: Unsupported value: \"Foo\": supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\" podtolerationrestriction.default[4].effect: Invalid value: \"\": effect must be 'NoExecute' when `tolerationSeconds` is set podtolerationrestriction.whitelist[0].operator: Invalid value: \"\": operator must be Exists when `key` is empty, which means \"match all values and all keys\"]"},
+	{webhookHead + "Mutating" + webhooksHead + "kubeConfigFile: nope}}", "", `couldn't init admission plugin "MutatingAdmissionWebhook": kubeConfigFile: Invalid value: "nope": must be an absolute file path`},
+	{webhookHead + "Validating" + webhooksHead + "kubeConfigFil: /nope}}", "", `couldn't init admission plugin "ValidatingAdmissionWebhook": strict decoding error: unknown field "kubeConfigFil"`},
+	{webhookHead + "Validating" + webhooksHead + "staticManifestsDir: /nope}}", "", `couldn't init admission plugin "ValidatingAdmissionWebhook": staticManifestsDir: Forbidden: staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled`},
+	{webhookHead + "ValidatingAdmissionPolicy, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: /nope}}", "", `couldn't init admission plugin "ValidatingAdmissionPolicy": staticManifestsDir: Forbidden: staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled`},
+	{webhookHead + "MutatingAdmissionPolicy, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: MutatingAdmissionPolicyConfiguration, a: b}}", "", `couldn't init admission plugin "MutatingAdmissionPolicy": strict decoding error: unknown field "a"`},
 	{tolerationsHead + "\n    kind: Configuration", "PodTolerationRestriction", `couldn't init admission plugin "PodTolerationRestriction": no kind "Configuration" is registered for version "podtolerationrestriction.admission.k8s.io/v1" in scheme `},
 }
 

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"path/filepath"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/pluginconfig"
 	"github.com/tidemark-dev/tidemark/internal/webhook"
 )
+
+// errStaticManifests refuses webhooks and policies in files: their feature is off by default in
+// kube-apiserver, and this server does not have it.
+var errStaticManifests = field.Forbidden(field.NewPath("staticManifestsDir"),
+	"staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled")
 
 // webhookConfiguration is a WebhookAdmissionConfiguration.
 type webhookConfiguration struct {
@@ -35,12 +39,12 @@ func parseWebhooks(text []byte) (*webhook.Users, error) {
 		return nil, err
 	}
 	switch c := read.(*webhookConfiguration); {
+	case c.KubeConfigFile != "" && !filepath.IsAbs(c.KubeConfigFile):
+		return nil, field.Invalid(field.NewPath("kubeConfigFile"), c.KubeConfigFile, "must be an absolute file path")
 	case c.StaticManifestsDir != "":
-		return nil, fmt.Errorf("static webhook manifests dir %q configured, which needs a feature gate that this server does not have: ManifestBasedAdmissionControlConfig", c.StaticManifestsDir)
+		return nil, errStaticManifests
 	case c.KubeConfigFile == "":
 		return nil, nil
-	case !filepath.IsAbs(c.KubeConfigFile):
-		return nil, field.Invalid(field.NewPath("kubeConfigFile"), c.KubeConfigFile, "must be an absolute file path")
 	default:
 		return webhook.ReadUsers(c.KubeConfigFile)
 	}
