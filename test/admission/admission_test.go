@@ -45,9 +45,9 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				report += err.Error()
 			}
-			switch part, waits := waiting[sc.name]; {
+			switch why, waits := waiting[sc.name]; {
 			case waits && report != "":
-				t.Skipf("waits for %s:\n%s", part, report)
+				t.Skipf("%s:\n%s", why, report)
 			case waits:
 				t.Logf("passes; take it out of waiting.txt")
 			case report != "":
@@ -57,7 +57,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// waitingScenarios returns the scenarios that need a part which is not there yet, and the part.
+// waitingScenarios returns the scenarios that Tidemark does not pass, and the reason.
 func waitingScenarios(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := os.Open("waiting.txt")
@@ -67,8 +67,8 @@ func waitingScenarios(t *testing.T) map[string]string {
 	defer file.Close()
 	all := map[string]string{}
 	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if name, part, ok := strings.Cut(lines.Text(), " "); ok && name != "#" {
-			all[name] = strings.TrimSpace(part)
+		if name, why, ok := strings.Cut(lines.Text(), " "); ok && name != "#" {
+			all[name] = strings.TrimSpace(why)
 		}
 	}
 	return all
