@@ -11,7 +11,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// planned is a program of the machine. It is immutable, and safe for concurrent use.
+// planned is a program that a planner made. It is immutable, and safe for concurrent use.
 type planned struct {
 	root interpreter.Interpretable
 	ids  int // the IDs of steps are below it

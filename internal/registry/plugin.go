@@ -204,6 +204,10 @@ func (r *Registry) timed(ctx context.Context, a *Attributes, phase func(ctx cont
 			break
 		}
 	}
+	if err == nil {
+		// A plugin that ignores failures has decided nothing in a request whose time was over.
+		err = ctx.Err()
+	}
 	if r.Observe != nil {
 		o.Plugin, o.Duration, o.Refused = -1, last.Sub(begin), err != nil
 		r.Observe(o)

@@ -119,9 +119,11 @@ func decide(t *testing.T, c *rest.Config, all []fixture, namespace func(fixture)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.NodeV1().RuntimeClasses().Create(t.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "any"}, Handler: "any"}, metav1.CreateOptions{}); err != nil {
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "any"}, Handler: "any"}
+	if _, err := k.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { k.NodeV1().RuntimeClasses().Delete(context.Background(), class.Name, metav1.DeleteOptions{}) })
 	work := make(chan fixture)
 	var wait sync.WaitGroup
 	for range 4 {
