@@ -18,19 +18,24 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// priority resolves the priority class of new Pods, and refuses a second default class.
+// priority resolves the priority class of new Pods, keeps it in updates, and refuses a second default class.
 func priority(c *Config) registry.Plugin {
 	l := c.lookups
-	newPods, classes := registry.Objects(pods, admissionv1.Create), registry.Objects(priorityClasses, admissionv1.Create, admissionv1.Update)
+	ofPods, classes := registry.Objects(pods, admissionv1.Create, admissionv1.Update), registry.Objects(priorityClasses, admissionv1.Create, admissionv1.Update)
 	return registry.Plugin{
 		Handles: func(s *store.State, t registry.Target, o admissionv1.Operation) bool {
-			return newPods(s, t, o) || classes(s, t, o)
+			return ofPods(s, t, o) || classes(s, t, o)
 		},
 		Mutate: func(_ context.Context, a *registry.Attributes) error {
-			if p, ok := a.Object.(*corev1.Pod); ok {
-				return l.setPriority(a, p)
+			p, ok := a.Object.(*corev1.Pod)
+			if !ok {
+				return nil
 			}
-			return nil
+			if old, ok := a.Old.(*corev1.Pod); ok {
+				keepPriority(p, old)
+				return nil
+			}
+			return l.setPriority(a, p)
 		},
 		Validate: func(_ context.Context, a *registry.Attributes) error {
 			if c, ok := a.Object.(*schedulingv1.PriorityClass); ok {
@@ -38,6 +43,16 @@ func priority(c *Config) registry.Plugin {
 			}
 			return nil
 		},
+	}
+}
+
+// keepPriority sets what setPriority has set in the stored Pod, and an update omits.
+func keepPriority(p, old *corev1.Pod) {
+	if p.Spec.Priority == nil {
+		p.Spec.Priority = old.Spec.Priority
+	}
+	if p.Spec.PreemptionPolicy == nil {
+		p.Spec.PreemptionPolicy = old.Spec.PreemptionPolicy
 	}
 }
 
@@ -88,13 +103,15 @@ func (l *lookups) oneDefaultPriority(a *registry.Attributes, class *schedulingv1
 	return nil
 }
 
-// defaultTolerations has new Pods tolerate that their node is not ready or not reachable, for
-// a while.
+// defaultTolerations has Pods tolerate that their node is not ready or not reachable, for a while.
 func defaultTolerations(*Config) registry.Plugin {
-	return creating(pods, func(_ context.Context, a *registry.Attributes) error {
-		podspec.DefaultTolerations(a.Object.(*corev1.Pod))
-		return nil
-	})
+	return registry.Plugin{
+		Handles: registry.Objects(pods, admissionv1.Create, admissionv1.Update),
+		Mutate: func(_ context.Context, a *registry.Attributes) error {
+			podspec.DefaultTolerations(a.Object.(*corev1.Pod))
+			return nil
+		},
+	}
 }
 
 // appArmor keeps the annotations and the fields of AppArmor profiles in step.

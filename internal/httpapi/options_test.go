@@ -84,8 +84,8 @@ func TestDecodeDeleteOptions(t *testing.T) {
 }
 
 func TestWarningHeaders(t *testing.T) {
-	got := warningHeaders([]string{"", `a "b"` + "\nx", "c", "c"})
-	want := []string{`299 - "a \"b\" x"`, `299 - "c"`}
+	got := warningHeaders([]string{"", `a "b"`, "a\nb", "a\tb", "c", "c"})
+	want := []string{`299 - "a \"b\""`, `299 - "c"`}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

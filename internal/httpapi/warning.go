@@ -15,14 +15,14 @@ const (
 )
 
 // warningHeaders returns warnings as values of the Warning header, without duplicates and
-// within the header limits of clients.
+// within the header limits of clients. Like kube-apiserver, it drops warnings with control
+// characters.
 func warningHeaders(warnings []string) []string {
 	var kept []string
 	seen := map[string]bool{}
 	size := 0
 	for _, w := range warnings {
-		w = strings.Map(printable, w) // a header cannot hold the rest
-		if w == "" || seen[w] {
+		if w == "" || seen[w] || strings.ContainsFunc(w, unicode.IsControl) { // a header cannot hold it
 			continue
 		}
 		seen[w] = true
@@ -46,13 +46,6 @@ func warningHeaders(warnings []string) []string {
 		out = append(out, h)
 	}
 	return out
-}
-
-func printable(r rune) rune {
-	if unicode.IsControl(r) {
-		return ' '
-	}
-	return r
 }
 
 func firstRunes(s string, n int) string {

@@ -82,6 +82,8 @@ type Attributes struct {
 	// replace them.
 	managed                      []metav1.ManagedFieldsEntry
 	managedShown, managedChanged bool
+	// replaced reports whether a plugin has called Set.
+	replaced bool
 }
 
 // RequestedKind returns the kind of the request's body.
@@ -106,9 +108,12 @@ func (a *Attributes) RequestedName() string { return a.w.Name }
 func (a *Attributes) Warn(text string) { a.w.warnings = append(a.w.warnings, text) }
 
 // Forbidden returns the error of a plugin that refuses the request. The format is that of
-// fmt.Errorf.
+// fmt.Errorf. Like the request, the error for an object of a deletecollection has no name.
 func (a *Attributes) Forbidden(format string, args ...any) error {
 	name := a.Name
+	if a.w != nil && a.w.collection {
+		name = ""
+	}
 	if meta, ok := a.Object.(metav1.Object); ok && name == "" { // the name is generated later
 		name = cmp.Or(meta.GetName(), meta.GetGenerateName())
 	}

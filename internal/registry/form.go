@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -293,6 +294,24 @@ func (a *Attributes) Replace(ctx context.Context, f Form, object []byte) error {
 	return a.Set(ctx, f, next)
 }
 
+// Stamped reports whether the managed fields of the object have a time that this request set. Like
+// kube-apiserver, it is false for custom resources, and after Replace: the time has fractions of a
+// second until the object was read from JSON.
+func (a *Attributes) Stamped(ctx context.Context) (bool, error) {
+	if a.replaced || a.Type.Custom != nil || a.w.virtual || a.isConnection() {
+		return false, nil
+	}
+	managed, err := a.trackEarly(ctx)
+	if err != nil {
+		return false, err
+	}
+	var live []byte
+	if a.before.stored != nil {
+		live = a.w.owners.managedOf(a.before.stored)
+	}
+	return len(managed) > 0 && !bytes.Equal(managed, live), nil
+}
+
 // Set is Replace for a decoded object, which must not be changed any more.
 func (a *Attributes) Set(ctx context.Context, f Form, next runtime.Object) error {
 	v, err := a.In(ctx, f)
@@ -306,6 +325,7 @@ func (a *Attributes) Set(ctx context.Context, f Form, next runtime.Object) error
 	if meta, ok := next.(metav1.Object); ok && a.managedShown && !equality.Semantic.DeepEqual(meta.GetManagedFields(), a.managed) {
 		a.managed, a.managedChanged = meta.GetManagedFields(), true
 	}
+	a.replaced = true
 	a.versions.changed()
 	made := &Versioned{Form: f, Object: next, Old: v.Old, oldTree: v.oldTree, oldJSON: v.oldJSON}
 	a.versions.made = append(a.versions.made, made)

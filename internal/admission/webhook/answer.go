@@ -31,6 +31,8 @@ const (
 	// maxOddBytes limits an answer that is not the expected JSON. The decoder for other formats is
 	// slower.
 	maxOddBytes = 256 << 10
+	// maxQuotedBytes limits the text of an HTTP error before spaces are trimmed.
+	maxQuotedBytes = 2 << 10
 	// maxWarnings and maxWarningBytes limit what is kept of an answer's warnings. The headers of
 	// the answer to the client have less room.
 	maxWarnings, maxWarningBytes = 1000, 4 << 10
@@ -53,7 +55,7 @@ type reviewAnswer struct {
 }
 
 // readAnswer reads the answer of a webhook to a review of a version. The errors are those of
-// kube-apiserver, but an error does not quote text that need not come from a webhook.
+// kube-apiserver, but an error does not quote a successful answer that is not a review.
 func readAnswer(got *remote.Answer, version string) (*reviewAnswer, error) {
 	if got.ContentType != "" {
 		if _, _, err := mime.ParseMediaType(got.ContentType); err != nil {
@@ -88,11 +90,12 @@ func values(text []byte) int {
 }
 
 // unsuccessful returns the error of an answer whose code is not a success: that of a Status, or else
-// one that follows from the code.
+// one that follows from the code, with the beginning of a text. Clients that may configure webhooks can
+// read every object anyway, and no address is called that only this machine should reach.
 func unsuccessful(got *remote.Answer) error {
 	seconds, message := int(got.RetryAfter.Seconds()), "unknown"
-	if len(got.Body) == 0 && (got.ContentType == "" || strings.HasPrefix(got.ContentType, "text/")) {
-		message = ""
+	if got.ContentType == "" || strings.HasPrefix(got.ContentType, "text/") {
+		message = remote.Cut(strings.TrimSpace(string(got.Body[:min(len(got.Body), maxQuotedBytes)])))
 	}
 	err := apierrors.NewGenericServerResponse(got.Code, http.MethodPost, schema.GroupResource{}, "", message, seconds, true)
 	if len(got.Body) == 0 || len(got.Body) > maxOddBytes || !apierrors.IsUnexpectedServerError(err) {

@@ -62,7 +62,7 @@ func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
 	return rounds.end(ctx, a)
 }
 
-// mutateBy calls one webhook, and applies its patch. It reports whether that changed the object.
+// mutateBy calls one webhook, and applies its patch. It reports whether that counts as a change.
 func (d *dispatcher) mutateBy(ctx context.Context, h *hook, f registry.Form, index int) (changed bool, err error) {
 	defer func() { d.annotateCall(h, index, changed) }()
 	if err := h.checkDryRun(d.a); err != nil {
@@ -120,6 +120,12 @@ func (d *dispatcher) apply(ctx context.Context, h *hook, f registry.Form, reply 
 	changed, err = differs(before, next)
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
+	}
+	if !changed {
+		// A patch gives the object times without fractions of a second, which is a change there.
+		if changed, err = d.a.Stamped(ctx); err != nil {
+			return false, internalError(err)
+		}
 	}
 	if err := d.a.Replace(ctx, f, next); err != nil {
 		return false, internalError(err)

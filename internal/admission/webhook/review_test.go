@@ -95,6 +95,21 @@ func TestAnswerLimits(t *testing.T) {
 	}
 }
 
+// TestQuotedText: the error of an HTTP error quotes the beginning of a text, and nothing else.
+func TestQuotedText(t *testing.T) {
+	for _, c := range []struct{ kind, body, want string }{
+		{"text/plain; charset=utf-8", " boom\n", `an error on the server ("boom") has prevented the request from succeeding`},
+		{"", "boom", `an error on the server ("boom") has prevented the request from succeeding`},
+		{"application/json", "boom", `an error on the server ("unknown") has prevented the request from succeeding`},
+		{"text/plain", strings.Repeat("x", 5000), strings.Repeat("x", 900)},
+	} {
+		_, err := readAnswer(&remote.Answer{Code: 500, ContentType: c.kind, Body: []byte(c.body)}, "v1")
+		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1200 {
+			t.Errorf("%q %.20q: %v, want %.100s", c.kind, c.body, err, c.want)
+		}
+	}
+}
+
 // TestRefusalCode: a code that HTTP does not have is not passed on.
 func TestRefusalCode(t *testing.T) {
 	for code, want := range map[int32]int32{-1: 400, 0: 400, 399: 400, 400: 400, 418: 418, 999: 999, 1000: 500, 1 << 30: 500} {

@@ -2,6 +2,7 @@
 package webhooktest
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -39,9 +40,15 @@ type Server struct {
 // Start starts a webhook that allows everything, and stops it when the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	return StartWith(t, nil)
+}
+
+// StartWith is Start with settings of TLS.
+func StartWith(t testing.TB, settings *tls.Config) *Server {
+	t.Helper()
 	s := &Server{answers: map[string]Answer{}}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	s.EnableHTTP2 = true
+	s.EnableHTTP2, s.TLS = true, settings
 	s.StartTLS()
 	t.Cleanup(func() {
 		s.CloseClientConnections()
