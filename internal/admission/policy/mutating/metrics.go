@@ -1,10 +1,11 @@
 package mutating
 
 import (
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemark-dev/tidemark/internal/admission/policy"
 )
 
 // Metrics count evaluated mutations.
@@ -41,15 +42,9 @@ func (m *Metrics) observe(i *invocation, err error, took time.Duration) {
 	m.seconds.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// errorType classifies an error by its text, as kube-apiserver does.
 func errorType(err error) string {
-	switch {
-	case err == nil:
+	if err == nil {
 		return "no_error"
-	case strings.HasPrefix(err.Error(), "compilation"):
-		return "compile_error"
-	case strings.HasPrefix(err.Error(), "validation failed due to running out of cost budget"):
-		return "out_of_budget"
 	}
-	return "invalid_error"
+	return policy.ErrorType(err.Error())
 }

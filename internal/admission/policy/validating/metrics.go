@@ -1,10 +1,11 @@
 package validating
 
 import (
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemark-dev/tidemark/internal/admission/policy"
 )
 
 // Metrics count what validations decide. They count a validation that admits a request only if it
@@ -45,18 +46,7 @@ func (m *Metrics) observe(i *invocation, action, message string, took time.Durat
 	if m == nil {
 		return
 	}
-	labels := []string{i.Policy.Name, i.Binding.Name, errorType(message), action}
+	labels := []string{i.Policy.Name, i.Binding.Name, policy.ErrorType(message), action}
 	m.checks.WithLabelValues(labels...).Inc()
 	m.seconds.WithLabelValues(labels...).Observe(took.Seconds())
-}
-
-// errorType classifies a decision by its message, as kube-apiserver does.
-func errorType(message string) string {
-	switch {
-	case strings.HasPrefix(message, "compilation"):
-		return "compile_error"
-	case strings.HasPrefix(message, "validation failed due to running out of cost budget"):
-		return "out_of_budget"
-	}
-	return "invalid_error"
 }
