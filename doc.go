@@ -16,9 +16,9 @@
 // controllers that clients rely on, such as garbage collection and the deletion of
 // namespaces. It has no scheduler: Pods are objects that nothing runs.
 //
-// RBAC, admission webhooks and admission policies are not enforced yet: the server
-// stores their objects and answers with a warning. Only the group system:masters has
-// rights. docs/compatibility.md in the repository lists what works and what does not.
+// RBAC, admission webhooks, admission policies, and priority and fairness are in effect,
+// each change with the next request. docs/compatibility.md in the repository lists what
+// works and what does not.
 //
 // # Storage
 //

@@ -105,8 +105,8 @@ type Server struct {
 	Fairness Fairness
 
 	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
-	// not act on: roles, admission webhooks and policies, APIServices. It is for
-	// clients that compare answers with those of kube-apiserver.
+	// not act on: APIServices with a Service. It is for clients that compare answers with
+	// those of kube-apiserver.
 	NoUnenforcedWarnings bool
 
 	// Version is the server's own version, which /version shows after the version of

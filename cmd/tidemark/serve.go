@@ -139,7 +139,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.registerEncryption(flags)
 	flags.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.96.0.0/12", "CIDR for the cluster IPs of Services; for dual stack, an IPv4 and an IPv6 CIDR separated by a comma")
 	flags.StringVar(&s.ServiceNodePortRange, "service-node-port-range", "30000-32767", "range for the node ports of Services")
-	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: admission webhooks and policies, APIServices")
+	flags.BoolVar(&f.warnUnenforced, "warn-unenforced", true, "add a Warning header when a client writes an object that this server stores but does not enforce: APIServices with a Service")
 
 	flags.Var(&f.maxStorage, "storage-max-bytes", "memory for current objects; at the limit, writes that grow them are refused with 507 (default: half of what remains of the process's memory limit after --history-max-bytes, at least 64Mi)")
 	flags.DurationVar(&s.History.Retention, "history-retention", defaultRetention, "how long old resource versions can be read and watched from")

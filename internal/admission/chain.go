@@ -1,9 +1,10 @@
 // Package admission is the chain of plugins that each write goes through before it is stored.
-// Its one table, plugins, lists them in the order in which they are asked; docs/admission.md
+// Its one table, plugins, lists them in the order in which they are called; docs/admission.md
 // shows the same list.
 //
-// The packages below this one hold the plugins that need more than a file: quota, addresses,
-// defaultclass, noderestriction and eventlimit.
+// Plugins that need more than a file have packages below this one: addresses, defaultclass, eventlimit,
+// imagepolicy, noderestriction, quota, webhook, and policy/mutating and policy/validating. Package
+// match decides which requests a webhook or a policy applies to.
 package admission
 
 import (
@@ -39,8 +40,7 @@ type entry struct {
 	// name is the name that kube-apiserver's flags know; empty: a part of the server.
 	name string
 	mode mode
-	// plugin makes the plugin; nil: the verbs or the kinds do what it does, or this server
-	// does not have it (absent).
+	// plugin makes the plugin; nil: it does nothing, or the verbs do what it does.
 	plugin func(c *Config) []registry.Plugin
 }
 
@@ -48,10 +48,8 @@ type entry struct {
 type mode uint8
 
 const (
-	// absent: this server does not have the plugin.
-	absent mode = iota
 	// on: it is enabled unless it is disabled by a flag.
-	on
+	on mode = iota
 	// off: it is enabled by a flag.
 	off
 	// always: a part of the server that has no name.
@@ -109,7 +107,7 @@ var plugins = []entry{
 	{"", always, one(customObjects)},
 	{"", always, one(adminAccess)},
 	{"", always, one(unenforcedWarnings)},
-	{"", always, one(escalation)}, // behind all that change a role
+	{"", always, one(escalation)}, // after all plugins that change a role
 }
 
 // extensions are the plugins that users extend with objects. They do not see the server's own writes.

@@ -2,7 +2,6 @@ package expression_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 
 	"github.com/google/cel-go/cel"
@@ -43,7 +42,6 @@ func BenchmarkPodRules(b *testing.B) {
 		}
 		programs = append(programs, p)
 	}
-	_ = json.Valid
 	b.ReportAllocs()
 	for b.Loop() {
 		e := expression.NewEvaluation(context.Background(), in, nil, expression.Budget)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
@@ -99,3 +100,54 @@ func TestLongComprehension(t *testing.T) {
 		t.Errorf("got %v, %v with a budget of %d left", value, failed, e.Budget())
 	}
 }
+
+// TestOtherVersions: with a version of cel-go whose fields are unknown, expressions still have their
+// results and costs.
+func TestOtherVersions(t *testing.T) {
+	env, err := environmentOf(Variables{}.environment(Stored))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env.planner.interpreter == nil {
+		t.Fatal("the fields of this version of cel-go are unknown: every expression is slower")
+	}
+	broken, err := ownPlanner(env.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken.costs.trackers, broken.costs.estimator = nil, free{}
+	if err := broken.probe(); err == nil {
+		t.Error("a planner with other costs is used")
+	}
+	broken.costs = nil
+	if err := broken.probe(); err == nil {
+		t.Error("a planner that panics is used")
+	}
+	other := &planner{env: env.Env}
+	in := &Input{Object: map[string]any{"n": int64(3), "l": []any{int64(1), int64(2)}}}
+	for _, text := range []string{
+		"object.l.all(x, x < object.n)", "object.nope", "object.n", "lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0))", "object.l.map(x, [x])[1][0] == 2",
+	} {
+		ast, issues := env.Compile(text)
+		if issues.Err() != nil {
+			t.Fatal(issues.Err())
+		}
+		var got [2]string
+		for i, m := range []*planner{env.planner, other} {
+			p, err := m.plan(ast)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, err := NewEvaluation(t.Context(), in, nil, Budget).Eval(&Program{text: text, run: p})
+			got[i] = fmt.Sprint(value, err)
+		}
+		if got[0] != got[1] {
+			t.Errorf("%s: got %s, want %s", text, got[1], got[0])
+		}
+	}
+}
+
+// free estimates that calls cost nothing.
+type free struct{}
+
+func (free) CallCost(string, string, []ref.Val, ref.Val) *uint64 { return new(uint64) }

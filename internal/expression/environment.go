@@ -27,7 +27,7 @@ func (v Variables) environment(mode environment.Type) environmentKey {
 // kinds of variables share one, even if the fields of their variable variables differ.
 type compiler struct {
 	*cel.Env
-	machine *machine
+	planner *planner
 
 	mu sync.Mutex // held while an expression is compiled
 	// variables is the type of the variable variables; nil if there is none. Its fields are
@@ -113,6 +113,6 @@ func newCompiler(key environmentKey) (*compiler, error) {
 	if e.Env, err = set.Env(key.mode); err != nil {
 		return nil, err
 	}
-	e.machine, err = newMachine(e.Env)
-	return e, err
+	e.planner = newPlanner(e.Env)
+	return e, nil
 }

@@ -111,7 +111,7 @@ func compile(key environmentKey, composited *Composition, text string, returns [
 		}
 		return failed(apiservercel.ErrorTypeInvalid, nil, "must evaluate to %s but got %v", want, ast.OutputType())
 	}
-	program, err := env.machine.plan(ast)
+	program, err := env.planner.plan(ast)
 	if err != nil {
 		return failed(apiservercel.ErrorTypeInternal, nil, "program instantiation failed: %v", err)
 	}

@@ -2,19 +2,23 @@ package expression
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// planned is a program of the machine. It is immutable, and safe for concurrent use.
+// planned is a program that a planner made. It is immutable, and safe for concurrent use.
 type planned struct {
 	root interpreter.Interpretable
 	ids  int // the IDs of steps are below it
+	// program is set instead if this version of cel-go needs it.
+	program cel.Program
 }
 
 // frame is the state of one evaluation of a program: its variables, its cost, and the values of
@@ -45,6 +49,9 @@ const maxFrame = 4096
 
 // eval evaluates the program. The cost is valid with an error, too.
 func (p *planned) eval(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
+	if p.program != nil {
+		return p.evalOther(ctx, vars)
+	}
 	f := frames.Get().(*frame)
 	f.vars, f.done = vars, ctx.Done()
 	if len(f.count) < p.ids {
@@ -67,6 +74,18 @@ func (p *planned) eval(ctx context.Context, vars interpreter.Activation) (value 
 		err = failed
 	}
 	return value, cost, err
+}
+
+// evalOther evaluates a cel.Program.
+func (p *planned) evalOther(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
+	value, details, err := p.program.ContextEval(ctx, vars)
+	if actual := details.ActualCost(); actual != nil {
+		return value, *actual, err
+	}
+	if err == nil {
+		err = errors.New("the cost is not known")
+	}
+	return nil, celconfig.PerCallLimit, err
 }
 
 // release makes the frame ready for another evaluation.

@@ -35,12 +35,12 @@ func BenchmarkAcquire(b *testing.B) {
 		b.Run(level, func(b *testing.B) {
 			g := fairness.New(fairness.Config{Bytes: 256 << 20, Watches: 50_000})
 			g.Configure(suggested(), 600)
-			tally := fairness.NewTally(level, "schema")
+			metrics := fairness.NewFlowMetrics(level, "schema")
 			var flow atomic.Uint64
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				f := flow.Add(1 << 40)
-				r := fairness.Request{Level: level, Flow: f, User: fmt.Sprint(f), Tally: tally}
+				r := fairness.Request{Level: level, Flow: f, User: fmt.Sprint(f), Metrics: metrics}
 				for pb.Next() {
 					s, err := g.Acquire(context.Background(), r)
 					if err != nil {
@@ -64,7 +64,7 @@ func BenchmarkWaits(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				f := flow.Add(1 << 40)
-				r := fairness.Request{Level: level, Flow: f, User: fmt.Sprint(f), Privileged: level == "exempt", Tally: fairness.NewTally(level, "schema")}
+				r := fairness.Request{Level: level, Flow: f, User: fmt.Sprint(f), Privileged: level == "exempt", Metrics: fairness.NewFlowMetrics(level, "schema")}
 				for pb.Next() {
 					s, err := g.Acquire(context.Background(), r)
 					if err != nil || !s.Suspend(0) || s.Resume(context.Background()) != nil || !s.Leave(0) {

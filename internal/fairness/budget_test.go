@@ -69,11 +69,11 @@ func TestUsersAreForgotten(t *testing.T) {
 func TestTally(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := one(2, fairness.Level{Queues: 1, HandSize: 1, QueueLength: 1})
-		tally := fairness.NewTally("l", "s")
-		first := mustAcquire(t, g, fairness.Request{Width: 2, Tally: tally})
+		metrics := fairness.NewFlowMetrics("l", "s")
+		first := mustAcquire(t, g, fairness.Request{Width: 2, Metrics: metrics})
 		done := make(chan bool)
 		go func() {
-			s, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Tally: tally})
+			s, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Metrics: metrics})
 			if err != nil {
 				t.Error(err)
 			}
@@ -81,17 +81,17 @@ func TestTally(t *testing.T) {
 			done <- true
 		}()
 		synctest.Wait()
-		if _, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Tally: tally}); err == nil {
+		if _, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Metrics: metrics}); err == nil {
 			t.Error("the queue is not full")
 		}
 		time.Sleep(3 * time.Second)
-		s := tally.State()
+		s := metrics.State()
 		if s.QueuedRequests != 1 || s.QueuedSeats != 1 || s.ExecutingRequests != 1 || s.ExecutingSeats != 2 || s.Dispatched != 1 || s.Rejected[fairness.QueueFull] != 1 {
 			t.Errorf("%+v", s)
 		}
 		first.Release()
 		<-done
-		s = tally.State()
+		s = metrics.State()
 		if s.QueuedRequests != 0 || s.ExecutingRequests != 0 || s.ExecutingSeats != 0 || s.Dispatched != 2 ||
 			s.WaitedToExecute.Count != 2 || s.WaitedToExecute.Sum != 3 || s.WaitedToExecute.Buckets[2] != 1 || s.WaitedToExecute.Buckets[5] != 2 ||
 			s.Executed.Count != 2 || s.Executed.Sum != 3 || s.Seats.Count != 3 || s.Seats.Sum != 4 {

@@ -20,7 +20,7 @@ type exemptShard struct {
 	mu         sync.Mutex
 	closed     bool
 	requests   int
-	running    list
+	running    list   // requests that have not ended, those without seats included
 	kinds      [2]int // requests with seats: reads, writes
 	dispatched uint64
 	_          [64]byte // shards share no cache line
@@ -41,16 +41,16 @@ func (x *exempt) enter(l *level, s *Seat) bool {
 	h.dispatched++
 	h.running.push(s)
 	h.kinds[s.write]++
+	s.seated = true
 	h.mu.Unlock()
-	s.tally.dispatched()
-	x.sit(l, s, now)
+	s.metrics.dispatched()
+	x.seat(l, s, now)
 	return true
 }
 
-// sit notes that the request has taken its seats.
-func (x *exempt) sit(l *level, s *Seat, now time.Duration) {
-	s.seated = true
-	s.tally.executing(1, s.seats())
+// seat notes that the request has taken its seats.
+func (x *exempt) seat(l *level, s *Seat, now time.Duration) {
+	s.metrics.executing(1, s.seats())
 	x.change(l, int64(s.seats()), now)
 }
 
@@ -59,26 +59,27 @@ func (x *exempt) resume(l *level, s *Seat, now time.Duration) {
 	h := &x.shards[s.shard]
 	h.mu.Lock()
 	h.kinds[s.write]++
+	s.seated = true
 	h.mu.Unlock()
-	x.sit(l, s, now)
+	x.seat(l, s, now)
 }
 
-// rise gives the seats back.
-func (x *exempt) rise(l *level, s *Seat, now time.Duration) {
+// giveBack gives the seats back.
+func (x *exempt) giveBack(l *level, s *Seat, now time.Duration) {
 	if !s.seated {
 		return
 	}
 	h := &x.shards[s.shard]
 	h.mu.Lock()
 	h.kinds[s.write]--
+	s.seated = false
 	h.mu.Unlock()
-	x.stand(l, s, now)
+	x.unseat(l, s, now)
 }
 
-// stand notes that the request has given its seats back.
-func (x *exempt) stand(l *level, s *Seat, now time.Duration) {
-	s.seated = false
-	s.tally.executing(-1, s.seats())
+// unseat notes that the request has given its seats back.
+func (x *exempt) unseat(l *level, s *Seat, now time.Duration) {
+	s.metrics.executing(-1, s.seats())
 	x.change(l, -int64(s.seats()), now)
 }
 
@@ -98,13 +99,15 @@ func (x *exempt) leave(l *level, s *Seat, now time.Duration) {
 	h.mu.Lock()
 	h.running.remove(s)
 	h.requests--
-	if s.seated {
+	seated := s.seated
+	if seated {
 		h.kinds[s.write]--
+		s.seated = false
 	}
 	drained := h.requests == 0
 	h.mu.Unlock()
-	if s.seated {
-		x.stand(l, s, now)
+	if seated {
+		x.unseat(l, s, now)
 	}
 	if drained && l.draining.Load() {
 		l.g.reap()

@@ -348,3 +348,28 @@ func TestManyWaiting(t *testing.T) {
 		}
 	})
 }
+
+// TestFlowsThatBeginOftenStarveNone: flows that send one request after the other have an idle queue
+// at each arrival. They get no more than a flow that always has requests in its queue.
+func TestFlowsThatBeginOftenStarveNone(t *testing.T) {
+	for _, service := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+		t.Run(service.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := one(4, fairness.Level{Queues: 64, HandSize: 1, QueueLength: 1000})
+				constant := &client{flow: 0, many: 20, width: 1, service: service}
+				clients := []*client{constant}
+				for flow := range uint64(20) {
+					clients = append(clients, &client{flow: 1 + flow, many: 1, width: 1, service: service})
+				}
+				run(t, g, 2000*service, clients...)
+				total := 0.0
+				for _, c := range clients {
+					total += c.used
+				}
+				if part := total / float64(len(clients)); constant.used < part/2 || constant.used > 2*part {
+					t.Errorf("the flow with requests in its queue used %.2f of its part", constant.used/part)
+				}
+			})
+		})
+	}
+}

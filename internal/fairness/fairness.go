@@ -22,7 +22,8 @@
 //
 //	dR/dt = min(limit, seats in use and wanted) / active queues
 //
-//	arrival at an idle queue   S = R, or where the next request would end if that is less
+//	arrival at an idle queue   S = R or, if that is less, where the next request would end,
+//	                           or what the queue has used if that is more
 //	next request               of the queue with the least S + work of its oldest request
 //	dispatch                   S += work: width x 3 ms, and the final width x extra time
 //	end after d seconds        S -= width x (3 ms - d)

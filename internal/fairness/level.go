@@ -31,6 +31,7 @@ type level struct {
 
 	last   time.Duration // when the fields below were brought up to date
 	r      float64       // the virtual clock R, in seat-seconds
+	epoch  uint64        // counts how often R began at zero again
 	active int           // queues with requests that wait or execute
 	inUse  int           // seats, those that linger included
 
@@ -39,11 +40,11 @@ type level struct {
 	waitingSeats                   int
 	running                        list // of the seats in use
 
-	queues  []*queue
-	resumes []*queue // those of a level without queues, where requests wait in Resume
-	order   queueHeap
-	arrived uint64 // requests that were assigned to a queue
-	turns   uint64 // dispatches
+	queues     []*queue
+	resumes    []*queue // those of a level without queues, where requests wait in Resume
+	order      queueHeap
+	arrived    uint64 // requests that were assigned to a queue
+	dispatches uint64 // requests that got seats
 
 	lingering lingerHeap
 	timer     *time.Timer // fires when the first seat ceases to linger, while requests wait
@@ -57,11 +58,13 @@ type level struct {
 type queue struct {
 	index             int
 	start             float64 // S, the virtual time at which its next request starts
-	resuming, waiting list    // those that resume go first
+	used              float64 // S, had the queue never been moved up to R; of the epoch
+	epoch             uint64
+	resuming, waiting list // those that resume go first
 	waitingSeats      int
 	waitingWork       float64 // seat-seconds
 	executing, inUse  int
-	turn              uint64 // of its last dispatch
+	lastDispatch      uint64 // level.dispatches at its last dispatch
 	pos               int    // in the level's order; -1: it is not there
 }
 
@@ -149,8 +152,9 @@ func (l *level) advance(now time.Duration) {
 	l.last = now
 	if l.active > 0 {
 		l.r += d.Seconds() * float64(min(l.inUse+l.waitingSeats, l.limit)) / float64(l.active)
-	} else {
-		l.r = 0 // no queue refers to it
+	} else if l.r != 0 { // no queue refers to it
+		l.r = 0
+		l.epoch++
 	}
 	l.usage.advance(l, d)
 }
@@ -185,7 +189,7 @@ func (l *level) enter(s *Seat) error {
 		if l.waiting > 0 || l.inUse >= l.limit || !l.fits(s.seats()) {
 			return l.wait(s)
 		}
-		s.tally.arrived(0)
+		s.metrics.arrived(0)
 	}
 	l.activate(s.queue)
 	l.begin(s)
@@ -199,7 +203,7 @@ func (l *level) wait(s *Seat) error {
 	}
 	s.waits = queuedBytes
 	l.enqueue(s, &s.queue.waiting)
-	s.tally.arrived(s.queue.waiting.len)
+	s.metrics.arrived(s.queue.waiting.len)
 	l.dispatch()
 	return nil
 }
@@ -208,15 +212,20 @@ func (l *level) wait(s *Seat) error {
 // A queue without waiting requests has saved nothing up.
 //
 // What executes is charged when it ends. So queues with long requests lag behind R, and a queue that
-// began at R would wait until they have caught up. It begins right behind the one that is next, which
-// so cannot be overtaken forever.
+// began at R would wait until they have caught up. It begins right behind the one that is next, but not
+// before the work that it has done itself: otherwise flows whose requests come one by one would all
+// begin there, and a flow that always has requests in its queue would hardly get a seat.
 func (l *level) activate(q *queue) float64 {
 	switch {
 	case q.pos >= 0:
 	case q.executing == 0:
 		q.start = l.r
+		if q.epoch != l.epoch {
+			q.epoch, q.used = l.epoch, 0
+		}
 		if len(l.order) > 0 && !l.g.startAtR {
-			q.start = min(q.start, l.order[0].finish())
+			q.start = min(l.r, max(q.used, l.order[0].finish()))
+			q.used = q.start
 		}
 		l.active++
 		return q.start
@@ -238,7 +247,7 @@ func (l *level) enqueue(s *Seat, to *list) {
 	l.waiting++
 	l.waitingWrites += s.write
 	l.waitingSeats += s.seats()
-	s.tally.queued(1, s.seats())
+	s.metrics.queued(1, s.seats())
 	l.reorder(q)
 	l.usage.changed(l)
 }
@@ -256,7 +265,7 @@ func (l *level) dequeue(s *Seat) {
 	l.waiting--
 	l.waitingWrites -= s.write
 	l.waitingSeats -= s.seats()
-	s.tally.queued(-1, s.seats())
+	s.metrics.queued(-1, s.seats())
 }
 
 // leave removes a request that does not wait any more; mu is held.
@@ -285,14 +294,14 @@ func (l *level) begin(s *Seat) {
 	q.executing++
 	l.inUse += s.seats()
 	q.inUse += s.seats()
-	l.turns++
-	q.start, q.turn = q.start+s.work, l.turns
+	l.dispatches++
+	q.start, q.used, q.lastDispatch = q.start+s.work, q.used+s.work, l.dispatches
 	if !s.began {
 		s.began, s.first = true, l.last
 		l.counts.Dispatched++
-		s.tally.dispatched()
+		s.metrics.dispatched()
 	}
-	s.tally.executing(1, s.seats())
+	s.metrics.executing(1, s.seats())
 	l.usage.changed(l)
 }
 
@@ -305,8 +314,9 @@ func (l *level) end(s *Seat, over bool) {
 	l.executing--
 	l.executingWrites -= s.write
 	q.executing--
-	q.start -= float64(s.width) * (guess - (l.last - s.since).Seconds())
-	s.tally.executing(-1, s.seats())
+	unspent := float64(s.width) * (guess - (l.last - s.since).Seconds())
+	q.start, q.used = q.start-unspent, q.used-unspent
+	s.metrics.executing(-1, s.seats())
 	if over && s.extra > 0 {
 		l.lingering.push(linger{l.last + s.extra, s.seats(), q})
 	} else {
@@ -441,7 +451,7 @@ func (l *level) reject(s *Seat, err error) {
 // count counts a request that is refused; mu is held.
 func (l *level) count(s *Seat, err error) {
 	r := reasonOf(err)
-	s.tally.reject(r)
+	s.metrics.reject(r)
 	switch r {
 	case TimeOut:
 		l.counts.TimedOut++

@@ -61,7 +61,7 @@ func (l *list) remove(s *Seat) {
 }
 
 // queueHeap has the queues with waiting requests. The first one is next. Of two with the same
-// expected finish it is the one whose last turn is longer ago.
+// expected finish, it is the one that was served longer ago.
 type queueHeap []*queue
 
 func (h queueHeap) less(i, j int) bool {
@@ -69,7 +69,7 @@ func (h queueHeap) less(i, j int) bool {
 	if fa, fb := a.finish(), b.finish(); fa != fb {
 		return fa < fb
 	}
-	return a.turn < b.turn
+	return a.lastDispatch < b.lastDispatch
 }
 
 func (h queueHeap) swap(i, j int) {

@@ -3,6 +3,7 @@ package fairness
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -37,19 +38,19 @@ type Request struct {
 	// Watch takes one of Config.Watches until Release.
 	Watch bool
 
-	// Tally counts the request. Nil means that it is not counted by flow schema.
-	Tally *Tally
+	// Metrics count the request. Nil means that it is not counted by flow schema.
+	Metrics *FlowMetrics
 	// Detail is passed on to Gate.Visit. It must not change until Release.
 	Detail any
 }
 
-// Seat stands for the seats of one request. Only the request's goroutine uses it.
+// Seat stands for the seats of one request. Only the request's goroutine uses it, except for Wait.
 type Seat struct {
-	l      *level
-	tally  *Tally
-	detail any
-	flow   uint64
-	extra  time.Duration
+	l       *level
+	metrics *FlowMetrics
+	detail  any
+	flow    uint64
+	extra   time.Duration
 
 	name       string
 	user       *user // nil until the request holds something; always nil if it is privileged
@@ -57,12 +58,14 @@ type Seat struct {
 	watch      bool
 	write      int // 1: it writes
 
+	wait sync.Mutex // held by Wait while it gives seats back or takes them
+
 	suspended int   // calls of Suspend without Resume
 	waits     int64 // bytes that count until Resume
 	holds     int64 // bytes that count until Release
 	over      bool  // Leave or Release was called
 
-	// The level's mu guards the fields below.
+	// The level's mu guards the fields below; at an exempt level, that of the shard.
 	width, final   int
 	seated         bool
 	began          bool          // it has had seats
@@ -82,13 +85,13 @@ type Seat struct {
 // this package, or context.Canceled.
 func (g *Gate) Acquire(ctx context.Context, r Request) (*Seat, error) {
 	s := &Seat{
-		tally: r.Tally, detail: r.Detail, flow: r.Flow, width: max(1, r.Width), final: r.FinalWidth, extra: r.Extra,
+		metrics: r.Metrics, detail: r.Detail, flow: r.Flow, width: max(1, r.Width), final: r.FinalWidth, extra: r.Extra,
 		name: r.User, privileged: r.Privileged, watch: r.Watch,
 	}
 	if r.Write {
 		s.write = 1
 	}
-	s.tally.widths(s.seats())
+	s.metrics.widths(s.seats())
 	for {
 		l := g.level(r.Level)
 		if l == nil {
@@ -130,7 +133,7 @@ func (s *Seat) enter(ctx context.Context, maxWait time.Duration) (bool, error) {
 		return false, err
 	}
 	if s.seated {
-		s.tally.waited(true, 0)
+		s.metrics.waited(true, 0)
 		l.mu.Unlock()
 		return true, nil
 	}
@@ -143,7 +146,7 @@ func (s *Seat) await(ctx context.Context, maxWait time.Duration) error {
 	l := s.l
 	err := s.getReady(ctx, maxWait)
 	waited := l.g.now() - s.arrived
-	s.tally.waited(err == nil, waited)
+	s.metrics.waited(err == nil, waited)
 	s.settle()
 	if err != nil {
 		l.mu.Lock()
@@ -251,7 +254,7 @@ func (s *Seat) Suspend(bytes int64) bool {
 		return false
 	}
 	if s.suspended++; s.suspended == 1 && !s.over {
-		s.rise(false)
+		s.giveBack(false)
 	}
 	return true
 }
@@ -268,14 +271,14 @@ func (s *Seat) count(bytes int64) bool {
 	return true
 }
 
-// rise gives the seats back.
-func (s *Seat) rise(over bool) {
+// giveBack gives the seats back.
+func (s *Seat) giveBack(over bool) {
 	l, now := s.l, s.l.g.now()
 	if over {
-		s.tally.executed(s.watch, now-s.first)
+		s.metrics.executed(s.watch, now-s.first)
 	}
 	if l.exempt {
-		l.ex.rise(l, s, now)
+		l.ex.giveBack(l, s, now)
 		return
 	}
 	l.mu.Lock()
@@ -300,7 +303,7 @@ func (s *Seat) Leave(bytes int64) bool {
 		return false
 	}
 	s.over = true
-	s.rise(true)
+	s.giveBack(true)
 	return true
 }
 
@@ -397,7 +400,7 @@ func (s *Seat) seats() int { return max(s.width, s.final) }
 func (s *Seat) Release() {
 	l, now := s.l, s.l.g.now()
 	if !s.over {
-		s.tally.executed(s.watch, now-s.first)
+		s.metrics.executed(s.watch, now-s.first)
 		s.over = true
 	}
 	if l.exempt {
@@ -428,17 +431,38 @@ var ErrFull = errors.New("too many requests are waiting for their clients, pleas
 // Wait calls f, which waits for something outside of this server, without the seats of the
 // context's request. bytes estimates the memory that the request holds meanwhile. If the context
 // has no seat (work of the server itself), Wait just calls f.
+//
+// Several goroutines of a request may call Wait at once, if nothing else uses its seat meanwhile.
+// The request has no seats while any of them waits.
 func Wait(ctx context.Context, bytes int64, f func() error) error {
 	s, _ := ctx.Value(contextKey{}).(*Seat)
 	if s == nil {
 		return f()
 	}
-	if !s.Suspend(bytes) {
+	if !s.suspendShared(bytes) {
 		return ErrFull
 	}
 	err := f()
-	if again := s.Resume(ctx); err == nil {
+	if again := s.resumeShared(ctx, bytes); err == nil {
 		err = again
 	}
 	return err
+}
+
+func (s *Seat) suspendShared(bytes int64) bool {
+	s.wait.Lock()
+	defer s.wait.Unlock()
+	return s.Suspend(bytes)
+}
+
+// resumeShared is Resume for one of several goroutines. The bytes of each goroutine count until it
+// goes on.
+func (s *Seat) resumeShared(ctx context.Context, bytes int64) error {
+	s.wait.Lock()
+	defer s.wait.Unlock()
+	if s.suspended > 1 {
+		s.waits -= bytes
+		s.l.g.bytes.give(s.holder(), bytes)
+	}
+	return s.Resume(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -310,6 +311,41 @@ func TestWait(t *testing.T) {
 	s.Release()
 }
 
+// TestWaitTogether: goroutines of one request wait at once, such as the deletions of a
+// deletecollection. Each counts its bytes only while it waits.
+func TestWaitTogether(t *testing.T) {
+	g := one(1, fairness.Level{Queues: 4, HandSize: 1, QueueLength: 9})
+	s := mustAcquire(t, g, fairness.Request{})
+	ctx := fairness.WithSeat(t.Context(), s)
+	last := make(chan bool)
+	var all, others sync.WaitGroup
+	all.Go(func() {
+		if err := fairness.Wait(ctx, 0, func() error { <-last; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 16 {
+		others.Go(func() {
+			for range 500 { // 16 times 64 KiB fit into the budget, 500 times do not
+				if err := fairness.Wait(ctx, 64<<10, func() error { runtime.Gosched(); return nil }); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	others.Wait()
+	close(last)
+	all.Wait()
+	if s := state(t, g, "l"); s.Seats != 1 || s.Waiting != 0 || g.Bytes() != 0 {
+		t.Errorf("%+v afterwards, with %d bytes", s, g.Bytes())
+	}
+	s.Release()
+	if s := state(t, g, "l"); s.Seats != 0 || s.Requests != 0 {
+		t.Errorf("%+v in the end", s)
+	}
+}
+
 // TestExempt: exempt requests never wait, whatever their number, and are counted.
 func TestExempt(t *testing.T) {
 	g := fairness.New(fairness.Config{Bytes: 1 << 20, Watches: 1})
@@ -342,9 +378,11 @@ func TestVisit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := fairness.New(fairness.Config{Bytes: 1 << 20, Watches: 1})
 		g.Configure([]fairness.Level{{Name: "exempt", Exempt: true}, {Name: "l", Shares: 1, Queues: 4, HandSize: 1, QueueLength: 9}}, 1)
-		tally := fairness.NewTally("l", "schema")
+		metrics := fairness.NewFlowMetrics("l", "schema")
 		root := mustAcquire(t, g, fairness.Request{Level: "exempt", User: "root"})
-		first := mustAcquire(t, g, fairness.Request{Flow: 2, User: "a", Tally: tally, Detail: "first"})
+		watch := mustAcquire(t, g, fairness.Request{Level: "exempt", User: "watcher", Privileged: true, Watch: true})
+		watch.Leave(0)
+		first := mustAcquire(t, g, fairness.Request{Flow: 2, User: "a", Metrics: metrics, Detail: "first"})
 		done := make(chan bool)
 		go func() {
 			s, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Flow: 3, Width: 2, User: "b"})
@@ -371,5 +409,6 @@ func TestVisit(t *testing.T) {
 		first.Release()
 		<-done
 		root.Release()
+		watch.Release()
 	})
 }

@@ -189,7 +189,9 @@ func (x *exempt) visit(l *level, f func(RequestState)) {
 		h := &x.shards[i]
 		h.mu.Lock()
 		for s := h.running.first; s != nil; s = s.next {
-			f(l.request(s))
+			if s.seated {
+				f(l.request(s))
+			}
 		}
 		h.mu.Unlock()
 	}
@@ -201,8 +203,8 @@ func (l *level) request(s *Seat) RequestState {
 		Level: l.name, Queue: -1, Place: -1, Arrived: l.g.began.Add(s.arrived),
 		Width: s.width, FinalWidth: s.final, Extra: s.extra, User: s.name, Detail: s.detail, Watching: s.watch,
 	}
-	if s.tally != nil {
-		r.Schema = s.tally.schema
+	if s.metrics != nil {
+		r.Schema = s.metrics.schema
 	}
 	if s.queue != nil && l.c.Queues > 0 {
 		r.Queue = s.queue.index

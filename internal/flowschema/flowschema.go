@@ -46,8 +46,8 @@ type Schema struct {
 	Name, UID string
 	Level     *Level
 
-	// Tally counts its requests.
-	Tally *fairness.Tally
+	// Metrics count its requests.
+	Metrics *fairness.FlowMetrics
 
 	// distinguisher is what separates the flows of the schema; empty: it has one flow.
 	distinguisher flowcontrolv1.FlowDistinguisherMethodType
@@ -91,11 +91,11 @@ func New(c Config) *Classifier {
 // maker makes the sets of a classifier, one at a time.
 type maker struct {
 	Config
-	tallies map[tallyName]*fairness.Tally
+	metrics map[metricsKey]*fairness.FlowMetrics
 }
 
-// tallyName identifies a tally, which goes on to count when objects change.
-type tallyName struct{ level, schema string }
+// metricsKey identifies the metrics of a schema at a level. They continue when the objects change.
+type metricsKey struct{ level, schema string }
 
 // make returns the set of stored schemas and levels, and configures the gate.
 func (m *maker) make(now []store.Snapshot) *set {
@@ -107,15 +107,15 @@ func (m *maker) make(now []store.Snapshot) *set {
 		}
 		m.Gate.Configure(levels, m.Seats)
 	}
-	tallies := make(map[tallyName]*fairness.Tally, len(s.schemas))
+	metrics := make(map[metricsKey]*fairness.FlowMetrics, len(s.schemas))
 	for _, one := range s.schemas {
-		name := tallyName{one.Level.Name, one.Name}
-		if one.Tally = m.tallies[name]; one.Tally == nil {
-			one.Tally = fairness.NewTally(name.level, name.schema)
+		name := metricsKey{one.Level.Name, one.Name}
+		if one.Metrics = m.metrics[name]; one.Metrics == nil {
+			one.Metrics = fairness.NewFlowMetrics(name.level, name.schema)
 		}
-		tallies[name] = one.Tally
+		metrics[name] = one.Metrics
 	}
-	m.tallies = tallies
+	m.metrics = metrics
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
 )
 
@@ -101,18 +102,32 @@ func (q *request) dumpRequests(t *debugTable) {
 		head = append(head, "UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource")
 	}
 	t.row(head...)
-	q.h.gate.Visit(func(s fairness.RequestState) {
-		r, ok := s.Detail.(*request)
-		if !ok {
-			return
-		}
+	for _, s := range q.visited() {
 		cells := []any{
-			s.Level, s.Schema, s.Queue, s.Place, r.flow.Distinguisher, s.Arrived.UTC().Format(time.RFC3339Nano),
+			s.Level, s.Schema, s.Queue, s.Place, s.distinguisher, s.Arrived.UTC().Format(time.RFC3339Nano),
 			s.Width, s.FinalWidth, s.Extra, s.Began.UTC().Format(time.RFC3339Nano),
 		}
-		if i := &r.info; details {
+		if i := &s.asked; details {
 			cells = append(cells, s.User, i.Verb, i.Path, i.Namespace, i.Name, schema.GroupVersion{Group: i.Group, Version: i.Version}.String(), i.Resource, i.Subresource)
 		}
 		t.row(cells...)
+	}
+}
+
+// visited is a request that waits or executes.
+type visited struct {
+	fairness.RequestState
+	distinguisher string
+	asked         authz.Attributes
+}
+
+// visited returns the requests that wait or execute. It only copies them, because it holds locks that
+// other requests need.
+func (q *request) visited() (all []visited) {
+	q.h.gate.Visit(func(s fairness.RequestState) {
+		if r, ok := s.Detail.(*request); ok {
+			all = append(all, visited{s, r.flow.Distinguisher, r.info.Attributes})
+		}
 	})
+	return all
 }

@@ -75,8 +75,8 @@ func (m flowMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge(to, inQueue, float64(reads), "readOnly")
 	gauge(to, inQueue, float64(writes), "mutating")
 	for _, one := range m.flows.Schemas() {
-		t := one.Tally.State()
-		collectTally(to, &t)
+		t := one.Metrics.State()
+		collectFlow(to, &t)
 	}
 }
 
@@ -119,7 +119,7 @@ func times(to chan<- prometheus.Metric, d *prometheus.Desc, h *fairness.TimeHist
 	to <- prometheus.MustNewConstHistogram(d, count, h.Sum, buckets, labels...)
 }
 
-func collectTally(to chan<- prometheus.Metric, t *fairness.TallyState) {
+func collectFlow(to chan<- prometheus.Metric, t *fairness.FlowSnapshot) {
 	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}

@@ -111,7 +111,7 @@ func (q *request) assign(r *fairness.Request) bool {
 	switch {
 	case q.flow.Schema != nil:
 		w := q.work()
-		r.Level, r.Flow, r.Tally = q.flow.Level.Name, q.flow.Hash, q.flow.Tally
+		r.Level, r.Flow, r.Metrics = q.flow.Level.Name, q.flow.Hash, q.flow.Metrics
 		r.Width, r.FinalWidth, r.Extra = w.Seats, w.FinalSeats, w.Extra
 	case q.h.flows == nil && isHealth(q.r.URL.Path):
 		return false
@@ -152,7 +152,7 @@ func (q *request) hold(bytes int64) error {
 // there is no room for them. The answer to a write, and an error, are sent in any case;
 // the request keeps its seat if it cannot be counted otherwise.
 func (q *request) holdAnswer(bytes int) error {
-	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // a request that waits counts small answers
+	if bytes <= smallBytes || q.seat == nil || q.seat.Hold(int64(bytes)) { // small answers are part of the estimate of a request that waits
 		return nil
 	}
 	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead || q.failing {
@@ -168,25 +168,25 @@ func (q *request) holdAnswer(bytes int) error {
 const patience = 100 * time.Millisecond
 
 // outside calls f, which sends a part of the answer, and gives the seats back if the client is slow.
-// A client that was slow before does not get the benefit of the doubt. After the last part the request
+// A client that was slow before gets no such time. After the last part the request
 // does not take its seats again: it only waits until the client has read the answer.
 func (q *request) outside(last bool, bytes int, f func() error) error {
 	if q.seat == nil || q.stays {
 		return f()
 	}
-	if last && bytes <= smallBytes { // to send it costs little
-		q.seat.Leave(0) // or it keeps the seats
+	if last && bytes <= smallBytes { // sending it costs little
+		q.seat.Leave(0) // if it fails, the request keeps the seats
 		return f()
 	}
 	if q.slow {
 		return q.unseated(last, f)
 	}
 	began := time.Now()
-	risen, err := q.late.watch(q.seat, last, nil, f)
+	suspended, err := q.late.watch(q.seat, last, nil, f)
 	q.slow = time.Since(began) >= patience
 	switch {
 	case err != nil, last:
-	case risen:
+	case suspended:
 		err = q.seat.Resume(q.context())
 	default:
 		err = q.seat.Yield(q.context())
@@ -201,10 +201,10 @@ func (q *request) unseated(last bool, f func() error) error {
 		return f()
 	}
 	began := time.Now()
-	risen := q.seat.Suspend(0)
+	suspended := q.seat.Suspend(0)
 	err := f()
 	q.slow = time.Since(began) >= patience
-	if risen && err == nil {
+	if suspended && err == nil {
 		err = q.seat.Resume(q.context())
 	}
 	return err
@@ -214,18 +214,18 @@ func (q *request) unseated(last bool, f func() error) error {
 type late struct {
 	timer *time.Timer // nil before the first use
 
-	mu    sync.Mutex
-	seat  *fairness.Seat // of the request that waits; nil: none does
-	last  bool           // it takes no seats again
-	full  func()         // called if there is no memory left for it to wait; nil: it keeps its seats
-	risen bool           // it has to resume
+	mu        sync.Mutex
+	seat      *fairness.Seat // of the request that waits; nil: none does
+	last      bool           // it takes no seats again
+	full      func()         // called if there is no memory left for it to wait; nil: it keeps its seats
+	suspended bool           // it has to resume
 }
 
 // watch calls f, and gives the seats back while it takes longer than patience. Of the seat, f must not
 // use more than q.hold does. It reports whether the request has to resume.
-func (l *late) watch(s *fairness.Seat, last bool, full func(), f func() error) (risen bool, err error) {
+func (l *late) watch(s *fairness.Seat, last bool, full func(), f func() error) (suspended bool, err error) {
 	l.mu.Lock()
-	l.seat, l.last, l.full, l.risen = s, last, full, false
+	l.seat, l.last, l.full, l.suspended = s, last, full, false
 	l.mu.Unlock()
 	if l.timer == nil {
 		l.timer = time.AfterFunc(patience, l.expire)
@@ -236,7 +236,7 @@ func (l *late) watch(s *fairness.Seat, last bool, full func(), f func() error) (
 		l.timer.Stop()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.seat, l.full, risen = nil, nil, l.risen
+		l.seat, l.full, suspended = nil, nil, l.suspended
 	}()
 	return false, f()
 }
@@ -252,7 +252,7 @@ func (l *late) expire() {
 	case l.last:
 		l.seat.Leave(0)
 	default:
-		if l.risen = l.seat.Suspend(0); !l.risen && l.full != nil {
+		if l.suspended = l.seat.Suspend(0); !l.suspended && l.full != nil {
 			l.full()
 		}
 	}

@@ -18,7 +18,9 @@ import (
 //
 //	decode, default in the version of the request, convert to the stored version
 //	Mutate     plugins change the object, or refuse the request
-//	           restore what the request cannot change, validate the object
+//	           restore what the request cannot change
+//	Complete   plugins set what the strategy of the kind cannot set
+//	           validate the object
 //	Validate   plugins refuse the request
 //	           encode the object, track the owners of its fields
 //	Record     plugins add to the transaction that stores the object

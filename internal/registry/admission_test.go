@@ -291,3 +291,41 @@ func TestStartsAgainUntilTheDeadline(t *testing.T) {
 		t.Errorf("after %d attempts: %v", seen, err)
 	}
 }
+
+// TestAdmissionTimeout: the time of a request ends while a plugin waits that ignores failures. A client
+// that asks for a short time must not get past it.
+func TestAdmissionTimeout(t *testing.T) {
+	s := newServer(t, store.Options{})
+	s.create("configmaps", "default", `{"metadata":{"name":"a"}}`)
+	before := s.Store.Any().Revision()
+	at, named := s.target("configmaps", "default", ""), s.target("configmaps", "default", "a")
+	for phase, plugin := range map[string]func(end func()) registry.Plugin{
+		"mutating": func(end func()) registry.Plugin {
+			return registry.Plugin{Mutate: func(context.Context, *registry.Attributes) error { end(); return nil }}
+		},
+		"validating": func(end func()) registry.Plugin {
+			return registry.Plugin{Validate: func(context.Context, *registry.Attributes) error { end(); return nil }}
+		},
+	} {
+		for verb, do := range map[string]func(ctx context.Context) error{
+			"create": func(ctx context.Context) error {
+				_, err := s.Create(ctx, at, body(`{"metadata":{"name":"b"}}`), registry.WriteOptions{})
+				return err
+			},
+			"update": func(ctx context.Context) error {
+				_, err := s.Update(ctx, named, body(`{"metadata":{"name":"a"},"data":{"a":"b"}}`), registry.WriteOptions{})
+				return err
+			},
+			"delete": func(ctx context.Context) error {
+				_, err := s.Delete(ctx, named, nil, nil)
+				return err
+			},
+		} {
+			ctx, end := context.WithCancel(t.Context())
+			s.Plugins = []registry.Plugin{plugin(end)}
+			if err := do(ctx); err == nil || s.Store.Any().Revision() != before {
+				t.Errorf("%s, %s: %v, and the revision is %d, want an error and %d", phase, verb, err, s.Store.Any().Revision(), before)
+			}
+		}
+	}
+}

@@ -189,6 +189,17 @@ func TestEdit(t *testing.T) {
 	}
 }
 
+// TestDeleteCollectionPanics: a panic of admission fails the request, and does not end the process.
+func TestDeleteCollectionPanics(t *testing.T) {
+	s := newServer(t, store.Options{})
+	s.create("configmaps", "default", configMap("a", "1", ""))
+	s.Plugins = []registry.Plugin{{Validate: func(context.Context, *registry.Attributes) error { panic("a plugin fails") }}}
+	_, err := s.DeleteCollection(t.Context(), s.target("configmaps", "default", ""), nil, &metainternal.ListOptions{}, nil)
+	if err == nil || statusOf(t, err).Code != 500 {
+		t.Errorf("got %v, want an internal error", err)
+	}
+}
+
 // TestDeleteCollection checks that deletecollection deletes what a list selects, and returns that
 // list.
 func TestDeleteCollection(t *testing.T) {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -74,7 +75,7 @@ func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Obj
 				}
 				one := &write{Target: w.Target, deletion: w.deletion, by: w.by, dryRun: w.dryRun, collection: true}
 				one.Namespace, one.Name = one.split(objects[i].Key)
-				end(r.delete(ctx, one))
+				end(r.deleteOne(ctx, one))
 			}
 		})
 	}
@@ -83,4 +84,14 @@ func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Obj
 		err = status(ctx.Err())
 	}
 	return notes, err
+}
+
+// deleteOne deletes an object in a goroutine of its own, where a panic would end the server.
+func (r *Registry) deleteOne(ctx context.Context, w *write) (_ Object, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = apierrors.NewInternalError(fmt.Errorf("the deletion of %s %q has panicked: %v", w.Type.GroupResource(), w.Name, p))
+		}
+	}()
+	return r.delete(ctx, w)
 }

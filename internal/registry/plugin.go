@@ -29,8 +29,9 @@ type Plugin struct {
 	Mutate func(ctx context.Context, a *Attributes) error
 	// Replaces: Mutate changes the object by Attributes.Replace alone, and not a.Object.
 	Replaces bool
-	// Complete changes a.Object behind all mutating plugins, before validation: it does what a kind's
-	// strategy cannot do. A request calls it once. No field manager owns the fields that it sets.
+	// Complete changes a.Object after the last mutating plugin and before validation. It does what
+	// the strategy of a kind cannot do, and is called once for a request. No field manager owns the
+	// fields that it sets.
 	Complete func(ctx context.Context, a *Attributes) error
 	// Validate may refuse the request with an error, after the object was validated.
 	Validate func(ctx context.Context, a *Attributes) error
@@ -203,6 +204,10 @@ func (r *Registry) timed(ctx context.Context, a *Attributes, phase func(ctx cont
 		if err != nil {
 			break
 		}
+	}
+	if err == nil {
+		// A plugin that ignores failures has decided nothing in a request whose time was over.
+		err = ctx.Err()
 	}
 	if r.Observe != nil {
 		o.Plugin, o.Duration, o.Refused = -1, last.Sub(begin), err != nil

@@ -17,7 +17,7 @@ import (
 // Owner is the webhook or policy that conditions belong to.
 type Owner struct {
 	Kind string // "webhook" or "policy"
-	Type string // "admit" or "validate"
+	Type string // "admit", "validate" or "validating", as the metrics of kube-apiserver have it
 	Name string
 	// Ignore is the failure policy: conditions that fail exclude the request. Otherwise they
 	// refuse it.
@@ -62,6 +62,7 @@ func (c *Conditions) Match(ctx context.Context, a *registry.Attributes, in *Inpu
 		switch {
 		case err == nil && value != types.False:
 		case err == nil:
+			c.failed(a, len(errs))
 			return false, c.end(a, start, nil)
 		case expression.Fatal(err):
 			return false, c.end(a, start, err)
@@ -72,10 +73,15 @@ func (c *Conditions) Match(ctx context.Context, a *registry.Attributes, in *Inpu
 	if len(errs) == 0 {
 		return true, nil
 	}
-	for range errs {
+	c.failed(a, len(errs))
+	return false, c.end(a, start, utilerrors.NewAggregate(errs))
+}
+
+// failed counts n conditions that fail.
+func (c *Conditions) failed(a *registry.Attributes, n int) {
+	for range n {
 		c.owner.Metrics.failed(&c.owner, a)
 	}
-	return false, c.end(a, start, utilerrors.NewAggregate(errs))
 }
 
 // end counts a request that does not match, and returns the error that refuses it.
@@ -124,7 +130,11 @@ func (m *Metrics) failed(o *Owner, a *registry.Attributes) {
 
 func (m *Metrics) excluded(o *Owner, a *registry.Attributes) {
 	if m != nil {
-		m.exclusions.WithLabelValues(o.Name, o.Kind, o.Type, string(a.Operation)).Inc()
+		phase := o.Type
+		if phase == "validating" { // kube-apiserver has another word in this metric
+			phase = "validate"
+		}
+		m.exclusions.WithLabelValues(o.Name, o.Kind, phase, string(a.Operation)).Inc()
 	}
 }
 

@@ -122,23 +122,31 @@ func TestConditionsFailurePolicyAndMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		in, m := match.NewInput(ctx, a, v, nil), match.NewMetrics()
-		o := match.Owner{Kind: "webhook", Type: "admit", Name: "w", Metrics: m, Ignore: true}
+		o := match.Owner{Kind: "webhook", Type: "validating", Name: "w", Metrics: m, Ignore: true}
 		if ok, err := conditions(o, "object.nope == 1").Match(ctx, a, in); ok || err != nil {
 			t.Errorf("got %v, %v, want that a failing condition excludes the request", ok, err)
 		}
 		if ok, err := conditions(o, "true").Match(ctx, a, in); !ok || err != nil {
 			t.Errorf("got %v, %v, want true", ok, err)
 		}
+		if ok, err := conditions(o, "object.nope == 1", "false", "object.nope == 2").Match(ctx, a, in); ok || err != nil {
+			t.Errorf("got %v, %v, want that a false condition excludes the request", ok, err)
+		}
 		want := strings.NewReader(`
 # HELP apiserver_admission_match_condition_evaluation_errors_total Errors of match conditions of webhooks and policies.
 # TYPE apiserver_admission_match_condition_evaluation_errors_total counter
-apiserver_admission_match_condition_evaluation_errors_total{kind="webhook",name="w",operation="CREATE",type="admit"} 1
+apiserver_admission_match_condition_evaluation_errors_total{kind="webhook",name="w",operation="CREATE",type="validating"} 2
 `)
 		if err := testutil.CollectAndCompare(m.Collectors()[0], want); err != nil {
 			t.Error(err)
 		}
-		if got := testutil.ToFloat64(m.Collectors()[1]); got != 1 {
-			t.Errorf("got %v exclusions, want 1", got)
+		want = strings.NewReader(`
+# HELP apiserver_admission_match_condition_exclusions_total Requests that a match condition kept from a webhook.
+# TYPE apiserver_admission_match_condition_exclusions_total counter
+apiserver_admission_match_condition_exclusions_total{kind="webhook",name="w",operation="CREATE",type="validate"} 2
+`)
+		if err := testutil.CollectAndCompare(m.Collectors()[1], want); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -26,8 +26,8 @@ type Input struct {
 	conditions expression.Input
 }
 
-// NewInput returns the input of a request in the form v, which may be one of Attributes.Lean. az decides for the variable authorizer; nil: expressions
-// that use it fail.
+// NewInput returns the input of a request in the form v, which Attributes.Lean or In returned. az decides
+// for the variable authorizer; nil: expressions that use it fail.
 func NewInput(ctx context.Context, a *registry.Attributes, v *registry.Versioned, az authz.Authorizer) *Input {
 	in := &Input{}
 	in.Object = objectOf(v.Object, v.Complete, func() (any, error) {
@@ -97,7 +97,7 @@ func requestOf(a *registry.Attributes, kind schema.GroupVersionKind, resource sc
 	return expression.Typed(request, nil), nil
 }
 
-// rememberedNamespaces are values of namespaceObject, by the hash of their names.
+// rememberedNamespaces caches values of namespaceObject, by the hash of the name.
 var rememberedNamespaces [64]atomic.Pointer[namespaceValue]
 
 type namespaceValue struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// remembered has the labels of the Namespaces that requests were in lately, by the hash of their
-// names. It is a function of immutable objects, so all servers of the process share it.
+// remembered caches the labels of Namespaces, by the hash of the name. All servers of the process share
+// it: the labels are a function of an immutable object.
 var remembered [256]atomic.Pointer[labeled]
 
 var seed = maphash.MakeSeed()
@@ -37,7 +37,7 @@ func labelsOf(o *store.Object) (map[string]string, error) {
 	return head.Metadata.Labels, nil
 }
 
-// slotOf returns the slot of an object in a memory of n slots.
+// slotOf returns the slot of an object in a cache of n slots.
 func slotOf(o *store.Object, n int) int {
 	return int(maphash.String(seed, o.Key) % uint64(n))
 }

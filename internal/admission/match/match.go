@@ -19,10 +19,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// Source is what an object says about the requests that it applies to.
+// Source selects the requests that a webhook, a policy or a binding applies to, as its object does.
 type Source struct {
 	// Rules select requests; a request must match one of them. Without rules, every request
-	// matches, as for a policy or a binding. A webhook without rules is never called: its owner
+	// matches, as for a policy or a binding. A webhook without rules is never called: the caller
 	// must check that.
 	Rules []admissionregistrationv1.NamedRuleWithOperations
 	// ExcludeRules select requests that do not match, whatever Rules say.
@@ -69,8 +69,8 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return compiled, nil
 }
 
-// exempt are the resources that no webhook and no policy intercepts. Otherwise a broken one could
-// not be removed.
+// exempt are the resources that no webhook sees. Otherwise a broken one could not be removed. Policies
+// have a list of their own: they see webhook configurations.
 var exempt = map[string]bool{
 	"validatingwebhookconfigurations.admissionregistration.k8s.io":   true,
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":     true,
@@ -80,8 +80,8 @@ var exempt = map[string]bool{
 	"mutatingadmissionpolicybindings.admissionregistration.k8s.io":   true,
 }
 
-// Exempt reports whether a target is a webhook configuration, a policy or a binding. They are never
-// intercepted.
+// Exempt reports whether a target is a webhook configuration, a policy or a binding. Webhooks never see
+// them.
 func Exempt(t registry.Target) bool { return exempt[t.Type.Collection] }
 
 // MayMatch reports whether requests with an operation on a target may match. It looks at neither
@@ -151,8 +151,8 @@ func firstMatch(rules []rule, forms []registry.Form, equivalent bool, a *registr
 // isNamespaces reports whether the target is a Namespace or a subresource of one.
 func isNamespaces(t registry.Target) bool { return t.Type.Collection == "namespaces" }
 
-// matchNamespace matches the labels of the namespace. Those of a Namespace that is written are its
-// new ones. Other objects without a namespace match always.
+// matchNamespace matches the labels of the namespace. A Namespace that is
+// written is matched by its own new labels. Other objects without a namespace always match.
 func (c *Criteria) matchNamespace(a *registry.Attributes) (bool, error) {
 	name := a.Namespace
 	switch {

@@ -9,14 +9,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/patch"
 )
 
-// The keys of audit annotations end with the round and with the place of the webhook.
+// The keys of audit annotations end with the round and the index of the webhook.
 const (
 	mutationPrefix     = "mutation.webhook.admission.k8s.io/"
 	patchPrefix        = "patch.webhook.admission.k8s.io/"
 	failedOpenMutation = "failed-open.mutation.webhook.admission.k8s.io/"
 )
 
-func (d *dispatch) key(prefix string, index int) string {
+func (d *dispatcher) key(prefix string, index int) string {
 	round := 0
 	if d.a.Reinvoking {
 		round = 1
@@ -24,8 +24,8 @@ func (d *dispatch) key(prefix string, index int) string {
 	return fmt.Sprintf("%sround_%d_index_%d", prefix, round, index)
 }
 
-// annotateCall notes whether a webhook changed the object.
-func (d *dispatch) annotateCall(h *hook, index int, changed bool) {
+// annotateCall annotates the audit event with whether a webhook changed the object.
+func (d *dispatcher) annotateCall(h *hook, index int, changed bool) {
 	if !d.c.Audited {
 		return
 	}
@@ -37,8 +37,8 @@ func (d *dispatch) annotateCall(h *hook, index int, changed bool) {
 	d.a.Annotate(d.key(mutationPrefix, index), string(value))
 }
 
-// annotatePatch notes a patch. Events without the objects of the request do not have it.
-func (d *dispatch) annotatePatch(h *hook, index int, operations patch.Operations) {
+// annotatePatch annotates the audit event with a patch. Events of the level Metadata omit it.
+func (d *dispatcher) annotatePatch(h *hook, index int, operations patch.Operations) {
 	if !d.c.Audited {
 		return
 	}
@@ -55,8 +55,8 @@ func (d *dispatch) annotatePatch(h *hook, index int, operations patch.Operations
 	d.a.Annotate(d.key(patchPrefix, index), string(value))
 }
 
-// annotateFailure notes a failure that is ignored.
-func (d *dispatch) annotateFailure(h *hook, index int) {
+// annotateFailure annotates the audit event with a failure that was ignored.
+func (d *dispatcher) annotateFailure(h *hook, index int) {
 	if d.c.Audited {
 		d.a.Annotate(d.key(failedOpenMutation, index), h.name)
 	}

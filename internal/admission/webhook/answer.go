@@ -151,17 +151,17 @@ func (r *reviewAnswer) check(p phase, version, uid string) (*answer, error) {
 	if r.Response == nil {
 		return nil, errors.New("webhook response was absent")
 	}
-	made := &answer{allowed: r.Response.Allowed, result: r.Response.Result, annotations: r.Response.AuditAnnotations, warnings: r.Response.Warnings}
+	checked := &answer{allowed: r.Response.Allowed, result: r.Response.Result, annotations: r.Response.AuditAnnotations, warnings: r.Response.Warnings}
 	if version == "v1" {
-		return made, r.checkV1(p, made, types.UID(uid))
+		return checked, r.checkV1(p, checked, types.UID(uid))
 	}
 	if p == admit && len(r.Response.Patch) > 0 {
-		made.patch, made.patchType = r.Response.Patch, admissionv1.PatchTypeJSONPatch
+		checked.patch, checked.patchType = r.Response.Patch, admissionv1.PatchTypeJSONPatch
 	}
-	return made, nil
+	return checked, nil
 }
 
-func (r *reviewAnswer) checkV1(p phase, made *answer, uid types.UID) error {
+func (r *reviewAnswer) checkV1(p phase, checked *answer, uid types.UID) error {
 	a, want := r.Response, admissionv1.SchemeGroupVersion.WithKind("AdmissionReview")
 	if a.UID != uid {
 		return fmt.Errorf("expected response.uid=%q, got %q", uid, remote.Cut(a.UID))
@@ -179,10 +179,10 @@ func (r *reviewAnswer) checkV1(p phase, made *answer, uid types.UID) error {
 	case len(a.Patch) == 0 && a.PatchType != nil:
 		return errors.New("webhook returned response.patchType but not response.patch")
 	}
-	made.patch = a.Patch
+	checked.patch = a.Patch
 	if a.PatchType != nil {
-		if made.patchType = *a.PatchType; made.patchType == "" {
-			return fmt.Errorf("webhook returned invalid response.patchType of %q", made.patchType)
+		if checked.patchType = *a.PatchType; checked.patchType == "" {
+			return fmt.Errorf("webhook returned invalid response.patchType of %q", checked.patchType)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	remote "github.com/tidemark-dev/tidemark/internal/webhook"
 )
 
-// maxAttempts is how often a webhook is called that demands a pause.
+// maxAttempts is how often a webhook is called that answers with Retry-After.
 const maxAttempts = 11
 
 // callError is a failure of a webhook or of its call, which the failure policy may ignore. The code is
@@ -61,9 +61,9 @@ func (h *hook) checkDryRun(a *registry.Attributes) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.name))
 }
 
-// call sends a review, and returns the checked answer. It uses nothing of the request but the tail, so
-// that several goroutines can call webhooks of one request.
-func (w *Webhooks) call(ctx context.Context, h *hook, tail []byte) (*answer, error) {
+// call sends a review, and returns the checked answer. It needs only the payload of the request, so
+// several goroutines can call webhooks of one request.
+func (w *Webhooks) call(ctx context.Context, h *hook, payload []byte) (*answer, error) {
 	if h.invalid != nil {
 		return nil, &callError{h.name, h.invalid, http.StatusInternalServerError}
 	}
@@ -78,7 +78,7 @@ func (w *Webhooks) call(ctx context.Context, h *hook, tail []byte) (*answer, err
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	uid := uuid.New()
-	got, err := post(ctx, endpoint, reviewHead(h.version, uid), tail)
+	got, err := post(ctx, endpoint, reviewHead(h.version, uid), payload)
 	if err != nil {
 		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
 	}
@@ -86,17 +86,18 @@ func (w *Webhooks) call(ctx context.Context, h *hook, tail []byte) (*answer, err
 	if err != nil {
 		return nil, h.failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
 	}
-	made, err := review.check(h.phase, h.version, uid)
+	reply, err := review.check(h.phase, h.version, uid)
 	if err != nil {
 		return nil, &callError{h.name, fmt.Errorf("received invalid webhook response: %w", err), http.StatusServiceUnavailable}
 	}
-	return made, nil
+	return reply, nil
 }
 
-// post sends a review. It sends it again when the webhook demands a pause, as long as there is time.
-func post(ctx context.Context, endpoint *remote.Endpoint, head, tail []byte) (*remote.Answer, error) {
+// post sends a review. If the webhook answers 429 or 5xx with Retry-After, post sends it again after that
+// time, until the context is done.
+func post(ctx context.Context, endpoint *remote.Endpoint, head, payload []byte) (*remote.Answer, error) {
 	for attempt := 1; ; attempt++ {
-		got, err := endpoint.Post(ctx, maxAnswerBytes, head, tail)
+		got, err := endpoint.Post(ctx, maxAnswerBytes, head, payload)
 		if err != nil || attempt == maxAttempts || !got.Demands || got.Code != http.StatusTooManyRequests && got.Code < 500 {
 			return got, err
 		}
@@ -108,16 +109,16 @@ func post(ctx context.Context, endpoint *remote.Endpoint, head, tail []byte) (*r
 	}
 }
 
-// note takes the warnings and audit annotations of an answer.
-func (d *dispatch) note(h *hook, made *answer) {
+// publish adds the warnings and audit annotations of an answer to the request.
+func (d *dispatcher) publish(h *hook, reply *answer) {
 	if d.c.Audited {
-		for key, value := range made.annotations {
+		for key, value := range reply.annotations {
 			if key = h.name + "/" + key; validKey(key) {
 				d.a.Annotate(key, value)
 			}
 		}
 	}
-	for i, text := range made.warnings {
+	for i, text := range reply.warnings {
 		if i == maxWarnings {
 			break
 		}
@@ -125,9 +126,9 @@ func (d *dispatch) note(h *hook, made *answer) {
 	}
 }
 
-// outcome counts a call, and logs its failure. It reports whether the request goes on despite the
-// error: the failure policy ignores it.
-func (d *dispatch) outcome(h *hook, start time.Time, err error) (ignored bool) {
+// record counts a call and logs its failure. It reports whether the request continues despite the error,
+// because the failure policy is Ignore.
+func (d *dispatcher) record(h *hook, start time.Time, err error) (ignored bool) {
 	var call *callError
 	var refused *rejection
 	seconds := since(start)

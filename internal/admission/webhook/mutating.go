@@ -19,10 +19,10 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// mutate calls the mutating webhooks of a request, one after the other. In the second round it calls
-// those that want to see the changes of others (reinvocation).
+// mutate calls the mutating webhooks of a request, one after the other. In the second round it calls only
+// those that must see the changes of others (reinvocation).
 func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
-	d := &dispatch{Webhooks: w, a: a}
+	d := &dispatcher{Webhooks: w, a: a}
 	rounds := a.Local(roundsKey{}, func() any { return &rounds{} }).(*rounds)
 	if a.Reinvoking {
 		if err := rounds.begin(ctx, a); err != nil {
@@ -46,7 +46,7 @@ func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
 		if h.reinvoke {
 			rounds.called(h.id)
 		}
-		if !d.outcome(h, start, err) {
+		if !d.record(h, start, err) {
 			if err != nil {
 				return final(err)
 			}
@@ -63,41 +63,41 @@ func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
 }
 
 // mutateBy calls one webhook, and applies its patch. It reports whether that changed the object.
-func (d *dispatch) mutateBy(ctx context.Context, h *hook, f registry.Form, index int) (changed bool, err error) {
+func (d *dispatcher) mutateBy(ctx context.Context, h *hook, f registry.Form, index int) (changed bool, err error) {
 	defer func() { d.annotateCall(h, index, changed) }()
 	if err := h.checkDryRun(d.a); err != nil {
 		return false, err
 	}
-	tail, err := d.tail(ctx, f)
+	payload, err := d.payload(ctx, f)
 	if err != nil {
 		return false, err
 	}
-	var made *answer
-	if full := d.wait(ctx, 1, func() { made, err = d.call(ctx, h, tail) }); full != nil {
+	var reply *answer
+	if full := d.wait(ctx, 1, func() { reply, err = d.call(ctx, h, payload) }); full != nil {
 		return false, full
 	}
 	if err != nil {
 		return false, err
 	}
-	d.note(h, made)
-	if !made.allowed {
-		return false, &rejection{refusal(h.name, made.result)}
+	d.publish(h, reply)
+	if !reply.allowed {
+		return false, &rejection{refusal(h.name, reply.result)}
 	}
-	if len(made.patch) == 0 {
+	if len(reply.patch) == 0 {
 		return false, nil
 	}
-	operations, err := patch.Decode(made.patch)
+	operations, err := patch.Decode(reply.patch)
 	if err != nil {
 		return false, h.failed(http.StatusServiceUnavailable, "received undecodable patch in webhook response: %w", err)
 	}
 	if operations.Len() == 0 {
 		return false, nil
 	}
-	return d.apply(ctx, h, f, made, operations, index)
+	return d.apply(ctx, h, f, reply, operations, index)
 }
 
 // apply applies the patch of a webhook to the form of the request that the webhook has seen.
-func (d *dispatch) apply(ctx context.Context, h *hook, f registry.Form, made *answer, operations patch.Operations, index int) (changed bool, err error) {
+func (d *dispatcher) apply(ctx context.Context, h *hook, f registry.Form, reply *answer, operations patch.Operations, index int) (changed bool, err error) {
 	v, err := d.a.In(ctx, f)
 	if err != nil {
 		return false, internalError(err)
@@ -106,8 +106,8 @@ func (d *dispatch) apply(ctx context.Context, h *hook, f registry.Form, made *an
 	if before == nil {
 		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", h.name))
 	}
-	if made.patchType != admissionv1.PatchTypeJSONPatch {
-		return false, h.failed(http.StatusInternalServerError, "%w", fmt.Errorf("unsupported patch type %q", made.patchType))
+	if reply.patchType != admissionv1.PatchTypeJSONPatch {
+		return false, h.failed(http.StatusInternalServerError, "%w", fmt.Errorf("unsupported patch type %q", reply.patchType))
 	}
 	document, _, err := v.JSON()
 	if err != nil {
@@ -132,11 +132,11 @@ func (d *dispatch) apply(ctx context.Context, h *hook, f registry.Form, made *an
 // differs reports whether a JSON text is another object, before it has defaults. Members that the type
 // does not have are no difference.
 func differs(before runtime.Object, next []byte) (bool, error) {
-	made := reflect.New(reflect.TypeOf(before).Elem()).Interface().(runtime.Object)
-	if err := json.Unmarshal(next, made); err != nil {
+	after := reflect.New(reflect.TypeOf(before).Elem()).Interface().(runtime.Object)
+	if err := json.Unmarshal(next, after); err != nil {
 		return false, err
 	}
-	return !apiequality.Semantic.DeepEqual(before, made), nil
+	return !apiequality.Semantic.DeepEqual(before, after), nil
 }
 
 // rounds is what the plugin remembers of a request between the first and the second round.
@@ -148,14 +148,14 @@ type rounds struct {
 	// since are the webhooks that want to be called again and that were called after the last
 	// change; again are those that have to be called.
 	since, again map[string]bool
-	// last is the object behind the last webhook of the first round, without managed fields; nil:
+	// last is the object after the last webhook of the first round, without managed fields; nil:
 	// no webhook wants to be called again.
 	last runtime.Object
 }
 
 type roundsKey struct{}
 
-// called notes the call of a webhook that wants to be called again.
+// called records the call of a webhook that wants to be called again.
 func (r *rounds) called(id string) {
 	if r.since == nil {
 		r.since = map[string]bool{}
@@ -163,7 +163,7 @@ func (r *rounds) called(id string) {
 	r.since[id] = true
 }
 
-// require notes a change of the object.
+// require records a change of the object: the webhooks called so far have to be called again.
 func (r *rounds) require() {
 	if r.again == nil {
 		r.again = map[string]bool{}

@@ -13,11 +13,11 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// An AdmissionReview is written in two parts. The tail is the same for all webhooks that see the
-// request in one form, and it has the objects, which are in JSON already. Its members are in the
-// order of the published type.
+// An AdmissionReview is written in two parts. The head has the UID of the call. The payload is the rest:
+// all webhooks that see the request in the same form share it. It contains the objects, which are JSON
+// already. Its members are in the order of the published type.
 
-// reviewHead returns the part of a review before its tail.
+// reviewHead returns the head of a review.
 func reviewHead(version, uid string) []byte {
 	b := make([]byte, 0, 160)
 	b = append(b, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/`...)
@@ -27,9 +27,9 @@ func reviewHead(version, uid string) []byte {
 	return append(b, '"')
 }
 
-// tail returns the part of a review behind the UID, for a form of the request.
-func (d *dispatch) tail(ctx context.Context, f registry.Form) ([]byte, error) {
-	if t := d.tails[f]; t != nil {
+// payload returns the payload of reviews for a form of the request. It is computed once for each form.
+func (d *dispatcher) payload(ctx context.Context, f registry.Form) ([]byte, error) {
+	if t := d.payloads[f]; t != nil {
 		return t, nil
 	}
 	v, err := d.a.In(ctx, f)
@@ -44,14 +44,14 @@ func (d *dispatch) tail(ctx context.Context, f registry.Form) ([]byte, error) {
 	if err != nil {
 		return nil, internalError(err)
 	}
-	t, err := tailOf(d.a, f, object, old, options)
+	t, err := encodePayload(d.a, f, object, old, options)
 	if err != nil {
 		return nil, internalError(err)
 	}
-	if d.tails == nil {
-		d.tails = map[registry.Form][]byte{}
+	if d.payloads == nil {
+		d.payloads = map[registry.Form][]byte{}
 	}
-	d.tails[f] = t
+	d.payloads[f] = t
 	return t, nil
 }
 
@@ -66,9 +66,9 @@ func userInfo(u *authn.User) authenticationv1.UserInfo {
 	return u.Info()
 }
 
-// tailOf returns the part of a review behind the UID. The objects and the options are JSON, nil for
-// none.
-func tailOf(a *registry.Attributes, f registry.Form, object, old, options []byte) ([]byte, error) {
+// encodePayload returns the payload of a review. The objects and the options are JSON; nil means that
+// there are none.
+func encodePayload(a *registry.Attributes, f registry.Form, object, old, options []byte) ([]byte, error) {
 	user, err := json.Marshal(userInfo(a.Client()))
 	if err != nil {
 		return nil, err

@@ -43,11 +43,11 @@ func TestReview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			form := a.Forms()[0]
-			tail, err := tailOf(a, form, object, old, nil)
+			payload, err := encodePayload(a, form, object, old, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := append(reviewHead("v1", "uid"), tail...)
+			got := append(reviewHead("v1", "uid"), payload...)
 			kind, requested := metav1.GroupVersionKind(form.Kind), metav1.GroupVersionKind(a.RequestedKind())
 			res, asked := metav1.GroupVersionResource(form.Resource), metav1.GroupVersionResource(a.RequestedResource())
 			user := authenticationv1.UserInfo{Username: "system:apiserver", Groups: []string{"system:masters"}}
@@ -123,9 +123,9 @@ func FuzzAnswer(f *testing.F) {
 					}
 					continue
 				}
-				made, err := r.check(p, version, "u")
-				if err == nil && !made.allowed {
-					if s := refusal("w", made.result).Status(); s.Code < 400 || s.Code > 999 || s.Status == metav1.StatusSuccess {
+				reply, err := r.check(p, version, "u")
+				if err == nil && !reply.allowed {
+					if s := refusal("w", reply.result).Status(); s.Code < 400 || s.Code > 999 || s.Status == metav1.StatusSuccess {
 						t.Errorf("a refusal is %+v", s)
 					}
 				}
@@ -160,7 +160,7 @@ func BenchmarkReview(b *testing.B) {
 	object := []byte(`{"kind":"Pod","apiVersion":"v1","spec":"` + strings.Repeat("x", 4000) + `"}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := tailOf(a, a.Forms()[0], object, nil, nil); err != nil {
+		if _, err := encodePayload(a, a.Forms()[0], object, nil, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

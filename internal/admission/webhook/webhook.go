@@ -95,20 +95,20 @@ func (c *configurations) handle(s *store.State, t registry.Target, o registry.Op
 	return false
 }
 
-// dispatch is one run of the webhooks of a request. One goroutine uses it.
-type dispatch struct {
+// dispatcher calls the webhooks of one request, in one run of a plugin. Only one goroutine uses it.
+type dispatcher struct {
 	*Webhooks
 	a *registry.Attributes
 	// form, seen and input are what the last webhook with match conditions saw.
 	form  registry.Form
 	seen  *registry.Versioned
 	input *match.Input
-	// tails are the reviews of the request, by the form; they are forgotten when the object changes.
-	tails map[registry.Form][]byte
+	// payloads are the reviews of the request, by the form; they are forgotten when the object changes.
+	payloads map[registry.Form][]byte
 }
 
 // applies reports whether a webhook is called, and in which form it sees the request.
-func (d *dispatch) applies(ctx context.Context, h *hook) (registry.Form, bool, error) {
+func (d *dispatcher) applies(ctx context.Context, h *hook) (registry.Form, bool, error) {
 	if h.criteria == nil {
 		return registry.Form{}, false, nil
 	}
@@ -131,9 +131,9 @@ func (d *dispatch) applies(ctx context.Context, h *hook) (registry.Form, bool, e
 }
 
 // changed forgets what was made of the object.
-func (d *dispatch) changed() {
+func (d *dispatcher) changed() {
 	d.input = nil
-	clear(d.tails)
+	clear(d.payloads)
 }
 
 // internalError returns the error of a conversion that failed. That of a webhook which converts is one

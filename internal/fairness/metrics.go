@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Tally counts the requests of one flow schema at one level. Its methods are safe for concurrent
-// use, and a nil Tally counts nothing. Make one with NewTally.
-type Tally struct {
+// FlowMetrics count the requests of one flow schema at one level. Its methods are safe for concurrent
+// use, and a nil FlowMetrics counts nothing. Make one with NewFlowMetrics.
+type FlowMetrics struct {
 	level, schema string
 
 	queuedRequests, queuedSeats       atomic.Int64
@@ -60,9 +60,9 @@ var (
 	lengthBounds = []float64{0, 10, 25, 50, 100, 250, 500, 1000}
 )
 
-// NewTally returns a tally of a flow schema at a level.
-func NewTally(level, schema string) *Tally {
-	t := &Tally{level: level, schema: schema}
+// NewFlowMetrics returns the metrics of a flow schema at a level.
+func NewFlowMetrics(level, schema string) *FlowMetrics {
+	t := &FlowMetrics{level: level, schema: schema}
 	for _, h := range []*histogram{&t.waitedToExecute, &t.waitedInVain, &t.executedRequests, &t.initialized} {
 		h.bounds = secondBounds
 	}
@@ -71,45 +71,45 @@ func NewTally(level, schema string) *Tally {
 }
 
 // Level returns the name of the level.
-func (t *Tally) Level() string { return t.level }
+func (t *FlowMetrics) Level() string { return t.level }
 
 // Schema returns the name of the flow schema.
-func (t *Tally) Schema() string { return t.schema }
+func (t *FlowMetrics) Schema() string { return t.schema }
 
 // arrived counts the length of its queue when a request has joined it.
-func (t *Tally) arrived(queue int) {
+func (t *FlowMetrics) arrived(queue int) {
 	if t != nil {
 		t.lengths.observe(float64(queue), uint64(queue))
 	}
 }
 
-func (t *Tally) queued(requests, seats int) {
+func (t *FlowMetrics) queued(requests, seats int) {
 	if t != nil {
 		t.queuedRequests.Add(int64(requests))
 		t.queuedSeats.Add(int64(requests * seats))
 	}
 }
 
-func (t *Tally) executing(requests, seats int) {
+func (t *FlowMetrics) executing(requests, seats int) {
 	if t != nil {
 		t.executingRequests.Add(int64(requests))
 		t.executingSeats.Add(int64(requests * seats))
 	}
 }
 
-func (t *Tally) dispatched() {
+func (t *FlowMetrics) dispatched() {
 	if t != nil {
 		t.started.Add(1)
 	}
 }
 
-func (t *Tally) reject(r Reason) {
+func (t *FlowMetrics) reject(r Reason) {
 	if t != nil {
 		t.rejected[r].Add(1)
 	}
 }
 
-func (t *Tally) waited(executed bool, d time.Duration) {
+func (t *FlowMetrics) waited(executed bool, d time.Duration) {
 	switch {
 	case t == nil:
 	case executed:
@@ -119,7 +119,7 @@ func (t *Tally) waited(executed bool, d time.Duration) {
 	}
 }
 
-func (t *Tally) executed(watch bool, d time.Duration) {
+func (t *FlowMetrics) executed(watch bool, d time.Duration) {
 	switch {
 	case t == nil:
 	case watch:
@@ -129,7 +129,7 @@ func (t *Tally) executed(watch bool, d time.Duration) {
 	}
 }
 
-func (t *Tally) widths(seats int) {
+func (t *FlowMetrics) widths(seats int) {
 	if t != nil {
 		t.estimated.observe(float64(seats), uint64(seats))
 	}
@@ -172,8 +172,8 @@ func (h *histogram) copy(unit float64) Histogram {
 	return c
 }
 
-// TallyState is a copy of a tally.
-type TallyState struct {
+// FlowSnapshot is a copy of FlowMetrics.
+type FlowSnapshot struct {
 	Level, Schema                     string
 	QueuedRequests, QueuedSeats       int64
 	ExecutingRequests, ExecutingSeats int64
@@ -192,9 +192,9 @@ type TallyState struct {
 }
 
 // State returns a copy.
-func (t *Tally) State() TallyState {
+func (t *FlowMetrics) State() FlowSnapshot {
 	const seconds = float64(time.Second)
-	s := TallyState{
+	s := FlowSnapshot{
 		Level: t.level, Schema: t.schema,
 		QueuedRequests: t.queuedRequests.Load(), QueuedSeats: t.queuedSeats.Load(),
 		ExecutingRequests: t.executingRequests.Load(), ExecutingSeats: t.executingSeats.Load(),
