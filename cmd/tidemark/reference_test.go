@@ -108,11 +108,14 @@ func TestReferenceMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	get := func(path string) string {
+	getAs := func(user, path string) string {
 		t.Helper()
 		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.URL()+path, nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if user != "" {
+			r.Header.Set("Impersonate-User", user)
 		}
 		answer, err := client.Do(r)
 		if err != nil {
@@ -125,6 +128,8 @@ func TestReferenceMetrics(t *testing.T) {
 		}
 		return string(body)
 	}
+	get := func(path string) string { return getAs("", path) }
+	getAs("somebody", "/apis") // at a priority level with queues
 	get("/api/v1/namespaces")
 	get("/api/v1/namespaces?watch=true&timeoutSeconds=-1")
 	get("/api/v1/namespaces?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1")

@@ -218,7 +218,7 @@ func TestAdmission(t *testing.T) {
 			t.Fatal(err)
 		}
 		owned := slices.ContainsFunc(d.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
-			return strings.Contains(string(f.FieldsV1.Raw), "f:revisionHistoryLimit")
+			return strings.Contains(string(f.FieldsV1.GetRawBytes()), "f:revisionHistoryLimit")
 		})
 		if !owned {
 			t.Errorf("the default that the webhook changed has no owner: %v", d.ManagedFields)
