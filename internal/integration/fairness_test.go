@@ -305,7 +305,7 @@ func TestFlowWork(t *testing.T) {
 		method, path string
 		seats        int
 	}{
-		{"GET", maps, 7}, // 620 kB, of which a seat is for 100
+		{"GET", maps, 7}, // 620 kB, and a seat is for 100
 		{"GET", "/api/v1/namespaces/kube-system/configmaps", 1},
 		{"GET", maps + "?limit=10", 3},
 		{"GET", maps + "?limit=10&resourceVersion=1", 3},

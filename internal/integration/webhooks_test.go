@@ -22,7 +22,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/webhook/webhooktest"
 )
 
-var hooksPeer = flag.String("hooks-peer", "", "kubeconfig of a kube-apiserver, of which TestWebhooks records the answers")
+var hooksPeer = flag.String("hooks-peer", "", "kubeconfig of a kube-apiserver; TestWebhooks records its answers")
 
 const hooksFile = "testdata/webhooks.txt"
 
