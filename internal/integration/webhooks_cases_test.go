@@ -217,7 +217,7 @@ var hookCases = []hookCase{
 	{name: "headless service", validating: one(hooked("v", `"clientConfig":{"service":{"namespace":"NS","name":"s","port":80}}`)), steps: []string{
 		`-POST /api/v1/namespaces/NS/services {"metadata":{"name":"s"},"spec":{"clusterIP":"None","ports":[{"port":80}]}}`, newConfigMap}, brief: true},
 	{name: "refused connection", validating: one(hooked("v", `"clientConfig":{"url":"https://127.0.0.1:1/x"}`)), steps: []string{newConfigMap}, brief: true},
-	{name: "unknown certificate", validating: one(hooked("v", `"clientConfig":{"url":"https://127.0.0.1:36443/x"}`)), steps: []string{newConfigMap}, brief: true},
+	{name: "unknown certificate", validating: one(hooked("v", `"clientConfig":{"url":"URL/x"}`)), steps: []string{newConfigMap}, brief: true},
 	{name: "odd bundle", validating: one(hooked("v", `"clientConfig":{"url":"https://127.0.0.1:1/x","caBundle":"eA=="}`)), steps: []string{newConfigMap}, brief: true},
 	{name: "webhooks are exempt", validating: one(hooked("v", on(`"*/*"`)+`,"objectSelector":{"matchLabels":{"hooks":"NS"}}`)), steps: []string{
 		`POST /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations?dryRun=All {"metadata":{"name":"NS-e","labels":{"hooks":"NS"}}}`,

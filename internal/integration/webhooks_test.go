@@ -186,7 +186,8 @@ func (r *hookRun) configure(kind, name string, hooks []string) {
 	var all []string
 	for _, h := range hooks {
 		members := map[string]json.RawMessage{}
-		if err := json.Unmarshal([]byte("{"+strings.ReplaceAll(h, "NS", r.ns)+"}"), &members); err != nil {
+		h = strings.NewReplacer("NS", r.ns, "URL", r.hook.URL).Replace(h)
+		if err := json.Unmarshal([]byte("{"+h+"}"), &members); err != nil {
 			r.Fatalf("%s: %v", h, err)
 		}
 		for key, value := range hookDefaults {
