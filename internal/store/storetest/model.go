@@ -300,8 +300,8 @@ func (r *run) writeMany() {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for range r.chance.IntN(12) + 2 {
+		state := r.store.Any()                       // not newer than the state that decides t
 		t := r.next(r.collection(), r.key()[:4]+"0") // few keys, so that they meet
-		state := r.store.Any()
 		wg.Go(func() {
 			made, err := r.store.Apply(r.Context(), &t.Txn)
 			mu.Lock()
