@@ -18,11 +18,11 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/webhook"
+	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -151,19 +151,25 @@ func (w *TokenWebhook) check() error {
 	return nil
 }
 
-// openTokens must be called after openStore, which locks the data directory.
-func (s *Server) openTokens(objects *store.Store, catalog *resource.Catalog, log *slog.Logger) (*satoken.Authority, error) {
+// openTokens reads the keys of service account tokens. It must be called after openStore, which locks
+// the data directory.
+func (s *Server) openTokens(log *slog.Logger) (*satoken.Authority, error) {
 	a := &s.Authentication.ServiceAccounts
-	c := satoken.Config{
+	return satoken.Open(satoken.Config{
 		Dir: s.pkiDir(), SigningKeyFile: a.SigningKeyFile, KeyFiles: a.KeyFiles, Issuers: a.Issuers, Audiences: s.Authentication.APIAudiences,
-		MaxLife: a.MaxTokenExpiration, ExtendInjected: !a.NoExtendedExpiration, Now: s.now, Log: log,
-	}
-	c.Find = func(name, namespace, object string) (satoken.Found, bool) {
-		i, ok := registry.IdentityOf(objects.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
+		MaxLife: a.MaxTokenExpiration, ExtendInjected: !a.NoExtendedExpiration, NoLookup: a.NoLookup, Now: s.now, Log: log,
+	})
+}
+
+// accounts returns the tokens of a world's service accounts. All worlds of a server share the keys; the
+// objects of the world decide whether a token is valid.
+func (w *World) accounts(keys *satoken.Authority) *satoken.Authority {
+	catalog := builtin.Catalog()
+	find := func(name, namespace, object string) (satoken.Found, bool) {
+		i, ok := registry.IdentityOf(w.store.Any(), registry.Target{Type: catalog.Lookup("", "v1", name), Namespace: namespace, Name: object})
 		return satoken.Found{UID: i.UID, Deleted: i.Deleted}, ok
 	}
-	c.NoLookup, c.Secret = a.NoLookup, storedSecrets(objects)
-	return satoken.Open(c)
+	return keys.For(find, storedSecrets(w.store))
 }
 
 // storedSecrets returns a function that finds what Secrets say of the tokens that they hold.
@@ -186,71 +192,98 @@ func storedSecrets(objects *store.Store) func(namespace, name string) (satoken.S
 }
 
 // storedToken makes a token for a Secret.
-func (r *running) storedToken(namespace, secret, account, uid string) (string, error) {
-	return r.tokens.IssueStored(namespace, secret, satoken.Ref{Name: account, UID: uid})
+func (w *World) storedToken(namespace, secret, account, uid string) (string, error) {
+	return w.tokens.IssueStored(namespace, secret, satoken.Ref{Name: account, UID: uid})
 }
 
-// credentials returns the authenticator. Its kinds of tokens are in the order of kube-apiserver:
-// the administrator's token, the token file, service accounts, and then those that may ask a remote
-// server.
-func (s *Server) credentials(r *running, log *slog.Logger) (*authn.Credentials, error) {
-	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
-	c := &authn.Credentials{
+// authentication is what all worlds of a server share of authentication.
+type authentication struct {
+	base authn.Credentials // without tokens
+	// first and last are the kinds of tokens before and after those that a world's objects determine.
+	first, last []authn.Tokens
+}
+
+// openAuthentication reads the files of authentication. The kinds of tokens are in the order of
+// kube-apiserver: the administrator's token, the token file, service accounts, and then those that
+// may ask a remote server.
+func (s *Server) openAuthentication(r *running) (err error) {
+	a := &r.authentication
+	a.base = authn.Credentials{
 		Now:         s.now,
 		Authorities: []authn.Authority{r.authority.Pool},
-		Audiences:   r.tokens.Audiences(),
-		Anonymous:   authn.AnonymousPolicy{Enabled: s.anonymous(log)},
+		Audiences:   r.keys.Audiences(),
+		Anonymous:   authn.AnonymousPolicy{Enabled: s.anonymous(r.log)},
 		Metrics:     authn.NewMetrics(),
 	}
-	r.collectors = append(r.collectors, c.Metrics.Collectors()...)
-	c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, authn.OneToken(r.authority.AdminToken(), admin)))
+	r.collectors = append(r.collectors, a.base.Metrics.Collectors()...)
+	admin := &authn.User{Name: "admin", Groups: []string{"system:masters", authn.Authenticated}}
+	a.first = append(a.first, a.forServer(authn.OneToken(r.authority.AdminToken(), admin)))
 	if s.ClientCAFile != "" {
-		a, err := authn.AuthorityFile(s.ClientCAFile, s.now, log)
+		clients, err := authn.AuthorityFile(s.ClientCAFile, s.now, r.log)
 		if err != nil {
-			return nil, fmt.Errorf("the authorities of clients: %w", err)
+			return fmt.Errorf("the authorities of clients: %w", err)
 		}
-		c.Authorities = append(c.Authorities, a)
+		a.base.Authorities = append(a.base.Authorities, clients)
 	}
-	var err error
-	if c.Proxy, err = s.frontProxy(log); err != nil {
-		return nil, err
+	if a.base.Proxy, err = s.frontProxy(r.log); err != nil {
+		return err
 	}
 	if s.TokenAuthFile != "" {
-		t, err := authn.TokenFile(s.TokenAuthFile, s.now, log)
+		t, err := authn.TokenFile(s.TokenAuthFile, s.now, r.log)
 		if err != nil {
-			return nil, fmt.Errorf("the bearer tokens: %w", err)
+			return fmt.Errorf("the bearer tokens: %w", err)
 		}
-		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, t))
+		a.first = append(a.first, a.forServer(t))
 	}
-	c.Tokens = append(c.Tokens, r.tokens)
-	if s.Authentication.BootstrapTokens {
-		c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, &authn.BootstrapTokens{Secret: r.systemSecret, Now: s.now}))
+	if r.issuers, err = s.openIssuers(r.log); err != nil {
+		return err
 	}
-	s.addIssuers(c, r)
+	a.addIssuers(r)
 	if s.Authentication.Webhook.ConfigFile != "" {
-		w, err := s.tokenWebhook(r, log)
+		t, err := s.tokenWebhook(r)
 		if err != nil {
-			return nil, fmt.Errorf("the token webhook: %w", err)
+			return fmt.Errorf("the token webhook: %w", err)
 		}
-		c.Tokens = append(c.Tokens, w)
+		a.last = append(a.last, t)
 	}
-	return c, nil
+	return nil
+}
+
+// forServer returns tokens that are valid for the audiences of the server.
+func (a *authentication) forServer(t authn.Tokens) authn.Tokens {
+	return authn.ForAudiences(a.base.Audiences, t)
+}
+
+// authenticator returns the authenticator of a world. A fork knows the users of its parents.
+func (w *World) authenticator() *authn.Credentials {
+	a, s := &w.running.authentication, w.server
+	c := a.base
+	c.Tokens = slices.Clone(a.first)
+	for _, issued := range w.issued {
+		c.Tokens = append(c.Tokens, a.forServer(issued))
+	}
+	c.Tokens = append(c.Tokens, w.tokens)
+	if s.Authentication.BootstrapTokens {
+		c.Tokens = append(c.Tokens, a.forServer(&authn.BootstrapTokens{Secret: w.systemSecret, Now: s.now}))
+	}
+	c.Tokens = append(c.Tokens, a.last...)
+	return &c
 }
 
 // tokenWebhook returns the tokens that a remote service knows.
-func (s *Server) tokenWebhook(r *running, log *slog.Logger) (*webhook.Tokens, error) {
+func (s *Server) tokenWebhook(r *running) (*webhook.Tokens, error) {
 	w := &s.Authentication.Webhook
 	metrics := webhook.NewMetrics()
 	r.collectors = append(r.collectors, metrics.Collectors()...)
 	return webhook.New(webhook.Config{
 		File: w.ConfigFile, Version: w.Version, CacheTTL: max(0, cmp.Or(w.CacheTTL, webhook.DefaultCacheTTL)),
-		Audiences: r.tokens.Audiences(), Metrics: metrics, Now: s.now, Log: log,
+		Audiences: r.keys.Audiences(), Metrics: metrics, Now: s.now, Log: r.log,
 	})
 }
 
 // systemSecret returns a Secret of kube-system, nil if there is none.
-func (r *running) systemSecret(name string) *corev1.Secret {
-	o := r.store.Any().Get("secrets", metav1.NamespaceSystem+"/"+name)
+func (w *World) systemSecret(name string) *corev1.Secret {
+	o := w.store.Any().Get("secrets", metav1.NamespaceSystem+"/"+name)
 	if o == nil {
 		return nil
 	}
@@ -354,15 +387,15 @@ func (s *Server) clientsData(own *pki.Authority) (map[string]string, error) {
 
 // issuerPages let other servers verify service account tokens. There are none for an issuer that is no
 // https URL.
-func (s *Server) issuerPages(r *running) []httpapi.Page {
+func (s *Server) issuerPages(w *World) []httpapi.Page {
 	const keys = "/openid/v1/jwks"
 	a := &s.Authentication.ServiceAccounts
 	if len(a.Issuers) > 0 && !discoverable(a.Issuers[0]) {
 		return nil
 	}
-	at := cmp.Or(a.JWKSURI, r.url+keys)
+	at := cmp.Or(a.JWKSURI, w.URL()+keys)
 	return []httpapi.Page{
-		{Path: "/.well-known/openid-configuration", Media: "application/json", Read: func() ([]byte, error) { return r.tokens.Discovery(at) }},
-		{Path: keys, Media: "application/jwk-set+json", Read: r.tokens.KeySet},
+		{Path: "/.well-known/openid-configuration", Media: "application/json", Read: func() ([]byte, error) { return w.tokens.Discovery(at) }},
+		{Path: keys, Media: "application/jwk-set+json", Read: w.tokens.KeySet},
 	}
 }

@@ -2,7 +2,6 @@ package tidemark
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/builtin"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
-	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/startup"
 )
 
@@ -44,27 +42,27 @@ func (p *publisher) stop() {
 
 // followAuthority publishes the authority's certificate again after each renewal: for Pods, for
 // extension servers, and in the kubeconfig files that the server wrote.
-func (s *Server) followAuthority(r *running, verbs *registry.Registry, log *slog.Logger) {
+func (s *Server) followAuthority(r *running) {
 	r.authority.Follow(func() {
 		r.publisher.mu.Lock()
 		defer r.publisher.mu.Unlock()
 		if r.publisher.stopped {
 			return
 		}
-		r.loops.RootCAChanged()
+		r.root.loops.RootCAChanged()
 		clients, err := s.clientsData(r.authority)
 		if err == nil {
-			err = startup.PublishClients(context.Background(), startup.Config{Registry: verbs, Catalog: builtin.Catalog(), Clients: clients, Now: s.now})
+			err = startup.PublishClients(context.Background(), startup.Config{Registry: r.root.verbs, Catalog: builtin.Catalog(), Clients: clients, Now: s.now})
 		}
 		if err != nil {
-			log.Warn("the authorities of client certificates are not published", "err", err)
+			r.log.Warn("the authorities of client certificates are not published", "err", err)
 		}
 		for _, path := range r.publisher.files {
 			if _, err := os.Stat(path); err != nil {
 				continue // it was removed
 			}
-			if err := kubeconfig.Write(path, r.kubeconfig()); err != nil {
-				log.Warn("a kubeconfig has the old certificate of the authority", "file", path, "err", err)
+			if err := kubeconfig.Write(path, r.root.kubeconfig()); err != nil {
+				r.log.Warn("a kubeconfig has the old certificate of the authority", "file", path, "err", err)
 			}
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz/abac"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
 	"github.com/tidemark-dev/tidemark/internal/authz/node"
-	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
 )
 
 // Authorization configures who may do what. Members of the group system:masters may do
@@ -105,15 +104,14 @@ func (s *Server) anonymous(log *slog.Logger) bool {
 	return true
 }
 
-// authorization starts the authorizer of all requests. It must be called after openStore.
-func (s *Server) authorization(r *running, source *config.Source, log *slog.Logger) (*config.Authorizer, error) {
+// authorization starts the authorizer of all requests to a world.
+func (s *Server) authorization(w *World, source *config.Source, log *slog.Logger) (*config.Authorizer, error) {
 	parts := config.Parts{Now: s.now}
-	r.rbac = rbac.New(r.store)
 	if source.Uses(config.ModeRBAC) {
-		parts.RBAC = r.rbac
+		parts.RBAC = w.rbac
 	}
 	if source.Uses(config.ModeNode) {
-		parts.Node = node.New(r.store)
+		parts.Node = node.New(w.store)
 	}
 	if source.Uses(config.ModeABAC) {
 		policies, err := abac.Load(s.Authorization.PolicyFile)

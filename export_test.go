@@ -1,6 +1,20 @@
 package tidemark
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
 
 // SetClock sets the clock for certificates and for looking at files.
 func (s *Server) SetClock(now func() time.Time) { s.now = now }
+
+// Store returns the store of a running server.
+func (s *Server) Store() *store.Store { return s.must().root.store }
+
+// Settled waits until the loops of a running server have nothing to do.
+func (s *Server) Settled(ctx context.Context) error { return s.must().root.loops.Settled(ctx) }
+
+// StoreOf returns the store of a world.
+func StoreOf(w *World) *store.Store { return w.store }

@@ -18,9 +18,10 @@ func (s *Server) checks() []httpapi.Check {
 	}
 }
 
-// metrics returns the metrics of the parts of the server.
-func (r *running) metrics() []httpapi.Metric {
-	floor, head := r.store.Bounds()
+// allMetrics returns the metrics of the parts of the root world and of its server.
+func (w *World) allMetrics() []httpapi.Metric {
+	r := w.running
+	floor, head := w.store.Bounds()
 	all := []httpapi.Metric{
 		{
 			Name: "apiserver_tls_handshake_errors_total", Counter: true,
@@ -30,7 +31,7 @@ func (r *running) metrics() []httpapi.Metric {
 		{
 			Name:  "tidemark_transport_bytes",
 			Help:  "Memory that waits for clients of all HTTP/2 connections: answers that are not sent yet, bodies that are not read yet, headers.",
-			Value: float64(r.serving.TransportUsed()),
+			Value: float64(r.transportUsed()),
 		},
 		{
 			Name:  "tidemark_store_revision",
@@ -45,13 +46,13 @@ func (r *running) metrics() []httpapi.Metric {
 		{
 			Name:  "tidemark_controllers_revision",
 			Help:  "How far the controllers have seen the store: its revision, but for a moment after a write.",
-			Value: float64(r.loops.Revision()),
+			Value: float64(w.loops.Revision()),
 		},
 	}
-	all = append(all, r.storageMetrics()...)
+	all = append(all, w.storageMetrics()...)
 	all = append(all, r.auditMetrics()...)
 	all = append(all, r.encryptionMetrics()...)
-	for _, f := range r.loops.Metrics() {
+	for _, f := range w.loops.Metrics() {
 		name := map[string]string{"name": f.Name}
 		all = append(all,
 			httpapi.Metric{Name: "workqueue_depth", Help: "Objects that a controller has to look at.", Labels: name, Value: f.Depth()},
@@ -66,10 +67,10 @@ func (r *running) metrics() []httpapi.Metric {
 // loopChecks has a line for each enabled controller, so that operators see which run. A
 // controller that fails retries, which does not make the server unready: the metrics show
 // its failures.
-func (r *running) loopChecks() []httpapi.Check {
+func (w *World) loopChecks() []httpapi.Check {
 	var all []httpapi.Check
-	for _, f := range r.loops.Metrics() {
-		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return r.loops.Err() }, Note: func() string {
+	for _, f := range w.loops.Metrics() {
+		all = append(all, httpapi.Check{Name: "controller/" + f.Name, Probe: func() error { return w.loops.Err() }, Note: func() string {
 			if f.Paused() > 0 {
 				return ", paused: a kube-controller-manager holds its lease"
 			}

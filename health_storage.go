@@ -7,8 +7,8 @@ import (
 )
 
 // storageMetrics returns the use of memory and disk, and their limits.
-func (r *running) storageMetrics() []httpapi.Metric {
-	stats := r.store.Stats()
+func (w *World) storageMetrics() []httpapi.Metric {
+	stats := w.store.Stats()
 	return []httpapi.Metric{
 		{
 			Name:  "tidemark_storage_bytes",
@@ -55,11 +55,11 @@ func (r *running) storageMetrics() []httpapi.Metric {
 
 // storageChecks have a line each for the memory and the disk. A server that refuses writes
 // still answers reads, so they do not fail: the detail follows the check's name.
-func (r *running) storageChecks() []httpapi.Check {
+func (w *World) storageChecks() []httpapi.Check {
 	fine := func() error { return nil }
 	return []httpapi.Check{
 		{Name: "storage-quota", Probe: fine, Note: func() string {
-			t := r.store.Stats()
+			t := w.store.Stats()
 			switch {
 			case t.QuotaBytes > 0 && t.ObjectBytes >= t.QuotaBytes:
 				return fmt.Sprintf(", full: objects use %d of %d bytes, and writes that grow them are refused", t.ObjectBytes, t.QuotaBytes)
@@ -69,7 +69,7 @@ func (r *running) storageChecks() []httpapi.Check {
 			return ""
 		}},
 		{Name: "disk-space", Probe: fine, Note: func() string {
-			u := r.store.Stats().Log
+			u := w.store.Stats().Log
 			switch {
 			case u.FreeBytes < u.NeededBytes:
 				return fmt.Sprintf(", full: %d bytes are free, and writes need %d; deletions go on", u.FreeBytes, u.NeededBytes)

@@ -72,7 +72,7 @@ func (a *Authentication) checkIssuers() error {
 }
 
 // openIssuers returns the configured issuers; nil if there are none.
-func (s *Server) openIssuers(r *running, log *slog.Logger) (*issuers.Issuers, error) {
+func (s *Server) openIssuers(log *slog.Logger) (*issuers.Issuers, error) {
 	a := &s.Authentication
 	host, err := os.Hostname()
 	if err != nil {
@@ -145,16 +145,16 @@ func (o *OIDC) authenticator() (apiserver.JWTAuthenticator, error) {
 
 // addIssuers adds the tokens and the metrics of issuers, and the policy for anonymous requests of the
 // file.
-func (s *Server) addIssuers(c *authn.Credentials, r *running) {
+func (a *authentication) addIssuers(r *running) {
 	if r.issuers == nil {
 		return
 	}
-	c.Tokens = append(c.Tokens, authn.ForAudiences(c.Audiences, r.issuers))
+	a.last = append(a.last, a.forServer(r.issuers))
 	r.collectors = append(r.collectors, r.issuers.Collectors()...)
-	if a := r.issuers.Anonymous(); a != nil {
-		c.Anonymous = authn.AnonymousPolicy{Enabled: a.Enabled}
-		for _, condition := range a.Conditions {
-			c.Anonymous.Paths = append(c.Anonymous.Paths, condition.Path)
+	if policy := r.issuers.Anonymous(); policy != nil {
+		a.base.Anonymous = authn.AnonymousPolicy{Enabled: policy.Enabled}
+		for _, condition := range policy.Conditions {
+			a.base.Anonymous.Paths = append(a.base.Anonymous.Paths, condition.Path)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tidemark-dev/tidemark/internal/clock"
 	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -21,6 +22,11 @@ type Server struct {
 	// Storage is where the objects are kept; nil: in memory, until Close.
 	Storage Storage
 
+	// InProcess starts no listener: there are no sockets, and the only clients are those of the
+	// process, with the configurations that RESTConfig and RESTConfigFor return. With Storage nil,
+	// such a server works in a bubble of testing/synctest if it is started, used and closed in it.
+	// BindAddress, Port and the certificates of TLS must be unset.
+	InProcess bool
 	// BindAddress is the IP address to listen on; empty: 127.0.0.1. With "0.0.0.0"
 	// or "::" every client that reaches this machine can connect.
 	BindAddress string
@@ -104,6 +110,9 @@ type Server struct {
 	// kube-apiserver.
 	Fairness Fairness
 
+	// Forks limits the forks of the server's worlds.
+	Forks Forks
+
 	// NoUnenforcedWarnings omits the warnings about objects that the server stores and does
 	// not act on: APIServices with a Service. It is for clients that compare answers with
 	// those of kube-apiserver.
@@ -118,6 +127,18 @@ type Server struct {
 	// Secrets or request bodies.
 	Logger *slog.Logger
 
+	// Clock is the clock for points in time: timestamps, the validity of certificates and tokens, the
+	// expiry of Events and of certificate requests, the lease of a kube-controller-manager. Nil: the
+	// clock of package time. Timeouts, pauses and the age of history are durations, and do not
+	// follow it.
+	Clock *Clock
+	// Seed selects the UIDs, generated names, addresses and first resource version of a server in memory,
+	// for tests. Zero: they are random. With a seed, the controllers do one thing at a time, in the order of
+	// the changes. They may still work between two writes of one request (a deletion of a collection), and
+	// then the resource versions of two runs differ. UIDs can be predicted. Keys, certificates and
+	// tokens stay random.
+	Seed uint64
+
 	// now is the wall clock, for certificates, tokens and reloaded files; nil: time.Now.
 	now func() time.Time
 
@@ -131,6 +152,9 @@ type Server struct {
 	failed  chan struct{} // closed when the log has failed
 	failure error         // why; set before failed is closed
 }
+
+// Clock is a clock that tests move with Advance. Its zero value runs with the clock of package time.
+type Clock = clock.Clock
 
 // Storage is where a server keeps its objects; datadir.Dir is one.
 type Storage interface {
@@ -158,7 +182,7 @@ type History struct {
 // Fairness limits the requests that execute at once. docs/fairness.md describes it.
 type Fairness struct {
 	// Disabled refuses requests beyond the limits at once, whatever FlowSchemas and
-	// PriorityLevelConfigurations say. Otherwise these decide who waits for whom.
+	// PriorityLevelConfigurations say. Otherwise these decide which requests wait.
 	Disabled bool
 	// MaxRequests and MaxMutatingRequests limit the reads and the writes that execute at once. Unless
 	// Disabled, their sum is the number of seats that the priority levels share. Zero: 400 and 200.
@@ -235,8 +259,8 @@ func (s *Server) fail(err error) {
 	close(s.failed)
 }
 
-// URL returns the address of the server: "https://127.0.0.1:6443". It is empty
-// before Start; while Start runs it waits for it.
+// URL returns the address of the server: "https://127.0.0.1:6443". With InProcess, it is a name that
+// only the transports of the server know. It is empty before Start; while Start runs it waits for it.
 func (s *Server) URL() string {
 	if r := s.get(); r != nil {
 		return r.url
@@ -244,30 +268,23 @@ func (s *Server) URL() string {
 	return ""
 }
 
-// RESTConfig returns a configuration for client-go as administrator, a copy that
-// the caller may change. It panics before Start has succeeded.
-func (s *Server) RESTConfig() *rest.Config {
-	r := s.must()
-	c := r.restConfig()
-	c.BearerToken = r.authority.AdminToken()
-	return c
-}
+// Root returns the world of the server's own storage. It panics before Start has succeeded.
+func (s *Server) Root() *World { return s.must().root }
 
-// RESTConfigFor returns a configuration for client-go as a user. It has a client
-// certificate that is valid for a year. It panics before Start has succeeded.
+// RESTConfig returns a configuration for client-go as administrator, a copy that the caller may
+// change. With InProcess, it is World.InProcessConfig. It panics before Start has succeeded.
+func (s *Server) RESTConfig() *rest.Config { return s.Root().RESTConfig() }
+
+// RESTConfigFor returns a configuration for client-go as a user. It has a client certificate that is
+// valid for a year. With InProcess, it is World.InProcessConfigFor. It panics before Start has
+// succeeded.
 func (s *Server) RESTConfigFor(user string, groups ...string) (*rest.Config, error) {
-	r := s.must()
-	cert, key, err := r.authority.IssueClient(user, groups)
-	if err != nil {
-		return nil, err
-	}
-	c := r.restConfig()
-	c.CertData, c.KeyData = cert, key
-	return c, nil
+	return s.Root().RESTConfigFor(user, groups...)
 }
 
-// Kubeconfig returns a kubeconfig file with the administrator's credentials. It panics before Start has succeeded.
-func (s *Server) Kubeconfig() []byte { return s.must().kubeconfig().YAML() }
+// Kubeconfig returns a kubeconfig file with the administrator's credentials. It panics before Start
+// has succeeded. With InProcess, no client can use it.
+func (s *Server) Kubeconfig() []byte { return s.Root().Kubeconfig() }
 
 // WriteKubeconfig writes the administrator's kubeconfig to a file that only its owner can
 // read. It returns an error if the file exists and was not written by tidemark. While the
@@ -275,7 +292,10 @@ func (s *Server) Kubeconfig() []byte { return s.must().kubeconfig().YAML() }
 // file was removed. It panics before Start has succeeded.
 func (s *Server) WriteKubeconfig(path string) error {
 	r := s.must()
-	if err := kubeconfig.Write(path, r.kubeconfig()); err != nil {
+	if s.InProcess {
+		return errors.New("tidemark: a server in process has no kubeconfig: no other process reaches it")
+	}
+	if err := kubeconfig.Write(path, r.root.kubeconfig()); err != nil {
 		return err
 	}
 	return r.publisher.add(path)

@@ -1,7 +1,6 @@
 package tidemark
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,74 +9,58 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
-	"github.com/tidemark-dev/tidemark/internal/admission/match"
-	"github.com/tidemark-dev/tidemark/internal/admission/quota"
-	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authn/issuers"
 	"github.com/tidemark-dev/tidemark/internal/authz/config"
-	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
-	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/control"
 	"github.com/tidemark-dev/tidemark/internal/controller"
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/encryption"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
-	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
-	"github.com/tidemark-dev/tidemark/internal/openapi"
+	"github.com/tidemark-dev/tidemark/internal/inprocess"
 	"github.com/tidemark-dev/tidemark/internal/pki"
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/satoken"
 	"github.com/tidemark-dev/tidemark/internal/serving"
-	"github.com/tidemark-dev/tidemark/internal/startup"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
-	"github.com/tidemark-dev/tidemark/internal/virtual"
-	remote "github.com/tidemark-dev/tidemark/internal/webhook"
-	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// running is a server that runs.
+// running is what a server that runs has once: the listener, the certificates, the configuration. Each
+// World has the rest.
 type running struct {
-	url string
+	log           *slog.Logger // never nil
+	configuration checked
+	listener      net.Listener // nil: InProcess
+	url           string
 	// serverName is what clients check the certificate against; empty: the host of
 	// url.
-	serverName string
-	authority  *pki.Authority
-	tokens     *satoken.Authority
-	sealed     *encryption.Log
-	issuers    *issuers.Issuers // nil: none are configured
-	store      *store.Store
-	serving    *serving.Server
-	loops      *controller.Loops
-	addresses  *addresses.Allocator
-	plugins    admission.Plugins
-	quotas     *quota.Ledger
-	custom     *crd.Set
-	webhooks   *webhook.Webhooks
-	naming     *crd.Naming
-	authorizer *config.Authorizer
-	audit      *audit.Auditor // nil: requests are not recorded
-	rbac       *rbac.Authorizer
-	publisher  publisher
+	serverName     string
+	authority      *pki.Authority
+	keys           *satoken.Authority // of service account tokens; worlds use it with their objects
+	authentication authentication
+	issuers        *issuers.Issuers // nil: none are configured
+	sealed         *encryption.Log  // of the root world
+	audit          *audit.Auditor   // nil: requests are not recorded
+	serving        *serving.Server  // nil: InProcess
+	publisher      publisher
+	root           *World
+	forks          forks
+	control        *inprocess.Server // of Host
+	leases         control.Leases
 
-	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
-	stopLending context.CancelFunc
-
-	collectors      []prometheus.Collector // of authentication and admission
+	collectors      []prometheus.Collector // of authentication
 	handshakeErrors atomic.Int64           // of TLS
 }
 
@@ -88,104 +71,108 @@ const loopbackName = "apiserver-loopback-client"
 // start implements Start. It checks first what is cheap to check: the configuration, the
 // address, the lock of the data directory.
 func (s *Server) start(ctx context.Context) (_ *running, err error) {
-	log := s.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	r := &running{log: s.Logger}
+	if s.Clock != nil {
+		s.now = s.Clock.Now
 	}
-	c, err := s.check(log)
-	if err != nil {
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.configuration, err = s.check(r.log); err != nil {
 		return nil, err
 	}
-	listener, err := s.listen(ctx)
-	if err != nil {
-		return nil, err
+	r.url = "https://" + inProcessHost
+	if !s.InProcess {
+		if r.listener, err = s.listen(ctx); err != nil {
+			return nil, err
+		}
+		r.url, r.serverName = s.address(r.listener)
 	}
 	defer func() {
 		if err != nil {
-			listener.Close()
+			err = errors.Join(err, r.stop())
 		}
 	}()
-	r := &running{plugins: c.plugins}
-	r.url, r.serverName = s.address(listener)
-	if r.audit, err = s.openAudit(log); err != nil {
+	if r.audit, err = s.openAudit(r.log); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.closeAudit())
+	objects, err := s.openStore(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	r.root = &World{server: s, running: r, issued: []*authn.Issued{{}}, store: objects}
+	if r.authority, err = s.openAuthority(r, objects); err != nil {
+		return nil, err
+	}
+	if r.keys, err = s.openTokens(r.log); err != nil {
+		return nil, err
+	}
+	if err := s.openAuthentication(r); err != nil {
+		return nil, err
+	}
+	if err := r.root.openRoot(ctx); err != nil {
+		return nil, err
+	}
+	r.control = s.newControl(r)
+	s.followAuthority(r)
+	if !s.InProcess {
+		if err := s.serve(r); err != nil {
+			return nil, err
 		}
-	}()
+	}
+	return r, nil
+}
 
-	if err = s.openStore(ctx, r); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			r.store.Close()
-		}
-	}()
-	if r.authority, err = s.openAuthority(log, c.services.Ranges, r.store); err != nil {
-		return nil, err
-	}
-	certificate, err := s.certificate(r.authority, log)
+// serve serves the listener.
+func (s *Server) serve(r *running) error {
+	certificate, err := s.certificate(r.authority, r.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	catalog := builtin.Catalog()
-	r.custom = crd.NewSet(r.store, catalog, log)
-	r.naming = crd.NewNaming(r.custom, s.now)
-	if r.tokens, err = s.openTokens(r.store, catalog, log); err != nil {
-		return nil, err
-	}
-	if r.issuers, err = s.openIssuers(r, log); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			r.closeIssuers()
-		}
-	}()
-	credentials, err := s.credentials(r, log)
-	if err != nil {
-		return nil, err
-	}
-	if r.authorizer, err = s.authorization(r, c.access, log); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			r.authorizer.Close()
-		}
-	}()
-	c.services.Store, c.services.Type = r.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
-	if r.addresses, err = addresses.New(c.services); err != nil {
-		return nil, err
-	}
-	r.quotas = &quota.Ledger{Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.plugins.On("ResourceQuota"), Now: s.now}
-	verbs := s.verbs(r, credentials, c.configuration)
-	if err := s.createFirst(ctx, r, verbs, reached(listener)); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	r.store.SetQuota(s.storageQuota()) // what every server has is there, whatever the quota
-	if r.loops, err = s.startLoops(r, verbs, log); err != nil {
-		return nil, err
-	}
-	s.followAuthority(r, verbs, log)
-	handler := httpapi.New(s.api(r, verbs, r.custom.Catalog, credentials, log))
-	lending, stop := context.WithCancel(context.Background())
-	r.stopLending = stop
-	r.lending.Go(func() { handler.Run(lending) })
 	r.serving = serving.New(serving.Config{
-		Listener: listener, Handler: handler, Drain: handler.Drain, GetCertificate: certificate,
+		Listener: r.listener, Handler: http.HandlerFunc(r.route), Drain: r.root.handler.Drain, GetCertificate: certificate,
 		MinVersion: s.TLS.minVersion(), CipherSuites: s.TLS.CipherSuites,
 		Limits:          connectionLimits(httpapi.DefaultLimits),
-		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: log,
+		HandshakeFailed: func() { r.handshakeErrors.Add(1) }, Log: r.log,
 	})
 	r.serving.Start()
-	return r, nil
+	return nil
+}
+
+// stop stops the parts in reverse order: requests first, so that none meets a closed store. Parts that
+// do not exist yet are skipped.
+func (r *running) stop() error {
+	r.leases.Stop()
+	if r.root != nil {
+		r.root.endCalls()
+	}
+	r.forks.refuse()
+	r.endRequests()
+	r.closeIssuers()
+	r.publisher.stop()
+	err := errors.Join(r.forks.close(), r.closeAudit())
+	if r.root != nil {
+		err = errors.Join(err, r.root.stop())
+	}
+	return err
+}
+
+// endRequests ends all requests, over connections and in the process, within a second.
+func (r *running) endRequests() {
+	var direct sync.WaitGroup
+	defer direct.Wait()
+	if r.root != nil && r.root.direct != nil {
+		direct.Go(r.root.direct.Stop)
+	}
+	if r.control != nil {
+		direct.Go(r.control.Stop)
+	}
+	switch {
+	case r.serving != nil:
+		r.serving.Stop()
+	case r.listener != nil:
+		r.listener.Close()
+	}
 }
 
 // checked is the configuration that start needs after it was checked.
@@ -198,7 +185,7 @@ type checked struct {
 
 // check checks what can be checked without opening anything but files of the configuration.
 func (s *Server) check(log *slog.Logger) (c checked, err error) {
-	if err := s.checkLoops(); err != nil {
+	if err := errors.Join(s.checkInProcess(), s.checkLoops()); err != nil {
 		return c, err
 	}
 	if err := s.Authentication.Check(); err != nil {
@@ -226,40 +213,6 @@ func (s *Server) check(log *slog.Logger) (c checked, err error) {
 	return c, err
 }
 
-// verbs returns the verbs with admission and the resources that are not stored.
-func (s *Server) verbs(r *running, credentials *authn.Credentials, configuration admission.Configuration) *registry.Registry {
-	metrics := admission.NewMetrics()
-	r.webhooks = s.webhooks(r, configuration, metrics.Conditions)
-	chain := admission.Chain(admission.Config{
-		Store: r.store, Enabled: r.plugins, Quotas: r.quotas, Addresses: r.addresses, Names: r.naming, NoWarnings: s.NoUnenforcedWarnings,
-		Authz: r.authorizer, RBAC: r.rbac, Catalog: r.custom.Catalog, Configuration: configuration, Now: s.now,
-		Metrics: metrics, Webhooks: r.webhooks,
-	})
-	durations := admission.NewDurations(chain)
-	r.collectors = append(slices.Concat(r.collectors, metrics.Collectors(), r.webhooks.Collectors()), durations)
-	verbs := &registry.Registry{
-		Store: r.store, Plugins: chain, Observe: durations.Observe,
-		Virtual: virtual.New(virtual.Config{
-			Catalog: r.custom.Catalog, Review: credentials.Review, Authz: r.authorizer, Rules: r.authorizer, Tokens: r.tokens, Now: s.now,
-		}),
-	}
-	admission.ApplyNamespaceRules(verbs, r.plugins, r.custom.Catalog().Lookup("", "v1", "namespaces"))
-	return verbs
-}
-
-// webhooks returns the admission webhooks. Both kinds share connections unless they have credentials
-// of their own.
-func (s *Server) webhooks(r *running, c admission.Configuration, conditions *match.Metrics) *webhook.Webhooks {
-	services := remote.Services(r.store)
-	all := webhook.Config{
-		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: r.authorizer, Conditions: conditions, Audited: r.audit != nil, Log: s.Logger,
-	}
-	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
-		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
-	}
-	return webhook.New(all)
-}
-
 // connectionLimits are the limits that the listener enforces.
 func connectionLimits(l httpapi.Limits) serving.Limits {
 	return serving.Limits{
@@ -277,33 +230,6 @@ func (s *Server) checkLoops() error {
 		return fmt.Errorf("events cannot stay for %v", s.EventTTL)
 	}
 	return nil
-}
-
-func (s *Server) startLoops(r *running, verbs *registry.Registry, log *slog.Logger) (*controller.Loops, error) {
-	flows, err := startup.NewFlows(startup.Config{Registry: verbs, Catalog: builtin.Catalog(), Now: s.now})
-	if err != nil {
-		return nil, err
-	}
-	return controller.Start(controller.Config{
-		Registry: verbs, Flows: flows, Catalog: r.custom.Catalog, Definitions: r.custom, Naming: r.naming, Enabled: s.Controllers, EventTTL: s.EventTTL,
-		RootCA: r.authority.CertificatePEM, Token: r.storedToken, Quotas: r.quotas, Log: log,
-		Addresses: &addresses.Repair{Registry: verbs, Type: r.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
-	})
-}
-
-// stop stops the parts in reverse order: requests first, so that none meets a closed store.
-func (r *running) stop() error {
-	r.custom.Close()
-	r.serving.Stop()
-	r.stopLending()
-	r.lending.Wait()
-	r.closeIssuers()
-	r.authorizer.Close()
-	r.publisher.stop()
-	r.loops.Stop()
-	r.webhooks.Close()
-	r.addresses.Close()
-	return errors.Join(r.closeAudit(), r.store.Close())
 }
 
 // listen opens the port first: clients that connect early wait instead of being refused.
@@ -350,34 +276,38 @@ func (s *Server) address(l net.Listener) (url, serverName string) {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(a.Port)), serverName
 }
 
+// packed are the collections whose large objects the stores hold compressed.
+var packed = map[string]bool{crd.Collection: true}
+
 // openStore opens the log, and the store on it.
-func (s *Server) openStore(ctx context.Context, r *running) error {
+func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error) {
 	set, err := s.encryption(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var log store.Log = memlog.New()
+	var log store.Log = &memlog.Log{Start: s.firstRevision()}
 	if s.Storage != nil {
 		if log, err = s.Storage.OpenLog(ctx); err != nil {
 			set.Close()
-			return err
+			return nil, err
 		}
 	}
 	r.sealed = encryption.Wrap(log, set)
-	r.store, err = store.Open(ctx, store.Options{
+	objects, err := store.Open(ctx, store.Options{
 		Log:       r.sealed,
 		Sealing:   r.sealed,
+		Now:       s.now,
 		Retention: s.History.Retention,
 		MaxMemory: s.History.MaxMemoryBytes,
 		MaxDisk:   s.History.MaxDiskBytes,
 		Note:      s.note,
 		OnFatal:   s.fail,
-		Packed:    map[string]bool{crd.Collection: true},
+		Packed:    packed,
 	})
 	if err == nil && s.Encryption.AutomaticReload {
 		r.sealed.Follow(s.encryptionConfig())
 	}
-	return err
+	return objects, err
 }
 
 // note logs messages of the store.
@@ -392,13 +322,13 @@ func (s *Server) note(warning bool, message string, pairs ...any) {
 }
 
 // openAuthority must be called after openStore, which locks the data directory.
-func (s *Server) openAuthority(log *slog.Logger, ranges []netip.Prefix, objects *store.Store) (*pki.Authority, error) {
+func (s *Server) openAuthority(r *running, objects *store.Store) (*pki.Authority, error) {
 	hosts := []string{s.bindAddress(), loopbackName}
-	for _, ip := range addresses.First(ranges) {
+	for _, ip := range addresses.First(r.configuration.services.Ranges) {
 		hosts = append(hosts, ip.String())
 	}
 	hosts = append(hosts, serviceAddresses(objects)...)
-	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: log})
+	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: r.log})
 }
 
 // serviceAddresses returns the cluster IPs of the stored Service `kubernetes`. It keeps them when
@@ -421,18 +351,6 @@ func (s *Server) pkiDir() string {
 		return ""
 	}
 	return filepath.Join(s.Storage.Dir(), "pki")
-}
-
-// createFirst creates the objects that every server has.
-func (s *Server) createFirst(ctx context.Context, r *running, verbs *registry.Registry, at netip.AddrPort) error {
-	clients, err := s.clientsData(r.authority)
-	if err != nil {
-		return err
-	}
-	return startup.Ensure(ctx, startup.Config{
-		Registry: verbs, Catalog: builtin.Catalog(), Clients: clients,
-		Ranges: r.addresses.Ranges(), First: r.addresses.First(), Address: at, Now: s.now,
-	})
 }
 
 // reached returns where other machines reach a listener: its address, or, if it listens on all
@@ -459,52 +377,10 @@ func reached(l net.Listener) netip.AddrPort {
 	return netip.AddrPortFrom(netip.Addr{}, a.Port())
 }
 
-// api returns the configuration of the HTTP handler.
-func (s *Server) api(r *running, verbs *registry.Registry, catalog func() *resource.Catalog, credentials authn.Authenticator, log *slog.Logger) httpapi.Config {
-	own := s.Version
-	if own == "" {
-		own = release
+// transportUsed returns how many bytes wait for clients of HTTP/2 connections.
+func (r *running) transportUsed() int64 {
+	if r.serving == nil {
+		return 0
 	}
-	version := gitVersion(own)
-	revision, at := commit()
-	var spec http.Handler = openapi.New(catalog, version, s.enabled(cborGate))
-	return httpapi.Config{
-		Registry:            verbs,
-		Catalog:             catalog,
-		Authn:               credentials,
-		Authz:               r.authorizer,
-		Audit:               r.audit,
-		Media:               wire.Served{CBOR: s.enabled(cborGate)},
-		OpenAPI:             spec,
-		Pages:               s.issuerPages(r),
-		Version:             version,
-		Commit:              revision,
-		BuildDate:           at,
-		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), r.storageChecks(), r.loopChecks()),
-		Metrics:             r.metrics,
-		Collectors:          slices.Concat(r.collectors, r.authorizer.Collectors()),
-		Now:                 s.now,
-		RepresentationBytes: s.representationBytes(),
-		NoFairness:          s.Fairness.Disabled,
-		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
-		Log:                 log,
-	}
-}
-
-// representationBytes is the limit of the representation cache.
-func (s *Server) representationBytes() int64 {
-	return cmp.Or(s.RepresentationCacheBytes, s.History.MaxMemoryBytes/4*3) // zero: the handler's own defaults
-}
-
-func (r *running) restConfig() *rest.Config {
-	return &rest.Config{
-		Host:            r.url,
-		TLSClientConfig: rest.TLSClientConfig{CAData: r.authority.CertificatePEM(), ServerName: r.serverName},
-		// The default of client-go, 5 requests per second, is meant for shared clusters.
-		QPS: 1000, Burst: 2000,
-	}
-}
-
-func (r *running) kubeconfig() kubeconfig.Config {
-	return kubeconfig.Config{Server: r.url, CA: r.authority.CertificatePEM(), TLSServerName: r.serverName, Token: r.authority.AdminToken()}
+	return r.serving.TransportUsed()
 }

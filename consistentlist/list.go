@@ -37,9 +37,9 @@ type Options struct {
 	// the whole list in one page. Servers may send fewer, and may ignore it.
 	Limit int64
 
-	// Inconsistent lets a list go on when its version expires between two pages: what
-	// is left comes from a newer state, on pages that say so. Without it the list
-	// begins again. Exact lists never go on, and a watch never begins with such a list.
+	// Inconsistent lets a list go on when its version expires between two pages: the
+	// remaining pages come from a newer state, and Page.Inconsistent is true. Without it
+	// the list begins again. Exact lists never go on, and a watch never begins with such a list.
 	Inconsistent bool
 
 	// Retries is how often a request is repeated after an answer that allows it, a

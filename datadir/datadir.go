@@ -83,14 +83,20 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ensureFormat(d.Path); err != nil {
+	format, err := ensureFormat(d.Path)
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
+	}
+	var upgrade func() error
+	if format < Version {
+		upgrade = func() error { return writeFormat(d.Path) }
 	}
 	log, err := pebblelog.Open(ctx, pebblelog.Options{
 		Dir:            filepath.Join(d.Path, logDir),
 		MinFreeBytes:   d.MinFreeBytes,
 		ReserveBytes:   d.ReserveBytes,
 		AcceptDataLoss: d.AcceptDataLoss,
+		Upgrade:        upgrade,
 		Logger:         d.Logger,
 	})
 	if err != nil {

@@ -13,9 +13,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/atomicfile"
 )
 
-// Version is the format of data directories that this program writes, and the
-// only one that it reads.
-const Version = 1
+// Version is the format of data directories that this program writes. It reads all formats up to
+// this one, and makes them this one:
+//
+//	1  changes have no origin
+//	2  changes have the time, the verb, the actor and the audit ID
+const Version = 2
 
 // formatHead begins the FORMAT file; a version in decimal and a newline follow.
 const formatHead = "tidemark data directory, format "
@@ -23,36 +26,41 @@ const formatHead = "tidemark data directory, format "
 // maxFormatBytes is more than any FORMAT file has.
 const maxFormatBytes = 256
 
-// ensureFormat checks the FORMAT file, or writes it into a new directory. The
-// log's directory is made first: where there is a FORMAT and no log, the log was
-// lost, and a new one must not take its place.
-func ensureFormat(dir string) error {
+// ensureFormat checks the FORMAT file, or writes it into a new directory. It returns the format
+// that the directory has. The log's directory is made first: where there is a FORMAT and no log, the
+// log was lost, and a new one must not take its place.
+func ensureFormat(dir string) (int, error) {
 	path := filepath.Join(dir, formatFile)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := atomicfile.MakeDir(filepath.Join(dir, logDir)); err != nil {
-			return err
+			return 0, err
 		}
-		return atomicfile.Write(path, fmt.Appendf(nil, "%s%d\n", formatHead, Version), 0o600)
+		return Version, writeFormat(dir)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFormatBytes))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+		return 0, err
 	}
 	v, err := parseFormat(b)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return 0, fmt.Errorf("%s: %w", path, err)
 	}
-	if v != Version {
-		return fmt.Errorf("%s: the data directory has format %d, this program knows format %d alone: use the program that wrote it, or another directory", path, v, Version)
+	if v > Version {
+		return 0, fmt.Errorf("%s: the data directory has format %d, this program knows the formats up to %d: use the program that wrote it, or another directory", path, v, Version)
 	}
 	if _, err := os.Stat(filepath.Join(dir, logDir)); err != nil {
-		return fmt.Errorf("data directory %s has lost its log: %w", dir, err)
+		return 0, fmt.Errorf("data directory %s has lost its log: %w", dir, err)
 	}
-	return nil
+	return v, nil
+}
+
+// writeFormat writes the FORMAT file of this program.
+func writeFormat(dir string) error {
+	return atomicfile.Write(filepath.Join(dir, formatFile), fmt.Appendf(nil, "%s%d\n", formatHead, Version), 0o600)
 }
 
 // parseFormat reads a FORMAT file.

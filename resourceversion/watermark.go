@@ -49,7 +49,7 @@ type waiter[R any] struct {
 	reached chan struct{}
 }
 
-// Advance says that v has been seen, and wakes those who wait for it or for an
+// Advance records that v has been seen, and wakes the callers that wait for it or for an
 // older one. A version older than one seen before changes nothing. The error is an
 // *InvalidError if v cannot be compared; the watermark then stays where it is.
 func (w *Watermark[R]) Advance(v Version[R]) error {
@@ -114,8 +114,8 @@ func (w *Watermark[R]) has(v Version[R]) bool {
 	return w.seen != "" && order(string(v), string(w.seen)) <= 0
 }
 
-// after returns the place behind those who wait for v or for an older version. It
-// needs mu.
+// after returns the place behind the callers that wait for v or for an older version. The
+// caller holds mu.
 func (w *Watermark[R]) after(v Version[R]) int {
 	i, _ := slices.BinarySearchFunc(w.waiters, v, func(x waiter[R], v Version[R]) int {
 		if order(string(x.version), string(v)) <= 0 {

@@ -2,7 +2,11 @@ module github.com/tidemark-dev/tidemark/test
 
 go 1.26.0
 
-replace github.com/tidemark-dev/tidemark => ../
+replace (
+	github.com/tidemark-dev/tidemark => ../
+	github.com/tidemark-dev/tidemark/tidemarktest => ../tidemarktest
+	github.com/tidemark-dev/tidemark/tidemarktest/kube => ../tidemarktest/kube
+)
 
 // A library requires them at v0.0.0, which its own replacements hide and which no
 // proxy has. Nothing here imports them; go list -m all reads their go.mod.
@@ -19,6 +23,8 @@ require (
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.85.0
 	github.com/summerwind/h2spec v2.2.1+incompatible
 	github.com/tidemark-dev/tidemark v0.0.0-00010101000000-000000000000
+	github.com/tidemark-dev/tidemark/tidemarktest v0.0.0-00010101000000-000000000000
+	github.com/tidemark-dev/tidemark/tidemarktest/kube v0.0.0-00010101000000-000000000000
 	github.com/zitadel/oidc/v3 v3.47.4
 	golang.org/x/net v0.59.0
 	helm.sh/helm/v4 v4.2.4

@@ -31,7 +31,7 @@ const (
 )
 
 // TestHungWebhook sends 10,000 writes at once to a webhook that never answers. The server's memory
-// stays bounded, other writes go on, and nothing is left when the webhook's time is over.
+// stays bounded, other writes continue, and no goroutine remains after the timeout of the webhook.
 func TestHungWebhook(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")

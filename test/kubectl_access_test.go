@@ -68,7 +68,7 @@ func TestKubectlCanI(t *testing.T) {
 	can("no", "get", "pods", "-n", "shop", "--as=bob")
 	can("yes", "get", "configmaps", "-n", "shop", "--as=bob")
 
-	// One who may write roles grants no more than it has.
+	// A user that may write roles can grant only the rights that it has.
 	k.want("", []string{"create", "clusterrole", "writer", "--verb=get,list,create,update,patch,delete", "--resource=roles.rbac.authorization.k8s.io,rolebindings.rbac.authorization.k8s.io,namespaces"}, "created")
 	k.want("", []string{"create", "clusterrolebinding", "writer", "--clusterrole=writer", "--user=eve"}, "created")
 	if out, code := k.exit(accessRoles, "auth", "reconcile", "-f", "-", "--as=eve"); code == 0 || !strings.Contains(out, `user "eve" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not currently held`) {

@@ -14,7 +14,7 @@ const nodePod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","label
 // certificateRequest is a request whose content does not matter.
 const certificateRequest = `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"r"},"spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIR01HNENBUUF3RERFS01BZ0dBMVVFQXd3QmNqQlpNQk1HQnlxR1NNNDlBZ0VHQ0NxR1NNNDlBd0VIQTBJQQpCTk5WY3RkMWczZzRBdmpvYVk3bEVnTEpUdTJyalRSK0w5dUdKZmtObHF5aUEwQ3BjTzRhREcrV0dGN1l1YVpDClRLQVpwNUhVMTFnUTRTRTJLcDhpOGkyZ0FEQUtCZ2dxaGtqT1BRUURBZ05JQURCRkFpRUFsUnJ0bFd5MVM3OUMKMUFUOTdYa2UrYUljVDFFSFY2VEJja05zR3F5a0lXUUNJRnFwY0Y3cGplV05IeUdFZkh4Q2xhQ0tJWEVyVytXWgpZaC8rVStxczRTUUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==","signerName":"example.com/s","usages":["client auth"]}}`
 
-// TestKubectlTokens: who asks, what they may, and as a service account.
+// TestKubectlTokens: kubectl auth whoami and can-i, for a user and for a service account.
 func TestKubectlTokens(t *testing.T) {
 	k := newKubectl(t, servers.Start(t))
 	k.want("", []string{"auth", "whoami"}, "admin", "system:masters")

@@ -75,7 +75,7 @@ time, from which its latency is counted.`,
 		},
 	}
 	f.register(c)
-	c.AddCommand(newBenchList(), newBenchCompare(), newBenchPlot())
+	c.AddCommand(newBenchList(), newBenchCompare(), newBenchPlot(), newBenchFlood())
 	return c
 }
 
@@ -132,6 +132,9 @@ func (f *benchFlags) run(parent context.Context, stdout, stderr io.Writer) error
 	if f.against.Kubeconfig != "" {
 		servers = append(servers, f.against)
 	}
+	if exe, err := os.Executable(); err == nil {
+		f.options.Executable = exe
+	}
 	report, failure := bench.Run(ctx, f.options, servers, progress.Progress{W: stderr, Terminal: isTerminal(stderr)})
 	if report == nil || len(report.Servers) == 0 {
 		return failure
@@ -167,6 +170,19 @@ func isTerminal(w io.Writer) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// newBenchFlood is the process that the scenario overload starts for its load.
+func newBenchFlood() *cobra.Command {
+	return &cobra.Command{
+		Use:    "flood",
+		Short:  "Send the load of the scenario overload",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return bench.Flood(c.Context(), c.InOrStdin(), c.OutOrStdout())
+		},
+	}
 }
 
 func newBenchList() *cobra.Command {

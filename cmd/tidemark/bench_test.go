@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,4 +82,34 @@ func TestBenchHelp(t *testing.T) {
 			t.Errorf("--%s is not explained", f.Name)
 		}
 	})
+}
+
+// TestBenchFlood runs the scenario whose load comes from a process of its own: this test binary.
+func TestBenchFlood(t *testing.T) {
+	t.Setenv(asCommand, "1")
+	s := &tidemark.Server{}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(config, s.Kubeconfig(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := command("bench", "overload", "--kubeconfig="+config, "--rounds=1", "--duration=100ms", "--objects=10", "--clients=3", "-o=json")
+	if code != exitOK {
+		t.Fatalf("%d\n%s\n%s", code, stdout, stderr)
+	}
+	var report bench.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range report.Servers[0].Results {
+		switch {
+		case r.Name == "overload/list" && (!strings.HasSuffix(r.Loop, "in a process of niceness 19") || r.Rounds[0].OwnCPU == nil):
+			t.Errorf("%+v", r)
+		case r.Name == "overload/write" && r.Rounds[0].Extra["p99TimesAlone"] == 0:
+			t.Errorf("%+v", r)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,18 @@ const (
 	exitUsage  = 2 // unknown command or flag, invalid value; conformance: could not run
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(runAs(os.Args[0], os.Args[1:])) }
+
+// runAs runs the program that was called: tidemark, or one that it stands in for.
+func runAs(path string, args []string) int {
+	switch strings.TrimSuffix(filepath.Base(path), ".exe") {
+	case asAPIServer:
+		return runAPIServer(args, os.Stdout, os.Stderr)
+	case asEtcd:
+		return runEtcd(args, os.Stdout, os.Stderr)
+	}
+	return run(args, os.Stdout, os.Stderr)
+}
 
 // run runs a command line and returns its exit code.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -79,6 +91,6 @@ of Kubernetes v1.36 without etcd, kubelets, or controllers that run workloads.`,
 		PersistentPreRun: func(*cobra.Command, []string) { *ran = true },
 	}
 	root.SetVersionTemplate("tidemark {{.Version}}\n")
-	root.AddCommand(newServe(), newBench(), newConformance(), newVersion())
+	root.AddCommand(newServe(), newFork(), newAssets(), newBench(), newConformance(), newVersion())
 	return root, ran
 }

@@ -75,11 +75,46 @@ func TestReferenceFlags(t *testing.T) {
 			}
 		}
 		for _, sub := range c.Commands() {
-			walk(sub)
+			if !sub.Hidden {
+				walk(sub)
+			}
 		}
 	}
 	walk(root)
+	referenceAPIServer(&b)
 	reference(t, "flags.md", b.String())
+}
+
+// referenceAPIServer lists the flags of kube-apiserver.
+func referenceAPIServer(b *strings.Builder) {
+	a := new(apiServer)
+	flags := a.flags()
+	b.WriteString("\n## kube-apiserver\n\n" +
+		"`tidemark envtest-assets` writes Tidemark under the name `kube-apiserver` ([how to](how-to/from-envtest.md)). Under that name it accepts every flag of kube-apiserver v1.36, " +
+		"with the defaults of kube-apiserver. Other flags are an error: exit code 1, `unknown flag`. These have an effect:\n\n" +
+		"| flag | default | meaning |\n|---|---|---|\n")
+	served := new(serveFlags)
+	command := new(cobra.Command)
+	served.register(command)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if _, ignored := f.Value.(*ignoredFlag); ignored {
+			return
+		}
+		meaning := "as in `tidemark serve`"
+		if own := command.Flags().Lookup(f.Name); own == nil || own.Usage != f.Usage {
+			meaning = cell(f.Usage)
+		}
+		value := strings.Trim(f.DefValue, "[]")
+		if value != "" {
+			value = "`" + value + "`"
+		}
+		fmt.Fprintf(b, "| `--%s` | %s | %s |\n", f.Name, value, meaning)
+	})
+	var names []string
+	for _, i := range a.ignored {
+		names = append(names, "`--"+i.row.name+"`")
+	}
+	fmt.Fprintf(b, "\nThese are accepted and have no effect. The log has a warning for each one that is given with a value:\n%s.\n", strings.Join(names, ", "))
 }
 
 var sample = regexp.MustCompile(`^([a-z_]+)\{(.*)\} `)
@@ -129,11 +164,12 @@ func TestReferenceMetrics(t *testing.T) {
 		return string(body)
 	}
 	get := func(path string) string { return getAs("", path) }
-	getAs("somebody", "/apis") // at a priority level with queues
+	getAs("alice", "/apis") // at a priority level with queues
 	get("/api/v1/namespaces")
 	get("/api/v1/namespaces?watch=true&timeoutSeconds=-1")
 	get("/api/v1/namespaces?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1")
 	get("/api/v1/namespaces?resourceVersion=9000000000000000000&timeout=1ms")
+	get("/api/v1/namespaces?timeout=1ns") // ended by the server
 
 	type metric struct{ kind, help, labels string }
 	metrics := map[string]*metric{}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/datadir"
@@ -40,8 +41,11 @@ type serveFlags struct {
 	representations byteSize // zero: not given
 	maxStorage      byteSize // zero: not given
 
+	control     controlFlags
 	controllers []string
 	fairness    fairnessFlags
+	forks       int
+	forkBytes   byteSize
 	audit       auditFlags
 	gates       gates
 	verbosity   int
@@ -67,7 +71,7 @@ const (
 )
 
 func newServe() *cobra.Command {
-	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk}
+	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: defaultForkBytes}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the API server",
@@ -93,6 +97,9 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
 
   # Users with bearer tokens; a line of the file is  token,user,uid,"group1,group2"
   tidemark serve --token-auth-file=tokens.csv
+
+  # For a test in any language: the line of JSON on the standard output has the address
+  tidemark serve --in-memory --port=0 --ready-fd=1 --exit-with-parent --control=./control.sock
 
   # Without garbage collection
   tidemark serve --controllers='*,-garbage-collector'
@@ -124,7 +131,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	s, flags := &f.server, c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; 0.0.0.0 or :: is all interfaces")
-	flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one")
+	flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one (--port is the same)")
 	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; created if it does not exist (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
 	flags.StringVar(&f.permissions, "data-dir-permissions", "owner", "who may have access to the data directory: owner, or group for a directory of another owner that is shared with its group, such as a volume with an fsGroup")
 	flags.BoolVar(&f.inMemory, "in-memory", false, "keep objects in memory only: they are lost when the server stops")
@@ -157,7 +164,15 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "file with the configurations of admission plugins, an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 	flags.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to disable; enabled by default: "+byDefault)
 
+	f.control.register(flags)
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "port" {
+			name = "secure-port"
+		}
+		return pflag.NormalizedName(name)
+	})
 	f.registerFairness(flags)
+	f.registerForks(flags)
 	flags.IntVarP(&f.verbosity, "v", "v", 0, "log level; 4 and above logs everything")
 	for _, name := range []string{"data-dir", "data-dir-permissions", "in-memory", "kubeconfig-out", "storage-max-bytes", "history-retention", "history-max-bytes", "history-max-disk-bytes", "representation-cache-bytes"} {
 		allowEnvironment(flags.Lookup(name))
@@ -189,6 +204,9 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return err
 	}
 	if err := f.checkFairness(); err != nil {
+		return err
+	}
+	if err := f.checkForks(); err != nil {
 		return err
 	}
 	if f.verbosity < 0 {
@@ -224,7 +242,7 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	case s.Port < 0 || s.Port > 65535:
 		return fmt.Errorf("--secure-port=%d is no port: want 1 to 65535, or 0 for a free one", s.Port)
 	}
-	return errors.Join(f.checkTLS(), f.checkEncryption())
+	return errors.Join(f.checkTLS(), f.checkEncryption(), f.control.check())
 }
 
 // serve runs the server until a signal arrives or its log fails.
@@ -233,6 +251,9 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	boundGarbage()
 	ctx, stop := untilSignal(parent, exitFailed)
 	defer stop()
+	if f.control.exitWithParent {
+		ctx = untilParentEnds(ctx)
+	}
 
 	s := &f.server
 	s.Logger = f.logger(stderr)
@@ -256,13 +277,39 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 		return err
 	}
 	defer remove()
-	f.announce(stdout, path, time.Since(begin))
+	api, err := f.control.startControl(s)
+	if err != nil {
+		return err
+	}
+	defer api.stop()
+	var idle <-chan struct{} // nil: never
+	if f.control.exitIdle > 0 {
+		idle = s.ControlIdle(f.control.exitIdle)
+	}
+	if f.control.readyFD == 1 {
+		stdout = stderr
+	}
+	f.announce(stdout, path, api, time.Since(begin))
 	notifyReady()
+	if f.control.readyFD > 0 {
+		if err := f.control.announceReady(f.ready(path, api)); err != nil {
+			return err
+		}
+	}
 	defer time.AfterFunc(startSettles, debug.FreeOSMemory).Stop()
 
+	return f.wait(ctx, idle)
+}
+
+// wait returns when the context ends, idle is closed, or the log has failed.
+func (f *serveFlags) wait(ctx context.Context, idle <-chan struct{}) error {
+	s := &f.server
 	select {
 	case <-ctx.Done():
 		s.Logger.Info("stopping")
+		return nil
+	case <-idle:
+		s.Logger.Info("stopping: no client of the control API needs the server")
 		return nil
 	case <-s.Done():
 		return fmt.Errorf("the log failed, and the server cannot go on: %w", s.Err())
@@ -328,8 +375,22 @@ func temporaryDir() (string, error) {
 	return os.MkdirTemp("", pattern)
 }
 
+// ready returns the line of --ready-fd.
+func (f *serveFlags) ready(kubeconfig string, api *controlServer) ready {
+	r := ready{URL: f.server.URL(), Kubeconfig: kubeconfig, PID: os.Getpid(), Version: ownVersion()}
+	if api != nil {
+		r.Control = api.address
+	}
+	if r.Control != "" && f.control.tokenFile != "" {
+		if path, err := filepath.Abs(f.control.tokenFile); err == nil {
+			r.ControlTokenFile = path
+		}
+	}
+	return r
+}
+
 // announce prints the address, the data directory, and how to connect.
-func (f *serveFlags) announce(w io.Writer, kubeconfig string, took time.Duration) {
+func (f *serveFlags) announce(w io.Writer, kubeconfig string, api *controlServer, took time.Duration) {
 	data := f.dataDir
 	if f.inMemory {
 		data = "memory, gone when the server stops"
@@ -337,6 +398,9 @@ func (f *serveFlags) announce(w io.Writer, kubeconfig string, took time.Duration
 	use := "    export KUBECONFIG=" + shellQuote(kubeconfig)
 	if kubeconfig == "" {
 		use = "No kubeconfig was written: give --kubeconfig-out=FILE to have one."
+	}
+	if api != nil {
+		data += "\n  control  " + api.address
 	}
 	fmt.Fprintf(w, `Tidemark %s serves the Kubernetes API
   address  %s

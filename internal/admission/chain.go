@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/eventlimit"
 	"github.com/tidemark-dev/tidemark/internal/admission/imagepolicy"
 	"github.com/tidemark-dev/tidemark/internal/admission/noderestriction"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
@@ -128,7 +129,7 @@ func mutatingPolicies(c *Config) registry.Plugin {
 	if c.Catalog == nil {
 		return registry.Plugin{}
 	}
-	return mutating.Plugin(mutating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.mutating, Conditions: c.Metrics.Conditions})
+	return mutating.Plugin(policy.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.mutating, Conditions: c.Metrics.Conditions})
 }
 
 func quotas(c *Config) []registry.Plugin {
@@ -140,7 +141,7 @@ func validatingPolicies(c *Config) registry.Plugin {
 	if c.Catalog == nil {
 		return registry.Plugin{}
 	}
-	return validating.Plugin(validating.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.validating, Conditions: c.Metrics.Conditions})
+	return validating.Plugin(policy.Config{Catalog: c.Catalog, Authz: c.Authz, Metrics: c.Metrics.validating, Conditions: c.Metrics.Conditions})
 }
 
 // webhooks returns a plugin of the webhooks, if there are any.

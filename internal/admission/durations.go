@@ -19,6 +19,7 @@ import (
 type Durations struct {
 	plugins []string
 	all     []histogram // by plugin, phase, operation and whether the request was refused; steps come last
+	steps   *prometheus.SummaryVec
 }
 
 // histogram counts durations by bucket.
@@ -37,7 +38,10 @@ var (
 
 // NewDurations returns the metrics of a chain.
 func NewDurations(chain []registry.Plugin) *Durations {
-	d := &Durations{}
+	d := &Durations{steps: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+		Name: "apiserver_admission_step_admission_duration_seconds_summary", Help: "Quantiles of the duration of a phase of admission, in the last five hours.",
+		Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: 5 * time.Hour,
+	}, stepLabels)}
 	for i := range chain {
 		d.plugins = append(d.plugins, chain[i].Name)
 	}
@@ -52,9 +56,6 @@ func (d *Durations) index(plugin, phase, operation, refused int) int {
 // Observe is a registry.Registry.Observe.
 func (d *Durations) Observe(o registry.Observation) {
 	plugin, phase, refused := o.Plugin, 0, 0
-	if plugin < 0 {
-		plugin = len(d.plugins)
-	}
 	if o.Validating {
 		phase = 1
 	}
@@ -64,6 +65,10 @@ func (d *Durations) Observe(o registry.Observation) {
 	operation := slices.Index(durationOperations[:], o.Operation)
 	if operation < 0 {
 		return
+	}
+	if plugin < 0 {
+		plugin = len(d.plugins)
+		d.steps.WithLabelValues(durationPhases[phase], string(o.Operation), strconv.FormatBool(o.Refused)).Observe(o.Duration.Seconds())
 	}
 	h := &d.all[d.index(plugin, phase, operation, refused)]
 	bucket := 0
@@ -75,8 +80,9 @@ func (d *Durations) Observe(o registry.Observation) {
 }
 
 var (
+	stepLabels    = []string{"type", "operation", "rejected"}
 	stepDurations = prometheus.NewDesc("apiserver_admission_step_admission_duration_seconds",
-		"Duration of a phase of admission.", []string{"type", "operation", "rejected"}, nil)
+		"Duration of a phase of admission.", stepLabels, nil)
 	controllerDurations = prometheus.NewDesc("apiserver_admission_controller_admission_duration_seconds",
 		"Duration of an admission plugin in a phase.", []string{"name", "type", "operation", "rejected"}, nil)
 )
@@ -85,11 +91,13 @@ var (
 func (d *Durations) Describe(to chan<- *prometheus.Desc) {
 	to <- stepDurations
 	to <- controllerDurations
+	d.steps.Describe(to)
 }
 
 // Collect implements prometheus.Collector. Plugins of the same name are one, those without a name
 // are left out.
 func (d *Durations) Collect(to chan<- prometheus.Metric) {
+	d.steps.Collect(to)
 	for phase, phaseName := range durationPhases {
 		for operation, operationName := range durationOperations {
 			for refused := range 2 {

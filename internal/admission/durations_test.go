@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,7 +17,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
 
-// TestDurations checks which plugins and phases are counted, and with which labels.
+// TestDurations checks which plugins and phases are counted, with which labels, and in how many buckets
+// or quantiles.
 func TestDurations(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{Log: memlog.New()})
 	if err != nil {
@@ -54,20 +56,23 @@ func TestDurations(t *testing.T) {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
-			h := m.GetHistogram()
-			if n := len(h.GetBucket()); n != 6 {
-				t.Errorf("%d buckets", n)
+			count, parts := m.GetHistogram().GetSampleCount(), len(m.GetHistogram().GetBucket())
+			if s := m.GetSummary(); s != nil {
+				count, parts = s.GetSampleCount(), len(s.GetQuantile())
 			}
-			got = append(got, strings.TrimPrefix(f.GetName(), "apiserver_admission_")+" "+strings.Join(labels, " ")+" "+strings.Repeat("x", int(h.GetSampleCount())))
+			got = append(got, fmt.Sprintf("%s %s: %d in %d", strings.TrimPrefix(f.GetName(), "apiserver_admission_"), strings.Join(labels, " "), count, parts))
 		}
 	}
-	want := `controller_admission_duration_seconds name=A operation=CREATE rejected=false type=admit xx
-controller_admission_duration_seconds name=A operation=CREATE rejected=false type=validate xxx
-controller_admission_duration_seconds name=B operation=CREATE rejected=false type=validate x
-controller_admission_duration_seconds name=B operation=CREATE rejected=true type=validate x
-step_admission_duration_seconds operation=CREATE rejected=false type=admit xx
-step_admission_duration_seconds operation=CREATE rejected=false type=validate x
-step_admission_duration_seconds operation=CREATE rejected=true type=validate x`
+	want := `controller_admission_duration_seconds name=A operation=CREATE rejected=false type=admit: 2 in 6
+controller_admission_duration_seconds name=A operation=CREATE rejected=false type=validate: 3 in 6
+controller_admission_duration_seconds name=B operation=CREATE rejected=false type=validate: 1 in 6
+controller_admission_duration_seconds name=B operation=CREATE rejected=true type=validate: 1 in 6
+step_admission_duration_seconds operation=CREATE rejected=false type=admit: 2 in 6
+step_admission_duration_seconds operation=CREATE rejected=false type=validate: 1 in 6
+step_admission_duration_seconds operation=CREATE rejected=true type=validate: 1 in 6
+step_admission_duration_seconds_summary operation=CREATE rejected=false type=admit: 2 in 3
+step_admission_duration_seconds_summary operation=CREATE rejected=false type=validate: 1 in 3
+step_admission_duration_seconds_summary operation=CREATE rejected=true type=validate: 1 in 3`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("metrics:\n%s\nwant\n%s", text, want)
 	}

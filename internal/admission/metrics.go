@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
+	"github.com/tidemark-dev/tidemark/internal/admission/policy"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/mutating"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy/validating"
 )
@@ -14,8 +15,8 @@ import (
 type Metrics struct {
 	// Conditions count the match conditions of webhooks and policies.
 	Conditions *match.Metrics
-	validating *validating.Metrics
-	mutating   *mutating.Metrics
+	validating *policy.Metrics
+	mutating   *policy.Metrics
 	security   *securityMetrics
 }
 

@@ -30,8 +30,8 @@ var levels = sync.OnceValue(func() policy.Evaluator {
 	return e
 })
 
-// everyone is the policy of a server without a configuration: it allows everything.
-var everyone = func() api.Policy {
+// privileged is the policy of a server without a configuration: it allows everything.
+var privileged = func() api.Policy {
 	p := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	return api.Policy{Enforce: p, Audit: p, Warn: p}
 }()
@@ -101,7 +101,7 @@ func (p *podSecurity) validate(ctx context.Context, a *registry.Attributes) erro
 		return nil
 	case enforce && wanted.err == nil && wanted.FullyPrivileged():
 		p.metrics.evaluated(a, allowed, wanted.Enforce, modeEnforce)
-		a.Annotate(enforcedAnnotation, everyone.Enforce.String()) // the version has no meaning
+		a.Annotate(enforcedAnnotation, privileged.Enforce.String()) // the version has no meaning
 		return nil
 	case !enforce && wanted.err == nil && wanted.Warn.Level == api.LevelPrivileged && wanted.Audit.Level == api.LevelPrivileged:
 		return nil

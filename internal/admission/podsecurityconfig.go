@@ -45,7 +45,7 @@ func securityOf(c *admissionapi.PodSecurityConfiguration) (PodSecurity, error) {
 
 func (c *PodSecurity) defaults() api.Policy {
 	if c.Defaults == nil {
-		return everyone
+		return privileged
 	}
 	return *c.Defaults
 }

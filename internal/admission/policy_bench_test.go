@@ -2,9 +2,7 @@ package admission_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/admission"
@@ -14,27 +12,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/testkinds"
 	"github.com/tidemark-dev/tidemark/internal/wire"
 )
-
-// podValidations are ten validations of Pods as clusters have them. They hold for benchPod.
-var podValidations = []string{
-	"object.spec.containers.all(c, has(c.image) && !c.image.endsWith(':latest'))",
-	"object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || !c.securityContext.privileged)",
-	"!has(object.spec.hostNetwork) || !object.spec.hostNetwork",
-	"!has(object.spec.volumes) || object.spec.volumes.all(v, !has(v.hostPath))",
-	"has(object.metadata.labels) && 'app' in object.metadata.labels",
-	"object.metadata.name.size() < 64",
-	"request.operation == 'CREATE'",
-	"object.spec.containers.all(c, has(c.resources) && has(c.resources.requests) && 'cpu' in c.resources.requests)",
-	"object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))",
-	"!has(object.spec.priorityClassName) || object.spec.priorityClassName in ['low', 'high']",
-}
-
-const benchPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-%d","labels":{"app":"web","tier":"front"},"annotations":{"a":"b"}},
-"spec":{"containers":[{"name":"app","image":"registry.example.com/web:1.2","resources":{"requests":{"cpu":"100m","memory":"64Mi"}},"ports":[{"containerPort":80}],
-"env":[{"name":"A","value":"b"}],"securityContext":{"runAsNonRoot":true}},{"name":"side","image":"registry.example.com/side:1.2","resources":{"requests":{"cpu":"100m"}}}],
-"volumes":[{"name":"v","emptyDir":{}}]}}`
 
 // BenchmarkPolicies creates Pods without policies, with three policies of ten validations each, and
 // with as many policies that do not match.
@@ -65,24 +45,14 @@ func BenchmarkPolicies(b *testing.B) {
 			}
 			create("namespaces", "", `{"metadata":{"name":"n"}}`)
 			for i := 0; i < 3 && c.resource != ""; i++ {
-				create("validatingadmissionpolicies.admissionregistration.k8s.io", "", benchPolicy(i, c.resource))
-				create("validatingadmissionpolicybindings.admissionregistration.k8s.io", "", fmt.Sprintf(`{"metadata":{"name":"p%d"},"spec":{"policyName":"p%d","validationActions":["Deny"]}}`, i, i))
+				create("validatingadmissionpolicies.admissionregistration.k8s.io", "", testkinds.PodPolicy(fmt.Sprint("p", i), c.resource, "{}"))
+				create("validatingadmissionpolicybindings.admissionregistration.k8s.io", "", testkinds.DenyBinding(fmt.Sprint("p", i)))
 			}
-			create("pods", "n", fmt.Sprintf(benchPod, 1_000_000_000))
+			create("pods", "n", testkinds.PlainPod("first"))
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				create("pods", "n", fmt.Sprintf(benchPod, i))
+				create("pods", "n", testkinds.PlainPod(fmt.Sprint("web-", i)))
 			}
 		})
 	}
-}
-
-func benchPolicy(i int, resource string) string {
-	var all []string
-	for _, text := range podValidations {
-		quoted, _ := json.Marshal(text)
-		all = append(all, fmt.Sprintf(`{"expression":%s}`, quoted))
-	}
-	return fmt.Sprintf(`{"metadata":{"name":"p%d"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":[%q]}]},"validations":[%s]}}`,
-		i, resource, strings.Join(all, ","))
 }

@@ -18,8 +18,8 @@ type policyConfiguration struct {
 // DeepCopyObject implements runtime.Object.
 func (c *policyConfiguration) DeepCopyObject() runtime.Object { copied := *c; return &copied }
 
-// checkPolicies reads the configuration of a policy plugin, of a kind. It has nothing that this
-// server can do.
+// checkPolicies checks the configuration of a policy plugin, which must have the kind. The only
+// setting is a directory of static manifests, which this server does not support.
 func checkPolicies(text []byte, kind string) error {
 	if text == nil {
 		return nil

@@ -47,7 +47,7 @@ func updatesOf(subresource string) func(*store.State, registry.Target, admission
 }
 
 // certificateApproval requires the right `approve` on the signer of a CertificateSigningRequest
-// from those who approve or deny it.
+// from users who approve or deny it.
 func certificateApproval(c *Config) registry.Plugin {
 	if c.Authz == nil {
 		return registry.Plugin{}
@@ -62,7 +62,7 @@ func certificateApproval(c *Config) registry.Plugin {
 }
 
 // certificateSigning requires the right `sign` on the signer of a CertificateSigningRequest from
-// those who change its certificate or its conditions.
+// users who change its certificate or its conditions.
 func certificateSigning(c *Config) registry.Plugin {
 	if c.Authz == nil {
 		return registry.Plugin{}

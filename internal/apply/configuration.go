@@ -13,7 +13,7 @@ import (
 )
 
 // Configure merges the apply configuration of a mutating policy into an object, and returns the
-// new object. Nothing is removed, and nothing becomes owned. The configuration must not have values
+// new object. It removes nothing, and changes no managed fields. The configuration must not have values
 // that are replaced as a whole (atomic lists and maps), nor fields that the schema does not know.
 // Neither tree is changed; the result may share parts with both. Errors have the words of
 // kube-apiserver.

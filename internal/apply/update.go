@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Write says who writes.
+// Write describes the write that managed fields record.
 type Write struct {
 	// Manager is the field manager's name; empty is "unknown".
 	Manager string

@@ -59,8 +59,8 @@ func (a *Annotations) Set(key, value string) {
 // eventHead begins each event. In a list, events have no kind.
 const eventHead = `{"kind":"Event","apiVersion":"audit.k8s.io/v1",`
 
-// append appends the event at a stage as a line of JSON. If cut is true, it has no objects, and
-// an annotation says so.
+// append appends the event at a stage as a line of JSON. If cut is true, an annotation
+// replaces the objects.
 func (e *Event) append(to []byte, stage Stage, at time.Time, cut bool) []byte {
 	to = append(append(append(to, eventHead...), `"level":"`...), levelNames[e.Level]...)
 	to = appendString(append(to, `","auditID":`...), e.AuditID)

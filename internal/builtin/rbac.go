@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/resource"
 )
 
-// rbacGroup is roles and who has them. Their names may hold what a path segment
+// rbacGroup has roles and bindings. Their names may hold what a path segment
 // may hold, such as a colon.
 func rbacGroup() resource.Group {
 	return group("rbac.authorization.k8s.io", version{"v1", []resource.Type{

@@ -22,26 +22,17 @@ const (
 // perNamespace keeps one object in each namespace that is not terminating. Its items are
 // namespaces.
 type perNamespace struct {
-	l          *Loops
-	queue      *queue
-	collection string // of the object
-	name       string
-	ensure     func(ctx context.Context, namespace string, s *store.State) error
-}
-
-func (p *perNamespace) begin(s *store.State) {
-	for o := range s.Snapshot(namespaceCollection).Scan("", "") {
-		p.queue.add(item{object: object{namespaceCollection, o.Key}})
-	}
+	follower
+	kept   string // the collection of the object
+	name   string
+	ensure func(ctx context.Context, namespace string, s *store.State) error
 }
 
 func (p *perNamespace) observe(c *store.CollectionChange) {
-	switch {
-	case c.Collection == namespaceCollection && c.After != nil:
-		p.queue.add(item{object: object{namespaceCollection, c.Key()}})
-	case c.Collection == p.collection && c.Before != nil:
+	p.follower.observe(c)
+	if c.Collection == p.kept && c.Before != nil {
 		if namespace, name, _ := strings.Cut(c.Key(), "/"); name == p.name {
-			p.queue.add(item{object: object{namespaceCollection, namespace}})
+			p.add(namespace)
 		}
 	}
 }
@@ -67,7 +58,7 @@ func (p *perNamespace) sync(ctx context.Context, i item) error {
 // newAccounts creates the ServiceAccount "default" in each namespace.
 func newAccounts(l *Loops, q *queue) loop {
 	const name = "default"
-	return &perNamespace{l: l, queue: q, collection: accountCollection, name: name,
+	return &perNamespace{follower: follower{l: l, queue: q, collection: namespaceCollection}, kept: accountCollection, name: name,
 		ensure: func(ctx context.Context, namespace string, s *store.State) error {
 			if s.Get(accountCollection, namespace+"/"+name) != nil {
 				return nil
@@ -85,7 +76,7 @@ const (
 
 // newRootCA creates the ConfigMap with the certificates by which pods verify the server.
 func newRootCA(l *Loops, q *queue) loop {
-	p := &perNamespace{l: l, queue: q, collection: configMapCollection, name: rootCAName,
+	p := &perNamespace{follower: follower{l: l, queue: q, collection: namespaceCollection}, kept: configMapCollection, name: rootCAName,
 		ensure: func(ctx context.Context, namespace string, s *store.State) error {
 			if l.c.RootCA == nil {
 				return nil

@@ -74,17 +74,10 @@ const (
 
 // cidrs keeps a finalizer on ServiceCIDRs while Services use their addresses, and maintains
 // the condition Ready.
-type cidrs struct {
-	l     *Loops
-	queue *queue
-}
+type cidrs struct{ follower }
 
-func newCIDRs(l *Loops, q *queue) loop { return &cidrs{l, q} }
-
-func (r *cidrs) begin(s *store.State) {
-	for o := range s.Snapshot(cidrCollection).Scan("", "") {
-		r.queue.add(item{object: object{cidrCollection, o.Key}})
-	}
+func newCIDRs(l *Loops, q *queue) loop {
+	return &cidrs{follower{l: l, queue: q, collection: cidrCollection}}
 }
 
 // observe queues all ranges when a range changes or an address is deleted: there are few.
@@ -121,7 +114,7 @@ func (r *cidrs) sync(ctx context.Context, i item) error {
 		})
 	}
 	if left := c.DeletionTimestamp.Add(cidrStays).Sub(r.l.now()); left > 0 {
-		r.queue.addAfter(i, left, false)
+		r.l.addAt(r.queue, i, r.l.now().Add(left))
 		return nil
 	}
 	return r.l.removeFinalizer(ctx, i.object, c.UID, cidrFinalizer)

@@ -49,8 +49,8 @@ func (g *guard) plugin() registry.Plugin {
 	}}
 }
 
-// TestNamespaceAdmitted checks that the content of a namespace is deleted by a user whom admission
-// sees, that what it protects stays, and that the rest goes.
+// TestNamespaceAdmitted checks that the content of a namespace is deleted by a user that admission
+// sees, that protected objects stay, and that the other objects go.
 func TestNamespaceAdmitted(t *testing.T) { synctest.Test(t, testNamespaceAdmitted) }
 
 func testNamespaceAdmitted(t *testing.T) {

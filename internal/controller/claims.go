@@ -18,8 +18,9 @@ import (
 // newClaims protects PersistentVolumeClaims that pods use.
 func newClaims(l *Loops, q *queue) loop {
 	users := &claimUsers{store: l.store}
-	return &protection{l: l, queue: q, collection: claimCollection, finalizer: "kubernetes.io/pvc-protection", held: map[string]struct{}{},
-		used: users.use, freed: freedClaims, idle: users.forget}
+	p := newProtection(l, q, claimCollection, "kubernetes.io/pvc-protection")
+	p.used, p.freed, p.idle = users.use, freedClaims, users.forget
+	return p
 }
 
 // freedClaims yields the claims that a pod named and no longer needs.

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// remains is what is left of a namespace after its content was deleted.
+// remains describes the objects that still exist after the content of a namespace was deleted.
 type remains struct {
 	objects    map[string]int // by resource and group, "pods."
 	finalizers map[string]int // objects by finalizer

@@ -34,6 +34,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/admission/quota"
 	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/clock"
 	"github.com/tidemark-dev/tidemark/internal/crd"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -66,9 +67,11 @@ type Config struct {
 	Flows *startup.Flows
 	// Quotas counts the resources that ResourceQuotas limit; nil: they are not counted.
 	Quotas *quota.Ledger
-	// Now is the wall clock; nil: time.Now.
+	// Now is the wall clock; nil: that of Clock.
 	Now func() time.Time
-	Log *slog.Logger
+	// Clock has the timers that wait for points in time. Nil: those of package time.
+	Clock *clock.Clock
+	Log   *slog.Logger
 }
 
 // DefaultEventTTL is that of kube-apiserver.
@@ -186,6 +189,8 @@ type Loops struct {
 
 	stop context.CancelFunc
 	done sync.WaitGroup
+	// kicked wakes the reader if it syncs the items itself.
+	kicked chan struct{}
 
 	failed   atomic.Pointer[error] // why the reader cannot read, for now
 	position atomic.Uint64         // how far the reader has read, a store.Revision
@@ -209,12 +214,12 @@ func Start(c Config) (*Loops, error) {
 		c.EventTTL = DefaultEventTTL
 	}
 	if c.Now == nil {
-		c.Now = time.Now
+		c.Now = c.Clock.Now
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Loops{c: c, store: c.Registry.Store}
+	l := &Loops{c: c, store: c.Registry.Store, kicked: make(chan struct{}, 1)}
 	l.yielding = newYielding(l)
 	for _, r := range rows {
 		if r.always && r.needs(&c) || !r.always && runs(c.Enabled, r.name) {
@@ -231,6 +236,10 @@ func (l *Loops) prepare(r row) *running {
 	made := &running{row: r}
 	made.queue = newQueue(r.name, r.width, func(ctx context.Context, i item) error { return made.loop.sync(ctx, i) }, l.c.Log)
 	made.queue.idle = l.settling.announce
+	made.queue.ctx = registry.WithLoop(made.queue.ctx, r.name)
+	if l.c.Registry.Sequential {
+		made.queue.kick = l.kick
+	}
 	if r.account != "" {
 		made.queue.ctx = registry.As(made.queue.ctx, account(r.account))
 	}
@@ -249,6 +258,11 @@ func account(name string) *authn.User {
 // Stop ends the loops, and waits for the work in progress.
 func (l *Loops) Stop() {
 	l.stop()
+	if l.c.Registry.Sequential {
+		for _, r := range l.running {
+			r.queue.end() // the reader may wait in a sync
+		}
+	}
 	l.done.Wait()
 	l.yielding.stop()
 	for _, r := range l.running {
@@ -311,16 +325,44 @@ func (l *Loops) follow(ctx context.Context) error {
 		if n > 0 {
 			continue
 		}
+		if l.c.Registry.Sequential && l.step() {
+			continue
+		}
 		l.settling.announce()
 		select {
 		case <-feed.Ready():
+		case <-l.kicked:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
+// step syncs one item, the first of the first queue that has one, and reports whether there was one. If
+// the registry is sequential, the reader calls it when it has read all changes: so the order of all
+// syncs follows from the changes.
+func (l *Loops) step() bool {
+	return slices.ContainsFunc(l.running, func(r *running) bool { return r.queue.step() })
+}
+
+// kick wakes the reader.
+func (l *Loops) kick() {
+	select {
+	case l.kicked <- struct{}{}:
+	default:
+	}
+}
+
 func (l *Loops) now() time.Time { return l.c.Now() }
+
+// addAt queues an item at a point in time, unless it is queued earlier.
+func (l *Loops) addAt(q *queue, i item, at time.Time) {
+	if l.c.Clock == nil {
+		q.addAfter(i, at.Sub(l.now()), false)
+		return
+	}
+	q.addAt(l.c.Clock, i, at)
+}
 
 // Metrics are the metrics of a loop.
 type Metrics struct {

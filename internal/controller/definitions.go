@@ -21,43 +21,34 @@ import (
 // deleted. It also gives definitions with conflicting names the names that became free.
 //
 // kube-apiserver itself does this, so the loop cannot be switched off.
-type definitions struct {
-	l     *Loops
-	queue *queue
-}
+type definitions struct{ follower }
 
-func newDefinitions(l *Loops, q *queue) loop { return &definitions{l, q} }
-
-func definitionItem(key string) item { return item{object: object{crd.Collection, key}} }
-
-func (d *definitions) begin(s *store.State) {
-	for o := range s.Snapshot(crd.Collection).Scan("", "") {
-		d.queue.add(definitionItem(o.Key))
-	}
+func newDefinitions(l *Loops, q *queue) loop {
+	return &definitions{follower{l: l, queue: q, collection: crd.Collection}}
 }
 
 func (d *definitions) observe(c *store.CollectionChange) {
 	if c.Collection != crd.Collection {
 		if c.After == nil { // the last object of a definition that waits for it, perhaps
 			if o := d.l.store.Any().Get(crd.Collection, c.Collection); o != nil && registry.MetadataOf(o).Deleting {
-				d.queue.add(definitionItem(c.Collection))
+				d.add(c.Collection)
 			}
 		}
 		return
 	}
 	d.l.store.Wake(c.Key()) // watches of its objects: perhaps they are over
 	if c.After != nil && registry.MetadataOf(c.After).Deleting {
-		d.queue.add(definitionItem(c.Key()))
+		d.add(c.Key())
 	}
 	if c.Before == nil { // it takes names, and frees none
 		if d.l.c.Definitions.Waits(c.Key()) { // for one that went meanwhile, perhaps
-			d.queue.add(definitionItem(c.Key()))
+			d.add(c.Key())
 		}
 		return
 	}
 	_, group, _ := strings.Cut(c.Key(), ".")
 	for _, key := range d.l.c.Definitions.Waiting(group) {
-		d.queue.add(definitionItem(key))
+		d.add(key)
 	}
 }
 

@@ -140,6 +140,12 @@ func (e *events) observe(c *store.CollectionChange) {
 		return
 	}
 	now := e.l.now()
+	written := now
+	if e.l.c.Clock != nil && c.After != nil { // it may have moved since the write
+		if at := lastWrite(c.After); !at.IsZero() && at.Before(now) {
+			written = at
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c.After == nil {
@@ -147,7 +153,7 @@ func (e *events) observe(c *store.CollectionChange) {
 		return
 	}
 	idle := e.list.first() == nil
-	e.list.put(c.After.Key, c.Revision, now.Add(e.l.c.EventTTL).UnixNano())
+	e.list.put(c.After.Key, c.Revision, written.Add(e.l.c.EventTTL).UnixNano())
 	if idle {
 		e.plan(now, 0)
 	}
@@ -160,7 +166,11 @@ func (e *events) plan(now time.Time, least time.Duration) {
 		e.list = newExpiries() // maps do not become smaller by themselves
 		return
 	}
-	e.queue.addAfter(expireItem, max(least, time.Unix(0, first.due).Sub(now)), false)
+	if due := time.Unix(0, first.due); due.After(now.Add(least)) {
+		e.l.addAt(e.queue, expireItem, due)
+	} else {
+		e.queue.addAfter(expireItem, max(least, due.Sub(now)), false)
+	}
 }
 
 // sync looks at the list, or deletes one event.

@@ -473,7 +473,7 @@ const orphanWidth = 16
 func (g *garbage) orphan(ctx context.Context, s *store.State, name object, m registry.Metadata) error {
 	uid := types.UID(m.UID)
 	var wg sync.WaitGroup
-	room := make(chan struct{}, orphanWidth)
+	room := make(chan struct{}, g.l.c.Registry.Width(orphanWidth))
 	var mu sync.Mutex
 	var failed error
 	for _, d := range g.index.dependents(hashUID(m.UID)) {

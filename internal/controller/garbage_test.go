@@ -26,8 +26,8 @@ const (
 	orphan     = metav1.DeletePropagationOrphan
 )
 
-// family makes an owner, two dependents, one of which blocks it, and a dependent of
-// that one.
+// family makes an owner with two dependents. One dependent blocks the owner and has a dependent
+// itself.
 func (w *world) family() {
 	w.Helper()
 	owner := w.owned("n", "owner")

@@ -257,7 +257,7 @@ func (l *Loops) deleteAll(ctx context.Context, s *store.State, t *resource.Type,
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup
-	for range min(deletersPerType, len(objects)) {
+	for range min(l.c.Registry.Width(deletersPerType), len(objects)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(objects)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				if failed.Load() != nil && time.Since(began) > patience {

@@ -26,14 +26,12 @@ const (
 // stays while others use it, and removes it when none does. The finalizer is set when an
 // object is created (package builtin); the loop adds it where it is missing.
 type protection struct {
-	l          *Loops
-	queue      *queue
-	collection string
-	finalizer  string
+	follower
+	finalizer string
 	// used reports whether a terminating object is in use now.
 	used func(ctx context.Context, o *store.Object) (bool, error)
-	// freed yields the keys of the objects whose use a change may have ended. It is called
-	// for updates and deletions only.
+	// freed yields the keys of the objects whose use a change of another object may have ended. It
+	// is called for updates and deletions only.
 	freed func(c *store.CollectionChange) iter.Seq[string]
 	// idle is called when no object is held.
 	idle func()
@@ -42,25 +40,24 @@ type protection struct {
 	held map[string]struct{} // keys of those that are deleted and were in use
 }
 
-func (p *protection) begin(s *store.State) {
-	for o := range s.Snapshot(p.collection).Scan("", "") {
-		p.look(o)
-	}
-}
-
-// look queues an object that lacks the finalizer, or that is terminating and has it.
-func (p *protection) look(o *store.Object) {
-	m := registry.MetadataOf(o)
-	finalizers, err := m.FinalizerNames()
-	if err != nil || slices.Contains(finalizers, p.finalizer) == m.Deleting {
-		p.queue.add(item{object: object{p.collection, o.Key}})
+// newProtection returns a protection without its function used. It looks at the objects that lack the
+// finalizer, and at those that are terminating and have it.
+func newProtection(l *Loops, q *queue, collection, finalizer string) *protection {
+	return &protection{
+		follower: follower{l: l, queue: q, collection: collection, selects: func(o *store.Object) bool {
+			m := registry.MetadataOf(o)
+			finalizers, err := m.FinalizerNames()
+			return err != nil || slices.Contains(finalizers, finalizer) == m.Deleting
+		}},
+		finalizer: finalizer,
+		freed:     func(*store.CollectionChange) iter.Seq[string] { return func(func(string) bool) {} },
+		idle:      func() {},
+		held:      map[string]struct{}{},
 	}
 }
 
 func (p *protection) observe(c *store.CollectionChange) {
-	if c.Collection == p.collection && c.After != nil {
-		p.look(c.After)
-	}
+	p.follower.observe(c)
 	if c.Before == nil {
 		return
 	}
@@ -72,7 +69,7 @@ func (p *protection) observe(c *store.CollectionChange) {
 	}
 	for key := range p.freed(c) {
 		if p.holds(key) {
-			p.queue.add(item{object: object{p.collection, key}})
+			p.add(key)
 		}
 	}
 }
@@ -134,28 +131,25 @@ func (p *protection) protect(ctx context.Context, o object, uid types.UID) error
 
 // newVolumes protects PersistentVolumes that are bound.
 func newVolumes(l *Loops, q *queue) loop {
-	return &protection{l: l, queue: q, collection: volumeCollection, finalizer: "kubernetes.io/pv-protection", held: map[string]struct{}{},
-		used: func(_ context.Context, o *store.Object) (bool, error) {
-			v, err := registry.Decode[corev1.PersistentVolume](o)
-			return err == nil && v.Status.Phase == corev1.VolumeBound, err
-		},
-		freed: func(*store.CollectionChange) iter.Seq[string] { return func(func(string) bool) {} }, // its own change does
-		idle:  func() {},
+	p := newProtection(l, q, volumeCollection, "kubernetes.io/pv-protection")
+	p.used = func(_ context.Context, o *store.Object) (bool, error) {
+		v, err := registry.Decode[corev1.PersistentVolume](o)
+		return err == nil && v.Status.Phase == corev1.VolumeBound, err
 	}
+	return p
 }
 
 // newClasses protects VolumeAttributesClasses that claims or volumes name.
 func newClasses(l *Loops, q *queue) loop {
-	return &protection{l: l, queue: q, collection: classCollection, finalizer: "kubernetes.io/vac-protection", held: map[string]struct{}{},
-		used: func(_ context.Context, o *store.Object) (bool, error) { return classUsed(l.store.Any(), o) },
-		freed: func(c *store.CollectionChange) iter.Seq[string] {
-			if c.Collection != claimCollection && c.Collection != volumeCollection {
-				return func(func(string) bool) {}
-			}
-			return named(c.Before.Bytes(), classMember)
-		},
-		idle: func() {},
+	p := newProtection(l, q, classCollection, "kubernetes.io/vac-protection")
+	p.used = func(_ context.Context, o *store.Object) (bool, error) { return classUsed(l.store.Any(), o) }
+	p.freed = func(c *store.CollectionChange) iter.Seq[string] {
+		if c.Collection != claimCollection && c.Collection != volumeCollection {
+			return func(func(string) bool) {}
+		}
+		return named(c.Before.Bytes(), classMember)
 	}
+	return p
 }
 
 // classMember is the end of each member that names a class.

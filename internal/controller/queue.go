@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/clock"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -51,6 +52,7 @@ type queue struct {
 	sync  func(context.Context, item) error
 	log   *slog.Logger
 	idle  func() // called when nothing is left to do now
+	kick  func() // called instead of starting workers: the caller of step is one; nil: there are workers
 
 	ctx context.Context // of the workers; ends when the queue closes
 	end context.CancelFunc
@@ -74,6 +76,7 @@ type queue struct {
 	at          map[item]*later // those of the heap
 	counted     int             // those of the heap that hold up Settled
 	timer       *time.Timer     // for the first of later
+	points      map[item]*point // those that are due at a time of a clock
 
 	adds, errors uint64
 }
@@ -104,6 +107,10 @@ func (q *queue) add(i item) {
 func (q *queue) addLocked(i item) {
 	if l := q.at[i]; l != nil {
 		q.forget(l)
+	}
+	if p := q.points[i]; p != nil {
+		p.timer.Stop()
+		delete(q.points, i)
 	}
 	if _, there := q.waiting[i]; there || q.closed {
 		return
@@ -147,6 +154,54 @@ func (q *queue) addAfterLocked(i item, wait time.Duration, counted bool) {
 	q.setTimer()
 }
 
+// point is when an item is due.
+type point struct {
+	at    time.Time
+	timer *clock.Timer
+}
+
+// addAt queues an item when the clock shows a time, unless it is queued earlier.
+func (q *queue) addAt(c *clock.Clock, i item, at time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, there := q.waiting[i]; there || q.closed {
+		return
+	}
+	if p := q.points[i]; p != nil {
+		if !p.at.After(at) {
+			return
+		}
+		p.timer.Stop()
+	}
+	if q.points == nil {
+		q.points = map[item]*point{}
+	}
+	p := &point{at: at}
+	q.points[i] = p
+	p.timer = c.At(at, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.points[i] == p {
+			q.addLocked(i)
+		}
+	})
+}
+
+// step syncs the first item, and reports whether there is one.
+func (q *queue) step() bool {
+	q.mu.Lock()
+	if q.paused || q.closed || len(q.due) == 0 {
+		q.mu.Unlock()
+		return false
+	}
+	i := q.pop()
+	delete(q.waiting, i)
+	q.working[i] = false
+	q.mu.Unlock()
+	q.done(i, q.look(i))
+	return true
+}
+
 func (q *queue) forget(l *later) {
 	heap.Remove(&q.later, l.place)
 	delete(q.at, l.item)
@@ -181,6 +236,10 @@ func (q *queue) ripe() {
 
 // start starts one more worker, if there is work for it.
 func (q *queue) start() {
+	if q.kick != nil {
+		q.kick()
+		return
+	}
 	if q.paused || q.closed || q.workers >= min(q.width, len(q.due)+len(q.working)-q.slowWorkers) {
 		return
 	}
@@ -372,6 +431,9 @@ func (q *queue) close() {
 	q.closed = true
 	if q.timer != nil {
 		q.timer.Stop()
+	}
+	for _, p := range q.points {
+		p.timer.Stop()
 	}
 	q.mu.Unlock()
 	q.end()

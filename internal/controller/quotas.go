@@ -159,7 +159,7 @@ func (r *quotas) sync(ctx context.Context, i item) error {
 	}
 	r.mu.Unlock()
 	if !next.IsZero() {
-		r.queue.addAfter(i, next.Sub(r.l.now())+time.Second, false)
+		r.l.addAt(r.queue, i, next.Add(time.Second))
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 const requestCollection = "certificatesigningrequests.certificates.k8s.io"
@@ -23,23 +22,10 @@ const (
 )
 
 // requests deletes CertificateSigningRequests that are no longer needed.
-type requests struct {
-	l     *Loops
-	queue *queue
-}
+type requests struct{ follower }
 
-func newRequests(l *Loops, q *queue) loop { return &requests{l, q} }
-
-func (r *requests) begin(s *store.State) {
-	for o := range s.Snapshot(requestCollection).Scan("", "") {
-		r.queue.add(item{object: object{requestCollection, o.Key}})
-	}
-}
-
-func (r *requests) observe(c *store.CollectionChange) {
-	if c.Collection == requestCollection && c.After != nil {
-		r.queue.add(item{object: object{requestCollection, c.Key()}})
-	}
+func newRequests(l *Loops, q *queue) loop {
+	return &requests{follower{l: l, queue: q, collection: requestCollection}}
 }
 
 // sync deletes a request that has expired, or queues it for that time.
@@ -57,7 +43,7 @@ func (r *requests) sync(ctx context.Context, i item) error {
 		return nil
 	}
 	if left := end.Sub(r.l.now()); left >= 0 {
-		r.queue.addAfter(i, left+time.Millisecond, false)
+		r.l.addAt(r.queue, i, end.Add(time.Millisecond))
 		return nil
 	}
 	return r.l.remove(ctx, i.object, o, metav1.DeletePropagationBackground)

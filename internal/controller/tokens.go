@@ -18,13 +18,10 @@ const secretCollection = "secrets"
 // tokens fills Secrets of the type kubernetes.io/service-account-token: with a token, the
 // namespace and the certificates of the server. It deletes those whose ServiceAccount does not
 // exist. Its items are Secrets.
-type tokens struct {
-	l     *Loops
-	queue *queue
-}
+type tokens struct{ follower }
 
 func newTokens(l *Loops, q *queue) loop {
-	t := &tokens{l: l, queue: q}
+	t := &tokens{follower{l: l, queue: q, collection: secretCollection, selects: holdsToken}}
 	l.tokens = t
 	return t
 }
@@ -34,24 +31,11 @@ var tokenType = []byte(corev1.SecretTypeServiceAccountToken)
 
 func holdsToken(o *store.Object) bool { return bytes.Contains(o.Bytes(), tokenType) }
 
-func (t *tokens) begin(s *store.State) { t.add(s, "") }
-
-// add queues the token Secrets below a prefix of keys.
-func (t *tokens) add(s *store.State, prefix string) {
-	for o := range s.Snapshot(secretCollection).Scan(prefix, "") {
-		if holdsToken(o) {
-			t.queue.add(item{object: object{secretCollection, o.Key}})
-		}
-	}
-}
-
 func (t *tokens) observe(c *store.CollectionChange) {
-	switch {
-	case c.Collection == secretCollection && c.After != nil && holdsToken(c.After):
-		t.queue.add(item{object: object{secretCollection, c.Key()}})
-	case c.Collection == accountCollection && c.Before != nil && c.After == nil:
+	t.follower.observe(c)
+	if c.Collection == accountCollection && c.After == nil {
 		namespace, _, _ := strings.Cut(c.Key(), "/")
-		t.add(t.l.store.Any(), namespace+"/")
+		t.addAll(t.l.store.Any(), namespace+"/")
 	}
 }
 

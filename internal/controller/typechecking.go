@@ -19,7 +19,6 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/openapi"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
-	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 const (
@@ -32,23 +31,10 @@ const (
 
 // typeChecking checks the expressions of ValidatingAdmissionPolicies against the schemas of the kinds
 // that they match, once for each generation, and writes the warnings into the status.
-type typeChecking struct {
-	l     *Loops
-	queue *queue
-}
+type typeChecking struct{ follower }
 
-func newTypeChecking(l *Loops, q *queue) loop { return &typeChecking{l: l, queue: q} }
-
-func (c *typeChecking) begin(s *store.State) {
-	for o := range s.Snapshot(validatingPolicies).Scan("", "") {
-		c.queue.add(item{object: object{validatingPolicies, o.Key}})
-	}
-}
-
-func (c *typeChecking) observe(change *store.CollectionChange) {
-	if change.Collection == validatingPolicies && change.After != nil {
-		c.queue.add(item{object: object{validatingPolicies, change.Key()}})
-	}
+func newTypeChecking(l *Loops, q *queue) loop {
+	return &typeChecking{follower{l: l, queue: q, collection: validatingPolicies}}
 }
 
 func (c *typeChecking) sync(ctx context.Context, i item) error {

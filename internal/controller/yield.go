@@ -6,6 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/tidemark-dev/tidemark/internal/clock"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -28,7 +29,7 @@ type yielding struct {
 
 	mu      sync.Mutex
 	paused  bool
-	expiry  *time.Timer // of the lease; nil: none was held yet
+	expiry  *clock.Timer // of the lease; nil: none was held yet
 	stopped bool
 }
 
@@ -58,8 +59,8 @@ func (y *yielding) seen(o *store.Object, before bool) {
 		y.expiry.Stop()
 	}
 	if valid > 0 {
-		var expiry *time.Timer
-		expiry = time.AfterFunc(valid, func() {
+		var expiry *clock.Timer
+		expiry = y.l.c.Clock.At(y.l.c.Clock.Now().Add(valid), func() {
 			y.mu.Lock()
 			defer y.mu.Unlock()
 			if y.expiry == expiry && !y.stopped { // it was not renewed meanwhile

@@ -22,13 +22,14 @@ type definition struct {
 	head   head
 	// versions are those of the spec, in its order.
 	versions []*version
+	of       *identity // of the Set that read it; forks of the Set share the definition
 	// ctx is canceled with the set.
 	ctx context.Context
 	// outdated: another definition has replaced it. Its deletion does not count.
 	outdated *atomic.Bool
 	// gone: it was replaced or deleted. Guarded by the mu of schemas.
 	gone bool
-	// hook returns the webhook that converts objects. The first call makes it.
+	// hook returns the webhook that converts objects; nil: there is none. The first call makes it.
 	hook func() (*webhook, error)
 	// hooked: hook was called.
 	hooked atomic.Bool
@@ -84,13 +85,15 @@ func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 // read decodes a stored definition. Its webhook looks Services up in the store of the Set.
 func read(o *store.Object, s *Set) (*definition, error) {
-	d := &definition{stored: o, ctx: s.ctx, outdated: new(atomic.Bool)}
-	d.hook = sync.OnceValues(func() (*webhook, error) {
-		d.hooked.Store(true)
-		return newWebhook(d.head.Spec.Conversion.Webhook, s.connections)
-	})
+	d := &definition{stored: o, of: s.identity, ctx: s.ctx, outdated: new(atomic.Bool)}
 	if err := fastjson.Unmarshal(o.Bytes(), &d.head, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("the definition %s: %w", o.Key, err)
+	}
+	if d.hasWebhook() { // a definition without one does not hold the Set, which a fork may outlive
+		d.hook = sync.OnceValues(func() (*webhook, error) {
+			d.hooked.Store(true)
+			return newWebhook(d.head.Spec.Conversion.Webhook, s.connections)
+		})
 	}
 	for i := range d.head.Spec.Versions {
 		d.versions = append(d.versions, &version{versionHead: &d.head.Spec.Versions[i], of: d})

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tidemark-dev/tidemark/internal/derived"
 	"github.com/tidemark-dev/tidemark/internal/resource"
@@ -24,12 +25,20 @@ type Set struct {
 	// connections are those to conversion webhooks.
 	connections *remote.Connections
 
+	identity *identity
+
 	ctx context.Context // of what others are asked for
 	end context.CancelFunc
 
-	schemas schemas
-	served  *derived.Value[*served]
+	// schemas are the compiled schemas of the set and of its forks.
+	schemas *schemas
+	// forked: the set is a fork, or has forks, so others may use its definitions, too.
+	forked atomic.Bool
+	served *derived.Value[*served]
 }
+
+// identity identifies a Set. It does not hold the Set in memory.
+type identity struct{ _ byte }
 
 // served is the catalog of a state.
 type served struct {
@@ -60,10 +69,36 @@ type entry struct {
 
 // NewSet makes a set. A definition that cannot be read is logged and not served.
 func NewSet(s *store.Store, builtin *resource.Catalog, log *slog.Logger) *Set {
-	set := &Set{store: s, builtin: builtin, log: log, connections: remote.NewConnections(remote.Services(s), nil)}
+	set := &Set{store: s, builtin: builtin, log: log, schemas: new(schemas), identity: new(identity), connections: remote.NewConnections(remote.Services(s), nil)}
 	set.ctx, set.end = context.WithCancel(context.Background())
 	set.served = derived.NewIncremental(&served{catalog: builtin}, set.follow, Collection)
 	return set
+}
+
+// Fork returns a set for a fork of the store. It shares the catalog and the compiled schemas, and reads
+// the definitions that differ in the fork. It may outlive the set. If a definition has a conversion
+// webhook, the fork reads all definitions itself, because the webhook depends on Services of the store.
+func (s *Set) Fork(fork *store.Store) *Set {
+	f := NewSet(fork, s.builtin, s.log)
+	f.schemas = s.schemas
+	s.forked.Store(true)
+	f.forked.Store(true)
+	if now := s.now(); !now.converts() {
+		f.served.Share(s.served)
+	}
+	return f
+}
+
+// converts reports whether a definition has a conversion webhook.
+func (s *served) converts() bool {
+	for _, group := range s.byGroup {
+		for _, e := range group {
+			if e.hasWebhook() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Close ends what others were asked for, conversions by webhooks.
@@ -129,11 +164,15 @@ func (s *Set) take(group map[string]*entry, key string, o *store.Object) (change
 		}
 	}
 	if old != nil && (e == nil || e.definition != old.definition) {
-		if e != nil && e.outdated != old.outdated {
+		if e != nil && e.outdated != old.outdated && old.of == s.identity {
 			old.outdated.Store(true)
 		}
-		s.schemas.forget(old.definition)
-		old.close()
+		if !s.forked.Load() { // otherwise others may use it; its schemas are evicted in time
+			s.schemas.forget(old.definition)
+		}
+		if old.of == s.identity {
+			old.close()
+		}
 		changed = len(old.types) > 0
 	}
 	return changed || e != nil && len(e.types) > 0 && (old == nil || old.definition != e.definition)
@@ -157,7 +196,7 @@ func (s *Set) enter(o *store.Object, old *entry) *entry {
 	}
 	e := &entry{definition: d, newest: o}
 	for _, v := range d.versions {
-		v.kept = &s.schemas
+		v.kept = s.schemas
 	}
 	e.fresh = d.head.Metadata.Generation <= 1 || old != nil && old.fresh && old.sameStorage(d)
 	served, own := d.makeTypes(e.fresh)

@@ -83,6 +83,15 @@ func (v *Value[V]) At(s *store.State) V {
 	return next.value
 }
 
+// Share makes v begin with what other has made, if anything. It is for a value of a fork of other's
+// store, before v is used. The functions of both values must make equal results, which both use.
+func (v *Value[V]) Share(other *Value[V]) {
+	if m := other.made.Load(); m != nil {
+		// The revisions of a fork and of its parent mean different states, so upTo stays zero.
+		v.made.Store(&made[V]{value: m.value, from: m.from})
+	}
+}
+
 // holds reports whether a value is that of the state, or of a newer one.
 func (v *Value[V]) holds(m *made[V], s *store.State) bool {
 	if m == nil {

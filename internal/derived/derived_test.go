@@ -378,3 +378,43 @@ func TestTracker(t *testing.T) {
 		t.Errorf("one change of one object was passed on as %d", changes-before)
 	}
 }
+
+// TestShare: a value of a fork begins with that of its parent, and both then follow their own stores,
+// whose revisions are the same numbers.
+func TestShare(t *testing.T) {
+	s := open(t)
+	first := put(t, s, "a", "x", "x", 0)
+	made := 0
+	compute := func(now []store.Snapshot) string { made++; return all(now[0]) }
+	parent := derived.New(compute, "a")
+	parent.At(s.Any())
+	f, err := s.Fork(s.Any(), store.Options{Log: memlog.From(s.Any())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { storetest.Close(t, f) })
+	fork := derived.New(compute, "a")
+	fork.Share(parent)
+	if got := fork.At(f.Any()); got != all(f.Any().Snapshot("a")) || made != 1 {
+		t.Errorf("the fork has %q, made %d times", got, made)
+	}
+	put(t, s, "a", "x", "of-parent", first)
+	put(t, f, "a", "x", "of-fork", first)
+	parent.At(s.Any())
+	for name, row := range map[string]struct {
+		value *derived.Value[string]
+		of    *store.Store
+	}{"parent": {parent, s}, "fork": {fork, f}} {
+		if got, want := row.value.At(row.of.Any()), all(row.of.Any().Snapshot("a")); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if made != 3 {
+		t.Errorf("made %d times, want 3: one for each write", made)
+	}
+	late := derived.New(compute, "a") // the parent's value is of a state that the fork never had
+	late.Share(parent)
+	if got, want := late.At(f.Any()), all(f.Any().Snapshot("a")); got != want {
+		t.Errorf("a value that is shared later: %q, want %q", got, want)
+	}
+}

@@ -32,6 +32,9 @@ func NewIndex[K Key, V any](collection string, read func(*store.Object) iter.Seq
 	return x
 }
 
+// Share makes x begin with what other has made: see Value.Share.
+func (x *Index[K, V]) Share(other *Index[K, V]) { x.groups.Share(other.groups) }
+
 // View is an Index at one state.
 type View[K Key, V any] struct{ groups *node[K, V] }
 

@@ -3,6 +3,7 @@ package derived
 import (
 	"hash/maphash"
 	"iter"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -17,7 +18,7 @@ import (
 type Memo[T any] struct {
 	read  func(*store.Object) (T, error)
 	seed  maphash.Seed
-	slots []atomic.Pointer[remembered[T]] // by the hash of the key
+	slots func() []atomic.Pointer[remembered[T]] // by the hash of the key; the first call makes them
 }
 
 type remembered[T any] struct {
@@ -29,12 +30,14 @@ type remembered[T any] struct {
 // NewMemo returns a memo of read with room for about that many results, 8 bytes each in
 // addition to the results.
 func NewMemo[T any](room int, read func(*store.Object) (T, error)) *Memo[T] {
-	return &Memo[T]{read: read, seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[remembered[T]], room)}
+	make := func() []atomic.Pointer[remembered[T]] { return make([]atomic.Pointer[remembered[T]], room) }
+	return &Memo[T]{read: read, seed: maphash.MakeSeed(), slots: sync.OnceValue(make)}
 }
 
 // Of returns what read returns for an object of a state.
 func (m *Memo[T]) Of(o *store.Object) (T, error) {
-	slot := &m.slots[maphash.String(m.seed, o.Key)%uint64(len(m.slots))]
+	slots := m.slots()
+	slot := &slots[maphash.String(m.seed, o.Key)%uint64(len(slots))]
 	r := slot.Load()
 	if r == nil || r.of != o.Modified {
 		r = &remembered[T]{of: o.Modified}

@@ -104,8 +104,7 @@ func TestAggregated(t *testing.T) {
 	}
 }
 
-// TestFormsAgree: whoever reads the aggregated document learns the same as who
-// reads one document after the other.
+// TestFormsAgree: the aggregated document has the same content as the single documents.
 func TestFormsAgree(t *testing.T) {
 	d := discovery.New(builtin.Catalog(), nil)
 	for _, g := range append(aggregated(t, d.AggregatedAPI()), aggregated(t, d.AggregatedAPIs())...) {

@@ -33,6 +33,10 @@ var costly = []string{
 	"dyn(object.s) == 'text'", "type(object.s) == string", "type(object.n)", "null == object.nothing", "-object.n", "!(object.n > 1)", "size(object.s) + object.l.size()", "object.l.exists(x, object.m.exists(k, k == string(x)))",
 	"request.operation", "variables.v + variables.v", "variables.w.all(x, x in variables.w)", "variables.?v.orValue(2)",
 	"object.l.all(x, [1, 2, 3].exists(y, y == x || x > 3))", "object.l.map(x, {'l': [x]}).map(o, o.l[0])", "1 / 0 == 1 || object.n > 1", "object.l[99]", "object.l.map(x, x / 0)",
+	"object.l.all(x, x / 0 > 0)", "object.l.all(x, 10 / (x - 2) > 0)", "object.l.all(x, x < 3 && 10 / (x - 5) < 0)", "object.l.exists(x, 10 / (x - 1) > 2)", "object.l.exists(x, 10 / (x - 5) > 20)",
+	"object.l.all(x, object.d)", "object.l.exists(x, object.s)", "object.l.all(x, object.nope)", "object.l.exists(x, dyn(x) == 2)", "object.s.all(x, true)", "dyn(object.n).exists(x, true)", "[].all(x, false)", "[].exists(x, true)",
+	"object.m.all(k, object.m[k] != '')", "object.m.exists(k, k == 'absent')", "!object.l.all(x, !(x == 3)) && object.l.exists(x, x == 1)", "object.l.all(x, object.l.exists(x, x == 3))", "object.nope.all(x, true) || true",
+	"object.l.map(x, object.l.all(y, y >= x)).exists(b, b)", "lists.range(300).all(x, lists.range(300).all(y, lists.range(300).all(z, x + y + z >= 0)))", "lists.range(2000).exists(x, lists.range(2000).exists(y, x + y < 0))",
 	"lists.range(20).all(x, lists.range(20).all(y, x + y >= 0 && (x == y || x != y)))",
 }
 

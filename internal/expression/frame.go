@@ -35,6 +35,8 @@ type frame struct {
 	count []int32
 	top   int // the highest length of the stack
 	args  []ref.Val
+	// free are iterations that are not in use.
+	free []*iteration
 }
 
 type stepValue struct {
@@ -98,15 +100,18 @@ func (f *frame) release() {
 	}
 	clear(f.stack[:f.top])
 	clear(f.args)
-	*f = frame{stack: f.stack[:0], count: f.count, args: f.args[:0]}
+	*f = frame{stack: f.stack[:0], count: f.count, args: f.args[:0], free: f.free}
 	frames.Put(f)
 }
 
 // frameOf returns the frame of an evaluation. It is nil where the planner evaluates constants.
 func frameOf(vars interpreter.Activation) *frame {
 	for vars != nil {
-		if f, ok := vars.(*frame); ok {
-			return f
+		switch v := vars.(type) {
+		case *frame:
+			return v
+		case *iteration:
+			return v.frame
 		}
 		vars = vars.Parent()
 	}
@@ -119,14 +124,39 @@ func (f *frame) ResolveName(name string) (any, bool) {
 	if name != "#interrupted" {
 		return f.vars.ResolveName(name)
 	}
-	if f.checks++; f.checks%celconfig.CheckFrequency == 0 {
-		select {
-		case <-f.done:
-			return true, true
-		default:
-		}
+	if f.interrupted() {
+		return true, true
 	}
 	return nil, false
+}
+
+// interrupted reports whether the context has ended. It looks once in many calls.
+func (f *frame) interrupted() bool {
+	if f.checks++; f.checks%celconfig.CheckFrequency != 0 {
+		return false
+	}
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// iterate returns an iteration, which iterated takes back.
+func (f *frame) iterate() *iteration {
+	last := len(f.free) - 1
+	if last < 0 {
+		return new(iteration)
+	}
+	i := f.free[last]
+	f.free = f.free[:last]
+	return i
+}
+
+func (f *frame) iterated(i *iteration) {
+	*i = iteration{}
+	f.free = append(f.free, i)
 }
 
 // Parent implements interpreter.Activation.
@@ -137,7 +167,12 @@ func (f *frame) push(value ref.Val, id int64) {
 	f.stack = append(f.stack, stepValue{value, id})
 	f.top = max(f.top, len(f.stack))
 	f.count[id]++
-	if f.cost > celconfig.PerCallLimit {
+	f.spend(0)
+}
+
+// spend adds a cost, and ends the evaluation if it costs too much.
+func (f *frame) spend(cost uint64) {
+	if f.cost += cost; f.cost > celconfig.PerCallLimit {
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: tooExpensive})
 	}
 }

@@ -3,6 +3,7 @@ package expression
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/types"
@@ -16,6 +17,7 @@ type observer struct {
 	costs  *costs
 	maxID  int64
 	finish []func() error // called when the program is complete
+	folds  []*observed    // comprehensions
 }
 
 // decorate wraps a step. It is an interpreter.InterpretableDecorator.
@@ -82,6 +84,7 @@ func (o *observer) complete(s *observed) error {
 			return err
 		}
 		s.drops = idsOf(o, of)
+		o.folds = append(o.folds, s)
 	default:
 		if c, ok := s.Interpretable.(interpreter.InterpretableCall); ok {
 			s.call = o.costs.callOf(c, idsOf(o, c.Args()...))
@@ -217,7 +220,7 @@ func (s *observedAttribute) AddQualifier(q interpreter.Qualifier) (interpreter.A
 	o := s.observer
 	switch of := q.(type) {
 	case interpreter.ConstantQualifier:
-		q = &observedConstQualifier{ConstantQualifier: of, id: of.ID()}
+		q = newConstQualifier(of)
 		o.see(of.ID())
 	case *observedAttribute:
 		a := &observedAttributeQualifier{Attribute: of.InterpretableAttribute}
@@ -249,18 +252,65 @@ func (s *observedAttribute) AddQualifier(q interpreter.Qualifier) (interpreter.A
 type observedConstQualifier struct {
 	interpreter.ConstantQualifier
 	id int64
+
+	// name is that of a field, empty for another qualifier. The fields of an object are looked up
+	// here: the qualifier of cel-go tries the types of maps in Go first.
+	name types.String
+	test bool // the qualifier is the last one of has()
+	// last is where the object that was seen last has the field.
+	last atomic.Pointer[place]
+}
+
+func newConstQualifier(of interpreter.ConstantQualifier) *observedConstQualifier {
+	q := &observedConstQualifier{ConstantQualifier: of, id: of.ID()}
+	if fmt.Sprintf("%T", of) == "*interpreter.testOnlyQualifier" {
+		q.test = readField(of, "ConstantQualifier", &of) == nil
+	}
+	if fmt.Sprintf("%T", of) == "*interpreter.stringQualifier" {
+		q.name, _ = of.Value().(types.String)
+	}
+	return q
+}
+
+// find looks up the field of an object. Unless decided, the qualifier of cel-go has to do it: for other
+// values, and for its errors.
+func (q *observedConstQualifier) find(of any, test bool) (value ref.Val, found, decided bool) {
+	o, ok := of.(*object)
+	if !ok || q.name == "" {
+		return nil, false, false
+	}
+	value, found = o.named(q.name, &q.last)
+	if found {
+		return value, true, !types.IsUnknownOrError(value)
+	}
+	return nil, false, test
 }
 
 // Qualify implements interpreter.Qualifier.
 func (q *observedConstQualifier) Qualify(vars interpreter.Activation, o any) (any, error) {
+	f := frameOf(vars)
+	if value, found, decided := q.find(o, q.test); decided {
+		f.qualified(q.id)
+		if q.test {
+			return found, nil
+		}
+		return value, nil
+	}
 	out, err := q.ConstantQualifier.Qualify(vars, o)
-	frameOf(vars).qualified(q.id)
+	f.qualified(q.id)
 	return out, err
 }
 
 // QualifyIfPresent implements interpreter.Qualifier.
 func (q *observedConstQualifier) QualifyIfPresent(vars interpreter.Activation, o any, presenceOnly bool) (any, bool, error) {
-	out, present, err := q.ConstantQualifier.QualifyIfPresent(vars, o, presenceOnly)
+	var out any
+	var err error
+	value, present, decided := q.find(o, true)
+	if decided {
+		out = value
+	} else {
+		out, present, err = q.ConstantQualifier.QualifyIfPresent(vars, o, presenceOnly)
+	}
 	if present || presenceOnly {
 		frameOf(vars).qualified(q.id)
 	}

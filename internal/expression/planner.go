@@ -44,7 +44,7 @@ func newPlanner(env *cel.Env) *planner {
 }
 
 // probed has the kinds of steps whose costs depend on fields of cel-go.
-const probed = `object.l.all(x, x > 0 && x < 9) && (object.s == 'a' || has(object.m.a)) && (object.l[0] > 0 ? object.m : {}).a == object.l[object.l[0] - 1] && [object.s + 'a'].size() == 1`
+const probed = `object.l.all(x, x > 0 && x < 9) && object.l.exists(x, x == 2) && (object.s == 'a' || has(object.m.a)) && (object.l[0] > 0 ? object.m : {}).a == object.l[object.l[0] - 1] && [object.s + 'a'].size() == 1`
 
 // probe returns an error unless a program of the planner has the result and the cost of a cel.Program.
 func (p *planner) probe() (err error) {
@@ -119,7 +119,7 @@ func ownPlanner(env *cel.Env) (*planner, error) {
 		return nil, err
 	}
 	p.options = append(p.options[:len(p.options):len(p.options)], interpreter.InterruptableEval(), interpreter.Optimize(), interpreter.CompileRegexConstants(regexes...))
-	p.interpreter = interpreter.NewInterpreter(dispatcher, env.Container, env.CELTypeProvider(), env.CELTypeAdapter(), factory)
+	p.interpreter = interpreter.NewInterpreter(dispatcher, env.Container, env.CELTypeProvider(), adapter{env.CELTypeAdapter()}, factory)
 	return p, nil
 }
 
@@ -172,6 +172,11 @@ func (p *planner) planOwn(ast *cel.Ast) (*planned, error) {
 	for _, f := range o.finish {
 		if err := f(); err != nil {
 			return nil, err
+		}
+	}
+	for _, s := range o.folds {
+		if q := quantifierOf(s.Interpretable); q != nil {
+			s.Interpretable = q
 		}
 	}
 	return &planned{root: root, ids: int(o.maxID) + 1}, nil

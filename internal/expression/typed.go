@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -29,6 +30,24 @@ func Typed(object any, complete func() error) ref.Val {
 	o := newStruct(v.Elem())
 	o.complete = complete
 	return o
+}
+
+// adapter converts values as its Adapter does. It returns frequent ones sooner.
+type adapter struct{ types.Adapter }
+
+// NativeToValue implements types.Adapter.
+func (a adapter) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case *object:
+		return v
+	case *sequence:
+		return v
+	case types.String:
+		return v
+	case types.Bool:
+		return v
+	}
+	return a.Adapter.NativeToValue(value)
 }
 
 // field is a member of the JSON of a struct.
@@ -339,11 +358,37 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 		return o.entry(string(name))
 	}
 	i, ok := o.shape.index[string(name)]
+	return o.at(string(name), i, ok)
+}
+
+// place is where the objects of a shape have a field.
+type place struct {
+	shape *shape
+	index int
+	ok    bool // there is such a field
+}
+
+// named is Find for a name that is always the same. last remembers its place between calls.
+func (o *object) named(name types.String, last *atomic.Pointer[place]) (ref.Val, bool) {
+	if o.shape == nil {
+		return o.entry(string(name))
+	}
+	p := last.Load()
+	if p == nil || p.shape != o.shape {
+		i, ok := o.shape.index[string(name)]
+		p = &place{o.shape, i, ok}
+		last.Store(p)
+	}
+	return o.at(string(name), p.index, p.ok)
+}
+
+// at returns the value of the field i of a struct.
+func (o *object) at(name string, i int, ok bool) (ref.Val, bool) {
 	if !ok {
 		return nil, false
 	}
 	if o.fields[i] == nil {
-		o.fields[i] = o.member(string(name), i)
+		o.fields[i] = o.member(name, i)
 	}
 	if o.fields[i] == missing {
 		return nil, false

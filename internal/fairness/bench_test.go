@@ -112,8 +112,10 @@ func BenchmarkQueued(b *testing.B) {
 			}
 		})
 	}
-	for g.Snapshot(false).Levels[0].Waiting < waiting {
-		time.Sleep(time.Millisecond)
+	for deadline := time.Now().Add(time.Minute); g.Snapshot(false).Levels[0].Waiting < waiting; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("%d of %d requests wait", g.Snapshot(false).Levels[0].Waiting, waiting)
+		}
 	}
 	each := float64(memory()-before) / waiting
 	b.ResetTimer()

@@ -14,33 +14,40 @@ import (
 //   - A user can hold at most as much as is still free. So one user gets half of what is not
 //     reserved, two get a third each, and something is always left for the next one.
 //
-// A request takes first and checks then, without a lock. So the sum never exceeds the limit,
-// and a request may be refused because another one has just tried.
+// A refused request counts nothing, not even for a moment. So it never makes another one fail.
 type budget struct {
-	limit  int64
-	used   atomic.Int64
-	shared atomic.Int64 // beyond the levels' reserves
-	levels atomic.Int64
+	limit int64
+	used  atomic.Int64 // written under mu
+
+	mu     sync.Mutex // guards what follows, and the amounts of users and levels; taken last
+	shared int64      // beyond the levels' reserves
+	levels int64
 }
 
 // reservingLevels is how many levels have a reserve.
 const reservingLevels = 16
 
 // join and leave count the levels with a reserve.
-func (b *budget) join()  { b.levels.Add(1) }
-func (b *budget) leave() { b.levels.Add(-1) }
+func (b *budget) join()  { b.countLevels(1) }
+func (b *budget) leave() { b.countLevels(-1) }
+
+func (b *budget) countLevels(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.levels += n
+}
 
 // reserve is what a level has for itself.
 func (b *budget) reserve() int64 { return b.limit / 64 }
 
-// open is what levels share.
+// open is what levels share. The caller holds mu.
 func (b *budget) open() int64 {
-	return b.limit - b.limit/8 - min(b.levels.Load(), reservingLevels)*b.reserve()
+	return b.limit - b.limit/8 - min(b.levels, reservingLevels)*b.reserve()
 }
 
 // holder is what an amount is charged to: a user, who may be nil, and a level.
 type holder struct {
-	user, level *atomic.Int64
+	user, level *int64 // guarded by the mu of the budget
 	privileged  bool
 }
 
@@ -49,19 +56,19 @@ func (b *budget) take(h holder, n int64) bool {
 	if n == 0 {
 		return true
 	}
-	used, mine := b.used.Add(n), int64(0)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mine := n
 	if h.user != nil {
-		mine = h.user.Add(n)
+		mine += *h.user
 	}
-	atLevel := h.level.Add(n)
-	more := b.beyond(atLevel) - b.beyond(atLevel-n)
-	shared := b.shared.Add(more)
-	free := b.limit - used
-	if free >= 0 && (h.privileged || free >= b.limit/8 && (more == 0 || mine <= b.open()-shared)) {
-		return true
+	more := b.beyond(*h.level+n) - b.beyond(*h.level)
+	free := b.limit - b.used.Load() - n
+	if free < 0 || !h.privileged && (free < b.limit/8 || more > 0 && mine > b.open()-b.shared-more) {
+		return false
 	}
-	b.give(h, n)
-	return false
+	b.count(h, n)
+	return true
 }
 
 // give returns n.
@@ -69,12 +76,19 @@ func (b *budget) give(h holder, n int64) {
 	if n == 0 {
 		return
 	}
-	atLevel := h.level.Add(-n)
-	b.shared.Add(b.beyond(atLevel) - b.beyond(atLevel+n))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.count(h, -n)
+}
+
+// count adds n, which may be negative. The caller holds mu.
+func (b *budget) count(h holder, n int64) {
+	b.used.Add(n)
+	b.shared += b.beyond(*h.level+n) - b.beyond(*h.level)
+	*h.level += n
 	if h.user != nil {
-		h.user.Add(-n)
+		*h.user += n
 	}
-	b.used.Add(-n)
 }
 
 // beyond returns how much a level holds beyond its reserve.
@@ -83,8 +97,8 @@ func (b *budget) beyond(atLevel int64) int64 { return max(0, atLevel-b.reserve()
 // user counts what a user holds.
 type user struct {
 	name           string
-	bytes, watches atomic.Int64
-	requests       int // those that refer to the user; guarded by the mu of its shard
+	bytes, watches int64 // guarded by the mu of the budgets
+	requests       int   // those that refer to the user; guarded by the mu of its shard
 }
 
 // users has the users with requests, and keeps some of the others.

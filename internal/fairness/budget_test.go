@@ -2,6 +2,8 @@ package fairness_test
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +54,38 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+// TestRefusedHold: a request that is refused counts nothing, not even while another one is decided.
+func TestRefusedHold(t *testing.T) {
+	const limit = 1 << 20
+	g := fairness.New(fairness.Config{Bytes: limit})
+	g.Configure([]fairness.Level{{Name: "l", Shares: 1}}, 1000)
+	large := mustAcquire(t, g, fairness.Request{Level: "l", User: "large", Privileged: true})
+	var ended atomic.Bool
+	var refused sync.WaitGroup
+	refused.Go(func() {
+		for !ended.Load() {
+			if large.Hold(limit + 1) {
+				t.Error("a request holds more than the budget")
+			}
+		}
+	})
+	for range 20_000 {
+		s := mustAcquire(t, g, fairness.Request{Level: "l", User: "small", Privileged: true})
+		fits := s.Hold(limit / 2)
+		s.Release()
+		if !fits {
+			t.Error("a request that fits is refused beside one that does not fit")
+			break
+		}
+	}
+	ended.Store(true)
+	refused.Wait()
+	large.Release()
+	if n := g.Bytes(); n != 0 {
+		t.Errorf("%d bytes are held after the last release", n)
+	}
+}
+
 // TestUsersAreForgotten: users do not stay when their requests have ended.
 func TestUsersAreForgotten(t *testing.T) {
 	g := one(1000, fairness.Level{})
@@ -63,6 +97,31 @@ func TestUsersAreForgotten(t *testing.T) {
 	if n := g.Users(); n > 100 {
 		t.Errorf("%d users are kept", n)
 	}
+}
+
+// TestNotAccommodated: a request that needs more seats than are free is counted while it is the next one.
+func TestNotAccommodated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := one(2, fairness.Level{Queues: 1, HandSize: 1, QueueLength: 1})
+		metrics := fairness.NewFlowMetrics("l", "s")
+		first := mustAcquire(t, g, fairness.Request{Level: "l", Metrics: metrics})
+		go func() {
+			if s, err := g.Acquire(t.Context(), fairness.Request{Level: "l", Width: 2, Metrics: metrics}); err != nil {
+				t.Error(err)
+			} else {
+				s.Release()
+			}
+		}()
+		synctest.Wait()
+		if n := metrics.State().NotAccommodated; n != 1 {
+			t.Errorf("one of two seats is free: counted %d times, want 1", n)
+		}
+		first.Release()
+		synctest.Wait()
+		if s := metrics.State(); s.NotAccommodated != 1 || s.Dispatched != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // TestTally counts what a request of a flow schema goes through.

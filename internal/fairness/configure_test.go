@@ -102,7 +102,7 @@ func TestBorrowing(t *testing.T) {
 	})
 }
 
-// TestExemptDemand: what exempt requests use is not lent to others.
+// TestExemptDemand: other levels do not borrow the seats that exempt requests use.
 func TestExemptDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := fairness.New(fairness.Config{})

@@ -164,7 +164,7 @@ func TestRandom(t *testing.T) {
 
 func randomly(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
-	g := fairness.New(fairness.Config{Bytes: 4 << 20, Watches: 20})
+	g := fairness.New(fairness.Config{Bytes: 4 << 20, Watches: 20, Large: r.IntN(3)})
 	var names []string
 	configure := func() {
 		names = names[:0]
@@ -240,7 +240,7 @@ func (m *model) request(r *rand.Rand, level string) {
 	defer cancel()
 	q := fairness.Request{
 		Level: level, Flow: r.Uint64(), Width: 1 + r.IntN(4), MaxWait: time.Duration(r.IntN(2000)) * time.Millisecond,
-		User: fmt.Sprint(r.IntN(5)), Privileged: r.IntN(5) == 0, Watch: r.IntN(4) == 0, Write: r.IntN(2) == 0,
+		User: fmt.Sprint(r.IntN(5)), Privileged: r.IntN(5) == 0, Watch: r.IntN(4) == 0, Write: r.IntN(2) == 0, Large: r.IntN(2) == 0,
 	}
 	if r.IntN(3) == 0 {
 		q.FinalWidth, q.Extra = r.IntN(q.Width+1), time.Duration(r.IntN(100))*time.Millisecond

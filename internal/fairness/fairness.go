@@ -32,6 +32,13 @@
 // A queue that uses more seat-seconds than others has a later S, and waits. The last rule
 // keeps a queue from saving up time in which it had nothing to send.
 //
+// # Large requests
+//
+// Seats bound how many requests execute, and there are many more seats than processors. Requests that
+// return much would keep all processors busy, and each small request would wait for dozens of them.
+// So of the large requests of a level, only Config.Large execute at once. Small requests go ahead of
+// large ones that wait for others to end, not of those that wait for seats.
+//
 // # Locks
 //
 // Gate.mu orders changes of the configuration. level.mu guards one level, and is the only
@@ -93,6 +100,9 @@ type Config struct {
 	Bytes int64
 	// Watches is how many watches can be open.
 	Watches int
+	// Large is how many large requests execute at once in a level with queues. Zero means that only
+	// the seats bound them.
+	Large int
 }
 
 // Gate hands out seats. All methods are safe for concurrent use.
@@ -100,6 +110,7 @@ type Gate struct {
 	began   time.Time // the origin of the levels' clocks
 	bytes   budget
 	watches budget
+	large   int // Config.Large
 	users   users
 
 	levels atomic.Pointer[map[string]*level] // immutable
@@ -117,7 +128,7 @@ type Gate struct {
 
 // New returns a gate without levels, which refuses requests until Configure is called.
 func New(c Config) *Gate {
-	g := &Gate{began: time.Now()}
+	g := &Gate{began: time.Now(), large: c.Large}
 	g.bytes.limit, g.watches.limit = c.Bytes, int64(c.Watches)
 	g.levels.Store(&map[string]*level{})
 	return g

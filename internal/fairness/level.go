@@ -13,7 +13,7 @@ type level struct {
 	name   string
 	exempt bool
 
-	bytes, watches atomic.Int64 // what its requests hold of the budgets
+	bytes, watches int64 // what its requests hold of the budgets; guarded by their mu
 
 	// Gate.mu guards these fields. Changes of c, lower, upper and nominal also take mu.
 	c                     Level
@@ -41,10 +41,12 @@ type level struct {
 	running                        list // of the seats in use
 
 	queues     []*queue
-	resumes    []*queue // those of a level without queues, where requests wait in Resume
-	order      queueHeap
-	arrived    uint64 // requests that were assigned to a queue
-	dispatches uint64 // requests that got seats
+	resumes    []*queue  // those of a level without queues, where requests wait in Resume
+	order      queueHeap // queues whose next requests are small
+	largeOrder queueHeap // those whose next requests are large
+	large      int       // large requests that execute
+	arrived    uint64    // requests that were assigned to a queue
+	dispatches uint64    // requests that got seats
 
 	lingering lingerHeap
 	timer     *time.Timer // fires when the first seat ceases to linger, while requests wait
@@ -65,7 +67,8 @@ type queue struct {
 	waitingWork       float64 // seat-seconds
 	executing, inUse  int
 	lastDispatch      uint64 // level.dispatches at its last dispatch
-	pos               int    // in the level's order; -1: it is not there
+	pos               int    // in one of the level's orders; -1: it is in none
+	largeHead         bool   // it is in level.largeOrder
 }
 
 // guess is the assumed time that a request executes, until it has ended.
@@ -186,7 +189,7 @@ func (l *level) enter(s *Seat) error {
 		s.queue = l.resumeQueue(s.flow)
 	default:
 		s.queue = l.choose(s.flow)
-		if l.waiting > 0 || l.inUse >= l.limit || !l.fits(s.seats()) {
+		if l.mustWait(s) {
 			return l.wait(s)
 		}
 		s.metrics.arrived(0)
@@ -223,8 +226,8 @@ func (l *level) activate(q *queue) float64 {
 		if q.epoch != l.epoch {
 			q.epoch, q.used = l.epoch, 0
 		}
-		if len(l.order) > 0 && !l.g.startAtR {
-			q.start = min(l.r, max(q.used, l.order[0].finish()))
+		if first := l.first(); first != nil && !l.g.startAtR {
+			q.start = min(l.r, max(q.used, first.finish()))
 			q.used = q.start
 		}
 		l.active++
@@ -288,6 +291,10 @@ func (l *level) settle(q *queue) {
 func (l *level) begin(s *Seat) {
 	q := s.queue
 	s.seated, s.since = true, l.last
+	if s.large {
+		s.counted = true
+		l.large++
+	}
 	l.running.push(s)
 	l.executing++
 	l.executingWrites += s.write
@@ -310,6 +317,7 @@ func (l *level) begin(s *Seat) {
 func (l *level) end(s *Seat, over bool) {
 	q := s.queue
 	s.seated = false
+	l.endLarge(s)
 	l.running.remove(s)
 	l.executing--
 	l.executingWrites -= s.write
@@ -332,11 +340,15 @@ func (l *level) end(s *Seat, over bool) {
 
 // dispatch gives seats to waiting requests as long as there are some; mu is held.
 func (l *level) dispatch() {
-	for len(l.order) > 0 && l.inUse < l.limit {
-		q := l.order[0]
+	for l.inUse < l.limit {
+		q := l.next()
+		if q == nil {
+			break
+		}
 		s := q.head()
 		if !l.fits(s.seats()) {
 			l.counts.NotAccommodated++
+			s.metrics.notAccommodated()
 			break
 		}
 		l.dequeue(s)
@@ -372,17 +384,74 @@ func (l *level) expire() {
 // held.
 func (l *level) reorder(q *queue) {
 	head := q.head()
-	if head == nil {
-		if q.pos >= 0 {
-			l.order.remove(q)
-		}
-		return
+	if head != nil {
+		q.start = max(q.start, q.oldest())
 	}
-	q.start = max(q.start, q.oldest())
-	if q.pos < 0 {
-		l.order.push(q)
-	} else {
-		l.order.fix(q)
+	if q.pos >= 0 {
+		in := l.orderOf(q.largeHead)
+		if head != nil && head.large == q.largeHead {
+			in.fix(q)
+			return
+		}
+		in.remove(q)
+	}
+	if head != nil {
+		q.largeHead = head.large
+		l.orderOf(head.large).push(q)
+	}
+}
+
+// orderOf returns the order of the queues whose next requests are large, or of the others.
+func (l *level) orderOf(large bool) *queueHeap {
+	if large {
+		return &l.largeOrder
+	}
+	return &l.order
+}
+
+// first returns the queue with the earliest expected finish, or nil if no request waits; mu is held.
+func (l *level) first() *queue {
+	switch {
+	case len(l.largeOrder) == 0 && len(l.order) == 0:
+		return nil
+	case len(l.largeOrder) == 0:
+		return l.order[0]
+	case len(l.order) == 0 || l.largeOrder[0].before(l.order[0]):
+		return l.largeOrder[0]
+	}
+	return l.order[0]
+}
+
+// next returns the queue whose next request is the next to execute, or nil; mu is held.
+func (l *level) next() *queue {
+	if !l.fullOfLarge() {
+		return l.first()
+	}
+	if len(l.order) == 0 {
+		return nil
+	}
+	return l.order[0]
+}
+
+// fullOfLarge reports whether as many large requests execute as may; mu is held.
+func (l *level) fullOfLarge() bool { return l.g.large > 0 && l.large >= l.g.large && l.c.Queues > 0 }
+
+// mustWait reports whether a request with a queue has to wait for others; mu is held.
+func (l *level) mustWait(s *Seat) bool {
+	if l.inUse >= l.limit || !l.fits(s.seats()) {
+		return true
+	}
+	if l.fullOfLarge() {
+		return s.large || len(l.order) > 0
+	}
+	return l.waiting > 0
+}
+
+// endLarge counts a large request as one that does not execute any more; mu is held.
+func (l *level) endLarge(s *Seat) {
+	if s.counted {
+		s.counted = false
+		l.large--
 	}
 }
 

@@ -14,10 +14,11 @@ type FlowMetrics struct {
 	executingRequests, executingSeats atomic.Int64
 	started                           atomic.Uint64
 	rejected                          [reasons]atomic.Uint64
+	unaccommodated                    atomic.Uint64
 
 	waitedToExecute, waitedInVain histogram
 	executedRequests, initialized histogram
-	estimated, lengths            histogram
+	estimated, lengths, watchers  histogram
 }
 
 // Reason is why a request was rejected.
@@ -58,6 +59,7 @@ var (
 	secondBounds = []float64{0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30}
 	widthBounds  = []float64{1, 2, 4, 8, 16, 32, 64, 100}
 	lengthBounds = []float64{0, 10, 25, 50, 100, 250, 500, 1000}
+	watchBounds  = []float64{0, 1, 10, 100, 1000, 10000}
 )
 
 // NewFlowMetrics returns the metrics of a flow schema at a level.
@@ -66,7 +68,7 @@ func NewFlowMetrics(level, schema string) *FlowMetrics {
 	for _, h := range []*histogram{&t.waitedToExecute, &t.waitedInVain, &t.executedRequests, &t.initialized} {
 		h.bounds = secondBounds
 	}
-	t.estimated.bounds, t.lengths.bounds = widthBounds, lengthBounds
+	t.estimated.bounds, t.lengths.bounds, t.watchers.bounds = widthBounds, lengthBounds, watchBounds
 	return t
 }
 
@@ -80,6 +82,20 @@ func (t *FlowMetrics) Schema() string { return t.schema }
 func (t *FlowMetrics) arrived(queue int) {
 	if t != nil {
 		t.lengths.observe(float64(queue), uint64(queue))
+	}
+}
+
+// Watchers counts a write that n watches may see.
+func (t *FlowMetrics) Watchers(n int) {
+	if t != nil {
+		t.watchers.observe(float64(n), uint64(n))
+	}
+}
+
+// notAccommodated counts a request that stays in its queue, since it needs more seats than are free.
+func (t *FlowMetrics) notAccommodated() {
+	if t != nil {
+		t.unaccommodated.Add(1)
 	}
 }
 
@@ -178,6 +194,8 @@ type FlowSnapshot struct {
 	QueuedRequests, QueuedSeats       int64
 	ExecutingRequests, ExecutingSeats int64
 	Dispatched                        uint64
+	// NotAccommodated counts the times that free seats were too few for the request that is next.
+	NotAccommodated uint64
 	// Rejected has a count for each Reason.
 	Rejected [reasons]uint64
 	// WaitedToExecute and WaitedInVain are times in a queue, in seconds.
@@ -189,6 +207,8 @@ type FlowSnapshot struct {
 	Seats Histogram
 	// QueueLengths are the lengths of queues that requests have joined.
 	QueueLengths Histogram
+	// Watchers are the watches that may see a write.
+	Watchers Histogram
 }
 
 // State returns a copy.
@@ -198,10 +218,10 @@ func (t *FlowMetrics) State() FlowSnapshot {
 		Level: t.level, Schema: t.schema,
 		QueuedRequests: t.queuedRequests.Load(), QueuedSeats: t.queuedSeats.Load(),
 		ExecutingRequests: t.executingRequests.Load(), ExecutingSeats: t.executingSeats.Load(),
-		Dispatched:      t.started.Load(),
+		Dispatched: t.started.Load(), NotAccommodated: t.unaccommodated.Load(),
 		WaitedToExecute: t.waitedToExecute.copy(seconds), WaitedInVain: t.waitedInVain.copy(seconds),
 		Executed: t.executedRequests.copy(seconds), Initialized: t.initialized.copy(seconds),
-		Seats: t.estimated.copy(1), QueueLengths: t.lengths.copy(1),
+		Seats: t.estimated.copy(1), QueueLengths: t.lengths.copy(1), Watchers: t.watchers.copy(1),
 	}
 	for i := range s.Rejected {
 		s.Rejected[i] = t.rejected[i].Load()

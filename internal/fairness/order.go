@@ -65,11 +65,15 @@ func (l *list) remove(s *Seat) {
 type queueHeap []*queue
 
 func (h queueHeap) less(i, j int) bool {
-	a, b := h[i], h[j]
-	if fa, fb := a.finish(), b.finish(); fa != fb {
-		return fa < fb
+	return h[i].before(h[j])
+}
+
+// before reports whether the next request of q goes ahead of that of another queue.
+func (q *queue) before(other *queue) bool {
+	if a, b := q.finish(), other.finish(); a != b {
+		return a < b
 	}
-	return a.lastDispatch < b.lastDispatch
+	return q.lastDispatch < other.lastDispatch
 }
 
 func (h queueHeap) swap(i, j int) {

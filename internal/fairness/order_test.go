@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
-// Users returns how many users are known.
+// Users returns the number of users that are kept.
 func (g *Gate) Users() (n int) {
 	for i := range g.users.shards {
 		s := &g.users.shards[i]

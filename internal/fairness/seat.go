@@ -33,6 +33,8 @@ type Request struct {
 	User string
 	// Privileged users may hold all of the bytes and watches that are free.
 	Privileged bool
+	// Large: the request returns much. Config.Large bounds how many of these execute at once.
+	Large bool
 	// Write counts the request as one that writes.
 	Write bool
 	// Watch takes one of Config.Watches until Release.
@@ -67,6 +69,8 @@ type Seat struct {
 
 	// The level's mu guards the fields below; at an exempt level, that of the shard.
 	width, final   int
+	large          bool // Config.Large bounds it
+	counted        bool // it is one of level.large
 	seated         bool
 	began          bool          // it has had seats
 	arrived, first time.Duration // when it arrived, and began to execute
@@ -91,6 +95,7 @@ func (g *Gate) Acquire(ctx context.Context, r Request) (*Seat, error) {
 	if r.Write {
 		s.write = 1
 	}
+	s.large = r.Large && g.large > 0
 	s.metrics.widths(s.seats())
 	for {
 		l := g.level(r.Level)
@@ -247,19 +252,36 @@ func (s *Seat) Hold(bytes int64) bool {
 }
 
 // Suspend gives the seats back until Resume, and counts the bytes that the request holds until
-// then. If they do not fit into the budget, it returns false and the request keeps its seats.
+// then. If they do not fit into the budget, it returns false and the request keeps its seats, but does
+// not count against Config.Large any more.
 // Calls nest: the outermost Resume takes the seats again. So if several goroutines work for the
 // request, it has no seats while one of them waits.
 func (s *Seat) Suspend(bytes int64) bool {
 	s.waitMu.Lock()
 	defer s.waitMu.Unlock()
 	if !s.count(bytes) {
+		s.uncount()
 		return false
 	}
 	if s.suspended++; s.suspended == 1 && !s.over {
 		s.giveBack(false)
 	}
 	return true
+}
+
+// uncount lets another large request execute. The request waits, but keeps its seats.
+func (s *Seat) uncount() {
+	l := s.l
+	if l.exempt {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.counted {
+		l.sync(l.g.now())
+		l.endLarge(s)
+		l.dispatch()
+	}
 }
 
 // count counts the bytes of a request that waits.
@@ -303,6 +325,7 @@ func (s *Seat) Leave(bytes int64) bool {
 		return true
 	}
 	if !s.watch && !s.count(bytes) {
+		s.uncount()
 		return false
 	}
 	s.over = true
@@ -338,7 +361,7 @@ func (s *Seat) resume(ctx context.Context, bytes int64) error {
 	l.mu.Lock()
 	l.sync(l.g.now())
 	s.work = float64(s.width) * guess
-	if l.waiting == 0 && l.inUse < l.limit && l.fits(s.seats()) {
+	if !l.mustWait(s) {
 		l.activate(s.queue)
 		l.begin(s)
 		l.mu.Unlock()
@@ -384,11 +407,12 @@ func Yield(ctx context.Context) error {
 // behind reports whether the next request that waits belongs to a queue that has used less than
 // that of a request with seats; mu is held.
 func (l *level) behind(s *Seat) bool {
-	if len(l.order) == 0 || l.order[0] == s.queue {
+	first := l.first()
+	if first == nil || first == s.queue {
 		return false
 	}
 	used := s.queue.start + float64(s.width)*((l.g.now()-s.since).Seconds()-guess)
-	return l.order[0].start < used
+	return first.start < used
 }
 
 // settle ends the count of the bytes of a request that waits.

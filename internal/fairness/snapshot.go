@@ -1,6 +1,9 @@
 package fairness
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Counts are numbers of requests since a level exists.
 type Counts struct {
@@ -101,7 +104,7 @@ func (l *level) snapshot(queues bool) LevelState {
 		Requests: l.requests, Executing: l.executing, Waiting: l.waiting,
 		ExecutingWrites: l.executingWrites, WaitingWrites: l.waitingWrites, Seats: l.inUse, WaitingSeats: l.waitingSeats,
 		Nominal: l.nominal, Lower: l.lower, Upper: l.upper, Current: l.limit,
-		R: l.r, Demand: l.stats, Counts: l.counts, QueuesWithWaiting: len(l.order), ActiveQueues: l.active,
+		R: l.r, Demand: l.stats, Counts: l.counts, QueuesWithWaiting: len(l.order) + len(l.largeOrder), ActiveQueues: l.active,
 		SeatUtilization: u.seats.copy(), ExecutingRatio: u.executing.copy(), WaitingRatio: u.waiting.copy(), DemandRatio: u.demand.copy(),
 	}
 	if l.exempt {
@@ -168,7 +171,7 @@ func (g *Gate) Visit(f func(RequestState)) {
 func (l *level) visit(f func(RequestState)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, q := range l.order {
+	for _, q := range slices.Concat(l.order, l.largeOrder) {
 		place := 0
 		for _, in := range []*list{&q.resuming, &q.waiting} {
 			for s := in.first; s != nil; s = s.next {

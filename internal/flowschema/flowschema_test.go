@@ -248,16 +248,17 @@ func TestWork(t *testing.T) {
 		want Work
 	}{
 		{"an empty list", wide.List(0, true), Work{Seats: 1}},
-		{"a small list", wide.List(100_000, true), Work{Seats: 1}},
-		{"two seats", wide.List(100_001, true), Work{Seats: 2}},
-		{"streamed", wide.List(1<<40, true), Work{Seats: 10}},
-		{"of an old state", wide.List(1<<62, false), Work{Seats: 100}},
-		{"within the level", narrow.List(1<<40, false), Work{Seats: 4}},
+		{"a small list", wide.List(32<<10-1, true), Work{Seats: 1}},
+		{"a large list of one seat", wide.List(100_000, true), Work{Seats: 1, Large: true}},
+		{"two seats", wide.List(100_001, true), Work{Seats: 2, Large: true}},
+		{"streamed", wide.List(1<<40, true), Work{Seats: 10, Large: true}},
+		{"of an old state", wide.List(1<<62, false), Work{Seats: 100, Large: true}},
+		{"within the level", narrow.List(1<<40, false), Work{Seats: 4, Large: true}},
 		{"few watches", wide.Write(9), Work{Seats: 1}},
-		{"ten watches", wide.Write(10), Work{1, 1, 5 * time.Millisecond}},
-		{"more watches", wide.Write(95), Work{1, 10, 5 * time.Millisecond}},
-		{"many watches", wide.Write(1000), Work{1, 10, 50 * time.Millisecond}},
-		{"within the level", narrow.Write(100), Work{1, 4, 12500 * time.Microsecond}},
+		{"ten watches", wide.Write(10), Work{Seats: 1, FinalSeats: 1, Extra: 5 * time.Millisecond}},
+		{"more watches", wide.Write(95), Work{Seats: 1, FinalSeats: 10, Extra: 5 * time.Millisecond}},
+		{"many watches", wide.Write(1000), Work{Seats: 1, FinalSeats: 10, Extra: 50 * time.Millisecond}},
+		{"within the level", narrow.Write(100), Work{Seats: 1, FinalSeats: 4, Extra: 12500 * time.Microsecond}},
 	} {
 		if row.got != row.want {
 			t.Errorf("%s: %+v, want %+v", row.what, row.got, row.want)

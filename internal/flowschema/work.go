@@ -17,6 +17,9 @@ const (
 	eventTime      = 5 * time.Millisecond
 )
 
+// largeBytes is from how many bytes on a list is large. It is not of kube-apiserver.
+const largeBytes = 32 << 10
+
 // Work is the estimated work of a request.
 type Work struct {
 	// Seats is how many seats it takes while it executes; at least 1.
@@ -24,6 +27,8 @@ type Work struct {
 	// FinalSeats is how many seats it takes for Extra after it has been answered; zero: none.
 	FinalSeats int
 	Extra      time.Duration
+	// Large: only a few such requests execute at once; see fairness.Config.
+	Large bool
 }
 
 // Small is the work of a request that returns little and changes nothing.
@@ -41,11 +46,12 @@ func (l *Level) width(seats, most int) int {
 // objects. streamed: it is read from the current state; a list of an older state has to be made
 // first.
 func (l *Level) List(bytes int64, streamed bool) Work {
+	large := bytes >= largeBytes
 	if streamed {
 		bytes = min(bytes, mostStreamed)
 	}
 	bytes = min(bytes, mostListSeats*bytesPerSeat)
-	return Work{Seats: l.width(int((bytes+bytesPerSeat-1)/bytesPerSeat), mostListSeats)}
+	return Work{Seats: l.width(int((bytes+bytesPerSeat-1)/bytesPerSeat), mostListSeats), Large: large}
 }
 
 // Write is the work of a write whose event goes to so many watches. Few watches do not count.

@@ -53,7 +53,7 @@ func TestHeadsNotRead(t *testing.T) {
 	})
 }
 
-// TestLateContinue: who has answered does not ask for the body any more.
+// TestLateContinue: a handler that has answered does not ask for the body any more.
 func TestLateContinue(t *testing.T) {
 	ts := start(t, server(t.Output()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)

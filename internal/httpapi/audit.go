@@ -103,7 +103,7 @@ func (q *request) newAudited() *audited {
 	}
 	a := q.h.audits.Get().(*audited)
 	*a = audited{auditor: q.h.c.Audit, Event: audit.Event{
-		Decision: d, AuditID: q.auditID[0], RequestURI: q.r.URL.RequestURI(), Verb: q.info.Verb, User: q.info.User,
+		Decision: d, AuditID: q.auditID[0], RequestURI: q.h.c.Prefix + q.r.URL.RequestURI(), Verb: q.info.Verb, User: q.info.User,
 		UserAgent: userAgent(q.r), Received: q.start, Annotations: a.Annotations[:0],
 	}}
 	a.SourceIPs = sourceIPs(a.sources[:0], q.r)

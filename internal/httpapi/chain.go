@@ -19,6 +19,7 @@ import (
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.traffic.begin()
 	q := h.requests.Get().(*request)
 	q.begin(w, r)
 	defer q.end()
@@ -44,6 +45,7 @@ func (q *request) serve() error {
 		(*request).classify,
 		(*request).authorize,
 		(*request).limitTime,
+		(*request).disturb,
 		(*request).takeSeat,
 	} {
 		if err := step(q); err != nil {
@@ -69,10 +71,15 @@ func (q *request) end() {
 		q.setWriteTimeout(q.h.c.Limits.WriteTimeout)
 	}
 	q.h.metrics.done(q)
+	q.h.traffic.end()
+	lost := q.lost
 	if v == nil {
 		q.endAudit()
 		q.forget()
 		q.h.requests.Put(q)
+		if lost {
+			panic(http.ErrAbortHandler)
+		}
 		return
 	}
 	// Another goroutine may still hold a part of the request: it is not used again.

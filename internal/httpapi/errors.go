@@ -123,7 +123,7 @@ func encodeStatus(s *metav1.Status) []byte {
 // JSON.
 func (q *request) fail(err error) {
 	q.failing = true
-	if q.wrote {
+	if q.wrote || err == errDropped {
 		// Break the stream, so that the client does not take a part for the whole answer.
 		panic(http.ErrAbortHandler)
 	}

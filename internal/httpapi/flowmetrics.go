@@ -37,6 +37,8 @@ var (
 	flowWaited          = flowMetric("request_wait_duration_seconds", "Time in a queue.", levelLabel, schemaLabel, "execute")
 	flowExecuted        = flowMetric("request_execution_seconds", "Time of execution; of watches, until the first events were sent.", levelLabel, schemaLabel, "type")
 	flowEstimated       = flowMetric("work_estimated_seats", "Estimated seats of requests.", levelLabel, schemaLabel)
+	flowWatchers        = flowMetric("watch_count_samples", "Watches that may see a write.", levelLabel, schemaLabel)
+	flowUnaccommodated  = flowMetric("request_dispatch_no_accommodation_total", "Times that the free seats were too few for the request that was next.", levelLabel, schemaLabel)
 	flowQueueLength     = flowMetric("request_queue_length_after_enqueue", "Length of a queue after a request was added.", levelLabel, schemaLabel)
 	levelNominal        = flowMetric("nominal_limit_seats", "Nominal seats of a level.", levelLabel)
 	levelLower          = flowMetric("lower_limit_seats", "Seats that a level keeps whatever it lends.", levelLabel)
@@ -137,6 +139,7 @@ func collectFlow(to chan<- prometheus.Metric, t *fairness.FlowSnapshot) {
 		return // no request has come
 	}
 	counter(flowDispatched, t.Dispatched, t.Level, t.Schema)
+	counter(flowUnaccommodated, t.NotAccommodated, t.Level, t.Schema)
 	for d, n := range map[*prometheus.Desc]int64{
 		flowQueuedRequests: t.QueuedRequests, flowQueuedSeats: t.QueuedSeats, flowExecuting: t.ExecutingRequests, flowExecutingSeats: t.ExecutingSeats,
 	} {
@@ -148,4 +151,5 @@ func collectFlow(to chan<- prometheus.Metric, t *fairness.FlowSnapshot) {
 	histogram(flowExecuted, t.Initialized, t.Level, t.Schema, "watch")
 	histogram(flowEstimated, t.Seats, t.Level, t.Schema)
 	histogram(flowQueueLength, t.QueueLengths, t.Level, t.Schema)
+	histogram(flowWatchers, t.Watchers, t.Level, t.Schema)
 }

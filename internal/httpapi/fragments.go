@@ -14,7 +14,7 @@ import (
 // runs. So a list is compressed about once for each version of each run, however many
 // clients ask for it: most of a list has not changed since it was listed last.
 //
-// A run ends where the hash of a key says so, see run.add. So the same neighbours make the
+// The hash of a key decides whether a run ends there, see run.add. So the same neighbours make the
 // same run in the list of a namespace, in the list of all namespaces, in a chunk and in a
 // list at an old revision, and a change replaces one run. Runs of 16 to 64 objects compress
 // nearly as well as the whole list; single objects would need four times the bytes.

@@ -20,17 +20,21 @@ import (
 // Handler serves the API. It is safe for concurrent use.
 type Handler struct {
 	c       Config
+	forked  bool // made by Fork
 	metrics *metrics
 	cache   *cache
 	// connections are those whose watches deliver to each other.
 	connections connections
 
 	impersonation *impersonation.Checker
+	impersonated  *impersonationMetrics
 
 	// gate limits the running requests. flows assigns them to priority levels; nil: they have none.
 	gate     *fairness.Gate
 	flows    *flowschema.Classifier
 	interest interest
+
+	traffic traffic
 
 	// drained is done when watches have to end.
 	drained context.Context
@@ -86,18 +90,38 @@ func New(c Config) *Handler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	h := &Handler{c: c}
+	h := &Handler{c: c, impersonated: newImpersonationMetrics()}
 	h.gate, h.flows = newGate(&c)
 	h.drained, h.drain = context.WithCancel(context.Background())
+	h.prepare()
+	h.metrics = newMetrics(h, h.impersonated.collectors())
+	return h
+}
+
+// Fork makes a handler for a fork of the store. It has the limits, the seats, the FlowSchemas and the
+// metrics of h, and ends its watches with those of h. Config.Limits, NoFairness, Metrics and Collectors
+// are ignored.
+func (h *Handler) Fork(c Config) *Handler {
+	c.Limits = h.c.Limits
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	f := &Handler{c: c, forked: true, impersonated: h.impersonated, gate: h.gate, flows: h.flows, metrics: h.metrics}
+	f.drained, f.drain = context.WithCancel(h.drained)
+	f.served.Store(h.served.Load())
+	f.prepare()
+	return f
+}
+
+// prepare makes what each handler has of its own.
+func (h *Handler) prepare() {
+	c := &h.c
 	h.cache = newCache(cmp.Or(c.RepresentationBytes, store.DefaultMaxMemory/4*3), c.Registry.Store.Charge)
 	h.audits.New = func() any { return new(audited) }
-	impersonated := newImpersonationMetrics()
-	h.impersonation = impersonation.New(c.Authz, impersonated)
-	h.metrics = newMetrics(h, impersonated.collectors())
+	h.impersonation = impersonation.New(c.Authz, h.impersonated)
 	h.requests.New = func() any { return &request{h: h} }
 	h.small.New = func() any { return newBuffer(smallBytes) }
 	h.large.New = func() any { return newBuffer(c.Limits.WriteBatchBytes + c.Limits.WriteBatchBytes/8) }
-	return h
 }
 
 // Drain ends every watch cleanly, as at the end of its timeout, refuses new ones

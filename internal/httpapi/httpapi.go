@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/audit"
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/fault"
 	"github.com/tidemark-dev/tidemark/internal/registry"
 	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -37,6 +38,10 @@ type Config struct {
 	OpenAPI http.Handler
 	// Pages are further documents, at paths of their own; empty: none.
 	Pages []Page
+	// Mounts are further handlers, at paths of their own; empty: none.
+	Mounts []Mount
+	// Prefix was cut off the paths of requests: "/fork/try". Audit events have it. Empty: none.
+	Prefix string
 	// Version is gitVersion of /version: "v1.36.3+tidemark.0.1.0".
 	Version string
 	// Commit and BuildDate are for /version; empty: unknown.
@@ -59,6 +64,8 @@ type Config struct {
 	RepresentationBytes int64
 	// Limits holds the limits. A zero field means its value in DefaultLimits.
 	Limits Limits
+	// Faults are what happens to some requests on purpose; nil: nothing.
+	Faults *fault.Set
 	// NoFairness: requests beyond Limits.InFlight and Limits.MutatingInFlight are refused. Otherwise
 	// stored FlowSchemas and PriorityLevelConfigurations decide how requests share these seats.
 	NoFairness bool
@@ -88,6 +95,14 @@ type Page struct {
 	// Read returns the document. It is called for each request, must be cheap, and must be
 	// safe for concurrent use.
 	Read func() ([]byte, error)
+}
+
+// Mount is a handler at a path outside the API. Requests to it are authenticated and authorized by their
+// path and method, as RBAC has it for URLs that are no resources.
+type Mount struct {
+	// Path has no slash at its end. The handler gets requests to it and to all paths below it.
+	Path    string
+	Handler http.Handler
 }
 
 // Metric is one value of /metrics.

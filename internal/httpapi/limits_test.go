@@ -142,10 +142,9 @@ func TestStalledReader(t *testing.T) {
 	}
 }
 
-// stallHTTP1 sends a request on a connection of its own, and reads nothing.
-// TestBodyThatNobodyReads: who promises a body and does not send it is answered,
-// and holds nothing.
-func TestBodyThatNobodyReads(t *testing.T) {
+// TestMissingBody: a client that announces a body and does not send it gets an answer, and holds
+// nothing.
+func TestMissingBody(t *testing.T) {
 	s := start(t, wiring{http1: true})
 	for i := range 5 {
 		s.create(t, "default", fmt.Sprint("a", i), 4<<10)
@@ -169,6 +168,7 @@ func TestBodyThatNobodyReads(t *testing.T) {
 	}
 }
 
+// stallHTTP1 sends a request on a connection of its own, and reads nothing.
 func stallHTTP1(t *testing.T, s *server, path string) {
 	t.Helper()
 	conn := s.dialHTTP1(t)

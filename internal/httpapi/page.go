@@ -24,7 +24,7 @@ func (q *request) page() error {
 		return q.index()
 	case path == "/version", path == "/version/":
 		return q.version()
-	case path == "/metrics":
+	case path == "/metrics" && !q.h.forked: // the metrics are those of the whole server
 		return q.delegate(q.h.metrics.handler, q.h.metrics.bytes())
 	case isHealth(path):
 		return q.health(path)
@@ -32,12 +32,17 @@ func (q *request) page() error {
 		return q.openAPI()
 	case strings.HasPrefix(path, "/version/"):
 		return errNoResource()
-	case strings.HasPrefix(path, flowDebugPath):
+	case strings.HasPrefix(path, flowDebugPath) && !q.h.forked:
 		return q.flowDebug(path[len(flowDebugPath):])
 	}
 	for i := range q.h.c.Pages {
 		if p := &q.h.c.Pages[i]; strings.TrimSuffix(path, "/") == p.Path {
 			return q.further(p)
+		}
+	}
+	for i := range q.h.c.Mounts {
+		if m := &q.h.c.Mounts[i]; path == m.Path || strings.HasPrefix(path, m.Path+"/") {
+			return q.delegate(m.Handler, smallBytes)
 		}
 	}
 	return errNoPage
@@ -125,7 +130,10 @@ func (q *request) address() string {
 
 // index lists the paths of the server.
 func (q *request) index() error {
-	others := []string{"/metrics", "/version"}
+	others := []string{"/version"}
+	if !q.h.forked {
+		others = append(others, "/metrics")
+	}
 	for _, kind := range []string{"/healthz", "/livez", "/readyz"} {
 		others = append(others, kind)
 		for _, c := range q.h.checks(kind) {
@@ -137,6 +145,9 @@ func (q *request) index() error {
 	}
 	for _, p := range q.h.c.Pages {
 		others = append(others, p.Path)
+	}
+	for _, m := range q.h.c.Mounts {
+		others = append(others, m.Path)
 	}
 	doc := q.h.documents().Root(others...)
 	return q.send(http.StatusOK, jsonType, doc.Body)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/fairness"
@@ -51,6 +52,15 @@ type request struct {
 	route *routeMetrics // of the watch
 	shape *shape        // nil: whole objects in JSON
 
+	// Of faults. agent is the User-Agent of an open watch, dropped is set when it has to break, dropAfter
+	// is after how many more events it breaks (zero: never), and expired answers it with 410. lost: the
+	// client does not get the answer.
+	agent     string
+	dropped   atomic.Bool
+	dropAfter uint64
+	expired   bool
+	lost      bool
+
 	uninterested func() // ends the count of the watch among those interested in writes; nil: it has none
 
 	// audited is the request's audit event; nil: it has none.
@@ -85,6 +95,8 @@ func (q *request) forget() {
 	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents
 	q.to, q.lines = nil, httpStream{}
+	q.agent, q.dropAfter, q.expired, q.lost = "", 0, false, false
+	q.dropped.Store(false)
 	q.ctx, q.shape, q.failing, q.stays, q.slow = nil, nil, false, false, false
 	q.wrote, q.bodyRead, q.aborted, q.code, q.bytes = false, false, false, 0, 0
 	q.auditID, q.length = [1]string{}, [1]string{}
@@ -94,6 +106,7 @@ func (q *request) forget() {
 // free closes the watch, and gives back the seat.
 func (q *request) free() {
 	if q.watch != nil {
+		q.h.traffic.close(q)
 		q.watch.Close()
 		q.watch = nil
 		q.lines.leave()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/fairness"
 	"github.com/tidemark-dev/tidemark/internal/flowschema"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // A request takes its seats after authentication and authorization. It gives them back while it
@@ -38,11 +41,15 @@ const (
 	queueingPart = 4
 )
 
+// largeLists returns how many large lists of a priority level execute at once: one for each processor but one,
+// which remains for small requests. At least one executes.
+func largeLists() int { return max(1, runtime.GOMAXPROCS(0)-1) }
+
 // newGate returns the gate of a server, and the classifier of its requests; it is nil without priority and
 // fairness.
 func newGate(c *Config) (*fairness.Gate, *flowschema.Classifier) {
 	l := &c.Limits
-	g := fairness.New(fairness.Config{Bytes: l.WaitingBytes, Watches: l.Watches})
+	g := fairness.New(fairness.Config{Bytes: l.WaitingBytes, Watches: l.Watches, Large: largeLists()})
 	reads, writes := max(0, l.InFlight), max(0, l.MutatingInFlight)
 	if c.NoFairness {
 		g.Configure(fairness.Static(reads, writes))
@@ -61,11 +68,26 @@ func (q *request) classify() error {
 	if q.h.flows == nil || q.longRunning() && q.info.Verb != verbWatch {
 		return nil
 	}
-	q.flow = q.h.flows.Of(&q.info.Attributes)
+	a := &q.info.Attributes
+	if u := q.payer(); u != a.User {
+		sent := *a
+		sent.User, a = u, &sent
+	}
+	q.flow = q.h.flows.Of(a)
 	h := q.header()
 	h["X-Kubernetes-Pf-Flowschema-Uid"] = q.flow.UIDHeader
 	h["X-Kubernetes-Pf-Prioritylevel-Uid"] = q.flow.LevelUIDHeader
 	return nil
+}
+
+// payer returns the user whose flow, seats and memory the request takes. In a fork that is the user who
+// sent it, whomever it impersonates: an administrator of a fork has all rights there, but the seats and
+// the memory are those of the whole server.
+func (q *request) payer() *authn.User {
+	if q.h.forked && q.info.sender != nil {
+		return q.info.sender
+	}
+	return q.info.User
 }
 
 // takeSeat takes the seats of the request. It may wait for them.
@@ -75,7 +97,7 @@ func (q *request) takeSeat() error {
 	if watch && h.drained.Err() != nil {
 		return apierrors.NewTooManyRequests("the server is shutting down, please try again later", 5)
 	}
-	u := q.info.User
+	u := q.payer()
 	r := fairness.Request{
 		User: u.Name, Privileged: slices.Contains(u.Groups, masters), Watch: watch, Detail: q,
 		Write:   q.r.Method != http.MethodGet && q.r.Method != http.MethodHead,
@@ -113,6 +135,7 @@ func (q *request) assign(r *fairness.Request) bool {
 		w := q.work()
 		r.Level, r.Flow, r.Metrics = q.flow.Level.Name, q.flow.Hash, q.flow.Metrics
 		r.Width, r.FinalWidth, r.Extra = w.Seats, w.FinalSeats, w.Extra
+		r.Large = w.Large && !r.Watch // flushing events may wait for the client
 	case q.h.flows == nil && isHealth(q.r.URL.Path):
 		return false
 	case q.longRunning(), r.Privileged:
@@ -125,8 +148,12 @@ func (q *request) assign(r *fairness.Request) bool {
 	return true
 }
 
-// seated returns a context with the request's seat, if it has one.
+// seated returns a context with the request's seat, if it has one, and with what the changes of a
+// write remember of it.
 func (q *request) seated(ctx context.Context) context.Context {
+	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
+		ctx = registry.WithRequest(ctx, &registry.Request{UserAgent: q.r.UserAgent(), AuditID: store.NewAuditID(q.auditID[0])})
+	}
 	if q.seat == nil {
 		return ctx
 	}
@@ -162,10 +189,16 @@ func (q *request) holdAnswer(bytes int) error {
 	return errFull()
 }
 
-// patience is how long a request keeps its seats while its client takes a part of the answer. Sending
-// is work, too: if requests gave up their seats at once, clients that read fast would share the
-// processor without any limit.
-const patience = 100 * time.Millisecond
+const (
+	// patience is how long a request keeps its seats while its client takes a part of the answer.
+	// Sending is work, too: if requests gave up their seats at once, clients that read fast would share
+	// the processor without any limit. It is several times what sending takes.
+	patience = 2 * time.Millisecond
+	// bodyPatience is the same for the body of a request.
+	bodyPatience = 100 * time.Millisecond
+	// slowness is how long a slow client takes for a part of the answer.
+	slowness = 100 * time.Millisecond
+)
 
 // outside calls f, which sends a part of the answer, and gives the seats back if the client is slow.
 // A client that was slow before gets no such time. After the last part the request
@@ -183,7 +216,7 @@ func (q *request) outside(last bool, bytes int, f func() error) error {
 	}
 	began := time.Now()
 	suspended, err := q.late.watch(q.seat, last, nil, f)
-	q.slow = time.Since(began) >= patience
+	q.slow = time.Since(began) >= slowness
 	switch {
 	case err != nil, last:
 	case suspended:
@@ -203,7 +236,7 @@ func (q *request) unseated(last bool, f func() error) error {
 	began := time.Now()
 	suspended := q.seat.Suspend(0)
 	err := f()
-	q.slow = time.Since(began) >= patience
+	q.slow = time.Since(began) >= slowness
 	if suspended && err == nil {
 		err = q.seat.Resume(q.context())
 	}
@@ -221,16 +254,21 @@ type late struct {
 	suspended bool           // it has to resume
 }
 
-// watch calls f, and gives the seats back while it takes longer than patience. Of the seat, f must not
-// use more than q.hold does. It reports whether the request has to resume.
+// watch calls f, and gives the seats back while it takes longer than patience, or bodyPatience if full
+// is not nil. f must not use the seat beyond what q.hold does. It reports whether the request has to
+// resume.
 func (l *late) watch(s *fairness.Seat, last bool, full func(), f func() error) (suspended bool, err error) {
 	l.mu.Lock()
 	l.seat, l.last, l.full, l.suspended = s, last, full, false
 	l.mu.Unlock()
+	d := patience
+	if full != nil {
+		d = bodyPatience
+	}
 	if l.timer == nil {
-		l.timer = time.AfterFunc(patience, l.expire)
+		l.timer = time.AfterFunc(d, l.expire)
 	} else {
-		l.timer.Reset(patience)
+		l.timer.Reset(d)
 	}
 	defer func() {
 		l.timer.Stop()

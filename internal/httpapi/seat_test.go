@@ -148,12 +148,14 @@ func TestClosedWindows(t *testing.T) {
 func (s *server) seatsReturn(t *testing.T) {
 	t.Helper()
 	const metric = "\napiserver_current_inflight_requests{request_kind="
-	for {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		text := s.do(t, "GET", "/metrics", "").body // which executes itself
 		if strings.Contains(text, metric+`"readOnly"} 1`) && strings.Contains(text, metric+`"mutating"} 0`) {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		if time.Now().After(deadline) {
+			t.Fatal("the stalled requests keep their seats")
+		}
 	}
 }
 
@@ -368,7 +370,7 @@ func TestAnswersKeepTheirSeats(t *testing.T) {
 	}
 }
 
-// TestLongSelectors: a selector of more terms than anybody needs is refused.
+// TestLongSelectors: a selector with too many terms is refused.
 func TestLongSelectors(t *testing.T) {
 	s := start(t, wiring{})
 	for _, row := range []struct {

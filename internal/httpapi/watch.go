@@ -41,6 +41,9 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	if q.watch, err = q.h.c.Registry.Watch(q.ctx, t, o); err != nil {
 		return err
 	}
+	if q.expired {
+		q.watch.Expire()
+	}
 	if q.typ.Custom != nil {
 		q.watch.Over = q.watchOver
 	}
@@ -55,14 +58,17 @@ func (q *request) openWatch(t registry.Target, out wire.Output) error {
 	}
 	q.route = q.h.metrics.longRunning(q)
 	q.uninterested = q.h.interest.add(q)
-	q.values = nil
+	q.values, q.agent = nil, q.r.UserAgent()
+	q.h.traffic.open(q)
 	if authn.IsWebSocket(q.r) {
 		return q.watchWebSocket()
 	}
 	q.header()["Content-Type"] = contentType
 	q.lines.open(q)
 	q.to = &q.lines
-	q.lines.share()
+	if q.dropAfter == 0 { // otherwise the events are counted
+		q.lines.share()
+	}
 	q.writeHeader(http.StatusOK)
 	q.letGo()
 	return nil
@@ -113,10 +119,19 @@ func (q *request) pull() error {
 			if !q.shows(events) {
 				return nil
 			}
+			last := q.dropAfter > 0 && uint64(len(events)) >= q.dropAfter
+			if last {
+				events = events[:q.dropAfter]
+			}
 			if err := q.sendEvents(events); errors.Is(err, errNoRoom) {
 				return nil
 			} else if err != nil {
 				return err
+			}
+			if last {
+				return errDropped
+			} else if q.dropAfter > 0 {
+				q.dropAfter -= uint64(len(events))
 			}
 		}
 		if err != nil {
@@ -150,8 +165,8 @@ type standing int
 
 const (
 	served  standing = iota
-	gone             // nothing is: of custom resources, the definition was deleted after its objects
-	another          // the definition says something else by now, or another one has its name
+	gone             // not served: the definition of a custom resource was deleted after its objects
+	another          // the definition has changed, or another one has its name
 )
 
 // standing returns the standing of the request's type. Built-in types are always served.
@@ -165,13 +180,13 @@ func (q *request) standing() standing {
 	}
 	now := c.Lookup(q.typ.Group, q.typ.Version, q.typ.Resource)
 	switch {
-	case q.typ.Custom.Outdated.Load(), now != nil && (now.Custom == nil || now.Custom.Outdated != q.typ.Custom.Outdated):
-		return another
-	case now == nil:
+	case now != nil && now.Custom != nil && now.Custom.Outdated == q.typ.Custom.Outdated:
+		q.catalog = c // Outdated may be set: worlds share Types, and another one has replaced it
+		return served
+	case now == nil && !q.typ.Custom.Outdated.Load():
 		return gone
 	}
-	q.catalog = c
-	return served
+	return another
 }
 
 // shows reports whether events can be shown by the type of the watch. What led to its end
@@ -192,6 +207,9 @@ func (q *request) watchOver() bool { return q.standing() != served }
 
 // endStream ends a watch: cleanly, unless the registry failed.
 func (q *request) endStream(err error) error {
+	if q.dropped.Load() {
+		return errDropped
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
@@ -273,8 +291,8 @@ func (q *request) appendEvent(to []byte, e *registry.Event) ([]byte, error) {
 	return wire.AppendEvent(to, string(e.Type), value), nil
 }
 
-// errNoRoom ends a watch whose client does not read, when there is no memory left for
-// those who wait: cleanly, so that the client goes on from the last event.
+// errNoRoom ends a watch whose client does not read, when the memory for waiting requests is used
+// up. The watch ends cleanly, so the client continues from the last event.
 var errNoRoom = errors.New("no memory left for requests that wait for their clients")
 
 // httpStream writes events as lines of the answer's body. A client that does not read

@@ -212,9 +212,9 @@ func TestWatchLimit(t *testing.T) {
 	}
 }
 
-// TestManyWatchesStarveNobody has 401 watches through one client, and 99 on one
+// TestManyWatches has 401 watches through one client, and 99 on one
 // connection. Each sees its event, and other requests are answered.
-func TestManyWatchesStarveNobody(t *testing.T) {
+func TestManyWatches(t *testing.T) {
 	for name, n := range map[string]int{"client": 401, "connection": 99} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, wiring{})

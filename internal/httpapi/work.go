@@ -15,9 +15,14 @@ import (
 // kube-apiserver. Where it estimates the number of objects from a count that is up to a minute old,
 // the number here is exact, and counts the objects of one namespace for a request in a namespace.
 
-// work returns the estimated work of the request. Exempt requests need no estimate.
+// work returns the estimated work of the request, and counts the watches of a write for the metrics.
+// Exempt requests need no estimate.
 func (q *request) work() flowschema.Work {
-	if q.flow.Level.Exempt || q.typ == nil || q.typ.Collection == "" {
+	if q.typ == nil || q.typ.Collection == "" {
+		return flowschema.Small
+	}
+	watches := q.countWatches()
+	if q.flow.Level.Exempt {
 		return flowschema.Small
 	}
 	switch q.info.Verb {
@@ -28,12 +33,24 @@ func (q *request) work() flowschema.Work {
 			return q.listWork()
 		}
 	case verbCreate, verbUpdate, verbPatch, verbDelete:
-		if q.info.Resource == "serviceaccounts" && q.info.Subresource == "token" {
-			break // it changes nothing
-		}
-		return q.flow.Level.Write(q.h.interest.count(&q.info))
+		return q.flow.Level.Write(watches)
 	}
 	return flowschema.Small
+}
+
+// countWatches returns the number of watches that may see the write of the request; zero if it is no
+// write.
+func (q *request) countWatches() int {
+	switch q.info.Verb {
+	case verbCreate, verbUpdate, verbPatch, verbDelete:
+		if q.info.Resource == "serviceaccounts" && q.info.Subresource == "token" {
+			return 0 // it changes nothing
+		}
+		n := q.h.interest.count(&q.info)
+		q.flow.Metrics.Watchers(n)
+		return n
+	}
+	return 0
 }
 
 // wantsInitialEvents reports whether a watch begins with the objects that exist.

@@ -29,8 +29,8 @@ func TestAdmissionPlugins(t *testing.T) {
 	if p.Spec.ServiceAccountName != "default" || len(p.Spec.Volumes) != 1 || len(p.Spec.Containers[0].Resources.Limits) != 0 || p.Spec.Priority != nil || p.Spec.Tolerations != nil {
 		t.Errorf("with others a Pod is %+v", p.Spec)
 	}
-	s := &tidemark.Server{DisableAdmissionPlugins: []string{"Nobody"}}
-	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `plugin "Nobody" is unknown`) {
+	s := &tidemark.Server{DisableAdmissionPlugins: []string{"Unknown"}}
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `plugin "Unknown" is unknown`) {
 		t.Errorf("got %v, want that there is no such plugin", err)
 	}
 }

@@ -180,7 +180,7 @@ func TestStorageVersionChanges(t *testing.T) {
 		{"POST " + v2, strings.Replace(thing("b", `{"new":"n"}`), "/v1", "/v2", 1), 201, nil},
 	})
 	run(t, c, kept)
-	run(t, c, []step{ // what is left of an object that is written is what the stored version has
+	run(t, c, []step{ // a written object keeps the fields of the stored version only
 		{"MERGE " + v2 + "/b", `{"metadata":{"labels":{"x":"y"}}}`, 200, values{"spec": `{"new":"n"}`}},
 		{"MERGE " + definitions + "/things.example.com", storedIn("v1", true, ""), 200, nil},
 	})

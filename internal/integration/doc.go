@@ -21,11 +21,11 @@
 //	crd_bench_test.go              benchmarks of large definitions
 //	duplicate_members_test.go      duplicate members in JSON, YAML and patches
 //	encryption_test.go             encryption at rest: rotation, reloads, KMS plugins, what is on the disk
-//	identity_attacks_test.go       certificates, tokens and headers that claim to be somebody else
+//	identity_attacks_test.go       certificates, tokens and headers that claim another identity
 //	expressions_test.go            CEL expressions that are refused when they are stored, administrators of devices
-//	fairness_test.go               flow schemas and priority levels: who waits, who is rejected, what shows it
+//	fairness_test.go               flow schemas and priority levels: requests that wait or are rejected, and their metrics
 //	impersonation_test.go          Impersonate-User and the other headers
-//	inference_test.go              what answers tell about objects that the user may not read
+//	inference_test.go              what answers reveal about objects that the user may not read
 //	impersonation_random_test.go   random rights to impersonate, also beside kube-apiserver
 //	mutating_policies_test.go      MutatingAdmissionPolicies, also compared with kube-apiserver
 //	nodes_test.go                  nodes and NodeRestriction, rights on signers and on owners

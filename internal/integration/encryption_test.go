@@ -34,7 +34,7 @@ type encrypted struct {
 	client      *kubernetes.Clientset
 }
 
-// start starts the server with providers for Secrets, the first one of which encrypts.
+// start starts the server with providers for Secrets. The first one encrypts.
 func (e *encrypted) start(t *testing.T, reload bool, providers ...string) error {
 	t.Helper()
 	if e.dir == "" {

@@ -182,9 +182,7 @@ func TestFlowsRejected(t *testing.T) {
 	waiting := func(n int) bool {
 		return len(f.metric("apiserver_flowcontrol_current_inqueue_requests{", `flow_schema="narrow"`, fmt.Sprint("} ", n))) > 0
 	}
-	for !waiting(1) {
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, func() bool { return waiting(1) })
 	f.wantRejected(bob, "/version", "narrow") // the queue is full
 	f.wantRows("dump_requests?includeRequestDetails=1", "narrow, narrow, 0, 0, , ", ", bob, get, /version, , , , ,")
 	f.wantRows("dump_queues", "narrow, 0, 1, 0, 0, ")
@@ -336,11 +334,15 @@ func TestFlowWork(t *testing.T) {
 		t.Cleanup(func() { answer.Body.Close() })
 	}
 	executing := `apiserver_flowcontrol_current_executing_requests{flow_schema="global-default",priority_level="global-default"} 0`
-	for len(f.metric(executing)) == 0 { // the watches have begun
-		time.Sleep(time.Millisecond)
-	}
-	exchange(t, bob, "DELETE", maps+"/m2", "") // takes two seats for its 20 events
+	waitFor(t, func() bool { return len(f.metric(executing)) > 0 }) // the watches have begun
+	exchange(t, bob, "DELETE", maps+"/m2", "")                      // takes two seats for its 20 events
 	if sum += 20*7 + 2; seats() != fmt.Sprint(sum) {
 		t.Errorf("with 20 watches and a write: %s seats in all, want %d", seats(), sum)
+	}
+	const watchers = `apiserver_flowcontrol_watch_count_samples_%s{flow_schema="global-default",priority_level="global-default"%s} %d`
+	for _, want := range []string{fmt.Sprintf(watchers, "bucket", `,le="10"`, 1), fmt.Sprintf(watchers, "bucket", `,le="100"`, 2), fmt.Sprintf(watchers, "sum", "", 20)} {
+		if len(f.metric(want)) != 1 {
+			t.Errorf("two writes, one with 20 watches: no metric %s in %q", want, f.metric("watch_count_samples", `"global-default"`))
+		}
 	}
 }

@@ -89,7 +89,7 @@ func (s *signer) client(t *testing.T, server *tidemark.Server, subject pkix.Name
 }
 
 // TestForgedCertificates: a certificate that the server's authorities did not sign for a client
-// is no credential, whoever it names. The authority of the attacker has the name of the
+// is no credential for any user. The authority of the attacker has the name of the
 // server's own.
 func TestForgedCertificates(t *testing.T) {
 	trusted, foreign := newSigner(t), newSigner(t)
@@ -162,8 +162,8 @@ func TestNamesThatLookAlike(t *testing.T) {
 	}
 }
 
-// TestSmuggledIdentities: headers that name a user count for those who may send them alone, and
-// in one spelling.
+// TestSmuggledIdentities: headers that name a user have an effect only in one spelling, and only if
+// the sender may use them.
 func TestSmuggledIdentities(t *testing.T) {
 	b := besiege(t)
 	const vault = "GET /api/v1/namespaces/bank/secrets/vault"

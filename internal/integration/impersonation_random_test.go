@@ -173,7 +173,7 @@ var (
 	impersonationExtra  = []string{"k1", "example.com/k2", "example.com/k2", "bad_key/x", "K3"}
 )
 
-// randomRules returns rights, of which each case has some.
+// randomRules returns a random part of all rights.
 func randomRules(r *rand.Rand, node string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	some := func(p float64, verb, group, resource string, names ...string) {

@@ -62,7 +62,7 @@ plugins:
 	scenario(t, "node_selectors.txt", &tidemark.Server{EnableAdmissionPlugins: []string{"PodNodeSelector"}, AdmissionConfigFile: file})
 }
 
-// TestNodeNames: names that no object may have are refused, whoever sends them.
+// TestNodeNames: names that no object may have are refused to all users.
 func TestNodeNames(t *testing.T) {
 	s := servertest.Start(t, &tidemark.Server{EnableAdmissionPlugins: []string{"NodeRestriction"}})
 	config, err := s.RESTConfigFor("system:node:n1", "system:nodes")

@@ -67,7 +67,7 @@ func squeezed(text string) string {
 // A call is a request with a body.
 type call struct{ method, url, media, body string }
 
-// send sends it; a body that is compressed says so.
+// send sends the request, with a Content-Encoding if its body is compressed.
 func (c call) send(t testing.TB, h *http.Client) *http.Response {
 	t.Helper()
 	req, err := http.NewRequest(c.method, c.url, strings.NewReader(c.body))

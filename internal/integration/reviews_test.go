@@ -69,6 +69,23 @@ func TestTokenRequest(t *testing.T) {
 	}
 }
 
+// TestTokenRequestFields: the managed fields of an answer name what the client sent, as in
+// kube-apiserver v1.36.
+func TestTokenRequestFields(t *testing.T) {
+	c := withBot(t, &tidemark.Server{}).RESTConfig()
+	create[metav1.PartialObjectMetadata](t, c, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`)
+	for body, fields := range map[string]string{
+		`{}`: `{"f:spec":{"f:expirationSeconds":{}}}`,
+		`{"metadata":{"labels":{"a":"b"}},"spec":{"audiences":["a"],"expirationSeconds":600,"boundObjectRef":{"kind":"Secret","apiVersion":"v1","name":"s"}},"status":{"token":"t"}}`: `{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:audiences":{},"f:boundObjectRef":{"f:apiVersion":{},"f:kind":{},"f:name":{}},"f:expirationSeconds":{}},"f:status":{"f:token":{}}}`,
+	} {
+		m := create[authenticationv1.TokenRequest](t, c, botToken+"?fieldManager=m", body).ManagedFields
+		if len(m) != 1 || m[0].Manager != "m" || m[0].Operation != metav1.ManagedFieldsOperationUpdate || m[0].APIVersion != "authentication.k8s.io/v1" ||
+			m[0].Subresource != "token" || m[0].Time.IsZero() || m[0].FieldsV1.GetRawString() != fields {
+			t.Errorf("%s: %+v, want %s", body, m, fields)
+		}
+	}
+}
+
 // TestTokenRequestRefused checks errors. Messages are those of kube-apiserver v1.36.
 func TestTokenRequestRefused(t *testing.T) {
 	admin := withBot(t, &tidemark.Server{}).RESTConfig()

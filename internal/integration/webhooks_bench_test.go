@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/webhook/webhooktest"
 )
 
-// BenchmarkWebhook creates ConfigMaps without and with a validating and a mutating webhook, which are
-// in this process, too. It reports the CPU time of the whole process: that of the client, the server
+// BenchmarkWebhook creates ConfigMaps without and with a validating and a mutating webhook, which run
+// in this process. It reports the CPU time of the whole process: that of the client, the server
 // and the webhook.
 func BenchmarkWebhook(b *testing.B) {
 	for _, kind := range []string{"", "validating", "mutating"} {

@@ -4,6 +4,7 @@ package kubeconfig
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -25,7 +26,9 @@ type Config struct {
 	// TLSServerName is the name that the server's certificate is checked against;
 	// empty: the host of Server.
 	TLSServerName string
-	// Token authenticates the administrator.
+	// User is the name of the user's entry; empty: the administrator.
+	User string
+	// Token authenticates the user.
 	Token string
 }
 
@@ -59,16 +62,16 @@ clusters:
     - name: %[1]s
       extension: {}
 users:
-- name: %[2]s
+- name: %[2]q
   user:
     token: %[3]q
 contexts:
 - name: %[4]s
   context:
     cluster: %[4]s
-    user: %[2]s
+    user: %[2]q
 preferences: {}
-`, mark, user, c.Token, name)
+`, mark, cmp.Or(c.User, user), c.Token, name)
 	return b.Bytes()
 }
 

@@ -139,8 +139,7 @@ func TestFactsV3(t *testing.T) {
 	}
 }
 
-// TestMediaWithCBOR: where it is served, the operations of resources say so, and no
-// others.
+// TestMediaWithCBOR: with CBOR enabled, the operations of resources list it, and no others.
 func TestMediaWithCBOR(t *testing.T) {
 	h := New(builtin.Catalog, version, true)
 	three := `"application/json","application/yaml","application/vnd.kubernetes.protobuf"`

@@ -76,6 +76,9 @@ type Attributes struct {
 	before currentObject
 	// sentName is the name that the client gave a new object.
 	sentName string
+	// sentVersion is the resource version that the client gave a new object. Only the answer of a
+	// dry-run has it.
+	sentVersion store.Revision
 	// body is what the client sent to a subresource with its own type, in the mutating phase.
 	body runtime.Object
 	// managed are the managed fields that plugins see, if managedShown is true. A plugin may

@@ -103,7 +103,7 @@ func (r *Registry) randomName(base string) string {
 	if r.GenerateName != nil {
 		return r.GenerateName(base)
 	}
-	return generateName(base)
+	return r.withSuffix(base)
 }
 
 // prepareCreate makes the object to store from the decoded body.
@@ -142,7 +142,7 @@ func (r *Registry) prepareCreate(ctx context.Context, w *write, a *Attributes, s
 	if warn := st.Strategy.Warnings; warn != nil {
 		w.warnings = append(w.warnings, warn(next, nil)...)
 	}
-	if version != 0 {
+	if a.sentVersion = version; version != 0 && !a.DryRun {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	return next, r.admit(ctx, a)
@@ -178,7 +178,8 @@ func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (e
 		if err := setNamespace(w.Target, meta); err != nil {
 			return err
 		}
-		if w.Name != "" {
+		// Without any name, the object is invalid. That is for validation to say.
+		if w.Name != "" && (meta.GetName() != "" || meta.GetGenerateName() != "") {
 			if err := checkName(w.Target, meta); err != nil {
 				return err
 			}
@@ -198,7 +199,9 @@ func (r *Registry) mutateCreate(ctx context.Context, w *write, a *Attributes) (e
 func (r *Registry) complete(ctx context.Context, w *write, a *Attributes) error {
 	next, meta, st := a.Object, a.Object.(metav1.Object), w.stored()
 	s := &st.Strategy
-	meta.SetUID(types.UID(uuid.New()))
+	var uid [16]byte
+	r.random(uid[:])
+	meta.SetUID(types.UID(uuid.From(uid)))
 	meta.SetCreationTimestamp(metav1.NewTime(r.now().UTC().Truncate(1e9)))
 	if g := s.Generation.Initial; g != 0 {
 		meta.SetGeneration(g)

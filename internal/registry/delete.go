@@ -50,7 +50,7 @@ func newDeletion(t Target, o *metav1.DeleteOptions, by *authn.User) (*write, err
 	if errs := metav1validation.ValidateDeleteOptions(&checked); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
-	w := &write{Target: t, deletion: &checked, by: by, dryRun: len(checked.DryRun) > 0}
+	w := &write{Target: t, verb: store.VerbDelete, deletion: &checked, by: by, dryRun: len(checked.DryRun) > 0}
 	//lint:ignore SA1019 old clients send it
 	if said := o.OrphanDependents != nil || o.PropagationPolicy != nil; t.Type.Strategy.Deletion.OrphanWarning != "" && !said {
 		w.warnings = append(w.warnings, t.Type.Strategy.Deletion.OrphanWarning)

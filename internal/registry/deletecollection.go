@@ -66,14 +66,14 @@ func (r *Registry) deleteAll(ctx context.Context, w *write, objects []*store.Obj
 			stop()
 		}
 	}
-	for range min(deletersPerCollection, len(objects)) {
+	for range min(r.Width(deletersPerCollection), len(objects)) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= len(objects) {
 					return
 				}
-				one := &write{Target: w.Target, deletion: w.deletion, by: w.by, dryRun: w.dryRun, collection: true}
+				one := &write{Target: w.Target, verb: store.VerbDeleteCollection, deletion: w.deletion, by: w.by, dryRun: w.dryRun, collection: true}
 				one.Namespace, one.Name = one.split(objects[i].Key)
 				end(r.deleteOne(ctx, one))
 			}

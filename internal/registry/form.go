@@ -209,17 +209,25 @@ func (a *Attributes) addObject(ctx context.Context, v *Versioned) (err error) {
 		v.Object = shallow(v.Object)
 		meta = v.Object.(metav1.Object)
 	}
-	v.pending = func() (err error) {
-		if !a.managedShown {
-			if a.managed, err = a.managedFields(ctx); err != nil {
-				return err
-			}
-			a.managedShown = true
+	v.pending = func() error {
+		managed, err := a.shownManagedFields(ctx)
+		if err == nil {
+			meta.SetManagedFields(managed)
 		}
-		meta.SetManagedFields(a.managed)
-		return nil
+		return err
 	}
 	return nil
+}
+
+// shownManagedFields returns the managed fields that plugins see, which one of them may have replaced.
+func (a *Attributes) shownManagedFields(ctx context.Context) (_ []metav1.ManagedFieldsEntry, err error) {
+	if !a.managedShown {
+		if a.managed, err = a.managedFields(ctx); err != nil {
+			return nil, err
+		}
+		a.managedShown = true
+	}
+	return a.managed, nil
 }
 
 // shown returns an object of the request in a form. It may be the object itself, or share memory

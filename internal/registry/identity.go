@@ -17,14 +17,14 @@ func As(ctx context.Context, user *authn.User) context.Context {
 	return context.WithValue(ctx, identityKey{}, user)
 }
 
-// identify finds out who writes.
+// identify finds the user that writes.
 func (w *write) identify(ctx context.Context) {
 	if w.as = w.by; w.as == nil {
 		w.as, _ = ctx.Value(identityKey{}).(*authn.User)
 	}
 }
 
-// Client returns the user whom webhooks and policies see: the client, or the controller of the
+// Client returns the user that webhooks and policies see: the client, or the controller of the
 // server that writes. It is nil for the server itself, whose writes they do not see.
 func (a *Attributes) Client() *authn.User {
 	if a.w == nil {

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strconv"
@@ -141,8 +140,8 @@ func standardFinalizer(name string) bool {
 	return name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
 }
 
-// generateName returns the base, shortened if needed, with five random characters.
-func generateName(base string) string {
+// withSuffix returns the base, shortened if needed, with five random characters.
+func (r *Registry) withSuffix(base string) string {
 	const (
 		letters = "bcdfghjklmnpqrstvwxz2456789"
 		random  = 5
@@ -156,7 +155,7 @@ func generateName(base string) string {
 		base = base[:at]
 	}
 	var b [random]byte
-	rand.Read(b[:])
+	r.random(b[:])
 	for i := range b {
 		b[i] = letters[int(b[i])%len(letters)]
 	}

@@ -12,6 +12,7 @@
 package registry
 
 import (
+	"crypto/rand"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 // Registry is the verbs over a store. Its methods are safe for concurrent use.
 type Registry struct {
 	Store *store.Store
-	// Now is the wall clock for creationTimestamp and timeouts; nil: time.Now.
+	// Now is the wall clock for timestamps; nil: time.Now.
 	Now func() time.Time
 	// BookmarkInterval is the time between bookmarks; zero: 60 s.
 	BookmarkInterval time.Duration
@@ -39,6 +40,12 @@ type Registry struct {
 	// GenerateName makes a name from metadata.generateName; nil: it appends five random
 	// characters, like kube-apiserver.
 	GenerateName func(base string) string
+	// Random fills a slice with random bytes, for UIDs and names. It is safe for concurrent use. Nil:
+	// crypto/rand.
+	Random func([]byte)
+	// Sequential has the server do its own writes one after the other, in an order that depends on the
+	// state alone.
+	Sequential bool
 
 	schemas   sync.Map // *resource.Type, or weak.Pointer of a structural schema: *apply.Schema
 	unchanged apply.Unchanged
@@ -49,6 +56,23 @@ func (r *Registry) now() time.Time {
 		return r.Now()
 	}
 	return time.Now()
+}
+
+// random fills a slice with random bytes.
+func (r *Registry) random(b []byte) {
+	if r.Random != nil {
+		r.Random(b)
+		return
+	}
+	rand.Read(b)
+}
+
+// Width returns how many writes of the server's own may run at once where n could.
+func (r *Registry) Width(n int) int {
+	if r.Sequential {
+		return min(n, 1)
+	}
+	return n
 }
 
 func (r *Registry) futureWait() time.Duration {

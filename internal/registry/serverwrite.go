@@ -18,7 +18,7 @@ const ServerManager = "kube-apiserver"
 // copy of the current object in its stored version, and is called again after a conflict. At a
 // subresource, only the fields that the subresource can change are stored.
 func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func(o metav1.Object) error) (Object, error) {
-	w := &write{Target: t, options: &WriteOptions{FieldManager: manager}}
+	w := &write{Target: t, verb: store.VerbUpdate, options: &WriteOptions{FieldManager: manager}}
 	made, err := r.modify(ctx, w, objectChange{next: func(v currentObject) (runtime.Object, error) {
 		next := v.object.DeepCopyObject()
 		return next, edit(next.(metav1.Object))
@@ -30,7 +30,7 @@ func (r *Registry) Edit(ctx context.Context, t Target, manager string, edit func
 // commits. Edit gets a copy of the object in its stored version. The write is zero if edit changes
 // nothing. Admission plugins are not called.
 func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Object, manager string, edit func(o metav1.Object) error) (store.Write, error) {
-	w := &write{Target: t, options: &WriteOptions{FieldManager: manager}, source: fromServer}
+	w := &write{Target: t, verb: store.VerbUpdate, options: &WriteOptions{FieldManager: manager}, source: fromServer}
 	v, err := w.readCurrent(ctx, current, true)
 	if err != nil {
 		return store.Write{}, err
@@ -49,7 +49,8 @@ func (r *Registry) PrepareEdit(ctx context.Context, t Target, current *store.Obj
 	if err != nil || same {
 		return store.Write{}, err
 	}
-	return store.Write{Collection: t.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified}, checkSize(e, current)
+	made := store.Write{Collection: t.Type.Collection, Key: current.Key, Value: e.Bytes, RevisionAt: e.RevisionAt, If: current.Modified, Origin: w.origin(ctx)}
+	return made, checkSize(e, current)
 }
 
 // Create returns the write of another new object, which the server creates itself.

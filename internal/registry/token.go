@@ -96,6 +96,16 @@ func expiredToken(after string) error {
 	return err
 }
 
+// ExpiredContinue returns the answer to a continue token as if its revision were gone. A token that is not
+// valid has an error of its own.
+func ExpiredContinue(continueToken string) error {
+	t, err := decodeToken(continueToken)
+	if err != nil {
+		return err
+	}
+	return expiredToken(t.after)
+}
+
 // nextToken returns the token after an object of a list.
 func nextToken(revision store.Revision, key, prefix string) string {
 	return encodeToken(int64(revision), strings.TrimPrefix(key, prefix))

@@ -101,14 +101,17 @@ func (r *Registry) track(ctx context.Context, w *write, before *currentObject, n
 	return apply.Untimed(start, managed)
 }
 
-// writer returns the identity of the writer for managed fields: its field manager, or else a name
-// derived from its user agent.
+// writer returns the identity of the writer for managed fields.
 func (r *Registry) writer(w *write) apply.Write {
-	a := apply.Write{Subresource: w.Subresource, Time: r.now()}
-	if a.Manager = w.options.FieldManager; a.Manager == "" {
-		a.Manager = apply.ManagerOf(w.options.UserAgent)
+	return apply.Write{Manager: w.manager(), Subresource: w.Subresource, Time: r.now()}
+}
+
+// manager returns the field manager: that of the options, or else a name derived from the user agent.
+func (w *write) manager() string {
+	if w.options.FieldManager != "" {
+		return w.options.FieldManager
 	}
-	return a
+	return apply.ManagerOf(w.options.UserAgent)
 }
 
 // managedBefore returns the managed fields that an update starts from: the stored ones, unless the

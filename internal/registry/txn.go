@@ -83,7 +83,7 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 		return nil, unstorable(a.Target, err)
 	}
 	if a.DryRun {
-		return r.dryRun(c)
+		return r.dryRun(a, c)
 	}
 	t := &Transaction{Attributes: a, registry: r, writes: [1]store.Write{c}}
 	t.Writes, t.Guards = t.writes[:], t.guards[:0]
@@ -108,6 +108,12 @@ func (r *Registry) commit(ctx context.Context, a *Attributes, c store.Write) (*s
 			apply = func() ([]*store.Object, error) { return p.Commit(ctx, t) }
 		}
 	}
+	origin := a.w.origin(ctx)
+	for i := range t.Writes { // one that has an origin is part of several requests
+		if t.Writes[i].Origin == nil {
+			t.Writes[i].Origin = origin
+		}
+	}
 	made, err := apply()
 	if err != nil {
 		return nil, t.failed(err)
@@ -127,7 +133,7 @@ func (t *Transaction) failed(err error) error {
 	return store.ErrStale
 }
 
-func (r *Registry) dryRun(c store.Write) (*store.Object, error) {
+func (r *Registry) dryRun(a *Attributes, c store.Write) (*store.Object, error) {
 	current := r.Store.Any().Get(c.Collection, c.Key)
 	switch {
 	case current == nil && c.If != 0:
@@ -138,8 +144,10 @@ func (r *Registry) dryRun(c store.Write) (*store.Object, error) {
 		return nil, store.ErrConflict
 	case c.Value == nil:
 		return current, nil
-	case current == nil:
+	case current == nil && a.sentVersion == 0:
 		return withoutRevision(c), nil
+	case current == nil:
+		return withRevision(c.Key, wire.Encoded{Bytes: c.Value, RevisionAt: c.RevisionAt}, a.sentVersion), nil
 	}
 	return withRevision(c.Key, wire.Encoded{Bytes: c.Value, RevisionAt: c.RevisionAt}, current.Modified), nil
 }

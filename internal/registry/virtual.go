@@ -51,6 +51,12 @@ func (c *VirtualRequest) Admit(ctx context.Context) error {
 	return c.Registry.admit(ctx, c.attrs)
 }
 
+// ManagedFields returns the managed fields of a new object: those of Sent as the client sent it. A
+// handler must call it before it changes Sent.
+func (c *VirtualRequest) ManagedFields(ctx context.Context) ([]metav1.ManagedFieldsEntry, error) {
+	return c.attrs.shownManagedFields(ctx)
+}
+
 // Warn adds a warning to the headers of the answer.
 func (c *VirtualRequest) Warn(text string) { c.warnings = append(c.warnings, text) }
 
@@ -138,11 +144,17 @@ func (r *Registry) admitVirtual(ctx context.Context, w *write, named Target, sen
 	w.virtual = true
 	a := r.attributes(w, admissionv1.Create, r.Store.Any(), sent, nil)
 	a.Name, a.Kind = named.Name, named.Exchanged().GroupVersionKind()
+	if a.any(changesObjects) {
+		var err error
+		if w.owners.client, err = a.clientBytes(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.mutate(ctx, a); err != nil {
 		return nil, err
 	}
 	call.Sent, call.attrs = a.Object, a
-	made, err := r.virtualHandler(w.Target)(ctx, call)
+	made, err := r.virtualHandler(w.Target)(context.WithValue(ctx, virtualKey{}, w.Subresource), call)
 	if err == nil && !call.admitted {
 		return nil, errors.New("the handler has not called the validating plugins")
 	}

@@ -203,7 +203,7 @@ func TestNoAllocationPerObject(t *testing.T) {
 func TestGenerateName(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	for range 50 {
-		name := generateName(long)
+		name := new(Registry).withSuffix(long)
 		if len(name) != 63 || !strings.HasPrefix(name, strings.Repeat("x", 58)) {
 			t.Fatalf("%q has %d characters", name, len(name))
 		}

@@ -90,6 +90,8 @@ type Watch struct {
 	changes  []*store.Change
 	ended    bool
 
+	read atomic.Uint64 // all up to here was returned; zero: unknown
+
 	group  *store.Group // nil: not shared
 	reader store.Reader
 }
@@ -119,8 +121,8 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 { // a negative one ends it at once
 		lasts = time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
 	}
-	w.end, w.ended = r.now().Add(lasts), lasts == 0
-	w.planBookmark(r.now())
+	w.end, w.ended = time.Now().Add(lasts), lasts == 0
+	w.planBookmark(time.Now())
 	if begin.revision <= r.Store.Any().Revision() {
 		w.failed = w.begin() // at once, so that no later change is missed
 	}
@@ -133,6 +135,25 @@ func (w *Watch) Share(g *store.Group, r store.Reader) {
 	w.group, w.reader = g, r
 	if w.cursor != nil {
 		w.cursor.Share(g, r)
+	}
+}
+
+// Expire ends the watch with the ERROR event that it has if its revision is gone (410). It is called
+// before the first TryNext.
+func (w *Watch) Expire() {
+	w.failed = &store.ExpiredError{Revision: w.start.revision, Floor: w.r.Store.Any().Revision()}
+}
+
+// HasRead reports whether TryNext has returned all events up to the revision, and was called
+// again since. Events that were delivered through a group count after the next Wake. It is safe for
+// concurrent use.
+func (w *Watch) HasRead(r store.Revision) bool { return w.read.Load() >= uint64(r) }
+
+// Wake makes Wait return, so that the owner calls TryNext, and HasRead is up to date. It is safe for
+// concurrent use, until Close.
+func (w *Watch) Wake() {
+	if w.read.Load() > 0 { // begun, and the owner has waited
+		w.cursor.Wake()
 	}
 }
 
@@ -191,7 +212,7 @@ func (w *Watch) begin() error {
 		}
 		from = state.Revision()
 		if w.start.synthetic {
-			w.at, w.latest = from, w.r.now().Add(maxInitial)
+			w.at, w.latest = from, time.Now().Add(maxInitial)
 			w.initial, w.stop = iter.Pull(w.matching(state.Snapshot(w.collection)))
 		}
 	}
@@ -204,7 +225,7 @@ func (w *Watch) begin() error {
 		cursor.Share(w.group, w.reader)
 	}
 	w.unbind = context.AfterFunc(w.ctx, cursor.Wake)
-	w.timer = time.AfterFunc(w.due().Sub(w.r.now()), func() {
+	w.timer = time.AfterFunc(time.Until(w.due()), func() {
 		w.rang.Store(true)
 		cursor.Wake()
 	})
@@ -259,13 +280,14 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 			return buf, w.finish()
 		}
 		if w.initial != nil {
-			if w.r.now().After(w.latest) {
+			if time.Now().After(w.latest) {
 				return w.fail(buf, apierrors.NewTimeoutError("the initial events were not read in time", 1))
 			}
 			if buf = w.nextInitial(buf); len(buf) > 0 {
 				return buf, nil
 			}
 		}
+		upTo := w.r.Store.Any().Revision() // before the cursor looks
 		n, err := w.cursor.TryNext(w.ctx, w.room(buf))
 		if err != nil {
 			return w.fail(buf, err)
@@ -281,6 +303,7 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 			w.last = max(w.last, w.cursor.Revision())
 			return append(buf, Event{Type: Bookmark, Revision: w.last}), nil
 		case n == 0:
+			w.read.Store(uint64(upTo))
 			return buf, nil
 		}
 	}
@@ -335,7 +358,7 @@ func (w *Watch) due() time.Time {
 // look checks the clock: it reports whether the watch is over, and requests a bookmark that is due.
 func (w *Watch) look() (over bool) {
 	w.rang.Store(false)
-	now := w.r.now()
+	now := time.Now()
 	if !now.Before(w.end) {
 		return true
 	}

@@ -42,11 +42,13 @@ type WriteOptions struct {
 type write struct {
 	Target
 	source source
+	// verb is that of the request, for the origin of its changes.
+	verb store.Verb
 	// options are nil for a deletion, deletion is nil for anything else.
 	options  *WriteOptions
 	deletion *metav1.DeleteOptions
 	by       *authn.User
-	// as is whom webhooks and policies see; nil: they do not see the write.
+	// as is the user that webhooks and policies see; nil: they do not see the write.
 	as *authn.User
 	// dryRun reports whether the request is a dry-run: it is not committed.
 	dryRun bool
@@ -97,8 +99,15 @@ func newWrite(t Target, o *WriteOptions, kind string, patch types.PatchType) (*w
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 	}
 	w := &write{Target: t, options: o, by: o.By, dryRun: len(dryRun) > 0}
-	if kind == "PatchOptions" {
-		w.source = fromPatch
+	switch {
+	case kind == "CreateOptions":
+		w.verb = store.VerbCreate
+	case kind == "UpdateOptions":
+		w.verb = store.VerbUpdate
+	case wire.AppliedMedium(patch) != "":
+		w.verb, w.source = store.VerbApply, fromPatch
+	default:
+		w.verb, w.source = store.VerbPatch, fromPatch
 	}
 	return w, nil
 }

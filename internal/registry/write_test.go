@@ -16,6 +16,29 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
+// TestDryRunWithVersion: only a create that stores refuses a resource version. A dry-run answers with
+// it, as kube-apiserver does.
+func TestDryRunWithVersion(t *testing.T) {
+	s := newServer(t, store.Options{})
+	target := s.target("configmaps", "default", "")
+	dry := registry.WriteOptions{DryRun: []string{"All"}}
+	for sent, want := range map[string]string{"": "", "0": "", "5": "5"} {
+		o, err := s.Create(t.Context(), target, body(`{"metadata":{"name":"a","resourceVersion":"`+sent+`"},"data":{"k":"v"}}`), dry)
+		if err != nil {
+			t.Errorf("%q: %v", sent, err)
+			continue
+		}
+		if got := meta(t, o.Stored); got.ResourceVersion != want || got.UID == "" {
+			t.Errorf("%q: the answer has version %q and UID %q", sent, got.ResourceVersion, got.UID)
+		}
+	}
+	s.create("configmaps", "default", configMap("taken", "", ""))
+	_, err := s.Create(t.Context(), target, body(`{"metadata":{"name":"taken","resourceVersion":"5"}}`), dry)
+	if got := statusOf(t, err); got.Reason != metav1.StatusReasonAlreadyExists {
+		t.Errorf("a taken name: %v", got)
+	}
+}
+
 // meta reads the metadata of a stored object.
 func meta(t testing.TB, o *store.Object) metav1.ObjectMeta {
 	t.Helper()

@@ -169,7 +169,7 @@ func appendEscaped(to []byte, s string) []byte {
 	return append(to, s...)
 }
 
-// appendAge appends a duration in its largest unit, or in two units where ageScale says so.
+// appendAge appends a duration in its largest unit, or in two units for the ranges that ageScale marks.
 func appendAge(to []byte, d time.Duration) []byte {
 	seconds := int64(d / time.Second)
 	switch {

@@ -63,7 +63,7 @@ type Config struct {
 	// admission.
 	ExtendInjected bool
 	// Find returns an object that a token is bound to. resource is serviceaccounts, pods,
-	// secrets or nodes; nodes have no namespace. It is required.
+	// secrets or nodes; nodes have no namespace. It is required for verifying tokens; see For.
 	Find func(resource, namespace, name string) (Found, bool)
 	// Secret returns what a Secret of the type kubernetes.io/service-account-token holds, false if
 	// there is no such Secret. Nil: tokens of Secrets are not accepted.
@@ -85,16 +85,24 @@ type Found struct {
 
 // Authority issues and verifies tokens. Its methods are safe for concurrent use.
 type Authority struct {
-	c     Config
+	c Config
+	*keys
+	// worlds are the identities of the forks that issue the accepted tokens, in addition to those
+	// without one. The last is that of new tokens.
+	worlds []string
+
+	seen     sync.RWMutex
+	verified map[[sha256.Size]byte]*claims // guarded by seen
+}
+
+// keys are the keys of an Authority, and of those that For returns.
+type keys struct {
 	files *reload.Value[*keyring] // nil: the configuration names no files
 
 	making sync.Mutex // held while a key is made
 	// own holds the server's own keys, nil before the first is made. It changes only while making
 	// is held.
 	own atomic.Pointer[keyring]
-
-	seen     sync.RWMutex
-	verified map[[sha256.Size]byte]*claims // guarded by seen
 }
 
 // Ref names an object that a token is bound to.
@@ -127,7 +135,7 @@ func Open(c Config) (*Authority, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Authority{c: c, verified: map[[sha256.Size]byte]*claims{}}
+	a := &Authority{c: c, keys: new(keys), verified: map[[sha256.Size]byte]*claims{}}
 	if err := a.openFiles(); err != nil {
 		return nil, fmt.Errorf("the keys of service account tokens: %w", err)
 	}
@@ -140,6 +148,29 @@ func Open(c Config) (*Authority, error) {
 	}
 	a.own.Store(own)
 	return a, nil
+}
+
+// For returns an Authority with the same keys and configuration for other objects. Find and secret replace
+// those of Config.
+func (a *Authority) For(find func(resource, namespace, name string) (Found, bool), secret func(namespace, name string) (StoredSecret, bool)) *Authority {
+	c := a.c
+	c.Find, c.Secret = find, secret
+	return &Authority{c: c, keys: a.keys, worlds: a.worlds, verified: map[[sha256.Size]byte]*claims{}}
+}
+
+// Fork returns an Authority with the same keys and configuration for a fork of the objects. It accepts the
+// tokens that a accepts, as far as their objects exist in the fork; a does not accept the tokens that it
+// issues, and neither does another fork of a. The caller calls For on the result.
+func (a *Authority) Fork() *Authority {
+	return &Authority{c: a.c, keys: a.keys, worlds: append(slices.Clip(a.worlds), uuid.New())}
+}
+
+// world is the identity of the fork that issues a token; empty: there is none.
+func (a *Authority) world() string {
+	if len(a.worlds) == 0 {
+		return ""
+	}
+	return a.worlds[len(a.worlds)-1]
 }
 
 // Audiences returns the audiences of the server. The caller must not change them.
@@ -181,7 +212,7 @@ func (a *Authority) Issue(s Subject, audiences []string, life time.Duration) (Is
 	c := &claims{
 		Audience: audiences, Expires: at(now.Add(life)), Issued: at(now), From: at(now), Issuer: a.c.Issuers[0], ID: uuid.New(),
 		Bound:   bound{Namespace: s.Namespace, Node: s.Node, Pod: s.Pod, Secret: s.Secret, ServiceAccount: s.ServiceAccount},
-		Subject: userName(s.Namespace, s.ServiceAccount.Name),
+		Subject: userName(s.Namespace, s.ServiceAccount.Name), World: a.world(),
 	}
 	if a.c.ExtendInjected && s.Pod != nil && life == injectedLife && a.isForServer(audiences) {
 		c.Bound.WarnAfter, c.Expires = c.Expires, at(now.Add(extendedLife))

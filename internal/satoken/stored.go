@@ -25,6 +25,7 @@ type storedClaims struct {
 	Account   string `json:"kubernetes.io/serviceaccount/service-account.name"`
 	UID       string `json:"kubernetes.io/serviceaccount/service-account.uid"`
 	Subject   string `json:"sub"`
+	World     string `json:"tidemark.dev/fork,omitempty"`
 }
 
 // StoredSecret is what a Secret says of the token that it holds.
@@ -41,6 +42,7 @@ func (a *Authority) IssueStored(namespace, secret string, account Ref) (string, 
 	payload, err := json.Marshal(&storedClaims{
 		Issuer: storedIssuer, Namespace: namespace, Secret: secret,
 		Account: account.Name, UID: account.UID, Subject: userName(namespace, account.Name),
+		World: a.world(),
 	})
 	if err != nil {
 		return "", err
@@ -69,7 +71,7 @@ func readStored(payload string) (*claims, error) {
 	if s.Subject != userName(s.Namespace, s.Account) || strings.Contains(s.Namespace, ":") {
 		return nil, errors.New("sub claim is invalid")
 	}
-	return &claims{Bound: bound{Namespace: s.Namespace, ServiceAccount: Ref{s.Account, s.UID}}, stored: s.Secret}, nil
+	return &claims{Bound: bound{Namespace: s.Namespace, ServiceAccount: Ref{s.Account, s.UID}}, World: s.World, stored: s.Secret}, nil
 }
 
 // storedHolds returns an error unless the Secret still holds the token, and the service account

@@ -22,6 +22,7 @@ type claims struct {
 	Bound    bound    `json:"kubernetes.io"`
 	From     *seconds `json:"nbf,omitempty"`
 	Subject  string   `json:"sub"`
+	World    string   `json:"tidemark.dev/fork,omitempty"`
 
 	who *authn.User // the user; set when the token is verified
 	// stored is the Secret that holds the token; empty: it is not a token of a Secret.
@@ -136,6 +137,9 @@ func (a *Authority) parse(token string) (*claims, error) {
 		}
 	} else if !decode(payload, c) {
 		return nil, errors.New("the claims of a service account token are not in its format")
+	}
+	if c.World != "" && !slices.Contains(a.worlds, c.World) {
+		return nil, errors.New("the token was issued by another fork of this server")
 	}
 	c.who = c.user()
 	return c, nil

@@ -39,7 +39,12 @@ func Stop(t testing.TB, s *tidemark.Server) {
 }
 
 // Anonymous returns a client configuration without credentials.
-func Anonymous(s *tidemark.Server) *rest.Config { return rest.AnonymousClientConfig(s.RESTConfig()) }
+func Anonymous(s *tidemark.Server) *rest.Config {
+	with := s.RESTConfig()
+	c := rest.AnonymousClientConfig(with)
+	c.Transport = with.Transport // of a server in process
+	return c
+}
 
 // WithToken returns a client configuration whose only credential is a bearer token.
 func WithToken(s *tidemark.Server, token string) *rest.Config {

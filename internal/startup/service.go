@@ -35,7 +35,7 @@ func (c Config) ensureService(ctx context.Context) error {
 	if c.Address.Addr().IsValid() && !c.Address.Addr().IsLoopback() {
 		steps = append(steps, func() error { return c.putEndpoints(ctx) }, func() error { return c.putSlice(ctx) })
 	}
-	if err := inParallel(steps); err != nil {
+	if err := c.inParallel(steps); err != nil {
 		return fmt.Errorf("the server's own Service: %w", err)
 	}
 	return nil

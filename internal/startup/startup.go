@@ -100,6 +100,7 @@ var namespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav
 // Ensure creates the objects that are missing and updates the others. It returns when all are
 // stored. Other clients may write at the same time.
 func Ensure(ctx context.Context, c Config) error {
+	ctx = registry.WithLoop(ctx, "startup")
 	var first []func() error
 	for _, name := range namespaces {
 		t := registry.Target{Type: c.Catalog.Lookup("", "v1", "namespaces"), Name: name}
@@ -109,8 +110,8 @@ func Ensure(ctx context.Context, c Config) error {
 	}
 	rest, err := c.embedded(ctx)
 	rest = append(rest, func() error { return c.ensureClients(ctx) }, func() error { return c.ensureService(ctx) })
-	if err = errors.Join(err, inParallel(first)); err == nil {
-		err = inParallel(rest)
+	if err = errors.Join(err, c.inParallel(first)); err == nil {
+		err = c.inParallel(rest)
 	}
 	if err != nil {
 		return fmt.Errorf("the objects that every server has cannot be made: %w", err)
@@ -119,9 +120,9 @@ func Ensure(ctx context.Context, c Config) error {
 }
 
 // inParallel calls functions, up to maxParallel at a time.
-func inParallel(all []func() error) error {
+func (c *Config) inParallel(all []func() error) error {
 	errs := make([]error, len(all))
-	running := make(chan struct{}, maxParallel)
+	running := make(chan struct{}, c.Registry.Width(maxParallel))
 	var wg sync.WaitGroup
 	for i, f := range all {
 		running <- struct{}{}

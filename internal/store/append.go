@@ -40,6 +40,11 @@ func (g *group) deletes() int {
 }
 
 func (s *Store) appendOnce(g *group) error {
+	mark, now := s.aging.due(g.state.revision)
+	if now.After(s.time) {
+		s.time = now
+	}
+	g.state.time = s.time
 	entries := s.entries[:0]
 	for _, p := range g.proposals {
 		if p.err != nil {
@@ -47,11 +52,12 @@ func (s *Store) appendOnce(g *group) error {
 		}
 		for i := range p.writes {
 			w := &p.writes[i]
+			w.change.origin.Time = s.time
 			entries = append(entries, Entry{Collection: w.collection.name, Key: w.key,
-				Revision: w.change.Revision, Object: w.object, Before: w.change.Before, Deleting: w.deleting})
+				Revision: w.change.Revision, Object: w.object, Before: w.change.Before,
+				Origin: &w.change.origin, Deleting: w.deleting})
 		}
 	}
-	mark := s.aging.due(g.state.revision)
 	err := s.appendLog(entries, mark)
 	if err == nil && mark != nil {
 		s.aging.add(*mark, true)

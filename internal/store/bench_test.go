@@ -48,6 +48,8 @@ func BenchmarkCommit(b *testing.B) {
 					last := map[string]store.Revision{}
 					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
 						change := value
+						change.Origin = &store.Origin{Verb: store.VerbUpdate, AuditID: store.AuditUUID([16]byte{1, byte(i)}),
+							Actor: &store.Actor{User: "system:node:n1", UserAgent: "kubelet/v1.36.0 (linux/amd64)", FieldManager: "kubelet", Subresource: "status"}}
 						change.Key = benchKey(int(i)*64%9984 + w)
 						if change.If = last[change.Key]; change.If == 0 {
 							change.If = s.Any().Get("pods", change.Key).Modified

@@ -9,10 +9,15 @@ type Change struct {
 	// Before is nil when the change created the object, After when it deleted it.
 	Before, After *Object
 
+	origin Origin
+
 	gone atomic.Pointer[Object]
 	// bytes counts the memory of the history that holds the change; nil: none does.
 	bytes *atomic.Int64
 }
+
+// Origin returns when, how and by whom the change was made.
+func (c *Change) Origin() Origin { return c.origin }
 
 // dropped is the value of Change.gone after the history dropped the change.
 var dropped Object
@@ -58,8 +63,9 @@ func (c *Change) key() string {
 const (
 	objectOverhead = 96 // Object, and the header of its key
 	memoOverhead   = 256
-	changeOverhead = 48 + 32 + 32 // Change, its record in the collection and its origin in the order
-	entryOverhead  = 80           // an Entry that an in-memory log keeps
+	changeOverhead = 112 + 32 + 32 // Change, its record in the collection and its place in the order
+	actorOverhead  = 256           // Actor, and its place among the shared ones
+	entryOverhead  = 88            // an Entry that an in-memory log keeps
 	keptOverhead   = 512
 )
 

@@ -13,7 +13,8 @@ import (
 // of everything, and may run concurrently with reads and writes.
 func (s *Store) Check(ctx context.Context) error {
 	state := s.Any()
-	for name, c := range state.collections {
+	for name := range state.indexes {
+		c := s.collection(name)
 		root := state.root(c)
 		if err := checkTree(root); err != nil {
 			return fmt.Errorf("collection %q at revision %d: %w", name, state.revision, err)

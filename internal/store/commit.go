@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 )
 
 // # Group commit
@@ -67,11 +68,17 @@ type committer struct {
 	// since the size of the log was last checked.
 	entries []Entry
 	written int64
+	// actors are those of recent changes.
+	actors actors
+	// time is the Origin.Time of the newest change that the log has. The leader uses it.
+	time time.Time
 }
 
-func (c *committer) start(s *State) {
+// start starts at a state, with the first token of edits. No node of the state has that token or a later
+// one.
+func (c *committer) start(s *State, token uint64) {
 	c.sealed, c.last, c.bytes = s, s.revision, s.bytes
-	c.edit.token = 1
+	c.edit.token = token
 }
 
 // group is a run of transactions that become durable together. Guarded by
@@ -112,6 +119,7 @@ type proposed struct {
 	object     *Object // the next version; nil of a deletion
 	deleting   bool    // Write.Deleting, or a deletion
 	change     *Change
+	actorBytes int64 // the memory of the actor, if it is new
 }
 
 // wait returns a channel that is closed when the group is done. The caller holds
@@ -277,7 +285,7 @@ func (s *Store) decide(t *Txn, drafts []draft) (*group, error) {
 		case w.Next:
 			had = drafts[i-1].takes(w.Key)
 		default:
-			had = objectBytes(before)
+			had = s.owned(before)
 			if err := check(before, w.If); err != nil {
 				return s.restsOn(c, w.Key, before), &TxnError{WritePart, i, err}
 			}
@@ -339,6 +347,13 @@ func (s *Store) proposal(t *Txn, drafts []draft) *proposal {
 			made.object, made.key = o, o.Key
 		}
 		made.change = &Change{Revision: s.last, Before: before, After: made.object}
+		if w.Origin != nil {
+			from := *w.Origin
+			if from.Actor != nil {
+				from.Actor, made.actorBytes = s.actors.share(from.Actor)
+			}
+			made.change.origin = from
+		}
 		p.deleting = p.deleting && made.deleting
 		p.writes = append(p.writes, made)
 		s.apply(&made)
@@ -366,7 +381,7 @@ func (s *Store) pendingAt(r Revision) *group {
 
 // apply makes the change in the tip.
 func (s *Store) apply(p *proposed) {
-	s.bytes += objectBytes(p.object) - objectBytes(p.change.Before)
+	s.bytes += objectBytes(p.object) - s.owned(p.change.Before)
 	c := p.collection
 	if !c.touched {
 		c.touched = true
@@ -391,7 +406,7 @@ func (s *Store) sealState(g *group) {
 	for _, p := range g.proposals {
 		if p.err == nil {
 			last := p.writes[len(p.writes)-1].change.Revision
-			g.state = &State{revision: last, collections: *s.names.Load(), bytes: s.bytes}
+			g.state = &State{revision: last, indexes: *s.indexes.Load(), bytes: s.bytes}
 		}
 	}
 	if g.state != nil {
@@ -469,6 +484,7 @@ func (s *Store) leadSealed(g *group) {
 		s.fail(g, err)
 	} else if g.state != nil {
 		s.publish(g)
+		s.looping.Do(s.startLoop)
 		if floor := s.log.Floor(); uint64(floor) > s.floor.Load() {
 			s.raiseFloor(floor) // Append raised it to this group
 			s.trim(floor)

@@ -78,17 +78,20 @@ func (a *aging) look() {
 }
 
 // due returns a mark to store with the group that ends at the revision, or nil if it is too
-// early for one.
-func (a *aging) due(r Revision) *Mark {
+// early for one. Now is the wall time of the group.
+func (a *aging) due(r Revision) (m *Mark, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.look()
 	a.recent.add(r, a.running)
 	if a.stored != 0 && a.running < a.stored+a.tick {
-		return nil
+		return nil, wallTime(a.seen)
 	}
-	return &Mark{r, a.running}
+	return &Mark{r, a.running}, wallTime(a.seen)
 }
+
+// wallTime returns a time as a log keeps it.
+func wallTime(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
 
 // add adds a mark. Stored reports that the log has it.
 func (a *aging) add(m Mark, stored bool) {

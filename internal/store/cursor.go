@@ -35,10 +35,10 @@ import (
 // A topic notifies its watchers in batches, one batch at a time. A change that is
 // published during a batch notifies no one: the end of the batch begins the next one.
 // Under load each watcher therefore runs once for several changes, and notifying costs
-// a writer nothing. A batch ends when all whom it woke have read (and, in a group, have
+// a writer nothing. A batch ends when all watchers that it woke have read (and, in a group, have
 // delivered). They send afterwards, so a slow client delays no batch. A topic with many
 // cursors also keeps up to two milliseconds between batches. The first change after a
-// quiet moment never waits, and neither does any change that few watch.
+// quiet moment never waits, and neither does a change with few watchers.
 //
 // A cursor that was busy when its batch began reads before it waits again, unless
 // another batch is due: then it takes part in that one.
@@ -416,7 +416,7 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 			}
 			seen++
 			if c.topic.selects(e.Key) {
-				buf[n] = &Change{Revision: e.Revision, Before: e.Before, After: e.Object}
+				buf[n] = e.change()
 				n++
 			}
 			c.position = e.Revision

@@ -128,7 +128,7 @@ func TestErrorsWaitForWhatTheyRestOn(t *testing.T) {
 		if group != "put ns/c" {
 			t.Fatalf("appended %q", group)
 		}
-		// In flight, or pending behind it: nothing may be told yet.
+		// In flight, or pending behind it: no event may be delivered yet.
 		updated := begin(s, write("ns/a", a.Modified))
 		deleted := begin(s, remove("ns/b", b.Modified))
 		exists := begin(s, write("ns/c", 0))

@@ -147,7 +147,7 @@ func (f *Feed) readBack(ctx context.Context, buf []CollectionChange) (n int, err
 			if err != nil {
 				return s.readError(err)
 			}
-			buf[n] = CollectionChange{e.Collection, &Change{Revision: e.Revision, Before: e.Before, After: e.Object}}
+			buf[n] = CollectionChange{e.Collection, e.change()}
 			n++
 			f.position = e.Revision
 			if n == len(buf) {
@@ -188,5 +188,5 @@ func (c *Change) Key() string { return c.key() }
 // Collections yields the names of the collections that hold, or held, objects, in
 // their order.
 func (s *State) Collections() iter.Seq[string] {
-	return slices.Values(slices.Sorted(maps.Keys(s.collections)))
+	return slices.Values(slices.Sorted(maps.Keys(s.indexes)))
 }

@@ -95,7 +95,7 @@ func (r *sharer) Flush() {
 	r.flushes.Add(1)
 }
 
-// commit writes an object, and waits until everybody has done what follows.
+// commit writes an object, and waits until all goroutines are idle.
 func commit(t *testing.T, s *store.Store, key string) {
 	t.Helper()
 	if _, err := s.Commit(t.Context(), write(key, 0)); err != nil {
@@ -107,7 +107,7 @@ func commit(t *testing.T, s *store.Store, key string) {
 // TestGroup: one reader of a group is woken, delivers to all, and flushes once.
 func TestGroup(t *testing.T) {
 	const n = 5
-	// The first whom something is delivered to is the one that was woken.
+	// The reader that was woken receives the first delivery.
 	rows := []struct {
 		name    string
 		act     func(nth int, r *sharer, all []*sharer, s *store.Store) store.Delivery
@@ -239,7 +239,7 @@ func TestSlowFlush(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		for i, r := range all {
-			// Who has flushed finds by itself what came meanwhile.
+			// A reader that has flushed finds later changes by itself.
 			if behind := r.got < 3; behind != r.back {
 				t.Errorf("reader %d: %d changes, back: %v", i, r.got, r.back)
 			}

@@ -13,7 +13,7 @@ import (
 // collections, the kept states, and the number of bytes that all of it takes:
 //
 //   - for each change: the change and the version that it replaced (the new version
-//     belongs to the state, or to the next change)
+//     belongs to the state, or to the next change), and an actor that is new
 //   - the objects of Change.Gone
 //   - for each kept state: the nodes that later states do not share with it. They
 //     are counted when an edit replaces them, see edit.retired: a node that is in
@@ -37,7 +37,7 @@ type history struct {
 	bytes atomic.Int64 // that history takes, see above
 
 	mu     sync.Mutex
-	order  deque[origin]
+	order  deque[ordered]
 	kept   []keptState
 	window Revision // all changes above it are in memory
 	pinned []*pinned
@@ -54,8 +54,8 @@ type history struct {
 	feeds []*Feed
 }
 
-// origin is a change in the order of all collections, and the memory that it takes.
-type origin struct {
+// ordered is a change in the order of all collections, and the memory that it takes.
+type ordered struct {
 	collection *collection
 	revision   Revision
 	bytes      int64
@@ -116,9 +116,9 @@ func (s *Store) record(g *group) []*topic {
 		}
 		for i := range p.writes {
 			w := &p.writes[i]
-			cost := s.historyCost(w.change)
+			cost := s.historyCost(w.change) + w.actorBytes
 			w.change.bytes = &h.bytes
-			h.order.push(origin{w.collection, w.change.Revision, cost})
+			h.order.push(ordered{w.collection, w.change.Revision, cost})
 			h.bytes.Add(cost)
 			notified = w.collection.record(w.change, notified)
 		}

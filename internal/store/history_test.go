@@ -169,8 +169,8 @@ func TestStalledView(t *testing.T) {
 	}
 }
 
-// TestStalledViewOfLargeObjects: what a reader that stalls keeps of the state is bounded in bytes:
-// a few of these objects, of which an in-memory log has no copy.
+// TestStalledViewOfLargeObjects: a reader that stalls keeps a bounded number of bytes of the state.
+// That is a few of these objects: an in-memory log has no copy of old objects.
 func TestStalledViewOfLargeObjects(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New(), MaxMemory: 200 << 10})
 	const count, size = 100, 100 << 10
@@ -400,9 +400,9 @@ func TestHeldViewsCostLittle(t *testing.T) {
 	}
 }
 
-// TestRounds: cursors that are woken in rounds miss nothing while several writers
+// TestBatches: cursors that are woken in batches miss nothing while several writers
 // write, and the last write of a burst reaches all.
-func TestRounds(t *testing.T) {
+func TestBatches(t *testing.T) {
 	const cursors, writers, bursts = 20, 3, 300
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
 	start := s.Any().Revision()
@@ -476,7 +476,7 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// TestWakeOfNothing: to wake those who wait for a collection makes none.
+// TestWakeOfNothing: waking the watchers of an empty collection does not create it.
 func TestWakeOfNothing(t *testing.T) {
 	s := storetest.Open(t, store.Options{Log: memlog.New()})
 	if n := testing.AllocsPerRun(100, func() { s.Wake("no cursor waits for it") }); n > 0 {

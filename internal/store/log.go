@@ -26,6 +26,9 @@ type Entry struct {
 	// the object.
 	Before *Object
 
+	// Origin is when, how and by whom the change was made; nil: nothing of it is known.
+	Origin *Origin
+
 	// Deleting marks a deletion or a step of one. A log whose medium is full stores it in
 	// the space that it reserves for deletions. Deleting is not read back.
 	Deleting bool
@@ -41,6 +44,10 @@ type Bounds struct {
 	// Changes(after r) are answered for Floor <= r <= Head. It is at most Head.
 	Floor Revision
 
+	// Time is the Origin.Time of the newest change that had one; zero: none had. It never
+	// decreases either.
+	Time time.Time
+
 	// Marks are the ages of some revisions, oldest first: each Mark that Append stored and
 	// compaction has not dropped.
 	Marks []Mark
@@ -49,6 +56,15 @@ type Bounds struct {
 	// shares its objects with the store. There is nothing to read back from such a log, and
 	// the store compacts it to what the store holds itself.
 	InMemory bool
+}
+
+// change returns the change of an entry that was read back.
+func (e *Entry) change() *Change {
+	c := &Change{Revision: e.Revision, Before: e.Before, After: e.Object}
+	if e.Origin != nil {
+		c.origin = *e.Origin
+	}
+	return c
 }
 
 // Mark records that the revision was the newest at a point of the running time: the time

@@ -38,6 +38,15 @@ func objectBytes(o *Object) int64 {
 	return takes(len(o.Held), len(o.Key))
 }
 
+// owned is the part of the quota that an object takes. It is zero for an object that a fork shares with
+// its parent.
+func (s *Store) owned(o *Object) int64 {
+	if o == nil || o.Modified <= s.base {
+		return 0
+	}
+	return objectBytes(o)
+}
+
 // takes is objectBytes by the lengths of value and key. It includes a memo, since the next
 // list may make one.
 func takes(value, key int) int64 {

@@ -1,16 +1,21 @@
 package store
 
-import "iter"
+import (
+	"iter"
+	"time"
+)
 
 // State is the whole store at one revision: immutable, shared, free to keep for
 // the length of a request.
 type State struct {
 	revision Revision
-	// collections has the collections by name. It is shared and never changed.
-	collections map[string]*collection
-	roots       roots
-	// bytes is the memory that the objects take, see objectBytes.
+	// indexes has the index of each collection in roots. It is shared and never changed.
+	indexes map[string]int
+	roots   roots
+	// bytes is the memory that the objects of the store take, see Store.owned.
 	bytes int64
+	// time is that of the newest change that had one, or of a later one.
+	time time.Time
 }
 
 // roots holds the root of each collection at collection.index, in pieces, so that a
@@ -57,21 +62,26 @@ func (s *State) root(c *collection) *node { return s.roots.at(c.index) }
 // Revision is the revision of the newest change of the whole store: a list's version.
 func (s *State) Revision() Revision { return s.revision }
 
-// Bytes is about the memory that the objects take.
+// Time is the Origin.Time of the newest change of the whole store; zero: unknown. The state of an older
+// revision (Store.StateAt) has a later one.
+func (s *State) Time() time.Time { return s.time }
+
+// Bytes is about the memory that the objects take. The state of a fork does not count the objects that
+// it shares with its parent.
 func (s *State) Bytes() int64 { return s.bytes }
 
 // Get returns the object, nil when there is none. It does not allocate.
 func (s *State) Get(collection, key string) *Object {
-	if c := s.collections[collection]; c != nil {
-		return s.root(c).get(key)
+	if i, known := s.indexes[collection]; known {
+		return s.roots.at(i).get(key)
 	}
 	return nil
 }
 
 // Snapshot returns a collection of the state; an unknown one is empty.
 func (s *State) Snapshot(collection string) Snapshot {
-	if c := s.collections[collection]; c != nil {
-		return Snapshot{s.revision, s.root(c)}
+	if i, known := s.indexes[collection]; known {
+		return Snapshot{s.revision, s.roots.at(i)}
 	}
 	return Snapshot{s.revision, nil}
 }

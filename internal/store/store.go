@@ -30,6 +30,10 @@ type Write struct {
 
 	// If is the revision that the object must have. Zero: the object must be absent.
 	If Revision
+	// Origin is how and by whom the write is made; nil: unknown. The store sets Origin.Time
+	// itself. It keeps no reference to the Origin nor to its Actor.
+	Origin *Origin
+
 	// Next: the write changes what the write directly before it in the transaction makes.
 	// If is zero then.
 	Next bool
@@ -56,15 +60,19 @@ type Options struct {
 	// Sealing is set if the log encrypts values; nil: it does not.
 	Sealing Sealing
 
-	// Now is the clock that measures the age of revisions; nil means time.Now. Only
-	// differences between two calls in one process count, by the monotonic reading where
-	// there is one. Timers and pauses use package time.
+	// Now is the clock; nil means time.Now. It gives changes their Origin.Time, and measures the
+	// age of revisions. For that, only differences between two calls in one process count, by the
+	// monotonic reading where there is one. Timers and pauses use package time.
 	Now func() time.Time
 
 	// Note is called with messages for an operator about space, and pairs of names and
 	// values. A warning may need action. Note must not call the store. Nil discards the
 	// messages.
 	Note func(warning bool, message string, pairs ...any)
+
+	// OnDivergence is called by a fork after its first write, in a goroutine of its own; nil: it is not
+	// called. Open ignores it.
+	OnDivergence func()
 
 	// OnFatal is called once if the log failed and no more writes can be acknowledged. The
 	// process has to end. Nil panics.
@@ -101,10 +109,12 @@ type Store struct {
 	log         Log
 	o           Options
 	published   atomic.Pointer[State]
-	floor       atomic.Uint64 // the oldest revision that can be read, a Revision
-	names       atomic.Pointer[map[string]*collection]
-	opened      Revision // the head when the store was opened
-	inMemory    bool     // Bounds.InMemory of the log
+	floor       atomic.Uint64                          // the oldest revision that can be read, a Revision
+	names       atomic.Pointer[map[string]*collection] // those that were used
+	indexes     atomic.Pointer[map[string]int]         // State.indexes of the next state
+	opened      Revision                               // the head when the store was opened
+	base        Revision                               // of a fork: that of its parent's state; otherwise zero
+	inMemory    bool                                   // Bounds.InMemory of the log
 
 	committer
 	history   history
@@ -120,6 +130,7 @@ type Store struct {
 	stop      context.CancelFunc
 	ctx       context.Context // ends when the store closes
 	loop      sync.WaitGroup
+	looping   sync.Once // starts loop
 }
 
 // collection is one collection of the store. Its index in a State never changes.
@@ -138,6 +149,27 @@ type collection struct {
 // Open replays the log and starts the store. The store owns the log from the
 // call on, and closes it, also when Open fails.
 func Open(ctx context.Context, o Options) (*Store, error) {
+	o.setDefaults()
+	l := loader{o: &o}
+	b, err := o.Log.Replay(ctx, l.load)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("replay the log: %w", err), o.Log.Close())
+	}
+	s := &Store{}
+	names := l.collections(b.Head)
+	s.names.Store(&names)
+	indexes := make(map[string]int, len(names))
+	for name, c := range names {
+		indexes[name] = c.index
+	}
+	state := &State{revision: b.Head, indexes: indexes, roots: roots(nil).with(slices.Collect(maps.Values(names))), bytes: l.bytes.Load(), time: b.Time}
+	s.committer.start(state, 1)
+	s.start(o, b, state)
+	s.looping.Do(s.startLoop)
+	return s, nil
+}
+
+func (o *Options) setDefaults() {
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	o.MaxMemory = cmp.Or(o.MaxMemory, DefaultMaxMemory)
 	o.MaxDisk = cmp.Or(o.MaxDisk, DefaultMaxDisk)
@@ -147,26 +179,28 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Store{log: o.Log, o: o, done: make(chan struct{})}
+}
+
+// start starts the store at a state, all but its loop.
+func (s *Store) start(o Options, b Bounds, state *State) {
+	s.log, s.o, s.done = o.Log, o, make(chan struct{})
 	s.mostHistory.Store(o.MaxDisk)
-	l := loader{o: &o}
-	b, err := o.Log.Replay(ctx, l.load)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("replay the log: %w", err), o.Log.Close())
-	}
-	s.opened, s.inMemory = b.Head, b.InMemory
+	s.opened, s.inMemory, s.time = b.Head, b.InMemory, b.Time
 	s.floor.Store(uint64(b.Floor))
 	s.compacted = b.Floor
-	names := l.collections(b.Head)
-	s.names.Store(&names)
-	s.published.Store(&State{revision: b.Head, collections: names, roots: roots(nil).with(slices.Collect(maps.Values(names))), bytes: l.bytes.Load()})
-	s.committer.start(s.published.Load())
+	s.indexes.Store(&state.indexes)
+	s.published.Store(state)
 	s.history.window = b.Head
 	s.aging.start(o, b)
 	s.old.start()
 	s.ctx, s.stop = context.WithCancel(context.Background())
+}
+
+func (s *Store) startLoop() {
 	s.loop.Go(s.compactLoop)
-	return s, nil
+	if s.base != 0 && s.o.OnDivergence != nil {
+		go s.o.OnDivergence()
+	}
 }
 
 // loader collects what a log replays.
@@ -245,7 +279,17 @@ func (s *Store) collectionLocked(name string) *collection {
 	if c := names[name]; c != nil {
 		return c
 	}
-	c := newCollection(strings.Clone(name), len(names), s.opened)
+	name = strings.Clone(name)
+	indexes := *s.indexes.Load()
+	index, known := indexes[name]
+	if !known {
+		index = len(indexes)
+		indexes = maps.Clone(indexes)
+		indexes[name] = index
+		s.indexes.Store(&indexes)
+	}
+	c := newCollection(name, index, s.opened)
+	c.tip = s.Any().roots.at(index) // a fork's: no write changed it so far
 	names = maps.Clone(names)
 	names[c.name] = c
 	s.names.Store(&names)

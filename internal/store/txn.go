@@ -189,11 +189,12 @@ func check(before *Object, condition Revision) error {
 
 // holds reports whether the tip has what a need asks for. The caller holds committer.mu.
 func (s *Store) holds(n *Need) bool {
-	c := (*s.names.Load())[n.Collection]
-	if c == nil {
-		return n.Modified == 0
+	var o *Object
+	if c := (*s.names.Load())[n.Collection]; c != nil {
+		o = c.tip.get(n.Key)
+	} else {
+		o = s.Any().Get(n.Collection, n.Key) // no write of this store changed the collection
 	}
-	o := c.tip.get(n.Key)
 	return o == nil && n.Modified == 0 || o != nil && o.Modified == n.Modified
 }
 

@@ -32,6 +32,10 @@ var tokenRequests = schema.GroupKind{Group: authenticationGroup, Kind: "TokenReq
 // dry-run.
 func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest) (runtime.Object, error) {
 	request := call.Sent.(*authenticationv1.TokenRequest)
+	managed, err := call.ManagedFields(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if request.Name != "" && request.Name != call.Target.Name {
 		return nil, apierrors.NewInvalid(tokenRequests, call.Target.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "name"), request.Name, "must match the service account name if specified"),
@@ -62,7 +66,7 @@ func (c *Config) tokenRequest(ctx context.Context, call *registry.VirtualRequest
 	if err := c.issue(call, request, s); err != nil {
 		return nil, err
 	}
-	request.ManagedFields = nil
+	request.ManagedFields = managed
 	return request, nil
 }
 

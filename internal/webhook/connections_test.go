@@ -171,7 +171,7 @@ func TestCallLimit(t *testing.T) {
 	}
 }
 
-// TestUsers: the most exact name of a user counts.
+// TestUsers: the most specific name takes precedence.
 func TestUsers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"user":"current"}}],"users":[
@@ -202,7 +202,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestCredentials: a webhook gets the token of its host, and that of no other.
+// TestCredentials: a webhook gets the token of its own host only.
 func TestCredentials(t *testing.T) {
 	var got string
 	s, ca, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) {

@@ -38,7 +38,7 @@ func withoutAnswer(err error) error {
 	return &url.Error{Op: failed.Op, URL: failed.URL, Err: errors.New("the answer is not HTTP")}
 }
 
-// ownWords reports whether an error of net/http has no text of the other side, but for numbers.
+// ownWords reports whether an error of net/http quotes nothing from the peer but numbers.
 func ownWords(text string) bool {
 	return strings.HasPrefix(text, "tls: ") || strings.HasPrefix(text, "stream error: stream ID ")
 }

@@ -117,7 +117,7 @@ func (r *run) step(ctx context.Context, st *step) (got [3]string, err error) {
 			return got, err
 		}
 		calls = r.server.hooks.take(r.hooks)
-		if !r.lags || r.holds(st, status, body, len(calls)) {
+		if r.holds(st, status, body, len(calls)) {
 			break
 		}
 		if time.Now().After(end) {
@@ -221,10 +221,14 @@ func (r *run) send(ctx context.Context, q request, auditID string) (int, http.He
 	return answer.StatusCode, answer.Header, data, err
 }
 
-// holds reports whether the conditions of a step hold.
+// holds reports whether the conditions of a step hold. A server that does not lag has to meet them at once,
+// but for a status, which a controller writes.
 func (r *run) holds(st *step, status int, body []byte, calls int) bool {
 	doc := decode(body)
 	for _, c := range st.until {
+		if !r.lags && !strings.HasPrefix(c.path, ".status.") {
+			continue
+		}
 		var got []any
 		switch c.path {
 		case "status":

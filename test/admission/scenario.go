@@ -46,7 +46,7 @@ type step struct {
 	only, drop []string
 	headers    []string
 	statusOnly bool
-	until      []condition // when recording, the step is repeated until they hold
+	until      []condition // the step is repeated until they hold, see run.holds
 	sleep      time.Duration
 	managed    bool // compare managed fields
 	calls      calls

@@ -68,7 +68,7 @@ func (deploymentHooks) ValidateUpdate(_ context.Context, old, d *appsv1.Deployme
 	return nil, nil
 }
 
-// ValidateDelete refuses the deletion of what is kept.
+// ValidateDelete refuses the deletion of Deployments with the annotation keep.
 func (deploymentHooks) ValidateDelete(_ context.Context, d *appsv1.Deployment) (admission.Warnings, error) {
 	if d.Annotations["keep"] != "" {
 		return nil, errors.New("it is kept")

@@ -277,7 +277,7 @@ func failure(err error) string {
 }
 
 // TestConversionFails: if the webhook refuses a conversion, or another server answers in its
-// place, the error says so by name. Requests without conversion still work.
+// place, the error names the cause. Requests without conversion still work.
 func TestConversionFails(t *testing.T) {
 	const failed = "conversion webhook for " + ferryGroup + "/v1, Kind=Ferry failed: "
 	inHarbour(t, func(h *harbour) {

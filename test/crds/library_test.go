@@ -232,7 +232,7 @@ func (v verdict) text() string {
 	if err != nil {
 		return err.Error()
 	}
-	var o any // numbers as everybody reads them
+	var o any // with numbers as float64, as in encoding/json
 	json.Unmarshal(text, &o)
 	text, _ = json.Marshal(o)
 	return string(text)

@@ -65,7 +65,7 @@ func build(t *testing.T) (program, dir string) {
 	return filepath.Join(bin, "gatekeeper"), downloaded.Dir
 }
 
-// gatekeeper is one that runs against a server.
+// gatekeeper is an instance that runs against a server.
 type gatekeeper struct {
 	t       *testing.T
 	ctx     context.Context
@@ -77,7 +77,7 @@ type gatekeeper struct {
 	warnings *warnings // of the answers to c
 }
 
-// warnings keeps those of a client that sends one request at a time.
+// warnings keeps the warnings that a client receives. The client sends one request at a time.
 type warnings struct{ all []string }
 
 // HandleWarningHeader implements rest.WarningHandler.
@@ -116,7 +116,7 @@ func (g *gatekeeper) until(what string, done func() error) {
 	}
 }
 
-// objects returns those of a file of the module, after replacements of text.
+// objects returns the objects in a file of the module, after text replacements.
 func (g *gatekeeper) objects(file string, replace ...string) (all []*unstructured.Unstructured) {
 	g.t.Helper()
 	text, err := os.ReadFile(filepath.Join(g.dir, file))

@@ -150,6 +150,7 @@ func TestRelease(t *testing.T) {
 	for name, serverSide := range map[string]bool{"server-side": true, "client-side": false} {
 		t.Run(name, func(t *testing.T) {
 			servers.Each(t, func(t *testing.T, s servers.Server) { testRelease(newHelm(t, s), serverSide) })
+			t.Run("fork", func(t *testing.T) { testRelease(newHelm(t, servers.Fork(t)), serverSide) })
 		})
 	}
 }

@@ -29,16 +29,20 @@ type object = map[string]any
 func (g *generator) some(n int) bool { return g.IntN(n) == 0 }
 
 func (g *generator) policy(name, label string) *policy {
-	p := &policy{name: name, label: label, kind: pick(g.Rand, kinds...), mutating: g.some(3)}
+	p := &policy{name: name, label: label, kind: pick(g.Rand, kinds...), mutating: g.IntN(5) < 2}
 	c := &cel{Rand: g.Rand, kind: p.kind, params: g.some(3)}
+	bindings := 1
+	if !p.mutating && !c.params && g.some(4) { // missing parameters of a binding deny, in any order
+		bindings = 2
+	}
 	rule := object{"apiGroups": []any{p.kind.group}, "apiVersions": []any{pick(g.Rand, "*", p.kind.version)}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{pick(g.Rand, p.kind.resource, p.kind.resource, "*")}}
-	if g.some(10) {
+	if g.some(20) {
 		rule["resourceNames"] = []any{"a", "b"}
 	}
-	if g.some(10) {
+	if g.some(15) {
 		rule["scope"] = pick(g.Rand, "Namespaced", "Cluster")
 	}
-	if g.some(4) {
+	if g.some(8) {
 		rule["operations"] = []any{pick(g.Rand, "CREATE", "UPDATE")}
 	}
 	if !p.mutating && g.some(2) {
@@ -48,14 +52,14 @@ func (g *generator) policy(name, label string) *policy {
 	if g.some(10) {
 		constraints["excludeResourceRules"] = []any{object{"apiGroups": []any{"*"}, "apiVersions": []any{"*"}, "operations": []any{pick(g.Rand, "CREATE", "DELETE")}, "resources": []any{"*"}, "resourceNames": []any{"a"}}}
 	}
-	spec := object{"matchConstraints": constraints, "failurePolicy": pick(g.Rand, "Fail", "Fail", "Ignore")}
+	spec := object{"matchConstraints": constraints, "failurePolicy": pick(g.Rand, "Fail", "Fail", "Fail", "Ignore")}
 	if c.params {
 		spec["paramKind"] = object{"apiVersion": "v1", "kind": "ConfigMap"}
 	}
 	var conditions, variables []any
-	for i := range g.IntN(3) / 2 {
+	for i := range g.IntN(4) / 3 {
 		d := &cel{Rand: g.Rand, kind: p.kind}
-		conditions = append(conditions, object{"name": fmt.Sprint("c", i), "expression": d.boolean(1)})
+		conditions = append(conditions, object{"name": fmt.Sprint("c", i), "expression": d.decision(1)})
 	}
 	for i := range g.IntN(4) {
 		of := pick(g.Rand, "s", "i", "b")
@@ -67,13 +71,13 @@ func (g *generator) policy(name, label string) *policy {
 	if p.mutating {
 		g.mutations(c, spec)
 	} else {
-		g.validations(c, spec)
+		g.validations(c, spec, bindings)
 	}
 	if g.some(10) {
 		g.damage(c, spec)
 	}
 	p.document = object{"metadata": object{"name": name}, "spec": spec}
-	g.bind(p, c.params)
+	g.bind(p, bindings, c.params)
 	return p
 }
 
@@ -88,17 +92,17 @@ func (g *generator) selector(label string) object {
 	return s
 }
 
-func (g *generator) validations(c *cel, spec object) {
+func (g *generator) validations(c *cel, spec object, bindings int) {
 	var all []any
-	for range 1 + g.IntN(3) {
-		v := object{"expression": c.boolean(1 + g.IntN(3))}
+	for range 1 + g.IntN(4) {
+		v := object{"expression": c.decision(1 + g.IntN(3))}
 		switch g.IntN(5) {
 		case 0:
 			v["message"] = pick(g.Rand, "a message", "ünicode <&>", "with 'quotes'")
 		case 1:
-			v["messageExpression"] = c.noAuthorizer(func() string { return c.text(2) })
+			v["messageExpression"] = c.message(2)
 		case 2:
-			v["message"], v["messageExpression"] = "instead", c.noAuthorizer(func() string { return c.text(1) })
+			v["message"], v["messageExpression"] = "instead", c.message(1)
 		}
 		if g.some(4) {
 			v["reason"] = pick(g.Rand, "Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -109,9 +113,33 @@ func (g *generator) validations(c *cel, spec object) {
 		all = append(all, v)
 	}
 	spec["validations"] = all
-	if g.some(6) {
+	switch {
+	case !g.some(6):
+	case bindings > 1:
+		// An annotation that fails denies the request for each binding, whatever its actions are,
+		// and kube-apiserver keeps the bindings of a policy in no order.
+		spec["auditAnnotations"] = []any{object{"key": "note", "valueExpression": "'n' + string(1)"}}
+	default:
 		spec["auditAnnotations"] = []any{object{"key": "note", "valueExpression": c.noAuthorizer(func() string { return "'n' + string(" + c.integer(1) + ")" })}}
 	}
+}
+
+// decision returns an expression whose type is bool, most often: others are refused.
+func (c *cel) decision(depth int) string {
+	if c.IntN(10) == 0 {
+		return c.boolean(depth)
+	}
+	return "(" + c.boolean(depth) + ") == true"
+}
+
+// message returns an expression whose type is string, most often.
+func (c *cel) message(depth int) string {
+	return c.noAuthorizer(func() string {
+		if c.IntN(10) == 0 {
+			return c.text(depth)
+		}
+		return "string(" + c.text(depth) + ")"
+	})
 }
 
 // noAuthorizer repeats until the expression does without the authorizer: most messages that
@@ -126,11 +154,17 @@ func (c *cel) noAuthorizer(make func() string) string {
 
 func (g *generator) mutations(c *cel, spec object) {
 	var all []any
-	for range 1 + g.IntN(2) {
+	c.literals = !g.some(3)
+	n, paths := 1+g.IntN(3)/2, c.kind.patchPaths
+	if n == 1 {
+		// An apply configuration after it would see the unknown field, or not: docs/admission.md.
+		paths = slices.Concat(paths, c.kind.unknownPaths)
+	}
+	for range n {
 		if g.some(2) {
-			fields := []string{c.f(2, pick(g.Rand, c.kind.applied...))}
+			fields := []string{c.f(1+g.IntN(4)/3, pick(g.Rand, c.kind.applied...))}
 			if g.some(2) {
-				fields = append(fields, c.f(2, "metadata: Object.metadata{labels: {'new': %s}, annotations: {%q: string(%i)}}"))
+				fields = append(fields, c.f(1+g.IntN(4)/3, "metadata: Object.metadata{labels: {'new': %s}, annotations: {%q: string(%i)}}"))
 			}
 			text := "Object{" + strings.Join(fields, ", ") + "}"
 			if g.some(6) {
@@ -141,10 +175,10 @@ func (g *generator) mutations(c *cel, spec object) {
 		}
 		var ops []string
 		for range 1 + g.IntN(3) {
-			value := pick(g.Rand, c.text(1), "{"+c.literal()+": "+c.text(1)+"}", c.integer(1), "[1, 'a']", "{'name': 'new', 'image': 'i'}", "Object.spec{}", c.list(1))
-			ops = append(ops, fmt.Sprintf("JSONPatch{op: '%s', path: '%s', value: %s}", pick(g.Rand, "add", "add", "replace", "test", "remove"), pick(g.Rand, c.kind.patchPaths...), value))
+			value := pick(g.Rand, c.text(1), c.text(0), c.literal(), "{"+c.literal()+": "+c.text(1)+"}", c.integer(1), "[dyn(1), dyn('a')]", "{'name': 'new', 'image': 'i'}", "Object.spec{}", c.list(1))
+			ops = append(ops, fmt.Sprintf("JSONPatch{op: '%s', path: '%s', value: %s}", pick(g.Rand, "add", "add", "add", "add", "replace", "test", "remove"), pick(g.Rand, paths...), value))
 			if g.some(5) {
-				ops = append(ops, fmt.Sprintf("JSONPatch{op: '%s', from: '%s', path: '%s'}", pick(g.Rand, "copy", "move"), pick(g.Rand, c.kind.patchPaths...), pick(g.Rand, c.kind.patchPaths...)))
+				ops = append(ops, fmt.Sprintf("JSONPatch{op: '%s', from: '%s', path: '%s'}", pick(g.Rand, "copy", "move"), pick(g.Rand, paths...), pick(g.Rand, paths...)))
 			}
 		}
 		all = append(all, object{"patchType": "JSONPatch", "jsonPatch": object{"expression": "[" + strings.Join(ops, ", ") + "]"}})
@@ -170,12 +204,8 @@ func (g *generator) damage(c *cel, spec object) {
 	}
 }
 
-// bind makes one binding that denies, and perhaps another that warns.
-func (g *generator) bind(p *policy, params bool) {
-	n := 1
-	if !p.mutating && !params && g.some(4) { // missing parameters of a binding deny, in any order
-		n = 2
-	}
+// bind makes n bindings: one that denies, and perhaps another that warns.
+func (g *generator) bind(p *policy, n int, params bool) {
 	for i := range n {
 		spec := object{"policyName": p.name}
 		if !p.mutating {
@@ -219,11 +249,11 @@ func (g *generator) request(p *policy) request {
 		q.user = g.namespace + "-user"
 	}
 	labels := object{"p": p.label}
-	if g.some(2) {
+	if !g.some(4) {
 		labels["app"] = pick(g.Rand, "a", "b", "c")
 	}
 	meta := object{"labels": labels}
-	if g.some(2) {
+	if !g.some(4) {
 		meta["annotations"] = object{"k1": pick(g.Rand, "a", "1", "abc")}
 	}
 	switch g.IntN(10) {
@@ -237,8 +267,12 @@ func (g *generator) request(p *policy) request {
 		}
 	case 2:
 		i := slices.Index(storedLabels, p.label)
-		if i < 0 {
+		if i < 0 && g.some(4) {
 			i = 3 + g.IntN(3) // no policy sees it
+		}
+		if i < 0 {
+			g.create(&q, k, meta)
+			break
 		}
 		q.method, q.path = "DELETE", k.path(g.namespace, storedName(i))
 	case 3:
@@ -247,10 +281,7 @@ func (g *generator) request(p *policy) request {
 		meta["name"] = "applied"
 		q.body["metadata"] = meta
 	default:
-		q.method, q.path = "POST", k.path(g.namespace, "")
-		q.body = k.object(g.Rand)
-		meta["name"] = pick(g.Rand, "a", "b", "new", "1")
-		q.body["metadata"] = meta
+		g.create(&q, k, meta)
 	}
 	separator := "?"
 	if q.contentType == "application/apply-patch+yaml" {
@@ -258,4 +289,11 @@ func (g *generator) request(p *policy) request {
 	}
 	q.path += separator + "dryRun=All"
 	return q
+}
+
+func (g *generator) create(q *request, k *kind, meta object) {
+	q.method, q.path = "POST", k.path(g.namespace, "")
+	q.body = k.object(g.Rand)
+	meta["name"] = pick(g.Rand, "a", "b", "new", "1")
+	q.body["metadata"] = meta
 }

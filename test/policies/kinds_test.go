@@ -13,6 +13,7 @@ type kind struct {
 	texts, lists             []string
 	applied                  []string // fields of an apply configuration
 	patchPaths               []string
+	unknownPaths             []string // of fields that the schema lacks
 	object                   func(r *rand.Rand) map[string]any
 	change                   func(r *rand.Rand) map[string]any // a merge patch
 }
@@ -134,7 +135,8 @@ var things = &kind{
 	lists:    []string{"object.spec.atoms", "object.spec.set", "object.spec.items.map(i, i.k)"},
 	applied: []string{"spec: Object.spec{name: %s}", "spec: Object.spec{size: %i}", "spec: Object.spec{items: [Object.spec.items{k: %s, v: %i}]}", "spec: Object.spec{atoms: %l}", "spec: Object.spec{set: %l}", "spec: Object.spec{map: {%q: %s}}", "spec: Object.spec{any: Object.spec.any{n: %i}}",
 		"spec: Object.spec{atomic: Object.spec.atomic{x: %s}}", "spec: Object.spec{nope: %s}", "spec: Object.spec{port: %i}", "spec: Object.spec{on: %b}", "spec: Object.spec{ratio: 1.5}"},
-	patchPaths: []string{"/spec/name", "/spec/size", "/spec/items/0", "/spec/items/-", "/spec/atoms/-", "/spec/any/n", "/spec", "/spec/map/a", "/spec/nope", "/status"},
+	patchPaths:   []string{"/spec/name", "/spec/size", "/spec/items/0", "/spec/items/-", "/spec/atoms/-", "/spec/any/n", "/spec", "/spec/map/a"},
+	unknownPaths: []string{"/spec/nope", "/status"},
 	object: func(r *rand.Rand) map[string]any {
 		spec := map[string]any{}
 		if r.IntN(2) == 0 {

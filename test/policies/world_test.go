@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func (s *target) send(ctx context.Context, q request) (answer, error) {
 	}
 	response, err := s.client.Do(r)
 	if err != nil {
-		return answer{}, err
+		return answer{}, fmt.Errorf("%s does not answer; if its process has ended, its log says why: %w", s.name, err)
 	}
 	defer response.Body.Close()
 	a := answer{Status: response.StatusCode, Warnings: response.Header.Values("Warning")}
@@ -114,6 +115,7 @@ func plain(v any) {
 				delete(meta, key)
 			}
 		}
+		sortCauses(node)
 		if kind, _ := node["kind"].(string); strings.HasSuffix(kind, "AdmissionPolicy") {
 			delete(node, "status") // kube-controller-manager writes it
 		}
@@ -124,6 +126,26 @@ func plain(v any) {
 			plain(child)
 		}
 	}
+}
+
+// sortCauses sorts the errors of an invalid custom resource in a Status, and in its message:
+// kube-apiserver finds them in the random order of a map.
+func sortCauses(status map[string]any) {
+	details, _ := status["details"].(map[string]any)
+	causes, _ := details["causes"].([]any)
+	message, _ := status["message"].(string)
+	if details["group"] != things.group || len(causes) < 2 || !strings.Contains(message, "is invalid: [") {
+		return
+	}
+	texts := make([]string, len(causes))
+	for i := range causes {
+		cause, _ := causes[i].(map[string]any)
+		texts[i] = fmt.Sprintf("%v: %v", cause["field"], cause["message"])
+		message = strings.Replace(message, texts[i], "", 1)
+	}
+	slices.Sort(texts)
+	status["message"] = message + strings.Join(texts, ", ")
+	slices.SortFunc(causes, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 }
 
 // must sends a request that has to succeed.
@@ -277,17 +299,22 @@ func (s *target) decide(t *testing.T, all []request) []answer {
 	answers := make([]answer, len(all))
 	const workers = 8
 	var wg sync.WaitGroup
+	var failed atomic.Bool
 	for part := range workers {
 		wg.Go(func() {
 			for i := part; i < len(all) && t.Context().Err() == nil; i += workers {
 				var err error
 				if answers[i], err = s.send(t.Context(), all[i]); err != nil {
 					t.Error(err)
+					failed.Store(true)
 					return
 				}
 			}
 		})
 	}
 	wg.Wait()
+	if failed.Load() {
+		t.FailNow()
+	}
 	return answers
 }

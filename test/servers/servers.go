@@ -75,6 +75,20 @@ func Each(t *testing.T, test func(t *testing.T, s Server)) {
 	Peer(t, test)
 }
 
+// Fork returns a fork of a Tidemark that it starts. It ends before its server.
+func Fork(t testing.TB) Server {
+	t.Helper()
+	f, err := Start(t).Root().Fork(t.Context(), tidemark.ForkOptions{Name: "try"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := clientcmd.Load(f.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Server{Config: Quick(f.RESTConfig()), Kubeconfig: file, Namespace: "default"}
+}
+
 // Peer runs a test against kube-apiserver alone, where there is one.
 func Peer(t *testing.T, test func(t *testing.T, s Server)) {
 	t.Run("kube-apiserver", func(t *testing.T) { test(t, peer(t)) })

@@ -39,6 +39,9 @@ type Config struct {
 	Store *store.Store
 	// Type is the type of IPAddresses.
 	Type *resource.Type
+	// Random fills a slice with random bytes, from which addresses and ports are chosen. It is safe for
+	// concurrent use. Nil: math/rand.
+	Random func([]byte)
 }
 
 // DefaultRange is the range of most clusters. It has room for a million Services.
@@ -51,6 +54,7 @@ type Allocator struct {
 	ports  PortRange
 	store  *store.Store
 	kind   *resource.Type // IPAddress
+	random func([]byte)   // nil: math/rand
 
 	mu     sync.Mutex // guards what follows
 	cursor *store.Cursor
@@ -76,7 +80,7 @@ func New(c Config) (*Allocator, error) {
 	if c.Ports == (PortRange{}) {
 		c.Ports = DefaultPorts
 	}
-	a := &Allocator{ranges: map[corev1.IPFamily]*ipRange{}, first: familyOf(c.Ranges[0].Addr()), ports: c.Ports, store: c.Store, kind: c.Type}
+	a := &Allocator{ranges: map[corev1.IPFamily]*ipRange{}, first: familyOf(c.Ranges[0].Addr()), ports: c.Ports, store: c.Store, kind: c.Type, random: c.Random}
 	for _, r := range c.Ranges {
 		a.ranges[familyOf(r.Addr())] = newRange(r)
 	}

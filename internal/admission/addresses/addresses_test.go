@@ -102,7 +102,7 @@ var small = addresses.Config{
 // TestConcurrent gives out all that there is, to many at once, and nothing twice.
 func TestConcurrent(t *testing.T) {
 	b := newBed(t, small)
-	const all = 30 // of 32 addresses two are for everybody
+	const all = 30 // of 32: the first and the last are reserved
 	errs := make([]error, all+3)
 	var wg sync.WaitGroup
 	for i := range errs {

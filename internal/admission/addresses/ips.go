@@ -90,20 +90,20 @@ func (c *choice) nextIP(f corev1.IPFamily) (netip.Addr, error) {
 func (c *choice) chooseIP(in *ipRange) (netip.Addr, bool) {
 	band := reservedBand(in.last)
 	free := func(offset uint64) bool { return !c.hasIP(in.at(offset)) }
-	offset, ok := search(band+1, in.last, free)
+	offset, ok := c.search(band+1, in.last, free)
 	if !ok {
-		offset, ok = search(1, band, free)
+		offset, ok = c.search(1, band, free)
 	}
 	return in.at(offset), ok
 }
 
 // search returns a free number between from and to. It starts at a random one and tries each
 // once.
-func search(from, to uint64, free func(uint64) bool) (uint64, bool) {
+func (a *Allocator) search(from, to uint64, free func(uint64) bool) (uint64, bool) {
 	if to < from {
 		return 0, false
 	}
-	n := from + rand.Uint64N(to-from+1)
+	n := from + a.uint64()%(to-from+1)
 	for at := n; ; {
 		if free(at) {
 			return at, true
@@ -115,6 +115,16 @@ func search(from, to uint64, free func(uint64) bool) (uint64, bool) {
 			return 0, false
 		}
 	}
+}
+
+// uint64 returns a random number.
+func (a *Allocator) uint64() uint64 {
+	if a.random == nil {
+		return rand.Uint64()
+	}
+	var b [8]byte
+	a.random(b[:])
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // takeIP takes the address that a Service names.

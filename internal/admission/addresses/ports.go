@@ -68,9 +68,9 @@ func (c *choice) nextPort() (int32, error) {
 	first, last := uint64(c.Allocator.ports.First), uint64(c.Allocator.ports.Last)
 	band := reservedPorts(last - first + 1)
 	free := func(p uint64) bool { return !c.hasPort(int32(p)) }
-	p, ok := search(first+band, last, free)
+	p, ok := c.search(first+band, last, free)
 	if !ok && band > 0 {
-		p, ok = search(first, first+band-1, free)
+		p, ok = c.search(first, first+band-1, free)
 	}
 	if !ok {
 		return 0, errFull

@@ -355,15 +355,3 @@ func (b *Binding) matches(ctx context.Context, a *registry.Attributes) (bool, er
 	_, ok, err := b.criteria.Match(ctx, a)
 	return ok, err
 }
-
-// ErrorType returns the value of the metrics' label error_type for the message of an error, as
-// kube-apiserver chooses it.
-func ErrorType(message string) string {
-	switch {
-	case strings.HasPrefix(message, "compilation"):
-		return "compile_error"
-	case strings.HasPrefix(message, "validation failed due to running out of cost budget"):
-		return "out_of_budget"
-	}
-	return "invalid_error"
-}

@@ -19,13 +19,13 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// mutate calls the mutating webhooks of a request, one after the other. In the second round it calls only
+// mutate calls the mutating webhooks of a request, one after the other. In the second run it calls only
 // those that must see the changes of others (reinvocation).
 func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
 	d := &dispatcher{Webhooks: w, a: a}
-	rounds := a.Local(roundsKey{}, func() any { return &rounds{} }).(*rounds)
+	state := a.Local(reinvocationKey{}, func() any { return &reinvocation{} }).(*reinvocation)
 	if a.Reinvoking {
-		if err := rounds.begin(ctx, a); err != nil {
+		if err := state.begin(ctx, a); err != nil {
 			return err
 		}
 	}
@@ -34,17 +34,17 @@ func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
 		if err != nil {
 			return err
 		}
-		if !ok || a.Reinvoking && !rounds.again[h.id] {
+		if !ok || a.Reinvoking && !state.again[h.id] {
 			continue
 		}
 		start := time.Now()
 		changed, err := d.mutateBy(ctx, h, form, i)
 		if changed {
-			rounds.require()
+			state.require()
 			a.Reinvoke()
 		}
 		if h.reinvoke {
-			rounds.called(h.id)
+			state.called(h.id)
 		}
 		if !d.record(h, start, err) {
 			if err != nil {
@@ -59,7 +59,7 @@ func (w *Webhooks) mutate(ctx context.Context, a *registry.Attributes) error {
 			return err
 		}
 	}
-	return rounds.end(ctx, a)
+	return state.end(ctx, a)
 }
 
 // mutateBy calls one webhook, and applies its patch. It reports whether that counts as a change.
@@ -145,24 +145,23 @@ func differs(before runtime.Object, next []byte) (bool, error) {
 	return !apiequality.Semantic.DeepEqual(before, after), nil
 }
 
-// rounds is what the plugin remembers of a request between the first and the second round.
+// reinvocation decides which webhooks are called again when the mutating plugins run for the second time.
 //
-// A webhook that wants to be called again is called in the second round if the object was changed
-// after its last call: by another webhook, or by a plugin. A webhook is never called for the first time
-// in the second round.
-type rounds struct {
+// A webhook with the reinvocationPolicy IfNeeded is called again if another webhook or a plugin has
+// changed the object after its call. The second run calls no webhook for the first time.
+type reinvocation struct {
 	// since are the webhooks that want to be called again and that were called after the last
 	// change; again are those that have to be called.
 	since, again map[string]bool
-	// last is the object after the last webhook of the first round, without managed fields; nil:
+	// last is the object after the last webhook of the first run, without managed fields; nil:
 	// no webhook wants to be called again.
 	last runtime.Object
 }
 
-type roundsKey struct{}
+type reinvocationKey struct{}
 
 // called records the call of a webhook that wants to be called again.
-func (r *rounds) called(id string) {
+func (r *reinvocation) called(id string) {
 	if r.since == nil {
 		r.since = map[string]bool{}
 	}
@@ -170,7 +169,7 @@ func (r *rounds) called(id string) {
 }
 
 // require records a change of the object: the webhooks called so far have to be called again.
-func (r *rounds) require() {
+func (r *reinvocation) require() {
 	if r.again == nil {
 		r.again = map[string]bool{}
 	}
@@ -180,8 +179,8 @@ func (r *rounds) require() {
 	clear(r.since)
 }
 
-// begin begins the second round.
-func (r *rounds) begin(ctx context.Context, a *registry.Attributes) error {
+// begin begins the second run.
+func (r *reinvocation) begin(ctx context.Context, a *registry.Attributes) error {
 	if len(r.since) == 0 {
 		return nil
 	}
@@ -192,8 +191,8 @@ func (r *rounds) begin(ctx context.Context, a *registry.Attributes) error {
 	return err
 }
 
-// end ends the first round.
-func (r *rounds) end(ctx context.Context, a *registry.Attributes) (err error) {
+// end ends the first run.
+func (r *reinvocation) end(ctx context.Context, a *registry.Attributes) (err error) {
 	if !a.Reinvoking && len(r.since) > 0 {
 		r.last, err = bare(ctx, a)
 	}

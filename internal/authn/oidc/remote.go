@@ -243,7 +243,7 @@ func (r *remote) newer(ctx context.Context) (*keySet, error) {
 	}
 }
 
-// ask joins those who wait for the next fetch.
+// ask joins the callers that wait for the next fetch.
 func (r *remote) ask() (*fetch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -67,7 +67,7 @@ type key [sha256.Size]byte
 type answer struct {
 	user *authn.User // nil: the token is not valid
 	good []string
-	err  error // why, if the service says so
+	err  error // the reason, if the service gives one
 }
 
 // New returns the tokens of a service. It reads the files, and calls nothing.

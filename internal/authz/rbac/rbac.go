@@ -49,6 +49,16 @@ func New(s *store.Store) *Authorizer {
 	}
 }
 
+// Fork returns an authorizer for a fork of the store. It shares what z knows of roles and bindings.
+func (z *Authorizer) Fork(s *store.Store) *Authorizer {
+	f := New(s)
+	f.clusterRoles.Share(z.clusterRoles)
+	f.roles.Share(z.roles)
+	f.clusterRoleBindings.Share(z.clusterRoleBindings)
+	f.roleBindings.Share(z.roleBindings)
+	return f
+}
+
 // Authorize implements authz.Authorizer. The reason of an Allow names the binding. The reason
 // of NoOpinion names the roles that bindings of the user refer to and that do not exist.
 func (z *Authorizer) Authorize(_ context.Context, a *authz.Attributes) (authz.Decision, string, error) {

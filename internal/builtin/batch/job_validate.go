@@ -166,7 +166,7 @@ func endingPolicy(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	}
 }
 
-// indexed checks numbers of Jobs whose completions are told apart.
+// indexed checks the numbers of Indexed Jobs.
 func indexed(errs *check.Errors, s *batchv1.JobSpec, at *field.Path) {
 	if s.Completions == nil {
 		errs.Required(at, "completions", "when completion mode is Indexed")

@@ -226,8 +226,7 @@ func (r *podRules) family(ips, old []string, shown any, at *field.Path) {
 	}
 }
 
-// dualStackError says in kube-apiserver's words that addresses could not be told
-// apart.
+// dualStackError is the error of kube-apiserver for addresses whose families are unknown.
 type dualStackError struct{ error }
 
 func (e *dualStackError) Error() string {

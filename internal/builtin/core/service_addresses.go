@@ -96,8 +96,8 @@ func matchFamilies(s *corev1.Service) (errs field.ErrorList) {
 	return errs
 }
 
-// validateClusterIPsUpdate holds on to the first address; a second one may come, and
-// goes when the policy says so.
+// validateClusterIPsUpdate keeps the first address. A second one may be added, and removed
+// with a change of the policy.
 func validateClusterIPsUpdate(s, old *corev1.Service) (errs field.ErrorList) {
 	if either(s, old, func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeExternalName }) || isHeadless(s) && isHeadless(old) {
 		return nil

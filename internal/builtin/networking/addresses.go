@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/builtin/check"
 )
 
-// ValidateIPAddress checks whom an address belongs to.
+// ValidateIPAddress checks the parent reference of an address.
 func ValidateIPAddress(a *networkingv1.IPAddress) (errs field.ErrorList) {
 	path, p := field.NewPath("spec", "parentRef"), a.Spec.ParentRef
 	if p == nil {

@@ -32,17 +32,17 @@ var (
 	clusterRole = []string{"ClusterRole"}
 )
 
-// ValidateRoleBinding checks whom a namespace gives a role.
+// ValidateRoleBinding checks the role and the subjects of a binding in a namespace.
 func ValidateRoleBinding(b *rbacv1.RoleBinding) field.ErrorList {
 	return validateBinding(b.RoleRef, b.Subjects, anyRole)
 }
 
-// ValidateRoleBindingUpdate does not let a binding be one of another role.
+// ValidateRoleBindingUpdate also refuses a change of the role.
 func ValidateRoleBindingUpdate(b, old *rbacv1.RoleBinding) field.ErrorList {
 	return append(ValidateRoleBinding(b), keptRole(b.RoleRef, old.RoleRef)...)
 }
 
-// ValidateClusterRoleBinding checks who has a role everywhere.
+// ValidateClusterRoleBinding checks the role and the subjects of a binding for all namespaces.
 func ValidateClusterRoleBinding(b *rbacv1.ClusterRoleBinding) field.ErrorList {
 	return validateBinding(b.RoleRef, b.Subjects, clusterRole)
 }

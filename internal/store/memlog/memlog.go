@@ -27,10 +27,13 @@ type Log struct {
 	// beyond those of any earlier run, and clients that come back see no old one.
 	Start store.Revision
 
-	mu      sync.RWMutex
-	closed  bool
-	head    store.Revision
-	floor   store.Revision
+	mu     sync.RWMutex
+	closed bool
+	head   store.Revision
+	time   time.Time // Bounds.Time
+	floor  store.Revision
+	base   *store.State // what From was called with; nil: empty
+	// objects are the objects that are not those of base, by collection and key. A nil one was deleted.
 	objects map[string]map[string]*store.Object
 	entries []store.Entry
 	marks   []store.Mark
@@ -42,8 +45,14 @@ var errClosed = errors.New("memlog: the log is closed")
 // New returns an empty log.
 func New() *Log { return new(Log) }
 
+// From returns a log that begins with a state, for a fork of its store. It shares the objects of the
+// state.
+func From(state *store.State) *Log {
+	return &Log{base: state, head: state.Revision(), floor: state.Revision(), time: state.Time()}
+}
+
 // entryBytes is the memory of an entry, without its objects.
-const entryBytes = 80
+const entryBytes = 88
 
 func historyBytes(e *store.Entry) int64 {
 	n := int64(entryBytes)
@@ -65,8 +74,8 @@ func (l *Log) Replay(ctx context.Context, load func(string, *store.Object) error
 		}
 		l.floor = l.head
 	}
-	for collection, objects := range l.objects {
-		for _, o := range objects {
+	for _, collection := range l.collections() {
+		for _, o := range l.current(collection, "", "") {
 			if err := load(collection, o); err != nil {
 				return store.Bounds{}, err
 			}
@@ -75,7 +84,7 @@ func (l *Log) Replay(ctx context.Context, load func(string, *store.Object) error
 			return store.Bounds{}, err
 		}
 	}
-	return store.Bounds{Head: l.head, Floor: l.floor, Marks: slices.Clone(l.marks), InMemory: true}, nil
+	return store.Bounds{Head: l.head, Floor: l.floor, Time: l.time, Marks: slices.Clone(l.marks), InMemory: true}, nil
 }
 
 // Append implements store.Log.
@@ -95,12 +104,15 @@ func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) e
 			objects = map[string]*store.Object{}
 			l.objects[e.Collection] = objects
 		}
-		if e.Object != nil {
+		if e.Object != nil || l.base != nil {
 			objects[e.Key] = e.Object
 		} else {
 			delete(objects, e.Key)
 		}
 		l.head = e.Revision
+		if e.Origin != nil {
+			l.time = e.Origin.Time
+		}
 		l.entries = append(l.entries, *e)
 		l.bytes += historyBytes(e)
 	}
@@ -168,7 +180,45 @@ func (l *Log) Current(collection, key string) (*store.Object, error) {
 	if l.closed {
 		return nil, errClosed
 	}
-	return l.objects[collection][key], nil
+	if o, written := l.objects[collection][key]; written || l.base == nil {
+		return o, nil
+	}
+	return l.base.Get(collection, key), nil
+}
+
+// collections returns the names of the collections that hold, or held, objects. The caller holds mu.
+func (l *Log) collections() []string {
+	names := map[string]bool{}
+	for name := range l.objects {
+		names[name] = true
+	}
+	if l.base != nil {
+		for name := range l.base.Collections() {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// current returns the newest objects of a collection whose key has the prefix and is greater than after.
+// The caller holds mu.
+func (l *Log) current(collection, prefix, after string) map[string]*store.Object {
+	objects := map[string]*store.Object{}
+	if l.base != nil {
+		for o := range l.base.Snapshot(collection).Scan(prefix, after) {
+			objects[o.Key] = o
+		}
+	}
+	for key, o := range l.objects[collection] {
+		switch {
+		case !strings.HasPrefix(key, prefix) || key <= after:
+		case o != nil:
+			objects[key] = o
+		default:
+			delete(objects, key)
+		}
+	}
+	return objects
 }
 
 // ObjectsAt implements store.Log. It collects all objects before it yields the first one:
@@ -204,12 +254,7 @@ func (l *Log) objectsAt(collection string, at store.Revision, prefix, after stri
 		return nil, &store.TooLargeError{Revision: at, Current: l.head}
 	}
 	selected := func(key string) bool { return strings.HasPrefix(key, prefix) && key > after }
-	objects := map[string]*store.Object{}
-	for key, o := range l.objects[collection] {
-		if selected(key) {
-			objects[key] = o
-		}
-	}
+	objects := l.current(collection, prefix, after)
 	for _, e := range slices.Backward(l.after(at)) {
 		if e.Collection != collection || !selected(e.Key) {
 			continue

@@ -14,3 +14,40 @@ func TestSuite(t *testing.T) {
 		return func(testing.TB) store.Log { return log }
 	})
 }
+
+func TestForks(t *testing.T) {
+	storetest.Forks(t, func(testing.TB) func(testing.TB) store.Log {
+		return func(testing.TB) store.Log { return memlog.New() }
+	}, func(state *store.State) store.Log { return memlog.From(state) })
+}
+
+// TestReplayFork: a log that begins with a state is replayed with the state's objects, apart from those
+// that were written since.
+func TestReplayFork(t *testing.T) {
+	parent := storetest.Open(t, store.Options{Log: memlog.New()})
+	write := func(s *store.Store, key string, current store.Revision) *store.Object {
+		t.Helper()
+		o, err := s.Commit(t.Context(), store.Write{Collection: "pods", Key: key, Value: []byte(`""`), RevisionAt: 1, If: current})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	kept, changed, deleted := write(parent, "kept", 0), write(parent, "changed", 0), write(parent, "deleted", 0)
+	log := memlog.From(parent.Any())
+	fork, err := parent.Fork(parent.Any(), store.Options{Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed = write(fork, "changed", changed.Modified)
+	if _, err := fork.Commit(t.Context(), store.Write{Collection: "pods", Key: "deleted", If: deleted.Modified}); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Close(t, fork)
+	again := storetest.Open(t, store.Options{Log: log}).Any()
+	for key, want := range map[string]*store.Object{"kept": kept, "changed": changed, "deleted": nil} {
+		if got := again.Get("pods", key); got != want {
+			t.Errorf("%s: %v, want %v", key, got, want)
+		}
+	}
+}

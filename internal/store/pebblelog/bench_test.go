@@ -2,6 +2,7 @@ package pebblelog_test
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -34,6 +35,13 @@ func realistic(rng *rand.Rand, key string, created, r store.Revision) *store.Obj
 	return &store.Object{Key: key, Held: []byte(b.String()), Created: created, Modified: r, RevisionAt: int32(at)}
 }
 
+func randomID(rng *rand.Rand) store.AuditID {
+	var id [16]byte
+	binary.NativeEndian.PutUint64(id[:], rng.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rng.Uint64())
+	return store.AuditUUID(id)
+}
+
 // BenchmarkAppend updates objects of 2 KB, in groups, on the disk.
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{1, 4, 64} {
@@ -45,6 +53,7 @@ func BenchmarkAppend(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 1))
 			current := make([]*store.Object, 512)
 			group := make([]store.Entry, size)
+			actor := &store.Actor{User: "system:node:n1", UserAgent: "kubelet/v1.36.0 (linux/amd64)", FieldManager: "kubelet", Subresource: "status"}
 			var r store.Revision
 			b.ReportAllocs()
 			for b.Loop() {
@@ -58,7 +67,8 @@ func BenchmarkAppend(b *testing.B) {
 					} else {
 						o = before.At(r)
 					}
-					group[i] = store.Entry{Collection: "pods", Key: key, Revision: r, Before: current[k], Object: o}
+					group[i] = store.Entry{Collection: "pods", Key: key, Revision: r, Before: current[k], Object: o, Origin: &store.Origin{
+						Time: time.UnixMicro(1_800_000_000_000_000 + int64(r)), Verb: store.VerbUpdate, Actor: actor, AuditID: randomID(rng)}}
 					current[k] = o
 				}
 				if err := log.Append(context.Background(), group, nil); err != nil {

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // Check reads the whole log and verifies that it is consistent: the current versions are
 // those that the head counts, every header follows from the one before it, every change
-// has its versions, and there are no other versions. It takes
-// time in proportion to the log, and memory for 16 bytes per replaced version.
-// Writes may go on, compactions wait.
+// has its versions and its actor, times do not decrease, and there are no other versions and
+// actors. It takes time in proportion to the log, and memory for 16 bytes per replaced version and
+// per actor. Writes may go on, compactions wait.
 func (l *Log) Check(ctx context.Context) error {
 	l.compacting.Lock()
 	defer l.compacting.Unlock()
@@ -74,9 +75,14 @@ func (v *view) checkHistory(ctx context.Context, h head) error {
 	used, unneeded := 0, 0
 	var bytes uint64
 	last, chain := h.cut, h.cutChain
+	actors := actorCheck{view: v, time: math.MinInt64}
 	err = v.headers(ctx, h.cut, h.revision, func(r store.Revision, hd header) error {
 		last, chain = r, hd.chain
-		bytes += uint64(9+headerFixed+len(hd.place)) + uint64(hd.beforeBytes)
+		defined, err := actors.check(r, hd)
+		if err != nil {
+			return err
+		}
+		bytes += hd.size() + defined + uint64(hd.beforeBytes)
 		c, k, _, _ := cutPlace(hd.place)
 		e := store.Entry{Collection: string(c), Key: string(k), Revision: r}
 		if r <= h.floor {
@@ -91,6 +97,9 @@ func (v *view) checkHistory(ctx context.Context, h head) error {
 		return v.versions(it, &e, hd)
 	})
 	if err != nil {
+		return err
+	}
+	if err := actors.end(ctx, h); err != nil {
 		return err
 	}
 	stored := 0
@@ -110,6 +119,69 @@ func (v *view) checkHistory(ctx context.Context, h head) error {
 	}
 	if err != nil {
 		return v.log.damaged("the history", err)
+	}
+	return nil
+}
+
+// actorCheck checks the origins of all headers and the actors.
+type actorCheck struct {
+	*view
+	time    int64
+	defined map[store.Revision]bool // actors above the cut
+}
+
+// check checks the origin of a change. It returns the size of the actor that the change defines.
+func (c *actorCheck) check(r store.Revision, h header) (uint64, error) {
+	if _, err := c.origin(r, h); err != nil || h.origin == nil {
+		return 0, err
+	}
+	o, err := readOrigin(h.origin)
+	if err == nil && o.time < c.time {
+		err = fmt.Errorf("its time %d is before that of an earlier change, %d", o.time, c.time)
+	}
+	if err != nil {
+		return 0, c.log.damaged(fmt.Sprintf("the origin of revision %d", r), err)
+	}
+	c.time = o.time
+	size, err := c.defines(r, h)
+	if size > 0 {
+		if c.defined == nil {
+			c.defined = map[store.Revision]bool{}
+		}
+		c.defined[r] = true
+	}
+	return size, err
+}
+
+// end checks that all actors are those of the headers, or may have changes above the cut.
+func (c *actorCheck) end(ctx context.Context, h head) error {
+	if c.time > h.time && c.time > 0 {
+		return c.log.damaged("the head", fmt.Errorf("its time %d is before that of a change, %d", h.time, c.time))
+	}
+	lower, upper := spaceBounds(spaceActor)
+	it, err := c.iter(ctx, lower, upper)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		r, ok := cutRevisionKey(spaceActor, it.Key())
+		switch {
+		case !ok:
+			err = errShort
+		case r > h.cut && !c.defined[r]:
+			err = errors.New("no change defines it")
+		case r+c.log.o.reach <= h.cut:
+			err = errors.New("no change can refer to it any more")
+		default:
+			_, err = readActor(&c.hash, r, it.Value())
+		}
+		if err != nil {
+			return c.log.damaged(fmt.Sprintf("the actor of key %x", it.Key()), err)
+		}
+	}
+	if err := it.Error(); err != nil {
+		return c.log.damaged("the actors", err)
 	}
 	return nil
 }

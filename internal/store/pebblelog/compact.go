@@ -90,6 +90,9 @@ func (l *Log) compactSome(ctx context.Context, h head) error {
 	if err := batch.DeleteRange(appendHeaderKey(nil, h.cut+1), appendHeaderKey(nil, cut+1), nil); err != nil {
 		return err
 	}
+	if err := l.forgetActors(batch, h.cut, cut); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := *l.head.Load()
@@ -121,7 +124,11 @@ func (l *Log) oldest(ctx context.Context, h head, batch *pebble.Batch) (cut stor
 		}
 		n++
 		cut, chain = r, hd.chain
-		freed += uint64(9+headerFixed+len(hd.place)) + uint64(hd.beforeBytes)
+		defined, err := v.defines(r, hd)
+		if err != nil {
+			return l.damaged(fmt.Sprintf("the actor of revision %d", r), err)
+		}
+		freed += hd.size() + defined + uint64(hd.beforeBytes)
 		if hd.before == 0 {
 			return nil
 		}
@@ -156,7 +163,7 @@ func (l *Log) Reclaim(ctx context.Context) error {
 	if err := l.failure.get(); err != nil {
 		return err
 	}
-	for _, space := range []byte{spaceReplaced, spaceHeader, spaceCurrent} {
+	for _, space := range []byte{spaceReplaced, spaceHeader, spaceActor, spaceCurrent} {
 		if err := l.space.admitCompaction(); err != nil {
 			return err
 		}

@@ -196,8 +196,8 @@ func (f *failAfter) MaybeError(op errorfs.Op) error {
 func (f *failAfter) String() string { return "failAfter" }
 
 // TestWriteError has the disk fail at every operation in turn, or be full although the
-// log saw space: Append says so, nothing works afterwards, and what was acknowledged is
-// there after a power cut.
+// log saw space: Append returns the error, every later call fails, and acknowledged writes survive a
+// power cut.
 func TestWriteError(t *testing.T) {
 	rng := testrand.New(t)
 	for n := 0; n < 200; n += sample(1, 9) {

@@ -2,9 +2,11 @@
 //
 // # What is kept
 //
+//	a/ revision                      an actor, as the change of that revision defines it
 //	c/ collection / key              the current version of an object
 //	h/ collection / key / modified   a version that a later change replaced or deleted
-//	r/ revision                      the header of a change: what, where, which version before
+//	r/ revision                      the header of a change: what, where, which version before;
+//	                                 its origin
 //	m/ revision                      a mark: the running time at a revision
 //	s                                the head: the state of the log, in one record
 //

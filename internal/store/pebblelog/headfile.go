@@ -28,9 +28,10 @@ import (
 
 const (
 	headFile  = "HEAD"
-	headMagic = "tidehd2\n"
-	// oldHeadMagic begins a HEAD that is a head alone.
-	oldHeadMagic = "tidehd1\n"
+	headMagic = "tidehd3\n"
+	// headMagic2 begins a HEAD whose head has no time, headMagic1 one that is such a head alone.
+	headMagic2   = "tidehd2\n"
+	headMagic1   = "tidehd1\n"
 	positionSize = 8 + 8
 )
 
@@ -62,14 +63,19 @@ func readHeadFile(fs vfs.FS, path string) (*witness, error) {
 }
 
 func parseHeadFile(b []byte) (witness, error) {
-	if old, ok := bytes.CutPrefix(b, []byte(oldHeadMagic)); ok {
+	if old, ok := bytes.CutPrefix(b, []byte(headMagic1)); ok {
 		h, err := readHead(old)
 		return witness{head: h}, err
 	}
-	b, ok := bytes.CutPrefix(b, []byte(headMagic))
+	headSize := headSize
+	rest, ok := bytes.CutPrefix(b, []byte(headMagic))
 	if !ok {
-		return witness{}, fmt.Errorf("it does not begin with %q", headMagic)
+		headSize = oldHeadSize
+		if rest, ok = bytes.CutPrefix(b, []byte(headMagic2)); !ok {
+			return witness{}, fmt.Errorf("it does not begin with %q", headMagic)
+		}
 	}
+	b = rest
 	n := len(b) - headSize - 8
 	if n < 0 || n%positionSize != 0 {
 		return witness{}, errShort

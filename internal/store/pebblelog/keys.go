@@ -9,8 +9,9 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// The first byte of a key is its space, one of five.
+// The first byte of a key is its space, one of six.
 const (
+	spaceActor    = 'a'
 	spaceCurrent  = 'c'
 	spaceReplaced = 'h'
 	spaceMark     = 'm'
@@ -85,6 +86,12 @@ func appendHeaderKey(b []byte, r store.Revision) []byte {
 func appendMarkKey(b []byte, r store.Revision) []byte {
 	return binary.BigEndian.AppendUint64(append(b, spaceMark), uint64(r))
 }
+
+func appendActorKey(b []byte, r store.Revision) []byte {
+	return binary.BigEndian.AppendUint64(append(b, spaceActor), uint64(r))
+}
+
+const actorKeySize = 1 + 8
 
 // cutRevisionKey reads a key that is a space and a revision.
 func cutRevisionKey(space byte, k []byte) (store.Revision, bool) {

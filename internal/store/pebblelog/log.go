@@ -28,9 +28,12 @@ type Log struct {
 	// mu is held while a batch is made and written: it orders Append and the batches of
 	// Compact.
 	mu sync.Mutex
-	// mu also guards hash and the buffers.
+	// mu also guards hash, the buffers and actors.
 	hash   hasher
 	record []byte
+	origin []byte
+	// actors has the revisions of actors' definitions.
+	actors map[*store.Actor]store.Revision
 
 	// head is the head of the last batch, stored with mu held. Readers may rely on its
 	// revision and floor.
@@ -64,6 +67,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		wrote:      make(chan struct{}, 1),
 		stopCopier: make(chan struct{}),
 		copierDone: make(chan struct{}),
+		actors:     map[*store.Actor]store.Revision{},
 	}
 	l.failure.done = make(chan struct{})
 	l.space = space{fs: l.o.FS, dir: l.o.Dir, minFree: l.o.MinFreeBytes, reserve: l.o.ReserveBytes, log: l.o.Logger, stop: l.stopCopier}
@@ -174,6 +178,11 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 	if err := l.checkTail(ctx, h); err != nil {
 		return err
 	}
+	if l.o.Upgrade != nil {
+		if err := l.o.Upgrade(); err != nil {
+			return err
+		}
+	}
 	l.head.Store(&h)
 	if h.sequence == 0 {
 		if err := l.begin(); err != nil {
@@ -276,6 +285,12 @@ func groupBytes(group []store.Entry) int {
 	for i := range group {
 		e := &group[i]
 		n += 4*(len(e.Collection)+len(e.Key)) + 256
+		if e.Origin != nil {
+			n += originFixed + store.MaxAuditID
+			if a := e.Origin.Actor; a != nil {
+				n += len(a.User) + len(a.UserAgent) + len(a.FieldManager) + len(a.Subresource) + len(a.Loop)
+			}
+		}
 		if e.Object != nil {
 			n += e.Object.Len()
 		}
@@ -322,6 +337,18 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry, sca
 		key = appendCurrentKey(key[:0], e.Collection, e.Key)
 		place := key[1:]
 		h := header{place: place, kind: kindOf(e)}
+		if e.Origin != nil {
+			next.time = max(next.time, e.Origin.Time.UnixMicro())
+		}
+		if e.Origin != nil && !scarce { // otherwise no read reaches it
+			o, size, err := l.addOrigin(batch, e)
+			if err != nil {
+				return err
+			}
+			l.origin = appendOrigin(l.origin[:0], o)
+			h.origin = l.origin
+			next.historyBytes += uint64(size)
+		}
 		if e.Before != nil {
 			h.before = e.Before.Modified
 			h.beforeBytes = uint32(1 + len(place) + 8 + replacedFixed + e.Before.Len())
@@ -349,7 +376,7 @@ func (l *Log) addGroup(batch *pebble.Batch, next *head, group []store.Entry, sca
 		next.chain = l.hash.chain(next.chain, e.Revision, l.record[8:])
 		be.PutUint64(l.record, next.chain)
 		next.revision = e.Revision
-		next.historyBytes += uint64(9+len(l.record)) + uint64(h.beforeBytes)
+		next.historyBytes += h.size() + uint64(h.beforeBytes)
 		if err := batch.Set(appendHeaderKey(key[:0], e.Revision), l.record, nil); err != nil {
 			return err
 		}

@@ -302,7 +302,8 @@ func TestAcceptDataLoss(t *testing.T) {
 				fs := k.with(t, name, b)
 				refused := reopen(t, k.with(t, name, b), rng, k.settled) == nil
 				var said bytes.Buffer
-				o := pebblelog.Options{Dir: "/log", FS: fs, AcceptDataLoss: true, Logger: slog.New(slog.NewTextHandler(&said, nil))}
+				o := options(fs)
+				o.AcceptDataLoss, o.Logger = true, slog.New(slog.NewTextHandler(&said, nil))
 				log, err := pebblelog.Open(t.Context(), o)
 				if err != nil {
 					var d *pebblelog.DamageError
@@ -374,7 +375,8 @@ func TestAcceptedLossIsKept(t *testing.T) {
 			put(t, fs, "/log/HEAD", []byte("damaged"))
 		}
 		var said bytes.Buffer
-		o := pebblelog.Options{Dir: "/log", FS: fs, AcceptDataLoss: true, Logger: slog.New(slog.NewTextHandler(&said, nil))}
+		o := options(fs)
+		o.AcceptDataLoss, o.Logger = true, slog.New(slog.NewTextHandler(&said, nil))
 		log, err := pebblelog.Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -418,7 +420,9 @@ func TestNoLogIsNotNew(t *testing.T) {
 				put(t, fs, "/log/HEAD", []byte("damaged"))
 			}
 			for _, accept := range []bool{false, true} {
-				log, err := pebblelog.Open(t.Context(), pebblelog.Options{Dir: "/log", FS: fs, AcceptDataLoss: accept})
+				o := options(fs)
+				o.AcceptDataLoss = accept
+				log, err := pebblelog.Open(t.Context(), o)
 				if err == nil {
 					mustClose(t, log)
 				}
@@ -427,26 +431,6 @@ func TestNoLogIsNotNew(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestOldHeadFile opens a log with the HEAD of the older format, and writes the new one.
-func TestOldHeadFile(t *testing.T) {
-	rng := testrand.New(t)
-	fs, _, all := written(t, rng, true)
-	const name = "/log/HEAD"
-	b := readFile(t, fs, name)
-	if !bytes.HasPrefix(b, []byte("tidehd2\n")) {
-		t.Fatalf("HEAD begins with %q", b[:8])
-	}
-	fs = with(t, fs, name, append([]byte("tidehd1\n"), b[8:88]...))
-	log := mustOpen(t, fs)
-	if err := all.verify(log, rng, 3); err != nil {
-		t.Fatal(err)
-	}
-	mustClose(t, log)
-	if b := readFile(t, fs, name); !bytes.HasPrefix(b, []byte("tidehd2\n")) {
-		t.Errorf("after a clean stop HEAD begins with %q", b[:8])
 	}
 }
 

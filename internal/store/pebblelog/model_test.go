@@ -88,6 +88,7 @@ func (m *model) group(rng *rand.Rand) []store.Entry {
 				break
 			}
 		}
+		e.Origin = next.origin(rng)
 		if e.Before == nil || rng.IntN(4) > 0 {
 			padding := rng.IntN(400)
 			if m.big && rng.IntN(20) == 0 {
@@ -98,6 +99,62 @@ func (m *model) group(rng *rand.Rand) []store.Entry {
 		next.entries = append(next.entries, e)
 	}
 	return next.entries[start:]
+}
+
+// actors are those that changes have most of the time.
+var actors = []*store.Actor{
+	{User: "alice", UserAgent: "kubectl/v1.36", FieldManager: "kubectl"},
+	{User: "system:apiserver", Loop: "namespace", Subresource: "finalize"},
+	{},
+}
+
+// origin makes the origin of the next change, nil now and then.
+func (m *model) origin(rng *rand.Rand) *store.Origin {
+	o := &store.Origin{Time: m.time(), Verb: store.Verb(rng.IntN(7))}
+	if o.Time.IsZero() {
+		o.Time = time.UnixMicro(1_800_000_000_000_000).UTC()
+	}
+	if rng.IntN(3) == 0 {
+		o.Time = o.Time.Add(time.Duration(rng.IntN(1000)) * time.Millisecond)
+	}
+	switch rng.IntN(12) {
+	case 0:
+		return nil
+	case 1: // no actor
+	case 2:
+		o.Actor = &store.Actor{User: fmt.Sprint(rng.Uint64()), UserAgent: strings.Repeat("x", rng.IntN(store.MaxActorField+1))}
+	default:
+		o.Actor = actors[rng.IntN(len(actors))]
+	}
+	switch rng.IntN(3) {
+	case 0:
+		o.AuditID = store.AuditUUID([16]byte{1, byte(rng.IntN(256))})
+	case 1:
+		o.AuditID = store.NewAuditID(strings.Repeat("t", rng.IntN(20)))
+	}
+	return o
+}
+
+// time is that of the newest change that has one.
+func (m *model) time() time.Time {
+	for _, e := range slices.Backward(m.entries) {
+		if e.Origin != nil {
+			return e.Origin.Time
+		}
+	}
+	return time.Time{}
+}
+
+// sameOrigin compares two origins; nil is one, too.
+func sameOrigin(a, b *store.Origin) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	if a.Actor == nil || b.Actor == nil {
+		return *a == *b
+	}
+	actors := *a.Actor == *b.Actor
+	return actors && a.Time == b.Time && a.Verb == b.Verb && a.AuditID == b.AuditID
 }
 
 // object makes a version of an object, with padding.
@@ -134,10 +191,10 @@ func same(a, b *store.Object) bool {
 
 func sameEntry(a, b store.Entry) bool {
 	return a.Collection == b.Collection && a.Key == b.Key && a.Revision == b.Revision &&
-		same(a.Object, b.Object) && same(a.Before, b.Before)
+		same(a.Object, b.Object) && same(a.Before, b.Before) && sameOrigin(a.Origin, b.Origin)
 }
 
-var diffOptions = cmp.Options{cmpopts.IgnoreUnexported(store.Object{}), cmpopts.EquateEmpty()}
+var diffOptions = cmp.Options{cmpopts.IgnoreUnexported(store.Object{}), cmpopts.EquateComparable(store.AuditID{}), cmpopts.EquateEmpty()}
 
 // replay reads back what a start reads.
 func replay(log store.Log) (map[string]map[string]*store.Object, store.Bounds, error) {
@@ -164,7 +221,7 @@ func (m *model) verifyStart(log store.Log) error {
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	if d := cmp.Diff(bounds, store.Bounds{Head: m.head(), Floor: m.floor, Marks: m.marks}, diffOptions); d != "" {
+	if d := cmp.Diff(bounds, store.Bounds{Head: m.head(), Floor: m.floor, Time: m.time(), Marks: m.marks}, diffOptions); d != "" {
 		return fmt.Errorf("the bounds (- got, + want):\n%s", d)
 	}
 	want := map[string]map[string]*store.Object{}
@@ -273,8 +330,15 @@ func (m *model) add(g []store.Entry, mark *store.Mark) {
 	}
 }
 
+// options are those of the logs of models, whose actors are soon defined again.
+func options(fs vfs.FS) pebblelog.Options {
+	o := pebblelog.Options{Dir: "/log", FS: fs}
+	o.SetReach(50)
+	return o
+}
+
 func open(fs vfs.FS) (*pebblelog.Log, error) {
-	return pebblelog.Open(context.Background(), pebblelog.Options{Dir: "/log", FS: fs})
+	return pebblelog.Open(context.Background(), options(fs))
 }
 
 func mustOpen(t *testing.T, fs vfs.FS) *pebblelog.Log {

@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
 // Options configure a log. The zero value works, but for Dir.
@@ -41,8 +43,15 @@ type Options struct {
 	// The lost writes are logged as warnings.
 	AcceptDataLoss bool
 
+	// Upgrade is called when an existing log has passed the checks of Open, before anything of
+	// format 2 is written. Its error ends Open. Nil: nothing is to be done.
+	Upgrade func() error
+
 	// Logger gets Pebble's messages, most of them at debug level. Nil discards them.
 	Logger *slog.Logger
+
+	// reach is actorReach but for tests.
+	reach store.Revision
 }
 
 const (
@@ -67,6 +76,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.reach == 0 {
+		o.reach = actorReach
 	}
 	return o
 }

@@ -19,6 +19,8 @@ type view struct {
 	log  *Log
 	snap *pebble.Snapshot
 	hash hasher
+	// actors has the definitions that were read; nil: none yet.
+	actors map[store.Revision]*store.Actor
 }
 
 // read takes a view, checks that it holds the revision, and runs f on it.
@@ -237,6 +239,9 @@ func (v *view) changes(ctx context.Context, collection string, after, upTo store
 		}
 		e := store.Entry{Collection: name, Key: string(key), Revision: r}
 		if err := v.versions(replaced, &e, h); err != nil {
+			return err
+		}
+		if e.Origin, err = v.origin(r, h); err != nil {
 			return err
 		}
 		if !yield(e) {

@@ -29,7 +29,8 @@ const (
 	replacedFixed = 8 + 8 + 8 + 4
 	headerFixed   = 8 + 8 + 8 + 4 + 1
 	markSize      = 8 + 8
-	headSize      = 10 * 8
+	headSize      = 11 * 8
+	oldHeadSize   = 10 * 8
 )
 
 // hasher computes checksums, and keeps a buffer for it. One goroutine uses it.
@@ -158,9 +159,12 @@ const (
 	kindCreated kind = 1 + iota
 	kindUpdated
 	kindDeleted
+
+	// originBit is set in the kind of a header that has an origin.
+	originBit = 0x80
 )
 
-// header is the record of a change: chain, sum, before, beforeBytes, kind, place.
+// header is the record of a change: chain, sum, before, beforeBytes, kind, place, origin.
 type header struct {
 	chain uint64
 	// sum is the checksum of the version that the change made; zero of a deletion.
@@ -172,19 +176,28 @@ type header struct {
 	beforeBytes uint32
 	kind        kind
 	place       []byte
+	// origin is the record of the origin; nil: none is known, as in format 1.
+	origin []byte
 }
+
+// size is the size of the header on the disk, with its key.
+func (h *header) size() uint64 { return uint64(9 + headerFixed + len(h.place) + len(h.origin)) }
 
 func appendHeader(b []byte, h header) []byte {
 	b = be.AppendUint64(b, h.chain)
 	b = be.AppendUint64(b, h.sum)
 	b = be.AppendUint64(b, uint64(h.before))
 	b = be.AppendUint32(b, h.beforeBytes)
-	b = append(b, byte(h.kind))
-	return append(b, h.place...)
+	if h.origin == nil {
+		b = append(b, byte(h.kind))
+	} else {
+		b = append(b, byte(h.kind)|originBit)
+	}
+	return append(append(b, h.place...), h.origin...)
 }
 
 // readHeader reads a header, and checks that its chain value follows from the
-// one before it. The header's place is part of b.
+// one before it. The header's place and origin are parts of b.
 func readHeader(hs *hasher, before uint64, r store.Revision, b []byte) (header, error) {
 	h, err := parseHeader(b)
 	if err != nil {
@@ -206,8 +219,7 @@ func parseHeader(b []byte) (header, error) {
 		sum:         be.Uint64(b[8:]),
 		before:      store.Revision(be.Uint64(b[16:])),
 		beforeBytes: be.Uint32(b[24:]),
-		kind:        kind(b[28]),
-		place:       b[headerFixed:],
+		kind:        kind(b[28] &^ originBit),
 	}
 	if h.kind < kindCreated || h.kind > kindDeleted {
 		return header{}, fmt.Errorf("unknown kind of change %d", h.kind)
@@ -215,8 +227,16 @@ func parseHeader(b []byte) (header, error) {
 	if (h.kind == kindCreated) != (h.before == 0) {
 		return header{}, fmt.Errorf("kind of change %d with the version before at %d", h.kind, h.before)
 	}
-	if _, _, rest, ok := cutPlace(h.place); !ok || len(rest) != 0 {
+	_, _, rest, ok := cutPlace(b[headerFixed:])
+	if !ok || len(rest) != 0 && b[28]&originBit == 0 {
 		return header{}, errors.New("no collection and key")
+	}
+	h.place = b[headerFixed : len(b)-len(rest)]
+	if b[28]&originBit != 0 {
+		h.origin = rest
+		if _, err := readOrigin(rest); err != nil {
+			return header{}, fmt.Errorf("the origin: %w", err)
+		}
 	}
 	return h, nil
 }
@@ -257,15 +277,19 @@ type head struct {
 	cutChain uint64
 	// objects is the number of current versions, sum adds up their checksums.
 	objects, sum uint64
-	// historyBytes is the size of all headers and replaced versions, keys included.
+	// historyBytes is the size of all headers, of the actors that they define and of all replaced
+	// versions, keys included.
 	historyBytes uint64
+	// time is that of the newest change that had one, in microseconds since 1970; zero: none had.
+	// A head of format 1 lacks it.
+	time int64
 }
 
 func (h *head) append(b []byte) []byte {
 	start := len(b)
 	for _, n := range [...]uint64{
 		h.sequence, uint64(h.revision), h.chain, uint64(h.floor), uint64(h.cut), h.cutChain,
-		h.objects, h.sum, h.historyBytes,
+		h.objects, h.sum, h.historyBytes, uint64(h.time),
 	} {
 		b = be.AppendUint64(b, n)
 	}
@@ -273,16 +297,19 @@ func (h *head) append(b []byte) []byte {
 }
 
 func readHead(b []byte) (head, error) {
-	if len(b) != headSize {
+	if len(b) != headSize && len(b) != oldHeadSize {
 		return head{}, errShort
 	}
-	if xxhash.Sum64(b[:headSize-8]) != be.Uint64(b[headSize-8:]) {
+	if xxhash.Sum64(b[:len(b)-8]) != be.Uint64(b[len(b)-8:]) {
 		return head{}, errChecksum
 	}
 	at := func(i int) uint64 { return be.Uint64(b[8*i:]) }
 	h := head{
 		sequence: at(0), revision: store.Revision(at(1)), chain: at(2), floor: store.Revision(at(3)),
 		cut: store.Revision(at(4)), cutChain: at(5), objects: at(6), sum: at(7), historyBytes: at(8),
+	}
+	if len(b) == headSize {
+		h.time = int64(at(9))
 	}
 	if h.cut > h.floor || h.floor > h.revision {
 		return head{}, fmt.Errorf("the cut %d, the floor %d and the head %d are out of order", h.cut, h.floor, h.revision)

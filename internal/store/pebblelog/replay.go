@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -85,7 +86,11 @@ func (l *Log) Replay(ctx context.Context, load func(collection string, o *store.
 	if err := l.loadAll(ctx, h, load); err != nil {
 		return store.Bounds{}, err
 	}
-	return store.Bounds{Head: h.revision, Floor: h.floor, Marks: marks}, nil
+	b := store.Bounds{Head: h.revision, Floor: h.floor, Marks: marks}
+	if h.time != 0 {
+		b.Time = time.UnixMicro(h.time).UTC()
+	}
+	return b, nil
 }
 
 // loadAll loads the current versions, and checks that they are those of the head.

@@ -102,7 +102,7 @@ func TestSmallDisk(t *testing.T) {
 	rng := testrand.New(t)
 	mem := vfs.NewCrashableMem()
 	disk := &diskFS{FS: mem, size: int64(sample(64, 40)) * mib}
-	o := pebblelog.Options{Dir: "/log", FS: disk}
+	o := options(disk)
 	openIt := func() *pebblelog.Log {
 		t.Helper()
 		log, err := pebblelog.Open(t.Context(), o)

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/store/pebblelog"
 	"github.com/tidemark-dev/tidemark/internal/store/storetest"
 )
@@ -26,6 +27,13 @@ func TestSuite(t *testing.T) {
 			return opener(pebblelog.Options{Dir: path.Join(t.TempDir(), "log")})
 		})
 	})
+}
+
+// TestForks forks stores on the disk into memory.
+func TestForks(t *testing.T) {
+	storetest.Forks(t, func(testing.TB) func(testing.TB) store.Log {
+		return opener(pebblelog.Options{Dir: "/log", FS: vfs.NewMem()})
+	}, func(state *store.State) store.Log { return memlog.From(state) })
 }
 
 func opener(o pebblelog.Options) func(testing.TB) store.Log {

@@ -52,6 +52,7 @@ func (r *run) readFeed() {
 		if ch.Revision != w.revision || ch.Collection != w.collection || ch.Key() != w.key || !sameVersion(ch.Before, w.before) || !sameVersion(ch.After, w.after) {
 			r.Fatalf("feed after %d: got %+v, want %+v", f.read, ch, w)
 		}
+		r.checkOrigin(ch.Change, w)
 		f.read = ch.Revision
 		r.counts["feed"]++
 	}

@@ -72,6 +72,9 @@ func entryText(e store.Entry) string {
 			s += fmt.Sprintf(" %d/%d/%d/%s", o.Created, o.Modified, o.RevisionAt, o.Bytes())
 		}
 	}
+	if e.Origin != nil {
+		s += fmt.Sprintf(" %d %s", e.Origin.Time.UnixMicro(), caused(e.Origin))
+	}
 	return s
 }
 
@@ -94,6 +97,11 @@ func testLogEmpty(t *testing.T, medium Medium) {
 // story returns a few changes after a revision: groups of entries that change one key
 // twice.
 func story(r store.Revision) [][]store.Entry {
+	by := func(second int64, verb store.Verb, actor *store.Actor, id string) *store.Origin {
+		return &store.Origin{Time: time.Unix(1_800_000_000+second, 0).UTC(), Verb: verb, Actor: actor, AuditID: store.NewAuditID(id)}
+	}
+	alice, bob := &store.Actor{User: "alice", UserAgent: "kubectl"}, &store.Actor{User: "bob", FieldManager: "m", Subresource: "status", Loop: "l"}
+	const id = "5d8c3c9a-0f0e-4c1e-9c55-0123456789ab"
 	a1 := logObject("ns/a", "one", r+1, r+1)
 	b2 := logObject("ns/b", "two", r+2, r+2)
 	a3 := logObject("ns/a", "three", r+1, r+3)
@@ -102,14 +110,14 @@ func story(r store.Revision) [][]store.Entry {
 	c7 := logObject("ns2/c", "seven", r+7, r+7)
 	b8 := logObject("ns/b", "again", r+8, r+8)
 	return [][]store.Entry{
-		{{Collection: "pods", Key: "ns/a", Revision: r + 1, Object: a1}},
-		{{Collection: "pods", Key: "ns/b", Revision: r + 2, Object: b2},
-			{Collection: "pods", Key: "ns/a", Revision: r + 3, Object: a3, Before: a1},
-			{Collection: "pods", Key: "ns/a", Revision: r + 4, Object: a4, Before: a3},
+		{{Collection: "pods", Key: "ns/a", Revision: r + 1, Object: a1, Origin: by(1, store.VerbCreate, alice, id)}},
+		{{Collection: "pods", Key: "ns/b", Revision: r + 2, Object: b2, Origin: by(2, store.VerbCreate, bob, "")},
+			{Collection: "pods", Key: "ns/a", Revision: r + 3, Object: a3, Before: a1, Origin: by(2, store.VerbPatch, alice, "text")},
+			{Collection: "pods", Key: "ns/a", Revision: r + 4, Object: a4, Before: a3, Origin: by(2, store.VerbUpdate, bob, id)},
 			{Collection: "nodes", Key: "x", Revision: r + 5, Object: x5},
-			{Collection: "pods", Key: "ns/b", Revision: r + 6, Before: b2}},
-		{{Collection: "pods", Key: "ns2/c", Revision: r + 7, Object: c7}},
-		{{Collection: "pods", Key: "ns/b", Revision: r + 8, Object: b8}},
+			{Collection: "pods", Key: "ns/b", Revision: r + 6, Before: b2, Origin: by(2, store.VerbDeleteCollection, nil, "")}},
+		{{Collection: "pods", Key: "ns2/c", Revision: r + 7, Object: c7, Origin: by(3, 0, nil, "")}},
+		{{Collection: "pods", Key: "ns/b", Revision: r + 8, Object: b8, Origin: by(3, store.VerbApply, alice, id)}},
 	}
 }
 
@@ -268,6 +276,9 @@ func testLogRestart(t *testing.T, medium Medium) {
 	if !slices.Equal(b.Marks, marks) || b.Floor > first.Head {
 		t.Errorf("bounds after a restart: %+v, want marks %v and a floor of at most %d", b, marks, first.Head)
 	}
+	if want := groups[len(groups)-1][0].Origin.Time; !b.Time.Equal(want) {
+		t.Errorf("the time of the newest change after a restart: %v, want %v", b.Time, want)
+	}
 	checkStory(t, log, all, first.Head, first.Head+8)
 	checkCurrent(t, log, all, first.Head+8)
 	closeLog(t, log)
@@ -305,6 +316,9 @@ func testLogCompact(t *testing.T, medium Medium) {
 	b, _ = replayed(t, log)
 	if b.Floor != r+6 || b.Head != r+8 {
 		t.Errorf("bounds after compaction and a restart: %+v, want floor %d and head %d", b, r+6, r+8)
+	}
+	if want := groups[len(groups)-1][0].Origin.Time; !b.Time.Equal(want) {
+		t.Errorf("the time of the newest change after compaction: %v, want %v", b.Time, want)
 	}
 	for _, m := range b.Marks {
 		if m.Revision < r+6 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/testrand"
@@ -26,6 +27,7 @@ type modelChange struct {
 	collection, key string
 	revision        store.Revision
 	before, after   *store.Object // after as the store returned it, nil of a deletion
+	origin          *store.Origin
 }
 
 func (m *model) head() store.Revision {
@@ -88,6 +90,7 @@ type run struct {
 	model   model
 	cursors []*modelCursor
 	feed    modelFeed
+	times   map[store.Revision]time.Time
 	counts  map[string]int // what was reached
 }
 
@@ -104,8 +107,8 @@ var collections = []string{"pods", "configmaps", "deployments.apps"}
 func testModel(t *testing.T, medium Medium) {
 	for _, memory := range []int64{0, 100 << 10, 1} {
 		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
-			r := run{TB: t, chance: testrand.New(t), open: medium(t), counts: map[string]int{}}
-			r.options = store.Options{MaxMemory: memory, Packed: map[string]bool{"configmaps": true}}
+			r := run{TB: t, chance: testrand.New(t), open: medium(t), counts: map[string]int{}, times: map[store.Revision]time.Time{}}
+			r.options = store.Options{MaxMemory: memory, Packed: map[string]bool{"configmaps": true}, Now: wander(r.chance.Uint64())}
 			r.restart()
 			r.model.start = r.store.Any().Revision()
 			operations := []struct {
@@ -137,8 +140,21 @@ func testModel(t *testing.T, medium Medium) {
 			for range r.cursors {
 				r.readCursor()
 			}
+			r.checkTimes()
 			t.Logf("%d changes; %v", len(r.model.changes), r.counts)
 		})
+	}
+}
+
+// wander returns a clock that goes forwards and backwards.
+func wander(seed uint64) func() time.Time {
+	var mu sync.Mutex
+	now, chance := time.Unix(1_800_000_000, 0), rand.New(rand.NewPCG(seed, 3))
+	return func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		now = now.Add(time.Duration(chance.Int64N(int64(2*time.Second))) - time.Second + time.Millisecond)
+		return now
 	}
 }
 
@@ -239,11 +255,15 @@ func (r *run) add(t *transaction, state *store.State, collection, key string) {
 	if r.chance.IntN(50) == 0 {
 		content = strings.Repeat("y", 5000)
 	}
+	origin := someOrigin(r.chance)
 	if before != nil && r.chance.IntN(3) == 0 {
-		t.Writes = append(t.Writes, del(collection, key, before.Modified))
+		w := del(collection, key, before.Modified)
+		w.Origin = origin
+		t.Writes = append(t.Writes, w)
 		return
 	}
 	w := put(collection, key, content, 0)
+	w.Origin = origin
 	if before != nil {
 		w.If = before.Modified
 	}
@@ -275,7 +295,7 @@ func (r *run) done(t *transaction, made []*store.Object) (all []modelChange) {
 }
 
 func (r *run) made(w store.Write, before, result *store.Object) modelChange {
-	ch := modelChange{w.Collection, w.Key, result.Modified, before, result}
+	ch := modelChange{w.Collection, w.Key, result.Modified, before, result, w.Origin}
 	if w.Value == nil {
 		ch.after = nil
 	} else if want := string(w.Value[:w.RevisionAt]) + fmt.Sprint(result.Modified) + string(w.Value[w.RevisionAt:]); string(result.Bytes()) != want {
@@ -454,6 +474,7 @@ func (r *run) readCursor() {
 			if ch.Revision != w.revision || !sameVersion(ch.Before, w.before) || !sameVersion(ch.After, w.after) {
 				r.Fatalf("%s %q after %d: got %+v, want %+v", c.collection, c.prefix, c.read, ch, w)
 			}
+			r.checkOrigin(ch, w)
 			c.read = ch.Revision
 			r.counts["changes"]++
 		}
@@ -464,6 +485,31 @@ func (r *run) readCursor() {
 		}
 		if len(want) == 0 {
 			c.read = at
+		}
+	}
+}
+
+// checkOrigin compares an origin with that of the write, and its time with those of its neighbours:
+// the same change has the same time in each read, and times do not decrease.
+func (r *run) checkOrigin(ch *store.Change, w modelChange) {
+	got := ch.Origin()
+	if caused(&got) != caused(w.origin) {
+		r.Fatalf("revision %d: got %s, want %s", ch.Revision, caused(&got), caused(w.origin))
+	}
+	if had, known := r.times[ch.Revision]; known && !had.Equal(got.Time) || got.Time.IsZero() {
+		r.Fatalf("revision %d: got %v, which was %v before", ch.Revision, got.Time, had)
+	}
+	r.times[ch.Revision] = got.Time
+}
+
+// checkTimes checks that the times of all changes that were read never decrease.
+func (r *run) checkTimes() {
+	var last time.Time
+	for _, revision := range slices.Sorted(maps.Keys(r.times)) {
+		if at := r.times[revision]; at.Before(last) {
+			r.Errorf("revision %d is of %v, an earlier one of %v", revision, at, last)
+		} else {
+			last = at
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 // The admission scenarios measure what policies and webhooks cost: create of a pod without any,
 // under three validating policies of ten expressions each, and with a call of a webhook; and create
 // beside writes whose webhook does not answer. Each has a namespace of its own, which the policies
-// and webhooks select. The webhook runs in the process of the benchmark: the CPU of the server is
-// without it.
+// and webhooks select. The webhook runs in the process of the benchmark, so the CPU of the server
+// does not include it.
 
 const admissionAPI = "/apis/admissionregistration.k8s.io/v1/"
 

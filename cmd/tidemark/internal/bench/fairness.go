@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,10 +88,23 @@ func overloadRound(ctx context.Context, b *bed) ([]row, error) {
 		}
 		rows = append(rows, row{"write" + phase.suffix, o.loop, "create", o.written}, row{"exempt" + phase.suffix, o.loop, "get", o.exempt})
 		if phase.noisy > 0 {
-			rows = append(rows, row{"list", fmt.Sprintf("closed, %d clients", phase.noisy), "list", o.listed})
+			rows = append(rows, row{"list", fmt.Sprintf("closed, %d clients %s", phase.noisy, b.floodProcess()), "list", o.listed})
+			compareWith(rows[0].Latency, &rows[2].Measurements)
+			compareWith(rows[1].Latency, &rows[3].Measurements)
 		}
 	}
 	return rows, b.empty(ctx, maps, configMapsOf)
+}
+
+// compareWith adds how many times the p99 without load the p99 under load is.
+func compareWith(alone *Latency, m *Measurements) {
+	if alone == nil || m.Latency == nil || alone.P99 == 0 {
+		return
+	}
+	if m.Extra == nil {
+		m.Extra = map[string]float64{}
+	}
+	m.Extra["p99TimesAlone"] = m.Latency.P99 / alone.P99
 }
 
 // noisyClients is how many clients list: as many as the options say, otherwise noisyClients.
@@ -143,9 +155,12 @@ func (o *overload) run(ctx context.Context) error {
 			return err
 		}
 	}
-	noise, err := o.begin(ctx)
+	noise, err := b.startFlood(ctx, o.lister.url, o.noisy)
 	if err != nil {
 		return err
+	}
+	if o.noisy > 0 {
+		sleepUntil(ctx, time.Now().Add(min(time.Second, b.options.Duration))) // until the server is overloaded
 	}
 	all, err := b.measured(func() (Measurements, error) {
 		var wg sync.WaitGroup
@@ -157,95 +172,17 @@ func (o *overload) run(ctx context.Context) error {
 		return Measurements{}, errors.Join(err, readErr)
 	})
 	o.written.Extra = map[string]float64{"rejected": float64(rejected.Load())}
-	o.listed = noise.end()
-	o.listed.ServerCPU, o.listed.OwnCPU, o.listed.Memory = all.ServerCPU, all.OwnCPU, all.Memory
+	var floodErr error
+	o.listed, floodErr = noise.end()
+	o.listed.ServerCPU, o.listed.Memory = all.ServerCPU, all.Memory
 	o.written.Memory, o.exempt.Memory = all.Memory, all.Memory
-	return err
+	return errors.Join(err, floodErr)
 }
 
 // isRejected reports whether a request was rejected for a moment.
 func isRejected(err error) bool {
 	var refused *answerError
 	return errors.As(err, &refused) && refused.code == http.StatusTooManyRequests
-}
-
-// noise is a number of clients that list.
-type noise struct {
-	stop             context.CancelFunc
-	wg               sync.WaitGroup
-	conns            []*conn
-	began            time.Time
-	lists, bytes     atomic.Int64
-	rejected, failed atomic.Int64
-	latencies        histogram
-}
-
-// begin starts the noisy clients, and waits until they are under way.
-func (o *overload) begin(ctx context.Context) (*noise, error) {
-	n := &noise{began: time.Now()}
-	ctx, n.stop = context.WithCancel(ctx)
-	header := o.bed.asUser("bench-noisy", "bench")
-	for i := range o.noisy {
-		if i%noisyStreams == 0 {
-			c, err := o.bed.target.dial(nil)
-			if err != nil {
-				n.end()
-				return nil, err
-			}
-			n.conns = append(n.conns, c)
-		}
-		one := newClient(n.conns[len(n.conns)-1], i, header)
-		n.wg.Go(func() {
-			for ctx.Err() == nil {
-				n.list(ctx, one, o.lister.url)
-			}
-		})
-	}
-	if o.noisy > 0 {
-		sleepUntil(ctx, time.Now().Add(min(time.Second, o.bed.options.Duration)))
-	}
-	return n, nil
-}
-
-// list lists once.
-func (n *noise) list(ctx context.Context, c *client, u *url.URL) {
-	begin := time.Now()
-	resp, err := c.send(ctx, http.MethodGet, u, c.json, nil)
-	switch {
-	case isRejected(err):
-		n.rejected.Add(1)
-		sleepUntil(ctx, time.Now().Add(time.Second))
-		return
-	case err != nil:
-		if ctx.Err() == nil {
-			n.failed.Add(1)
-			sleepUntil(ctx, time.Now().Add(time.Second))
-		}
-		return
-	}
-	defer resp.Body.Close()
-	got, err := io.Copy(io.Discard, resp.Body)
-	n.bytes.Add(got)
-	if err == nil {
-		n.lists.Add(1)
-		n.latencies.record(time.Since(begin))
-	} else if ctx.Err() == nil {
-		n.failed.Add(1)
-	}
-}
-
-// end stops the clients.
-func (n *noise) end() Measurements {
-	m := Measurements{
-		Ops: n.lists.Load(), Seconds: time.Since(n.began).Seconds(), Latency: n.latencies.latency(), Bytes: n.bytes.Load(),
-		Extra: map[string]float64{"rejected": float64(n.rejected.Load()), "failed": float64(n.failed.Load())},
-	}
-	n.stop()
-	n.wg.Wait()
-	for _, c := range n.conns {
-		c.close()
-	}
-	return m
 }
 
 // slowRound measures the memory of a server whose clients read large lists slowly.

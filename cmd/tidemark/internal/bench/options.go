@@ -46,6 +46,10 @@ type Options struct {
 	EqualBytes bool `json:"equalBytes,omitempty"`
 	// Keep leaves the created objects on the server.
 	Keep bool `json:"keep,omitempty"`
+	// Executable is the program that the scenario overload runs with the arguments "bench flood" for
+	// its load, in a process of low priority; it must call Flood. If empty, the load comes from this
+	// process, which delays the measured clients too.
+	Executable string `json:"-"`
 }
 
 const (

@@ -176,3 +176,9 @@ func readMachine() Machine {
 	}
 	return m
 }
+
+// lowerSession lowers the priority of a process's session. With the kernel's autogroups, sessions get
+// equal parts of the processor, whatever the niceness of their processes is.
+func lowerSession(pid int, niceness string) {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(niceness), 0o600) // absent without autogroups
+}

@@ -25,3 +25,5 @@ func readProcess(pid int) (Process, error) { return Process{PID: pid}, nil }
 func readMachine() Machine {
 	return Machine{CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, GoVersion: runtime.Version()}
 }
+
+func lowerSession(int, string) {}

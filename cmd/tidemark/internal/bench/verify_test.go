@@ -211,9 +211,9 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestNobodyDeletesNamespaces: where namespaces stay, their deletion is not
-// measured, and the result says why.
-func TestNobodyDeletesNamespaces(t *testing.T) {
+// TestNamespacesStay: on a server that deletes no namespaces, their deletion is not measured, and
+// the result has the reason.
+func TestNamespacesStay(t *testing.T) {
 	s := liar(t, serve(t), func(r *http.Request, b []byte) []byte {
 		if strings.HasPrefix(string(b), `{"type":"DELETED"`) {
 			return nil

@@ -193,7 +193,7 @@ var faults = append(cellFaults(), []fault{
 	{"bookmarks of no kind", "bookmarks.content", "as requested", func() step { return onType(watches, bookmark, edited(nil, "kind")) }},
 	{"a bookmark before a change that it covers", "bookmarks.complete", "against the list", func() step { return onType(watches, modified, drop) }},
 	{"a watch from a bookmark sends updates", "bookmarks.resume", "want ADDED", func() step { return onType(watches, added, become(modified)) }},
-	{"bookmarks for everybody", "bookmarks.unasked", "not asked for", func() step { return with(watches, "allowWatchBookmarks", "true") }},
+	{"bookmarks without allowWatchBookmarks", "bookmarks.unasked", "not asked for", func() step { return with(watches, "allowWatchBookmarks", "true") }},
 
 	{"forgets the end of the initial events", "streaming.state", "did not come", func() step { return onType(streams, bookmark, drop) }},
 	{"a streaming list lacks an object", "streaming.state", "is missing", func() step { return nth(streams, 1, drop) }},
@@ -329,7 +329,7 @@ var faults = append(cellFaults(), []fault{
 	{"dry-run deletes delete", "dryrun.delete", "want 200", func() step { return without(dry, "dryRun") }},
 	{"dry-run deletes of collections delete", "dryrun.collection", "want 200", func() step { return without(dry, "dryRun") }},
 	{"dry runs have no stages", "dryrun.stages", "want 409", func() step { return code(dry, 409, 201) }},
-	{"dry runs are told to watches", "dryrun.events", "got the event", func() step { return without(dry, "dryRun") }},
+	{"dry runs send watch events", "dryrun.events", "got the event", func() step { return without(dry, "dryRun") }},
 	{"dryRun without a value writes nothing", "dryrun.no-value", "want 200", func() step {
 		return says(dry, 201, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`)
 	}},
@@ -471,8 +471,8 @@ func replayItems(w when) step {
 	})
 }
 
-// mixed makes later chunks be of the most recent state: the token that a server
-// sends with 410 says so. Hidden reports whether they have the version of the first.
+// mixed serves later chunks from the most recent state, as a server does for the token that it sends
+// with 410. Hidden reports whether they have the version of the first.
 func mixed(hidden bool) step {
 	return func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		token := req.URL.Query().Get("continue")

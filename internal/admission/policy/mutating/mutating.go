@@ -22,32 +22,19 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy"
-	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/expression"
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Config is what the plugin is made of.
-type Config struct {
-	// Catalog has the kinds of params.
-	Catalog func() *resource.Catalog
-	// Authz decides for the variable authorizer; nil: expressions that use it fail.
-	Authz authz.Authorizer
-	// Metrics counts the mutations, Conditions the match conditions; nil: nothing does.
-	Metrics    *Metrics
-	Conditions *match.Metrics
-}
-
 // plugin evaluates the policies of a request.
 type plugin struct {
-	Config
+	policy.Config
 	policies *policy.Policies[*compiled]
 }
 
 // Plugin returns the plugin.
-func Plugin(c Config) registry.Plugin {
+func Plugin(c policy.Config) registry.Plugin {
 	p := &plugin{Config: c}
 	p.policies = policy.New(policy.Kind[*compiled]{
 		Policies: "mutatingadmissionpolicies.admissionregistration.k8s.io",
@@ -158,7 +145,7 @@ func (r *request) apply(ctx context.Context, i *invocation, h *history) (patched
 		}
 		start := time.Now()
 		err := r.one(ctx, &c.mutations[m], c.composition, in, v)
-		r.Metrics.observe(i, err, time.Since(start))
+		r.observe(i, err, time.Since(start))
 		if status := (*apierrors.StatusError)(nil); errors.As(err, &status) {
 			return patched, status
 		}

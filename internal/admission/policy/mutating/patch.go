@@ -77,31 +77,27 @@ func configurationOf(value ref.Val) (map[string]any, error) {
 	return containersOf(configuration).(map[string]any), nil
 }
 
-// containersOf replaces the maps and lists of other types that values of the request's objects have:
-// the schema's library knows map[string]any and []any alone. The values in them stay, and the library
-// refuses those that JSON does not have.
+// containersOf replaces the maps of texts that values of the request's objects have, such as labels:
+// the schema's library knows map[string]any and []any alone. All else stays, and the library refuses
+// what it does not know, such as the list that split returns.
 func containersOf(value any) any {
 	switch v := value.(type) {
-	case nil, string, bool, int64, float64, []byte, []ref.Val, map[ref.Val]ref.Val:
-		return v
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for name, member := range v {
 			out[name] = containersOf(member)
 		}
 		return out
-	}
-	switch v := reflect.ValueOf(value); {
-	case v.Kind() == reflect.Slice:
-		out := make([]any, v.Len())
-		for i := range out {
-			out[i] = containersOf(v.Index(i).Interface())
+	case map[string]string:
+		out := make(map[string]any, len(v))
+		for name, text := range v {
+			out[name] = text
 		}
 		return out
-	case v.Kind() == reflect.Map && v.Type().Key().Kind() == reflect.String:
-		out := make(map[string]any, v.Len())
-		for member := v.MapRange(); member.Next(); {
-			out[member.Key().String()] = containersOf(member.Value().Interface())
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = containersOf(v[i])
 		}
 		return out
 	}

@@ -13,31 +13,18 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/admission/match"
 	"github.com/tidemark-dev/tidemark/internal/admission/policy"
-	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/registry"
-	"github.com/tidemark-dev/tidemark/internal/resource"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// Config is what the plugin is made of.
-type Config struct {
-	// Catalog has the kinds of params.
-	Catalog func() *resource.Catalog
-	// Authz decides for the variable authorizer; nil: expressions that use it fail.
-	Authz authz.Authorizer
-	// Metrics counts the evaluations, Conditions the match conditions; nil: nothing does.
-	Metrics    *Metrics
-	Conditions *match.Metrics
-}
-
 // plugin evaluates the policies of a request.
 type plugin struct {
-	Config
+	policy.Config
 	policies *policy.Policies[*compiled]
 }
 
 // Plugin returns the plugin.
-func Plugin(c Config) registry.Plugin {
+func Plugin(c policy.Config) registry.Plugin {
 	p := &plugin{Config: c}
 	p.policies = policy.New(policy.Kind[*compiled]{
 		Policies: "validatingadmissionpolicies.admissionregistration.k8s.io",
@@ -147,7 +134,7 @@ func (r *request) evaluate(ctx context.Context, i *invocation) error {
 			continue
 		}
 		r.deny(i, one.err, "")
-		r.Metrics.observe(i, deny, one.err, one.took)
+		r.observe(i, deny, one.err, one.took)
 	}
 	return nil
 }
@@ -155,20 +142,20 @@ func (r *request) evaluate(ctx context.Context, i *invocation) error {
 // act does what the binding's actions say about a failed validation.
 func (r *request) act(i *invocation, d *decision) {
 	if d.admitted {
-		r.Metrics.observe(i, allow, d.message, d.took)
+		r.observe(i, allow, d.message, d.took)
 		return
 	}
 	for _, action := range i.Binding.Actions {
 		switch action {
 		case admissionregistrationv1.Deny:
 			r.deny(i, d.message, d.reason)
-			r.Metrics.observe(i, deny, d.message, d.took)
+			r.observe(i, deny, d.message, d.took)
 		case admissionregistrationv1.Audit:
 			r.annotateFailure(i, d)
-			r.Metrics.observe(i, audit, d.message, d.took)
+			r.observe(i, audit, d.message, d.took)
 		case admissionregistrationv1.Warn:
 			r.a.Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", i.Policy.Name, i.Binding.Name, d.message))
-			r.Metrics.observe(i, warn, d.message, d.took)
+			r.observe(i, warn, d.message, d.took)
 		}
 	}
 }

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tidemark-dev/tidemark"
+)
+
+const (
+	defaultForks     = 1000
+	defaultForkBytes = 64 << 20
+)
+
+func (f *serveFlags) registerForks(flags *pflag.FlagSet) {
+	flags.IntVar(&f.forks, "max-forks", defaultForks, "how many forks exist at a time (see tidemark fork), 0 for none")
+	flags.Var(&f.forkBytes, "fork-max-bytes", "memory of each fork for what it writes, half of it for its history; at the limit, writes that grow objects are refused with 507")
+}
+
+func (f *serveFlags) checkForks() error {
+	if f.forks < 0 {
+		return errors.New("--max-forks is negative: want 0 for no forks, or more")
+	}
+	if f.forkBytes <= 0 {
+		return errors.New("--fork-max-bytes is not positive")
+	}
+	f.server.Forks = tidemark.Forks{Max: cmp.Or(f.forks, -1), MaxBytes: int64(f.forkBytes)}
+	return nil
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/etcdstub"
+)
+
+// The names under which this program stands in for another one, as busybox does. A test harness
+// starts them from its folder of assets.
+const (
+	asAPIServer = "kube-apiserver"
+	asEtcd      = "etcd"
+)
+
+// controllersVariable selects the controllers of a server that runs as kube-apiserver, like
+// --controllers of serve.
+const controllersVariable = "TIDEMARK_CONTROLLERS"
+
+// apiServerControllers are the controllers whose work kube-apiserver and etcd do. Without a
+// kube-controller-manager, there are no others.
+var apiServerControllers = []string{"event-ttl", "service-ip-repair"}
+
+// etcdWait is how long a kube-apiserver waits for etcd to listen.
+const etcdWait = 20 * time.Second
+
+// apiServer is a server that runs as kube-apiserver.
+type apiServer struct {
+	serve       serveFlags
+	certDir     string
+	etcdServers []string
+	gates       anyGates
+	version     string
+	ignored     []*ignoredFlag
+}
+
+// runAPIServer runs the server with the command line of a kube-apiserver, and returns the exit code.
+// As there, each error is exitFailed.
+func runAPIServer(args []string, stdout, stderr io.Writer) int {
+	a := new(apiServer)
+	flags := a.flags()
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprintf(stdout, "Tidemark %s serves the API of Kubernetes as a kube-apiserver.\n\nUsage:\n  kube-apiserver [flags]\n\nFlags:\n%s", ownVersion(), flags.FlagUsages())
+		return exitOK
+	case err == nil && a.version != "false":
+		fmt.Fprintf(stdout, "Kubernetes %s\n", readVersion().Kubernetes)
+		return exitOK
+	case err == nil && flags.NArg() > 0:
+		err = fmt.Errorf("%q does not take any arguments, got %q", asAPIServer, flags.Args())
+	case err == nil:
+		err = a.run(flags, os.Getenv, stderr)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "Error: %s\n", oneLine(err))
+		return exitFailed
+	}
+	return exitOK
+}
+
+// flags returns the flags of kube-apiserver. Those that serve has too are serve's, with the defaults
+// of kube-apiserver.
+func (a *apiServer) flags() *pflag.FlagSet {
+	f := &a.serve
+	f.maxMemory, f.maxDisk, f.forkBytes = defaultMaxMemory, defaultMaxDisk, defaultForkBytes
+	served := new(cobra.Command)
+	f.register(served)
+	f.inMemory = true
+
+	flags := pflag.NewFlagSet(asAPIServer, pflag.ContinueOnError)
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	flags.Usage = func() {} // runAPIServer prints it
+	flags.StringVar(&a.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, the serving certificate unless --tls-cert-file is given; created with a self-signed pair if there is none (default: the certificate is issued in memory)")
+	flags.StringSliceVar(&a.etcdServers, "etcd-servers", nil, "URLs of etcd; required; the program that answers must be the stand-in that tidemark envtest-assets writes: Tidemark keeps its objects in memory")
+	flags.Var(&a.gates, "feature-gates", gatesUsage()+"; others are ignored with a warning")
+	flags.Bool("allow-privileged", false, "accepted; privileged containers are always allowed")
+	flags.StringVar(&a.version, "version", "false", "print the version of Kubernetes and exit")
+	flags.Lookup("version").NoOptDefVal = "true"
+	for _, row := range apiServerFlags() {
+		switch one := served.Flags().Lookup(row.name); {
+		case flags.Lookup(row.name) != nil: // above
+		case one != nil:
+			flags.AddFlag(one)
+		default:
+			i := &ignoredFlag{row: row}
+			a.ignored = append(a.ignored, i)
+			flags.AddFlag(&pflag.Flag{Name: row.name, Value: i, DefValue: row.value, NoOptDefVal: row.alone, Usage: "accepted; has no effect"})
+		}
+	}
+	for name, value := range map[string]string{"bind-address": "0.0.0.0", "service-cluster-ip-range": "10.0.0.0/24"} {
+		one := flags.Lookup(name)
+		if err := one.Value.Set(value); err != nil {
+			panic(fmt.Sprintf("the default of --%s: %v", name, err))
+		}
+		one.DefValue = value
+	}
+	flags.Lookup("authorization-mode").DefValue = "AlwaysAllow"
+	return flags
+}
+
+// run runs the server until a signal arrives.
+func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr io.Writer) error {
+	f := &a.serve
+	f.server.Logger = f.logger(stderr)
+	if len(a.etcdServers) == 0 {
+		return errors.New("--etcd-servers must be specified")
+	}
+	a.complete(flags, getenv)
+	if err := cmp.Or(f.checkOIDC(flags), f.check(flags.Changed)); err != nil {
+		return err
+	}
+	if err := a.useCertDir(); err != nil {
+		return err
+	}
+	a.warn(flags)
+	boundGarbage()
+	ctx, stop := untilSignal(context.Background(), exitFailed)
+	defer stop()
+	if err := a.checkEtcd(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	return a.serveUntil(ctx)
+}
+
+// complete adds what kube-apiserver does by default, and serve does not.
+func (a *apiServer) complete(flags *pflag.FlagSet, getenv func(string) string) {
+	f, s := &a.serve, &a.serve.server
+	f.gates = a.gates.known
+	f.controllers = apiServerControllers
+	if chosen := getenv(controllersVariable); chosen != "" {
+		f.controllers = strings.Split(chosen, ",")
+	}
+	if !flags.Changed("authorization-mode") && !flags.Changed("authorization-config") {
+		s.Authorization.Modes = []string{"AlwaysAllow"}
+	}
+	const accounts = "ServiceAccount"
+	if !slices.Contains(s.DisableAdmissionPlugins, accounts) && !slices.Contains(s.EnableAdmissionPlugins, accounts) {
+		s.EnableAdmissionPlugins = append(s.EnableAdmissionPlugins, accounts)
+	}
+}
+
+// useCertDir chooses the serving certificate in --cert-dir, and makes one if there is none.
+func (a *apiServer) useCertDir() error {
+	s := &a.serve.server
+	if a.certDir == "" || s.TLSCertFile != "" {
+		return nil
+	}
+	s.TLSCertFile, s.TLSPrivateKeyFile = filepath.Join(a.certDir, "apiserver.crt"), filepath.Join(a.certDir, "apiserver.key")
+	_, noCert := os.Stat(s.TLSCertFile)
+	_, noKey := os.Stat(s.TLSPrivateKeyFile)
+	if noCert == nil || noKey == nil {
+		return nil
+	}
+	names := []string{"kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost"}
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, names)
+	if err != nil {
+		return fmt.Errorf("--cert-dir: %w", err)
+	}
+	return errors.Join(cert.WriteCert(s.TLSCertFile, certificate), os.WriteFile(s.TLSPrivateKeyFile, key, 0o600))
+}
+
+// warn logs a warning for each given flag that has no effect.
+func (a *apiServer) warn(flags *pflag.FlagSet) {
+	log := a.serve.server.Logger
+	for _, i := range a.ignored {
+		if flags.Changed(i.row.name) && i.last != "" {
+			log.Warn("the flag has no effect", "flag", "--"+i.row.name)
+		}
+	}
+	for _, name := range a.gates.unknown {
+		log.Warn("the feature gate has no effect", "gate", name)
+	}
+}
+
+// checkEtcd returns an error unless stubs answer in place of etcd.
+func (a *apiServer) checkEtcd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, etcdWait)
+	defer cancel()
+	for _, url := range a.etcdServers {
+		err := etcdstub.Check(ctx, url)
+		if errors.Is(err, etcdstub.ErrOther) {
+			return fmt.Errorf("--etcd-servers: %w; Tidemark keeps its objects itself and does not support etcd yet: start the program etcd from the folder of tidemark envtest-assets in its place", err)
+		}
+		if err != nil {
+			return fmt.Errorf("--etcd-servers: %s does not answer: %w", url, err)
+		}
+	}
+	return nil
+}
+
+// serveUntil serves until the context ends.
+func (a *apiServer) serveUntil(ctx context.Context) (err error) {
+	begin := time.Now()
+	s := &a.serve.server
+	if err := s.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // interrupted during the start
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	s.Logger.Info("Tidemark serves as kube-apiserver, in memory", "version", ownVersion(), "address", s.URL(),
+		"controllers", strings.Join(a.serve.controllers, ","), "started", time.Since(begin).Round(time.Millisecond))
+	defer time.AfterFunc(startSettles, debug.FreeOSMemory).Stop()
+	return a.serve.wait(ctx, nil)
+}
+
+// runEtcd stands in for etcd, and returns the exit code.
+func runEtcd(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := untilSignal(context.Background(), exitFailed)
+	defer stop()
+	err := etcdstub.Run(ctx, args, stdout, stderr)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "Error: %s\n", oneLine(err))
+	if errors.Is(err, etcdstub.ErrUsage) {
+		return exitUsage
+	}
+	return exitFailed
+}

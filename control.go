@@ -1,0 +1,179 @@
+package tidemark
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/control"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// ControlHandler returns the handler of the control API, which docs/formats/control-api.md
+// describes: it creates and deletes worlds, applies manifests, adds users, and reads states and
+// histories. It does not authenticate: each client that reaches it has every right. The worlds end
+// with the server. It panics before Start has succeeded.
+func (s *Server) ControlHandler() http.Handler { return s.controlHandler(s.must()) }
+
+func (s *Server) controlHandler(r *running) http.Handler {
+	return control.New(control.Config{Worlds: worlds{r}, Version: s.version(), Leases: &r.leases})
+}
+
+// ControlIdle returns a channel that is closed when no client of the control API has held a lease for
+// the grace period, which begins now. From then on clients get no lease, and the caller should close
+// the server. Only the grace period of the first call counts. It panics before Start has succeeded.
+func (s *Server) ControlIdle(grace time.Duration) <-chan struct{} { return s.must().leases.Idle(grace) }
+
+// version is the server's own version.
+func (s *Server) version() string {
+	if s.Version != "" {
+		return s.Version
+	}
+	return release
+}
+
+// controlled is a World as the control API knows it.
+type controlled struct{ *World }
+
+// Describe implements control.World.
+func (c *controlled) Describe() (control.Description, error) {
+	name, parent := control.Root, ""
+	if c.fork != nil {
+		name, parent = c.Name(), cmp.Or(c.fork.parent, control.Root)
+	}
+	return control.Description{
+		Name: name, Parent: parent, Revision: c.Revision(), URL: c.URL(), ServerName: c.running.serverName,
+		CA: string(c.running.authority.CertificatePEM()), Token: c.running.authority.AdminToken(), Kubeconfig: string(c.kubeconfig().YAML()),
+	}, nil
+}
+
+// Handler implements control.World.
+func (c *controlled) Handler() http.Handler { return httpapi.Undisturbed(c.World.Handler()) }
+
+// AddUser implements control.World.
+func (c *controlled) AddUser(u control.User) (control.Credentials, error) {
+	token, err := c.issued[0].Issue(&authn.User{Name: u.Name, Groups: u.Groups})
+	if err != nil {
+		return control.Credentials{}, fmt.Errorf("%w: %w", control.ErrLimit, err)
+	}
+	certificate, key, err := c.running.authority.IssueClient(u.Name, u.Groups)
+	if err != nil {
+		return control.Credentials{}, err
+	}
+	file := c.kubeconfig()
+	file.User, file.Token = u.Name, token
+	return control.Credentials{User: u, Token: token, Certificate: string(certificate), Key: string(key), Kubeconfig: string(file.YAML())}, nil
+}
+
+// Objects implements control.World.
+func (c *controlled) Objects(ctx context.Context, revision uint64) iter.Seq2[control.Object, error] {
+	return func(yield func(control.Object, error) bool) {
+		state := c.store.Any()
+		at := store.Revision(revision)
+		if at == 0 {
+			at = state.Revision()
+		}
+		for collection := range state.Collections() {
+			view, err := c.store.Exact(ctx, collection, at, 0)
+			if err != nil {
+				yield(control.Object{}, controlError(err))
+				return
+			}
+			if !yieldObjects(view, collection, yield) {
+				return
+			}
+		}
+	}
+}
+
+// yieldObjects yields the objects of a view, and closes it. It returns false if the caller must
+// stop.
+func yieldObjects(view *store.View, collection string, yield func(control.Object, error) bool) bool {
+	defer view.Close()
+	for o, err := range view.Scan("", "") {
+		if err != nil {
+			yield(control.Object{}, controlError(err))
+			return false
+		}
+		if !yield(control.Object{Collection: collection, Key: o.Key, JSON: o.Bytes()}, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// Changes implements control.World.
+func (c *controlled) Changes(ctx context.Context, after, upTo uint64) iter.Seq2[control.Change, error] {
+	return func(yield func(control.Change, error) bool) {
+		floor, head := c.store.Bounds()
+		if after == 0 {
+			after = uint64(floor)
+		}
+		if upTo == 0 {
+			upTo = uint64(head)
+		}
+		feed, err := c.store.Feed(store.Revision(after))
+		if err != nil {
+			yield(control.Change{}, controlError(err))
+			return
+		}
+		defer feed.Close()
+		buf := make([]store.CollectionChange, 256)
+		for uint64(feed.Revision()) < upTo {
+			n, err := feed.TryNext(ctx, buf)
+			if err != nil {
+				yield(control.Change{}, controlError(err))
+				return
+			}
+			if n == 0 {
+				return // upTo is in the future
+			}
+			for _, change := range buf[:n] {
+				if uint64(change.Revision) > upTo || !yield(controlChange(change), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// controlChange returns a change as the control API knows it.
+func controlChange(c store.CollectionChange) control.Change {
+	out := control.Change{Revision: uint64(c.Revision), Collection: c.Collection, Key: c.Key()}
+	if c.Before != nil {
+		out.Before = c.Before.Bytes()
+	}
+	if c.After != nil {
+		out.After = c.After.Bytes()
+	}
+	origin := c.Origin()
+	out.Time, out.Verb = origin.Time, origin.Verb.String()
+	if a := origin.Actor; a != nil {
+		out.Actor = &control.Actor{
+			User: a.User, UserAgent: a.UserAgent, FieldManager: a.FieldManager, Subresource: a.Subresource, Loop: a.Loop,
+			AuditID: origin.AuditID.String(),
+		}
+	}
+	return out
+}
+
+// controlError returns an error of the store as the control API knows it.
+func controlError(err error) error {
+	var expired *store.ExpiredError
+	var large *store.TooLargeError
+	switch {
+	case errors.As(err, &expired):
+		return fmt.Errorf("%w: %w", control.ErrExpired, err)
+	case errors.As(err, &large), errors.Is(err, store.ErrClosed):
+		return fmt.Errorf("%w: %w", control.ErrNotFound, err)
+	}
+	return err
+}
+
+var _ control.World = (*controlled)(nil)

@@ -1,0 +1,343 @@
+package tidemark
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"weak"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/control"
+	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/store/memlog"
+	"github.com/tidemark-dev/tidemark/internal/uuid"
+)
+
+// Forks limits the forks of a server. The zero value has the defaults.
+type Forks struct {
+	// Max is how many forks exist at a time; zero: 1,000. Negative: none.
+	Max int
+	// MaxBytes limits the memory of each fork: half of it for the objects that the fork wrote, half for
+	// its history. Objects that it shares with its parent do not count. Zero: 64 MiB.
+	MaxBytes int64
+}
+
+const (
+	defaultForks     = 1000
+	defaultForkBytes = 64 * mebibyte
+)
+
+// ForkOptions configures a fork. The zero value is a fork of the newest state with a generated name.
+type ForkOptions struct {
+	// Name is the name of the fork, a DNS label, which its URL ends with. The name "root" is taken.
+	// Empty: a name is generated.
+	Name string
+	// At is the resource version of the state that the fork begins with, in the history of its parent;
+	// zero: the newest.
+	At uint64
+	// Controllers selects the controllers, as Server.Controllers does. Nil: those of the server.
+	Controllers []string
+}
+
+// Errors of World.Fork.
+var (
+	// ErrForkExists is returned if there is a fork with the name.
+	ErrForkExists = errors.New("a fork with this name exists")
+	// ErrTooManyForks is returned if there are Forks.Max forks.
+	ErrTooManyForks = errors.New("there are as many forks as the server may have")
+	// ErrForkClosed is returned for a world that was closed.
+	ErrForkClosed = errors.New("the world was closed")
+)
+
+// forkPath is the beginning of the paths of forks.
+const forkPath = "/fork/"
+
+// closeWait is how long Close waits for requests.
+const closeWait = time.Second
+
+// fork is what a World has in addition if it is a fork.
+type fork struct {
+	name        string
+	parent      string              // the name of the parent; empty: a root world
+	ancestor    weak.Pointer[World] // the parent, which a fork may outlive and does not keep in memory
+	controllers []string
+	base        store.Revision // of the parent's state
+	created     time.Time
+
+	once sync.Once // opens the world, or closes it before
+	err  error
+
+	mu      sync.Mutex
+	started bool          // the controllers, after the first write
+	closed  bool          // no request begins any more
+	active  int           // requests under way
+	idle    chan struct{} // closed when closed is true and active is zero; nil: Close does not wait
+	loops   sync.WaitGroup
+}
+
+// forks are the forks of a server, by their names.
+type forks struct {
+	mu     sync.Mutex
+	all    map[string]*World
+	closed bool
+}
+
+// Fork makes a world that begins with a state of this one, and then has changes, custom resources,
+// permissions and controllers of its own. It shares the objects of the state, so that it takes the same
+// time and memory however many there are. It is in memory, until its Close or that of the server. Its
+// resource versions continue above that of the state; requests for older ones are answered with 410.
+//
+// The controllers start with the first write. Tokens that the world accepts are valid in the fork, but not
+// the other way around.
+//
+// The errors are ErrForkExists, ErrTooManyForks, ErrForkClosed, errors for an invalid name or unknown
+// controllers, and those of reading an old resource version.
+func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
+	o.Name = cmp.Or(o.Name, "fork-"+uuid.New()[:8])
+	if faults := validation.IsDNS1123Label(o.Name); len(faults) > 0 {
+		return nil, fmt.Errorf("the name %q of a fork: %s", o.Name, faults[0])
+	}
+	if o.Controllers == nil {
+		o.Controllers = w.server.Controllers
+	} else if err := controller.Check(o.Controllers); err != nil {
+		return nil, err
+	}
+	if err := w.use(); err != nil {
+		return nil, err
+	}
+	state := w.store.Any()
+	if o.At != 0 {
+		var err error
+		if state, err = w.store.StateAt(ctx, store.Revision(o.At)); err != nil {
+			return nil, err
+		}
+	}
+	f := &World{server: w.server, running: w.running, fork: &fork{
+		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), created: w.server.clock(),
+	}}
+	f.issued = append([]*authn.Issued{new(authn.Issued)}, w.issued...)
+	f.use, f.direct = f.openOnce, f.newDirect(f.serve)
+	bytes := cmp.Or(w.server.Forks.MaxBytes, defaultForkBytes)
+	var err error
+	f.store, err = w.store.Fork(state, store.Options{
+		Log: memlog.From(state), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: w.server.now,
+		Note: w.server.note, OnFatal: f.broken, OnDivergence: f.diverged,
+	})
+	if errors.Is(err, store.ErrClosed) {
+		return nil, ErrForkClosed
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.store.SetQuota(bytes - bytes/2)
+	f.custom, f.tokens, f.rbac = w.custom.Fork(f.store), f.accounts(w.tokens.Fork()), w.rbac.Fork(f.store)
+	if err := w.running.forks.add(f, w.server.Forks.Max); err != nil {
+		f.endCalls()
+		return nil, errors.Join(err, f.store.Close())
+	}
+	return f, nil
+}
+
+// clock returns the time of the server.
+func (s *Server) clock() time.Time {
+	if s.now != nil {
+		return s.now()
+	}
+	return time.Now()
+}
+
+// openOnce opens the parts of a fork: with its first request, or with its first fork.
+func (w *World) openOnce() error {
+	w.fork.once.Do(func() { w.fork.err = w.openFork() })
+	return w.fork.err
+}
+
+// openFork opens the parts of a fork that its first request needs. They share with those of the root world
+// what the server has once, such as seats, and hold nothing of the parent.
+func (w *World) openFork() error {
+	root := w.running.root
+	w.metrics, w.durations = root.metrics, root.durations
+	credentials, err := w.open()
+	if err != nil {
+		return err
+	}
+	c := w.api(credentials)
+	own := c.OpenAPI
+	c.OpenAPI = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if p := w.fork.ancestor.Value(); p != nil && w.custom.Catalog() == p.custom.Catalog() {
+			p.openAPI.ServeHTTP(rw, r)
+			return
+		}
+		own.ServeHTTP(rw, r)
+	})
+	c.RepresentationBytes = cmp.Or(w.server.Forks.MaxBytes, defaultForkBytes) / 4
+	w.handler = root.handler.Fork(c)
+	return nil
+}
+
+// diverged starts the controllers of a fork, after its first write.
+func (w *World) diverged() {
+	f := w.fork
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return
+	}
+	f.loops.Add(1)
+	f.mu.Unlock()
+	defer f.loops.Done()
+	loops, err := w.startLoops()
+	f.mu.Lock()
+	w.loops, f.started = loops, true
+	f.mu.Unlock()
+	if err != nil {
+		w.running.log.Error("the controllers of a fork do not run", "fork", f.name, "err", err)
+	}
+}
+
+// broken is called if the log of a fork failed, which is in memory.
+func (w *World) broken(err error) {
+	w.running.log.Error("the log of a fork failed", "fork", w.fork.name, "err", err)
+}
+
+// serve answers a request to a fork.
+func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
+	if !w.fork.begin() {
+		noFork(rw, w.fork.name)
+		return
+	}
+	defer w.fork.end()
+	if err := w.use(); err != nil {
+		w.running.log.Error("a fork cannot be opened", "fork", w.fork.name, "err", err)
+		fail(rw, http.StatusInternalServerError, "the fork cannot be opened")
+		return
+	}
+	w.handler.ServeHTTP(rw, r)
+}
+
+// begin counts a request, unless the fork is closed.
+func (f *fork) begin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.active++
+	return true
+}
+
+func (f *fork) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active--; f.active == 0 && f.idle != nil {
+		close(f.idle)
+		f.idle = nil
+	}
+}
+
+// Close ends a fork: it ends watches cleanly, lets requests finish for a moment, and frees the memory. Its
+// own forks go on. It is idempotent. A root world is closed with its server; for it, Close does nothing.
+func (w *World) Close() error {
+	if w.fork == nil {
+		return nil
+	}
+	w.running.forks.remove(w)
+	return w.end()
+}
+
+// end ends a fork whose name was removed.
+func (w *World) end() error {
+	f := w.fork
+	f.once.Do(func() { f.err = ErrForkClosed }) // waits if another goroutine opens it
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	idle := make(chan struct{})
+	if f.active == 0 {
+		close(idle)
+	} else {
+		f.idle = idle
+	}
+	f.mu.Unlock()
+	w.endCalls()
+	w.direct.Stop() // and drains
+	wait := time.NewTimer(closeWait)
+	defer wait.Stop()
+	select {
+	case <-idle:
+	case <-wait.C:
+	}
+	f.loops.Wait()
+	return w.stop()
+}
+
+// add adds a fork, unless there are most forks already. A most of zero is the default, a negative one
+// refuses all forks.
+func (f *forks) add(w *World, most int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return ErrForkClosed
+	case f.all[w.fork.name] != nil || w.fork.name == control.Root:
+		return ErrForkExists
+	case len(f.all) >= max(0, cmp.Or(most, defaultForks)):
+		return ErrTooManyForks
+	}
+	if f.all == nil {
+		f.all = map[string]*World{}
+	}
+	f.all[w.fork.name] = w
+	return nil
+}
+
+// get returns a fork, nil if there is none.
+func (f *forks) get(name string) *World {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[name]
+}
+
+func (f *forks) remove(w *World) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all[w.fork.name] == w {
+		delete(f.all, w.fork.name)
+	}
+}
+
+// list returns the forks in the order of their names.
+func (f *forks) list() []*World {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.SortedFunc(maps.Values(f.all), func(a, b *World) int { return strings.Compare(a.fork.name, b.fork.name) })
+}
+
+// refuse refuses new forks.
+func (f *forks) refuse() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
+
+// close closes all forks. There are no requests any more.
+func (f *forks) close() error {
+	var errs []error
+	for _, w := range f.list() {
+		errs = append(errs, w.Close())
+	}
+	return errors.Join(errs...)
+}

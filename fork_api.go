@@ -1,0 +1,182 @@
+package tidemark
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tidemark-dev/tidemark/internal/forkapi"
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// forksPath is where clients list, make and delete forks: docs/how-to/fork.md. The root world authorizes
+// the requests.
+const forksPath = forkapi.Path
+
+// maxForkRequest bounds the body of a request for a fork, in bytes.
+const maxForkRequest = 16 << 10
+
+// route passes a request to the world that its path names.
+func (r *running) route(rw http.ResponseWriter, q *http.Request) {
+	rest, ok := strings.CutPrefix(q.URL.Path, forkPath)
+	if !ok {
+		r.root.handler.ServeHTTP(rw, q)
+		return
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	w := r.forks.get(name)
+	if w == nil {
+		noFork(rw, name)
+		return
+	}
+	w.serve(rw, without(q, w.prefix()))
+}
+
+// without returns the request with a path that lacks the prefix.
+func without(q *http.Request, prefix string) *http.Request {
+	next, u := new(http.Request), new(url.URL)
+	*next, *u = *q, *q.URL
+	next.URL = u
+	if u.Path = strings.TrimPrefix(u.Path, prefix); u.Path == "" {
+		u.Path = "/"
+	}
+	// A name has no character that is escaped. A path whose prefix is written in another way is valid
+	// without RawPath, too.
+	if raw, ok := strings.CutPrefix(u.RawPath, prefix); ok {
+		u.RawPath = raw
+	} else {
+		u.RawPath = ""
+	}
+	return next
+}
+
+// noFork answers a request for a fork that does not exist.
+func noFork(rw http.ResponseWriter, name string) {
+	refuse(rw, apierrors.NewNotFound(schema.GroupResource{Resource: "forks"}, name))
+}
+
+// fail answers with a Status.
+func fail(rw http.ResponseWriter, code int, message string) {
+	reason := metav1.StatusReasonInternalError
+	switch code {
+	case http.StatusBadRequest:
+		reason = metav1.StatusReasonBadRequest
+	case http.StatusMethodNotAllowed:
+		reason = metav1.StatusReasonMethodNotAllowed
+	case http.StatusTooManyRequests:
+		reason = metav1.StatusReasonTooManyRequests
+	case http.StatusGone:
+		reason = metav1.StatusReasonExpired
+	}
+	refuse(rw, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}})
+}
+
+func refuse(rw http.ResponseWriter, err *apierrors.StatusError) {
+	s := err.ErrStatus
+	s.Kind, s.APIVersion = "Status", "v1"
+	answer(rw, int(s.Code), s)
+}
+
+// answer writes an answer as JSON.
+func answer(rw http.ResponseWriter, code int, body any) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		code, b = http.StatusInternalServerError, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`)
+	}
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(code)
+	rw.Write(append(b, '\n')) // an error is one of the connection
+}
+
+// serveForks answers requests to forksPath. The user may send them.
+func (r *running) serveForks(rw http.ResponseWriter, q *http.Request) {
+	name := strings.TrimPrefix(strings.TrimPrefix(q.URL.Path, forksPath), "/")
+	switch {
+	case name == "" && q.Method == http.MethodGet:
+		all := forkapi.List{Forks: []forkapi.Fork{}}
+		for _, w := range r.forks.list() {
+			all.Forks = append(all.Forks, w.describe())
+		}
+		answer(rw, http.StatusOK, all)
+	case name == "" && q.Method == http.MethodPost:
+		r.createFork(rw, q)
+	case name == "" || q.Method != http.MethodGet && q.Method != http.MethodDelete:
+		fail(rw, http.StatusMethodNotAllowed, "forks are listed with GET "+forksPath+", made with POST "+forksPath+", and deleted with DELETE "+forksPath+"/NAME")
+	default:
+		r.oneFork(rw, q, name)
+	}
+}
+
+// oneFork returns or deletes a fork.
+func (r *running) oneFork(rw http.ResponseWriter, q *http.Request, name string) {
+	w := r.forks.get(name)
+	if w == nil {
+		noFork(rw, name)
+		return
+	}
+	described := w.describe()
+	if q.Method == http.MethodDelete {
+		if err := w.Close(); err != nil {
+			r.log.Warn("a fork was not closed cleanly", "fork", name, "err", err)
+		}
+	}
+	answer(rw, http.StatusOK, described)
+}
+
+// createFork makes a fork as the body says.
+func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
+	var asked forkapi.Request
+	body, err := io.ReadAll(http.MaxBytesReader(rw, q.Body, maxForkRequest))
+	if err == nil && len(body) > 0 {
+		err = json.Unmarshal(body, &asked)
+	}
+	if err != nil {
+		fail(rw, http.StatusBadRequest, "the request for a fork cannot be read: "+err.Error())
+		return
+	}
+	o := ForkOptions{Name: asked.Name, Controllers: asked.Controllers}
+	if asked.ResourceVersion != "" {
+		if o.At, err = strconv.ParseUint(asked.ResourceVersion, 10, 64); err != nil || o.At == 0 {
+			fail(rw, http.StatusBadRequest, "the resourceVersion of a fork is not a number above zero")
+			return
+		}
+	}
+	parent := r.root
+	if asked.From != "" {
+		if parent = r.forks.get(asked.From); parent == nil {
+			noFork(rw, asked.From)
+			return
+		}
+	}
+	w, err := parent.Fork(q.Context(), o)
+	switch {
+	case err == nil:
+		answer(rw, http.StatusCreated, w.describe())
+	case errors.Is(err, ErrForkExists):
+		refuse(rw, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "forks"}, asked.Name))
+	case errors.Is(err, ErrTooManyForks), errors.Is(err, store.ErrBusy):
+		fail(rw, http.StatusTooManyRequests, err.Error())
+	case errors.As(err, new(*store.ExpiredError)):
+		fail(rw, http.StatusGone, err.Error())
+	default:
+		fail(rw, http.StatusBadRequest, err.Error())
+	}
+}
+
+// describe returns what clients see of a fork.
+func (w *World) describe() forkapi.Fork {
+	t := w.store.Stats()
+	return forkapi.Fork{
+		Name: w.fork.name, Parent: w.fork.parent, URL: w.URL(), Path: w.prefix(), Created: metav1.NewTime(w.fork.created),
+		Base: strconv.FormatUint(uint64(w.fork.base), 10), ResourceVersion: strconv.FormatUint(uint64(t.Head), 10),
+		Bytes: t.ObjectBytes + t.HistoryBytes,
+	}
+}

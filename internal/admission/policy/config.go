@@ -1,0 +1,19 @@
+package policy
+
+import (
+	"github.com/tidemark-dev/tidemark/internal/admission/match"
+	"github.com/tidemark-dev/tidemark/internal/authz"
+	"github.com/tidemark-dev/tidemark/internal/resource"
+)
+
+// Config is what a plugin of policies is made of.
+type Config struct {
+	// Catalog has the kinds of params.
+	Catalog func() *resource.Catalog
+	// Authz decides for the variable authorizer; nil: expressions that use it fail.
+	Authz authz.Authorizer
+	// Metrics counts the checks of policies; nil: they are not counted.
+	Metrics *Metrics
+	// Conditions counts match conditions; nil: they are not counted.
+	Conditions *match.Metrics
+}

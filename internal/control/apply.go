@@ -1,0 +1,261 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// applyRequest is the body of apply.
+type applyRequest struct {
+	Manifests []manifest    `json:"manifests"`
+	Webhooks  webhookTarget `json:"webhooks"`
+}
+
+// applied is an object that was written.
+type applied struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	// Result is "created" or "updated".
+	Result string `json:"result"`
+}
+
+// apply creates or updates the objects of manifests: definitions first, and what uses them after
+// they are established. It stops at the first error; what was written until then stays.
+func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	body, err := readManifests(w, r)
+	if err != nil {
+		return err
+	}
+	if err := body.Webhooks.check(); err != nil {
+		return err
+	}
+	objects, err := parse(body.Manifests)
+	if err != nil {
+		return err
+	}
+	d, err := world.Describe()
+	if err != nil {
+		return err
+	}
+	c := &client{api: world.Handler(), token: d.Token, kinds: map[string]*metav1.APIResourceList{}}
+	results := make([]applied, 0, len(objects))
+	for i, o := range objects {
+		body.Webhooks.redirect(o)
+		result, err := c.apply(r.Context(), o)
+		if err != nil {
+			return withObject(o, err)
+		}
+		results = append(results, result)
+		if o.isDefinition() && (i+1 == len(objects) || !objects[i+1].isDefinition()) {
+			for _, definition := range objects[:i+1] {
+				if err := c.established(r.Context(), definition); err != nil {
+					return withObject(definition, err)
+				}
+			}
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"applied": results})
+	return nil
+}
+
+// readManifests reads the body: the JSON of applyRequest, or one manifest of YAML.
+func readManifests(w http.ResponseWriter, r *http.Request) (body applyRequest, err error) {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch media {
+	case "application/json", "":
+		err = readJSON(w, r, maxManifestBytes, &body)
+		return body, err
+	case "application/yaml", "text/yaml", "application/x-yaml":
+		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxManifestBytes))
+		body.Manifests = []manifest{{Name: "the body", Content: string(text)}}
+		return body, err
+	}
+	return body, &apiError{http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, fmt.Sprintf("Content-Type %s: want application/json or application/yaml", media)}
+}
+
+// withObject adds to an error which object it is about.
+func withObject(o *object, err error) error {
+	a := *answerOf(err)
+	a.message = o.String() + ": " + a.message
+	return &a
+}
+
+// client calls the API of a world as its administrator.
+type client struct {
+	api   http.Handler
+	token string
+	kinds map[string]*metav1.APIResourceList // by group and version
+}
+
+// manager is the field manager of the objects.
+const manager = "tidemark-control"
+
+// call sends a request and decodes the answer into out, which may be nil.
+func (c *client) call(ctx context.Context, method, path string, body any, out any) error {
+	var content io.Reader = http.NoBody
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "https://control"+path, content)
+	if err != nil {
+		return err
+	}
+	r.RequestURI = r.URL.RequestURI() // as servers see it
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", manager)
+	answer := &buffer{header: http.Header{}}
+	c.api.ServeHTTP(answer, r)
+	if answer.code/100 == 2 {
+		if out == nil {
+			return nil
+		}
+		return json.Unmarshal(answer.body, out)
+	}
+	var status metav1.Status
+	if json.Unmarshal(answer.body, &status) != nil || status.Message == "" {
+		status.Message = fmt.Sprintf("%s %s is answered %d: %s", method, path, answer.code, bytes.TrimSpace(answer.body))
+	}
+	return &apiError{answer.code, status.Reason, status.Message}
+}
+
+// maxTries limits how often an update is repeated because another writer was faster.
+const maxTries = 10
+
+// apply creates the object, or replaces the one that is there.
+func (c *client) apply(ctx context.Context, o *object) (applied, error) {
+	collection, status, err := c.paths(ctx, o)
+	if err != nil {
+		return applied{}, err
+	}
+	result := applied{
+		APIVersion: o.text("apiVersion"), Kind: o.text("kind"), Namespace: o.text("metadata", "namespace"),
+		Name: o.text("metadata", "name"), Result: "created",
+	}
+	var written map[string]any
+	err = c.call(ctx, http.MethodPost, collection+"?fieldManager="+manager, o.fields, &written)
+	named := collection + "/" + url.PathEscape(result.Name)
+	for try := 1; isReason(err, metav1.StatusReasonAlreadyExists) || isReason(err, metav1.StatusReasonConflict); try++ {
+		if try > maxTries || result.Name == "" {
+			return applied{}, err
+		}
+		result.Result = "updated"
+		written = nil
+		var current object
+		if err = c.call(ctx, http.MethodGet, named, nil, &current.fields); err != nil {
+			continue
+		}
+		o.metadata()["resourceVersion"] = current.text("metadata", "resourceVersion")
+		err = c.call(ctx, http.MethodPut, named+"?fieldManager="+manager, o.fields, &written)
+	}
+	if err != nil {
+		return applied{}, err
+	}
+	result.Name = (&object{fields: written}).text("metadata", "name")
+	if given, ok := o.fields["status"]; ok && status && !o.isDefinition() {
+		written["status"] = given
+		err = c.call(ctx, http.MethodPut, collection+"/"+url.PathEscape(result.Name)+"/status?fieldManager="+manager, written, nil)
+	}
+	return result, err
+}
+
+func isReason(err error, reason metav1.StatusReason) bool {
+	return err != nil && answerOf(err).reason == reason
+}
+
+// paths returns the path of the object's collection, and whether its kind has a status that is
+// written apart. It sets the namespace of an object that has none to "default".
+func (c *client) paths(ctx context.Context, o *object) (collection string, status bool, err error) {
+	version := o.text("apiVersion")
+	base := "/apis/" + version
+	if !strings.Contains(version, "/") {
+		base = "/api/" + version
+	}
+	kinds := c.kinds[version]
+	if kinds == nil {
+		kinds = new(metav1.APIResourceList)
+		err := c.call(ctx, http.MethodGet, base, nil, kinds)
+		if err != nil && answerOf(err).code != http.StatusNotFound {
+			return "", false, err
+		}
+		c.kinds[version] = kinds
+	}
+	var found *metav1.APIResource
+	for i, k := range kinds.APIResources {
+		if k.Kind == o.text("kind") && !strings.Contains(k.Name, "/") {
+			found = &kinds.APIResources[i]
+		}
+	}
+	if found == nil {
+		return "", false, badRequest("the server has no kind %s in %s: is its definition among the manifests?", o.text("kind"), version)
+	}
+	for _, k := range kinds.APIResources {
+		status = status || k.Name == found.Name+"/status"
+	}
+	if !found.Namespaced {
+		return base + "/" + found.Name, status, nil
+	}
+	namespace := o.text("metadata", "namespace")
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+		o.metadata()["namespace"] = namespace
+	}
+	return base + "/namespaces/" + url.PathEscape(namespace) + "/" + found.Name, status, nil
+}
+
+const (
+	establishTimeout = 10 * time.Second
+	establishPause   = 2 * time.Millisecond
+)
+
+// established waits until a definition is established. It returns an error if its names conflict
+// with those of another definition.
+func (c *client) established(ctx context.Context, o *object) error {
+	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
+	defer cancel()
+	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(o.text("metadata", "name"))
+	for {
+		var d struct {
+			Status struct {
+				Conditions []metav1.Condition `json:"conditions"`
+			} `json:"status"`
+		}
+		if err := c.call(ctx, http.MethodGet, path, nil, &d); err != nil {
+			return err
+		}
+		for _, condition := range d.Status.Conditions {
+			switch {
+			case condition.Type == "Established" && condition.Status == metav1.ConditionTrue:
+				return nil
+			case condition.Type == "NamesAccepted" && condition.Status == metav1.ConditionFalse:
+				return badRequest("its names are not accepted: %s", condition.Message)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it is not established: %w", ctx.Err())
+		case <-time.After(establishPause):
+		}
+	}
+}

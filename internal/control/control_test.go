@@ -1,0 +1,414 @@
+package control_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/internal/control"
+	"github.com/tidemark-dev/tidemark/internal/servertest"
+)
+
+// api is the control API of a server in memory.
+type api struct {
+	t   *testing.T
+	url string
+}
+
+func start(t *testing.T) *api {
+	t.Helper()
+	s := servertest.Start(t, new(tidemark.Server))
+	listener := httptest.NewServer(s.ControlHandler())
+	t.Cleanup(listener.Close)
+	return &api{t, listener.URL}
+}
+
+// send sends a request and returns the code and the body.
+func (a *api) send(method, path, media, body string) (int, string) {
+	a.t.Helper()
+	r, err := http.NewRequestWithContext(a.t.Context(), method, a.url+path, strings.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", media)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// do sends a JSON request, expects a code, and decodes the answer into out, which may be nil.
+func (a *api) do(code int, method, path, body string, out any) {
+	a.t.Helper()
+	got, text := a.send(method, path, "application/json", body)
+	if got != code {
+		a.t.Fatalf("%s %s: %d, want %d: %s", method, path, got, code, text)
+	}
+	if out == nil {
+		return
+	}
+	if err := json.Unmarshal([]byte(text), out); err != nil {
+		a.t.Fatalf("%s %s: %v: %s", method, path, err, text)
+	}
+}
+
+func (a *api) create(body string) control.Description {
+	a.t.Helper()
+	var d control.Description
+	a.do(http.StatusCreated, "POST", "/control/v1/worlds", body, &d)
+	return d
+}
+
+func (a *api) applyYAML(world, text string) {
+	a.t.Helper()
+	if code, body := a.send("POST", "/control/v1/worlds/"+world+"/apply", "application/yaml", text); code != http.StatusOK {
+		a.t.Fatalf("apply: %d: %s", code, body)
+	}
+}
+
+// get reads from the API of a world with a kubeconfig.
+func get(t *testing.T, kubeconfig, path string) (int, string) {
+	t.Helper()
+	c, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return servertest.Get(t, c, path)
+}
+
+const widgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// TestFork: a fork begins with the objects of its parent, and neither sees the writes of the other.
+func TestFork(t *testing.T) {
+	a := start(t)
+	base := a.create(`{"name":"base"}`)
+	if base.Parent != control.Root || base.Revision == 0 || !strings.HasSuffix(base.URL, "/fork/base") {
+		t.Errorf("the description %+v", base)
+	}
+	// The custom resource comes before its definition and its namespace.
+	a.applyYAML("base", `
+apiVersion: example.com/v1
+kind: Widget
+metadata: {namespace: shop, name: one}
+spec: {size: 9007199254740993}
+status: {phase: Done}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+# nothing but a comment
+---`+widgets)
+	fork := a.create(`{"parent":"base"}`)
+	code, before := get(t, base.Kubeconfig, "/apis/example.com/v1/namespaces/shop/widgets/one")
+	if code != 200 || !strings.Contains(before, "9007199254740993") || !strings.Contains(before, `"phase":"Done"`) {
+		t.Errorf("in the parent: %d %s", code, before)
+	}
+	if code, after := get(t, fork.Kubeconfig, "/apis/example.com/v1/namespaces/shop/widgets/one"); code != 200 || after != before {
+		t.Errorf("in the fork: %d %s", code, after)
+	}
+	a.applyYAML(fork.Name, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {a: b}\n")
+	if code, _ := get(t, fork.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 200 {
+		t.Errorf("the fork answers %d for its own object", code)
+	}
+	if code, _ := get(t, base.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 {
+		t.Errorf("the parent answers %d for an object of the fork", code)
+	}
+	var again control.Description
+	a.do(200, "GET", "/control/v1/worlds/"+fork.Name, "", &again)
+	if again.Revision <= fork.Revision || fork.Revision < base.Revision {
+		t.Errorf("revisions: parent %d, fork %d, then %d", base.Revision, fork.Revision, again.Revision)
+	}
+	old := a.create(fmt.Sprintf(`{"name":"old","parent":%q,"revision":%d}`, fork.Name, fork.Revision))
+	if code, _ := get(t, old.Kubeconfig, "/api/v1/namespaces/default/configmaps/own"); code != 404 || old.Revision != fork.Revision {
+		t.Errorf("a fork at revision %d has %d, and answers %d for a later object", fork.Revision, old.Revision, code)
+	}
+	a.do(404, "POST", "/control/v1/worlds", fmt.Sprintf(`{"parent":%q,"revision":%d}`, fork.Name, again.Revision+1000), nil)
+	a.do(204, "DELETE", "/control/v1/worlds/old", "", nil)
+	a.do(204, "DELETE", "/control/v1/worlds/"+fork.Name, "", nil)
+	a.do(404, "GET", "/control/v1/worlds/"+fork.Name, "", nil)
+	var list struct{ Worlds []struct{ Name string } }
+	a.do(200, "GET", "/control/v1/worlds", "", &list)
+	if got := fmt.Sprint(list.Worlds); got != "[{root} {base}]" {
+		t.Errorf("the worlds are %s", got)
+	}
+}
+
+// TestUsers: a user has the rights of its groups, with the token and with the certificate.
+func TestUsers(t *testing.T) {
+	a := start(t)
+	var c control.Credentials
+	a.do(201, "POST", "/control/v1/worlds/root/users", `{"name":"alice","groups":["system:masters"]}`, &c)
+	if code, body := get(t, c.Kubeconfig, "/api/v1/namespaces/default/secrets"); code != 200 {
+		t.Errorf("a member of system:masters gets %d: %s", code, body)
+	}
+	a.do(201, "POST", "/control/v1/worlds/root/users", `{"name":"bob: \"1\""}`, &c)
+	if code, body := get(t, c.Kubeconfig, "/api/v1/namespaces/default/secrets"); code != 403 || !strings.Contains(body, "bob") {
+		t.Errorf("a user without rights gets %d: %s", code, body)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(c.Kubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.BearerToken, config.CertData, config.KeyData = "", []byte(c.Certificate), []byte(c.Key)
+	if code, body := servertest.Get(t, config, "/api/v1/namespaces/default/secrets"); code != 403 || !strings.Contains(body, "bob") {
+		t.Errorf("the certificate gets %d: %s", code, body)
+	}
+}
+
+// TestUsersOfForks: a fork accepts the tokens of its parent, but not the other way around.
+func TestUsersOfForks(t *testing.T) {
+	a := start(t)
+	parent := a.create(`{"name":"parent"}`)
+	fork := a.create(`{"parent":"parent","name":"fork"}`)
+	for _, row := range []struct {
+		of   string
+		code map[string]int // by URL
+	}{
+		{"parent", map[string]int{parent.URL: 200, fork.URL: 200}},
+		{"fork", map[string]int{parent.URL: 401, fork.URL: 200}},
+	} {
+		var c control.Credentials
+		a.do(201, "POST", "/control/v1/worlds/"+row.of+"/users", `{"name":"alice","groups":["system:masters"]}`, &c)
+		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(c.Kubeconfig))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for url, want := range row.code {
+			config.Host = url
+			if code, body := servertest.Get(t, config, "/api/v1/namespaces/default/secrets"); code != want {
+				t.Errorf("the token of %s gets %d at %s, want %d: %s", row.of, code, url, want, body)
+			}
+		}
+	}
+}
+
+// TestApplyAgain: a second apply replaces what is there, and a webhook that is reached by a Service
+// calls the local server instead.
+func TestApplyAgain(t *testing.T) {
+	a := start(t)
+	manifest := func(value string) string {
+		text, err := json.Marshal(`
+kind: List
+apiVersion: v1
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: ` + value + `}}
+- apiVersion: admissionregistration.k8s.io/v1
+  kind: ValidatingWebhookConfiguration
+  metadata: {name: hook}
+  webhooks:
+  - name: a.example.com
+    clientConfig: {service: {namespace: system, name: hooks, path: /validate}}
+    admissionReviewVersions: [v1]
+    sideEffects: None
+    rules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
+`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `{"manifests":[{"name":"all.yaml","content":` + string(text) + `}],"webhooks":{"url":"https://127.0.0.1:1234","caBundle":""}}`
+	}
+	var answer struct {
+		Applied []struct{ Kind, Namespace, Name, Result string }
+	}
+	for _, result := range []string{"created", "updated"} {
+		a.do(200, "POST", "/control/v1/worlds/root/apply", manifest(result), &answer)
+		want := fmt.Sprintf("[{ConfigMap default c %[1]s} {ValidatingWebhookConfiguration  hook %[1]s}]", result)
+		if got := fmt.Sprint(answer.Applied); got != want {
+			t.Errorf("applied %s, want %s", got, want)
+		}
+	}
+	_, state := a.send("GET", "/control/v1/worlds/root/state", "", "")
+	for _, want := range []string{"a: updated", "url: https://127.0.0.1:1234/validate"} {
+		if !strings.Contains(state, want) {
+			t.Errorf("the state lacks %q", want)
+		}
+	}
+}
+
+// TestHistory: the changes after a revision, in order, and the state between them.
+func TestHistory(t *testing.T) {
+	a := start(t)
+	world := a.create(`{"controllers":["-*"]}`)
+	at := "/control/v1/worlds/" + world.Name
+	var between control.Description
+	a.applyYAML(world.Name, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: first}}")
+	a.do(200, "GET", at, "", &between)
+	a.applyYAML(world.Name, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: second}}")
+	code, text := a.send("GET", at+fmt.Sprintf("/history?after=%d", world.Revision), "", "")
+	if code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	var got []string
+	for line := range strings.Lines(text) {
+		var c struct {
+			Verb, Collection, Key string
+			Before, After         struct{ Data map[string]string }
+		}
+		var made struct {
+			Time  time.Time
+			Actor control.Actor
+		}
+		if err := errors.Join(json.Unmarshal([]byte(line), &c), json.Unmarshal([]byte(line), &made)); err != nil {
+			t.Fatal(err)
+		}
+		if who := made.Actor; made.Time.IsZero() || who.User != "admin" || who.UserAgent == "" || who.FieldManager == "" || who.AuditID == "" {
+			t.Errorf("a change at %v by %+v: want a time, the user admin, a user agent, a field manager and an audit ID", made.Time, who)
+		}
+		got = append(got, fmt.Sprint(c))
+	}
+	want := "[{create configmaps default/c {map[]} {map[a:first]}} {update configmaps default/c {map[a:first]} {map[a:second]}}]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("the history is %v, want %s", got, want)
+	}
+	_, state := a.send("GET", at+fmt.Sprintf("/state?revision=%d", between.Revision), "", "")
+	if !strings.Contains(state, "a: first") || strings.Contains(state, "a: second") || !strings.Contains(state, "# configmaps default/c\n") {
+		t.Errorf("the state at %d:\n%s", between.Revision, state)
+	}
+	if code, text := a.send("GET", at+fmt.Sprintf("/history?after=%d&upTo=%d", world.Revision, world.Revision), "", ""); code != 200 || text != "" {
+		t.Errorf("an empty range: %d %s", code, text)
+	}
+}
+
+// TestErrors: each mistake is a Status that says what is wrong.
+func TestErrors(t *testing.T) {
+	a := start(t)
+	a.create(`{"name":"taken"}`)
+	for _, row := range []struct {
+		method, path, body string
+		code               int
+		message            string
+	}{
+		{"POST", "/control/v1/worlds", `{"name":"taken"}`, 409, `"taken" exists`},
+		{"POST", "/control/v1/worlds", `{"name":"root"}`, 409, `"root" exists`},
+		{"POST", "/control/v1/worlds", `{"name":"No"}`, 400, `"No"`},
+		{"POST", "/control/v1/worlds", `{"nome":"a"}`, 400, `"nome"`},
+		{"POST", "/control/v1/worlds", `{"name":"a","name":"b"}`, 400, `"name"`},
+		{"POST", "/control/v1/worlds", `{} {}`, 400, "body"},
+		{"POST", "/control/v1/worlds", `{"parent":"none"}`, 404, `"none"`},
+		{"POST", "/control/v1/worlds", `{"lease":"none"}`, 404, `"none"`},
+		{"POST", "/control/v1/worlds", `{"controllers":["none"]}`, 400, `"none"`},
+		{"POST", "/control/v1/worlds", strings.Repeat(" ", 1<<20+1), 413, "1048576"},
+		{"DELETE", "/control/v1/worlds/root", "", 403, `"root"`},
+		{"DELETE", "/control/v1/worlds/none", "", 404, `"none"`},
+		{"GET", "/control/v1/worlds/root/state?revision=x", "", 400, `"x"`},
+		{"GET", "/control/v1/worlds/root/state?revision=1", "", 410, "1"},
+		{"GET", "/control/v1/worlds/root/state?revision=9000000000000000000", "", 404, "9000000000000000000"},
+		{"GET", "/control/v1/worlds/root/history?after=1", "", 410, "1"},
+		{"POST", "/control/v1/worlds/root/users", `{}`, 400, "name"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"kind: A"}]}`, 400, "a.yaml: the document has no apiVersion"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"apiVersion: v1\nkind: A"}]}`, 400, "metadata.name"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"a: 1\na: 2"}]}`, 400, "a.yaml"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{apiVersion: v1, kind: Nothing, metadata: {name: a}}"}]}`, 400, "no kind Nothing in v1"},
+		{"POST", "/control/v1/worlds/root/apply", `{"manifests":[{"name":"a.yaml","content":"{apiVersion: v1, kind: Pod, metadata: {name: a}}"}]}`, 422, "a.yaml: Pod default/a: Pod"},
+		{"POST", "/control/v1/worlds/root/apply", `{"webhooks":{"url":"ftp://a"}}`, 400, `"ftp://a"`},
+		{"PUT", "/control/v1/worlds", `{}`, 405, "GET"},
+		{"GET", "/other", "", 404, "/control/v1"},
+	} {
+		code, text := a.send(row.method, row.path, "application/json", row.body)
+		var status struct {
+			Kind, Reason, Message string
+			Code                  int
+		}
+		if err := json.Unmarshal([]byte(text), &status); err != nil || status.Kind != "Status" || status.Reason == "" || status.Code != code {
+			t.Errorf("%s %s: no Status: %s", row.method, row.path, text)
+		}
+		if code != row.code || !strings.Contains(status.Message, row.message) {
+			t.Errorf("%s %s %.100s: %d %q, want %d and %q", row.method, row.path, row.body, code, status.Message, row.code, row.message)
+		}
+	}
+}
+
+// TestNamesConflict: a definition whose names are taken is an error, not a wait.
+func TestNamesConflict(t *testing.T) {
+	a := start(t)
+	a.applyYAML("root", widgets)
+	other := strings.NewReplacer("widgets", "others", "widget,", "other,").Replace(widgets) // the kind stays
+	code, text := a.send("POST", "/control/v1/worlds/root/apply", "application/yaml", other)
+	if code != 400 || !strings.Contains(text, "not accepted") {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+func TestRequireToken(t *testing.T) {
+	h := control.RequireToken("secret", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "in") }))
+	for header, code := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer secret": 200} {
+		r := httptest.NewRequest("GET", "/control/v1", nil)
+		r.Header.Set("Authorization", header)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("%q: %d, want %d", header, w.Code, code)
+		}
+	}
+}
+
+// TestLease: the worlds of a lease end with its connection, and the server is idle after the time of
+// grace.
+func TestLease(t *testing.T) {
+	s := servertest.Start(t, new(tidemark.Server))
+	listener := httptest.NewServer(s.ControlHandler())
+	defer listener.Close()
+	a := &api{t, listener.URL}
+	ctx, hangUp := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "POST", a.url+"/control/v1/leases", bytes.NewReader(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	line, err := bufio.NewReader(answer.Body).ReadBytes('\n')
+	var lease struct{ Lease string }
+	if err != nil || json.Unmarshal(line, &lease) != nil || lease.Lease == "" {
+		t.Fatalf("%q %v", line, err)
+	}
+	a.create(`{"name":"mine","lease":"` + lease.Lease + `"}`)
+	a.create(`{"name":"other"}`)
+	idle := s.ControlIdle(time.Millisecond)
+	a.do(200, "GET", "/control/v1/worlds/mine", "", nil)
+	hangUp()
+	<-idle
+	for {
+		var list struct{ Worlds []struct{ Name string } }
+		a.do(200, "GET", "/control/v1/worlds", "", &list)
+		if got := fmt.Sprint(list.Worlds); got == "[{root} {other}]" {
+			break
+		}
+	}
+	a.do(410, "POST", "/control/v1/leases", "", nil)
+}

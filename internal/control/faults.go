@@ -1,0 +1,108 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tidemark-dev/tidemark/internal/fault"
+)
+
+func (h *handler) addFault(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	var rule fault.Rule
+	if err := readJSON(w, r, maxBodyBytes, &rule); err != nil {
+		return err
+	}
+	added, err := world.AddFault(rule)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, added)
+	return nil
+}
+
+func (h *handler) faults(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"faults": world.Faults()})
+	return nil
+}
+
+func (h *handler) removeFault(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	if err := world.RemoveFault(r.PathValue("fault")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (h *handler) clearFaults(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	world.ClearFaults()
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+const (
+	defaultSettle = 30 * time.Second
+	maxSettle     = 10 * time.Minute
+)
+
+// settle answers when the world has settled.
+func (h *handler) settle(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
+	}
+	if err := readJSON(w, r, maxBodyBytes, &body); err != nil {
+		return err
+	}
+	wait := defaultSettle
+	switch most := maxSettle.Milliseconds(); {
+	case body.TimeoutMilliseconds < 0 || body.TimeoutMilliseconds > most:
+		return badRequest("timeoutMilliseconds %d: want 1 to %d", body.TimeoutMilliseconds, most)
+	case body.TimeoutMilliseconds > 0:
+		wait = time.Duration(body.TimeoutMilliseconds) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	revision, err := world.Settle(ctx)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]uint64{"revision": revision})
+	return nil
+}
+
+// faultAnswer returns the answer for an error of package fault, nil for others.
+func faultAnswer(err error) *apiError {
+	switch {
+	case errors.Is(err, fault.ErrInvalid):
+		return &apiError{http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()}
+	case errors.Is(err, fault.ErrNotFound):
+		return &apiError{http.StatusNotFound, metav1.StatusReasonNotFound, err.Error()}
+	case errors.Is(err, fault.ErrTooMany):
+		return &apiError{http.StatusInsufficientStorage, "InsufficientStorage", fmt.Sprintf("%v: remove some", err)}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package control_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/internal/control"
+)
+
+// TestFaults: faults are added, listed with what they did, and removed; each world has its own, and
+// apply has none.
+func TestFaults(t *testing.T) {
+	a := start(t)
+	a.create(`{"name": "w"}`)
+	var root, w control.Description
+	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &root)
+	a.do(http.StatusOK, "GET", "/control/v1/worlds/w", "", &w)
+	const faults = "/control/v1/worlds/w/faults"
+	type state struct {
+		ID              string
+		Fault           string
+		Selected, Fired uint64
+	}
+	var added state
+	a.do(http.StatusCreated, "POST", faults, `{"fault": "status", "code": 503, "after": 1, "resource": "configmaps"}`, &added)
+	a.applyYAML("w", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n")
+	const path = "/api/v1/namespaces/default/configmaps"
+	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		if code, text := get(t, w.Kubeconfig, path); code != want {
+			t.Errorf("request %d: %d %s", i, code, text)
+		}
+		if code, text := get(t, root.Kubeconfig, path); code != http.StatusOK {
+			t.Errorf("request %d to the parent: %d %s", i, code, text)
+		}
+	}
+	var all struct{ Faults []state }
+	a.do(http.StatusOK, "GET", faults, "", &all)
+	if want := (state{added.ID, "status", 2, 1}); len(all.Faults) != 1 || all.Faults[0] != want {
+		t.Errorf("the faults are %+v, want %+v", all.Faults, want)
+	}
+	a.do(http.StatusNoContent, "DELETE", faults+"/"+added.ID, "", nil)
+	a.do(http.StatusNotFound, "DELETE", faults+"/"+added.ID, "", nil)
+	if code, text := get(t, w.Kubeconfig, path); code != http.StatusOK {
+		t.Errorf("after the removal: %d %s", code, text)
+	}
+	a.do(http.StatusCreated, "POST", faults, `{"fault": "drop"}`, nil)
+	a.do(http.StatusNoContent, "DELETE", faults, "", nil)
+	a.do(http.StatusBadRequest, "POST", faults, `{"fault": "conflict", "verbs": ["get"]}`, nil)
+	a.do(http.StatusBadRequest, "POST", faults, `{"fault": "drop", "often": true}`, nil)
+	for range 100 {
+		a.do(http.StatusCreated, "POST", faults, `{"fault": "drop"}`, nil)
+	}
+	a.do(http.StatusInsufficientStorage, "POST", faults, `{"fault": "drop"}`, nil)
+}
+
+// TestSettle: the answer has the revision that the controllers end with.
+func TestSettle(t *testing.T) {
+	a := start(t)
+	a.applyYAML("root", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
+	var settled struct{ Revision uint64 }
+	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{}`, &settled)
+	var d control.Description
+	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &d)
+	if settled.Revision != d.Revision {
+		t.Errorf("settled at %d, the revision is %d", settled.Revision, d.Revision)
+	}
+	if code, text := get(t, d.Kubeconfig, "/api/v1/namespaces/team/serviceaccounts/default"); code != http.StatusOK {
+		t.Errorf("the controllers have not done their work: %d %s", code, text)
+	}
+	a.do(http.StatusBadRequest, "POST", "/control/v1/worlds/root/settle", `{"timeoutMilliseconds": -1}`, nil)
+	a.do(http.StatusNotFound, "POST", "/control/v1/worlds/none/settle", `{}`, nil)
+}

@@ -1,0 +1,117 @@
+package fairness_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-dev/tidemark/internal/fairness"
+)
+
+// fewLarge is a gate with a level "l" with queues, of whose large requests only so many execute at once.
+func fewLarge(large, seats int, c fairness.Config) *fairness.Gate {
+	c.Large, c.Watches = large, 10
+	g := fairness.New(c)
+	g.Configure([]fairness.Level{{Name: "l", Shares: 1, Queues: 16, HandSize: 1, QueueLength: 50}}, seats)
+	return g
+}
+
+// acquire takes seats in another goroutine, and returns a channel that is closed when it has them.
+func acquire(t *testing.T, g *fairness.Gate, r fairness.Request) <-chan *fairness.Seat {
+	got := make(chan *fairness.Seat, 1)
+	r.Level = "l"
+	go func() {
+		if s, err := g.Acquire(t.Context(), r); err == nil {
+			got <- s
+		} else if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}()
+	synctest.Wait()
+	return got
+}
+
+// TestLarge: of the large requests of a level, only a few execute at once, whatever the seats. Small
+// requests do not wait for them. Those that wait for their clients let others execute.
+func TestLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := fewLarge(2, 100, fairness.Config{Bytes: 256 << 20})
+		var seats []*fairness.Seat
+		for range 2 {
+			seats = append(seats, mustAcquire(t, g, fairness.Request{Flow: 1, Large: true}))
+		}
+		third := acquire(t, g, fairness.Request{Flow: 1, Large: true})
+		other := acquire(t, g, fairness.Request{Flow: 2, Large: true})
+		if s := state(t, g, "l"); s.Executing != 2 || s.Waiting != 2 || s.QueuesWithWaiting != 2 {
+			t.Fatalf("%+v", s)
+		}
+		small := mustAcquire(t, g, fairness.Request{Flow: 3})
+		small.Suspend(0)
+		if err := small.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		small.Release()
+
+		// The flow that has used less goes first.
+		time.Sleep(10 * time.Millisecond)
+		if !seats[0].Suspend(0) {
+			t.Fatal("no room to wait")
+		}
+		synctest.Wait()
+		if len(other) != 1 || len(third) != 0 {
+			t.Fatalf("%d of the other flow, %d of the same flow execute", len(other), len(third))
+		}
+		resumed := make(chan error, 1)
+		go func() { resumed <- seats[0].Resume(t.Context()) }()
+		synctest.Wait()
+		if len(resumed) != 0 {
+			t.Error("a large request resumed while two others execute")
+		}
+		(<-other).Release()
+		if err := <-resumed; err != nil || len(third) != 0 {
+			t.Errorf("%v: a request that resumes goes ahead of new ones", err)
+		}
+		seats[0].Release()
+		(<-third).Release()
+		seats[1].Release()
+		if s := state(t, g, "l"); s.Executing != 0 || s.Waiting != 0 || s.Seats != 0 || s.ActiveQueues != 0 {
+			t.Errorf("%+v is left", s)
+		}
+	})
+}
+
+// TestLargeWithoutMemory: a large request that cannot give up its seats while it waits still lets
+// other large requests execute.
+func TestLargeWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := fewLarge(1, 100, fairness.Config{Bytes: 100 << 10})
+		for _, wait := range []func(*fairness.Seat) bool{
+			func(s *fairness.Seat) bool { return s.Suspend(200 << 10) },
+			func(s *fairness.Seat) bool { return s.Leave(200 << 10) },
+		} {
+			first := mustAcquire(t, g, fairness.Request{Flow: 1, Large: true})
+			second := acquire(t, g, fairness.Request{Flow: 2, Large: true})
+			if len(second) != 0 {
+				t.Fatal("two large requests execute")
+			}
+			if wait(first) {
+				t.Fatal("there is room to wait")
+			}
+			(<-second).Release()
+			first.Release()
+		}
+		if s := state(t, g, "l"); s.Executing != 0 || s.Requests != 0 {
+			t.Errorf("%+v is left", s)
+		}
+		// The count is right: one more executes, a second one does not.
+		first := mustAcquire(t, g, fairness.Request{Flow: 1, Large: true})
+		second := acquire(t, g, fairness.Request{Flow: 2, Large: true})
+		if len(second) != 0 {
+			t.Error("two large requests execute")
+		}
+		first.Release()
+		(<-second).Release()
+	})
+}

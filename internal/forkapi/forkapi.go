@@ -1,0 +1,42 @@
+// Package forkapi has the requests and answers with which clients list, create and delete the forks of a
+// server.
+package forkapi
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Path is the path of forks: GET and POST, and GET and DELETE of Path/NAME.
+const Path = "/forks"
+
+// Request is the body of a POST.
+type Request struct {
+	// Name is the name of the fork, a DNS label; empty: the server makes one.
+	Name string `json:"name,omitempty"`
+	// From is the fork to fork; empty: the server's own state.
+	From string `json:"from,omitempty"`
+	// ResourceVersion is the state to begin with; empty: the newest.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Controllers selects the controllers, as the flag --controllers does; empty: those of the server.
+	Controllers []string `json:"controllers,omitempty"`
+}
+
+// Fork describes a fork.
+type Fork struct {
+	Name string `json:"name"`
+	// Parent is the fork that it was forked from; empty: the server's own state.
+	Parent string `json:"parent,omitempty"`
+	// URL is the address as the server knows it. Path is the path below any address of the server.
+	URL  string `json:"url"`
+	Path string `json:"path"`
+	// Created is the time of the fork, Base the resource version that it began with.
+	Created metav1.Time `json:"created"`
+	Base    string      `json:"base"`
+	// ResourceVersion is the newest one.
+	ResourceVersion string `json:"resourceVersion"`
+	// Bytes is about the memory that the fork takes in addition to what it shares with its parent.
+	Bytes int64 `json:"bytes"`
+}
+
+// List is the answer to a GET of Path.
+type List struct {
+	Forks []Fork `json:"forks"`
+}

@@ -1,0 +1,66 @@
+package registry
+
+import (
+	"context"
+
+	"github.com/tidemark-dev/tidemark/internal/store"
+)
+
+// Request is what a context knows of the request of a client, for the origin of its changes.
+type Request struct {
+	UserAgent string
+	AuditID   store.AuditID
+}
+
+type (
+	requestKey struct{}
+	loopKey    struct{}
+	virtualKey struct{}
+)
+
+// WithRequest returns a context for the writes of a client's request.
+func WithRequest(ctx context.Context, r *Request) context.Context {
+	return context.WithValue(ctx, requestKey{}, r)
+}
+
+// WithLoop returns a context for the writes of a part of the server, such as a controller. The
+// origins of its changes have the name.
+func WithLoop(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, loopKey{}, name)
+}
+
+// serverUser is the user of writes of the server itself that have no other, as in kube-apiserver.
+const serverUser = "system:apiserver"
+
+// origin returns the origin of what a write changes.
+func (w *write) origin(ctx context.Context) *store.Origin {
+	made := &struct { // one allocation
+		store.Origin
+		store.Actor
+	}{}
+	o, actor := &made.Origin, &made.Actor
+	o.Verb, o.Actor = w.verb, actor
+	actor.User, actor.Subresource = serverUser, w.Subresource
+	if w.as != nil {
+		actor.User = w.as.Name
+	} else if w.by != nil {
+		actor.User = w.by.Name
+	}
+	if w.by == nil {
+		actor.Loop, _ = ctx.Value(loopKey{}).(string)
+	}
+	if w.options != nil {
+		actor.UserAgent, actor.FieldManager = w.options.UserAgent, w.manager()
+	}
+	if w.source == fromVirtual {
+		o.Verb = store.VerbCreate
+		actor.Subresource, _ = ctx.Value(virtualKey{}).(string)
+	}
+	if sent, _ := ctx.Value(requestKey{}).(*Request); sent != nil {
+		o.AuditID = sent.AuditID
+		if w.by != nil {
+			actor.UserAgent = sent.UserAgent
+		}
+	}
+	return o
+}

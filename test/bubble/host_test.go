@@ -1,0 +1,64 @@
+package bubble
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tidemark-dev/tidemark/tidemarktest"
+	"github.com/tidemark-dev/tidemark/tidemarktest/kube"
+)
+
+// TestHost: the clusters of tidemarktest are worlds of a server in the process of the test, which works
+// in a bubble, too.
+func TestHost(t *testing.T) {
+	run(t, func(t *testing.T) {
+		world := &tidemarktest.World{
+			Host:              start(t).Host(),
+			CRDDirectoryPaths: []string{"../../tidemarktest/testdata/crd"},
+			Fixtures:          fstest.MapFS{"one.yaml": {Data: []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: one}}")}},
+			Users:             []tidemarktest.User{{Name: "alice"}},
+		}
+		first, second := world.Fork(t), world.Fork(t)
+		clients := kubernetes.NewForConfigOrDie(kube.Config(first))
+		factory := informers.NewSharedInformerFactory(clients, 0)
+		lister := factory.Core().V1().ConfigMaps().Lister().ConfigMaps("default")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer factory.Shutdown()
+		defer cancel()
+		factory.Start(ctx.Done())
+		factory.WaitForCacheSync(ctx.Done())
+		seen := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "seen"}}
+		if _, err := clients.CoreV1().ConfigMaps("default").Create(t.Context(), seen, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if _, err := lister.Get("seen"); err != nil {
+			t.Error(err)
+		}
+		other := kubernetes.NewForConfigOrDie(kube.Config(second))
+		if _, err := other.CoreV1().ConfigMaps("default").Get(t.Context(), "seen", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the other cluster has the object, too: %v", err)
+		}
+		for env, want := range map[*tidemarktest.Env]int{second: http.StatusOK, second.As("alice"): http.StatusForbidden} {
+			answer, err := env.Client().Get(env.URL() + "/apis/example.com/v1/namespaces/default/widgets/one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != want {
+				t.Errorf("the fixture is answered with %d, want %d", answer.StatusCode, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,258 @@
+package tidemarktest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// hotLoopWrites is how often an actor may write one object without a reason.
+	hotLoopWrites = 10
+	// convergeReturns is how often an object may return to a content that it had before.
+	convergeReturns = 1
+	// maxReported is how many changes a message shows.
+	maxReported = 12
+)
+
+// Never fails the test if one of the changes matches.
+func (c Changes) Never(m Match) {
+	c.t.Helper()
+	if bad := c.Match(m).list; len(bad) > 0 {
+		c.fail(bad, "there must be no %s, but there are %d", m, len(bad))
+	}
+}
+
+// Eventually fails the test if none of the changes matches. It does not wait: call Settle before
+// Env.Changes.
+func (c Changes) Eventually(m Match) {
+	c.t.Helper()
+	if len(c.Match(m).list) == 0 {
+		c.fail(c.list, "there is no %s", m)
+	}
+}
+
+// Before fails the test unless the first change that matches first comes before the first one that
+// matches second. Both must exist.
+func (c Changes) Before(first, second Match) {
+	c.t.Helper()
+	a, b := c.Match(first).list, c.Match(second).list
+	switch {
+	case len(a) == 0:
+		c.fail(b, "there is no %s, which must come before: %s", first, second)
+	case len(b) == 0:
+		c.fail(a, "there is no %s, which must come after: %s", second, first)
+	case b[0].Revision <= a[0].Revision:
+		c.fail([]Change{b[0], a[0]}, "%s comes after: %s", first, second)
+	}
+}
+
+// Converges fails the test if an object returns twice to contents that it had before, as it does when
+// two actors overwrite each other. Resource versions, points in time and field managers do not count.
+// Going back once is allowed. Events and Leases do not count.
+func (c Changes) Converges() {
+	c.t.Helper()
+	for _, bad := range returns(c.list) {
+		c.fail(bad, "%s %s does not converge: it has returned %d times to a former content", bad[0].Collection, bad[0].Key, convergeReturns+1)
+	}
+}
+
+// NoWritesAfterSettled fails the test if there are changes after the last Settle, which must have been
+// called. Make happen what must not lead to writes between the two, such as the restart of a
+// controller.
+func (c Changes) NoWritesAfterSettled() {
+	c.t.Helper()
+	settled := c.env.root().settled.Load()
+	if settled == 0 {
+		c.t.Fatalf("tidemarktest: NoWritesAfterSettled needs a call of Settle before")
+		return
+	}
+	late := c.Where(func(change Change) bool { return change.Revision > settled && !transient(change.Collection) })
+	if len(late.list) > 0 {
+		c.fail(late.list, "there are %d writes after the cluster has settled at revision %d", len(late.list), settled)
+	}
+}
+
+// NoHotLoop fails the test if an actor writes an object ten times without a reason. A reason is that
+// the actor changes the spec of the object, that another actor changes the object, or that any
+// actor changes another object, in each case to a content that the object has not had before. Points in time
+// are no content, so heartbeats of two actors are not reasons for each other. Events and Leases do not
+// count. All changes of the Env count as reasons, whatever is selected.
+func (c Changes) NoHotLoop() {
+	c.t.Helper()
+	for _, bad := range hotLoops(c.all) {
+		if slices.ContainsFunc(c.list, func(change Change) bool { return change.Revision == bad[0].Revision }) {
+			c.fail(bad, "%s writes %s %s again and again: %d times without a change of its spec or of other objects", bad[0].Actor, bad[0].Collection, bad[0].Key, len(bad))
+		}
+	}
+}
+
+// contents numbers the contents of objects: equal contents of one object have the same number.
+type contents map[string]int
+
+// seen returns the number of a content, and whether it is new.
+func (s contents) seen(c *Change, part func(map[string]any) map[string]any) (int, bool) {
+	text := "(deleted)"
+	if o, err := decodeObject(c.After); err != nil {
+		text = string(c.After)
+	} else if o != nil {
+		text = yamlText(part(stable(o, func(s string) string { return s })))
+	}
+	id := c.Collection + " " + c.Key + "\n" + text
+	n, ok := s[id]
+	if !ok {
+		n = len(s)
+		s[id] = n
+	}
+	return n, !ok
+}
+
+func whole(o map[string]any) map[string]any { return o }
+
+// desired is an object without its status and metadata.
+func desired(o map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, v := range o {
+		if name != "status" && name != "metadata" {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// returns finds the objects that return to former contents too often. It returns the changes of each,
+// beginning with the one that made the content first.
+func returns(changes []Change) [][]Change {
+	known := contents{}
+	type track struct {
+		list    []Change
+		last    int
+		returns int
+	}
+	tracks := map[string]*track{}
+	var found [][]Change
+	for _, c := range changes {
+		if transient(c.Collection) {
+			continue
+		}
+		id := c.Collection + " " + c.Key
+		t := tracks[id]
+		if t == nil {
+			t = &track{last: -1}
+			tracks[id] = t
+			if c.Before != nil {
+				former := Change{Collection: c.Collection, Key: c.Key, After: c.Before}
+				t.last, _ = known.seen(&former, whole)
+			}
+		}
+		n, isNew := known.seen(&c, whole)
+		if n == t.last {
+			continue
+		}
+		t.last = n
+		t.list = append(t.list, c)
+		if isNew {
+			continue
+		}
+		if t.returns++; t.returns == convergeReturns+1 {
+			found = append(found, slices.Clone(t.list))
+		}
+	}
+	return found
+}
+
+// hotLoops finds rows of writes of one object by one actor without a reason. It returns the changes of
+// each row.
+func hotLoops(changes []Change) [][]Change {
+	type writer struct{ id, actor string }
+	full, spec := contents{}, contents{}
+	rows := map[writer][]Change{}
+	var found [][]Change
+	end := func(w writer) {
+		if len(rows[w]) >= hotLoopWrites {
+			found = append(found, rows[w])
+		}
+		delete(rows, w)
+	}
+	for _, c := range changes {
+		if transient(c.Collection) {
+			continue
+		}
+		me := writer{c.Collection + " " + c.Key, actorID(c.Actor)}
+		_, newContent := full.seen(&c, whole)
+		_, newSpec := spec.seen(&c, desired)
+		for w := range rows {
+			if newContent && w != me || newSpec && w == me {
+				end(w)
+			}
+		}
+		if c.Before != nil && c.After != nil {
+			rows[me] = append(rows[me], c)
+		}
+	}
+	for w := range rows {
+		end(w)
+	}
+	slices.SortFunc(found, func(a, b []Change) int { return int(a[0].Revision) - int(b[0].Revision) })
+	return found
+}
+
+func actorID(a *Actor) string {
+	if a == nil {
+		return ""
+	}
+	return strings.Join([]string{a.User, a.UserAgent, a.FieldManager, a.Loop}, "\n")
+}
+
+// fail reports changes, the revision of the last one, and how to see the state then.
+func (c Changes) fail(changes []Change, format string, args ...any) {
+	c.t.Helper()
+	revision := uint64(0)
+	if len(changes) > 0 {
+		revision = changes[len(changes)-1].Revision
+	}
+	c.t.Errorf("tidemarktest: %s\n%s%s", fmt.Sprintf(format, args...), describe(changes), c.env.keep(c.t, revision))
+}
+
+// describe shows changes with what they changed.
+func describe(changes []Change) string {
+	var b strings.Builder
+	if skipped := len(changes) - maxReported; skipped > 0 {
+		fmt.Fprintf(&b, "  ... %d changes before\n", skipped)
+		changes = changes[skipped:]
+	}
+	for i := range changes {
+		c := &changes[i]
+		fmt.Fprintf(&b, "  revision %d: %s %s %s by %s\n", c.Revision, c.Verb, c.Collection, c.Key, c.Actor)
+		for _, line := range fieldDiffs(c) {
+			b.WriteString("      " + line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// keep writes the state at a revision to a file if TIDEMARK_DUMP names a directory. It returns where
+// the state is, or the command that keeps it.
+func (e *Env) keep(t TB, revision uint64) string {
+	if revision == 0 {
+		return ""
+	}
+	name := fileName(t.Name())
+	file := fmt.Sprintf("state-%d.yaml", revision)
+	root := os.Getenv("TIDEMARK_DUMP")
+	if root == "" {
+		test, _, _ := strings.Cut(t.Name(), "/")
+		return fmt.Sprintf("  to see the state at this revision in DIR/%s/state-REVISION.yaml: TIDEMARK_DUMP=DIR go test -run '^%s$'", name, test)
+	}
+	path := filepath.Join(root, name, file)
+	err := os.MkdirAll(filepath.Dir(path), 0o777)
+	if err == nil {
+		err = e.save(fmt.Sprintf("state?revision=%d", revision), path)
+	}
+	if err != nil {
+		return fmt.Sprintf("  the state at revision %d: %v", revision, err)
+	}
+	return fmt.Sprintf("  the state at revision %d is in %s", revision, path)
+}

@@ -1,0 +1,164 @@
+package tidemarktest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Actor is who made a change, as far as the server knows.
+type Actor struct {
+	User         string `json:"user"`
+	UserAgent    string `json:"userAgent"`
+	FieldManager string `json:"fieldManager"`
+	Subresource  string `json:"subresource"`
+	// Loop is the part of the server that made the change without a request; empty: a client made it.
+	Loop string `json:"loop"`
+}
+
+// String returns the most telling name: the loop, or the field manager and the user.
+func (a *Actor) String() string {
+	switch {
+	case a == nil:
+		return "unknown"
+	case a.Loop != "":
+		return "the server's " + a.Loop
+	case a.FieldManager != "":
+		return a.FieldManager + " (" + a.User + ")"
+	}
+	return a.User
+}
+
+// Change is one change of one object.
+type Change struct {
+	Revision uint64    `json:"revision"`
+	Time     time.Time `json:"time"`
+	// Verb is that of the request: create, update, patch, apply, delete or deletecollection.
+	Verb string `json:"verb"`
+	// Actor is nil if the server does not know it.
+	Actor *Actor `json:"actor"`
+	// Collection is the resource and its group: "pods", "deployments.apps".
+	Collection string `json:"collection"`
+	// Key is the name, after the namespace and a slash if there is one.
+	Key string `json:"key"`
+	// Before is nil if the change created the object, After if it removed the object. Both are JSON.
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+}
+
+// A Match selects changes. Empty fields select all.
+type Match struct {
+	// Verb is that of the request.
+	Verb string
+	// Resource is a resource, with its group or without: "deployments.apps", "deployments".
+	Resource string
+	// Name is a name, or a namespace, a slash and a name.
+	Name string
+	// By is a part of the user, the user agent, the field manager or the server's loop.
+	By string
+}
+
+// matches reports whether a change is selected.
+func (m Match) matches(c *Change) bool {
+	return (m.Verb == "" || m.Verb == c.Verb) &&
+		(m.Resource == "" || m.Resource == c.Collection || strings.HasPrefix(c.Collection, m.Resource+".")) &&
+		(m.Name == "" || m.Name == c.Key || strings.HasSuffix(c.Key, "/"+m.Name)) &&
+		(m.By == "" || c.Actor.has(m.By))
+}
+
+// has reports whether a part of the actor's names is the text..
+func (a *Actor) has(text string) bool {
+	return a != nil && slices.ContainsFunc([]string{a.User, a.UserAgent, a.FieldManager, a.Loop}, func(name string) bool {
+		return strings.Contains(name, text)
+	})
+}
+
+// String describes the match in messages.
+func (m Match) String() string {
+	words := []string{"a change"}
+	if m.Verb != "" {
+		words[0] = m.Verb
+	}
+	if m.Resource != "" || m.Name != "" {
+		words = append(words, "of", strings.TrimSpace(m.Resource+" "+m.Name))
+	}
+	if m.By != "" {
+		words = append(words, "by", m.By)
+	}
+	return strings.Join(words, " ")
+}
+
+// Changes are changes of an Env, in their order. The methods return new Changes, or fail the test.
+type Changes struct {
+	t    TB
+	env  *Env
+	all  []Change
+	list []Change // those of all that are selected
+}
+
+// Changes returns what has happened since the Env was created, by all actors. It does not wait:
+// call Settle before.
+func (e *Env) Changes(t TB) Changes {
+	t.Helper()
+	ctx, cancel := callContext()
+	defer cancel()
+	list, err := e.history(ctx, e.world.Revision, 0)
+	if err != nil {
+		t.Fatalf("tidemarktest: the history: %v", err)
+	}
+	return Changes{t, e, list, list}
+}
+
+// history reads the changes with after < revision <= upTo; upTo zero: up to the newest.
+func (e *Env) history(ctx context.Context, after, upTo uint64) ([]Change, error) {
+	path := fmt.Sprintf("%s?after=%d", worldPath(e.world.Name, "history"), after)
+	if upTo != 0 {
+		path += fmt.Sprintf("&upTo=%d", upTo)
+	}
+	answer, err := e.session.control.open(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Close()
+	var list []Change
+	for d := json.NewDecoder(answer); ; {
+		var c Change
+		if err := d.Decode(&c); err == io.EOF {
+			return list, nil
+		} else if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+}
+
+// All returns the changes.
+func (c Changes) All() []Change { return slices.Clone(c.list) }
+
+// By selects the changes of an actor: a part of its user, user agent, field manager or loop.
+func (c Changes) By(actor string) Changes { return c.Match(Match{By: actor}) }
+
+// Of selects the changes of objects: of a resource, with its group or without, and a name, with its
+// namespace or without. Empty strings select all.
+func (c Changes) Of(resource, name string) Changes {
+	return c.Match(Match{Resource: resource, Name: name})
+}
+
+// Verb selects the changes by the verb of the request.
+func (c Changes) Verb(verb string) Changes { return c.Match(Match{Verb: verb}) }
+
+// Match selects changes.
+func (c Changes) Match(m Match) Changes {
+	return c.Where(func(change Change) bool { return m.matches(&change) })
+}
+
+// Where selects the changes for which a function returns true.
+func (c Changes) Where(selected func(Change) bool) Changes {
+	c.list = slices.DeleteFunc(slices.Clone(c.list), func(change Change) bool { return !selected(change) })
+	return c
+}

@@ -1,0 +1,189 @@
+package tidemarktest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Env is a cluster of one test, seen by one user: the administrator, or the one of As. The methods are
+// safe for concurrent use.
+type Env struct {
+	session    *session
+	world      worldInfo
+	token      string
+	kubeconfig string
+	webhook    *WebhookServer
+	users      map[string]*Env // of World.Users, by name; not changed after Open
+
+	clientOnce sync.Once
+	clientMade *http.Client
+	closeOnce  sync.Once
+	closeErr   error
+	owner      *Env // whose Close ends the world; nil: this one
+
+	controllers []string      // World.Controllers
+	settled     atomic.Uint64 // the revision at the last Settle
+}
+
+// callTimeout limits requests to the control API.
+const callTimeout = 30 * time.Second
+
+func callContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), callTimeout)
+}
+
+// Name is the name of the world in the control API.
+func (e *Env) Name() string { return e.world.Name }
+
+// URL is the address of the Kubernetes API: "https://127.0.0.1:41234".
+func (e *Env) URL() string { return e.world.URL }
+
+// CAData is the certificate to trust, as PEM.
+func (e *Env) CAData() []byte { return []byte(e.world.CA) }
+
+// ServerName is the name to check the server's certificate against; empty: the host of the URL.
+func (e *Env) ServerName() string { return e.world.ServerName }
+
+// Token is the user's bearer token.
+func (e *Env) Token() string { return e.token }
+
+// Transport carries requests to the API in the process of the test. Nil: the network does.
+func (e *Env) Transport() http.RoundTripper { return e.session.api }
+
+// KubeconfigData is a kubeconfig file of the user.
+func (e *Env) KubeconfigData() []byte { return []byte(e.kubeconfig) }
+
+// Kubeconfig writes a kubeconfig of the user to a temporary file of the test, and returns its path.
+func (e *Env) Kubeconfig(t TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, e.KubeconfigData(), 0o600); err != nil {
+		t.Fatalf("tidemarktest: %v", err)
+	}
+	return path
+}
+
+// Client returns an HTTP client that authenticates as the user. All calls return the same one.
+func (e *Env) Client() *http.Client {
+	e.clientOnce.Do(func() {
+		transport := e.session.api
+		if transport == nil {
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(e.CAData())
+			transport = &http.Transport{
+				TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: e.ServerName()},
+				ForceAttemptHTTP2: true,
+			}
+		}
+		e.clientMade = &http.Client{Transport: &bearer{transport, e.token}}
+	})
+	return e.clientMade
+}
+
+// bearer adds a token to requests.
+type bearer struct {
+	next  http.RoundTripper
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
+}
+
+// CloseIdleConnections is for http.Client.CloseIdleConnections.
+func (b *bearer) CloseIdleConnections() {
+	if c, ok := b.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// As returns the same cluster, seen by a user. The user has the rights that roles and bindings give.
+// Without groups, a user of World.Users has the groups that are given there. It panics if the server
+// cannot add the user.
+func (e *Env) As(name string, groups ...string) *Env {
+	if user := e.users[name]; user != nil && len(groups) == 0 {
+		return user
+	}
+	user, err := e.AddUser(User{Name: name, Groups: groups})
+	if err != nil {
+		panic(fmt.Sprintf("tidemarktest: the user %q: %v", name, err))
+	}
+	return user
+}
+
+// AddUser is As with an error.
+func (e *Env) AddUser(u User) (*Env, error) {
+	ctx, cancel := callContext()
+	defer cancel()
+	return e.addUser(ctx, u)
+}
+
+func (e *Env) addUser(ctx context.Context, u User) (*Env, error) {
+	body := struct {
+		Name   string   `json:"name"`
+		Groups []string `json:"groups,omitempty"`
+	}(u)
+	var c credentials
+	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "users"), body, &c); err != nil {
+		return nil, err
+	}
+	owner := e.owner
+	if owner == nil {
+		owner = e
+	}
+	return &Env{session: e.session, world: e.world, token: c.Token, kubeconfig: c.Kubeconfig, webhook: e.webhook, users: e.users, owner: owner, controllers: e.controllers}, nil
+}
+
+// Apply creates or updates the objects of manifests, as YAML documents or JSON.
+func (e *Env) Apply(t TB, manifests ...string) {
+	t.Helper()
+	ctx, cancel := callContext()
+	defer cancel()
+	var all []manifest
+	for i, text := range manifests {
+		all = append(all, manifest{fmt.Sprintf("manifest %d", i+1), text})
+	}
+	if err := e.apply(ctx, all, e.webhook); err != nil {
+		t.Fatalf("tidemarktest: %v", err)
+	}
+}
+
+func (e *Env) apply(ctx context.Context, manifests []manifest, webhook *WebhookServer) error {
+	body := applyRequest{Manifests: manifests}
+	if webhook != nil {
+		body.Webhooks = &webhookTarget{URL: webhook.URL(), CABundle: string(webhook.CAData)}
+	}
+	return e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "apply"), body, nil)
+}
+
+// Webhooks is the address and the certificate that the webhooks under test must serve with; nil if
+// World.Webhooks is empty.
+func (e *Env) Webhooks() *WebhookServer { return e.webhook }
+
+// Close deletes the cluster. It is idempotent. For an Env of As it does nothing.
+func (e *Env) Close() error {
+	if e.owner != nil {
+		return nil
+	}
+	e.closeOnce.Do(func() {
+		ctx, cancel := callContext()
+		defer cancel()
+		if e.clientMade != nil {
+			e.clientMade.CloseIdleConnections()
+		}
+		e.closeErr = errors.Join(e.webhook.close(), e.session.control.call(ctx, http.MethodDelete, worldPath(e.world.Name), nil, nil))
+	})
+	return e.closeErr
+}

@@ -1,0 +1,154 @@
+package tidemarktest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/tidemarktest"
+)
+
+// steps are the objects that the controllers of these tests create, in this order.
+var steps = []string{"volume", "claim", "server"}
+
+// send sends a request as a controller and returns the code. A context that ends is code 0.
+func send(ctx context.Context, e *tidemarktest.Env, method, path, body string) int {
+	r, err := http.NewRequestWithContext(ctx, method, e.URL()+path, strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "steps-controller")
+	answer, err := e.Client().Do(r)
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode
+}
+
+const configMaps = "/api/v1/namespaces/default/configmaps"
+
+func create(ctx context.Context, e *tidemarktest.Env, name string) int {
+	return send(ctx, e, "POST", configMaps, fmt.Sprintf(`{"metadata":{"name":%q},"data":{"step":"yes"}}`, name))
+}
+
+// levelTriggered creates each object that does not exist.
+func levelTriggered(ctx context.Context, e *tidemarktest.Env) {
+	for _, name := range steps {
+		if send(ctx, e, "GET", configMaps+"/"+name, "") == 404 {
+			create(ctx, e, name)
+		}
+	}
+}
+
+// edgeTriggered creates an object only if it has just created the one before.
+func edgeTriggered(ctx context.Context, e *tidemarktest.Env) {
+	for _, name := range steps {
+		if create(ctx, e, name) != 201 {
+			return
+		}
+	}
+}
+
+// recording is a test that records its failures and its log.
+type recording struct {
+	tidemarktest.TB
+	errors []string
+	log    strings.Builder
+}
+
+func (r *recording) Errorf(format string, a ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, a...))
+}
+func (r *recording) Logf(format string, a ...any) { fmt.Fprintf(&r.log, format+"\n", a...) }
+
+// TestEveryPrefix: a controller that looks at the state passes. One that relies on its own last write
+// fails after each write but the last.
+func TestEveryPrefix(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TIDEMARK_DUMP", dir)
+	env := tidemarktest.Start(t)
+	before := len(env.Changes(t).All())
+	tidemarktest.EveryPrefix(t, env, levelTriggered, tidemarktest.SameEnd())
+
+	r := &recording{TB: t}
+	tidemarktest.EveryPrefix(r, env, edgeTriggered, tidemarktest.SameEnd())
+	if len(r.errors) != 2 {
+		t.Fatalf("%d failures, want 2:\n%s", len(r.errors), strings.Join(r.errors, "\n"))
+	}
+	for i, parts := range [][]string{
+		{"after write 1 of 3", "create configmaps default/volume by", "- configmaps default/claim", "- configmaps default/server"},
+		{"after write 2 of 3", "create configmaps default/claim by", "- configmaps default/server"},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(r.errors[i], part) {
+				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "TestEveryPrefix", fmt.Sprintf("crash-after-write-%d", i+1), "state.yaml")); err != nil {
+			t.Error(err)
+		}
+	}
+	if !strings.Contains(r.log.String(), "4 of 4 runs, 2 failed") {
+		t.Errorf("the progress:\n%s", &r.log)
+	}
+	if after := len(env.Changes(t).All()); after != before {
+		t.Errorf("the Env has %d changes more", after-before)
+	}
+}
+
+// TestChanges: the history says what happened, in order and by whom.
+func TestChanges(t *testing.T) {
+	t.Setenv("TIDEMARK_DUMP", t.TempDir())
+	env := tidemarktest.Start(t)
+	levelTriggered(t.Context(), env)
+	env.Settle(t)
+	volume, server := tidemarktest.Match{Resource: "configmaps", Name: "volume"}, tidemarktest.Match{Resource: "configmaps", Name: "default/server"}
+	changes := env.Changes(t).By("steps-controller")
+	if n := len(changes.All()); n != 3 {
+		t.Errorf("%d changes by the controller", n)
+	}
+	check := func(on tidemarktest.TB) {
+		c := env.Changes(on).By("steps-controller")
+		c.Before(volume, server)
+		c.Eventually(tidemarktest.Match{Verb: "create"})
+		c.Never(tidemarktest.Match{Verb: "delete"})
+		c.NoWritesAfterSettled()
+		c.Converges()
+		c.NoHotLoop()
+	}
+	check(t)
+	env.Golden(t, "testdata/golden/steps.yaml")
+	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "1")
+	written := filepath.Join(t.TempDir(), "new", "steps.yaml")
+	env.Golden(t, written)
+	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "")
+	env.Golden(t, written)
+	// Now everything is wrong that the checks look for, but the order.
+	path := configMaps + "/server"
+	for i := range 12 {
+		if code := send(t.Context(), env, "PUT", path, fmt.Sprintf(`{"metadata":{"name":"server","annotations":{"try":"%d"}}}`, i%2)); code != 200 {
+			t.Fatalf("an update: %d", code)
+		}
+	}
+	send(t.Context(), env, "DELETE", path, "")
+	r := &recording{TB: t}
+	check(r)
+	env.Golden(r, "testdata/golden/steps.yaml")
+	all := strings.Join(r.errors, "\n")
+	for _, part := range []string{"there must be no delete", "writes after the cluster has settled", "does not converge", "again and again", "differs from testdata/golden/steps.yaml", "metadata.annotations.try", "the state at revision"} {
+		if !strings.Contains(all, part) {
+			t.Errorf("the failures lack %q:\n%s", part, all)
+		}
+	}
+	if len(r.errors) != 5 {
+		t.Errorf("%d failures, want 5:\n%s", len(r.errors), all)
+	}
+}

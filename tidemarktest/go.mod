@@ -1,0 +1,3 @@
+module github.com/tidemark-dev/tidemark/tidemarktest
+
+go 1.24.0

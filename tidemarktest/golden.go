@@ -1,0 +1,72 @@
+package tidemarktest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// updateGolden is the variable that makes Golden write its files.
+const updateGolden = "TIDEMARK_UPDATE_GOLDEN"
+
+// Golden compares the objects that differ from those that the Env began with to a file of YAML
+// documents. With TIDEMARK_UPDATE_GOLDEN=1 it writes the file instead.
+//
+// The documents are the same in each run: they have no resource versions, UIDs, generations, points in
+// time and field managers, generated names end with a number, and references to UIDs name the object.
+// Events, Leases and what the server puts into each namespace are left out. A deleted object is a
+// document too.
+func (e *Env) Golden(t TB, file string) {
+	t.Helper()
+	got, err := ends(e.Changes(t).list)
+	if err != nil {
+		t.Fatalf("tidemarktest: %v", err)
+	}
+	if os.Getenv(updateGolden) == "1" {
+		err := os.MkdirAll(filepath.Dir(file), 0o777)
+		if err == nil {
+			err = os.WriteFile(file, []byte(goldenText(got)), 0o666)
+		}
+		if err != nil {
+			t.Fatalf("tidemarktest: %v", err)
+		}
+		return
+	}
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("tidemarktest: %v", err)
+	}
+	if diff := diffEnds(parseGolden(string(text)), got); diff != "" || err != nil {
+		t.Errorf("tidemarktest: the state differs from %s (- %s, + the state); %s=1 writes the file:\n%s", file, file, updateGolden, diff)
+	}
+}
+
+// goldenMark begins a document; the ID of the object follows.
+const goldenMark = "---\n# "
+
+func goldenText(objects []endObject) string {
+	var b strings.Builder
+	for _, o := range objects {
+		text := o.text
+		if text == "(deleted)\n" {
+			text = "# " + text
+		}
+		b.WriteString(goldenMark + o.id + "\n" + text)
+	}
+	return b.String()
+}
+
+func parseGolden(text string) []endObject {
+	var objects []endObject
+	for _, document := range strings.Split("\n"+strings.ReplaceAll(text, "\r\n", "\n"), "\n"+goldenMark)[1:] {
+		id, text, _ := strings.Cut(document, "\n")
+		text = strings.TrimSuffix(text, "\n") + "\n"
+		if text == "# (deleted)\n" {
+			text = "(deleted)\n"
+		}
+		objects = append(objects, endObject{id, text})
+	}
+	return objects
+}

@@ -1,0 +1,244 @@
+package tidemarktest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// endObject is what became of an object that changes touched.
+type endObject struct {
+	id   string // "configmaps default/settings", with stable names
+	text string // the object as YAML without what differs from run to run; "(deleted)"
+}
+
+// touched is an object from its first change to its last.
+type touched struct {
+	collection, key string
+	before, after   json.RawMessage
+	byClient        bool // a client, not the server itself, has changed it
+	object, former  map[string]any
+	stableName      string // of a generated name
+}
+
+// ends returns what changes made of the objects that they touched, in the order of their IDs. It
+// leaves out objects that ended as they began, and what says more about a run than about its result:
+// Events, Leases, and the objects that the server puts into each namespace.
+func ends(changes []Change) ([]endObject, error) {
+	all := touchedBy(changes)
+	for _, o := range all {
+		var err error
+		if o.object, err = decodeObject(o.after); err == nil {
+			o.former, err = decodeObject(o.before)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", o.collection, o.key, err)
+		}
+	}
+	nameGenerated(all)
+	replace := replacer(all, true).Replace
+	var list []endObject
+	for _, o := range all {
+		text, former := o.render(o.object, replace), o.render(o.former, replace)
+		if text == former {
+			continue
+		}
+		if text == "" {
+			text = "(deleted)\n"
+		}
+		list = append(list, endObject{o.collection + " " + replace(o.key), text})
+	}
+	slices.SortStableFunc(list, func(a, b endObject) int { return cmp.Compare(a.id, b.id) })
+	return list, nil
+}
+
+// touchedBy joins the changes of each object, in the order of their first changes.
+func touchedBy(changes []Change) []*touched {
+	byID := map[[2]string]*touched{}
+	var all []*touched
+	for i := range changes {
+		c := &changes[i]
+		if transient(c.Collection) {
+			continue
+		}
+		id := [2]string{c.Collection, c.Key}
+		o := byID[id]
+		if o == nil {
+			o = &touched{collection: c.Collection, key: c.Key, before: c.Before}
+			byID[id] = o
+			all = append(all, o)
+		}
+		o.after = c.After
+		o.byClient = o.byClient || c.Actor != nil && c.Actor.Loop == ""
+	}
+	return slices.DeleteFunc(all, func(o *touched) bool {
+		return !o.byClient && (o.collection == "configmaps" && strings.HasSuffix(o.key, "/kube-root-ca.crt") ||
+			o.collection == "serviceaccounts" && strings.HasSuffix(o.key, "/default"))
+	})
+}
+
+// transient reports whether a collection is about how things went, not about what is.
+func transient(collection string) bool {
+	return slices.Contains([]string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"}, collection)
+}
+
+func decodeObject(text json.RawMessage) (map[string]any, error) {
+	if len(text) == 0 || string(text) == "null" {
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var o map[string]any
+	return o, d.Decode(&o)
+}
+
+// suffixLength is that of generated names.
+const suffixLength = 5
+
+// nameGenerated gives the objects with generated names stable ones, such as "web-(1)": the number in
+// the order of their contents. Those with equal contents are numbered in the order of their creation,
+// and can be exchanged.
+func nameGenerated(all []*touched) {
+	groups := map[string][]*touched{}
+	for _, o := range all {
+		object := o.object
+		if object == nil {
+			object = o.former
+		}
+		metadata, _ := object["metadata"].(map[string]any)
+		prefix, _ := metadata["generateName"].(string)
+		name, _ := metadata["name"].(string)
+		if prefix == "" || len(name) != len(prefix)+suffixLength || !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		o.stableName = prefix + "(*)"
+		id := o.collection + " " + strings.TrimSuffix(o.key, name) + prefix
+		groups[id] = append(groups[id], o)
+	}
+	replace := replacer(all, false).Replace
+	for _, group := range groups {
+		slices.SortStableFunc(group, func(a, b *touched) int {
+			return cmp.Compare(a.render(a.object, replace), b.render(b.object, replace))
+		})
+	}
+	for _, group := range groups {
+		for i, o := range group {
+			o.stableName = strings.TrimSuffix(o.stableName, "(*)") + fmt.Sprintf("(%d)", i+1)
+		}
+	}
+}
+
+// replacer replaces generated names and UIDs of objects by stable ones. Without uids it makes all UIDs
+// alike, so that they have no influence on an order.
+func replacer(all []*touched, uids bool) *strings.Replacer {
+	var pairs [][2]string
+	for _, o := range all {
+		if o.stableName != "" {
+			name := o.key[strings.LastIndexByte(o.key, '/')+1:]
+			pairs = append(pairs, [2]string{name, o.stableName})
+		}
+	}
+	byLength := func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(len(b[0]), len(a[0])), cmp.Compare(a[0], b[0]))
+	}
+	slices.SortFunc(pairs, byLength) // a name can begin with another one
+	names := strings.NewReplacer(slices.Concat(toSlices(pairs)...)...)
+	for _, o := range all {
+		for _, version := range []map[string]any{o.object, o.former} {
+			metadata, _ := version["metadata"].(map[string]any)
+			if uid, _ := metadata["uid"].(string); uid != "" && uids {
+				pairs = append(pairs, [2]string{uid, "(uid of " + o.collection + " " + names.Replace(o.key) + ")"})
+			}
+		}
+	}
+	slices.SortStableFunc(pairs, byLength)
+	return strings.NewReplacer(slices.Concat(toSlices(pairs)...)...)
+}
+
+func toSlices(pairs [][2]string) [][]string {
+	out := make([][]string, len(pairs))
+	for i := range pairs {
+		out[i] = pairs[i][:]
+	}
+	return out
+}
+
+// render returns an object as YAML without what differs from run to run; empty for none.
+func (o *touched) render(object map[string]any, replace func(string) string) string {
+	if object == nil {
+		return ""
+	}
+	var b strings.Builder
+	writeYAML(&b, stable(object, replace), 0)
+	return b.String()
+}
+
+// stable returns a copy of an object without resource versions, UIDs, points in time and field
+// managers. Sets are sorted.
+func stable(object map[string]any, replace func(string) string) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	generation, _ := metadata["generation"].(json.Number)
+	out := stableMap(object, generation, replace)
+	if m, ok := out["metadata"].(map[string]any); ok {
+		for _, name := range []string{"uid", "generation", "creationTimestamp", "managedFields", "selfLink"} {
+			delete(m, name)
+		}
+		for _, name := range []string{"finalizers", "ownerReferences"} {
+			sortValues(m[name])
+		}
+	}
+	return out
+}
+
+var uuid = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
+func stableMap(m map[string]any, generation json.Number, replace func(string) string) map[string]any {
+	out := make(map[string]any, len(m))
+	for name, v := range m {
+		switch {
+		case name == "resourceVersion":
+		case name == "observedGeneration" && v == generation:
+			out[name] = "(current)"
+		case name == "observedGeneration":
+			out[name] = "(older)"
+		default:
+			out[name] = stableValue(v, generation, replace)
+		}
+		if name == "conditions" {
+			sortValues(out[name])
+		}
+	}
+	return out
+}
+
+func stableValue(v any, generation json.Number, replace func(string) string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		return stableMap(v, generation, replace)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = stableValue(v[i], generation, replace)
+		}
+		return out
+	case string:
+		if _, err := time.Parse(time.RFC3339, v); err == nil {
+			return "(time)"
+		}
+		return uuid.ReplaceAllLiteralString(replace(v), "(uuid)")
+	}
+	return v
+}
+
+// sortValues sorts a list in place by the text of its values. Other values stay.
+func sortValues(v any) {
+	list, _ := v.([]any)
+	slices.SortStableFunc(list, func(a, b any) int {
+		return cmp.Compare(yamlText(a), yamlText(b))
+	})
+}

@@ -1,0 +1,168 @@
+package tidemarktest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+const (
+	module     = "github.com/tidemark-dev/tidemark"
+	testModule = module + "/tidemarktest"
+	command    = module + "/cmd/tidemark"
+)
+
+// findProgram returns the path of the server's program, and builds it if there is none.
+func findProgram(cache string) (string, error) {
+	if path := os.Getenv("TIDEMARK_BINARY"); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("TIDEMARK_BINARY: %w", err)
+		}
+		return filepath.Abs(path)
+	}
+	used, err := usedModule()
+	if err != nil {
+		return "", fmt.Errorf("the server's program cannot be found: %w; build it and set TIDEMARK_BINARY", err)
+	}
+	source := filepath.Dir(used.Dir)
+	if _, err := os.Stat(filepath.Join(source, "cmd", "tidemark", "main.go")); err == nil && used.Dir != "" {
+		return buildSource(cache, source)
+	}
+	if out, err := exec.Command("go", "tool", "-n", "tidemark").Output(); err == nil {
+		return strings.TrimSpace(string(out)), nil
+	}
+	return install(cache, versionOf(used.Version))
+}
+
+// moduleInfo is the part of `go list -m -json` that matters here.
+type moduleInfo struct {
+	Version, Dir string
+	Replace      *moduleInfo
+}
+
+// usedModule returns this module as the module of the test uses it.
+func usedModule() (moduleInfo, error) {
+	var stderr bytes.Buffer
+	list := exec.Command("go", "list", "-m", "-json", testModule)
+	list.Stderr = &stderr
+	out, err := list.Output()
+	if err != nil {
+		return moduleInfo{}, fmt.Errorf("go list -m %s: %w: %s", testModule, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	var m moduleInfo
+	if err := json.Unmarshal(out, &m); err != nil {
+		return m, err
+	}
+	if m.Replace != nil {
+		m = *m.Replace
+	}
+	return m, nil
+}
+
+// versionOf returns the version of the server that belongs to a version of this module. Both are
+// tagged together; between tags, both are the same commit.
+func versionOf(version string) string {
+	parts := strings.Split(version, "-")
+	if last := parts[len(parts)-1]; len(parts) >= 3 && len(last) == 12 {
+		return last
+	}
+	return version
+}
+
+// buildSource builds the program of a source tree that is being worked on. The Go command knows when
+// nothing has changed.
+func buildSource(cache, source string) (string, error) {
+	sum := sha256.Sum256([]byte(source))
+	dir := filepath.Join(cache, "bin", "source-"+hex.EncodeToString(sum[:8]))
+	return build(dir, "its source in "+source, func(path string) *exec.Cmd {
+		c := exec.Command("go", "build", "-o", path, "./cmd/tidemark")
+		c.Dir = source
+		return c
+	}, true)
+}
+
+// install builds the program of a version.
+func install(cache, version string) (string, error) {
+	if version == "" {
+		return "", fmt.Errorf("the version of %s is unknown; build the server and set TIDEMARK_BINARY", testModule)
+	}
+	dir := filepath.Join(cache, "bin", fmt.Sprintf("%s-%s-%s", version, runtime.GOOS, runtime.GOARCH))
+	return build(dir, version, func(path string) *exec.Cmd {
+		c := exec.Command("go", "install", command+"@"+version)
+		c.Dir = cache // in no module
+		c.Env = append(os.Environ(), "GOBIN="+filepath.Dir(path), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+		return c
+	}, false)
+}
+
+// build builds the program in a directory with a command that writes it to a path. Of the processes
+// that want it, one builds, and the others wait. What was built is built again only if always is set.
+func build(dir, what string, commandFor func(path string) *exec.Cmd, always bool) (string, error) {
+	program := filepath.Join(dir, executable("tidemark"))
+	exists := func() bool {
+		_, err := os.Stat(program)
+		return err == nil
+	}
+	if exists() && !always {
+		return program, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	unlock, err := lock(dir + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if exists() && !always {
+		return program, nil
+	}
+	path := program
+	if !always { // so that no half of a program is found
+		fresh, err := os.MkdirTemp(dir, "new-*")
+		if err != nil {
+			return "", err
+		}
+		defer os.RemoveAll(fresh)
+		path = filepath.Join(fresh, executable("tidemark"))
+	}
+	if err := runBuild(commandFor(path), what, !exists()); err != nil {
+		return "", err
+	}
+	if path != program {
+		err = os.Rename(path, program)
+	}
+	return program, err
+}
+
+// runBuild runs a command. It reports on the standard error that it takes its time, if it may.
+func runBuild(c *exec.Cmd, what string, report bool) error {
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	begin := time.Now()
+	if report {
+		fmt.Fprintf(os.Stderr, "tidemarktest: building the API server of %s; this happens once and takes some minutes if nothing of it is in Go's build cache\n", what)
+	}
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("building the server of %s: %w\n%s", what, err, bytes.TrimSpace(out.Bytes()))
+	}
+	if report {
+		fmt.Fprintf(os.Stderr, "tidemarktest: built in %v\n", time.Since(begin).Round(100*time.Millisecond))
+	}
+	return nil
+}
+
+func executable(name string) string {
+	if runtime.GOOS == "windows" {
+		return name + ".exe"
+	}
+	return name
+}

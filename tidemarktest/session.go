@@ -1,0 +1,60 @@
+package tidemarktest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// session is a connection to a server, for all worlds of a process.
+type session struct {
+	control control
+	api     http.RoundTripper // nil: the network
+	lease   string            // that the worlds end with; empty: none
+}
+
+// shared is the session with the process that the tests share. It lasts until this process ends.
+var shared = sync.OnceValues(openShared)
+
+// openSession returns a session with a host, which may be nil.
+func openSession(h Host) (*session, error) {
+	if h != nil {
+		return &session{control: control{h.Control()}, api: h.API()}, nil
+	}
+	return shared()
+}
+
+// attach takes a lease of the server with a control socket. The lease ends when this process does.
+func attach(ctx context.Context, socket string) (*session, error) {
+	s := &session{control: control{&http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}}
+	// The context must not end the request: the lease would end with it.
+	body, err := s.control.open(context.WithoutCancel(ctx), http.MethodPost, "leases", nil)
+	if err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(body).ReadBytes('\n')
+	var lease struct{ Lease string }
+	if err == nil {
+		err = json.Unmarshal(line, &lease)
+	}
+	if err != nil {
+		body.Close()
+		return nil, err
+	}
+	s.lease = lease.Lease
+	leases.Lock()
+	defer leases.Unlock()
+	leases.open = append(leases.open, body.Close)
+	return s, nil
+}
+
+// leases holds the open answers, which would be closed if they were collected.
+var leases struct {
+	sync.Mutex
+	open []func() error
+}

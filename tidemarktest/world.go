@@ -1,0 +1,224 @@
+package tidemarktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// TB is what the package needs of a *testing.T; a GinkgoT has it too.
+type TB interface {
+	Helper()
+	Name() string
+	Cleanup(func())
+	Failed() bool
+	TempDir() string
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// World is what tests begin with. Its zero value is an empty cluster. The fields must not change
+// after the first Fork or Open. The methods are safe for concurrent use. A World must not be copied.
+type World struct {
+	// CRDDirectoryPaths are files, and directories whose files end in .yaml, .yml or .json. Their
+	// objects are created, CustomResourceDefinitions first. Directories in directories are skipped.
+	CRDDirectoryPaths []string
+	// ErrorIfCRDPathMissing makes a path that does not exist an error. Otherwise it is skipped.
+	ErrorIfCRDPathMissing bool
+	// Fixtures has manifests: all files of the file system whose names end in .yaml, .yml or .json,
+	// in the order of their paths. Nil: none.
+	Fixtures fs.FS
+	// Users are users that each Env has; Env.As makes others.
+	Users []User
+	// Webhooks are the webhooks under test.
+	Webhooks Webhooks
+	// Controllers selects the controllers of the server: "*" for all, "name", "-name". Nil: all.
+	Controllers []string
+	// Host is the server; nil: the process that the tests of `go test ./...` share.
+	Host Host
+
+	once     sync.Once
+	prepared worldInfo
+	host     *session
+	err      error
+}
+
+// User is a user and its groups.
+type User struct {
+	Name   string
+	Groups []string
+}
+
+// Start returns an empty cluster for a test. It is deleted when the test ends.
+func Start(t TB) *Env {
+	t.Helper()
+	return new(World).Fork(t)
+}
+
+// Fork returns a copy of the world for a test. The first call prepares the world. The copy is deleted
+// when the test ends.
+func (w *World) Fork(t TB) *Env {
+	t.Helper()
+	env, err := w.Open(context.Background())
+	if err != nil {
+		t.Fatalf("tidemarktest: %v", err)
+		return nil
+	}
+	t.Cleanup(func() {
+		t.Helper()
+		if t.Failed() {
+			env.dump(t)
+		}
+		if err := env.Close(); err != nil {
+			t.Errorf("tidemarktest: %v", err)
+		}
+	})
+	return env
+}
+
+// Open is Fork for callers without a test. The caller closes the Env.
+func (w *World) Open(ctx context.Context) (*Env, error) {
+	w.once.Do(func() { w.err = w.prepare(ctx) })
+	if w.err != nil {
+		return nil, w.err
+	}
+	env := &Env{session: w.host, controllers: w.Controllers}
+	body := createRequest{Parent: w.prepared.Name, Controllers: w.Controllers, Lease: w.host.lease}
+	if err := w.host.control.call(ctx, http.MethodPost, "worlds", body, &env.world); err != nil {
+		return nil, err
+	}
+	env.token, env.kubeconfig = env.world.Token, env.world.Kubeconfig
+	if err := w.complete(ctx, env); err != nil {
+		return nil, errors.Join(err, env.Close())
+	}
+	return env, nil
+}
+
+// complete adds what is not copied with a world: users, and webhooks with their port.
+func (w *World) complete(ctx context.Context, env *Env) error {
+	users := map[string]*Env{}
+	for _, u := range w.Users {
+		user, err := env.addUser(ctx, u)
+		if err != nil {
+			return err
+		}
+		users[u.Name] = user
+	}
+	env.users = users
+	if !w.Webhooks.used() {
+		return nil
+	}
+	paths := append(slices.Clone(w.Webhooks.Paths), w.CRDDirectoryPaths...)
+	manifests, err := readPaths(paths, w.ErrorIfCRDPathMissing)
+	if err != nil {
+		return err
+	}
+	if env.webhook, err = w.Webhooks.server(); err != nil {
+		return err
+	}
+	if err := env.apply(ctx, manifests, env.webhook); err != nil {
+		return err
+	}
+	// The history of the test begins after these writes.
+	return w.host.control.call(ctx, http.MethodGet, worldPath(env.world.Name), nil, &env.world)
+}
+
+// applyTimeout limits the preparation of a world.
+const applyTimeout = 2 * time.Minute
+
+// prepare creates the world that forks begin with.
+func (w *World) prepare(ctx context.Context) error {
+	var err error
+	if w.host, err = openSession(w.Host); err != nil { // this may build the server, for minutes
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
+	defer cancel()
+	definitions, err := readPaths(w.CRDDirectoryPaths, w.ErrorIfCRDPathMissing)
+	if err != nil {
+		return err
+	}
+	fixtures, err := readFixtures(w.Fixtures)
+	if err != nil {
+		return err
+	}
+	if len(definitions)+len(fixtures) == 0 {
+		w.prepared.Name = "root"
+		return nil
+	}
+	body := createRequest{Controllers: w.Controllers, Lease: w.host.lease}
+	if err := w.host.control.call(ctx, http.MethodPost, "worlds", body, &w.prepared); err != nil {
+		return err
+	}
+	all := applyRequest{Manifests: append(definitions, fixtures...)}
+	return w.host.control.call(ctx, http.MethodPost, worldPath(w.prepared.Name, "apply"), all, nil)
+}
+
+// isManifest reports whether a file has objects, by its name.
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
+// readPaths reads files, and the manifests of directories.
+func readPaths(paths []string, strict bool) ([]manifest, error) {
+	var all []manifest
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		if errors.Is(err, fs.ErrNotExist) && !strict {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		files := []string{p}
+		if info.IsDir() {
+			entries, err := os.ReadDir(p)
+			if err != nil {
+				return nil, err
+			}
+			files = nil
+			for _, e := range entries {
+				if !e.IsDir() && isManifest(e.Name()) {
+					files = append(files, filepath.Join(p, e.Name()))
+				}
+			}
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, manifest{file, string(b)})
+		}
+	}
+	return all, nil
+}
+
+// readFixtures reads all manifests of a file system, which may be nil.
+func readFixtures(files fs.FS) ([]manifest, error) {
+	if files == nil {
+		return nil, nil
+	}
+	var all []manifest
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !isManifest(path.Base(name)) {
+			return err
+		}
+		b, err := fs.ReadFile(files, name)
+		all = append(all, manifest{name, string(b)})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fixtures: %w", err)
+	}
+	return all, nil
+}

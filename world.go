@@ -1,0 +1,346 @@
+package tidemark
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/tidemark-dev/tidemark/internal/admission"
+	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
+	"github.com/tidemark-dev/tidemark/internal/admission/match"
+	"github.com/tidemark-dev/tidemark/internal/admission/quota"
+	"github.com/tidemark-dev/tidemark/internal/admission/webhook"
+	"github.com/tidemark-dev/tidemark/internal/authn"
+	"github.com/tidemark-dev/tidemark/internal/authz/config"
+	"github.com/tidemark-dev/tidemark/internal/authz/rbac"
+	"github.com/tidemark-dev/tidemark/internal/builtin"
+	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/crd"
+	"github.com/tidemark-dev/tidemark/internal/fault"
+	"github.com/tidemark-dev/tidemark/internal/httpapi"
+	"github.com/tidemark-dev/tidemark/internal/inprocess"
+	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
+	"github.com/tidemark-dev/tidemark/internal/openapi"
+	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/satoken"
+	"github.com/tidemark-dev/tidemark/internal/startup"
+	"github.com/tidemark-dev/tidemark/internal/store"
+	"github.com/tidemark-dev/tidemark/internal/virtual"
+	remote "github.com/tidemark-dev/tidemark/internal/webhook"
+	"github.com/tidemark-dev/tidemark/internal/wire"
+)
+
+// World is a state of its own in a server: objects and their history, custom resources,
+// permissions, controllers. Each server has a root world; Fork makes others. All methods are safe for
+// concurrent use.
+type World struct {
+	server  *Server
+	running *running
+	fork    *fork // nil: a root world
+
+	// use opens the parts below, once.
+	use func() error
+
+	store      *store.Store
+	custom     *crd.Set
+	naming     *crd.Naming
+	tokens     *satoken.Authority
+	issued     []*authn.Issued // the tokens of users that the control API added: first those of this world, then those of its parents
+	rbac       *rbac.Authorizer
+	authorizer *config.Authorizer
+	addresses  *addresses.Allocator
+	quotas     *quota.Ledger
+	metrics    *admission.Metrics // of the root world
+	durations  *admission.Durations
+	webhooks   *webhook.Webhooks
+	verbs      *registry.Registry
+	loops      *controller.Loops
+	openAPI    http.Handler
+	source     func([]byte) // of random values; nil: there is no seed
+	handler    *httpapi.Handler
+	direct     *inprocess.Server
+	faults     fault.Set
+
+	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
+	stopLending context.CancelFunc
+}
+
+// openRoot opens the parts of a root world on its store. If it fails, the caller calls stop.
+func (w *World) openRoot(ctx context.Context) (err error) {
+	s, r := w.server, w.running
+	w.use = func() error { return nil }
+	w.custom = crd.NewSet(w.store, builtin.Catalog(), r.log)
+	w.tokens = w.accounts(r.keys)
+	w.rbac = rbac.New(w.store)
+	w.metrics = admission.NewMetrics()
+	credentials, err := w.open()
+	if err != nil {
+		return err
+	}
+	if err := w.createFirst(ctx); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w.store.SetQuota(s.storageQuota()) // what every server has is there, whatever the quota
+	if w.loops, err = w.startLoops(); err != nil {
+		return err
+	}
+	c := w.api(credentials)
+	c.Checks = slices.Concat(c.Checks, w.loopChecks())
+	c.Mounts = []httpapi.Mount{{Path: forksPath, Handler: http.HandlerFunc(r.serveForks)}}
+	c.Metrics = w.allMetrics
+	c.Collectors = slices.Concat(r.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
+	w.handler = httpapi.New(c)
+	w.direct = w.newDirect(r.route)
+	lending, stop := context.WithCancel(context.Background())
+	w.stopLending = stop
+	w.lending.Go(func() { w.handler.Run(lending) })
+	return nil
+}
+
+// open opens the parts that all worlds open alike.
+func (w *World) open() (credentials *authn.Credentials, err error) {
+	s, r := w.server, w.running
+	catalog := builtin.Catalog()
+	w.naming = crd.NewNaming(w.custom, s.now)
+	if w.authorizer, err = s.authorization(w, r.configuration.access, r.log); err != nil {
+		return nil, err
+	}
+	services := r.configuration.services
+	w.source = w.random()
+	services.Random = w.source
+	services.Store, services.Type = w.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
+	if w.addresses, err = addresses.New(services); err != nil {
+		return nil, err
+	}
+	w.quotas = &quota.Ledger{
+		Quotas: catalog.Lookup("", "v1", "resourcequotas"), Uncharged: !r.configuration.plugins.On("ResourceQuota"), Now: s.now,
+	}
+	credentials = w.authenticator()
+	w.verbs = w.newVerbs(credentials)
+	return credentials, nil
+}
+
+// endCalls ends the calls of conversion webhooks, which requests wait for.
+func (w *World) endCalls() {
+	if w.custom != nil {
+		w.custom.Close()
+	}
+}
+
+// drain ends watches, if any request has opened the world.
+func (w *World) drain() {
+	if w.handler != nil {
+		w.handler.Drain()
+	}
+}
+
+// stop stops the parts in reverse order. No request is under way. Parts that do not exist yet are
+// skipped.
+func (w *World) stop() error {
+	w.endCalls()
+	if w.stopLending != nil {
+		w.stopLending()
+		w.lending.Wait()
+	}
+	if w.authorizer != nil {
+		w.authorizer.Close()
+	}
+	if w.loops != nil {
+		w.loops.Stop()
+	}
+	if w.webhooks != nil {
+		w.webhooks.Close()
+	}
+	if w.addresses != nil {
+		w.addresses.Close()
+	}
+	return w.store.Close()
+}
+
+// Name returns the name of a fork; empty: the world is the root world of the server.
+func (w *World) Name() string {
+	if w.fork == nil {
+		return ""
+	}
+	return w.fork.name
+}
+
+// URL returns the address of the world: "https://127.0.0.1:6443" of a root world,
+// "https://127.0.0.1:6443/fork/try" of a fork.
+func (w *World) URL() string { return w.running.url + w.prefix() }
+
+// prefix is the beginning of the paths of the world; empty: a root world.
+func (w *World) prefix() string {
+	if w.fork == nil {
+		return ""
+	}
+	return forkPath + w.fork.name
+}
+
+// Handler returns the API of the world, with authentication. The paths of its requests begin with /api
+// or the like, also in a fork.
+func (w *World) Handler() http.Handler {
+	if w.fork == nil {
+		return w.handler
+	}
+	return http.HandlerFunc(w.serve)
+}
+
+// Revision returns the newest revision of the world: the resourceVersion of a list made now.
+func (w *World) Revision() uint64 { return uint64(w.store.Any().Revision()) }
+
+// RESTConfig returns a configuration for client-go as administrator, a copy that the caller may
+// change. It is InProcessConfig if the server does not listen.
+func (w *World) RESTConfig() *rest.Config {
+	if w.server.InProcess {
+		return w.InProcessConfig()
+	}
+	c := w.restConfig()
+	c.BearerToken = w.running.authority.AdminToken()
+	return c
+}
+
+// RESTConfigFor returns a configuration for client-go as a user. It has a client certificate that is
+// valid for a year, in all worlds of the server. It is InProcessConfigFor if the server does not listen.
+func (w *World) RESTConfigFor(user string, groups ...string) (*rest.Config, error) {
+	if w.server.InProcess {
+		return w.InProcessConfigFor(user, groups...)
+	}
+	cert, key, err := w.running.authority.IssueClient(user, groups)
+	if err != nil {
+		return nil, err
+	}
+	c := w.restConfig()
+	c.CertData, c.KeyData = cert, key
+	return c, nil
+}
+
+// Kubeconfig returns a kubeconfig file with the administrator's credentials.
+func (w *World) Kubeconfig() []byte { return w.kubeconfig().YAML() }
+
+// newVerbs returns the verbs with admission and the resources that are not stored.
+func (w *World) newVerbs(credentials *authn.Credentials) *registry.Registry {
+	s, c := w.server, &w.running.configuration
+	w.webhooks = w.newWebhooks(w.metrics.Conditions)
+	chain := admission.Chain(admission.Config{
+		Store: w.store, Enabled: c.plugins, Quotas: w.quotas, Addresses: w.addresses, Names: w.naming, NoWarnings: s.NoUnenforcedWarnings,
+		Authz: w.authorizer, RBAC: w.rbac, Catalog: w.custom.Catalog, Configuration: c.configuration, Now: s.now,
+		Metrics: w.metrics, Webhooks: w.webhooks,
+	})
+	if w.durations == nil {
+		w.durations = admission.NewDurations(chain)
+	}
+	verbs := &registry.Registry{
+		Store: w.store, Plugins: chain, Observe: w.durations.Observe, Now: s.now, Random: w.source, Sequential: w.source != nil,
+		Virtual: virtual.New(virtual.Config{
+			Catalog: w.custom.Catalog, Review: credentials.Review, Authz: w.authorizer, Rules: w.authorizer, Tokens: w.tokens, Now: s.now,
+		}),
+	}
+	admission.ApplyNamespaceRules(verbs, c.plugins, w.custom.Catalog().Lookup("", "v1", "namespaces"))
+	return verbs
+}
+
+// newWebhooks returns the admission webhooks. Both kinds share connections unless they have credentials
+// of their own.
+func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
+	c, services := &w.running.configuration.configuration, remote.Services(w.store)
+	all := webhook.Config{
+		Mutating: remote.NewConnections(services, c.MutatingUsers), Authz: w.authorizer, Conditions: conditions,
+		Audited: w.running.audit != nil, Log: w.server.Logger,
+	}
+	if all.Validating = all.Mutating; c.MutatingUsers != c.ValidatingUsers {
+		all.Validating = remote.NewConnections(services, c.ValidatingUsers)
+	}
+	return webhook.New(all)
+}
+
+// startLoops starts the controllers.
+func (w *World) startLoops() (*controller.Loops, error) {
+	s, enabled := w.server, w.server.Controllers
+	if w.fork != nil {
+		enabled = w.fork.controllers
+	}
+	flows, err := startup.NewFlows(startup.Config{Registry: w.verbs, Catalog: builtin.Catalog(), Now: s.now})
+	if err != nil {
+		return nil, err
+	}
+	return controller.Start(controller.Config{
+		Registry: w.verbs, Flows: flows, Catalog: w.custom.Catalog, Definitions: w.custom, Naming: w.naming, Enabled: enabled, EventTTL: s.EventTTL,
+		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Log: w.running.log,
+		Now: s.now, Clock: s.Clock,
+		Addresses: &addresses.Repair{Registry: w.verbs, Type: w.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
+	})
+}
+
+// createFirst creates the objects that every server has.
+func (w *World) createFirst(ctx context.Context) error {
+	clients, err := w.server.clientsData(w.running.authority)
+	if err != nil {
+		return err
+	}
+	return startup.Ensure(ctx, startup.Config{
+		Registry: w.verbs, Catalog: builtin.Catalog(), Clients: clients,
+		Ranges: w.addresses.Ranges(), First: w.addresses.First(), Address: w.running.reachedAt(), Now: w.server.now,
+	})
+}
+
+// api returns the configuration of the HTTP handler.
+func (w *World) api(credentials authn.Authenticator) httpapi.Config {
+	s, r := w.server, w.running
+	version := gitVersion(s.version())
+	revision, at := commit()
+	if w.openAPI == nil {
+		w.openAPI = openapi.New(w.custom.Catalog, version, s.enabled(cborGate))
+	}
+	return httpapi.Config{
+		Prefix:              w.prefix(),
+		Registry:            w.verbs,
+		Catalog:             w.custom.Catalog,
+		Authn:               credentials,
+		Authz:               w.authorizer,
+		Audit:               r.audit,
+		Media:               wire.Served{CBOR: s.enabled(cborGate)},
+		OpenAPI:             w.openAPI,
+		Pages:               s.issuerPages(w),
+		Version:             version,
+		Commit:              revision,
+		BuildDate:           at,
+		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), w.storageChecks()),
+		Now:                 s.now,
+		RepresentationBytes: s.representationBytes(),
+		NoFairness:          s.Fairness.Disabled,
+		Faults:              &w.faults,
+		Limits:              httpapi.Limits{InFlight: s.Fairness.MaxRequests, MutatingInFlight: s.Fairness.MaxMutatingRequests},
+		Log:                 r.log,
+	}
+}
+
+// representationBytes is the limit of the representation cache.
+func (s *Server) representationBytes() int64 {
+	return cmp.Or(s.RepresentationCacheBytes, s.History.MaxMemoryBytes/4*3) // zero: the handler's own defaults
+}
+
+// clientQPS and clientBurst are the rates of clients. The default of client-go, 5 requests per second,
+// is meant for shared clusters.
+const clientQPS, clientBurst = 1000, 2000
+
+func (w *World) restConfig() *rest.Config {
+	return &rest.Config{
+		Host:            w.URL(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: w.running.authority.CertificatePEM(), ServerName: w.running.serverName},
+		QPS:             clientQPS, Burst: clientBurst,
+	}
+}
+
+func (w *World) kubeconfig() kubeconfig.Config {
+	r := w.running
+	return kubeconfig.Config{Server: w.URL(), CA: r.authority.CertificatePEM(), TLSServerName: r.serverName, Token: r.authority.AdminToken()}
+}
