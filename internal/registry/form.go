@@ -72,6 +72,11 @@ type Versioned struct {
 	objectJSON, oldJSON []byte
 	// pending adds the managed fields to Object; nil: they are there.
 	pending func() error
+	// managed returns the managed fields that pending adds, as JSON. JSON inserts these bytes, so they
+	// are not decoded and encoded again. Nil: there are none, or a plugin has replaced them.
+	managed func() ([]byte, error)
+	// bare returns Object as JSON without managed fields.
+	bare func() ([]byte, error)
 }
 
 // Complete adds the managed fields to an Object of Lean.
@@ -108,11 +113,11 @@ func treeOf(o runtime.Object, tree *map[string]any) (err error) {
 	return err
 }
 
-// JSON returns the objects as JSON with kind and apiVersion, nil for none. It is computed once, and
-// must not be changed.
+// JSON returns the objects as JSON with kind, apiVersion and managed fields, nil for none. It is
+// computed once, and must not be changed.
 func (v *Versioned) JSON() (object, old []byte, err error) {
 	if v.objectJSON == nil && v.Object != nil {
-		if v.objectJSON, err = json.Marshal(v.Object); err != nil {
+		if v.objectJSON, err = v.encodeObject(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -122,6 +127,31 @@ func (v *Versioned) JSON() (object, old []byte, err error) {
 		}
 	}
 	return v.objectJSON, v.oldJSON, nil
+}
+
+// encodeObject returns Object as JSON with its managed fields.
+func (v *Versioned) encodeObject() ([]byte, error) {
+	if v.pending == nil || v.managed == nil {
+		if err := v.Complete(); err != nil {
+			return nil, err
+		}
+		return json.Marshal(v.Object)
+	}
+	managed, err := v.managed()
+	if err != nil {
+		return nil, err
+	}
+	object, err := v.bare()
+	if err != nil || len(managed) == 0 {
+		return object, err
+	}
+	if at := managedAt(object); at > 0 {
+		return insertManaged(object, at, managed), nil
+	}
+	if err := v.Complete(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v.Object)
 }
 
 // versions are the forms of a request's objects that were made for plugins.
@@ -216,7 +246,39 @@ func (a *Attributes) addObject(ctx context.Context, v *Versioned) (err error) {
 		}
 		return err
 	}
+	if a.managedShown || a.replicas() != nil {
+		return nil
+	}
+	v.managed = func() ([]byte, error) { return a.trackEarly(ctx) }
+	if a.final(v.Form) {
+		v.bare = a.encodeFinal
+	} else {
+		v.bare = func() ([]byte, error) { return json.Marshal(v.Object) }
+	}
 	return nil
+}
+
+// final reports whether a form of the object is the one that will be stored: nothing changes it after
+// the mutating phase.
+func (a *Attributes) final(f Form) bool {
+	return !a.mutating && !a.w.virtual && !a.exchanges() && a.Type.Conversion == nil && f.Kind == a.Type.GroupVersionKind() && !wire.HasEmpty(a.Object)
+}
+
+// encodeFinal returns the object to store as JSON without managed fields. The request stores the same
+// encoding.
+func (a *Attributes) encodeFinal() ([]byte, error) {
+	meta := a.Object.(metav1.Object)
+	version := meta.GetResourceVersion()
+	e, err := a.w.encode(context.Background(), a.Object)
+	meta.SetResourceVersion(version)
+	if err != nil {
+		return nil, err
+	}
+	a.w.final, a.w.finalOf = e, a.Object
+	if version == "" {
+		return withoutRevision(e), nil
+	}
+	return slices.Concat(e.Bytes[:e.RevisionAt], []byte(version), e.Bytes[e.RevisionAt:]), nil
 }
 
 // shownManagedFields returns the managed fields that plugins see, which one of them may have replaced.

@@ -18,17 +18,24 @@ func withManaged(e wire.Encoded, managed []byte) wire.Encoded {
 	if len(managed) == 0 {
 		return e
 	}
-	end := managedAt(e)
-	out := make([]byte, 0, len(e.Bytes)+len(managedMember)+len(managed))
-	out = append(append(append(append(out, e.Bytes[:end]...), managedMember...), managed...), e.Bytes[end:]...)
-	return wire.Encoded{Bytes: out, RevisionAt: e.RevisionAt}
+	return wire.Encoded{Bytes: insertManaged(e.Bytes, managedAt(e.Bytes), managed), RevisionAt: e.RevisionAt}
+}
+
+// insertManaged adds managed fields at the place that managedAt returns.
+func insertManaged(object []byte, at int, managed []byte) []byte {
+	member := managedMember
+	if object[at-1] == '{' {
+		member = member[len(","):]
+	}
+	out := make([]byte, 0, len(object)+len(member)+len(managed))
+	return append(append(append(append(out, object[:at]...), member...), managed...), object[at:]...)
 }
 
 const managedMember = `,"managedFields":`
 
 // managedAt returns where managed fields belong: encoding/json writes them as the last member of
-// the metadata.
-func managedAt(e wire.Encoded) int { return locate(e.Bytes, "metadata").to - 1 }
+// the metadata. It is negative for an object without metadata.
+func managedAt(object []byte) int { return locate(object, "metadata").to - 1 }
 
 // withoutManaged returns an object without its managed fields, which stand at managed. They are
 // half of most objects, and most requests do not use them. It returns the object itself if they do
@@ -54,7 +61,7 @@ func sameStored(current *store.Object, e wire.Encoded, managed []byte) bool {
 		return false
 	}
 	if len(managed) > 0 {
-		end = managedAt(e)
+		end = managedAt(e.Bytes)
 	}
 	at, have := e.RevisionAt, current.Bytes()
 	if !bytes.Equal(have[:at], e.Bytes[:at]) || !bytes.Equal(have[at+digits:end+digits], e.Bytes[at:end]) {

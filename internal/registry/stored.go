@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,11 +139,8 @@ func withRevision(key string, e wire.Encoded, at store.Revision) *store.Object {
 	return &store.Object{Key: key, Held: value, Modified: at, RevisionAt: int32(e.RevisionAt)}
 }
 
-// withoutRevision returns an object that a dry-run did not create. It has no resource version.
-func withoutRevision(c store.Write) *store.Object {
+// withoutRevision returns an encoded object without the member for the resource version.
+func withoutRevision(e wire.Encoded) []byte {
 	const before, behind = `"resourceVersion":"`, `",`
-	value := make([]byte, 0, len(c.Value))
-	value = append(value, c.Value[:c.RevisionAt-len(before)]...)
-	value = append(value, c.Value[c.RevisionAt+len(behind):]...)
-	return &store.Object{Key: c.Key, Held: value}
+	return slices.Concat(e.Bytes[:e.RevisionAt-len(before)], e.Bytes[e.RevisionAt+len(behind):])
 }

@@ -32,9 +32,10 @@ func (r *Registry) encode(ctx context.Context, w *write, before *currentObject, 
 		}
 		wire.DropEmpty(next)
 	}
-	e, err = w.encode(ctx, next)
-	if err != nil {
-		return e, false, apierrors.NewBadRequest(err.Error())
+	if e = w.final; w.finalOf != next {
+		if e, err = w.encode(ctx, next); err != nil {
+			return e, false, apierrors.NewBadRequest(err.Error())
+		}
 	}
 	var live []byte
 	if before != nil {

@@ -145,7 +145,7 @@ func (r *Registry) dryRun(a *Attributes, c store.Write) (*store.Object, error) {
 	case c.Value == nil:
 		return current, nil
 	case current == nil && a.sentVersion == 0:
-		return withoutRevision(c), nil
+		return &store.Object{Key: c.Key, Held: withoutRevision(wire.Encoded{Bytes: c.Value, RevisionAt: c.RevisionAt})}, nil
 	case current == nil:
 		return withRevision(c.Key, wire.Encoded{Bytes: c.Value, RevisionAt: c.RevisionAt}, a.sentVersion), nil
 	}

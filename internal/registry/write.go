@@ -59,6 +59,9 @@ type write struct {
 	// mutated: the mutating plugins have been called.
 	mutated bool
 	owners  ownership
+	// final is the encoding of the object finalOf, which a webhook has seen; nil: there is none.
+	final   wire.Encoded
+	finalOf runtime.Object
 	// warnings are sent with the answer, also with an error.
 	warnings []string
 	// attrs are the attributes of the last attempt, nil if no plugin was called.

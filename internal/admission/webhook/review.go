@@ -32,7 +32,7 @@ func (d *dispatcher) payload(ctx context.Context, f registry.Form) ([]byte, erro
 	if t := d.payloads[f]; t != nil {
 		return t, nil
 	}
-	v, err := d.a.In(ctx, f)
+	v, err := d.a.Lean(ctx, f)
 	if err != nil {
 		return nil, internalError(err)
 	}
