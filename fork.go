@@ -23,19 +23,20 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
 
+// The limits of Forks that are zero.
+const (
+	DefaultForks     = 1000
+	DefaultForkBytes = 64 << 20
+)
+
 // Forks limits the forks of a server. The zero value has the defaults.
 type Forks struct {
-	// Max is how many forks exist at a time; zero: 1,000. Negative: none.
+	// Max is how many forks exist at a time; zero: DefaultForks. Negative: none.
 	Max int
 	// MaxBytes limits the memory of each fork: half of it for the objects that the fork wrote, half for
-	// its history. Objects that it shares with its parent do not count. Zero: 64 MiB.
+	// its history. Objects that it shares with its parent do not count. Zero: DefaultForkBytes.
 	MaxBytes int64
 }
-
-const (
-	defaultForks     = 1000
-	defaultForkBytes = 64 * mebibyte
-)
 
 // ForkOptions configures a fork. The zero value is a fork of the newest state with a generated name.
 type ForkOptions struct {
@@ -127,7 +128,7 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	}}
 	f.issued = append([]*authn.Issued{new(authn.Issued)}, w.issued...)
 	f.use, f.direct = f.openOnce, f.newDirect(f.serve)
-	bytes := cmp.Or(w.server.Forks.MaxBytes, defaultForkBytes)
+	bytes := cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
 	var err error
 	f.store, err = w.store.Fork(state, store.Options{
 		Log: memlog.From(state), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: w.server.now,
@@ -180,7 +181,7 @@ func (w *World) openFork() error {
 		}
 		own.ServeHTTP(rw, r)
 	})
-	c.RepresentationBytes = cmp.Or(w.server.Forks.MaxBytes, defaultForkBytes) / 4
+	c.RepresentationBytes = cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes) / 4
 	w.handler = root.handler.Fork(c)
 	return nil
 }
@@ -294,7 +295,7 @@ func (f *forks) add(w *World, most int) error {
 		return ErrForkClosed
 	case f.all[w.fork.name] != nil || w.fork.name == control.Root:
 		return ErrForkExists
-	case len(f.all) >= max(0, cmp.Or(most, defaultForks)):
+	case len(f.all) >= max(0, cmp.Or(most, DefaultForks)):
 		return ErrTooManyForks
 	}
 	if f.all == nil {

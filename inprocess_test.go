@@ -144,11 +144,11 @@ func TestInProcessUsers(t *testing.T) {
 			if code, body := review(t, w.InProcessConfig()); code != http.StatusCreated || !strings.Contains(body, `"username":"admin"`) {
 				t.Errorf("by token: %d %s", code, body)
 			}
-			nobody := w.InProcessConfig()
-			nobody.BearerToken = ""
-			servertest.WantCode(t, nobody, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
-			nobody.BearerToken = "wrong"
-			servertest.WantCode(t, nobody, "/api", http.StatusUnauthorized, "")
+			anonymous := w.InProcessConfig()
+			anonymous.BearerToken = ""
+			servertest.WantCode(t, anonymous, "/api", http.StatusForbidden, `forbidden: User "system:anonymous" cannot get path "/api"`)
+			anonymous.BearerToken = "wrong"
+			servertest.WantCode(t, anonymous, "/api", http.StatusUnauthorized, "")
 			servertest.WantCode(t, alice, "/api/v1/namespaces", http.StatusForbidden, `namespaces is forbidden: User "alice" cannot list resource "namespaces" in API group "" at the cluster scope`)
 			servertest.WantCode(t, rest.AddUserAgent(w.InProcessConfig(), "x"), "/readyz", http.StatusOK, "")
 		})

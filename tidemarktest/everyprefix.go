@@ -140,14 +140,14 @@ type outcome struct {
 // order.
 func (p *prefixes) runAll() []outcome {
 	outcomes := make([]outcome, len(p.writes)+1)
-	todo := make(chan int)
+	pending := make(chan int)
 	done := make(chan outcome)
 	var workers sync.WaitGroup
 	for range min(p.Parallel, len(outcomes)) {
 		workers.Add(1)
 		go func() {
 			defer workers.Done()
-			for writes := range todo {
+			for writes := range pending {
 				done <- outcome{writes, true, p.runAfter(writes)}
 			}
 		}()
@@ -157,9 +157,9 @@ func (p *prefixes) runAll() []outcome {
 			if time.Since(p.begin) > p.Budget {
 				break
 			}
-			todo <- writes
+			pending <- writes
 		}
-		close(todo)
+		close(pending)
 		workers.Wait()
 		close(done)
 	}()

@@ -9,13 +9,8 @@ import (
 	"github.com/tidemark-dev/tidemark"
 )
 
-const (
-	defaultForks     = 1000
-	defaultForkBytes = 64 << 20
-)
-
 func (f *serveFlags) registerForks(flags *pflag.FlagSet) {
-	flags.IntVar(&f.forks, "max-forks", defaultForks, "how many forks exist at a time (see tidemark fork), 0 for none")
+	flags.IntVar(&f.forks, "max-forks", tidemark.DefaultForks, "how many forks exist at a time (see tidemark fork), 0 for none")
 	flags.Var(&f.forkBytes, "fork-max-bytes", "memory of each fork for what it writes, half of it for its history; at the limit, writes that grow objects are refused with 507")
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/tidemark-dev/tidemark"
 	"github.com/tidemark-dev/tidemark/cmd/tidemark/internal/etcdstub"
 )
 
@@ -77,7 +78,7 @@ func runAPIServer(args []string, stdout, stderr io.Writer) int {
 // of kube-apiserver.
 func (a *apiServer) flags() *pflag.FlagSet {
 	f := &a.serve
-	f.maxMemory, f.maxDisk, f.forkBytes = defaultMaxMemory, defaultMaxDisk, defaultForkBytes
+	f.maxMemory, f.maxDisk, f.forkBytes = defaultMaxMemory, defaultMaxDisk, tidemark.DefaultForkBytes
 	served := new(cobra.Command)
 	f.register(served)
 	f.inMemory = true

@@ -71,7 +71,7 @@ const (
 )
 
 func newServe() *cobra.Command {
-	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: defaultForkBytes}
+	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: tidemark.DefaultForkBytes}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the API server",

@@ -187,15 +187,15 @@ func TestAbsentOwners(t *testing.T) {
 	w := newWorld(t)
 	here := w.owned("n", "here")
 	for name, owners := range map[string][]string{
-		"goes-never-there":     {reference("ConfigMap", "nobody", "u1")},
+		"goes-never-there":     {reference("ConfigMap", "missing", "u1")},
 		"goes-another-uid":     {reference("ConfigMap", "here", "u2")},
-		"goes-another-name":    {reference("ConfigMap", "nobody", here)},
+		"goes-another-name":    {reference("ConfigMap", "missing", here)},
 		"goes-another-kind":    {reference("Secret", "here", here)},
-		"goes-two":             {reference("ConfigMap", "nobody", "u1"), reference("Node", "nobody", "u3")},
+		"goes-two":             {reference("ConfigMap", "missing", "u1"), reference("Node", "missing", "u3")},
 		"stays":                {reference("ConfigMap", "here", here)},
-		"stays-one-of-two":     {reference("ConfigMap", "nobody", "u1"), reference("ConfigMap", "here", here)},
+		"stays-one-of-two":     {reference("ConfigMap", "missing", "u1"), reference("ConfigMap", "here", here)},
 		"stays-unknown-kind":   {`{"apiVersion":"a.b/v1","kind":"Unknown","name":"x","uid":"u4"}`},
-		"stays-unknown-absent": {reference("ConfigMap", "nobody", "u5"), `{"apiVersion":"a.b/v1","kind":"Unknown","name":"x","uid":"u4"}`},
+		"stays-unknown-absent": {reference("ConfigMap", "missing", "u5"), `{"apiVersion":"a.b/v1","kind":"Unknown","name":"x","uid":"u4"}`},
 		"stays-no-owner":       nil,
 	} {
 		w.owned("n", name, owners...)

@@ -10,21 +10,25 @@ import (
 
 // traffic is what a handler has under way.
 type traffic struct {
-	begun  atomic.Uint64 // requests so far
-	active atomic.Int64  // requests under way, without open watches
+	begun atomic.Uint64 // requests so far
+	ended atomic.Uint64 // requests that have ended, and open watches
 
 	mu      sync.Mutex
 	watches map[*request]struct{} // open
 }
 
 // begin counts a request.
-func (t *traffic) begin() {
-	t.begun.Add(1)
-	t.active.Add(1)
-}
+func (t *traffic) begin() { t.begun.Add(1) }
 
 // end ends a request.
-func (t *traffic) end() { t.active.Add(-1) }
+func (t *traffic) end() { t.ended.Add(1) }
+
+// active returns how many requests are under way, without open watches. It counts a request that ends
+// meanwhile, and misses none.
+func (t *traffic) active() uint64 {
+	ended := t.ended.Load()
+	return t.begun.Load() - ended
+}
 
 // open counts a request as an open watch instead of as one that is under way.
 func (t *traffic) open(q *request) {
@@ -34,7 +38,7 @@ func (t *traffic) open(q *request) {
 		t.watches = map[*request]struct{}{}
 	}
 	t.watches[q] = struct{}{}
-	t.active.Add(-1)
+	t.ended.Add(1)
 }
 
 // close takes back what open did. The watch must not have been closed.
@@ -43,7 +47,7 @@ func (t *traffic) close(q *request) {
 	defer t.mu.Unlock()
 	if _, open := t.watches[q]; open {
 		delete(t.watches, q)
-		t.active.Add(1)
+		t.ended.Add(^uint64(0))
 	}
 }
 
@@ -56,7 +60,7 @@ func (h *Handler) Begun() uint64 { return h.traffic.begun.Load() }
 // that have not read so far. It does not wait.
 func (h *Handler) Busy(r store.Revision) (why string) {
 	t := &h.traffic
-	if n := t.active.Load(); n > 0 {
+	if n := t.active(); n > 0 {
 		return fmt.Sprintf("requests under way: %d", n)
 	}
 	t.mu.Lock()

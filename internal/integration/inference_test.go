@@ -115,11 +115,11 @@ func TestNamedRights(t *testing.T) {
 // addition.
 func TestDocumentsNeedRights(t *testing.T) {
 	b := besiege(t)
-	const nobody, ann = "Accept: */*", "Authorization: Bearer t-ann"
+	const anonymous, ann = "Accept: */*", "Authorization: Bearer t-ann"
 	for path, open := range map[string]bool{"/livez": true, "/readyz": true, "/healthz": true, "/version": true, "/livez?verbose": true, "/readyz?verbose": true,
 		"/": false, "/api": false, "/apis": false, "/apis/example.com": false, "/apis/example.com/v1": false, "/openapi/v2": false, "/openapi/v3": false,
 		"/openapi/v3/apis/example.com/v1": false, "/metrics": false, "/.well-known/openid-configuration": false, "/openid/v1/jwks": false} {
-		code, text := b.raw("GET "+path, nobody)
+		code, text := b.raw("GET "+path, anonymous)
 		if want := map[bool]int{true: 200, false: 403}[open]; code != want {
 			t.Errorf("%s without credentials: %d, want %d", path, code, want)
 		}
