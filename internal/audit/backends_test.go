@@ -304,6 +304,37 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestRotationNames: the name of a removed file is not used again while the clock stands still; the new file
+// would be the oldest.
+func TestRotationNames(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.log")
+	now := time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC)
+	a, err := New(Config{Policy: parse(t, "rules: [{level: Request}]"), Now: func() time.Time { return now }, Log: &LogConfig{
+		Backend: Backend{Mode: BlockingStrict}, Path: path, File: FileConfig{MaxBytes: 1},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := func(n int) string { return filepath.Join(dir, fmt.Sprintf("audit-2026-01-31T15-04-05.%03d.log", n)) }
+	for i := range 5 {
+		if !a.Process(event(fmt.Sprint(i)), ResponseComplete, now) {
+			t.Error("an event was not written")
+		}
+		if i > 0 && i < 4 {
+			if err := os.Remove(old(i - 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(logged(t, old(3), path), ""); got != "34" {
+		t.Errorf("the events are %s", got)
+	}
+}
+
 // TestFullDisk: events are counted as lost; only blocking-strict refuses.
 func TestFullDisk(t *testing.T) {
 	const full = "/dev/full"

@@ -69,7 +69,8 @@ type logFile struct {
 
 	f       *os.File
 	size    int64
-	regular bool // otherwise it is a pipe or a device, which is not renamed
+	regular bool      // otherwise it is a pipe or a device, which is not renamed
+	last    time.Time // in the name of the newest old file
 
 	clean   sync.WaitGroup
 	tidying sync.Mutex // one tidy at a time
@@ -132,15 +133,21 @@ func (l *logFile) rotate() {
 
 const backupTime = "2006-01-02T15-04-05.000"
 
-// backupPath returns a path for the file that is taken by no other.
+// backupPath returns a path for the file that is taken by no other. Its time is later than that of the file
+// before, even if the name of an older file is free again: tidy removes the oldest files.
 func (l *logFile) backupPath() string {
 	ext := filepath.Ext(l.path)
 	base := strings.TrimSuffix(l.path, ext)
-	for at := l.now().UTC(); ; at = at.Add(time.Millisecond) {
+	at := l.now().UTC().Truncate(time.Millisecond)
+	if !at.After(l.last) {
+		at = l.last.Add(time.Millisecond)
+	}
+	for ; ; at = at.Add(time.Millisecond) {
 		path := base + "-" + at.Format(backupTime) + ext
 		_, err := os.Lstat(path)
 		_, zipped := os.Lstat(path + ".gz")
 		if errors.Is(err, os.ErrNotExist) && errors.Is(zipped, os.ErrNotExist) {
+			l.last = at
 			return path
 		}
 	}
