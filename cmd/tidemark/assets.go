@@ -35,8 +35,9 @@ programs, then run on Tidemark unchanged. It prints the line that a shell needs.
 kube-apiserver and etcd are Tidemark: the name by which it is called decides. As
 kube-apiserver it accepts that program's flags and serves in memory, without the
 controllers of kube-controller-manager; TIDEMARK_CONTROLLERS selects controllers as
---controllers of serve does. etcd only answers health checks. kubectl is a copy of the
-one in PATH, if there is one.
+--controllers of serve does. etcd only answers health checks. With
+TIDEMARK_EXIT_WITH_PARENT=true, both end with the process that started them. kubectl is
+a copy of the one in PATH, if there is one.
 
 With --archive, it writes an archive and adds it to the index envtest-releases.yaml:
 what setup-envtest downloads. Publish the directory at the address of --url.`,

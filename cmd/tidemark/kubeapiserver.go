@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,10 @@ const (
 // controllersVariable selects the controllers of a server that runs as kube-apiserver, like
 // --controllers of serve.
 const controllersVariable = "TIDEMARK_CONTROLLERS"
+
+// exitWithParentVariable ends a program with the process that started it, like --exit-with-parent of
+// serve. That is not the default: some harnesses start the programs and exit.
+const exitWithParentVariable = "TIDEMARK_EXIT_WITH_PARENT"
 
 // apiServerControllers are the controllers whose work kube-apiserver and etcd do. Without a
 // kube-controller-manager, there are no others.
@@ -132,7 +137,10 @@ func (a *apiServer) run(flags *pflag.FlagSet, getenv func(string) string, stderr
 	}
 	a.warn(flags)
 	boundGarbage()
-	ctx, stop := untilSignal(context.Background(), exitFailed)
+	ctx, stop, err := untilStopped(getenv)
+	if err != nil {
+		return err
+	}
 	defer stop()
 	if err := a.checkEtcd(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -209,6 +217,22 @@ func (a *apiServer) checkEtcd(ctx context.Context) error {
 	return nil
 }
 
+// untilStopped returns a context that a signal ends, and the end of the parent if the environment asks
+// for that.
+func untilStopped(getenv func(string) string) (ctx context.Context, stop func(), err error) {
+	withParent := false
+	if text := getenv(exitWithParentVariable); text != "" {
+		if withParent, err = strconv.ParseBool(text); err != nil {
+			return nil, nil, fmt.Errorf("%s=%q: want true or false", exitWithParentVariable, text)
+		}
+	}
+	ctx, stop = untilSignal(context.Background(), exitFailed)
+	if withParent {
+		ctx = untilParentEnds(ctx)
+	}
+	return ctx, stop, nil
+}
+
 // serveUntil serves until the context ends.
 func (a *apiServer) serveUntil(ctx context.Context) (err error) {
 	begin := time.Now()
@@ -228,9 +252,11 @@ func (a *apiServer) serveUntil(ctx context.Context) (err error) {
 
 // runEtcd stands in for etcd, and returns the exit code.
 func runEtcd(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := untilSignal(context.Background(), exitFailed)
-	defer stop()
-	err := etcdstub.Run(ctx, args, stdout, stderr)
+	ctx, stop, err := untilStopped(os.Getenv)
+	if err == nil {
+		defer stop()
+		err = etcdstub.Run(ctx, args, stdout, stderr)
+	}
 	if err == nil {
 		return exitOK
 	}

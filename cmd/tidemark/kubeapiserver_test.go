@@ -308,6 +308,107 @@ func TestControllersVariable(t *testing.T) {
 	}
 }
 
+// orphans starts both programs from a shell, as a harness does, and returns when they answer. Each reader
+// ends when its program has ended.
+func orphans(t *testing.T, env string, script string) (shell *exec.Cmd, etcd, server io.Reader) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{asEtcd, asAPIServer} {
+		if err := os.Symlink(self(t), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ends []io.Reader
+	var files []*os.File
+	for range 2 {
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer write.Close()
+		t.Cleanup(func() { read.Close() })
+		ends, files = append(ends, read), append(files, write)
+	}
+	etcdURL, port := fmt.Sprintf("http://127.0.0.1:%d", freePort(t)), freePort(t)
+	start := fmt.Sprintf(`"$0/etcd" --listen-client-urls=%s 4>&- & a=$!
+"$0/kube-apiserver" --authorization-mode=RBAC --etcd-servers=%s --bind-address=127.0.0.1 --secure-port=%d 3>&- & b=$!
+`, etcdURL, etcdURL, port)
+	shell = exec.Command("sh", "-c", start+script, dir)
+	shell.Env = append(os.Environ(), asCommand+"=1", "GORACE=atexit_sleep_ms=0", exitWithParentVariable+"="+env)
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // for the end of a test that fails
+	shell.ExtraFiles = files
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+		shell.Wait()
+	})
+	answers(t, etcdURL+"/health")
+	answers(t, fmt.Sprintf("https://127.0.0.1:%d/readyz", port))
+	return shell, ends[0], ends[1]
+}
+
+// answers waits until a URL answers 200.
+func answers(t *testing.T, url string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		resp, err := anonymous().Get(url)
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not answer: %v", url, err)
+		}
+	}
+}
+
+// TestExitWithParentVariable: both programs end when the harness was killed, if the environment asks for
+// that.
+func TestExitWithParentVariable(t *testing.T) {
+	shell, etcd, server := orphans(t, "true", "wait")
+	shell.Process.Kill()
+	for name, end := range map[string]io.Reader{asEtcd: etcd, asAPIServer: server} {
+		if rest, err := io.ReadAll(end); err != nil || len(rest) > 0 {
+			t.Errorf("the end of %s: %q %v", name, rest, err)
+		}
+	}
+	for _, name := range []string{asEtcd, asAPIServer} {
+		cmd := called(t, name, []string{exitWithParentVariable + "=perhaps"}, "--etcd-servers=http://127.0.0.1:1")
+		if name == asEtcd {
+			cmd.Args = cmd.Args[:1]
+		}
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(string(out), `TIDEMARK_EXIT_WITH_PARENT="perhaps": want true or false`) {
+			t.Errorf("%s with a wrong value: %v\n%s", name, cmd.ProcessState, out)
+		}
+	}
+}
+
+// TestParentExits: by default, the programs serve after the end of the process that started them. Some
+// harnesses, such as kwokctl, start them and exit.
+func TestParentExits(t *testing.T) {
+	shell, etcd, server := orphans(t, "", "echo $a $b >&3")
+	if err := shell.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var pids [2]int
+	if _, err := fmt.Fscan(etcd, &pids[0], &pids[1]); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			t.Errorf("a program has ended: %v", err)
+		}
+	}
+	for _, end := range []io.Reader{etcd, server} {
+		io.ReadAll(end)
+	}
+}
+
 // TestLikeJava starts the programs as fabric8's kube-api-test does: flags of etcd with one dash,
 // values after a space, repeated flags, an RSA key, a path as issuer, and SIGKILL at the end.
 func TestLikeJava(t *testing.T) {
