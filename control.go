@@ -48,7 +48,7 @@ func (c *controlled) Describe() (control.Description, error) {
 		name, parent = c.Name(), cmp.Or(c.fork.parent, control.Root)
 	}
 	return control.Description{
-		Name: name, Parent: parent, Revision: c.Revision(), URL: c.URL(), ServerName: c.running.serverName,
+		Name: name, Parent: parent, Revision: c.Revision(), Seed: c.seed.number, URL: c.URL(), ServerName: c.running.serverName,
 		CA: string(c.running.authority.CertificatePEM()), Token: c.running.authority.AdminToken(), Kubeconfig: string(c.kubeconfig().YAML()),
 	}, nil
 }

@@ -52,7 +52,7 @@ func (w worlds) Create(ctx context.Context, o control.Options) (control.World, e
 	if err := controller.Check(o.Controllers); err != nil {
 		return nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
-	f, err := parent.Fork(ctx, ForkOptions{Name: o.Name, At: o.Revision, Controllers: o.Controllers})
+	f, err := parent.Fork(ctx, ForkOptions{Name: o.Name, At: o.Revision, Controllers: o.Controllers, Seed: o.Seed})
 	switch {
 	case err == nil:
 		return &controlled{f}, nil

@@ -23,6 +23,7 @@ var importRules = []importRule{
 	{"internal/store", "", "the store knows keys, bytes and revisions, and stands alone"},
 	{"internal/store/memlog", "internal/store", "a log implements the store's contract"},
 	{"internal/store/pebblelog", "internal/store", "a log implements the store's contract"},
+	{"internal/dump", "internal/store internal/store/memlog", "a dump is the beginning of a log in memory"},
 	{"internal/encryption", "internal/store internal/uuid", "a log that encrypts wraps another one"},
 	{"internal/encryption/kmstest", "", "a KMS plugin of tests speaks the protocol alone"},
 	{"internal/derived", "internal/store", "derived values follow the changes of stored objects"},

@@ -43,7 +43,7 @@ func (s *Server) encryptionChecks(r *running) []httpapi.Check {
 	if s.Encryption.AutomaticReload {
 		all = append(all, httpapi.Check{Name: "poststarthook/start-encryption-provider-config-automatic-reload", Live: true, Probe: func() error { return nil }})
 	}
-	if s.Encryption.AutomaticReload || r.sealed.UsesKMS() {
+	if s.At == 0 && (s.Encryption.AutomaticReload || r.sealed.UsesKMS()) {
 		all = append(all, httpapi.Check{Name: "kms-providers", Healthz: true, Probe: r.sealed.Health})
 	}
 	return all

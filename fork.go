@@ -48,6 +48,10 @@ type ForkOptions struct {
 	At uint64
 	// Controllers selects the controllers, as Server.Controllers does. Nil: those of the server.
 	Controllers []string
+	// Seed selects the UIDs, generated names and addresses that are made in the fork, as Server.Seed does. It does
+	// not depend on the name, nor on the seed of the server. Zero: the seed of the world that is forked, if it has
+	// one, together with the name.
+	Seed uint64
 }
 
 // Errors of World.Fork.
@@ -104,16 +108,18 @@ type forks struct {
 // The errors are ErrForkExists, ErrTooManyForks, ErrForkClosed, errors for an invalid name or unknown
 // controllers, and those of reading an old resource version.
 func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
-	o.Name = cmp.Or(o.Name, "fork-"+uuid.New()[:8])
+	if err := w.use(); err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		o.Name = "fork-" + w.uuid()[:8]
+	}
 	if faults := validation.IsDNS1123Label(o.Name); len(faults) > 0 {
 		return nil, fmt.Errorf("the name %q of a fork: %s", o.Name, faults[0])
 	}
 	if o.Controllers == nil {
-		o.Controllers = w.server.Controllers
+		o.Controllers = w.server.controllers()
 	} else if err := controller.Check(o.Controllers); err != nil {
-		return nil, err
-	}
-	if err := w.use(); err != nil {
 		return nil, err
 	}
 	state := w.store.Any()
@@ -123,7 +129,7 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 			return nil, err
 		}
 	}
-	f := &World{server: w.server, running: w.running, fork: &fork{
+	f := &World{server: w.server, running: w.running, seed: w.seed.fork(o.Seed, o.Name), fork: &fork{
 		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), created: w.server.clock(),
 	}}
 	f.issued = append([]*authn.Issued{new(authn.Issued)}, w.issued...)
@@ -147,6 +153,16 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 		return nil, errors.Join(err, f.store.Close())
 	}
 	return f, nil
+}
+
+// uuid returns a UUID of the source of the world.
+func (w *World) uuid() string {
+	if w.source == nil {
+		return uuid.New()
+	}
+	var b [16]byte
+	w.source(b[:])
+	return uuid.From(b)
 }
 
 // clock returns the time of the server.

@@ -9,18 +9,41 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// random returns the source of UIDs, names and addresses of a world, nil if there is no seed: then
-// they are unpredictable. The source is safe for concurrent use.
-func (w *World) random() func([]byte) {
-	seed := w.server.Seed
-	if seed == 0 {
+// The uses of random bytes. Each has a source of its own.
+const (
+	forObjects = "" // UIDs, names and addresses
+	forAudit   = "/audit"
+	forKeys    = "/keys"
+)
+
+// seed is where the random values of a world come from.
+type seed struct {
+	number uint64 // zero: they are unpredictable
+	// name tells the worlds apart that have the number of the server: that of the fork.
+	name string
+	// depth is the number of ancestors. A world never repeats the values of an ancestor, whose objects it has.
+	depth uint64
+}
+
+// fork returns the seed of a fork of the world. Number zero: the fork inherits that of the world.
+func (s seed) fork(number uint64, name string) seed {
+	if number != 0 {
+		return seed{number: number, depth: s.depth + 1}
+	}
+	return seed{s.number, name, s.depth + 1}
+}
+
+// source returns a source of random bytes, nil if there is no seed. The source is safe for concurrent use.
+func (s seed) source(use string) func([]byte) {
+	if s.number == 0 {
 		return nil
 	}
 	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], seed)
+	binary.LittleEndian.PutUint64(key[:], s.number)
 	name := fnv.New64a()
-	name.Write([]byte(w.Name()))
+	name.Write([]byte(s.name + use))
 	binary.LittleEndian.PutUint64(key[8:], name.Sum64())
+	binary.LittleEndian.PutUint64(key[16:], s.depth)
 	source := rand.NewChaCha8(key)
 	var mu sync.Mutex
 	return func(b []byte) {

@@ -118,6 +118,12 @@ type Server struct {
 	// those of kube-apiserver.
 	NoUnenforcedWarnings bool
 
+	// At is a resource version. The server then begins with the state that Storage had at it, and keeps all
+	// changes in memory: Storage is closed when Start returns, and is not written to if it is opened read-only. Objects
+	// that every server has are not created, and Controllers that are nil are none but those that cannot be switched
+	// off. Zero: the newest state of Storage, which the server changes.
+	At uint64
+
 	// Version is the server's own version, which /version shows after the version of
 	// Kubernetes: "0.1.0" makes "v1.36.3+tidemark.0.1.0". Empty: the version of this
 	// source.
@@ -132,11 +138,14 @@ type Server struct {
 	// clock of package time. Timeouts, pauses and the age of history are durations, and do not
 	// follow it.
 	Clock *Clock
-	// Seed selects the UIDs, generated names, addresses and first resource version of a server in memory,
-	// for tests. Zero: they are random. With a seed, the controllers do one thing at a time, in the order of
-	// the changes. They may still work between two writes of one request (a deletion of a collection), and
-	// then the resource versions of two runs differ. UIDs can be predicted. Keys, certificates and
-	// tokens stay random.
+	// Seed selects the UIDs, generated names, addresses, audit IDs and first resource version of a server in
+	// memory, for tests; with InProcess, also the certificate of its authority. Zero: they are random. With a seed,
+	// the controllers do one thing at a time, in an order that depends on the objects alone, and Start returns when
+	// they have nothing left to do.
+	//
+	// In a bubble of testing/synctest, two runs then have the same history, byte for byte, if the client waits with
+	// synctest.Wait after each write. Tokens of service accounts stay random, also those in Secrets. UIDs can be
+	// predicted, and with InProcess the key of the authority.
 	Seed uint64
 
 	// now is the wall clock, for certificates, tokens and reloaded files; nil: time.Now.

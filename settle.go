@@ -32,6 +32,9 @@ func (w *World) Settle(ctx context.Context) (revision uint64, err error) {
 	if err := w.use(); err != nil {
 		return 0, err
 	}
+	if w.source != nil { // so that it takes the same time in each run in a bubble
+		time.Sleep(settleLook)
+	}
 	var last *round
 	for {
 		this, why, err := w.look(ctx)

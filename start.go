@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -100,7 +101,7 @@ func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.root = &World{server: s, running: r, issued: []*authn.Issued{{}}, store: objects}
+	r.root = &World{server: s, running: r, seed: seed{number: s.Seed}, issued: []*authn.Issued{{}}, store: objects}
 	if r.authority, err = s.openAuthority(r, objects); err != nil {
 		return nil, err
 	}
@@ -187,6 +188,9 @@ type checked struct {
 func (s *Server) check(log *slog.Logger) (c checked, err error) {
 	if err := errors.Join(s.checkInProcess(), s.checkLoops()); err != nil {
 		return c, err
+	}
+	if s.At != 0 && s.Storage == nil {
+		return c, errors.New("a resource version to begin with needs a Storage that has its state")
 	}
 	if err := s.Authentication.Check(); err != nil {
 		return c, fmt.Errorf("authentication: %w", err)
@@ -293,7 +297,7 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 		}
 	}
 	r.sealed = encryption.Wrap(log, set)
-	objects, err := store.Open(ctx, store.Options{
+	o := store.Options{
 		Log:       r.sealed,
 		Sealing:   r.sealed,
 		Now:       s.now,
@@ -303,11 +307,34 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 		Note:      s.note,
 		OnFatal:   s.fail,
 		Packed:    packed,
-	})
+	}
+	if s.At != 0 { // nothing is compacted
+		o.Retention, o.MaxDisk = math.MaxInt64, math.MaxInt64
+	}
+	objects, err := store.Open(ctx, o)
+	if err == nil && s.At != 0 {
+		return s.stateAt(ctx, objects)
+	}
 	if err == nil && s.Encryption.AutomaticReload {
 		r.sealed.Follow(s.encryptionConfig())
 	}
 	return objects, err
+}
+
+// stateAt returns a store in memory that begins with the state of another one at the resource version At. It
+// closes the other one.
+func (s *Server) stateAt(ctx context.Context, stored *store.Store) (*store.Store, error) {
+	floor, head := stored.Bounds()
+	state, err := stored.StateAt(ctx, store.Revision(s.At))
+	if err != nil {
+		err = fmt.Errorf("the state at resource version %d is not stored; the history has those from %d to %d: %w", s.At, floor, head, err)
+		return nil, errors.Join(err, stored.Close())
+	}
+	then, err := stored.Fork(state, store.Options{
+		Log: memlog.From(state), Retention: s.History.Retention, MaxMemory: s.History.MaxMemoryBytes, Packed: packed, Now: s.now,
+		Note: s.note, OnFatal: s.fail,
+	})
+	return then, errors.Join(err, stored.Close())
 }
 
 // note logs messages of the store.
@@ -328,7 +355,11 @@ func (s *Server) openAuthority(r *running, objects *store.Store) (*pki.Authority
 		hosts = append(hosts, ip.String())
 	}
 	hosts = append(hosts, serviceAddresses(objects)...)
-	return pki.Open(pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: r.log})
+	c := pki.Config{Dir: s.pkiDir(), Hosts: hosts, Now: s.now, Log: r.log}
+	if s.InProcess { // otherwise clients would trust a key that can be guessed
+		c.Random = r.root.seed.source(forKeys)
+	}
+	return pki.Open(c)
 }
 
 // serviceAddresses returns the cluster IPs of the stored Service `kubernetes`. It keeps them when
@@ -347,7 +378,7 @@ func serviceAddresses(objects *store.Store) []string {
 
 // pkiDir is the directory of keys; empty: they are not kept.
 func (s *Server) pkiDir() string {
-	if s.Storage == nil || s.Storage.Dir() == "" {
+	if s.Storage == nil || s.Storage.Dir() == "" || s.At != 0 {
 		return ""
 	}
 	return filepath.Join(s.Storage.Dir(), "pki")

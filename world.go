@@ -42,6 +42,7 @@ type World struct {
 	server  *Server
 	running *running
 	fork    *fork // nil: a root world
+	seed    seed
 
 	// use opens the parts below, once.
 	use func() error
@@ -82,8 +83,10 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := w.createFirst(ctx); err != nil {
-		return err
+	if s.At == 0 { // otherwise the state stays as it was
+		if err := w.createFirst(ctx); err != nil {
+			return err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -91,6 +94,11 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	w.store.SetQuota(s.storageQuota()) // what every server has is there, whatever the quota
 	if w.loops, err = w.startLoops(); err != nil {
 		return err
+	}
+	if w.source != nil && s.Storage == nil { // clients begin with the same state in each run
+		if err := w.loops.Settled(ctx); err != nil {
+			return err
+		}
 	}
 	c := w.api(credentials)
 	c.Checks = slices.Concat(c.Checks, w.loopChecks())
@@ -114,7 +122,7 @@ func (w *World) open() (credentials *authn.Credentials, err error) {
 		return nil, err
 	}
 	services := r.configuration.services
-	w.source = w.random()
+	w.source = w.seed.source(forObjects)
 	services.Random = w.source
 	services.Store, services.Type = w.store, catalog.Lookup("networking.k8s.io", "v1", "ipaddresses")
 	if w.addresses, err = addresses.New(services); err != nil {
@@ -264,7 +272,7 @@ func (w *World) newWebhooks(conditions *match.Metrics) *webhook.Webhooks {
 
 // startLoops starts the controllers.
 func (w *World) startLoops() (*controller.Loops, error) {
-	s, enabled := w.server, w.server.Controllers
+	s, enabled := w.server, w.server.controllers()
 	if w.fork != nil {
 		enabled = w.fork.controllers
 	}
@@ -278,6 +286,14 @@ func (w *World) startLoops() (*controller.Loops, error) {
 		Now: s.now, Clock: s.Clock,
 		Addresses: &addresses.Repair{Registry: w.verbs, Type: w.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})
+}
+
+// controllers selects the controllers of worlds that do not select any themselves.
+func (s *Server) controllers() []string {
+	if s.Controllers == nil && s.At != 0 {
+		return []string{"-*"}
+	}
+	return s.Controllers
 }
 
 // createFirst creates the objects that every server has.
@@ -315,6 +331,7 @@ func (w *World) api(credentials authn.Authenticator) httpapi.Config {
 		BuildDate:           at,
 		Checks:              slices.Concat(s.checks(), s.encryptionChecks(r), w.storageChecks()),
 		Now:                 s.now,
+		Random:              w.seed.source(forAudit),
 		RepresentationBytes: s.representationBytes(),
 		NoFairness:          s.Fairness.Disabled,
 		Faults:              &w.faults,

@@ -58,6 +58,10 @@ type Dir struct {
 	// refused.
 	AcceptDataLoss bool
 
+	// ReadOnly opens a directory that exists, and changes nothing in it but LOCK. The log refuses
+	// writes. AcceptDataLoss does not count.
+	ReadOnly bool
+
 	// Logger gets the messages of the log; nil: they are discarded.
 	Logger *slog.Logger
 }
@@ -88,7 +92,7 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	var upgrade func() error
-	if format < Version {
+	if format < Version && !d.ReadOnly {
 		upgrade = func() error { return writeFormat(d.Path) }
 	}
 	log, err := pebblelog.Open(ctx, pebblelog.Options{
@@ -96,6 +100,7 @@ func (d *Dir) OpenLog(ctx context.Context) (store.Log, error) {
 		MinFreeBytes:   d.MinFreeBytes,
 		ReserveBytes:   d.ReserveBytes,
 		AcceptDataLoss: d.AcceptDataLoss,
+		ReadOnly:       d.ReadOnly,
 		Upgrade:        upgrade,
 		Logger:         d.Logger,
 	})
@@ -117,7 +122,7 @@ func (l *lockedLog) Close() error { return errors.Join(l.Log.Close(), l.lock.Clo
 // prepare creates the directory or checks the existing one.
 func (d *Dir) prepare() error {
 	info, err := os.Stat(d.Path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !d.ReadOnly {
 		return atomicfile.MakeDir(d.Path)
 	}
 	if err != nil {
@@ -137,6 +142,8 @@ func (d *Dir) prepare() error {
 		return err
 	}
 	switch loose := info.Mode().Perm()&refused != 0; {
+	case !known && d.ReadOnly:
+		return fmt.Errorf("data directory %s: it has no %s: it is not a data directory", d.Path, formatFile)
 	case !known && !empty:
 		return fmt.Errorf("data directory %s: it holds other files and no %s: choose an empty or a new directory", d.Path, formatFile)
 	case loose && empty:

@@ -233,26 +233,25 @@ func describe(changes []Change) string {
 	return b.String()
 }
 
-// keep writes the state at a revision to a file if TIDEMARK_DUMP names a directory. It returns where
-// the state is, or the command that keeps it.
+// keep returns the command that opens the state at a revision, or the one that makes a dump with it. If TIDEMARK_DUMP
+// names a directory, it writes the state there to state-REVISION.yaml; the rest of the dump follows when the test ends.
 func (e *Env) keep(t TB, revision uint64) string {
 	if revision == 0 {
 		return ""
 	}
-	name := fileName(t.Name())
-	file := fmt.Sprintf("state-%d.yaml", revision)
 	root := os.Getenv("TIDEMARK_DUMP")
 	if root == "" {
 		test, _, _ := strings.Cut(t.Name(), "/")
-		return fmt.Sprintf("  to see the state at this revision in DIR/%s/state-REVISION.yaml: TIDEMARK_DUMP=DIR go test -run '^%s$'", name, test)
+		return fmt.Sprintf("  to keep the state at this revision: TIDEMARK_DUMP=DIR go test -run '^%s$'", test)
 	}
-	path := filepath.Join(root, name, file)
-	err := os.MkdirAll(filepath.Dir(path), 0o777)
+	dir := e.dumpDir(t, root)
+	path := filepath.Join(dir, fmt.Sprintf("state-%d.yaml", revision))
+	err := os.MkdirAll(dir, 0o777)
 	if err == nil {
 		err = e.save(fmt.Sprintf("state?revision=%d", revision), path)
 	}
 	if err != nil {
 		return fmt.Sprintf("  the state at revision %d: %v", revision, err)
 	}
-	return fmt.Sprintf("  the state at revision %d is in %s", revision, path)
+	return fmt.Sprintf("  the state at revision %d is in %s; to open it: %s", revision, path, openCommand(dir, revision))
 }

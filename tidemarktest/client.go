@@ -62,6 +62,7 @@ type createRequest struct {
 	Revision    uint64   `json:"revision,omitempty"`
 	Controllers []string `json:"controllers,omitempty"`
 	Lease       string   `json:"lease,omitempty"`
+	Seed        uint64   `json:"seed,omitempty"`
 }
 
 // A StatusError is an answer of the server that is no success.

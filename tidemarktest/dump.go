@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // loggedChanges is how many of the last changes the log of a failed test has.
@@ -17,18 +18,16 @@ const loggedChanges = 30
 // last changes in the log.
 func (e *Env) dump(t TB) {
 	t.Helper()
+	if e.seed != 0 {
+		t.Logf("tidemarktest: the seed is %d", e.seed)
+	}
 	if root := os.Getenv("TIDEMARK_DUMP"); root != "" {
-		dir := filepath.Join(root, fileName(t.Name()))
-		err := os.MkdirAll(dir, 0o777)
-		for _, part := range [][2]string{{"state", "state.yaml"}, {"history", "history.jsonl"}} {
-			if err == nil {
-				err = e.save(part[0], filepath.Join(dir, part[1]))
-			}
-		}
+		dir := e.dumpDir(t, root)
+		revision, err := e.dumpTo(dir)
 		if err != nil {
 			t.Logf("tidemarktest: the dump: %v", err)
 		} else {
-			t.Logf("tidemarktest: the state and the history of the test are in %s", dir)
+			t.Logf("tidemarktest: the state and the history of the test are in %s; to open the state: %s", dir, openCommand(dir, revision))
 		}
 		return
 	}
@@ -38,6 +37,69 @@ func (e *Env) dump(t TB) {
 		return
 	}
 	t.Logf("tidemarktest: the last changes before the end of the test (TIDEMARK_DUMP=DIR keeps all of them, with the objects):\n%s", strings.Join(lines, "\n"))
+}
+
+// dumpDirs counts the directories of dumps by their names: a test may have several Envs.
+var dumpDirs struct {
+	sync.Mutex
+	used map[string]int
+}
+
+// dumpDir returns the directory for the dump of the world. All calls return the same one.
+func (e *Env) dumpDir(t TB, root string) string {
+	r := e.root()
+	r.dumpOnce.Do(func() {
+		dir := filepath.Join(root, fileName(t.Name()))
+		if absolute, err := filepath.Abs(dir); err == nil {
+			dir = absolute // the command that opens it may run elsewhere
+		}
+		dumpDirs.Lock()
+		defer dumpDirs.Unlock()
+		if dumpDirs.used == nil {
+			dumpDirs.used = map[string]int{}
+		}
+		dumpDirs.used[dir]++
+		if n := dumpDirs.used[dir]; n > 1 {
+			dir = fmt.Sprintf("%s-%d", dir, n)
+		}
+		r.dumpedTo = dir
+	})
+	return r.dumpedTo
+}
+
+// dumpTo writes the state and the history of the world to a directory, which `tidemark serve` opens. It returns the
+// revision of the state.
+func (e *Env) dumpTo(dir string) (revision uint64, err error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return 0, err
+	}
+	objects := filepath.Join(dir, "objects.jsonl")
+	for _, part := range [][2]string{{"state?format=jsonl", objects}, {"state", filepath.Join(dir, "state.yaml")}, {"history", filepath.Join(dir, "history.jsonl")}} {
+		if err := e.save(part[0], part[1]); err != nil {
+			return 0, err
+		}
+	}
+	file, err := os.Open(objects)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	var first struct{ Revision uint64 }
+	err = json.NewDecoder(file).Decode(&first)
+	return first.Revision, err
+}
+
+// openCommand returns the command that opens a state of a dump.
+func openCommand(dir string, revision uint64) string {
+	return fmt.Sprintf("tidemark serve %s --at %d", shellQuote(dir), revision)
+}
+
+// shellQuote quotes a word for a shell, if it needs quotes.
+func shellQuote(word string) string {
+	if !strings.ContainsFunc(word, func(r rune) bool { return r > '~' || strings.ContainsRune(" \t\n'\"\\$`!*?[](){}<>|&;#~^", r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // fileName makes a test's name the name of a directory.

@@ -31,7 +31,11 @@ type Env struct {
 	owner      *Env // whose Close ends the world; nil: this one
 
 	controllers []string      // World.Controllers
+	seed        uint64        // World.Seed
 	settled     atomic.Uint64 // the revision at the last Settle
+
+	dumpOnce sync.Once
+	dumpedTo string // the directory of the dump, after dumpOnce
 }
 
 // callTimeout limits requests to the control API.
@@ -143,7 +147,7 @@ func (e *Env) addUser(ctx context.Context, u User) (*Env, error) {
 	if owner == nil {
 		owner = e
 	}
-	return &Env{session: e.session, world: e.world, token: c.Token, kubeconfig: c.Kubeconfig, webhook: e.webhook, users: e.users, owner: owner, controllers: e.controllers}, nil
+	return &Env{session: e.session, world: e.world, token: c.Token, kubeconfig: c.Kubeconfig, webhook: e.webhook, users: e.users, owner: owner, controllers: e.controllers, seed: e.seed}, nil
 }
 
 // Apply creates or updates the objects of manifests, as YAML documents or JSON.

@@ -13,8 +13,8 @@ const marker = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata"
 // forkAt returns a copy of the world at a revision, whose controllers run; zero: the newest revision.
 // It is seen by the same user and has the same users and webhooks. The caller discards it.
 func (e *Env) forkAt(ctx context.Context, revision uint64) (*Env, error) {
-	f := &Env{session: e.session, token: e.token, webhook: e.webhook, controllers: e.controllers}
-	body := createRequest{Parent: e.world.Name, Revision: revision, Controllers: e.controllers, Lease: e.session.lease}
+	f := &Env{session: e.session, token: e.token, webhook: e.webhook, controllers: e.controllers, seed: e.seed}
+	body := createRequest{Parent: e.world.Name, Revision: revision, Controllers: e.controllers, Lease: e.session.lease, Seed: e.seed}
 	if err := e.session.control.call(ctx, http.MethodPost, "worlds", body, &f.world); err != nil {
 		return nil, err
 	}

@@ -2,13 +2,17 @@ package tidemarktest
 
 import (
 	"bufio"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,6 +93,102 @@ func child(environment []string, ready *sync.WaitGroup) (server string, err erro
 		return server, fmt.Errorf("%w\n%s", err, &printed)
 	}
 	return server, nil
+}
+
+// failed is a test that has failed. It keeps what is logged.
+type failed struct {
+	TB
+	log      strings.Builder
+	cleanups []func()
+}
+
+func (f *failed) Failed() bool                   { return true }
+func (f *failed) Cleanup(c func())               { f.cleanups = append(f.cleanups, c) }
+func (f *failed) Logf(format string, a ...any)   { fmt.Fprintf(&f.log, format+"\n", a...) }
+func (f *failed) Errorf(format string, a ...any) { f.Logf(format, a...) }
+
+// TestDumpOpens: the commands that a failed test prints open its states.
+func TestDumpOpens(t *testing.T) {
+	t.Setenv("TIDEMARK_DUMP", t.TempDir())
+	cache, err := cacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := findProgram(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := World{CRDDirectoryPaths: []string{"testdata/crd"}}
+	f := &failed{TB: t}
+	w.Fork(f) // another one must not be in the way
+	env := w.Fork(f)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: seen}, data: {step: '1'}}", "{apiVersion: example.com/v1, kind: Widget, metadata: {name: one}, spec: {size: 1}}")
+	env.Changes(f).Of("configmaps", "default/seen").Never(Match{Verb: "create"})
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: seen}, data: {step: '2'}}", "{apiVersion: example.com/v1, kind: Widget, metadata: {name: one}, spec: {size: 2}}")
+	for _, c := range f.cleanups {
+		c()
+	}
+	commands := regexp.MustCompile(`(?m)to open (?:it|the state): tidemark serve (\S+) --at (\d+)$`).FindAllStringSubmatch(f.log.String(), -1)
+	if len(commands) != 3 {
+		t.Fatalf("%d commands in:\n%s", len(commands), &f.log)
+	}
+	for i, want := range map[int][]string{0: {`"step":"1"`}, 2: {`"step":"2"`, `"size":2`}} {
+		dir, at := commands[i][1], commands[i][2]
+		text := opened(t, program, dir, at, "/api/v1/configmaps", "/apis/example.com/v1/widgets")
+		for _, part := range append(want, `"resourceVersion":"`+at+`"`) {
+			if !strings.Contains(text, part) {
+				t.Errorf("tidemark serve %s --at %s lacks %s:\n%s", dir, at, part, text)
+			}
+		}
+	}
+	c := exec.Command(program, "serve", commands[2][1], "--at", "1", "--port=0")
+	if text, err := c.CombinedOutput(); err == nil || !strings.Contains(string(text), "the state at resource version 1 is not in "+commands[2][1]+", which has those from ") {
+		t.Errorf("a state that the dump does not have: %v %s", err, text)
+	}
+}
+
+// opened runs `tidemark serve DIR --at R`, and returns what it answers to reads.
+func opened(t *testing.T, program, dir, at string, paths ...string) string {
+	t.Helper()
+	c := exec.Command(program, "serve", dir, "--at", at, "--port=0", "--ready-fd=1")
+	var problems strings.Builder
+	c.Stderr = &problems
+	out, err := c.StdoutPipe()
+	if err := errors.Join(err, c.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	defer c.Process.Kill()
+	var ready struct{ URL, Kubeconfig string }
+	if err := json.NewDecoder(out).Decode(&ready); err != nil {
+		c.Wait()
+		t.Fatalf("tidemark serve %s --at %s: %v\n%s", dir, at, err, &problems)
+	}
+	kubeconfig, err := os.ReadFile(ready.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := regexp.MustCompile(`token: "?([^"\s]+)`).FindSubmatch(kubeconfig)
+	if token == nil {
+		t.Fatalf("there is no token in the kubeconfig")
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // of this test's own process
+	defer transport.CloseIdleConnections()
+	var all strings.Builder
+	for _, path := range paths {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ready.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+string(token[1]))
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(&all, answer.Body)
+		answer.Body.Close()
+	}
+	return all.String()
 }
 
 // TestBuildOnce: of several that want a program, one builds it.

@@ -43,6 +43,10 @@ type World struct {
 	Webhooks Webhooks
 	// Controllers selects the controllers of the server: "*" for all, "name", "-name". Nil: all.
 	Controllers []string
+	// Seed selects the UIDs and the generated names of all objects that are created in the world and in its Envs,
+	// so that they are the same in each run, if the requests are. With it, the controllers of the server do one
+	// thing at a time. A test that fails prints it. Zero: UIDs and names are random.
+	Seed uint64
 	// Host is the server; nil: the process that the tests of `go test ./...` share.
 	Host Host
 
@@ -91,8 +95,8 @@ func (w *World) Open(ctx context.Context) (*Env, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	env := &Env{session: w.host, controllers: w.Controllers}
-	body := createRequest{Parent: w.prepared.Name, Controllers: w.Controllers, Lease: w.host.lease}
+	env := &Env{session: w.host, controllers: w.Controllers, seed: w.Seed}
+	body := createRequest{Parent: w.prepared.Name, Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
 	if err := w.host.control.call(ctx, http.MethodPost, "worlds", body, &env.world); err != nil {
 		return nil, err
 	}
@@ -155,7 +159,7 @@ func (w *World) prepare(ctx context.Context) error {
 		w.prepared.Name = "root"
 		return nil
 	}
-	body := createRequest{Controllers: w.Controllers, Lease: w.host.lease}
+	body := createRequest{Controllers: w.Controllers, Lease: w.host.lease, Seed: w.Seed}
 	if err := w.host.control.call(ctx, http.MethodPost, "worlds", body, &w.prepared); err != nil {
 		return err
 	}

@@ -63,6 +63,11 @@ var wrongLines = map[string]string{
 	"serve --tls-cipher-suites=RC4":                            "cipher suite RC4 not supported",
 	"serve --encryption-provider-config-automatic-reload=true": "must be set with --encryption-provider-config",
 	"serve --in-memory --data-dir=x":                           "exclude",
+	"serve . --data-dir=x":                                     "excludes --data-dir",
+	"serve --in-memory .":                                      "excludes --data-dir and --in-memory",
+	"serve --in-memory --at=1":                                 "--at is for a directory",
+	"serve --at=0":                                             "above zero",
+	"serve --at=1 --accept-data-loss":                          "exclude each other",
 	"serve --bind-address=nowhere":                             "--bind-address=nowhere is not an IP address",
 	"serve --controllers=":                                     "-* none",
 

@@ -22,12 +22,14 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/admission"
 	"github.com/tidemark-dev/tidemark/internal/admission/addresses"
 	"github.com/tidemark-dev/tidemark/internal/controller"
+	"github.com/tidemark-dev/tidemark/internal/dump"
 )
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	server        tidemark.Server
 	dataDir       string
+	isDump        bool   // dataDir is what a failed test has kept
 	permissions   string // of dataDir
 	inMemory      bool
 	acceptLoss    bool
@@ -73,7 +75,7 @@ const (
 func newServe() *cobra.Command {
 	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: tidemark.DefaultForkBytes}
 	c := &cobra.Command{
-		Use:   "serve",
+		Use:   "serve [DIR]",
 		Short: "Run the API server",
 		Long: `Serve runs the API server until SIGINT or SIGTERM. It then ends watches, completes
 requests, syncs its log, and exits with 0 within a second. A second signal stops it
@@ -84,6 +86,11 @@ serving certificate, an administrator's token, and a kubeconfig with that token.
 Certificates are renewed while the server runs. The files of --tls-cert-file,
 --tls-private-key-file, --client-ca-file and --token-auth-file are read again when they
 change.
+
+DIR is a data directory that exists, as with --data-dir, or the directory of a failed test
+that TIDEMARK_DUMP has kept. With --at, and with the directory of a test, the server shows
+a state of then. Nothing is written to the directory: changes stay in memory. The
+controllers do not run, unless --controllers is given.
 
 A flag marked (env NAME) defaults to the environment variable of that name.`,
 		Example: `  # Objects in the user's data directory, listening on 127.0.0.1:6443
@@ -107,11 +114,18 @@ A flag marked (env NAME) defaults to the environment variable of that name.`,
   # Pods get ServiceAccounts and tokens, as in a cluster
   tidemark serve --enable-admission-plugins=ServiceAccount
 
+  # The state at a resource version: of a data directory, of a failed test
+  tidemark serve ./data --at 1234
+  tidemark serve ./dump/TestScale --at 1234
+
   # Six hours of history, in at most 20 GiB on disk
   tidemark serve --history-retention=6h --history-max-disk-bytes=20Gi`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
 			if err := fromEnvironment(c.Flags(), os.LookupEnv); err != nil {
+				return usageError{err}
+			}
+			if err := f.takeDir(args, c.Flags().Changed); err != nil {
 				return usageError{err}
 			}
 			if err := f.checkOIDC(c.Flags()); err != nil {
@@ -134,6 +148,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.IntVar(&s.Port, "secure-port", defaultPort, "port to listen on; 0 picks a free one (--port is the same)")
 	flags.StringVar(&f.dataDir, "data-dir", "", "directory for objects, certificates and the kubeconfig; created if it does not exist (default $XDG_DATA_HOME/tidemark, or ~/.local/share/tidemark)")
 	flags.StringVar(&f.permissions, "data-dir-permissions", "owner", "who may have access to the data directory: owner, or group for a directory of another owner that is shared with its group, such as a volume with an fsGroup")
+	flags.Uint64Var(&s.At, "at", 0, "resource version of the state to begin with; changes are kept in memory, and the data directory stays as it is (default: the newest state)")
 	flags.BoolVar(&f.inMemory, "in-memory", false, "keep objects in memory only: they are lost when the server stops")
 	flags.BoolVar(&f.acceptLoss, "accept-data-loss", false, "start even if the log has lost acknowledged writes: keep the longest consistent prefix and log what is dropped")
 	flags.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "file to write the administrator's kubeconfig to; a file that tidemark did not write is never overwritten (default: kubeconfig in the data directory)")
@@ -188,6 +203,9 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--controllers: %w", err)
 	}
 	s := &f.server
+	if changed("at") && s.At == 0 {
+		return errors.New("--at=0: want a resource version above zero")
+	}
 	if _, err := admission.Choose(s.EnableAdmissionPlugins, s.DisableAdmissionPlugins); err != nil {
 		return err
 	}
@@ -220,7 +238,10 @@ func (f *serveFlags) check(changed func(string) bool) error {
 	s.Authentication.ServiceAccounts.NoLookup = !f.lookupTokens
 	s.Authentication.Webhook.CacheTTL = cmp.Or(f.tokenTTL, -1)
 	s.NoUnenforcedWarnings = !f.warnUnenforced
-	s.Controllers, s.FeatureGates = f.controllers, f.gates
+	s.FeatureGates = f.gates
+	if !f.past() || changed("controllers") {
+		s.Controllers = f.controllers
+	}
 	s.History.MaxMemoryBytes, s.History.MaxDiskBytes = int64(f.maxMemory), int64(f.maxDisk)
 	s.StorageMaxBytes = int64(f.maxStorage)
 	s.RepresentationCacheBytes = int64(f.representations)
@@ -229,6 +250,10 @@ func (f *serveFlags) check(changed func(string) bool) error {
 		return fmt.Errorf("--data-dir-permissions=%s: want owner or group", f.permissions)
 	case f.inMemory && changed("data-dir") && f.dataDir != "":
 		return errors.New("--in-memory and --data-dir exclude each other")
+	case f.inMemory && s.At != 0:
+		return errors.New("--in-memory has no states of then: --at is for a directory")
+	case f.past() && f.acceptLoss:
+		return errors.New("--at and --accept-data-loss exclude each other: nothing is written to the directory")
 	case f.inMemory && f.acceptLoss:
 		return errors.New("--in-memory has no data to lose: --accept-data-loss is for a data directory")
 	case s.History.Retention <= 0 || f.maxMemory <= 0 || f.maxDisk <= 0:
@@ -257,13 +282,8 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 
 	s := &f.server
 	s.Logger = f.logger(stderr)
-	if !f.inMemory {
-		path, err := f.dataPath()
-		if err != nil {
-			return err
-		}
-		s.Storage = &datadir.Dir{Path: path, GroupAccess: f.permissions == "group", AcceptDataLoss: f.acceptLoss, Logger: s.Logger}
-		f.dataDir = path
+	if s.Storage, err = f.storage(ctx); err != nil {
+		return err
 	}
 	if err := s.Start(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -299,6 +319,46 @@ func (f *serveFlags) serve(parent context.Context, stdout, stderr io.Writer) (er
 	defer time.AfterFunc(startSettles, debug.FreeOSMemory).Stop()
 
 	return f.wait(ctx, idle)
+}
+
+// takeDir takes the argument of the command. It takes precedence over the environment, but not over flags.
+func (f *serveFlags) takeDir(args []string, changed func(string) bool) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if changed("data-dir") || changed("in-memory") {
+		return fmt.Errorf("%s: a directory excludes --data-dir and --in-memory", args[0])
+	}
+	if info, err := os.Stat(args[0]); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: --data-dir makes a new one", args[0])
+	}
+	f.dataDir, f.inMemory, f.isDump = args[0], false, dump.Is(args[0])
+	return nil
+}
+
+// past reports whether the server begins with a state of then, and keeps changes in memory.
+func (f *serveFlags) past() bool { return f.server.At != 0 || f.isDump }
+
+// storage returns where the objects are; nil: in memory alone.
+func (f *serveFlags) storage(ctx context.Context) (tidemark.Storage, error) {
+	s := &f.server
+	if f.inMemory {
+		return nil, nil
+	}
+	path, err := f.dataPath()
+	if err != nil {
+		return nil, err
+	}
+	f.dataDir = path
+	if f.isDump {
+		d, err := dump.Open(ctx, path, s.At)
+		if err != nil {
+			return nil, err
+		}
+		s.At = d.Revision()
+		return d, nil
+	}
+	return &datadir.Dir{Path: path, GroupAccess: f.permissions == "group", AcceptDataLoss: f.acceptLoss, ReadOnly: s.At != 0, Logger: s.Logger}, nil
 }
 
 // wait returns when the context ends, idle is closed, or the log has failed.
@@ -346,7 +406,7 @@ func (f *serveFlags) writeKubeconfig() (path string, remove func(), err error) {
 		if path, err = filepath.Abs(f.kubeconfigOut); err != nil {
 			return "", nil, err
 		}
-	case f.inMemory:
+	case f.inMemory || f.past():
 		dir, err := temporaryDir()
 		if err != nil { // in an image from scratch there is none: the server needs no file
 			f.server.Logger.Warn("there is no kubeconfig: no temporary directory can be made; name a file with --kubeconfig-out, or set TMPDIR", "err", err)
@@ -392,8 +452,11 @@ func (f *serveFlags) ready(kubeconfig string, api *controlServer) ready {
 // announce prints the address, the data directory, and how to connect.
 func (f *serveFlags) announce(w io.Writer, kubeconfig string, api *controlServer, took time.Duration) {
 	data := f.dataDir
-	if f.inMemory {
+	switch {
+	case f.inMemory:
 		data = "memory, gone when the server stops"
+	case f.past():
+		data += fmt.Sprintf(" at resource version %d; changes are gone when the server stops", f.server.At)
 	}
 	use := "    export KUBECONFIG=" + shellQuote(kubeconfig)
 	if kubeconfig == "" {

@@ -62,6 +62,11 @@ func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
 			return withObject(o, err)
 		}
 		results = append(results, result)
+		if d.Seed != 0 { // the controllers react to each object in its turn
+			if _, err := world.Settle(r.Context()); err != nil {
+				return withObject(o, err)
+			}
+		}
 		if o.isDefinition() && (i+1 == len(objects) || !objects[i+1].isDefinition()) {
 			for _, definition := range objects[:i+1] {
 				if err := c.established(r.Context(), definition); err != nil {

@@ -54,6 +54,8 @@ type Options struct {
 	Revision uint64
 	// Controllers selects the controllers, as tidemark.Server.Controllers does. Nil: those of the server.
 	Controllers []string
+	// Seed selects UIDs and generated names, as tidemark.ForkOptions.Seed does. Zero: that of the parent.
+	Seed uint64
 }
 
 // World is one world: a state with an API. All methods are safe for concurrent use.
@@ -90,6 +92,8 @@ type Description struct {
 	Parent string `json:"parent,omitempty"`
 	// Revision is the newest revision.
 	Revision uint64 `json:"revision"`
+	// Seed selects UIDs and generated names; zero: they are unpredictable.
+	Seed uint64 `json:"seed,omitempty"`
 	// URL is the address of the API.
 	URL string `json:"url"`
 	// ServerName is the name to check the server's certificate against; empty: the host of URL.

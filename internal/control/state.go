@@ -10,7 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// state writes all objects of a revision as YAML documents.
+const jsonLines = "application/x-ndjson"
+
+// state writes all objects of a revision, as YAML documents or as JSON lines.
 func (h *handler) state(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -19,6 +21,13 @@ func (h *handler) state(w http.ResponseWriter, r *http.Request) error {
 	at, err := revision(r, "revision")
 	if err != nil {
 		return err
+	}
+	switch format := r.URL.Query().Get("format"); format {
+	case "", "yaml":
+	case "jsonl":
+		return stateLines(w, r, world, at)
+	default:
+		return badRequest("format=%q: want yaml or jsonl", format)
 	}
 	out := bufio.NewWriter(w)
 	begun := false
@@ -40,6 +49,46 @@ func (h *handler) state(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	out.Flush()
+	return nil
+}
+
+// stateLines writes all objects of a revision as JSON lines, after a line with the revision.
+func stateLines(w http.ResponseWriter, r *http.Request, world World, at uint64) error {
+	if at == 0 {
+		d, err := world.Describe()
+		if err != nil {
+			return err
+		}
+		at = d.Revision
+	}
+	out := bufio.NewWriter(w)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	begun := false
+	begin := func() error {
+		if begun {
+			return nil
+		}
+		begun = true
+		w.Header().Set("Content-Type", jsonLines)
+		return encoder.Encode(map[string]uint64{"revision": at})
+	}
+	for o, err := range world.Objects(r.Context(), at) {
+		if err != nil {
+			return abort(begun, err)
+		}
+		line := struct {
+			Collection string          `json:"collection"`
+			Key        string          `json:"key"`
+			Object     json.RawMessage `json:"object"`
+		}{o.Collection, o.Key, o.JSON}
+		if begin() != nil || encoder.Encode(line) != nil {
+			return nil // the client is gone
+		}
+	}
+	if begin() == nil {
+		out.Flush()
+	}
 	return nil
 }
 
@@ -92,7 +141,7 @@ func (h *handler) history(w http.ResponseWriter, r *http.Request) error {
 	out := bufio.NewWriter(w)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
-	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Type", jsonLines)
 	begun := false
 	for c, err := range world.Changes(r.Context(), after, upTo) {
 		if err != nil {

@@ -49,6 +49,7 @@ type createRequest struct {
 	Revision    uint64   `json:"revision"`
 	Controllers []string `json:"controllers"`
 	Lease       string   `json:"lease"`
+	Seed        uint64   `json:"seed"`
 }
 
 func (h *handler) create(w http.ResponseWriter, r *http.Request) error {
@@ -64,7 +65,7 @@ func (h *handler) create(w http.ResponseWriter, r *http.Request) error {
 	if body.Lease != "" && !h.Leases.held(body.Lease) {
 		return fmt.Errorf("the lease %q: %w", body.Lease, ErrNotFound)
 	}
-	world, err := h.Worlds.Create(r.Context(), Options{Name: body.Name, Parent: cmp.Or(body.Parent, Root), Revision: body.Revision, Controllers: body.Controllers})
+	world, err := h.Worlds.Create(r.Context(), Options{Name: body.Name, Parent: cmp.Or(body.Parent, Root), Revision: body.Revision, Controllers: body.Controllers, Seed: body.Seed})
 	if err != nil {
 		return err
 	}

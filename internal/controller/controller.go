@@ -296,36 +296,18 @@ const maxChanges = 64
 
 // follow starts the loops from a state, and passes them each change after it.
 func (l *Loops) follow(ctx context.Context) error {
-	s := l.store.Any()
-	feed, err := l.store.Feed(s.Revision())
+	feed, err := l.begin()
 	if err != nil {
 		return err
 	}
 	defer feed.Close()
-	l.yielding.begin(s)
-	for _, r := range l.running {
-		r.loop.begin(s)
-	}
-	l.position.Store(uint64(s.Revision()))
-	l.failed.Store(nil)
 	buf := make([]store.CollectionChange, maxChanges)
 	for {
-		n, err := feed.TryNext(ctx, buf)
+		more, err := l.advance(ctx, feed, buf)
 		if err != nil {
 			return err
 		}
-		for i := range buf[:n] {
-			l.yielding.observe(&buf[i])
-			for _, r := range l.running {
-				r.loop.observe(&buf[i])
-			}
-		}
-		clear(buf[:n]) // do not retain what the history drops
-		l.position.Store(uint64(feed.Revision()))
-		if n > 0 {
-			continue
-		}
-		if l.c.Registry.Sequential && l.step() {
+		if more {
 			continue
 		}
 		l.settling.announce()
@@ -338,9 +320,44 @@ func (l *Loops) follow(ctx context.Context) error {
 	}
 }
 
-// step syncs one item, the first of the first queue that has one, and reports whether there was one. If
-// the registry is sequential, the reader calls it when it has read all changes: so the order of all
-// syncs follows from the changes.
+// begin starts the loops from a state, and returns the feed of the changes after it.
+func (l *Loops) begin() (*store.Feed, error) {
+	defer l.c.Registry.Turn()()
+	s := l.store.Any()
+	feed, err := l.store.Feed(s.Revision())
+	if err != nil {
+		return nil, err
+	}
+	l.yielding.begin(s)
+	for _, r := range l.running {
+		r.loop.begin(s)
+	}
+	l.position.Store(uint64(s.Revision()))
+	l.failed.Store(nil)
+	return feed, nil
+}
+
+// advance passes the next changes to the loops, up to the length of buf. If there are none and the registry is
+// sequential, it syncs one item: so the order of all syncs follows from the changes. It reports whether there was
+// anything to do.
+func (l *Loops) advance(ctx context.Context, feed *store.Feed, buf []store.CollectionChange) (more bool, err error) {
+	defer l.c.Registry.Turn()()
+	n, err := feed.TryNext(ctx, buf)
+	if err != nil {
+		return false, err
+	}
+	for i := range buf[:n] {
+		l.yielding.observe(&buf[i])
+		for _, r := range l.running {
+			r.loop.observe(&buf[i])
+		}
+	}
+	clear(buf[:n]) // do not retain what the history drops
+	l.position.Store(uint64(feed.Revision()))
+	return n > 0 || l.c.Registry.Sequential && l.step(), nil
+}
+
+// step syncs one item of the first queue that has one, and reports whether there was one.
 func (l *Loops) step() bool {
 	return slices.ContainsFunc(l.running, func(r *running) bool { return r.queue.step() })
 }

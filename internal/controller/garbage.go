@@ -476,7 +476,9 @@ func (g *garbage) orphan(ctx context.Context, s *store.State, name object, m reg
 	room := make(chan struct{}, g.l.c.Registry.Width(orphanWidth))
 	var mu sync.Mutex
 	var failed error
-	for _, d := range g.index.dependents(hashUID(m.UID)) {
+	dependents := g.index.dependents(hashUID(m.UID))
+	slices.SortFunc(dependents, object.compare) // so that the order does not depend on the run
+	for _, d := range dependents {
 		if !slices.ContainsFunc(owning(registry.MetadataOf(s.Get(d.collection, d.key))), func(r metav1.OwnerReference) bool { return r.UID == uid }) {
 			continue
 		}

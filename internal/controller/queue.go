@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +22,10 @@ import (
 
 // object identifies a stored object.
 type object struct{ collection, key string }
+
+func (o object) compare(other object) int {
+	return cmp.Or(strings.Compare(o.collection, other.collection), strings.Compare(o.key, other.key))
+}
 
 // item is an object that a loop has to look at. Some loops also set the revision that the
 // object must have.
@@ -187,14 +193,16 @@ func (q *queue) addAt(c *clock.Clock, i item, at time.Time) {
 	})
 }
 
-// step syncs the first item, and reports whether there is one.
+// step syncs the item with the least name, and reports whether there is one. Which one it is does not depend on the
+// order in which the items came.
 func (q *queue) step() bool {
 	q.mu.Lock()
 	if q.paused || q.closed || len(q.due) == 0 {
 		q.mu.Unlock()
 		return false
 	}
-	i := q.pop()
+	i := slices.MinFunc(q.due, func(a, b item) int { return cmp.Or(a.compare(b.object), cmp.Compare(a.revision, b.revision)) })
+	q.due = slices.DeleteFunc(q.due, func(other item) bool { return other == i })
 	delete(q.waiting, i)
 	q.working[i] = false
 	q.mu.Unlock()

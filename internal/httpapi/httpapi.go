@@ -58,6 +58,9 @@ type Config struct {
 	Log *slog.Logger
 	// Now is the clock that ages in tables are computed with; nil: time.Now.
 	Now func() time.Time
+	// Random fills a slice with random bytes, for the audit IDs of requests that write. It is safe for concurrent
+	// use. Nil: they are unpredictable, as those of other requests are.
+	Random func([]byte)
 	// RepresentationBytes bounds the cache of representations that are not stored: compressed
 	// lists, which get at most a third of it, and objects as protobuf, CBOR, table rows or
 	// other versions. 64 MiB hold 10,000 pods. The cache counts as history. Zero: 96 MiB.

@@ -43,14 +43,18 @@ func (q *request) identify() {
 	if given := q.r.Header["Audit-Id"]; len(given) > 0 && given[0] != "" {
 		q.auditID[0] = given[0][:min(len(given[0]), auditIDBytes)]
 	} else {
-		q.auditID[0] = newUUID()
+		q.auditID[0] = q.newUUID()
 	}
 	h["Audit-Id"] = q.auditID[:]
 }
 
 // newUUID returns a random UUID that is no secret, so it needs no cryptographic randomness.
-func newUUID() string {
+func (q *request) newUUID() string {
 	var b [16]byte
+	if c := &q.h.c; c.Random != nil && q.r.Method != http.MethodGet && q.r.Method != http.MethodHead {
+		c.Random(b[:])
+		return uuid.From(b)
+	}
 	binary.LittleEndian.PutUint64(b[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
 	return uuid.From(b)

@@ -10,6 +10,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"math/big"
 	"net"
 	"slices"
 	"time"
@@ -73,9 +75,29 @@ func parsePair(b []byte) (pair, error) {
 	return pair{c.Leaf, key}, nil
 }
 
+// seededCA returns the authority that follows from a source of random bytes and the time.
+func seededCA(random func([]byte), now time.Time) (pair, error) {
+	var scalar, serial [32]byte
+	random(scalar[:])
+	scalar[0] &= 0x7f // below the order of the curve
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), scalar[:])
+	if err != nil {
+		return pair{}, err
+	}
+	random(serial[:])
+	template := caTemplate(now)
+	template.SerialNumber = new(big.Int).SetBytes(serial[:16])
+	return sign(nil, template, pair{template, key}, key) // without randomness: a deterministic signature (RFC 6979)
+}
+
 // selfSign issues the certificate of an authority.
 func selfSign(key *ecdsa.PrivateKey, now time.Time) (pair, error) {
-	template := &x509.Certificate{
+	template := caTemplate(now)
+	return sign(rand.Reader, template, pair{template, key}, key)
+}
+
+func caTemplate(now time.Time) *x509.Certificate {
+	return &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "tidemark-ca"},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(caLife),
@@ -83,7 +105,6 @@ func selfSign(key *ecdsa.PrivateKey, now time.Time) (pair, error) {
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
-	return sign(template, pair{template, key}, key)
 }
 
 // issue issues a certificate with a new key, valid from now on, and not longer than the
@@ -99,11 +120,11 @@ func (p pair) issue(template *x509.Certificate, now time.Time) (pair, error) {
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
-	return sign(template, p, key)
+	return sign(rand.Reader, template, p, key)
 }
 
-func sign(template *x509.Certificate, by pair, key *ecdsa.PrivateKey) (pair, error) {
-	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
+func sign(random io.Reader, template *x509.Certificate, by pair, key *ecdsa.PrivateKey) (pair, error) {
+	der, err := x509.CreateCertificate(random, template, by.cert, key.Public(), by.key)
 	if err != nil {
 		return pair{}, err
 	}

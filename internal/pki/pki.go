@@ -62,6 +62,9 @@ type Config struct {
 	Hosts []string
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+	// Random fills a slice with random bytes, for the first key and certificate of the authority; nil: a secure
+	// source of them. It is for tests: who knows it can sign as the authority.
+	Random func([]byte)
 	// Log gets a line for each renewal; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -114,6 +117,11 @@ func Open(c Config) (*Authority, error) {
 	ca, err := a.readPair(caFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the certificate authority cannot be used: %w; put the file back, or delete it to have a new authority made, which all clients then need the new kubeconfig for", err)
+	}
+	if ca.cert == nil && c.Random != nil {
+		if ca, err = seededCA(c.Random, a.now()); err != nil {
+			return nil, err
+		}
 	}
 	serving, err := a.readPair(servingFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

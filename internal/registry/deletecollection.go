@@ -26,6 +26,7 @@ func (r *Registry) DeleteCollection(ctx context.Context, t Target, o *metav1.Del
 	if err != nil {
 		return nil, err
 	}
+	defer r.Turn()()
 	l, err := r.List(ctx, t, lo)
 	if err != nil {
 		return nil, err

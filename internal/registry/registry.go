@@ -47,7 +47,8 @@ type Registry struct {
 	// state alone.
 	Sequential bool
 
-	schemas   sync.Map // *resource.Type, or weak.Pointer of a structural schema: *apply.Schema
+	turn      sync.Mutex // see Turn
+	schemas   sync.Map   // *resource.Type, or weak.Pointer of a structural schema: *apply.Schema
 	unchanged apply.Unchanged
 }
 
@@ -65,6 +66,17 @@ func (r *Registry) random(b []byte) {
 		return
 	}
 	rand.Read(b)
+}
+
+// Turn waits until no other caller has the turn, and takes it until done is called. If the registry is Sequential,
+// deletions of collections and the server's controllers write only in their turn: so the controllers do not work
+// between the deletions of one request. Otherwise Turn does nothing.
+func (r *Registry) Turn() (done func()) {
+	if !r.Sequential {
+		return func() {}
+	}
+	r.turn.Lock()
+	return r.turn.Unlock
 }
 
 // Width returns how many writes of the server's own may run at once where n could.

@@ -51,6 +51,19 @@ func From(state *store.State) *Log {
 	return &Log{base: state, head: state.Revision(), floor: state.Revision(), time: state.Time()}
 }
 
+// At returns a log that begins with objects, by their collections, at a revision. None of them was modified
+// after it.
+func At(revision store.Revision, objects map[string][]*store.Object) *Log {
+	l := &Log{head: revision, floor: revision, objects: map[string]map[string]*store.Object{}}
+	for collection, list := range objects {
+		l.objects[collection] = make(map[string]*store.Object, len(list))
+		for _, o := range list {
+			l.objects[collection][o.Key] = o
+		}
+	}
+	return l
+}
+
 // entryBytes is the memory of an entry, without its objects.
 const entryBytes = 88
 

@@ -34,6 +34,9 @@ func (l *Log) Compact(ctx context.Context, floor store.Revision) error {
 	if err := l.failure.get(); err != nil {
 		return err
 	}
+	if l.o.ReadOnly {
+		return errReadOnly
+	}
 	floor = min(floor, l.head.Load().revision)
 	if err := l.space.admitCompaction(); err != nil {
 		return err

@@ -57,6 +57,8 @@ type Log struct {
 
 var _ store.Log = (*Log)(nil)
 
+var errReadOnly = errors.New("the log was opened for reading alone")
+
 // Open opens the log in the directory, or makes a new one. A log that does not match its
 // checksums is refused with a *DamageError. The caller ensures that no other process uses
 // the directory (Pebble has a lock of its own, too).
@@ -80,13 +82,21 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !exists {
+	switch {
+	case exists:
+	case l.o.ReadOnly:
+		return nil, fmt.Errorf("log %s: there is no log", l.o.Dir)
+	default:
 		if err := makeDir(l.o.FS, l.o.Dir, l.pebbleDir()); err != nil {
 			return nil, err
 		}
 	}
 	l.memTable = l.space.scale()
-	l.space.open() // before Pebble: on a full disk it needs the reserve to open
+	if l.o.ReadOnly {
+		l.space.minFree = 0 // nothing is written, so nothing is short
+	} else {
+		l.space.open() // before Pebble: on a full disk it needs the reserve to open
+	}
 	if err := l.openPebble(exists); err != nil {
 		return nil, err
 	}
@@ -184,6 +194,10 @@ func (l *Log) start(ctx context.Context, w *witness) error {
 		}
 	}
 	l.head.Store(&h)
+	if l.o.ReadOnly {
+		close(l.copierDone)
+		return nil
+	}
 	if h.sequence == 0 {
 		if err := l.begin(); err != nil {
 			return err
@@ -244,6 +258,9 @@ func (l *Log) Append(_ context.Context, group []store.Entry, mark *store.Mark) e
 	}
 	if len(group) == 0 && mark == nil {
 		return nil
+	}
+	if l.o.ReadOnly {
+		return errReadOnly
 	}
 	size := groupBytes(group)
 	scarce, err := l.space.admit(deletesOnly(group), size)
@@ -481,6 +498,9 @@ func (l *Log) Close() error {
 	live := l.liveWALs()
 	if err := l.closePebble(); err != nil {
 		return fmt.Errorf("log %s: %w", l.o.Dir, err)
+	}
+	if l.o.ReadOnly {
+		return nil
 	}
 	// Closing the WAL synced it.
 	l.durable.Store(l.head.Load())

@@ -43,6 +43,10 @@ type Options struct {
 	// The lost writes are logged as warnings.
 	AcceptDataLoss bool
 
+	// ReadOnly opens a log that exists, and changes no file of it. Append and Compact return errors.
+	// AcceptDataLoss and Upgrade do not count.
+	ReadOnly bool
+
 	// Upgrade is called when an existing log has passed the checks of Open, before anything of
 	// format 2 is written. Its error ends Open. Nil: nothing is to be done.
 	Upgrade func() error
@@ -70,6 +74,9 @@ const (
 func (o Options) withDefaults() Options {
 	if o.FS == nil {
 		o.FS = vfs.Default
+	}
+	if o.ReadOnly {
+		o.AcceptDataLoss, o.Upgrade = false, nil
 	}
 	if o.HeadInterval == 0 {
 		o.HeadInterval = DefaultHeadInterval
@@ -114,6 +121,7 @@ func (l *Log) pebbleOptions(mustExist bool) (*pebble.Options, func() error) {
 		FS:                          fs,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
 		ErrorIfNotExists:            mustExist,
+		ReadOnly:                    l.o.ReadOnly,
 		Logger:                      pebbleLogger{l},
 		EventListener:               events,
 		MemTableSize:                l.memTable,
