@@ -14,6 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	apivalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metavalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -159,7 +160,9 @@ func ValidateStatus(d, old *Definition) field.ErrorList {
 	if err != nil {
 		return failed(err)
 	}
-	return crdvalidation.ValidateUpdateCustomResourceDefinitionStatus(made, was)
+	// The library's function for both has different parameters in k8s.io v0.36 and v0.37.
+	errs := metavalidation.ValidateObjectMetaUpdate(&made.ObjectMeta, &was.ObjectMeta, field.NewPath("metadata"))
+	return append(errs, crdvalidation.ValidateCustomResourceDefinitionStatus(&made.Status, field.NewPath("status"))...)
 }
 
 // Warnings warns about formats that are unknown, and so not validated. An update is warned

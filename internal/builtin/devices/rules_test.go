@@ -172,6 +172,8 @@ func TestSlice(t *testing.T) {
 	}, func(s *resourcev1.ResourceSlice) []string { return testkinds.Changes(s, devices.PrepareSlice) })
 	testkinds.Rules(t, slice, []testkinds.Rule{
 		{"default: a taint has a time", "spec.devices[0].taints: [{key: a, effect: NoSchedule}]", "spec.devices[0].taints[0].timeAdded: ..."},
+		{"default: a mapping has a multiplier", "spec.devices[0].nodeAllocatableResourceMappings: {cpu: {capacityKey: cpu}}", "spec.devices[0].nodeAllocatableResourceMappings.cpu.allocationMultiplier: 1"},
+		{"default: a multiplier stays", "spec.devices[0].nodeAllocatableResourceMappings: {cpu: {allocationMultiplier: 2}}", ""},
 		{"default: a time stays", "spec.devices[0].taints: [{key: a, effect: NoSchedule, timeAdded: 2020-01-01T00:00:00Z}]", ""},
 	}, func(s *resourcev1.ResourceSlice) []string { return testkinds.Changes(s, devices.DefaultSlice) })
 	testkinds.Rules(t, slice, []testkinds.Rule{

@@ -2,6 +2,7 @@ package devices
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -26,12 +27,27 @@ func DefaultSlice(s *resourcev1.ResourceSlice) {
 				d.Taints[j].TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
 			}
 		}
-		for name, m := range d.NodeAllocatableResourceMappings {
-			if m.AllocationMultiplier == nil {
-				one := apiresource.MustParse("1")
-				m.AllocationMultiplier = &one
-				d.NodeAllocatableResourceMappings[name] = m
-			}
+		defaultMultipliers(mappings(d))
+	}
+}
+
+// mappings returns the alpha field NodeAllocatableResourceMappings of a device, or the zero Value: k8s.io/api
+// has the field in v0.36 only. Reflection lets this package compile with later versions.
+func mappings(d *resourcev1.Device) reflect.Value {
+	return reflect.ValueOf(d).Elem().FieldByName("NodeAllocatableResourceMappings")
+}
+
+func defaultMultipliers(all reflect.Value) {
+	if !all.IsValid() {
+		return
+	}
+	for _, name := range all.MapKeys() {
+		m := reflect.New(all.Type().Elem()).Elem()
+		m.Set(all.MapIndex(name))
+		if multiplier := m.FieldByName("AllocationMultiplier"); multiplier.IsNil() {
+			one := apiresource.MustParse("1")
+			multiplier.Set(reflect.ValueOf(&one))
+			all.SetMapIndex(name, m)
 		}
 	}
 }
@@ -39,7 +55,9 @@ func DefaultSlice(s *resourcev1.ResourceSlice) {
 // PrepareSlice removes alpha fields.
 func PrepareSlice(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
-		s.Spec.Devices[i].NodeAllocatableResourceMappings = nil
+		if all := mappings(&s.Spec.Devices[i]); all.IsValid() {
+			all.SetZero()
+		}
 	}
 }
 
