@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	corev1 "k8s.io/api/core/v1"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -182,6 +183,15 @@ func TestFactsV2(t *testing.T) {
 	}
 	if strings.Contains(text(d), refV3) {
 		t.Error("version 2 refers to schemas of version 3")
+	}
+}
+
+// TestDescriptionsCopied: the documents leave the descriptions of Go types as they are. All servers of a process
+// share them.
+func TestDescriptionsCopied(t *testing.T) {
+	document(t, handlerUnderTest(), "/openapi/v2")
+	if text := (corev1.Pod{}).SwaggerDoc()["kind"]; text != "" {
+		t.Errorf("the descriptions of a Pod have those of its embedded types: %q", text)
 	}
 }
 

@@ -92,7 +92,7 @@ func (w *walker) walk(t reflect.Type) {
 	zero := reflect.Zero(t).Interface()
 	if n, ok := zero.(modelNamer); ok {
 		if d, ok := zero.(documented); ok {
-			w.texts[n.OpenAPIModelName()] = withInline(t, d.SwaggerDoc())
+			w.texts[n.OpenAPIModelName()] = withInline(t, maps.Clone(d.SwaggerDoc())) // the map is the type's own
 		}
 	}
 	for i := range t.NumField() {

@@ -60,6 +60,12 @@ func (l *Log) blame(place string, err error) *DamageError {
 	if listErr != nil {
 		return d
 	}
+	if strings.Contains(err.Error(), "replaying WAL") { // Pebble does not say which one
+		logs := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(n, ".log") })
+		slices.Sort(logs)
+		d.Place = "one of its write-ahead logs, " + strings.Join(logs, ", ")
+		return d
+	}
 	for _, kind := range []string{"marker.manifest", "marker.format-version", "MANIFEST"} {
 		if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, kind) }) {
 			d.File, d.Err = join(kind+"*"), fmt.Errorf("the file is missing: %w", err)
