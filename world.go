@@ -65,6 +65,7 @@ type World struct {
 	handler    *httpapi.Handler
 	direct     *inprocess.Server
 	faults     fault.Set
+	replicas   replicas
 
 	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
 	stopLending context.CancelFunc
@@ -146,6 +147,7 @@ func (w *World) drain() {
 // skipped.
 func (w *World) stop() error {
 	w.endCalls()
+	w.closeReplicas()
 	if w.stopLending != nil {
 		w.stopLending()
 		w.lending.Wait()
