@@ -239,7 +239,7 @@ func (w *World) serve(rw http.ResponseWriter, r *http.Request) {
 		fail(rw, http.StatusInternalServerError, "the fork cannot be opened")
 		return
 	}
-	w.handler.ServeHTTP(rw, r)
+	w.answer(rw, r)
 }
 
 // begin counts a request, unless the fork is closed.

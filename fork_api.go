@@ -28,7 +28,7 @@ const maxForkRequest = 16 << 10
 func (r *running) route(rw http.ResponseWriter, q *http.Request) {
 	rest, ok := strings.CutPrefix(q.URL.Path, forkPath)
 	if !ok {
-		r.root.handler.ServeHTTP(rw, q)
+		r.root.answer(rw, q)
 		return
 	}
 	name, _, _ := strings.Cut(rest, "/")

@@ -66,6 +66,7 @@ type World struct {
 	handler    *httpapi.Handler
 	direct     *inprocess.Server
 	faults     fault.Set
+	replicas   replicas
 
 	lending     sync.WaitGroup // of seats among priority levels, until stopLending is called
 	stopLending context.CancelFunc
@@ -154,6 +155,7 @@ func (w *World) drain() {
 // skipped.
 func (w *World) stop() error {
 	w.endCalls()
+	w.closeReplicas()
 	if w.stopLending != nil {
 		w.stopLending()
 		w.lending.Wait()

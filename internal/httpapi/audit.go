@@ -101,9 +101,13 @@ func (q *request) newAudited() *audited {
 	if d.Level == audit.None {
 		return nil
 	}
+	prefix := q.h.c.Prefix
+	if q.replica != nil {
+		prefix += q.replica.prefix
+	}
 	a := q.h.audits.Get().(*audited)
 	*a = audited{auditor: q.h.c.Audit, Event: audit.Event{
-		Decision: d, AuditID: q.auditID[0], RequestURI: q.h.c.Prefix + q.r.URL.RequestURI(), Verb: q.info.Verb, User: q.info.User,
+		Decision: d, AuditID: q.auditID[0], RequestURI: prefix + q.r.URL.RequestURI(), Verb: q.info.Verb, User: q.info.User,
 		UserAgent: userAgent(q.r), Received: q.start, Annotations: a.Annotations[:0],
 	}}
 	a.SourceIPs = sourceIPs(a.sources[:0], q.r)

@@ -18,10 +18,14 @@ import (
 // The first step that fails decides the answer.
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handle(w, r, nil) }
+
+// handle answers a request. at is the replica that it was sent to; nil: none.
+func (h *Handler) handle(w http.ResponseWriter, r *http.Request, at *Replica) {
 	h.traffic.begin()
 	q := h.requests.Get().(*request)
 	q.begin(w, r)
+	q.replica = at
 	defer q.end()
 	err := q.serve()
 	if err == nil && q.to != nil {

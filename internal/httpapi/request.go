@@ -22,6 +22,9 @@ type request struct {
 	w http.ResponseWriter
 	r *http.Request
 
+	// replica is what the request was sent to; nil: to the handler itself.
+	replica *Replica
+
 	start time.Time
 
 	info requestInfo
@@ -90,7 +93,7 @@ func (q *request) begin(w http.ResponseWriter, r *http.Request) {
 
 // forget clears the request for reuse.
 func (q *request) forget() {
-	q.w, q.r = nil, nil
+	q.w, q.r, q.replica = nil, nil, nil
 	q.info, q.typ, q.catalog = requestInfo{}, nil, nil
 	q.flow, q.wait, q.uninterested = flowschema.Flow{}, 0, nil
 	q.values, q.deadline, q.errors = nil, time.Time{}, wire.Documents

@@ -137,6 +137,9 @@ func (q *request) target() registry.Target {
 	if q.typ.Namespaced {
 		t.Namespace = q.info.Namespace
 	}
+	if q.replica != nil {
+		t.Replica = q.replica.reads
+	}
 	return t
 }
 

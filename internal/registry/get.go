@@ -19,11 +19,11 @@ func (r *Registry) Get(ctx context.Context, t Target, resourceVersion string) (O
 	if s := r.source(t); s != nil {
 		return s.get(ctx, t)
 	}
-	state, err := r.state(ctx, getTable[class], revision)
+	s, err := r.snapshot(ctx, t, getTable[class], revision)
 	if err != nil {
 		return Object{}, err
 	}
-	o := state.Get(t.Type.Collection, t.key())
+	o := s.Get(t.key())
 	if o == nil {
 		return Object{}, t.notFound()
 	}
@@ -40,6 +40,25 @@ func (r *Registry) Read(ctx context.Context, t Target) (runtime.Object, error) {
 		return nil, err
 	}
 	return t.read(ctx, got.Stored)
+}
+
+// snapshot returns the collection of a target for a read that needs no history.
+func (r *Registry) snapshot(ctx context.Context, t Target, how read, revision store.Revision) (store.Snapshot, error) {
+	state, err := r.state(ctx, how, revision) // this can wait for the revision
+	switch {
+	case err != nil:
+		return store.Snapshot{}, err
+	case t.lags(how):
+		t.Replica.Reach(revision)
+		s, err := t.Replica.Snapshot(ctx, t.Type.Collection)
+		return s, status(err)
+	}
+	return state.Snapshot(t.Type.Collection), nil
+}
+
+// lags reports whether a read may be answered with the state of a replica that is behind.
+func (t Target) lags(how read) bool {
+	return t.Replica != nil && (how == anyState || how == notOlderThan)
 }
 
 // state returns a state for a read that needs no history.

@@ -161,6 +161,11 @@ func (r *Registry) view(ctx context.Context, t Target, p plan) (*store.View, err
 	if _, err := r.state(ctx, p.read, p.revision); err != nil { // this can wait for the revision
 		return nil, err
 	}
+	if t.lags(p.read) {
+		t.Replica.Reach(p.revision)
+		v, err := t.Replica.View(ctx, t.Type.Collection)
+		return v, status(err)
+	}
 	return r.Store.Hold(ctx, t.Type.Collection), nil
 }
 

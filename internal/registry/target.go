@@ -21,6 +21,8 @@ type Target struct {
 	// Namespace is empty for a kind without namespaces, and for a list of all namespaces. Name
 	// is empty for a collection.
 	Namespace, Name string
+	// Replica is what reads that may be old go to; nil: the store itself. Writes ignore it.
+	Replica *store.Replica
 }
 
 // key returns the key of the object in its collection.

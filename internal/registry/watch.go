@@ -66,12 +66,12 @@ type Watch struct {
 	// must not block, since the watches of other clients may call it. Nil: never.
 	Over func() bool
 
-	ctx        context.Context //nolint:containedctx // the watch's own: it ends with it
-	r          *Registry
-	collection string
-	selector   *selector
-	start      start
-	bookmarks  bool // whether the client allows them
+	ctx       context.Context //nolint:containedctx // the watch's own: it ends with it
+	r         *Registry
+	target    Target
+	selector  *selector
+	start     start
+	bookmarks bool // whether the client allows them
 
 	initial func() (*store.Object, bool) // the rest of the initial state; nil after its end
 	stop    func()                       // of initial
@@ -116,7 +116,7 @@ func (r *Registry) Watch(ctx context.Context, t Target, o *metainternal.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{ctx: ctx, r: r, collection: t.Type.Collection, selector: s, start: begin, bookmarks: o.AllowWatchBookmarks}
+	w := &Watch{ctx: ctx, r: r, target: t, selector: s, start: begin, bookmarks: o.AllowWatchBookmarks}
 	lasts := minWatch + rand.N(minWatch)
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 { // a negative one ends it at once
 		lasts = time.Duration(max(0, min(*o.TimeoutSeconds, 1<<31))) * time.Second
@@ -145,9 +145,17 @@ func (w *Watch) Expire() {
 }
 
 // HasRead reports whether TryNext has returned all events up to the revision, and was called
-// again since. Events that were delivered through a group count after the next Wake. It is safe for
-// concurrent use.
-func (w *Watch) HasRead(r store.Revision) bool { return w.read.Load() >= uint64(r) }
+// again since. Of a watch of a replica, it counts all events up to the revision of the replica. Events that
+// were delivered through a group count after the next Wake. It is safe for concurrent use.
+func (w *Watch) HasRead(r store.Revision) bool { return w.read.Load() >= uint64(min(r, w.head())) }
+
+// head is the newest revision whose change the watch may deliver.
+func (w *Watch) head() store.Revision {
+	if w.target.Replica != nil {
+		return w.target.Replica.Revision()
+	}
+	return w.r.Store.Any().Revision()
+}
 
 // Wake makes Wait return, so that the owner calls TryNext, and HasRead is up to date. It is safe for
 // concurrent use, until Close.
@@ -206,17 +214,21 @@ func planWatch(o *metainternal.ListOptions) (start, error) {
 func (w *Watch) begin() error {
 	from := w.start.revision
 	if w.start.read != refused {
-		state, err := w.r.state(w.ctx, w.start.read, w.start.revision)
+		snapshot, err := w.r.snapshot(w.ctx, w.target, w.start.read, w.start.revision)
 		if err != nil {
 			return err
 		}
-		from = state.Revision()
+		from = snapshot.Revision()
 		if w.start.synthetic {
 			w.at, w.latest = from, time.Now().Add(maxInitial)
-			w.initial, w.stop = iter.Pull(w.matching(state.Snapshot(w.collection)))
+			w.initial, w.stop = iter.Pull(w.matching(snapshot))
 		}
 	}
-	cursor, err := w.r.Store.Watch(w.collection, w.selector.watchPrefix(), from)
+	watch := w.r.Store.Watch
+	if w.target.Replica != nil {
+		watch = w.target.Replica.Watch
+	}
+	cursor, err := watch(w.target.Type.Collection, w.selector.watchPrefix(), from)
 	if err != nil {
 		return err
 	}
@@ -287,7 +299,7 @@ func (w *Watch) TryNext(buf []Event) ([]Event, error) {
 				return buf, nil
 			}
 		}
-		upTo := w.r.Store.Any().Revision() // before the cursor looks
+		upTo := w.head() // before the cursor looks
 		n, err := w.cursor.TryNext(w.ctx, w.room(buf))
 		if err != nil {
 			return w.fail(buf, err)

@@ -158,6 +158,7 @@ func (t *topic) begin() {
 type Cursor struct {
 	store      *Store
 	collection *collection
+	replica    *Replica // nil: it reads up to the head
 	topic      *topic   // nil once closed
 	position   Revision // all that it selects up to here was read
 	index      int      // in topic.cursors
@@ -287,7 +288,20 @@ func (c *Cursor) due() bool { return c.woken.Load() || c.behind() && !c.topic.ag
 
 // behind reports whether something may be left to read.
 func (c *Cursor) behind() bool {
-	return c.store.Any().revision > c.position && Revision(c.topic.last.Load()) > c.position
+	return c.head() > c.position && Revision(c.topic.last.Load()) > c.position
+}
+
+// head is the revision up to which the cursor may read.
+func (c *Cursor) head() Revision {
+	if c.replica != nil {
+		return c.replica.Revision()
+	}
+	return c.store.Any().revision
+}
+
+// ended reports whether the cursor has nothing to read any more.
+func (c *Cursor) ended() bool {
+	return c.topic == nil || c.store.closed.Load() || c.replica != nil && c.replica.ended.Load()
 }
 
 // Next fills buf with the changes that follow, at least one, and waits for them
@@ -312,7 +326,7 @@ func (c *Cursor) Next(ctx context.Context, buf []*Change) (int, error) {
 // what is read back from the log.
 func (c *Cursor) TryNext(ctx context.Context, buf []*Change) (int, error) {
 	for {
-		if c.topic == nil || c.store.closed.Load() {
+		if c.ended() {
 			return 0, ErrClosed
 		}
 		if n, ok := c.TryRecent(buf); ok {
@@ -347,7 +361,7 @@ func (c *Cursor) TryRecent(buf []*Change) (n int, ok bool) {
 // pending reports whether something that the cursor selects may be left to read, up to
 // a revision. If not, it moves the cursor to the published revision.
 func (c *Cursor) pending() (upTo Revision, pending bool) {
-	upTo = c.store.Any().revision // before the look at last
+	upTo = c.head() // before the look at last
 	if upTo <= c.position {
 		return upTo, false
 	}
@@ -405,6 +419,9 @@ func (c *Cursor) readBack(ctx context.Context, buf []*Change) (n int, more bool,
 	c.collection.mu.RLock()
 	upTo := c.collection.trimmed
 	c.collection.mu.RUnlock()
+	if c.replica != nil {
+		upTo = min(upTo, c.replica.Revision())
+	}
 	after, seen := c.position, 0
 	err = s.batch(ctx, true, func(ctx context.Context) error {
 		if floor := Revision(s.floor.Load()); after < floor {
@@ -449,6 +466,9 @@ func (c *Cursor) Revision() Revision {
 func (c *Cursor) Close() {
 	if c.topic != nil {
 		c.collection.leave(c)
+		if c.replica != nil {
+			c.replica.leave(c)
+		}
 		c.topic = nil
 	}
 }

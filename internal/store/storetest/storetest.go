@@ -46,6 +46,8 @@ func Run(t *testing.T, medium Medium) {
 		{"Exact", testExact},
 		{"Cursors", testCursors},
 		{"Feed", testFeed},
+		{"Replica", testReplica},
+		{"Replica/Wakes", testReplicaWakes},
 		{"Origin", testOrigin},
 		{"Origin/Limits", testOriginLimits},
 		{"Restart", testRestart},
