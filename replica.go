@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
-	"github.com/tidemark-dev/tidemark/internal/kubeconfig"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/uuid"
 )
@@ -195,12 +194,6 @@ func (r *Replica) RESTConfigFor(user string, groups ...string) (*rest.Config, er
 // at adds the path of the replica to the address of the world.
 func (r *Replica) at(c *rest.Config) *rest.Config {
 	c.Host += replicaPath + r.name
-	return c
-}
-
-func (r *Replica) kubeconfig() kubeconfig.Config {
-	c := r.world.kubeconfig()
-	c.Server = r.URL()
 	return c
 }
 

@@ -89,9 +89,6 @@ func (r *Replica) Revision() Revision {
 	return now
 }
 
-// Lag is how many revisions the replica may be behind the head, or Frozen.
-func (r *Replica) Lag() uint64 { return r.lag.Load() }
-
 // Reach moves the replica to a revision, unless it is there already, or to the head, whichever is lower.
 func (r *Replica) Reach(to Revision) {
 	to = min(to, r.store.Any().revision)
