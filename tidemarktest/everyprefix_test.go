@@ -152,3 +152,12 @@ func TestChanges(t *testing.T) {
 		t.Errorf("%d failures, want 5:\n%s", len(r.errors), all)
 	}
 }
+
+// TestEveryPrefixService: the addresses that the server allocates are no difference.
+func TestEveryPrefixService(t *testing.T) {
+	env := tidemarktest.Start(t)
+	tidemarktest.EveryPrefix(t, env, func(ctx context.Context, e *tidemarktest.Env) {
+		create(ctx, e, "settings")
+		send(ctx, e, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"web"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
+	}, tidemarktest.SameEnd())
+}

@@ -16,8 +16,8 @@ const updateGolden = "TIDEMARK_UPDATE_GOLDEN"
 //
 // The documents are the same in each run: they have no resource versions, UIDs, generations, points in
 // time and field managers, generated names end with a number, and references to UIDs name the object.
-// Events, Leases and what the server puts into each namespace are left out. A deleted object is a
-// document too.
+// The addresses and node ports of Services are replaced. Events, Leases, the IPAddresses of Services and
+// what the server puts into each namespace are left out. A deleted object is a document too.
 func (e *Env) Golden(t TB, file string) {
 	t.Helper()
 	got, err := ends(e.Changes(t).list)

@@ -28,7 +28,7 @@ type touched struct {
 
 // ends returns what changes made of the objects that they touched, in the order of their IDs. It
 // leaves out objects that ended as they began, and what says more about a run than about its result:
-// Events, Leases, and the objects that the server puts into each namespace.
+// Events, Leases, the objects that the server puts into each namespace, and the IPAddresses of Services.
 func ends(changes []Change) ([]endObject, error) {
 	all := touchedBy(changes)
 	for _, o := range all {
@@ -77,9 +77,18 @@ func touchedBy(changes []Change) []*touched {
 		o.byClient = o.byClient || c.Actor != nil && c.Actor.Loop == ""
 	}
 	return slices.DeleteFunc(all, func(o *touched) bool {
-		return !o.byClient && (o.collection == "configmaps" && strings.HasSuffix(o.key, "/kube-root-ca.crt") ||
+		return o.ofAllocator() || !o.byClient && (o.collection == "configmaps" && strings.HasSuffix(o.key, "/kube-root-ca.crt") ||
 			o.collection == "serviceaccounts" && strings.HasSuffix(o.key, "/default"))
 	})
+}
+
+// ofAllocator reports whether the object is the IPAddress of a Service. The server picks a random one.
+func (o *touched) ofAllocator() bool {
+	version := o.after
+	if len(version) == 0 {
+		version = o.before
+	}
+	return o.collection == "ipaddresses.networking.k8s.io" && bytes.Contains(version, []byte(`"ipallocator.k8s.io"`))
 }
 
 // transient reports whether a collection is about how things went, not about what is.
@@ -184,6 +193,9 @@ func stable(object map[string]any, replace func(string) string) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	generation, _ := metadata["generation"].(json.Number)
 	out := stableMap(object, generation, replace)
+	if object["kind"] == "Service" && object["apiVersion"] == "v1" {
+		hideAllocated(out)
+	}
 	if m, ok := out["metadata"].(map[string]any); ok {
 		for _, name := range []string{"uid", "generation", "creationTimestamp", "managedFields", "selfLink"} {
 			delete(m, name)
@@ -193,6 +205,28 @@ func stable(object map[string]any, replace func(string) string) map[string]any {
 		}
 	}
 	return out
+}
+
+// hideAllocated replaces the addresses and ports of a Service, which the server picks at random.
+func hideAllocated(service map[string]any) {
+	spec, _ := service["spec"].(map[string]any)
+	if ip, _ := spec["clusterIP"].(string); ip != "" && ip != "None" {
+		spec["clusterIP"] = "(address)"
+		if list, ok := spec["clusterIPs"].([]any); ok {
+			for i := range list {
+				list[i] = "(address)"
+			}
+		}
+	}
+	if _, ok := spec["healthCheckNodePort"]; ok {
+		spec["healthCheckNodePort"] = "(port)"
+	}
+	ports, _ := spec["ports"].([]any)
+	for _, p := range ports {
+		if port, ok := p.(map[string]any); ok && port["nodePort"] != nil {
+			port["nodePort"] = "(port)"
+		}
+	}
 }
 
 var uuid = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
