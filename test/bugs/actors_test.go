@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -65,11 +64,6 @@ func runOnce(ctx context.Context, env *tidemarktest.Env, actors []actor) error {
 		}
 	}
 	return m.Start(ctx)
-}
-
-// limiter returns the rate limiter of a controller's queue.
-func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, retryLimit)
 }
 
 // newest returns an error if an object of a cache is not the newest one: it has another specification
