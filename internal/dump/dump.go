@@ -110,6 +110,9 @@ func readObjects(ctx context.Context, path string) (objects map[place]json.RawMe
 			}
 			return nil
 		}
+		if line.Object == nil {
+			return errors.New("it lacks an object")
+		}
 		objects[line.place] = line.Object
 		return line.check()
 	})
@@ -210,7 +213,11 @@ func findRevision(object []byte) (at int, revision store.Revision, err error) {
 	if err != nil || strconv.FormatUint(n, 10) != digits || n == 0 {
 		return 0, 0, fmt.Errorf("the resourceVersion %v is not a positive number", token)
 	}
-	return int(d.InputOffset()) - 1 - len(digits), store.Revision(n), nil
+	at = int(d.InputOffset()) - 1 - len(digits)
+	if object[at-1] != '"' {
+		return 0, 0, errors.New("the resourceVersion has escaped characters")
+	}
+	return at, store.Revision(n), nil
 }
 
 // enter reads an object up to the value of a member.

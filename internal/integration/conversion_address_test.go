@@ -78,14 +78,16 @@ func TestWebhookAnswerIsNotShown(t *testing.T) {
 		}, "status code 307"},
 		"something else": {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, secret) }, "not a ConversionReview"},
 		"other JSON":     {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"response":"`+secret+`"}`) }, "not a ConversionReview"},
-		"no HTTP": {func(w http.ResponseWriter, _ *http.Request) {
+		"no HTTP": {func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body) // or the client may fail while it sends the body
 			c, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
 				io.WriteString(c, secret+"\r\n\r\n")
 				c.Close()
 			}
 		}, "not HTTP"},
-		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
+		"half an answer": {func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
 			c, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"+secret)

@@ -250,10 +250,13 @@ func (a *Attributes) addObject(ctx context.Context, v *Versioned) (err error) {
 		return nil
 	}
 	v.managed = func() ([]byte, error) { return a.trackEarly(ctx) }
-	if a.final(v.Form) {
-		v.bare = a.encodeFinal
-	} else {
-		v.bare = func() ([]byte, error) { return json.Marshal(v.Object) }
+	final := a.final(v.Form)
+	v.bare = func() ([]byte, error) {
+		// The stored encoding lacks empty fields that JSON of the object has.
+		if final && !wire.HasEmpty(a.Object) {
+			return a.encodeFinal()
+		}
+		return json.Marshal(v.Object)
 	}
 	return nil
 }
@@ -261,7 +264,7 @@ func (a *Attributes) addObject(ctx context.Context, v *Versioned) (err error) {
 // final reports whether a form of the object is the one that will be stored: nothing changes it after
 // the mutating phase.
 func (a *Attributes) final(f Form) bool {
-	return !a.mutating && !a.w.virtual && !a.exchanges() && a.Type.Conversion == nil && f.Kind == a.Type.GroupVersionKind() && !wire.HasEmpty(a.Object)
+	return !a.mutating && !a.w.virtual && !a.exchanges() && a.Type.Conversion == nil && f.Kind == a.Type.GroupVersionKind()
 }
 
 // encodeFinal returns the object to store as JSON without managed fields. The request stores the same
