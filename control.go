@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/control"
+	"github.com/tidemark-dev/tidemark/internal/fault"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -162,6 +163,12 @@ func controlChange(c store.CollectionChange) control.Change {
 	}
 	return out
 }
+
+// RecordRequests implements control.World.
+func (c *controlled) RecordRequests() { c.faults.Record() }
+
+// RecordedRequests implements control.World.
+func (c *controlled) RecordedRequests() ([]fault.Request, uint64) { return c.faults.Recorded() }
 
 // controlError returns an error of the store as the control API knows it.
 func controlError(err error) error {

@@ -81,6 +81,10 @@ type World interface {
 	RemoveFault(id string) error
 	// ClearFaults removes all faults.
 	ClearFaults()
+	// RecordRequests records the requests for resources from now on, and forgets those recorded before.
+	RecordRequests()
+	// RecordedRequests returns the first fault.MaxRecorded of them, and how many more there were.
+	RecordedRequests() (all []fault.Request, missed uint64)
 	// Settle waits until nothing is left to do, and returns the revision of that moment.
 	Settle(ctx context.Context) (uint64, error)
 }
@@ -203,6 +207,8 @@ func New(c Config) http.Handler {
 	route("POST /control/v1/worlds/{world}/faults", h.addFault)
 	route("DELETE /control/v1/worlds/{world}/faults", h.clearFaults)
 	route("DELETE /control/v1/worlds/{world}/faults/{fault}", h.removeFault)
+	route("POST /control/v1/worlds/{world}/requests", h.record)
+	route("GET /control/v1/worlds/{world}/requests", h.recorded)
 	route("POST /control/v1/worlds/{world}/settle", h.settle)
 	route("POST /control/v1/leases", h.lease)
 	return withStatus(mux)

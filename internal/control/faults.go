@@ -60,6 +60,31 @@ func (h *handler) clearFaults(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// record begins a record of the requests.
+func (h *handler) record(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	world.RecordRequests()
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// recorded answers the requests that were recorded.
+func (h *handler) recorded(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	all, missed := world.RecordedRequests()
+	if all == nil {
+		all = []fault.Request{}
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"requests": all, "missed": missed})
+	return nil
+}
+
 const (
 	defaultSettle = 30 * time.Second
 	maxSettle     = 10 * time.Minute

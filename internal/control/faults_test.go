@@ -2,9 +2,11 @@ package control_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/control"
+	"github.com/tidemark-dev/tidemark/internal/fault"
 )
 
 // TestFaults: faults are added, listed with what they did, and removed; each world has its own, and
@@ -51,6 +53,48 @@ func TestFaults(t *testing.T) {
 		a.do(http.StatusCreated, "POST", faults, `{"fault": "drop"}`, nil)
 	}
 	a.do(http.StatusInsufficientStorage, "POST", faults, `{"fault": "drop"}`, nil)
+}
+
+// TestRequests: the requests for resources are recorded in their order, from the moment of the demand, and
+// without those of apply.
+func TestRequests(t *testing.T) {
+	a := start(t)
+	var root control.Description
+	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &root)
+	const requests, path = "/control/v1/worlds/root/requests", "/api/v1/namespaces/default/configmaps"
+	type record struct {
+		Requests []fault.Request
+		Missed   uint64
+	}
+	var none record
+	get(t, root.Kubeconfig, path+"/before")
+	a.do(http.StatusOK, "GET", requests, "", &none)
+	if none.Requests == nil || len(none.Requests) > 0 {
+		t.Errorf("without a demand there are the requests %+v", none.Requests)
+	}
+	a.do(http.StatusNoContent, "POST", requests, "", nil)
+	get(t, root.Kubeconfig, path+"?resourceVersion=1&resourceVersionMatch=Exact")
+	get(t, root.Kubeconfig, "/version")
+	a.applyYAML("root", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n")
+	get(t, root.Kubeconfig, path+"/a")
+	var all record
+	a.do(http.StatusOK, "GET", requests, "", &all)
+	for i := range all.Requests {
+		all.Requests[i].User, all.Requests[i].UserAgent = "", ""
+	}
+	want := []fault.Request{
+		{Verb: "list", Resource: "configmaps", Namespace: "default", Old: true},
+		{Verb: "get", Resource: "configmaps", Namespace: "default", Name: "a"},
+	}
+	if !slices.Equal(all.Requests, want) || all.Missed != 0 {
+		t.Errorf("the record is %+v, want %+v", all, want)
+	}
+	a.do(http.StatusNoContent, "POST", requests, "", nil)
+	a.do(http.StatusOK, "GET", requests, "", &all)
+	if len(all.Requests) > 0 {
+		t.Errorf("a new record begins with %+v", all.Requests)
+	}
+	a.do(http.StatusNotFound, "GET", "/control/v1/worlds/none/requests", "", nil)
 }
 
 // TestSettle: the answer has the revision that the controllers end with.

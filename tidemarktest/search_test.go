@@ -104,6 +104,88 @@ func TestEveryPrefix(t *testing.T) {
 	}
 }
 
+// retrying creates each object, and tries again until it exists.
+func retrying(ctx context.Context, e *tidemarktest.Env) {
+	for _, name := range steps {
+		for code := 0; ctx.Err() == nil && code != 201 && code != 409; {
+			code = create(ctx, e, name)
+		}
+	}
+}
+
+// TestEveryFault: a controller that tries again passes. One that does not fails on errors, and passes with
+// lost answers and latency.
+func TestEveryFault(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TIDEMARK_DUMP", dir)
+	env := tidemarktest.Start(t)
+	tidemarktest.EveryFault(t, env, retrying, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+
+	r := &recording{TB: t}
+	tidemarktest.EveryFault(r, env, levelTriggered, tidemarktest.SameEnd())
+	var want [][2]string
+	for i, name := range steps {
+		lost := "- configmaps default/" + name
+		want = append(want, [2]string{fmt.Sprintf(`an error 500 for request 1 "get configmaps default/%s":`, name), lost},
+			[2]string{fmt.Sprintf(`an error 500 for request %d "create configmaps in default":`, i+1), lost})
+	}
+	if len(r.errors) != len(want) {
+		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
+	}
+	for i, parts := range want {
+		for _, part := range append(parts[:], "tidemark serve "+dir, "/TestEveryFault/status-") {
+			if !strings.Contains(r.errors[i], part) {
+				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+			}
+		}
+	}
+	if !strings.Contains(r.log.String(), "13 of 13 runs, 6 failed") {
+		t.Errorf("the progress:\n%s", &r.log)
+	}
+}
+
+// TestFault: the requests that a test selects fail, as often as it says.
+func TestFault(t *testing.T) {
+	env := tidemarktest.Start(t)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}")
+	code := func(method, path string) int {
+		body := ""
+		if method == "PUT" {
+			body = `{"metadata":{"name":"` + filepath.Base(path) + `"}}`
+		}
+		return send(t.Context(), env, method, configMaps+path, body)
+	}
+	conflict := env.Fault(t, tidemarktest.On("update", "configmaps").Named("default/a").By("steps-controller").Conflict().Times(1))
+	for i, want := range []int{409, 200} {
+		if got := code("PUT", "/a"); got != want {
+			t.Errorf("update %d: %d, want %d", i, got, want)
+		}
+	}
+	if got := code("PUT", "/b"); got != 200 {
+		t.Errorf("an update of another object: %d", got)
+	}
+	if n := conflict.Fired(t); n != 1 {
+		t.Errorf("the conflict happened %d times", n)
+	}
+	failing := env.Fault(t, tidemarktest.On("get", "configmaps").User("alice").Status(503, 0))
+	other := env.Fault(t, tidemarktest.On("", "deployments.apps").Status(503, 0))
+	alice := env.As("alice", "system:masters")
+	if got := send(t.Context(), alice, "GET", configMaps+"/a", ""); got != 503 {
+		t.Errorf("a get by the user: %d", got)
+	}
+	if got := code("GET", "/a"); got != 200 {
+		t.Errorf("a get by another user: %d", got)
+	}
+	if n := other.Fired(t); n != 0 {
+		t.Errorf("the fault of Deployments happened %d times", n)
+	}
+	failing.Remove(t)
+	failing.Remove(t)
+	if got := send(t.Context(), alice, "GET", configMaps+"/a", ""); got != 200 {
+		t.Errorf("a get after the end of the fault: %d", got)
+	}
+}
+
 // TestChanges: the history says what happened, in order and by whom.
 func TestChanges(t *testing.T) {
 	t.Setenv("TIDEMARK_DUMP", t.TempDir())

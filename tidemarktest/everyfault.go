@@ -1,0 +1,143 @@
+package tidemarktest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// faultDelay is the latency of a request.
+	faultDelay = 200 * time.Millisecond
+	// watchFaultQuiet is how long a run with a fault of a list or watch must be quiet: client-go waits about a
+	// second before it lists and watches again.
+	watchFaultQuiet = 2 * time.Second
+)
+
+// EveryFault calls Search.EveryFault with the defaults.
+func EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks ...Check) {
+	t.Helper()
+	Search{}.EveryFault(t, env, run, checks...)
+}
+
+// EveryFault proves that a controller survives each fault that the Kubernetes API allows: for each request of
+// the first run, and each fault that can happen to it, a run in which it happens once.
+//
+//	get                            500
+//	list                           500, 410 for a continue token or an exact list
+//	watch                          500, 410 for a resource version, a connection that breaks after an event, latency
+//	create, delete                 500, an answer that is lost after the write, latency
+//	update, patch                  409, 500, an answer that is lost after the write, latency
+//
+// A request is known by its verb, resource, name and User-Agent, and by its number among those that are equal
+// in these. If a run has no such request, because its requests have another order, the fault does not happen;
+// the test log has the number of these runs. Requests for Events and Leases have no faults. Search describes
+// run and checks.
+func (s Search) EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks ...Check) {
+	t.Helper()
+	p := &search{Search: s, t: t, name: "EveryFault", run: run, checks: checks, records: true}
+	p.do(env, p.faults)
+}
+
+// faults returns each fault of each request.
+func (s *search) faults() []disturbance {
+	var all []disturbance
+	seen := map[request]uint64{}
+	for _, q := range s.recorded {
+		if transient(q.collection()) {
+			continue
+		}
+		rules := faultsOf(&q)
+		q.Old = false
+		seen[q]++
+		for _, r := range rules {
+			all = append(all, s.faultOf(&q, seen[q], r))
+		}
+	}
+	return all
+}
+
+// collection returns the resource as Change.Collection has it.
+func (q *request) collection() string {
+	if q.Group == "" {
+		return q.Resource
+	}
+	return q.Resource + "." + q.Group
+}
+
+// String describes the request: "update pods/status default/web".
+func (q *request) String() string {
+	words := []string{q.Verb, q.collection()}
+	if q.Subresource != "" {
+		words[1] += "/" + q.Subresource
+	}
+	switch {
+	case q.Name != "" && q.Namespace != "":
+		words = append(words, q.Namespace+"/"+q.Name)
+	case q.Name != "":
+		words = append(words, q.Name)
+	case q.Namespace != "":
+		words = append(words, "in", q.Namespace)
+	}
+	return strings.Join(words, " ")
+}
+
+// faultsOf returns the faults that can happen to a request.
+func faultsOf(q *request) []Fault {
+	var f Fault
+	failed, lost, slow := f.Status(http.StatusInternalServerError, 0), f.LostAnswer(), f.Latency(faultDelay)
+	var all []Fault
+	switch q.Verb {
+	case "get":
+		return []Fault{failed}
+	case "list":
+		all = []Fault{failed}
+	case "watch":
+		all = []Fault{failed, slow, f.DropAfter(1)}
+	case "update", "patch":
+		return []Fault{f.Conflict(), failed, lost, slow}
+	default:
+		return []Fault{failed, lost, slow}
+	}
+	if q.Old {
+		all = append(all, f.Gone())
+	}
+	return all
+}
+
+// names of faults in messages.
+var faultNames = map[string]string{
+	"conflict": "a conflict", "status": "an error 500", "lostAnswer": "a lost answer", "latency": "latency", "drop": "a broken connection", "gone": "an error 410",
+}
+
+// faultOf returns a fault of the nth of the equal requests.
+func (s *search) faultOf(q *request, n uint64, f Fault) disturbance {
+	r := f.rule
+	r.Verbs, r.Group, r.Resource, r.Namespace, r.Name, r.UserAgent = []string{q.Verb}, q.Group, q.Resource, q.Namespace, q.Name, q.UserAgent
+	if r.Group == "" {
+		r.Group = "core"
+	}
+	if q.Subresource != "" {
+		r.Resource += "/" + q.Subresource
+	}
+	r.After, r.Times = n-1, 1
+	d := disturbance{
+		name: fmt.Sprintf("%s for request %d %q", faultNames[r.Fault], n, q),
+		dir:  fileName(fmt.Sprintf("%s-%s-%d", r.Fault, q, n)),
+		at:   s.base(),
+	}
+	if slices.Contains([]string{"list", "watch"}, q.Verb) {
+		d.quiet = watchFaultQuiet
+	}
+	d.start = func(ctx context.Context, world *Env) (effect, error) {
+		a, err := world.addFault(ctx, r)
+		return effect{env: world, happened: func(ctx context.Context) (bool, error) {
+			fired, err := a.fired(ctx)
+			return fired > 0, err
+		}}, err
+	}
+	return d
+}
