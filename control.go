@@ -170,6 +170,14 @@ func (c *controlled) RecordRequests() { c.faults.Record() }
 // RecordedRequests implements control.World.
 func (c *controlled) RecordedRequests() ([]fault.Request, uint64) { return c.faults.Recorded() }
 
+// Watches implements control.World.
+func (c *controlled) Watches() ([]fault.Request, error) {
+	if err := c.use(); err != nil {
+		return nil, err
+	}
+	return c.handler.Watches(), nil
+}
+
 // controlError returns an error of the store as the control API knows it.
 func controlError(err error) error {
 	var expired *store.ExpiredError

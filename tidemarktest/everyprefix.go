@@ -23,8 +23,8 @@ func (s Search) EveryPrefix(t TB, env *Env, run func(ctx context.Context, env *E
 // crashes returns a crash after each write.
 func (s *search) crashes() []disturbance {
 	var all []disturbance
-	for i := range s.writes {
-		w := &s.writes[i]
+	for i, change := range s.writes {
+		w := &s.first.Changes[change]
 		all = append(all, disturbance{
 			name: fmt.Sprintf("a crash at revision %d, after write %d of %d", w.Revision, i+1, len(s.writes)),
 			dir:  fmt.Sprintf("crash-after-write-%d", i+1),

@@ -132,7 +132,7 @@ type search struct {
 
 	origin *Env // where the first run was
 	first  *Run
-	writes []Change // of clients in the first run, without Events and Leases
+	writes []int // indexes of first.Changes: the writes of clients, without Events and Leases
 
 	recorded []request // of the first run, if records is true
 	records  bool
@@ -194,9 +194,9 @@ func (s *search) runFirst(env *Env) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, c := range s.first.Changes {
+	for i, c := range s.first.Changes {
 		if !transient(c.Collection) && (c.Actor == nil || c.Actor.Loop == "") {
-			s.writes = append(s.writes, c)
+			s.writes = append(s.writes, i)
 		}
 	}
 	if len(s.writes) == 0 {

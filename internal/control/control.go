@@ -85,6 +85,8 @@ type World interface {
 	RecordRequests()
 	// RecordedRequests returns the first fault.MaxRecorded of them, and how many more there were.
 	RecordedRequests() (all []fault.Request, missed uint64)
+	// Watches returns the watches that clients have open, in no order.
+	Watches() ([]fault.Request, error)
 	// Settle waits until nothing is left to do, and returns the revision of that moment.
 	Settle(ctx context.Context) (uint64, error)
 }
@@ -209,6 +211,7 @@ func New(c Config) http.Handler {
 	route("DELETE /control/v1/worlds/{world}/faults/{fault}", h.removeFault)
 	route("POST /control/v1/worlds/{world}/requests", h.record)
 	route("GET /control/v1/worlds/{world}/requests", h.recorded)
+	route("GET /control/v1/worlds/{world}/watches", h.watches)
 	route("POST /control/v1/worlds/{world}/settle", h.settle)
 	route("POST /control/v1/leases", h.lease)
 	return withStatus(mux)

@@ -85,6 +85,20 @@ func (h *handler) recorded(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// watches answers the open watches.
+func (h *handler) watches(w http.ResponseWriter, r *http.Request) error {
+	world, err := h.world(r)
+	if err != nil {
+		return err
+	}
+	all, err := world.Watches()
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"watches": all})
+	return nil
+}
+
 const (
 	defaultSettle = 30 * time.Second
 	maxSettle     = 10 * time.Minute

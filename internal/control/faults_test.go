@@ -95,6 +95,11 @@ func TestRequests(t *testing.T) {
 		t.Errorf("a new record begins with %+v", all.Requests)
 	}
 	a.do(http.StatusNotFound, "GET", "/control/v1/worlds/none/requests", "", nil)
+	var open struct{ Watches []fault.Request }
+	a.do(http.StatusOK, "GET", "/control/v1/worlds/root/watches", "", &open)
+	if open.Watches == nil || len(open.Watches) > 0 {
+		t.Errorf("the watches are %+v", open.Watches)
+	}
 }
 
 // TestSettle: the answer has the revision that the controllers end with.
