@@ -97,6 +97,7 @@ type prefixes struct {
 	origin *Env // where the first run was
 	first  *Run
 	writes []Change // of clients in the first run
+	kept   renderings
 }
 
 // runFirst runs the controller without a disturbance.
@@ -107,7 +108,7 @@ func (p *prefixes) runFirst(env *Env) error {
 	if p.origin, err = env.forkAt(ctx, 0); err != nil {
 		return err
 	}
-	r := controllerRun{env: p.origin}
+	r := controllerRun{env: p.origin, kept: &p.kept}
 	r.start(p.run)
 	if p.first, err = r.end(ctx, firstQuiet); err == nil {
 		err = r.stop()
@@ -201,7 +202,7 @@ func (p *prefixes) runAfter(writes int) (err error) {
 	if err != nil {
 		return err
 	}
-	r := controllerRun{env: env}
+	r := controllerRun{env: env, kept: &p.kept}
 	for _, c := range p.first.Changes {
 		if c.Revision <= at {
 			r.before = append(r.before, c)
@@ -305,6 +306,7 @@ func (p *prefixes) dump(env *Env, writes int) {
 type controllerRun struct {
 	env    *Env
 	before []Change // the world's history before its fork
+	kept   *renderings
 
 	cancel   context.CancelFunc
 	returned chan struct{}
@@ -331,7 +333,7 @@ func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, err
 		return nil, err
 	}
 	run := &Run{Changes: append(r.before[:len(r.before):len(r.before)], changes...)}
-	run.ends, err = ends(run.Changes)
+	run.ends, err = ends(run.Changes, r.kept)
 	return run, err
 }
 

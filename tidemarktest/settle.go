@@ -10,12 +10,10 @@ import (
 const (
 	// settleQuiet is how long a settled world has had no writes.
 	settleQuiet = 300 * time.Millisecond
-	// settlePolls is how often the revision is read in that time.
-	settlePolls = 5
 	// settleLimit is how long a world may take to settle.
 	settleLimit = 30 * time.Second
-	// settleMargin is the time for the server's answer at the end of the limit, in milliseconds.
-	settleMargin = 500
+	// settleMargin is the time for the server's answer at the end of the limit.
+	settleMargin = 500 * time.Millisecond
 )
 
 // Settle waits until the cluster has settled: the server has nothing left to do, its watches have
@@ -40,31 +38,17 @@ func (e *Env) root() *Env {
 	return e
 }
 
-// settle waits until the world has settled, and returns its revision. The server does not know what a
-// client does between two requests, so it must report the same revision for the duration of quiet.
+// settle waits until the world has settled and has then had no write for the duration of quiet, and returns its
+// revision. The server does not know what a client does between two requests.
 func (e *Env) settle(ctx context.Context, quiet time.Duration) (uint64, error) {
-	tick := time.NewTicker(quiet / settlePolls)
-	defer tick.Stop()
-	var last uint64
-	for still := 0; ; still++ {
-		var now struct{ Revision uint64 }
-		limit := map[string]int64{"timeoutMilliseconds": settleLimit.Milliseconds()}
-		if deadline, ok := ctx.Deadline(); ok { // so that the answer has what is left to do
-			limit["timeoutMilliseconds"] = max(1, time.Until(deadline).Milliseconds()-settleMargin)
-		}
-		if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "settle"), limit, &now); err != nil {
-			return 0, fmt.Errorf("the world does not settle: %w", err)
-		}
-		if now.Revision != last {
-			last, still = now.Revision, 0
-		}
-		if still == settlePolls {
-			return last, nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("the world does not settle: writes go on at revision %d: %w", last, ctx.Err())
-		}
+	limit := settleLimit
+	if deadline, ok := ctx.Deadline(); ok { // so that the answer has what is left to do
+		limit = max(time.Millisecond, time.Until(deadline)-settleMargin)
 	}
+	body := map[string]int64{"quietMilliseconds": quiet.Milliseconds(), "timeoutMilliseconds": limit.Milliseconds()}
+	var settled struct{ Revision uint64 }
+	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "settle"), body, &settled); err != nil {
+		return 0, fmt.Errorf("the world does not settle: %w", err)
+	}
+	return settled.Revision, nil
 }

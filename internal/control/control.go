@@ -81,8 +81,9 @@ type World interface {
 	RemoveFault(id string) error
 	// ClearFaults removes all faults.
 	ClearFaults()
-	// Settle waits until nothing is left to do, and returns the revision of that moment.
-	Settle(ctx context.Context) (uint64, error)
+	// SettleFor waits until nothing is left to do, no write has come for the duration of quiet, and nothing is
+	// left to do still. It returns the revision. Quiet zero: it returns when nothing is left to do.
+	SettleFor(ctx context.Context, quiet time.Duration) (uint64, error)
 }
 
 // Description is how clients reach a world.

@@ -2,7 +2,9 @@ package control_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/control"
 )
@@ -67,6 +69,17 @@ func TestSettle(t *testing.T) {
 	if code, text := get(t, d.Kubeconfig, "/api/v1/namespaces/team/serviceaccounts/default"); code != http.StatusOK {
 		t.Errorf("the controllers have not done their work: %d %s", code, text)
 	}
-	a.do(http.StatusBadRequest, "POST", "/control/v1/worlds/root/settle", `{"timeoutMilliseconds": -1}`, nil)
+	settled.Revision = 0
+	begin := time.Now()
+	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{"quietMilliseconds": 30}`, &settled)
+	if took := time.Since(begin); settled.Revision != d.Revision || took < 30*time.Millisecond {
+		t.Errorf("settled at %d after %v, the revision is %d", settled.Revision, took, d.Revision)
+	}
+	if code, text := a.send("POST", "/control/v1/worlds/root/settle", "application/json", `{"quietMilliseconds": 600000, "timeoutMilliseconds": 20}`); code != http.StatusGatewayTimeout || !strings.Contains(text, "quiet for 10m0s") {
+		t.Errorf("a quiet beyond the timeout: %d %s", code, text)
+	}
+	for _, body := range []string{`{"timeoutMilliseconds": -1}`, `{"timeoutMilliseconds": 600001}`, `{"quietMilliseconds": -1}`, `{"quietMilliseconds": 600001}`} {
+		a.do(http.StatusBadRequest, "POST", "/control/v1/worlds/root/settle", body, nil)
+	}
 	a.do(http.StatusNotFound, "POST", "/control/v1/worlds/none/settle", `{}`, nil)
 }

@@ -46,6 +46,11 @@ func TestHost(t *testing.T) {
 		if _, err := lister.Get("seen"); err != nil {
 			t.Error(err)
 		}
+		begin := time.Now()
+		first.Settle(t)
+		if took := time.Since(begin); took < 300*time.Millisecond || took > 400*time.Millisecond {
+			t.Errorf("Settle took %v of the time in the bubble", took)
+		}
 		other := kubernetes.NewForConfigOrDie(kube.Config(second))
 		if _, err := other.CoreV1().ConfigMaps("default").Get(t.Context(), "seen", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the other cluster has the object, too: %v", err)
