@@ -420,28 +420,39 @@ func TestSettleFor(t *testing.T) {
 	inBubble("a read at the end", func(t *testing.T, w *tidemark.World, c *rest.Config) {
 		addFault(t, w, tidemark.Fault{Fault: "latency", DelayMilliseconds: 2 * quiet.Milliseconds(), Times: 1})
 		begin := time.Now()
-		go func() {
+		var reader sync.WaitGroup
+		reader.Go(func() {
 			time.Sleep(quiet / 2)
 			must(t, c, http.StatusOK, "GET", configMaps, "")
-		}()
+		})
 		between(t, settled(t, w).Sub(begin), 5*quiet/2)
+		reader.Wait()
 	})
 	inBubble("no end of writes", func(t *testing.T, w *tidemark.World, c *rest.Config) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*quiet)
 		defer cancel()
-		go func() {
+		var writer sync.WaitGroup
+		defer writer.Wait()
+		writer.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				must(t, c, http.StatusCreated, "POST", configMaps, configMap(fmt.Sprint("a", i), "1"))
 				time.Sleep(quiet / 4)
 			}
-		}()
+		})
 		if r, err := w.SettleFor(ctx, quiet); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "quiet for 320ms") {
 			t.Errorf("settled at %d: %v", r, err)
 		}
 	})
 	inBubble("a fork that is closed", func(t *testing.T, w *tidemark.World, _ *rest.Config) {
 		f := mustFork(t, w, tidemark.ForkOptions{})
-		time.AfterFunc(time.Second, func() { f.Close() })
+		var closer sync.WaitGroup
+		defer closer.Wait()
+		closer.Go(func() {
+			time.Sleep(time.Second)
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		if r, err := f.SettleFor(t.Context(), time.Hour); !errors.Is(err, tidemark.ErrForkClosed) {
 			t.Errorf("settled at %d: %v", r, err)
 		}

@@ -17,7 +17,8 @@ import (
 type Search struct {
 	// Budget is how long new runs begin. The test log has how many runs were left out. Zero: one minute.
 	Budget time.Duration
-	// Parallel is how many runs happen at a time; zero: four for each CPU.
+	// Parallel is how many runs happen at a time; zero: eight for each CPU, as most of the time of a run is the
+	// wait for its end.
 	Parallel int
 }
 
@@ -76,7 +77,7 @@ func (s Search) EveryPrefix(t TB, env *Env, run func(ctx context.Context, env *E
 	t.Helper()
 	begin := time.Now()
 	p := &prefixes{Search: s, t: t, run: run, checks: checks, begin: begin}
-	p.Budget, p.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 4*runtime.GOMAXPROCS(0))
+	p.Budget, p.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 8*runtime.GOMAXPROCS(0))
 	if err := p.runFirst(env); err != nil {
 		t.Fatalf("tidemarktest: EveryPrefix: the first run: %v", err)
 		return
