@@ -163,6 +163,12 @@ func controlChange(c store.CollectionChange) control.Change {
 	return out
 }
 
+// SettleFor implements control.World.
+func (c *controlled) SettleFor(ctx context.Context, quiet time.Duration) (control.Settled, error) {
+	end, err := c.settle(ctx, quiet)
+	return control.Settled{Revision: uint64(end.revision), Requests: end.begun}, err
+}
+
 // controlError returns an error of the store as the control API knows it.
 func controlError(err error) error {
 	var expired *store.ExpiredError

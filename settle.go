@@ -43,8 +43,14 @@ func (w *World) Settle(ctx context.Context) (revision uint64, err error) {
 //
 // The errors are those of Settle.
 func (w *World) SettleFor(ctx context.Context, quiet time.Duration) (revision uint64, err error) {
+	end, err := w.settle(ctx, quiet)
+	return uint64(end.revision), err
+}
+
+// settle is SettleFor. It also returns how many requests have begun.
+func (w *World) settle(ctx context.Context, quiet time.Duration) (round, error) {
 	if err := w.use(); err != nil {
-		return 0, err
+		return round{}, err
 	}
 	if w.source != nil { // so that it takes the same time in each run in a bubble
 		time.Sleep(settleLook)
@@ -52,36 +58,33 @@ func (w *World) SettleFor(ctx context.Context, quiet time.Duration) (revision ui
 	var before store.Revision // when the world settled last; zero: it has not, as each world has objects
 	for {
 		now, err := w.settleOnce(ctx, max(settleLook, quiet/quietLooks))
-		if err != nil {
-			return 0, err
+		if err != nil || quiet <= 0 || now.revision == before {
+			return now, err
 		}
-		if quiet <= 0 || now == before {
-			return uint64(now), nil
-		}
-		before = now
+		before = now.revision
 		var still *store.TooLargeError
-		switch _, err := w.store.NotOlderThan(ctx, now+1, quiet); {
+		switch _, err := w.store.NotOlderThan(ctx, before+1, quiet); {
 		case err == nil || errors.As(err, &still):
 		case errors.Is(err, store.ErrClosed):
-			return 0, ErrForkClosed
+			return round{}, ErrForkClosed
 		default:
-			return 0, fmt.Errorf("the world has not settled: it must be quiet for %v, and has a write at revision %d: %w", quiet, now, err)
+			return round{}, fmt.Errorf("the world has not settled: it must be quiet for %v, and has a write at revision %d: %w", quiet, before, err)
 		}
 	}
 }
 
 // settleOnce waits until there is nothing left to do. It looks at once, and then after each pause.
-func (w *World) settleOnce(ctx context.Context, pause time.Duration) (store.Revision, error) {
+func (w *World) settleOnce(ctx context.Context, pause time.Duration) (round, error) {
 	var last *round
 	for {
 		this, why, err := w.look(ctx)
 		switch {
 		case err != nil:
-			return 0, err
+			return round{}, err
 		case this == nil:
 			last = nil
 		case last != nil && *last == *this:
-			return this.revision, nil
+			return *this, nil
 		default:
 			last = this
 			continue
@@ -91,7 +94,7 @@ func (w *World) settleOnce(ctx context.Context, pause time.Duration) (store.Revi
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return 0, fmt.Errorf("the world has not settled: %s: %w", why, ctx.Err())
+			return round{}, fmt.Errorf("the world has not settled: %s: %w", why, ctx.Err())
 		}
 	}
 }

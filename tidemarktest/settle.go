@@ -10,6 +10,10 @@ import (
 const (
 	// settleQuiet is how long a settled world has had no writes.
 	settleQuiet = 300 * time.Millisecond
+	// idleQuiet is how long a run of a search has had no requests in the end.
+	idleQuiet = 100 * time.Millisecond
+	// pollQuiet is how long a run without writes may have requests.
+	pollQuiet = 3 * time.Second
 	// settleLimit is how long a world may take to settle.
 	settleLimit = 30 * time.Second
 	// settleMargin is the time for the server's answer at the end of the limit.
@@ -38,17 +42,47 @@ func (e *Env) root() *Env {
 	return e
 }
 
+// settled is a world that has settled.
+type settled struct {
+	Revision uint64 `json:"revision"`
+	Requests uint64 `json:"requests"` // that have begun so far
+}
+
 // settle waits until the world has settled and has then had no write for the duration of quiet, and returns its
 // revision. The server does not know what a client does between two requests.
 func (e *Env) settle(ctx context.Context, quiet time.Duration) (uint64, error) {
+	s, err := e.settleFor(ctx, quiet)
+	return s.Revision, err
+}
+
+// settleFor is settle with all that the server says.
+func (e *Env) settleFor(ctx context.Context, quiet time.Duration) (s settled, err error) {
 	limit := settleLimit
 	if deadline, ok := ctx.Deadline(); ok { // so that the answer has what is left to do
 		limit = max(time.Millisecond, time.Until(deadline)-settleMargin)
 	}
 	body := map[string]int64{"quietMilliseconds": quiet.Milliseconds(), "timeoutMilliseconds": limit.Milliseconds()}
-	var settled struct{ Revision uint64 }
-	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "settle"), body, &settled); err != nil {
-		return 0, fmt.Errorf("the world does not settle: %w", err)
+	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "settle"), body, &s); err != nil {
+		return s, fmt.Errorf("the world does not settle: %w", err)
 	}
-	return settled.Revision, nil
+	return s, nil
+}
+
+// settleIdle is settle for a controller that may read for longer than quiet before it writes, as on a slow machine:
+// the end of the quiet, idleQuiet, has no request at all. A controller that polls has settled when it has not
+// written for pollQuiet.
+func (e *Env) settleIdle(ctx context.Context, quiet time.Duration) (uint64, error) {
+	last, err := e.settleFor(ctx, quiet-idleQuiet)
+	for still := quiet; err == nil; still += idleQuiet {
+		before := last
+		last, err = e.settleFor(ctx, idleQuiet)
+		switch {
+		case err != nil:
+		case last.Revision != before.Revision: // last has been quiet for idleQuiet
+			still = idleQuiet
+		case still >= quiet && (last.Requests == before.Requests || still >= pollQuiet):
+			return last.Revision, nil
+		}
+	}
+	return 0, err
 }

@@ -89,11 +89,11 @@ func (h *handler) settle(w http.ResponseWriter, r *http.Request) error {
 	wait := cmp.Or(time.Duration(body.TimeoutMilliseconds)*time.Millisecond, defaultSettle)
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
-	revision, err := world.SettleFor(ctx, time.Duration(body.QuietMilliseconds)*time.Millisecond)
+	settled, err := world.SettleFor(ctx, time.Duration(body.QuietMilliseconds)*time.Millisecond)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, map[string]uint64{"revision": revision})
+	writeJSON(w, http.StatusOK, settled)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 func TestSettle(t *testing.T) {
 	a := start(t)
 	a.applyYAML("root", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
-	var settled struct{ Revision uint64 }
+	var settled control.Settled
 	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{}`, &settled)
 	var d control.Description
 	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &d)
@@ -69,11 +69,15 @@ func TestSettle(t *testing.T) {
 	if code, text := get(t, d.Kubeconfig, "/api/v1/namespaces/team/serviceaccounts/default"); code != http.StatusOK {
 		t.Errorf("the controllers have not done their work: %d %s", code, text)
 	}
-	settled.Revision = 0
+	requests := settled.Requests
+	settled = control.Settled{}
 	begin := time.Now()
 	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{"quietMilliseconds": 30}`, &settled)
 	if took := time.Since(begin); settled.Revision != d.Revision || took < 30*time.Millisecond {
 		t.Errorf("settled at %d after %v, the revision is %d", settled.Revision, took, d.Revision)
+	}
+	if settled.Requests != requests+1 {
+		t.Errorf("%d requests have begun, want one more than %d", settled.Requests, requests)
 	}
 	if code, text := a.send("POST", "/control/v1/worlds/root/settle", "application/json", `{"quietMilliseconds": 600000, "timeoutMilliseconds": 20}`); code != http.StatusGatewayTimeout || !strings.Contains(text, "quiet for 10m0s") {
 		t.Errorf("a quiet beyond the timeout: %d %s", code, text)
