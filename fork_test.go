@@ -338,6 +338,33 @@ func TestForkControllers(t *testing.T) {
 	}
 }
 
+// TestForkAggregation: the aggregated roles of a fork follow its own ClusterRoles, after those of its parent were
+// found to be right.
+func TestForkAggregation(t *testing.T) {
+	root := servertest.Start(t, &tidemark.Server{InProcess: true}).Root()
+	settle(t, root)
+	const roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+	has := func(w *tidemark.World, verb string) bool {
+		settle(t, w)
+		return strings.Contains(must(t, w.RESTConfig(), http.StatusOK, "GET", roles+"/view", ""), verb)
+	}
+	add := func(w *tidemark.World, verb string) {
+		must(t, w.RESTConfig(), http.StatusCreated, "POST", roles, fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"rbac.authorization.k8s.io/aggregate-to-view":"true"}},"rules":[{"apiGroups":["x"],"resources":["y"],"verbs":[%[1]q]}]}`, verb))
+	}
+	one, two := mustFork(t, root, tidemark.ForkOptions{}), mustFork(t, root, tidemark.ForkOptions{})
+	add(one, "peek")
+	must(t, two.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("a", "1")) // its controllers start
+	if !has(one, "peek") || has(two, "peek") || has(root, "peek") {
+		t.Error("the rules of the fork that has the role are not its own")
+	}
+	add(two, "stare")
+	child := mustFork(t, one, tidemark.ForkOptions{})
+	must(t, child.RESTConfig(), http.StatusOK, "DELETE", roles+"/peek", "")
+	if !has(two, "stare") || has(child, "peek") || has(child, "stare") || !has(one, "peek") {
+		t.Error("the rules of a fork do not follow its roles")
+	}
+}
+
 // TestForkTokens: a fork accepts the tokens of its parent for what exists in the fork. The parent, and
 // other forks, do not accept those that it issues.
 func TestForkTokens(t *testing.T) {

@@ -58,7 +58,8 @@ type running struct {
 	publisher      publisher
 	root           *World
 	forks          forks
-	control        *inprocess.Server // of Host
+	aggregated     controller.Aggregated // of all worlds
+	control        *inprocess.Server     // of Host
 	leases         control.Leases
 
 	collectors      []prometheus.Collector // of authentication

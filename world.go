@@ -284,7 +284,7 @@ func (w *World) startLoops() (*controller.Loops, error) {
 	}
 	return controller.Start(controller.Config{
 		Registry: w.verbs, Flows: flows, Catalog: w.custom.Catalog, Definitions: w.custom, Naming: w.naming, Enabled: enabled, EventTTL: s.EventTTL,
-		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Log: w.running.log,
+		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &w.running.aggregated, Log: w.running.log,
 		Now: s.now, Clock: s.Clock,
 		Addresses: &addresses.Repair{Registry: w.verbs, Type: w.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})

@@ -21,7 +21,8 @@ import (
 // of the one before.
 //
 // A search begins with a run without a disturbance, on a copy of the Env that it gets, until the copy has
-// settled as Env.Settle defines it. Each other run has a copy of its own too, and must pass the checks
+// settled as Env.Settle defines it. A run in which the controller reads without writing goes on for up to three
+// seconds, so one that is slow has its time. Each other run has a copy of its own too, and must pass the checks
 // beside the first run. The Env itself does not change. The first of the other runs has no disturbance
 // either: if that fails the checks, disturbances cannot be judged, and the search reports only this.
 //
@@ -31,7 +32,8 @@ type Search struct {
 	// Budget is how long new runs begin. The test log has how many runs were left out; those that are
 	// not are spread evenly. Zero: one minute.
 	Budget time.Duration
-	// Parallel is how many runs happen at a time; zero: four for each CPU.
+	// Parallel is how many runs happen at a time; zero: eight for each CPU, as most of the time of a run is the
+	// wait for its end.
 	Parallel int
 }
 
@@ -135,6 +137,7 @@ type search struct {
 
 	origin *Env // where the first run was
 	first  *Run
+	kept   renderings
 	writes []int // indexes of first.Changes: the writes of clients, without Events and Leases
 
 	recorded []request // of the first run, if records is true
@@ -154,7 +157,7 @@ type outcome struct {
 func (s *search) do(env *Env, points func() []disturbance) {
 	s.t.Helper()
 	s.begin = time.Now()
-	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 4*runtime.GOMAXPROCS(0))
+	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 8*runtime.GOMAXPROCS(0))
 	if err := s.runFirst(env); err != nil {
 		s.t.Fatalf("tidemarktest: %s: the first run: %v", s.name, err)
 		return
@@ -185,7 +188,7 @@ func (s *search) runFirst(env *Env) (err error) {
 			return err
 		}
 	}
-	r := controllerRun{env: s.origin}
+	r := controllerRun{env: s.origin, kept: &s.kept}
 	r.start(s.run, s.origin)
 	s.first, err = r.end(ctx, firstQuiet)
 	if err == nil && s.records {
@@ -283,7 +286,7 @@ func (s *search) runWith(d *disturbance) (o outcome) {
 	if world, o.err = s.origin.forkAt(ctx, d.from); o.err != nil {
 		return o
 	}
-	r := controllerRun{env: world}
+	r := controllerRun{env: world, kept: &s.kept}
 	for _, c := range s.first.Changes {
 		if c.Revision <= d.from.at {
 			r.before = append(r.before, c)
@@ -394,6 +397,7 @@ func (s *search) dump(world *Env, d *disturbance) string {
 // controllerRun is a controller that runs in a world.
 type controllerRun struct {
 	env    *Env
+	kept   *renderings
 	before []Change // the world's history before its fork
 
 	cancel   context.CancelFunc
@@ -413,7 +417,7 @@ func (r *controllerRun) start(run func(ctx context.Context, env *Env), env *Env)
 
 // end waits until the world has settled, and returns what has happened until then.
 func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, error) {
-	revision, err := r.env.settle(ctx, quiet)
+	revision, err := r.env.settleIdle(ctx, quiet)
 	if err != nil {
 		return nil, err
 	}
@@ -422,7 +426,7 @@ func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, err
 		return nil, err
 	}
 	run := &Run{Changes: append(r.before[:len(r.before):len(r.before)], changes...)}
-	run.ends, err = ends(run.Changes)
+	run.ends, err = ends(run.Changes, r.kept)
 	return run, err
 }
 

@@ -63,7 +63,7 @@ func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
 		}
 		results = append(results, result)
 		if d.Seed != 0 { // the controllers react to each object in its turn
-			if _, err := world.Settle(r.Context()); err != nil {
+			if _, err := world.SettleFor(r.Context(), 0); err != nil {
 				return withObject(o, err)
 			}
 		}
