@@ -134,7 +134,7 @@ func (r *running) oneFork(rw http.ResponseWriter, q *http.Request, name string) 
 // createFork makes a fork as the body says.
 func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 	var asked forkapi.Request
-	body, err := io.ReadAll(http.MaxBytesReader(rw, q.Body, maxForkRequest))
+	body, err := io.ReadAll(q.Body)
 	if err == nil && len(body) > 0 {
 		err = json.Unmarshal(body, &asked)
 	}

@@ -421,6 +421,7 @@ func TestForkAPI(t *testing.T) {
 	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"controllers":["nope"]}`)
 	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"resourceVersion":"x"}`)
 	must(t, c, http.StatusGone, "POST", "/forks", `{"resourceVersion":"1"}`)
+	must(t, c, http.StatusRequestEntityTooLarge, "POST", "/forks", `{"name":"`+strings.Repeat("x", 16<<10)+`"}`)
 	must(t, c, http.StatusNotFound, "POST", "/forks", `{"from":"nope"}`)
 	must(t, c, http.StatusCreated, "POST", "/forks", `{"name":"b","from":"a","controllers":["-*"]}`)
 	must(t, c, http.StatusTooManyRequests, "POST", "/forks", `{}`)

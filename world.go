@@ -103,7 +103,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	}
 	c := w.api(credentials)
 	c.Checks = slices.Concat(c.Checks, w.loopChecks())
-	c.Mounts = []httpapi.Mount{{Path: forksPath, Handler: http.HandlerFunc(r.serveForks)}}
+	c.Mounts = []httpapi.Mount{{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)}}
 	c.Metrics = w.allMetrics
 	c.Collectors = slices.Concat(r.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
 	w.handler = httpapi.New(c)

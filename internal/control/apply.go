@@ -87,7 +87,7 @@ func readManifests(w http.ResponseWriter, r *http.Request) (body applyRequest, e
 		err = readJSON(w, r, maxManifestBytes, &body)
 		return body, err
 	case "application/yaml", "text/yaml", "application/x-yaml":
-		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxManifestBytes))
+		text, err := readBody(w, r, maxManifestBytes)
 		body.Manifests = []manifest{{Name: "the body", Content: string(text)}}
 		return body, err
 	}
