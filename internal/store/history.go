@@ -13,7 +13,8 @@ import (
 // collections, the kept states, and the number of bytes that all of it takes:
 //
 //   - for each change: the change and the version that it replaced (the new version
-//     belongs to the state, or to the next change), and an actor that is new
+//     belongs to the state, or to the next change), an actor that is new, and an audit
+//     ID that is no UUID
 //   - the objects of Change.Gone
 //   - for each kept state: the nodes that later states do not share with it. They
 //     are counted when an edit replaces them, see edit.retired: a node that is in
@@ -143,7 +144,7 @@ func (s *Store) remember(c *collection, ch *Change, more int64, notified []*topi
 
 // cost is the memory that a change takes in the history, with its entry in a log that is in memory.
 func (c *Change) cost(inMemory bool) int64 {
-	cost := int64(changeOverhead)
+	cost := int64(changeOverhead + len(c.origin.AuditID.text))
 	if c.Before != nil {
 		cost += replacedBytes(c.Before)
 		if c.After == nil {
