@@ -471,6 +471,59 @@ func TestForkQuota(t *testing.T) {
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("c", text))
 }
 
+// fill creates ConfigMaps in a fork until one is refused, and returns the code and the answer.
+func fill(t *testing.T, f *tidemark.World, name string) (code int, answer string) {
+	t.Helper()
+	text := strings.Repeat("x", 100_000)
+	for i := range 100 {
+		if code, answer = send(t, f.RESTConfig(), "POST", configMaps, configMap(fmt.Sprint(name, i), text)); code != http.StatusCreated {
+			break
+		}
+	}
+	return code, answer
+}
+
+// TestForkTotal: all forks together take as much memory as they may. Deleting forks makes room at once.
+func TestForkTotal(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{Forks: tidemark.Forks{MaxTotalBytes: 1 << 20}})
+	a, b := mustFork(t, s.Root(), tidemark.ForkOptions{Name: "a"}), mustFork(t, s.Root(), tidemark.ForkOptions{Name: "b"})
+	if code, answer := fill(t, a, "a"); code != http.StatusInsufficientStorage || !strings.Contains(answer, "--fork-max-total-bytes") {
+		t.Errorf("a fork that fills the memory of all: %d %s", code, answer)
+	}
+	c := mustFork(t, a, tidemark.ForkOptions{Name: "c"}) // what is left is less than one of these objects
+	if code, _ := send(t, b.RESTConfig(), "POST", configMaps, configMap("b", strings.Repeat("x", 100_000))); code != http.StatusInsufficientStorage {
+		t.Errorf("another fork: %d", code)
+	}
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("root", strings.Repeat("x", 100_000)))
+	must(t, a.RESTConfig(), http.StatusOK, "PUT", configMaps+"/a0", configMap("a0", strings.Repeat("y", 100_000)))
+	must(t, s.RESTConfig(), http.StatusOK, "DELETE", "/forks/a", "")
+	if code, _ := fill(t, b, "b"); code != http.StatusInsufficientStorage {
+		t.Errorf("while a fork of the deleted fork has its objects: %d", code)
+	}
+	if _, err := s.Root().Fork(t.Context(), tidemark.ForkOptions{}); err != nil && !errors.Is(err, tidemark.ErrForkMemory) {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, b.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("again", strings.Repeat("x", 100_000)))
+}
+
+// TestForkTotalRefuses: there are no new forks while the forks use all memory that they may.
+func TestForkTotalRefuses(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{Forks: tidemark.Forks{MaxTotalBytes: 1}})
+	f := mustFork(t, s.Root(), tidemark.ForkOptions{Controllers: []string{"-*"}})
+	must(t, f.RESTConfig(), http.StatusOK, "DELETE", "/api/v1/namespaces/default/services/kubernetes", "") // its history takes some
+	if _, err := s.Root().Fork(t.Context(), tidemark.ForkOptions{}); !errors.Is(err, tidemark.ErrForkMemory) {
+		t.Errorf("got %v, want ErrForkMemory", err)
+	}
+	must(t, s.RESTConfig(), http.StatusInsufficientStorage, "POST", "/forks", `{}`)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{}`)
+}
+
 // filled starts a server with objects and definitions, by the numbers of what forks are measured with.
 func filled(tb testing.TB, objects, definitions int) *tidemark.Server {
 	s := servertest.Start(tb, &tidemark.Server{Forks: tidemark.Forks{Max: 1 << 20}})

@@ -131,7 +131,7 @@ func (r *Replica) wake() {
 // Snapshot returns a collection at the revision of the replica. Its errors are those of Exact.
 func (r *Replica) Snapshot(ctx context.Context, collection string) (s Snapshot, err error) {
 	err = r.read(func(at Revision) error {
-		root, err := r.store.rootAt(ctx, collection, at)
+		root, _, err := r.store.rootAt(ctx, collection, at, nil)
 		s = Snapshot{at, root}
 		return err
 	})
