@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -152,6 +154,56 @@ func TestForkAt(t *testing.T) {
 	must(t, f, http.StatusNotFound, "GET", configMaps+"/b", "")
 	must(t, f, http.StatusGone, "GET", fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", configMaps, at-1), "")
 	must(t, f, http.StatusCreated, "POST", configMaps, configMap("c", "1"))
+}
+
+// TestForkAtOnDisk: a fork of a resource version whose objects are no longer in memory shares those that are
+// still current, and counts its copies of the others. It is refused if they do not fit.
+func TestForkAtOnDisk(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{
+		Storage: &datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, History: tidemark.History{MaxMemoryBytes: 1},
+		Forks: tidemark.Forks{MaxBytes: 1 << 20, MaxTotalBytes: 700 << 10},
+	})
+	c := s.RESTConfig()
+	const objects, size = 8, 100_000
+	for i := range objects {
+		must(t, c, http.StatusCreated, "POST", configMaps, configMap(fmt.Sprint("c", i), strings.Repeat("x", size)))
+	}
+	at := s.Root().Revision()
+	change := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			must(t, c, http.StatusOK, "PUT", configMaps+fmt.Sprint("/c", i), configMap(fmt.Sprint("c", i), strings.Repeat("y", size)))
+		}
+	}
+	fork := func(code int, name string) string {
+		t.Helper()
+		return must(t, c, code, "POST", "/forks", fmt.Sprintf(`{"name":%q,"controllers":["-*"],"resourceVersion":"%d"}`, name, at))
+	}
+	const half = objects / 2
+	change(0, half)
+	var made struct{ Bytes int }
+	if err := json.Unmarshal([]byte(fork(http.StatusCreated, "one")), &made); err != nil {
+		t.Fatal(err)
+	}
+	if made.Bytes < half*size || made.Bytes > half*size*5/4 {
+		t.Errorf("a fork with copies of %d objects of %d bytes counts %d", half, size, made.Bytes)
+	}
+	for i := range objects {
+		if got := must(t, c, http.StatusOK, "GET", fmt.Sprint("/fork/one", configMaps, "/c", i), ""); !strings.Contains(got, "xxxx") {
+			t.Errorf("object %d is not that of then", i)
+		}
+	}
+	if got := fork(http.StatusInsufficientStorage, "two"); !strings.Contains(got, "all forks together") {
+		t.Errorf("a fork whose copies do not fit into the memory of all forks: %s", got)
+	}
+	must(t, c, http.StatusOK, "DELETE", "/forks/one", "")
+	fork(http.StatusCreated, "two")
+	must(t, c, http.StatusOK, "DELETE", "/forks/two", "")
+	change(half, objects)
+	if got := fork(http.StatusInsufficientStorage, "three"); !strings.Contains(got, "no room for a copy") || strings.Contains(got, "all forks together") {
+		t.Errorf("a fork whose copies do not fit into its own memory: %s", got)
+	}
+	must(t, c, http.StatusCreated, "POST", "/forks", `{}`)
 }
 
 // TestForkSince: a fork with a part of the history of its parent shows it as the parent does, also after its own

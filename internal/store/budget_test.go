@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/internal/store"
@@ -139,5 +140,49 @@ func TestBudgetOfCaches(t *testing.T) {
 	f.Charge(-900)
 	if b.Used() != 0 {
 		t.Errorf("%d bytes are used", b.Used())
+	}
+}
+
+// TestBudgetConcurrent: whatever forks do at the same time, nothing is used when all of them were closed.
+func TestBudgetConcurrent(t *testing.T) {
+	b := store.NewBudget(1 << 20)
+	root := storetest.Open(t, store.Options{Log: memlog.New()})
+	var all sync.WaitGroup
+	var children []*store.Store
+	for range 4 {
+		parent := forkOn(t, b, root)
+		child := forkOn(t, b, parent)
+		children = append(children, child)
+		for _, f := range []*store.Store{parent, child} {
+			all.Go(func() {
+				for i := range 200 {
+					_, err := f.Commit(t.Context(), padded(fmt.Sprint("ns/", i), 0, 2000))
+					if err != nil && !errors.As(err, new(*store.QuotaError)) && !errors.Is(err, store.ErrClosed) {
+						t.Error(err)
+					}
+				}
+			})
+			all.Go(func() {
+				for range 200 {
+					f.Charge(100)
+					f.Charge(-100)
+				}
+			})
+		}
+		all.Go(func() {
+			if err := parent.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if b.Used() == 0 {
+		t.Error("the objects of the forks of closed forks do not count")
+	}
+	for _, f := range children {
+		storetest.Close(t, f)
+	}
+	if used := b.Used(); used != 0 {
+		t.Errorf("%d bytes are used without forks", used)
 	}
 }
