@@ -186,3 +186,49 @@ func TestBudgetConcurrent(t *testing.T) {
 		t.Errorf("%d bytes are used without forks", used)
 	}
 }
+
+// TestBudgetOfInherited: the history that a fork begins with counts, and is refused if it does not fit.
+func TestBudgetOfInherited(t *testing.T) {
+	const size = 10 << 10
+	s := storetest.Open(t, store.Options{Log: memlog.New()})
+	since, last := s.Any().Revision(), store.Revision(0)
+	for range 10 {
+		last = mustWrite(t, s, padded("ns/a", last, size)).Modified
+	}
+	b := store.NewBudget(20 * size)
+	begin := func() (*store.Store, error) {
+		a, err := b.Open(0)
+		if err != nil {
+			return nil, err
+		}
+		changes, err := s.History(t.Context(), since, s.Any(), 1<<30, a)
+		if err != nil {
+			a.Close()
+			return nil, err
+		}
+		return s.Fork(s.Any(), store.Options{Log: memlog.FromHistory(s.Any(), since, changes), Account: a})
+	}
+	f, err := begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := b.Used()
+	if used < 9*size || used != f.Stats().HistoryBytes {
+		t.Errorf("a fork with the history of 10 objects of %d bytes uses %d", size, used)
+	}
+	two, err := begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin(); !errors.As(err, new(*store.QuotaError)) {
+		t.Errorf("a third fork: %v", err)
+	}
+	if got := b.Used(); got != 2*used {
+		t.Errorf("two forks use %d bytes, one %d", got, used)
+	}
+	storetest.Close(t, f)
+	storetest.Close(t, two)
+	if used := b.Used(); used != 0 {
+		t.Errorf("%d bytes are used without forks", used)
+	}
+}
