@@ -50,7 +50,7 @@ func TestRenderings(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	kept, hits := new(renderings), 0
-	for i := range 20_000 {
+	for i := range 5_000 {
 		o := map[string]any{"metadata": randomJSON(r, 2), "kind": []string{"Service", "Pod"}[r.IntN(2)], "apiVersion": "v1", "spec": randomJSON(r, 2)}
 		text, err := json.Marshal(o)
 		if err != nil {
@@ -80,9 +80,9 @@ func TestRenderings(t *testing.T) {
 			hits++
 		}
 	}
-	t.Logf("%d of 20,000 were kept before", hits)
-	if hits < 1000 {
-		t.Errorf("seed %d: only %d of 20,000 objects were rendered before", seed, hits)
+	t.Logf("%d of 5,000 were kept before", hits)
+	if hits < 100 {
+		t.Errorf("seed %d: only %d of 5,000 objects were rendered before", seed, hits)
 	}
 }
 
