@@ -19,14 +19,23 @@ var rows = []struct {
 	module   string // the directory of the module with the tests
 	versions string // the file of this directory with the versions; empty: the module's go.mod
 	packages string
-	always   bool // also without TIDEMARK_TEST_SUITES
+	when     when
 }{
-	{name: "controller-runtime 0.22", module: website, packages: "./..."},
-	{name: "controller-runtime 0.23", module: website, versions: "controller-runtime-0.23.mod", packages: "./..."},
-	{name: "controller-runtime 0.24", module: website, versions: "controller-runtime-0.24.mod", packages: "./...", always: true},
-	{name: "controller-runtime 0.25", module: website, versions: "controller-runtime-0.25.mod", packages: "./..."},
-	{name: "k8s.io 0.37 in the process", module: "..", versions: "in-process-0.37.mod", packages: "./bubble"},
+	{"controller-runtime 0.22", website, "", "./...", long},
+	{"controller-runtime 0.23", website, "controller-runtime-0.23.mod", "./...", long},
+	{"controller-runtime 0.24", website, "controller-runtime-0.24.mod", "./...", always},
+	{"controller-runtime 0.25", website, "controller-runtime-0.25.mod", "./...", long},
+	{"k8s.io 0.37 in the process", "..", "in-process-0.37.mod", "./bubble", nightly},
 }
+
+// when is when a row runs.
+type when int
+
+const (
+	always  when = iota
+	long         // not with -short
+	nightly      // only with TIDEMARK_TEST_SUITES
+)
 
 // limit is how long a row may take if nothing is compiled yet.
 const limit = 20 * time.Minute
@@ -34,6 +43,7 @@ const limit = 20 * time.Minute
 // goTest runs go test with the versions of a file.
 func goTest(t *testing.T, module, versions string, args ...string) (string, error) {
 	t.Helper()
+	_ = os.Getenv("TIDEMARK_TEST_TREE") // see .ci/run: a result holds for one tree
 	args = append([]string{"test", "-count=1"}, args...)
 	if versions != "" {
 		path, err := filepath.Abs(versions)
@@ -54,8 +64,11 @@ func goTest(t *testing.T, module, versions string, args ...string) (string, erro
 func TestVersions(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			if !row.always && os.Getenv("TIDEMARK_TEST_SUITES") == "" {
-				t.Skip("TIDEMARK_TEST_SUITES is not set: other versions have to be downloaded and compiled")
+			if row.when == long && testing.Short() {
+				t.Skip("-short: the libraries may have to be compiled")
+			}
+			if row.when == nightly && os.Getenv("TIDEMARK_TEST_SUITES") == "" {
+				t.Skip("TIDEMARK_TEST_SUITES is not set: the server has to be compiled with these versions")
 			}
 			out, err := goTest(t, row.module, row.versions, row.packages)
 			if err != nil {

@@ -20,6 +20,7 @@ type WebsiteReconciler struct {
 }
 
 // +kubebuilder:rbac:groups=web.example.com,resources=websites,verbs=get;list;watch
+// +kubebuilder:rbac:groups=web.example.com,resources=websites/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=core,resources=services,verbs=get;list;watch;create;update
 
