@@ -61,7 +61,7 @@ func (h *handler) clearFaults(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// record begins a record of the requests.
+// record starts a record of the requests to a world.
 func (h *handler) record(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -72,7 +72,7 @@ func (h *handler) record(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// recorded answers the requests that were recorded.
+// recorded returns the recorded requests.
 func (h *handler) recorded(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -86,7 +86,7 @@ func (h *handler) recorded(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// watches answers the open watches.
+// watches returns the open watches.
 func (h *handler) watches(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
