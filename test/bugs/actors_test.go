@@ -11,9 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -27,9 +29,16 @@ type bug string
 // An actor is a controller that can be added to a manager.
 type actor interface{ setUp(m ctrl.Manager) error }
 
-// retryLimit is the longest time between two tries of a reconciliation: shorter than a search waits for
-// the next write.
-const retryLimit = 100 * time.Millisecond
+// The times between two tries of a reconciliation: shorter than a search waits for the next write.
+const (
+	retryFirst = 5 * time.Millisecond
+	retryLimit = 100 * time.Millisecond
+)
+
+// options are those of all controllers.
+func options() controller.Options {
+	return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLimit)}
+}
 
 // run returns a function that runs actors in a new manager until the context ends. As in a cluster, a
 // manager that gives up is started again.
@@ -87,7 +96,7 @@ type function struct {
 }
 
 func (f function) setUp(m ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(m).Named(f.name).For(f.object).Complete(reconcile.Func(func(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
+	return ctrl.NewControllerManagedBy(m).Named(f.name).For(f.object).WithOptions(options()).Complete(reconcile.Func(func(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
 		return ctrl.Result{}, client.IgnoreNotFound(f.call(ctx, m.GetClient(), q.NamespacedName))
 	}))
 }
@@ -119,8 +128,11 @@ var cloud = function{"cloud", &Website{}, func(ctx context.Context, c client.Cli
 		return err
 	}
 	var s corev1.Service
-	if err := c.Get(ctx, key, &s); err != nil || len(s.Status.LoadBalancer.Ingress) > 0 {
-		return err
+	if err := c.Get(ctx, key, &s); err != nil {
+		return fmt.Errorf("the Service is not in the cache yet: %v", err) // not IsNotFound: try again
+	}
+	if len(s.Status.LoadBalancer.Ingress) > 0 {
+		return nil
 	}
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
 	return c.Status().Update(ctx, &s)
@@ -139,11 +151,18 @@ var autoscaler = function{"autoscaler", &appsv1.Deployment{}, func(ctx context.C
 	return c.Update(ctx, &d)
 }}
 
-// issuer fills the Secrets of credentials.
-var issuer = function{"issuer", &corev1.Secret{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
-	var s corev1.Secret
-	if err := c.Get(ctx, key, &s); err != nil || s.Labels[credentialName] == "" || len(s.Data) > 0 {
+// issuer fills the Secrets of credentials. It takes its time: until the credential waits for it.
+var issuer = function{"issuer", &Credential{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var k Credential
+	if err := c.Get(ctx, key, &k); err != nil || k.Status.Phase != "Waiting" {
 		return err
+	}
+	var s corev1.Secret
+	if err := c.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: secretName(&k, k.Status.Version)}, &s); err != nil {
+		return fmt.Errorf("the Secret is not in the cache yet: %v", err) // not IsNotFound: try again
+	}
+	if len(s.Data) > 0 {
+		return nil
 	}
 	s.Data = map[string][]byte{"password": []byte("the password " + s.Name)}
 	return c.Update(ctx, &s)

@@ -2,12 +2,14 @@ package bugs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"text/tabwriter"
 	"time"
 
@@ -29,6 +31,8 @@ type scenario struct {
 	others   []actor
 	// change is what happens when the correct controller is done, and before the tool begins; nil: nothing.
 	change func(ctx context.Context, c client.Client) error
+	// due returns an error unless the work of two hours is done; for the tool inBubble.
+	due func(ctx context.Context, c client.Client) error
 }
 
 // run returns the function that runs the controller with a bug.
@@ -82,6 +86,18 @@ var (
 		manifest: newBackup.manifest,
 		actor:    backup, others: []actor{janitor},
 	}
+	expiringBackup = &scenario{
+		name:     "a backup that expires",
+		manifest: `{apiVersion: example.com/v1, kind: Backup, metadata: {name: backup}, spec: {parts: 1, keepSeconds: 3600}}`,
+		actor:    backup,
+		due: func(ctx context.Context, c client.Client) error {
+			err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "backup"}, &Backup{})
+			if err == nil {
+				return errors.New("the backup is still there after two hours")
+			}
+			return client.IgnoreNotFound(err)
+		},
+	}
 	newCredential = &scenario{
 		name:     "a new credential",
 		manifest: `{apiVersion: example.com/v1, kind: Credential, metadata: {name: key}, spec: {rotation: 1}}`,
@@ -100,31 +116,50 @@ var (
 
 const websiteManifest = `{apiVersion: example.com/v1, kind: Website, metadata: {name: web}, spec: {image: "web:1", port: 80, replicas: 2}}`
 
-// A tool runs a controller in an Env and fails the test if it finds a bug.
+// A tool runs the controller of a scenario in an Env, and fails the test if it finds a bug.
 type tool struct {
 	name string
-	try  func(t tidemarktest.TB, env *tidemarktest.Env, run func(ctx context.Context, env *tidemarktest.Env))
+	try  func(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug)
 }
 
 var (
-	everyPrefix = &tool{"EveryPrefix", func(t tidemarktest.TB, env *tidemarktest.Env, run func(ctx context.Context, env *tidemarktest.Env)) {
-		tidemarktest.EveryPrefix(t, env, run, tidemarktest.SameEnd())
+	everyPrefix = &tool{"EveryPrefix", func(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) {
+		tidemarktest.EveryPrefix(t, env, s.run(b), tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+	}}
+	everyFault = &tool{"EveryFault", func(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) {
+		tidemarktest.EveryFault(t, env, s.run(b), tidemarktest.SameEnd(), tidemarktest.NoReplacement())
 	}}
 	history = &tool{"NoHotLoop, Converges", judgeHistory}
-	tools   = []*tool{everyPrefix, history}
+	tools   = []*tool{everyPrefix, everyFault, history} // for all scenarios
+
+	inBubble = &tool{"time in a bubble", waitHours}
 )
+
+// waitHours runs a controller for two hours, in a bubble of testing/synctest. After about ten hours, the resync of
+// the informers would wake up a controller that forgets to come back.
+func waitHours(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) {
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { s.run(b)(ctx, env) })
+	time.Sleep(2 * time.Hour)
+	if err := s.due(ctx, clientOf(t, env)); err != nil {
+		t.Errorf("%v", err)
+	}
+}
 
 // maxChanges is more than any correct controller of these tests makes.
 const maxChanges = 100
 
 // judgeHistory runs a controller until it has settled, or has made more changes than it may.
-func judgeHistory(t tidemarktest.TB, env *tidemarktest.Env, run func(ctx context.Context, env *tidemarktest.Env)) {
+func judgeHistory(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
 	before := len(env.Changes(t).All())
-	running.Go(func() { run(ctx, env) })
+	running.Go(func() { s.run(b)(ctx, env) })
 	awaitWrite(t, env, before)
 	settled := make(chan struct{})
 	running.Go(func() {
@@ -181,6 +216,13 @@ var rows = []struct {
 	{"hot loop", heartbeatInStatus, newWebsite, history},
 	{"hot loop", fightForReplicas, scaledWebsite, history},
 	{"hot loop", orderChanges, newPool, history},
+	{"conflict", conflictIgnored, newCredential, everyFault},
+	{"error", errorSwallowed, newBackup, everyFault},
+	{"error, finalizer", cleanupErrorIgnored, oldBackup, everyFault},
+	{"lost answer", generatedNameRetried, newPool, everyFault},
+	{"lost answer", existsIsFatal, newCredential, everyFault},
+	{"expired watch", goneEndsWatch, newCredential, everyFault},
+	{"time", forgottenRequeue, expiringBackup, inBubble},
 }
 
 var scenarios = []*scenario{newDatabase, newWebsite, scaledWebsite, changedWebsite, newPool, newBackup, oldBackup, newCredential, rotatedCredential}
@@ -220,19 +262,37 @@ var world *tidemarktest.World
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	var stop func()
+	world, stop = start()
+	m.Run()
+	stop()
+}
+
+// start starts a server, and returns a world of it and a function that stops the server.
+func start() (*tidemarktest.World, func()) {
 	s := &tidemark.Server{InProcess: true}
 	if err := s.Start(context.Background()); err != nil {
 		panic(err)
 	}
-	world = &tidemarktest.World{Host: s.Host(), Fixtures: definitions()}
-	m.Run()
-	if err := s.Close(); err != nil {
-		panic(err)
+	return &tidemarktest.World{Host: s.Host(), Fixtures: definitions()}, func() {
+		if err := s.Close(); err != nil {
+			panic(err)
+		}
 	}
 }
 
+// tryInBubble is try in a bubble with a server of its own.
+func tryInBubble(t *testing.T, s *scenario, b bug, with *tool) (failures []string) {
+	synctest.Test(t, func(t *testing.T) {
+		world, stop := start()
+		defer stop()
+		failures = try(world, t.Name(), s, b, with)
+	})
+	return failures
+}
+
 // try lets a tool try a scenario with a bug, and returns what it reports.
-func try(name string, s *scenario, b bug, with *tool) []string {
+func try(world *tidemarktest.World, name string, s *scenario, b bug, with *tool) []string {
 	r := &recorder{name: name}
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -242,7 +302,7 @@ func try(name string, s *scenario, b bug, with *tool) []string {
 		}
 		defer env.Close()
 		s.prepare(r, env)
-		with.try(r, env, s.run(b))
+		with.try(r, env, s, b)
 	})
 	done.Wait()
 	return r.failures()
@@ -263,32 +323,42 @@ func (s *scenario) prepare(t tidemarktest.TB, env *tidemarktest.Env) {
 	env.Settle(t)
 	stop()
 	running.Wait()
-	c, err := client.New(kube.Config(env), client.Options{Scheme: scheme, Mapper: mapper})
-	if err == nil {
-		err = s.change(context.Background(), c)
-	}
-	if err != nil {
+	if err := s.change(context.Background(), clientOf(t, env)); err != nil {
 		t.Fatalf("%v", err)
 	}
 }
 
+func clientOf(t tidemarktest.TB, env *tidemarktest.Env) client.Client {
+	c, err := client.New(kube.Config(env), client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return c
+}
+
 // TestBugs: the tools find each bug.
 func TestBugs(t *testing.T) {
-	found := make([]string, len(rows))
+	failures := make([][]string, len(rows))
 	inParallel(len(rows), func(i int) {
-		row := rows[i]
-		failures := try(fmt.Sprintf("%s/%s", t.Name(), row.bug), row.scenario, row.bug, row.tool)
-		if len(failures) == 0 {
-			t.Errorf("%s does not find: %s", row.tool.name, row.bug)
-			return
+		if row := rows[i]; row.tool != inBubble {
+			failures[i] = try(world, fmt.Sprintf("%s/%s", t.Name(), row.bug), row.scenario, row.bug, row.tool)
 		}
-		found[i] = fmt.Sprintf("%s\t%s\t%s\t%s", row.bug, row.pattern, row.tool.name, disturbance(failures[0]))
 	})
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "bug\tpattern\ttool\tfound at")
-	for _, line := range found {
-		fmt.Fprintln(w, line)
+	fmt.Fprintln(w, "bug\tpattern\ttool\truns\tthe first one")
+	for i, row := range rows {
+		if row.tool == inBubble {
+			failures[i] = tryInBubble(t, row.scenario, row.bug, row.tool)
+		}
+		switch {
+		case len(failures[i]) == 0:
+			t.Errorf("%s does not find: %s", row.tool.name, row.bug)
+		case noJudgement.MatchString(failures[i][0]):
+			t.Errorf("%s cannot judge: %s: %s", row.tool.name, row.bug, failures[i][0])
+		default:
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", row.bug, row.pattern, row.tool.name, len(failures[i]), disturbance(failures[i][0]))
+		}
 	}
 	w.Flush()
 	t.Logf("\n%s", &table)
@@ -298,10 +368,13 @@ func TestBugs(t *testing.T) {
 func TestCorrect(t *testing.T) {
 	inParallel(len(scenarios)*len(tools), func(i int) {
 		s, with := scenarios[i/len(tools)], tools[i%len(tools)]
-		for _, f := range try(fmt.Sprintf("%s/%s", t.Name(), s.name), s, "", with) {
+		for _, f := range try(world, fmt.Sprintf("%s/%s", t.Name(), s.name), s, "", with) {
 			t.Errorf("%s, %s: %s", with.name, s.name, f)
 		}
 	})
+	for _, f := range tryInBubble(t, expiringBackup, "", inBubble) {
+		t.Errorf("%s, %s: %s", inBubble.name, expiringBackup.name, f)
+	}
 }
 
 // inParallel calls a function for the numbers below n. More of them run at a time than with
@@ -318,6 +391,9 @@ func inParallel(n int, f func(i int)) {
 	}
 	all.Wait()
 }
+
+// noJudgement is how a search begins its message that it cannot judge a controller.
+var noJudgement = regexp.MustCompile(`^tidemarktest: Every\w+: (the first run|a second run)`)
 
 // place is where a message says what it is about.
 var place = regexp.MustCompile(`^tidemark(?:test)?: (?:Every\w+: )?([^\n:]*)`)

@@ -53,7 +53,7 @@ type databases struct {
 
 func (r *databases) setUp(m ctrl.Manager) error {
 	r.Client, r.live = m.GetClient(), m.GetAPIReader()
-	return ctrl.NewControllerManagedBy(m).For(&Database{}).Owns(&corev1.Secret{}).Owns(&appsv1.StatefulSet{}).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&Database{}).Owns(&corev1.Secret{}).Owns(&appsv1.StatefulSet{}).WithOptions(options()).Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler.

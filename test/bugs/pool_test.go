@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -37,6 +38,8 @@ const (
 	// Hot loop: the status lists the shards in an order that is another one each time, as that of a map:
 	// scylladb/scylla-operator#3337, mariadb-operator/mariadb-operator#1794, temporalio/temporal-worker-controller#415.
 	orderChanges bug = "the status has the shards in another order each time"
+	// Lost answer: the create of an object with a generated name is repeated, and there are two.
+	generatedNameRetried bug = "the create of an object with a generated name is repeated"
 )
 
 const poolName = "example.com/pool"
@@ -51,7 +54,7 @@ type pools struct {
 
 func (r *pools) setUp(m ctrl.Manager) error {
 	r.Client, r.live = m.GetClient(), m.GetAPIReader()
-	return ctrl.NewControllerManagedBy(m).For(&Pool{}).Owns(&corev1.ConfigMap{}).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&Pool{}).Owns(&corev1.ConfigMap{}).WithOptions(options()).Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -74,8 +77,8 @@ func (r *pools) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, err
 	if err := r.shrink(ctx, &p, shards); err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.bug == countInStatus {
-		return ctrl.Result{}, nil // the status is the counter
+	if r.bug == countInStatus || r.bug == generatedNameRetried {
+		return ctrl.Result{}, nil // the names are generated
 	}
 	names := slices.Sorted(maps.Keys(shards))
 	if r.bug == orderChanges && len(names) > 1 {
@@ -101,6 +104,19 @@ func (r *pools) grow(ctx context.Context, p *Pool, shards map[string]*corev1.Con
 			}
 			p.Status.Created++
 			if err := r.Status().Update(ctx, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if r.bug == generatedNameRetried {
+		var list corev1.ConfigMapList
+		if err := r.live.List(ctx, &list, client.InNamespace(p.Namespace), client.MatchingLabels{poolName: p.Name}); err != nil {
+			return err
+		}
+		for range p.Spec.Shards - len(list.Items) {
+			again := func(error) bool { return true }
+			if err := retry.OnError(retry.DefaultRetry, again, func() error { return r.create(ctx, p, "", shards) }); err != nil {
 				return err
 			}
 		}

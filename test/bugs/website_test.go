@@ -80,7 +80,7 @@ func (r *websites) setUp(m ctrl.Manager) error {
 		}
 		return true
 	}}
-	return ctrl.NewControllerManagedBy(m).For(&Website{}, changed).Owns(&appsv1.Deployment{}, builder.WithPredicates(observe)).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&Website{}, changed).Owns(&appsv1.Deployment{}, builder.WithPredicates(observe)).WithOptions(options()).Complete(r)
 }
 
 func available(d *appsv1.Deployment) bool {
