@@ -144,6 +144,31 @@ func (c *controlled) Changes(ctx context.Context, after, upTo uint64) iter.Seq2[
 	}
 }
 
+// AddReplica implements control.World.
+func (c *controlled) AddReplica(o control.ReplicaOptions) (control.Replica, error) {
+	r, err := c.Replica(ReplicaOptions(o))
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.Is(err, ErrReplicaExists):
+		return nil, fmt.Errorf("the replica %q %w", o.Name, control.ErrExists)
+	case errors.Is(err, ErrTooManyReplicas):
+		return nil, fmt.Errorf("%w: %w", control.ErrLimit, err)
+	case errors.Is(err, ErrForkClosed):
+		return nil, fmt.Errorf("the world %q: %w: %w", c.Name(), control.ErrNotFound, err)
+	}
+	return nil, controlError(err)
+}
+
+// Replicas implements control.World.
+func (c *controlled) Replicas() []control.Replica {
+	var all []control.Replica
+	for _, r := range c.World.Replicas() {
+		all = append(all, r)
+	}
+	return all
+}
+
 // controlChange returns a change as the control API knows it.
 func controlChange(c store.CollectionChange) control.Change {
 	out := control.Change{Revision: uint64(c.Revision), Collection: c.Collection, Key: c.Key()}

@@ -34,7 +34,7 @@ type Forks struct {
 	// Max is how many forks exist at a time; zero: DefaultForks. Negative: none.
 	Max int
 	// MaxBytes limits the memory of each fork: half of it for the objects that the fork wrote, half for
-	// its history. Objects that it shares with its parent do not count. Zero: DefaultForkBytes.
+	// its history, with the part that it has of its parent. Objects that it shares with its parent do not count. Zero: DefaultForkBytes.
 	MaxBytes int64
 }
 
@@ -46,6 +46,11 @@ type ForkOptions struct {
 	// At is the resource version of the state that the fork begins with, in the history of its parent;
 	// zero: the newest.
 	At uint64
+	// Since is the resource version that the history of the fork reaches back to: the changes after it, up to
+	// At, are those of the parent, with their resource versions. Watches, exact lists and replicas from Since on
+	// work in the fork, also when the parent no longer has that history. The changes count in Forks.MaxBytes.
+	// Zero: the history begins with the state of the fork.
+	Since uint64
 	// Controllers selects the controllers, as Server.Controllers does. Nil: those of the server.
 	Controllers []string
 	// Seed selects the UIDs, generated names and addresses that are made in the fork, as Server.Seed does. It does
@@ -60,6 +65,8 @@ var (
 	ErrForkExists = errors.New("a fork with this name exists")
 	// ErrTooManyForks is returned if there are Forks.Max forks.
 	ErrTooManyForks = errors.New("there are as many forks as the server may have")
+	// ErrForkHistory is returned if the changes after ForkOptions.Since take more than half of Forks.MaxBytes.
+	ErrForkHistory = store.ErrTooMuchHistory
 	// ErrForkClosed is returned for a world that was closed.
 	ErrForkClosed = errors.New("the world was closed")
 )
@@ -100,13 +107,14 @@ type forks struct {
 // Fork makes a world that begins with a state of this one, and then has changes, custom resources,
 // permissions and controllers of its own. It shares the objects of the state, so that it takes the same
 // time and memory however many there are. It is in memory, until its Close or that of the server. Its
-// resource versions continue above that of the state; requests for older ones are answered with 410.
+// resource versions continue above that of the state. Older ones are answered with 410, with
+// ForkOptions.Since those below it.
 //
 // The controllers start with the first write. Tokens that the world accepts are valid in the fork, but not
 // the other way around.
 //
-// The errors are ErrForkExists, ErrTooManyForks, ErrForkClosed, errors for an invalid name or unknown
-// controllers, and those of reading an old resource version.
+// The errors are ErrForkExists, ErrTooManyForks, ErrForkHistory, ErrForkClosed, errors for an invalid name,
+// unknown controllers or a Since after At, and those of reading an old resource version.
 func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	if err := w.use(); err != nil {
 		return nil, err
@@ -122,6 +130,9 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	} else if err := controller.Check(o.Controllers); err != nil {
 		return nil, err
 	}
+	if o.At != 0 && o.Since > o.At {
+		return nil, fmt.Errorf("the history of a fork of resource version %d cannot begin later, at %d", o.At, o.Since)
+	}
 	state := w.store.Any()
 	if o.At != 0 {
 		var err error
@@ -129,15 +140,21 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 			return nil, err
 		}
 	}
+	since, bytes := store.Revision(cmp.Or(o.Since, uint64(state.Revision()))), cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
+	changes, err := w.store.History(ctx, since, state, bytes/2)
+	if errors.Is(err, store.ErrClosed) {
+		return nil, ErrForkClosed
+	}
+	if err != nil {
+		return nil, err
+	}
 	f := &World{server: w.server, running: w.running, seed: w.seed.fork(o.Seed, o.Name), fork: &fork{
 		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), created: w.server.clock(),
 	}}
 	f.issued = append([]*authn.Issued{new(authn.Issued)}, w.issued...)
 	f.use, f.direct = f.openOnce, f.newDirect(f.serve)
-	bytes := cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
-	var err error
 	f.store, err = w.store.Fork(state, store.Options{
-		Log: memlog.From(state), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: w.server.now,
+		Log: memlog.FromHistory(state, since, changes), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: w.server.now,
 		Note: w.server.note, OnFatal: f.broken, OnDivergence: f.diverged,
 	})
 	if errors.Is(err, store.ErrClosed) {

@@ -154,6 +154,85 @@ func TestForkAt(t *testing.T) {
 	must(t, f, http.StatusCreated, "POST", configMaps, configMap("c", "1"))
 }
 
+// TestForkSince: a fork with a part of the history of its parent shows it as the parent does, also after its own
+// writes and after the parent has dropped it, and a replica of the fork can be older than the fork.
+func TestForkSince(t *testing.T) {
+	parent := mustFork(t, servertest.Start(t, &tidemark.Server{}).Root(), tidemark.ForkOptions{Controllers: []string{"-*"}})
+	c := parent.RESTConfig()
+	must(t, c, http.StatusCreated, "POST", configMaps, configMap("a", "1"))
+	since := parent.Revision()
+	must(t, c, http.StatusOK, "PATCH", configMaps+"/a", `{"data":{"v":"2"}}`)
+	must(t, c, http.StatusCreated, "POST", configMaps, configMap("b", "1"))
+	middle := parent.Revision()
+	must(t, c, http.StatusOK, "DELETE", configMaps+"/a", "")
+	at := parent.Revision()
+	must(t, c, http.StatusCreated, "POST", configMaps, configMap("later", "1"))
+	exact := func(r uint64) string {
+		return configMaps + "?resourceVersionMatch=Exact&resourceVersion=" + number(r)
+	}
+	watch := configMaps + "?watch=1&resourceVersion=" + number(since)
+	lists, events := map[uint64]string{}, openWatch(t, c, watch)
+	for r := since; r <= at; r++ {
+		lists[r] = must(t, c, http.StatusOK, "GET", exact(r), "")
+	}
+	want := []string{events(), events(), events()}
+
+	f := mustFork(t, parent, tidemark.ForkOptions{At: at, Since: since, Controllers: []string{"-*"}})
+	child := mustFork(t, f, tidemark.ForkOptions{Since: middle, Controllers: []string{"-*"}})
+	if err := parent.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, row := range []struct {
+		world *tidemark.World
+		from  uint64
+	}{{f, since}, {child, middle}} {
+		c := row.world.RESTConfig()
+		for range 2 {
+			for r := row.from; r <= at; r++ {
+				if got := must(t, c, http.StatusOK, "GET", exact(r), ""); got != lists[r] {
+					t.Errorf("the list at %d is %s, want %s", r, got, lists[r])
+				}
+			}
+			must(t, c, http.StatusGone, "GET", exact(row.from-1), "")
+			must(t, c, http.StatusNotFound, "GET", configMaps+"/later", "")
+			must(t, c, http.StatusOK, "PATCH", configMaps+"/b", `{"data":{"v":"own"}}`)
+		}
+	}
+	events = openWatch(t, f.RESTConfig(), watch)
+	for i := range want {
+		if got := events(); got != want[i] {
+			t.Errorf("event %d of the watch is %s, want %s", i, got, want[i])
+		}
+	}
+	old := mustReplica(t, f, tidemark.ReplicaOptions{At: since})
+	if got := get[head](t, old.RESTConfig(), configMaps+"?resourceVersion=0"); names(got) != "a" || got.Metadata.ResourceVersion != number(since) {
+		t.Errorf("a replica that is older than its fork has %s at %s", names(got), got.Metadata.ResourceVersion)
+	}
+	old.Advance(at - since)
+	if got := get[head](t, old.RESTConfig(), configMaps+"?resourceVersion=0"); names(got) != "b" {
+		t.Errorf("after the inherited changes, the replica has %s", names(got))
+	}
+}
+
+// TestForkSinceErrors: impossible beginnings of a history, and too large a history.
+func TestForkSinceErrors(t *testing.T) {
+	w := servertest.Start(t, &tidemark.Server{Forks: tidemark.Forks{MaxBytes: 256 << 10}}).Root()
+	c := w.RESTConfig()
+	since := w.Revision()
+	must(t, c, http.StatusCreated, "POST", configMaps, configMap("large", strings.Repeat("x", 200_000)))
+	must(t, c, http.StatusOK, "PATCH", configMaps+"/large", `{"data":{"v":"2"}}`)
+	now := w.Revision()
+	if _, err := w.Fork(t.Context(), tidemark.ForkOptions{Since: since}); !errors.Is(err, tidemark.ErrForkHistory) {
+		t.Errorf("too large a history: %v", err)
+	}
+	for _, o := range []tidemark.ForkOptions{{At: since, Since: now}, {Since: now + 1_000_000}, {Since: 1}} {
+		if _, err := w.Fork(t.Context(), o); err == nil || errors.Is(err, tidemark.ErrForkHistory) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	mustFork(t, w, tidemark.ForkOptions{At: since, Since: since})
+}
+
 const widgets = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},"spec":{
 	"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
 	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer","maximum":%d}}}}}}}]}}`

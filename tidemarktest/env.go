@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,9 +21,10 @@ type Env struct {
 	session    *session
 	world      worldInfo
 	token      string
-	kubeconfig string
+	kubeconfig string // with the address of the world
 	webhook    *WebhookServer
 	users      map[string]*Env // of World.Users, by name; not changed after Open
+	via        *replicaInfo    // where the API is; nil: at the address of the world
 
 	clientOnce sync.Once
 	clientMade *http.Client
@@ -49,7 +51,12 @@ func callContext() (context.Context, context.CancelFunc) {
 func (e *Env) Name() string { return e.world.Name }
 
 // URL is the address of the Kubernetes API: "https://127.0.0.1:41234".
-func (e *Env) URL() string { return e.world.URL }
+func (e *Env) URL() string {
+	if e.via != nil {
+		return e.via.URL
+	}
+	return e.world.URL
+}
 
 // CAData is the certificate to trust, as PEM.
 func (e *Env) CAData() []byte { return []byte(e.world.CA) }
@@ -64,7 +71,9 @@ func (e *Env) Token() string { return e.token }
 func (e *Env) Transport() http.RoundTripper { return e.session.api }
 
 // KubeconfigData is a kubeconfig file of the user.
-func (e *Env) KubeconfigData() []byte { return []byte(e.kubeconfig) }
+func (e *Env) KubeconfigData() []byte {
+	return []byte(strings.ReplaceAll(e.kubeconfig, e.world.URL, e.URL()))
+}
 
 // Kubeconfig writes a kubeconfig of the user to a temporary file of the test, and returns its path.
 func (e *Env) Kubeconfig(t TB) string {
@@ -143,11 +152,15 @@ func (e *Env) addUser(ctx context.Context, u User) (*Env, error) {
 	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "users"), body, &c); err != nil {
 		return nil, err
 	}
-	owner := e.owner
-	if owner == nil {
-		owner = e
+	return e.seenBy(c.Token, c.Kubeconfig), nil
+}
+
+// seenBy returns the same cluster, seen by the user of a token.
+func (e *Env) seenBy(token, kubeconfig string) *Env {
+	return &Env{
+		session: e.session, world: e.world, via: e.via, token: token, kubeconfig: kubeconfig, webhook: e.webhook, users: e.users,
+		owner: e.root(), controllers: e.controllers, seed: e.seed,
 	}
-	return &Env{session: e.session, world: e.world, token: c.Token, kubeconfig: c.Kubeconfig, webhook: e.webhook, users: e.users, owner: owner, controllers: e.controllers, seed: e.seed}, nil
 }
 
 // Apply creates or updates the objects of manifests, as YAML documents or JSON.
@@ -176,7 +189,7 @@ func (e *Env) apply(ctx context.Context, manifests []manifest, webhook *WebhookS
 // World.Webhooks is empty.
 func (e *Env) Webhooks() *WebhookServer { return e.webhook }
 
-// Close deletes the cluster. It is idempotent. For an Env of As it does nothing.
+// Close deletes the cluster. It is idempotent. For an Env of As or of a Replica it does nothing.
 func (e *Env) Close() error {
 	if e.owner != nil {
 		return nil

@@ -169,7 +169,7 @@ func (s *search) base() uint64 { return s.origin.world.Revision }
 func (s *search) runFirst(env *Env) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
 	defer cancel()
-	if s.origin, err = env.forkAt(ctx, 0); err != nil {
+	if s.origin, err = env.forkAt(ctx, moment{}); err != nil {
 		return err
 	}
 	defer func() {
@@ -277,7 +277,7 @@ func (s *search) runWith(d *disturbance) (o outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
 	defer cancel()
 	var world *Env
-	if world, o.err = s.origin.forkAt(ctx, d.at); o.err != nil {
+	if world, o.err = s.origin.forkAt(ctx, moment{at: d.at}); o.err != nil {
 		return o
 	}
 	r := controllerRun{env: world}

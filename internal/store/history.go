@@ -116,11 +116,7 @@ func (s *Store) record(g *group) []*topic {
 		}
 		for i := range p.writes {
 			w := &p.writes[i]
-			cost := s.historyCost(w.change) + w.actorBytes
-			w.change.bytes = &h.bytes
-			h.order.push(ordered{w.collection, w.change.Revision, cost})
-			h.bytes.Add(cost)
-			notified = w.collection.record(w.change, notified)
+			notified = s.remember(w.collection, w.change, w.actorBytes, notified)
 		}
 	}
 	if n := len(h.kept); n > 0 {
@@ -134,16 +130,27 @@ func (s *Store) record(g *group) []*topic {
 	return notified
 }
 
-// historyCost is the memory that a change takes in the history.
-func (s *Store) historyCost(ch *Change) int64 {
+// remember adds a change to the history in memory. Besides the change, more bytes count. It appends the
+// topics that the change concerns to notified. The caller holds history.mu.
+func (s *Store) remember(c *collection, ch *Change, more int64, notified []*topic) []*topic {
+	h := &s.history
+	cost := ch.cost(s.inMemory) + more
+	ch.bytes = &h.bytes
+	h.order.push(ordered{c, ch.Revision, cost})
+	h.bytes.Add(cost)
+	return c.record(ch, notified)
+}
+
+// cost is the memory that a change takes in the history, with its entry in a log that is in memory.
+func (c *Change) cost(inMemory bool) int64 {
 	cost := int64(changeOverhead)
-	if ch.Before != nil {
-		cost += replacedBytes(ch.Before)
-		if ch.After == nil {
-			cost += int64(len(ch.Before.Key))
+	if c.Before != nil {
+		cost += replacedBytes(c.Before)
+		if c.After == nil {
+			cost += int64(len(c.Before.Key))
 		}
 	}
-	if s.inMemory {
+	if inMemory {
 		cost += entryOverhead
 	}
 	return cost

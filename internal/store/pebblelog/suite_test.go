@@ -33,7 +33,9 @@ func TestSuite(t *testing.T) {
 func TestForks(t *testing.T) {
 	storetest.Forks(t, func(testing.TB) func(testing.TB) store.Log {
 		return opener(pebblelog.Options{Dir: "/log", FS: vfs.NewMem()})
-	}, func(state *store.State) store.Log { return memlog.From(state) })
+	}, func(state *store.State, after store.Revision, changes []store.Entry) store.Log {
+		return memlog.FromHistory(state, after, changes)
+	})
 }
 
 func opener(o pebblelog.Options) func(testing.TB) store.Log {

@@ -182,14 +182,14 @@ func testOriginLimits(t *testing.T, medium Medium) {
 }
 
 // testForkTimes forks a store whose clock is ahead of the fork's.
-func testForkTimes(t *testing.T, medium Medium, log func(*store.State) store.Log) {
+func testForkTimes(t *testing.T, medium Medium, log ForkLog) {
 	ahead := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := Open(t, store.Options{Log: medium(t)(t), Now: func() time.Time { return ahead }})
 	mustCommit(t, s, put("pods", "ns/a", "1", 0))
 	if got := s.Any().Time(); got != ahead {
 		t.Errorf("the state is of %v, want %v", got, ahead)
 	}
-	f, err := s.Fork(s.Any(), store.Options{Log: log(s.Any()), Now: func() time.Time { return ahead.Add(-time.Hour) }})
+	f, err := s.Fork(s.Any(), store.Options{Log: log(s.Any(), s.Any().Revision(), nil), Now: func() time.Time { return ahead.Add(-time.Hour) }})
 	if err != nil {
 		t.Fatal(err)
 	}
