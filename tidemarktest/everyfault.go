@@ -127,7 +127,7 @@ func (s *search) faultOf(q *request, n uint64, f Fault) disturbance {
 	d := disturbance{
 		name: fmt.Sprintf("%s for request %d %q", faultNames[r.Fault], n, q),
 		dir:  fileName(fmt.Sprintf("%s-%s-%d", r.Fault, q, n)),
-		at:   s.base(),
+		from: moment{at: s.base()},
 	}
 	if slices.Contains([]string{"list", "watch"}, q.Verb) {
 		d.quiet = watchFaultQuiet

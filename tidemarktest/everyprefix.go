@@ -28,7 +28,7 @@ func (s *search) crashes() []disturbance {
 		all = append(all, disturbance{
 			name: fmt.Sprintf("a crash at revision %d, after write %d of %d", w.Revision, i+1, len(s.writes)),
 			dir:  fmt.Sprintf("crash-after-write-%d", i+1),
-			last: w, at: w.Revision,
+			last: w, from: moment{at: w.Revision},
 		})
 	}
 	return all

@@ -13,7 +13,7 @@ import (
 )
 
 // A Search runs a controller many times, each time with another disturbance, and judges the ends. The
-// zero value has the defaults. EveryPrefix and EveryFault are searches.
+// zero value has the defaults. EveryPrefix, EveryFault and EveryLag are searches.
 //
 // Each search gets a function that starts a controller with no memory of former runs, against the Env that
 // it is given, and returns when the context ends, or before if the controller has nothing more to do.
@@ -106,8 +106,8 @@ type disturbance struct {
 	dir string
 	// last is the write of the first run that came last before it; nil: none.
 	last *Change
-	// at is the revision of the first run that the disturbed one begins with.
-	at uint64
+	// from is the moment of the first run that the disturbed one begins with.
+	from moment
 	// quiet is how long the run must be quiet to have ended; zero: settleQuiet.
 	quiet time.Duration
 	// start disturbs the world before the controller starts; nil: the beginning is all there is.
@@ -117,11 +117,14 @@ type disturbance struct {
 // effect is a disturbance of a world.
 type effect struct {
 	env *Env // of the controller
+	// end ends the disturbance when the controller has nothing left to do, or after lagLimit. The run then goes
+	// on until it has settled. Nil: the disturbance does not end.
+	end func(ctx context.Context) error
 	// happened reports whether the disturbance happened at all; nil: it did.
 	happened func(ctx context.Context) (bool, error)
 }
 
-// search is one call of EveryPrefix or EveryFault.
+// search is one call of EveryPrefix, EveryFault or EveryLag.
 type search struct {
 	Search
 	t      TB
@@ -158,7 +161,7 @@ func (s *search) do(env *Env, points func() []disturbance) {
 	}
 	defer s.origin.discard()
 	s.t.Logf("tidemarktest: %s: the first run has %d writes and took %v", s.name, len(s.writes), time.Since(s.begin).Round(time.Millisecond))
-	all := append([]disturbance{{at: s.base(), dir: "undisturbed"}}, points()...)
+	all := append([]disturbance{{from: moment{at: s.base()}, dir: "undisturbed"}}, points()...)
 	s.report(all, s.runAll(all))
 }
 
@@ -277,12 +280,12 @@ func (s *search) runWith(d *disturbance) (o outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
 	defer cancel()
 	var world *Env
-	if world, o.err = s.origin.forkAt(ctx, moment{at: d.at}); o.err != nil {
+	if world, o.err = s.origin.forkAt(ctx, d.from); o.err != nil {
 		return o
 	}
 	r := controllerRun{env: world}
 	for _, c := range s.first.Changes {
-		if c.Revision <= d.at {
+		if c.Revision <= d.from.at {
 			r.before = append(r.before, c)
 		}
 	}
@@ -309,6 +312,14 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 		}
 	}
 	r.start(s.run, e.env)
+	if e.end != nil {
+		lag, cancel := context.WithTimeout(ctx, lagLimit)
+		_, _ = r.env.settle(lag, settleQuiet) // an error is the limit, or comes again below
+		cancel()
+		if err := e.end(ctx); err != nil {
+			return false, err
+		}
+	}
 	for _, quiet := range []time.Duration{cmp.Or(d.quiet, settleQuiet), wrongQuiet} {
 		var end *Run
 		if end, err = r.end(ctx, quiet); err != nil {

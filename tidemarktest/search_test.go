@@ -144,6 +144,72 @@ func TestEveryFault(t *testing.T) {
 	}
 }
 
+// staleRead creates the objects that a list of any age lacks. An object that exists is in its way, and it deletes
+// that.
+func staleRead(ctx context.Context, e *tidemarktest.Env) {
+	read(ctx, e, configMaps+"?resourceVersion=0", func(list string) {
+		for _, name := range steps {
+			if strings.Contains(list, `"name":"`+name+`"`) {
+				continue
+			}
+			if create(ctx, e, name) == 409 {
+				send(ctx, e, "DELETE", configMaps+"/"+name, "")
+				create(ctx, e, name)
+			}
+		}
+	})
+}
+
+// read sends a GET and calls a function with the body.
+func read(ctx context.Context, e *tidemarktest.Env, path string, f func(body string)) {
+	r, err := http.NewRequestWithContext(ctx, "GET", e.URL()+path, http.NoBody)
+	if err != nil {
+		return
+	}
+	answer, err := e.Client().Do(r)
+	if err != nil {
+		return
+	}
+	defer answer.Body.Close()
+	if body, err := io.ReadAll(answer.Body); err == nil && answer.StatusCode == 200 {
+		f(string(body))
+	}
+}
+
+// TestEveryLag: a controller that takes an existing object for what it wants passes. One that deletes what it has
+// not seen in a stale list fails.
+func TestEveryLag(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TIDEMARK_DUMP", dir)
+	env := tidemarktest.Start(t)
+	tidemarktest.EveryLag(t, env, levelTriggered, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+	tidemarktest.EveryPrefix(t, env, staleRead, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+
+	r := &recording{TB: t}
+	tidemarktest.EveryLag(r, env, staleRead, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+	want := [][]string{ // after write 1, 2, 3
+		{"a restart at revision", "after write 1 of 3", "changes behind: 1)", "create configmaps default/volume", "configmaps default/volume was deleted, and created again"},
+		{"after write 2 of 3", "changes behind: 1)", "configmaps default/claim was deleted"},
+		{"after write 2 of 3", "changes behind: 2)", "configmaps default/"},
+		{"after write 3 of 3", "changes behind: 1)", "configmaps default/server was deleted"},
+		{"after write 3 of 3", "changes behind: 2)", "configmaps default/"},
+		{"after write 3 of 3", "changes behind: 3)", "configmaps default/", "restart-after-write-3-lag-3 --at"},
+	}
+	if len(r.errors) != len(want) {
+		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
+	}
+	for i, parts := range want {
+		for _, part := range parts {
+			if !strings.Contains(r.errors[i], part) {
+				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+			}
+		}
+	}
+	if !strings.Contains(r.log.String(), "7 of 7 runs, 6 failed") {
+		t.Errorf("the progress:\n%s", &r.log)
+	}
+}
+
 // TestFault: the requests that a test selects fail, as often as it says.
 func TestFault(t *testing.T) {
 	env := tidemarktest.Start(t)
