@@ -2,6 +2,7 @@ package bugs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -9,7 +10,9 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -166,6 +169,51 @@ var issuer = function{"issuer", &Credential{}, func(ctx context.Context, c clien
 	}
 	s.Data = map[string][]byte{"password": []byte("the password " + s.Name)}
 	return c.Update(ctx, &s)
+}}
+
+// restarter restarts the servers of a website with a new image once, as `kubectl rollout restart` does.
+var restarter = function{"restarter", &appsv1.Deployment{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var d appsv1.Deployment
+	if err := c.Get(ctx, key, &d); err != nil || !available(&d) || d.Spec.Template.Spec.Containers[0].Image != newImage {
+		return err
+	}
+	var w Website
+	if err := c.Get(ctx, key, &w); err != nil || w.Annotations[restartWanted] == "" {
+		return err
+	}
+	d.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "today"}
+	if err := c.Update(ctx, &d); err != nil {
+		return err
+	}
+	delete(w.Annotations, restartWanted)
+	return c.Update(ctx, &w)
+}}
+
+// grower lets a pool grow when its first shards are there.
+var grower = function{"grower", &Pool{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var p Pool
+	if err := c.Get(ctx, key, &p); err != nil || p.Status.Created == 0 || p.Status.Created != p.Spec.Shards || p.Spec.Shards >= grownShards {
+		return err
+	}
+	p.Spec.Shards = grownShards
+	return c.Update(ctx, &p)
+}}
+
+// installer creates the database that a ConfigMap describes. It waits until a former one is gone.
+var installer = function{"installer", &corev1.ConfigMap{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var m corev1.ConfigMap
+	if err := c.Get(ctx, key, &m); err != nil || m.Data["storage"] == "" {
+		return err
+	}
+	db := Database{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: DatabaseSpec{Replicas: 1, Storage: m.Data["storage"]}}
+	err := c.Get(ctx, key, &db)
+	switch {
+	case apierrors.IsNotFound(err):
+		return c.Create(ctx, &db)
+	case err == nil && !db.DeletionTimestamp.IsZero():
+		return errors.New("the former database is still there")
+	}
+	return err
 }}
 
 // janitor deletes backups that are done.

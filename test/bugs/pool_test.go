@@ -40,9 +40,16 @@ const (
 	orderChanges bug = "the status has the shards in another order each time"
 	// Lost answer: the create of an object with a generated name is repeated, and there are two.
 	generatedNameRetried bug = "the create of an object with a generated name is repeated"
+	// Stale state: the shards that a former specification does not have are deleted by their names:
+	// pravega/zookeeper-operator#314, instaclustr/cassandra-operator#407.
+	scaleDownFromCache bug = "the number of shards in the cache decides what is deleted"
 )
 
-const poolName = "example.com/pool"
+const (
+	poolName = "example.com/pool"
+	// grownShards is the number that grower sets.
+	grownShards = 4
+)
 
 // pools is the operator of pools.
 type pools struct {
@@ -123,7 +130,7 @@ func (r *pools) grow(ctx context.Context, p *Pool, shards map[string]*corev1.Con
 		return nil
 	}
 	for i := range p.Spec.Shards {
-		name := fmt.Sprintf("%s-%d", p.Name, i)
+		name := shardName(p, i)
 		if shards[name] != nil {
 			continue
 		}
@@ -133,6 +140,8 @@ func (r *pools) grow(ctx context.Context, p *Pool, shards map[string]*corev1.Con
 	}
 	return nil
 }
+
+func shardName(p *Pool, i int) string { return fmt.Sprintf("%s-%d", p.Name, i) }
 
 // create creates a shard, with a generated name if it has none.
 func (r *pools) create(ctx context.Context, p *Pool, name string, shards map[string]*corev1.ConfigMap) error {
@@ -153,6 +162,14 @@ func (r *pools) create(ctx context.Context, p *Pool, name string, shards map[str
 // shrink deletes the shards that are not wanted. They have data, so that is decided by the newest
 // state.
 func (r *pools) shrink(ctx context.Context, p *Pool, shards map[string]*corev1.ConfigMap) error {
+	if r.bug == scaleDownFromCache {
+		for i := p.Spec.Shards; ; i++ {
+			c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: shardName(p, i)}}
+			if err := r.Delete(ctx, c); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+		}
+	}
 	for name, c := range shards {
 		i, err := strconv.Atoi(strings.TrimPrefix(name, p.Name+"-"))
 		if err != nil || i < p.Spec.Shards {
