@@ -194,7 +194,14 @@ func (s *search) runFirst(env *Env) (err error) {
 	}
 	r := controllerRun{env: s.origin, kept: &s.kept}
 	r.start(s.run, s.origin)
-	s.first, err = r.end(ctx, firstQuiet)
+	for _, quiet := range []time.Duration{firstQuiet, wrongQuiet} { // a slow machine takes longer to begin
+		if s.first, err = r.end(ctx, quiet); err != nil {
+			break
+		}
+		if s.writes = clientWrites(s.first.Changes); len(s.writes) > 0 {
+			break
+		}
+	}
 	if err == nil && s.records {
 		s.recorded, err = s.requests(ctx)
 	}
@@ -204,15 +211,21 @@ func (s *search) runFirst(env *Env) (err error) {
 	if err != nil {
 		return err
 	}
-	for i, c := range s.first.Changes {
-		if !transient(c.Collection) && (c.Actor == nil || c.Actor.Loop == "") {
-			s.writes = append(s.writes, i)
-		}
-	}
 	if len(s.writes) == 0 {
-		return fmt.Errorf("the controller has not written anything within %v", firstQuiet)
+		return fmt.Errorf("the controller has not written anything within %v", firstQuiet+wrongQuiet)
 	}
 	return nil
+}
+
+// clientWrites returns the indexes of the writes of clients, without Events and Leases.
+func clientWrites(changes []Change) []int {
+	var all []int
+	for i := range changes {
+		if c := &changes[i]; !transient(c.Collection) && (c.Actor == nil || c.Actor.Loop == "") {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // requests returns the requests of the first run.
