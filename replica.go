@@ -199,10 +199,10 @@ func (r *Replica) at(c *rest.Config) *rest.Config {
 
 // Close ends the replica and its watches. It is idempotent.
 func (r *Replica) Close() {
-	r.reads.Close()
 	r.world.replicas.mu.Lock()
-	defer r.world.replicas.mu.Unlock()
 	if r.world.replicas.all[r.name] == r {
 		delete(r.world.replicas.all, r.name)
 	}
+	r.world.replicas.mu.Unlock()
+	r.reads.Close()
 }

@@ -83,11 +83,21 @@ func (e *Env) dumpTo(dir string) (revision uint64, err error) {
 		return 0, err
 	}
 	objects := filepath.Join(dir, "objects.jsonl")
-	for _, part := range [][2]string{{"state?format=jsonl", objects}, {"state", filepath.Join(dir, "state.yaml")}, {"history", filepath.Join(dir, "history.jsonl")}} {
-		if err := e.save(part[0], part[1]); err != nil {
-			return 0, err
-		}
+	if err := e.save("state?format=jsonl", objects); err != nil {
+		return 0, err
 	}
+	if revision, err = dumpedRevision(objects); err != nil {
+		return 0, err
+	}
+	// The world may go on meanwhile.
+	if err := e.save(fmt.Sprintf("state?revision=%d", revision), filepath.Join(dir, "state.yaml")); err != nil {
+		return 0, err
+	}
+	return revision, e.save("history", filepath.Join(dir, "history.jsonl"))
+}
+
+// dumpedRevision returns the revision of the objects of a dump, which the first line of the file has.
+func dumpedRevision(objects string) (uint64, error) {
 	file, err := os.Open(objects)
 	if err != nil {
 		return 0, err

@@ -160,6 +160,10 @@ type outcome struct {
 // do makes the first run, and then one with each disturbance that points returns.
 func (s *search) do(env *Env, points func() []disturbance) {
 	s.t.Helper()
+	if env.via != nil {
+		s.t.Fatalf("tidemarktest: %s: the Env is that of a replica, and the runs would not be: want the Env of the cluster", s.name)
+		return
+	}
 	s.begin = time.Now()
 	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 8*runtime.GOMAXPROCS(0))
 	if err := s.runFirst(env); err != nil {
@@ -237,11 +241,13 @@ func (s *search) requests(ctx context.Context) ([]request, error) {
 	return all, err
 }
 
-// runAll runs the controller with each disturbance, and returns the outcomes in their order.
+// runAll runs the controller with each disturbance, and returns the outcomes in their order. It begins no run after
+// the one without a disturbance has failed.
 func (s *search) runAll(all []disturbance) []outcome {
 	outcomes := make([]outcome, len(all))
 	pending := make(chan int)
 	done := make(chan outcome)
+	ended := make(chan struct{})
 	var workers sync.WaitGroup
 	for range min(max(s.Parallel, 1), len(all)) {
 		workers.Add(1)
@@ -255,11 +261,16 @@ func (s *search) runAll(all []disturbance) []outcome {
 		}()
 	}
 	go func() {
+	feed:
 		for _, i := range spread(len(all)) {
 			if time.Since(s.begin) > s.Budget {
 				break
 			}
-			pending <- i
+			select {
+			case pending <- i:
+			case <-ended:
+				break feed
+			}
 		}
 		close(pending)
 		workers.Wait()
@@ -270,6 +281,9 @@ func (s *search) runAll(all []disturbance) []outcome {
 		outcomes[o.index] = o
 		if tried++; o.err != nil {
 			failed++
+		}
+		if o.index == 0 && o.err != nil {
+			close(ended)
 		}
 		if tried*progressParts/len(all) != (tried-1)*progressParts/len(all) {
 			s.t.Logf("tidemarktest: %s: %d of %d runs, %d failed, %v of %v", s.name, tried, len(all), failed, time.Since(s.begin).Round(100*time.Millisecond), s.Budget)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tidemark-dev/tidemark/tidemarktest"
@@ -255,6 +256,36 @@ func TestEveryLag(t *testing.T) {
 		t.Errorf("the progress:\n%s", &r.log)
 	}
 }
+
+// TestUnstable: a controller whose end differs from run to run fails for this reason alone.
+func TestUnstable(t *testing.T) {
+	t.Parallel()
+	env := tidemarktest.Start(t)
+	r := &recording{TB: t}
+	var runs atomic.Int64
+	tidemarktest.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
+		create(ctx, e, fmt.Sprint("run-", runs.Add(1)))
+	}, tidemarktest.SameEnd())
+	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "a second run without a disturbance fails") {
+		t.Errorf("the errors are %q", r.errors)
+	}
+}
+
+// TestSearchOnReplica: the runs of a search are on copies of the cluster, which have no replicas.
+func TestSearchOnReplica(t *testing.T) {
+	t.Parallel()
+	old := tidemarktest.Start(t).Replica(t, tidemarktest.Lag(1))
+	r := &fatal{recording: &recording{TB: t}}
+	tidemarktest.EveryPrefix(r, old.Env, levelTriggered)
+	if len(r.errors) != 1 || !strings.Contains(r.errors[0], "replica") {
+		t.Errorf("the errors are %q", r.errors)
+	}
+}
+
+// fatal is a test that records fatal errors too, and goes on after them.
+type fatal struct{ *recording }
+
+func (f *fatal) Fatalf(format string, a ...any) { f.Errorf(format, a...) }
 
 // TestFault: the requests that a test selects fail, as often as it says.
 func TestFault(t *testing.T) {

@@ -47,7 +47,7 @@ func (s *Store) Fork(state *State, o Options) (*Store, error) {
 			f.stop()
 			return nil, s.readError(err)
 		}
-		f.remember(f.collection(e.Collection), e.change(), 0, nil)
+		f.remember(f.collection(e.Collection), e.change(), 0, nil) // without history.mu: f is not in use yet
 	}
 	f.account()
 	return f, nil

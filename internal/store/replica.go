@@ -36,6 +36,8 @@ type Replica struct {
 	end       chan struct{} // closed when ended becomes true
 	following sync.WaitGroup
 
+	advancing sync.Mutex // held by Advance
+
 	mu      sync.Mutex
 	cursors map[*Cursor]struct{}
 }
@@ -106,6 +108,8 @@ func (r *Replica) Reach(to Revision) {
 
 // Advance moves the replica forward by a number of revisions, to the head at most.
 func (r *Replica) Advance(by uint64) {
+	r.advancing.Lock()
+	defer r.advancing.Unlock()
 	now := r.Revision()
 	if to := now + Revision(by); to >= now {
 		r.Reach(to)
