@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/authn"
 	"github.com/tidemark-dev/tidemark/internal/control"
+	"github.com/tidemark-dev/tidemark/internal/fault"
 	"github.com/tidemark-dev/tidemark/internal/httpapi"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
@@ -143,6 +144,31 @@ func (c *controlled) Changes(ctx context.Context, after, upTo uint64) iter.Seq2[
 	}
 }
 
+// AddReplica implements control.World.
+func (c *controlled) AddReplica(o control.ReplicaOptions) (control.Replica, error) {
+	r, err := c.Replica(ReplicaOptions(o))
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.Is(err, ErrReplicaExists):
+		return nil, fmt.Errorf("the replica %q %w", o.Name, control.ErrExists)
+	case errors.Is(err, ErrTooManyReplicas):
+		return nil, fmt.Errorf("%w: %w", control.ErrLimit, err)
+	case errors.Is(err, ErrForkClosed):
+		return nil, fmt.Errorf("the world %q: %w: %w", c.Name(), control.ErrNotFound, err)
+	}
+	return nil, controlError(err)
+}
+
+// Replicas implements control.World.
+func (c *controlled) Replicas() []control.Replica {
+	var all []control.Replica
+	for _, r := range c.World.Replicas() {
+		all = append(all, r)
+	}
+	return all
+}
+
 // controlChange returns a change as the control API knows it.
 func controlChange(c store.CollectionChange) control.Change {
 	out := control.Change{Revision: uint64(c.Revision), Collection: c.Collection, Key: c.Key()}
@@ -161,6 +187,26 @@ func controlChange(c store.CollectionChange) control.Change {
 		}
 	}
 	return out
+}
+
+// RecordRequests implements control.World.
+func (c *controlled) RecordRequests() { c.faults.Record() }
+
+// RecordedRequests implements control.World.
+func (c *controlled) RecordedRequests() ([]fault.Request, uint64) { return c.faults.Recorded() }
+
+// Watches implements control.World.
+func (c *controlled) Watches() ([]fault.Request, error) {
+	if err := c.use(); err != nil {
+		return nil, err
+	}
+	return c.handler.Watches(), nil
+}
+
+// SettleFor implements control.World.
+func (c *controlled) SettleFor(ctx context.Context, quiet time.Duration) (control.Settled, error) {
+	end, err := c.settle(ctx, quiet)
+	return control.Settled{Revision: uint64(end.revision), Requests: end.begun}, err
 }
 
 // controlError returns an error of the store as the control API knows it.

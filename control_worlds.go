@@ -52,13 +52,13 @@ func (w worlds) Create(ctx context.Context, o control.Options) (control.World, e
 	if err := controller.Check(o.Controllers); err != nil {
 		return nil, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}
-	f, err := parent.Fork(ctx, ForkOptions{Name: o.Name, At: o.Revision, Controllers: o.Controllers, Seed: o.Seed})
+	f, err := parent.Fork(ctx, ForkOptions{Name: o.Name, At: o.Revision, Since: o.Since, Controllers: o.Controllers, Seed: o.Seed})
 	switch {
 	case err == nil:
 		return &controlled{f}, nil
 	case errors.Is(err, ErrForkExists):
 		return nil, fmt.Errorf("the world %q %w", o.Name, control.ErrExists)
-	case errors.Is(err, ErrTooManyForks), errors.Is(err, store.ErrBusy):
+	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrForkHistory), errors.Is(err, ErrForkMemory), errors.Is(err, store.ErrBusy):
 		return nil, fmt.Errorf("%w: %w", control.ErrLimit, err)
 	case errors.Is(err, ErrForkClosed):
 		return nil, fmt.Errorf("the world %q: %w: %w", o.Parent, control.ErrNotFound, err)

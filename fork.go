@@ -25,8 +25,9 @@ import (
 
 // The limits of Forks that are zero.
 const (
-	DefaultForks     = 1000
-	DefaultForkBytes = 64 << 20
+	DefaultForks          = 1000
+	DefaultForkBytes      = 64 << 20
+	DefaultForkTotalBytes = 1 << 30
 )
 
 // Forks limits the forks of a server. The zero value has the defaults.
@@ -34,8 +35,14 @@ type Forks struct {
 	// Max is how many forks exist at a time; zero: DefaultForks. Negative: none.
 	Max int
 	// MaxBytes limits the memory of each fork: half of it for the objects that the fork wrote, half for
-	// its history. Objects that it shares with its parent do not count. Zero: DefaultForkBytes.
+	// its history, with the part that it has of its parent. Objects that it shares with its parent do not count.
+	// Copies count, which a fork of a resource version has whose objects its parent has no longer in memory. Zero:
+	// DefaultForkBytes.
 	MaxBytes int64
+	// MaxTotalBytes limits the memory of all forks together, as MaxBytes counts it. When it is used, writes that
+	// grow objects in forks are refused, and so are new forks. The objects of a fork that was closed count until
+	// its own forks are closed, too. Zero: DefaultForkTotalBytes.
+	MaxTotalBytes int64
 }
 
 // ForkOptions configures a fork. The zero value is a fork of the newest state with a generated name.
@@ -46,6 +53,11 @@ type ForkOptions struct {
 	// At is the resource version of the state that the fork begins with, in the history of its parent;
 	// zero: the newest.
 	At uint64
+	// Since is the resource version that the history of the fork reaches back to: the changes after it, up to
+	// At, are those of the parent, with their resource versions. Watches, exact lists and replicas from Since on
+	// work in the fork, also when the parent no longer has that history. The changes count in Forks.MaxBytes.
+	// Zero: the history begins with the state of the fork.
+	Since uint64
 	// Controllers selects the controllers, as Server.Controllers does. Nil: those of the server.
 	Controllers []string
 	// Seed selects the UIDs, generated names and addresses that are made in the fork, as Server.Seed does. It does
@@ -60,6 +72,11 @@ var (
 	ErrForkExists = errors.New("a fork with this name exists")
 	// ErrTooManyForks is returned if there are Forks.Max forks.
 	ErrTooManyForks = errors.New("there are as many forks as the server may have")
+	// ErrForkMemory is returned if the forks of the server take Forks.MaxTotalBytes, or would with what the fork
+	// begins with, or if a fork would begin with copies of more old objects than its memory has room for.
+	ErrForkMemory = errors.New("there is no memory for the fork")
+	// ErrForkHistory is returned if the changes after ForkOptions.Since take more than half of Forks.MaxBytes.
+	ErrForkHistory = store.ErrTooMuchHistory
 	// ErrForkClosed is returned for a world that was closed.
 	ErrForkClosed = errors.New("the world was closed")
 )
@@ -92,6 +109,8 @@ type fork struct {
 
 // forks are the forks of a server, by their names.
 type forks struct {
+	budget *store.Budget
+
 	mu     sync.Mutex
 	all    map[string]*World
 	closed bool
@@ -100,13 +119,14 @@ type forks struct {
 // Fork makes a world that begins with a state of this one, and then has changes, custom resources,
 // permissions and controllers of its own. It shares the objects of the state, so that it takes the same
 // time and memory however many there are. It is in memory, until its Close or that of the server. Its
-// resource versions continue above that of the state; requests for older ones are answered with 410.
+// resource versions continue above that of the state. Older ones are answered with 410, with
+// ForkOptions.Since those below it.
 //
 // The controllers start with the first write. Tokens that the world accepts are valid in the fork, but not
 // the other way around.
 //
-// The errors are ErrForkExists, ErrTooManyForks, ErrForkClosed, errors for an invalid name or unknown
-// controllers, and those of reading an old resource version.
+// The errors are ErrForkExists, ErrTooManyForks, ErrForkHistory, ErrForkMemory, ErrForkClosed, errors for an
+// invalid name, unknown controllers or a Since after At, and those of reading an old resource version.
 func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	if err := w.use(); err != nil {
 		return nil, err
@@ -122,23 +142,36 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	} else if err := controller.Check(o.Controllers); err != nil {
 		return nil, err
 	}
-	state := w.store.Any()
-	if o.At != 0 {
-		var err error
-		if state, err = w.store.StateAt(ctx, store.Revision(o.At)); err != nil {
-			return nil, err
+	if o.At != 0 && o.Since > o.At {
+		return nil, fmt.Errorf("the history of a fork of resource version %d cannot begin later, at %d", o.At, o.Since)
+	}
+	bytes := cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
+	account, err := w.running.forks.budget.Open(bytes - bytes/2)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrForkMemory, err)
+	}
+	defer func() {
+		if err != nil {
+			account.Close()
 		}
+	}()
+	state, since, changes, err := w.beginning(ctx, &o, bytes/2, account)
+	switch {
+	case errors.Is(err, store.ErrClosed):
+		return nil, ErrForkClosed
+	case errors.As(err, new(*store.QuotaError)):
+		return nil, fmt.Errorf("%w: %w", ErrForkMemory, err)
+	case err != nil:
+		return nil, err
 	}
 	f := &World{server: w.server, running: w.running, seed: w.seed.fork(o.Seed, o.Name), fork: &fork{
 		name: o.Name, parent: w.Name(), ancestor: weak.Make(w), controllers: o.Controllers, base: state.Revision(), created: w.server.clock(),
 	}}
 	f.issued = append([]*authn.Issued{new(authn.Issued)}, w.issued...)
 	f.use, f.direct = f.openOnce, f.newDirect(f.serve)
-	bytes := cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
-	var err error
 	f.store, err = w.store.Fork(state, store.Options{
-		Log: memlog.From(state), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: w.server.now,
-		Note: w.server.note, OnFatal: f.broken, OnDivergence: f.diverged,
+		Log: memlog.FromHistory(state, since, changes), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: w.server.now,
+		Note: w.server.note, Account: account, OnFatal: f.broken, OnDivergence: f.diverged,
 	})
 	if errors.Is(err, store.ErrClosed) {
 		return nil, ErrForkClosed
@@ -148,11 +181,25 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	}
 	f.store.SetQuota(bytes - bytes/2)
 	f.custom, f.tokens, f.rbac = w.custom.Fork(f.store), f.accounts(w.tokens.Fork()), w.rbac.Fork(f.store)
-	if err := w.running.forks.add(f, w.server.Forks.Max); err != nil {
+	if err = w.running.forks.add(f, w.server.Forks.Max); err != nil {
 		f.endCalls()
 		return nil, errors.Join(err, f.store.Close())
 	}
 	return f, nil
+}
+
+// beginning returns the state that a fork begins with, and the changes after a revision that led to it. They
+// take most bytes in history at most. What the fork has alone counts in the account.
+func (w *World) beginning(ctx context.Context, o *ForkOptions, most int64, of *store.Account) (state *store.State, since store.Revision, changes []store.Entry, err error) {
+	state = w.store.Any()
+	if o.At != 0 {
+		if state, err = w.store.StateAt(ctx, store.Revision(o.At), of); err != nil {
+			return nil, 0, nil, err
+		}
+	}
+	since = store.Revision(cmp.Or(o.Since, uint64(state.Revision())))
+	changes, err = w.store.History(ctx, since, state, most, of)
+	return state, since, changes, err
 }
 
 // uuid returns a UUID of the source of the world.

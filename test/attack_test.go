@@ -22,6 +22,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -95,7 +96,11 @@ func newTarget(t *testing.T, p *process) *target {
 	}
 	config.ServerName = u.Hostname()
 	clients := kubernetes.NewForConfigOrDie(c)
-	made, err := clients.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	accounts := clients.CoreV1().ServiceAccounts("default")
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "attacker"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := accounts.CreateToken(t.Context(), "attacker", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

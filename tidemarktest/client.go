@@ -60,6 +60,7 @@ type applyRequest struct {
 type createRequest struct {
 	Parent      string   `json:"parent,omitempty"`
 	Revision    uint64   `json:"revision,omitempty"`
+	Since       uint64   `json:"since,omitempty"`
 	Controllers []string `json:"controllers,omitempty"`
 	Lease       string   `json:"lease,omitempty"`
 	Seed        uint64   `json:"seed,omitempty"`

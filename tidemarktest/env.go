@@ -2,13 +2,12 @@ package tidemarktest
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,15 +19,19 @@ type Env struct {
 	session    *session
 	world      worldInfo
 	token      string
-	kubeconfig string
+	kubeconfig string // with the address of the world
 	webhook    *WebhookServer
 	users      map[string]*Env // of World.Users, by name; not changed after Open
+	via        *replicaInfo    // where the API is; nil: at the address of the world
 
 	clientOnce sync.Once
 	clientMade *http.Client
 	closeOnce  sync.Once
-	closeErr   error
-	owner      *Env // whose Close ends the world; nil: this one
+	// connection is that of all clients of the cluster; nil: there is none, or this Env is not the owner.
+	connection  atomic.Pointer[connection]
+	connectOnce sync.Once
+	closeErr    error
+	owner       *Env // whose Close ends the world; nil: this one
 
 	controllers []string      // World.Controllers
 	seed        uint64        // World.Seed
@@ -49,7 +52,12 @@ func callContext() (context.Context, context.CancelFunc) {
 func (e *Env) Name() string { return e.world.Name }
 
 // URL is the address of the Kubernetes API: "https://127.0.0.1:41234".
-func (e *Env) URL() string { return e.world.URL }
+func (e *Env) URL() string {
+	if e.via != nil {
+		return e.via.URL
+	}
+	return e.world.URL
+}
 
 // CAData is the certificate to trust, as PEM.
 func (e *Env) CAData() []byte { return []byte(e.world.CA) }
@@ -64,7 +72,9 @@ func (e *Env) Token() string { return e.token }
 func (e *Env) Transport() http.RoundTripper { return e.session.api }
 
 // KubeconfigData is a kubeconfig file of the user.
-func (e *Env) KubeconfigData() []byte { return []byte(e.kubeconfig) }
+func (e *Env) KubeconfigData() []byte {
+	return []byte(strings.ReplaceAll(e.kubeconfig, e.world.URL, e.URL()))
+}
 
 // Kubeconfig writes a kubeconfig of the user to a temporary file of the test, and returns its path.
 func (e *Env) Kubeconfig(t TB) string {
@@ -81,16 +91,17 @@ func (e *Env) Client() *http.Client {
 	e.clientOnce.Do(func() {
 		transport := e.session.api
 		if transport == nil {
-			roots := x509.NewCertPool()
-			roots.AppendCertsFromPEM(e.CAData())
-			transport = &http.Transport{
-				TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: e.ServerName()},
-				ForceAttemptHTTP2: true,
-			}
+			transport = e.root().connect()
 		}
 		e.clientMade = &http.Client{Transport: &bearer{transport, e.token}}
 	})
 	return e.clientMade
+}
+
+// connect returns the connection of all clients of the cluster.
+func (e *Env) connect() *connection {
+	e.connectOnce.Do(func() { e.connection.Store(e.session.connect(peer{e.world.CA, e.world.ServerName})) })
+	return e.connection.Load()
 }
 
 // bearer adds a token to requests.
@@ -143,11 +154,15 @@ func (e *Env) addUser(ctx context.Context, u User) (*Env, error) {
 	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "users"), body, &c); err != nil {
 		return nil, err
 	}
-	owner := e.owner
-	if owner == nil {
-		owner = e
+	return e.seenBy(c.Token, c.Kubeconfig), nil
+}
+
+// seenBy returns the same cluster, seen by the user of a token.
+func (e *Env) seenBy(token, kubeconfig string) *Env {
+	return &Env{
+		session: e.session, world: e.world, via: e.via, token: token, kubeconfig: kubeconfig, webhook: e.webhook, users: e.users,
+		owner: e.root(), controllers: e.controllers, seed: e.seed,
 	}
-	return &Env{session: e.session, world: e.world, token: c.Token, kubeconfig: c.Kubeconfig, webhook: e.webhook, users: e.users, owner: owner, controllers: e.controllers, seed: e.seed}, nil
 }
 
 // Apply creates or updates the objects of manifests, as YAML documents or JSON.
@@ -176,7 +191,7 @@ func (e *Env) apply(ctx context.Context, manifests []manifest, webhook *WebhookS
 // World.Webhooks is empty.
 func (e *Env) Webhooks() *WebhookServer { return e.webhook }
 
-// Close deletes the cluster. It is idempotent. For an Env of As it does nothing.
+// Close deletes the cluster. It is idempotent. For an Env of As or of a Replica it does nothing.
 func (e *Env) Close() error {
 	if e.owner != nil {
 		return nil
@@ -184,8 +199,8 @@ func (e *Env) Close() error {
 	e.closeOnce.Do(func() {
 		ctx, cancel := callContext()
 		defer cancel()
-		if e.clientMade != nil {
-			e.clientMade.CloseIdleConnections()
+		if c := e.connection.Load(); c != nil {
+			e.session.disconnect(c)
 		}
 		e.closeErr = errors.Join(e.webhook.close(), e.session.control.call(ctx, http.MethodDelete, worldPath(e.world.Name), nil, nil))
 	})

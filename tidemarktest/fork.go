@@ -10,23 +10,29 @@ import (
 // Leases do not count in histories and ends.
 const marker = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"namespace":"kube-system","name":"tidemarktest-started"},"spec":{"holderIdentity":"tidemarktest"}}`
 
-// forkAt returns a copy of the world at a revision, whose controllers run; zero: the newest revision.
+// moment is where a copy of a world begins. The zero value is now.
+type moment struct {
+	at    uint64 // the revision of the state; zero: the newest
+	since uint64 // the revision that the history reaches back to; zero: that of the state
+}
+
+// forkAt returns a copy of the world at a moment, whose controllers run.
 // It is seen by the same user and has the same users and webhooks. The caller discards it.
-func (e *Env) forkAt(ctx context.Context, revision uint64) (*Env, error) {
+func (e *Env) forkAt(ctx context.Context, m moment) (*Env, error) {
 	f := &Env{session: e.session, token: e.token, webhook: e.webhook, controllers: e.controllers, seed: e.seed}
-	body := createRequest{Parent: e.world.Name, Revision: revision, Controllers: e.controllers, Lease: e.session.lease, Seed: e.seed}
+	body := createRequest{Parent: e.world.Name, Revision: m.at, Since: m.since, Controllers: e.controllers, Lease: e.session.lease, Seed: e.seed}
 	if err := e.session.control.call(ctx, http.MethodPost, "worlds", body, &f.world); err != nil {
 		return nil, err
 	}
-	if revision != 0 {
-		f.world.Revision = revision
+	if m.at != 0 {
+		f.world.Revision = m.at
 	}
 	moved := func(kubeconfig string) string {
 		return strings.ReplaceAll(kubeconfig, e.world.URL, f.world.URL)
 	}
 	f.kubeconfig, f.users = moved(e.kubeconfig), map[string]*Env{}
 	for name, u := range e.users {
-		f.users[name] = &Env{session: e.session, world: f.world, token: u.token, kubeconfig: moved(u.kubeconfig), webhook: e.webhook, owner: f}
+		f.users[name] = f.seenBy(u.token, moved(u.kubeconfig))
 	}
 	if err := f.apply(ctx, []manifest{{"marker", marker}}, nil); err != nil {
 		f.discard()

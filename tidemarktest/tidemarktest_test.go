@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
@@ -222,4 +223,88 @@ func TestHost(t *testing.T) {
 	if got := fmt.Sprint(requests); got != want {
 		t.Errorf("the requests are %s, want %s", got, want)
 	}
+}
+
+// ending is a test whose cleanups the test calls.
+type ending struct {
+	*recording
+	cleanups []func()
+}
+
+func (e *ending) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
+
+func (e *ending) end() {
+	for i := len(e.cleanups) - 1; i >= 0; i-- {
+		e.cleanups[i]()
+	}
+}
+
+// TestLeaks: a test fails if its client watches on. Its log has the objects that wait for finalizers.
+func TestLeaks(t *testing.T) {
+	t.Parallel()
+	e := &ending{recording: &recording{TB: t}}
+	env := tidemarktest.Start(e)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: kept, finalizers: [example.com/never]}}", "{apiVersion: v1, kind: ConfigMap, metadata: {name: other, finalizers: [example.com/never]}}")
+	send(t.Context(), env, "DELETE", configMaps+"/kept", "")
+	r, err := http.NewRequestWithContext(t.Context(), "GET", env.URL()+configMaps+"?watch=true", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User-Agent", "forgotten")
+	answer, err := env.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	e.end()
+	if len(e.errors) != 1 || !strings.Contains(e.errors[0], "still have watches open (1,") || !strings.Contains(e.errors[0], "watch configmaps in default by forgotten") {
+		t.Errorf("the errors are %q", e.errors)
+	}
+	if log := e.log.String(); !strings.Contains(log, "configmaps default/kept: example.com/never") || strings.Contains(log, "default/other") {
+		t.Errorf("the log is %q", log)
+	}
+
+	e = &ending{recording: &recording{TB: t}}
+	tidemarktest.Start(e)
+	e.end()
+	if len(e.errors) > 0 || e.log.Len() > 0 {
+		t.Errorf("a test without leaks: %q, %q", e.errors, &e.log)
+	}
+}
+
+// TestConnection: the clients of Envs share a connection, which outlives each of them.
+func TestConnection(t *testing.T) {
+	world := new(tidemarktest.World)
+	first, err := world.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if code, text := request(t, first, "GET", "/version", ""); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	second := world.Fork(t)
+	shared := func(env *tidemarktest.Env) {
+		t.Helper()
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		r, err := http.NewRequestWithContext(ctx, "GET", env.URL()+"/version", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := env.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != 200 || !reused {
+			t.Errorf("the answer is %d, on a connection that exists: %t", answer.StatusCode, reused)
+		}
+	}
+	shared(second)
+	shared(second.As("alice"))
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	shared(second)
 }

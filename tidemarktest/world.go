@@ -69,7 +69,8 @@ func Start(t TB) *Env {
 }
 
 // Fork returns a copy of the world for a test. The first call prepares the world. The copy is deleted
-// when the test ends.
+// when the test ends. The test fails if its clients have watches open five seconds later, and its log has
+// the objects that are being deleted and wait for their finalizers.
 func (w *World) Fork(t TB) *Env {
 	t.Helper()
 	env, err := w.Open(context.Background())
@@ -79,6 +80,7 @@ func (w *World) Fork(t TB) *Env {
 	}
 	t.Cleanup(func() {
 		t.Helper()
+		env.checkLeaks(t)
 		if t.Failed() {
 			env.dump(t)
 		}

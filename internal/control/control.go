@@ -52,6 +52,9 @@ type Options struct {
 	// Revision is the revision of the parent to begin with; zero: the newest. The error for one that
 	// the parent no longer has wraps ErrExpired, for one in the future ErrNotFound.
 	Revision uint64
+	// Since is the revision of the parent that the history of the world reaches back to, at most Revision; zero:
+	// Revision. The errors are those of Revision, and ErrLimit for a history that is too large.
+	Since uint64
 	// Controllers selects the controllers, as tidemark.Server.Controllers does. Nil: those of the server.
 	Controllers []string
 	// Seed selects UIDs and generated names, as tidemark.ForkOptions.Seed does. Zero: that of the parent.
@@ -81,8 +84,27 @@ type World interface {
 	RemoveFault(id string) error
 	// ClearFaults removes all faults.
 	ClearFaults()
-	// Settle waits until nothing is left to do, and returns the revision of that moment.
-	Settle(ctx context.Context) (uint64, error)
+	// RecordRequests records the requests for resources from now on, and forgets those recorded before.
+	RecordRequests()
+	// RecordedRequests returns the first fault.MaxRecorded of them, and how many more there were.
+	RecordedRequests() (all []fault.Request, missed uint64)
+	// Watches returns the watches that clients have open, in no order.
+	Watches() ([]fault.Request, error)
+	// AddReplica makes a replica of the world. An error wraps ErrExists, ErrLimit, or for o.At ErrExpired or
+	// ErrNotFound.
+	AddReplica(o ReplicaOptions) (Replica, error)
+	// Replicas returns the replicas in the order of their names.
+	Replicas() []Replica
+	// SettleFor waits until nothing is left to do, no write has come for the duration of quiet, and nothing is
+	// left to do still. Quiet zero: it returns when nothing is left to do.
+	SettleFor(ctx context.Context, quiet time.Duration) (Settled, error)
+}
+
+// Settled is the state of a world that has settled.
+type Settled struct {
+	Revision uint64 `json:"revision"`
+	// Requests is how many requests the world has begun to answer so far.
+	Requests uint64 `json:"requests"`
 }
 
 // Description is how clients reach a world.
@@ -203,6 +225,15 @@ func New(c Config) http.Handler {
 	route("POST /control/v1/worlds/{world}/faults", h.addFault)
 	route("DELETE /control/v1/worlds/{world}/faults", h.clearFaults)
 	route("DELETE /control/v1/worlds/{world}/faults/{fault}", h.removeFault)
+	route("POST /control/v1/worlds/{world}/requests", h.record)
+	route("GET /control/v1/worlds/{world}/requests", h.recorded)
+	route("GET /control/v1/worlds/{world}/watches", h.watches)
+	route("GET /control/v1/worlds/{world}/replicas", h.replicas)
+	route("POST /control/v1/worlds/{world}/replicas", h.addReplica)
+	route("GET /control/v1/worlds/{world}/replicas/{replica}", h.getReplica)
+	route("DELETE /control/v1/worlds/{world}/replicas/{replica}", h.deleteReplica)
+	route("POST /control/v1/worlds/{world}/replicas/{replica}/advance", h.advanceReplica)
+	route("POST /control/v1/worlds/{world}/replicas/{replica}/catchup", h.catchUpReplica)
 	route("POST /control/v1/worlds/{world}/settle", h.settle)
 	route("POST /control/v1/leases", h.lease)
 	return withStatus(mux)

@@ -2,9 +2,13 @@ package control_test
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/control"
+	"github.com/tidemark-dev/tidemark/internal/fault"
 )
 
 // TestFaults: faults are added, listed with what they did, and removed; each world has its own, and
@@ -53,11 +57,58 @@ func TestFaults(t *testing.T) {
 	a.do(http.StatusInsufficientStorage, "POST", faults, `{"fault": "drop"}`, nil)
 }
 
+// TestRequests: the requests for resources are recorded in their order, from the moment of the demand, and
+// without those of apply.
+func TestRequests(t *testing.T) {
+	a := start(t)
+	var root control.Description
+	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &root)
+	const requests, path = "/control/v1/worlds/root/requests", "/api/v1/namespaces/default/configmaps"
+	type record struct {
+		Requests []fault.Request
+		Missed   uint64
+	}
+	var none record
+	get(t, root.Kubeconfig, path+"/before")
+	a.do(http.StatusOK, "GET", requests, "", &none)
+	if none.Requests == nil || len(none.Requests) > 0 {
+		t.Errorf("without a demand there are the requests %+v", none.Requests)
+	}
+	a.do(http.StatusNoContent, "POST", requests, "", nil)
+	get(t, root.Kubeconfig, path+"?resourceVersion=1&resourceVersionMatch=Exact")
+	get(t, root.Kubeconfig, "/version")
+	a.applyYAML("root", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n")
+	get(t, root.Kubeconfig, path+"/a")
+	var all record
+	a.do(http.StatusOK, "GET", requests, "", &all)
+	for i := range all.Requests {
+		all.Requests[i].User, all.Requests[i].UserAgent = "", ""
+	}
+	want := []fault.Request{
+		{Verb: "list", Resource: "configmaps", Namespace: "default", Old: true},
+		{Verb: "get", Resource: "configmaps", Namespace: "default", Name: "a"},
+	}
+	if !slices.Equal(all.Requests, want) || all.Missed != 0 {
+		t.Errorf("the record is %+v, want %+v", all, want)
+	}
+	a.do(http.StatusNoContent, "POST", requests, "", nil)
+	a.do(http.StatusOK, "GET", requests, "", &all)
+	if len(all.Requests) > 0 {
+		t.Errorf("a new record begins with %+v", all.Requests)
+	}
+	a.do(http.StatusNotFound, "GET", "/control/v1/worlds/none/requests", "", nil)
+	var open struct{ Watches []fault.Request }
+	a.do(http.StatusOK, "GET", "/control/v1/worlds/root/watches", "", &open)
+	if open.Watches == nil || len(open.Watches) > 0 {
+		t.Errorf("the watches are %+v", open.Watches)
+	}
+}
+
 // TestSettle: the answer has the revision that the controllers end with.
 func TestSettle(t *testing.T) {
 	a := start(t)
 	a.applyYAML("root", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
-	var settled struct{ Revision uint64 }
+	var settled control.Settled
 	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{}`, &settled)
 	var d control.Description
 	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &d)
@@ -67,6 +118,21 @@ func TestSettle(t *testing.T) {
 	if code, text := get(t, d.Kubeconfig, "/api/v1/namespaces/team/serviceaccounts/default"); code != http.StatusOK {
 		t.Errorf("the controllers have not done their work: %d %s", code, text)
 	}
-	a.do(http.StatusBadRequest, "POST", "/control/v1/worlds/root/settle", `{"timeoutMilliseconds": -1}`, nil)
+	requests := settled.Requests
+	settled = control.Settled{}
+	begin := time.Now()
+	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{"quietMilliseconds": 30}`, &settled)
+	if took := time.Since(begin); settled.Revision != d.Revision || took < 30*time.Millisecond {
+		t.Errorf("settled at %d after %v, the revision is %d", settled.Revision, took, d.Revision)
+	}
+	if settled.Requests != requests+1 {
+		t.Errorf("%d requests have begun, want one more than %d", settled.Requests, requests)
+	}
+	if code, text := a.send("POST", "/control/v1/worlds/root/settle", "application/json", `{"quietMilliseconds": 600000, "timeoutMilliseconds": 20}`); code != http.StatusGatewayTimeout || !strings.Contains(text, "quiet for 10m0s") {
+		t.Errorf("a quiet beyond the timeout: %d %s", code, text)
+	}
+	for _, body := range []string{`{"timeoutMilliseconds": -1}`, `{"timeoutMilliseconds": 600001}`, `{"quietMilliseconds": -1}`, `{"quietMilliseconds": 600001}`} {
+		a.do(http.StatusBadRequest, "POST", "/control/v1/worlds/root/settle", body, nil)
+	}
 	a.do(http.StatusNotFound, "POST", "/control/v1/worlds/none/settle", `{}`, nil)
 }

@@ -47,6 +47,7 @@ type createRequest struct {
 	Name        string   `json:"name"`
 	Parent      string   `json:"parent"`
 	Revision    uint64   `json:"revision"`
+	Since       uint64   `json:"since"`
 	Controllers []string `json:"controllers"`
 	Lease       string   `json:"lease"`
 	Seed        uint64   `json:"seed"`
@@ -62,10 +63,15 @@ func (h *handler) create(w http.ResponseWriter, r *http.Request) error {
 			return badRequest("the name %q of the world: %s", body.Name, problems[0])
 		}
 	}
+	if body.Revision != 0 && body.Since > body.Revision {
+		return badRequest("since %d: want at most the revision that the world begins with, %d", body.Since, body.Revision)
+	}
 	if body.Lease != "" && !h.Leases.held(body.Lease) {
 		return fmt.Errorf("the lease %q: %w", body.Lease, ErrNotFound)
 	}
-	world, err := h.Worlds.Create(r.Context(), Options{Name: body.Name, Parent: cmp.Or(body.Parent, Root), Revision: body.Revision, Controllers: body.Controllers, Seed: body.Seed})
+	world, err := h.Worlds.Create(r.Context(), Options{
+		Name: body.Name, Parent: cmp.Or(body.Parent, Root), Revision: body.Revision, Since: body.Since, Controllers: body.Controllers, Seed: body.Seed,
+	})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Package fault decides which requests of a world fail on purpose, and how. Tests use it: each fault
 // is one that the Kubernetes API allows at any time, so a client that breaks on it is wrong.
 //
-// A Rule selects requests and names a Kind. A Set holds the rules of a world. Package httpapi asks it
-// once for each request for a resource, and makes the fault.
+// A Rule selects requests and names a Kind. A Set holds the rules of a world. Package httpapi calls
+// Set.Pick once for each request for a resource, and makes the fault.
 package fault
 
 import (
@@ -150,9 +150,16 @@ func (r *Rule) checkParameters() error {
 
 // Request is a request for a resource, as authorization sees it.
 type Request struct {
-	Verb, Group, Resource, Subresource, Namespace, Name, User, UserAgent string
-	// Old reports whether the request names a version that may be gone.
-	Old bool
+	Verb        string `json:"verb"`
+	Group       string `json:"group,omitempty"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	Name        string `json:"name,omitempty"`
+	User        string `json:"user"`
+	UserAgent   string `json:"userAgent,omitempty"`
+	// Old reports whether the request names a version that may be gone: Gone can happen to it.
+	Old bool `json:"old,omitempty"`
 }
 
 // selects reports whether the rule selects the request, and its fault can happen to it.

@@ -349,3 +349,27 @@ func TestConcurrentPicks(t *testing.T) {
 		t.Errorf("%d selected, %d fired, want 80 and 5", got.Selected, got.Fired)
 	}
 }
+
+// TestRecord: a set records requests up to its limit, with and without rules.
+func TestRecord(t *testing.T) {
+	var s fault.Set
+	s.Record()
+	if !s.Active() {
+		t.Error("a set that records is not active")
+	}
+	long := strings.Repeat("é", 1000)
+	for range fault.MaxRecorded + 2 {
+		s.Pick(&fault.Request{Verb: "get", UserAgent: long})
+	}
+	all, missed := s.Recorded()
+	if len(all) != fault.MaxRecorded || missed != 2 {
+		t.Errorf("%d requests are recorded, and %d missed", len(all), missed)
+	}
+	if agent := all[0].UserAgent; len(agent) > 1024 || !strings.HasPrefix(long, agent) {
+		t.Errorf("a user agent of %d bytes is recorded as one of %d", len(long), len(agent))
+	}
+	s.Clear()
+	if !s.Active() {
+		t.Error("the record ends with the rules")
+	}
+}

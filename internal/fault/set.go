@@ -22,11 +22,14 @@ var (
 
 // Set holds the rules of one world. The zero value has none. All methods are safe for concurrent use.
 type Set struct {
-	active atomic.Bool // there are rules
+	active atomic.Bool // there are rules, or requests are recorded
 
-	mu    sync.Mutex
-	rules []*rule // in the order in which they were added
-	last  uint64  // ID
+	mu        sync.Mutex
+	rules     []*rule // in the order in which they were added
+	last      uint64  // ID
+	recording bool
+	recorded  []Request
+	missed    uint64
 }
 
 type rule struct {
@@ -86,7 +89,7 @@ func (s *Set) Remove(id string) error {
 	if len(s.rules) == before {
 		return fmt.Errorf("the fault %q: %w", id, ErrNotFound)
 	}
-	s.active.Store(len(s.rules) > 0)
+	s.active.Store(s.recording || len(s.rules) > 0)
 	return nil
 }
 
@@ -95,10 +98,10 @@ func (s *Set) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rules = nil
-	s.active.Store(false)
+	s.active.Store(s.recording)
 }
 
-// Active reports whether there are rules. It costs one atomic load. A nil set has none.
+// Active reports whether Pick must be called. It costs one atomic load. A nil set is not active.
 func (s *Set) Active() bool { return s != nil && s.active.Load() }
 
 // Pick counts a request, and returns what happens to it: a delay, and then the first other fault that
@@ -106,6 +109,7 @@ func (s *Set) Active() bool { return s != nil && s.active.Load() }
 func (s *Set) Pick(q *Request) (delay time.Duration, fault *Rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.record(q)
 	for _, r := range s.rules {
 		if !r.selects(q) || !r.fires() {
 			continue

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tidemark-dev/tidemark/internal/fault"
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
@@ -53,6 +54,17 @@ func (t *traffic) close(q *request) {
 
 // Begun is how many requests the handler has begun to serve.
 func (h *Handler) Begun() uint64 { return h.traffic.begun.Load() }
+
+// Watches returns the open watches, in no order.
+func (h *Handler) Watches() []fault.Request {
+	h.traffic.mu.Lock()
+	defer h.traffic.mu.Unlock()
+	all := make([]fault.Request, 0, len(h.traffic.watches))
+	for q := range h.traffic.watches {
+		all = append(all, q.faultRequest(q.agent))
+	}
+	return all
+}
 
 // Busy returns what the handler still has to do for a state with the revision; empty: nothing. It has nothing to
 // do if no request is under way, each open watch has read the log up to the revision, and the

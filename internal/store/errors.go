@@ -17,6 +17,8 @@ var (
 	ErrNoSpace = errors.New("no space left for writes")
 	// ErrBusy: too many readers of old history at once; try again later.
 	ErrBusy = errors.New("too many reads of old history at once")
+	// ErrTooMuchHistory: the changes do not fit into the history of a fork.
+	ErrTooMuchHistory = errors.New("the changes take more memory than the history of a fork may")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("the store is closed")
 )

@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // # Forks
 //
@@ -14,32 +17,102 @@ import "context"
 //   - revisions grow along a line as well: an object with a revision up to the fork's base was made by an
 //     ancestor
 //
-// History below the base belongs to the parent: the fork answers reads of it with an *ExpiredError. So
-// the parent compacts as if there were no forks, and may close before them.
+// A fork can begin with a part of the history of its parent: the changes that led to the state. It then has
+// them in memory, like its own changes, and they count in its bound. What is older belongs to the parent: the
+// fork answers reads of it with an *ExpiredError. So the parent compacts as if there were no forks, and may
+// close before them.
 
-// Fork starts a store at a state of this one, on a log that begins with this state: memlog.From makes one.
-// The log is not replayed. Options are those of Open; the quota and the memory of history count what the
-// fork writes. The fork owns the log, and starts no goroutine before its first write. The error is
-// ErrClosed after Close.
+// Fork starts a store at a state of this one, on a log in memory that has this state and the changes that led
+// to it: memlog.From and memlog.FromHistory make one. The log is not replayed. Options are those of Open; the
+// quota counts what the fork writes and the copies that StateAt made, the memory of history counts the changes
+// in the log too. The account is the one that StateAt and History had. The fork owns the log, and starts no
+// goroutine before its first write. The error is ErrClosed after Close; then the account stays open.
 func (s *Store) Fork(state *State, o Options) (*Store, error) {
 	s.mu.Lock()
 	token, closing := s.edit.token, s.closing
 	s.mu.Unlock()
-	if closing {
+	if closing || !s.o.Account.lend(o.Account) {
 		return nil, ErrClosed
 	}
 	o.setDefaults()
 	f := &Store{base: state.revision}
 	f.names.Store(&map[string]*collection{})
-	own := &State{revision: state.revision, indexes: state.indexes, roots: state.roots, time: state.time}
+	own := &State{revision: state.revision, indexes: state.indexes, roots: state.roots, time: state.time, bytes: state.copied}
 	f.committer.start(own, token+1)
-	f.start(o, Bounds{Head: state.revision, Floor: state.revision, Time: state.time, InMemory: true}, own)
+	floor := o.Log.Floor()
+	f.start(o, Bounds{Head: state.revision, Floor: floor, Time: state.time, InMemory: true}, own)
+	f.opened, f.history.window = floor, floor // what follows is in memory
+	for e, err := range o.Log.Changes(s.ctx, "", floor, state.revision) {
+		if err != nil {
+			f.stop()
+			return nil, s.readError(err)
+		}
+		f.remember(f.collection(e.Collection), e.change(), 0, nil)
+	}
+	f.account()
 	return f, nil
 }
 
+// History returns the changes after a revision that led to a state, for the log of a fork. They share the
+// objects of the state. A revision below the history is an *ExpiredError, one above the state a
+// *TooLargeError. If the changes take more than most bytes in the history of a fork, the error wraps
+// ErrTooMuchHistory. They count in the account of the fork; nil: there is none. If they do not fit into its
+// budget, the error is a *QuotaError.
+func (s *Store) History(ctx context.Context, after Revision, state *State, most int64, of *Account) ([]Entry, error) {
+	switch {
+	case after == state.revision:
+		return nil, nil
+	case after > state.revision:
+		return nil, &TooLargeError{Revision: after, Current: state.revision}
+	}
+	feed, err := s.Feed(after)
+	if err != nil {
+		return nil, err
+	}
+	defer feed.Close()
+	var entries []Entry
+	var bytes int64
+	// Each change continues the one before: the versions that a log reads back are copies.
+	newest := map[[2]string]*Object{}
+	buf := make([]CollectionChange, 256)
+	for feed.Revision() < state.revision {
+		n, err := feed.TryNext(ctx, buf)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range buf[:n] {
+			if c.Revision > state.revision {
+				break
+			}
+			e := Entry{Collection: c.Collection, Key: c.Key(), Revision: c.Revision, Object: c.After, Before: c.Before, Origin: &c.origin}
+			if o := state.Get(e.Collection, e.Key); o != nil && o.Modified == e.Revision {
+				e.Object = o
+			}
+			object := [2]string{e.Collection, e.Key}
+			if o := newest[object]; o != nil && e.Before != nil {
+				e.Before = o
+			}
+			newest[object] = e.Object
+			cost := c.cost(true)
+			if bytes += cost; bytes > most {
+				return nil, fmt.Errorf("%w: those after revision %d up to %d take more than %d bytes", ErrTooMuchHistory, after, state.revision, most)
+			}
+			if err := of.remembered(cost); err != nil {
+				return nil, err
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
 // StateAt returns the whole state at a revision, with the errors of Exact. It takes time in proportion to
-// what changed since, or to the size of the collections whose changes left memory.
-func (s *Store) StateAt(ctx context.Context, r Revision) (*State, error) {
+// what changed since, or to the size of the collections whose changes left memory: it copies their objects
+// of then from the log, apart from those that are current.
+//
+// The copies count in the account of the fork that is about to begin with the state; nil: they have no limit.
+// If they do not fit, the error is a *CopyError.
+func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (*State, error) {
 	now := s.Any()
 	switch {
 	case r == now.revision:
@@ -53,10 +126,11 @@ func (s *Store) StateAt(ctx context.Context, r Revision) (*State, error) {
 		then.roots[i] = new([rootsPiece]*node)
 	}
 	for name, i := range now.indexes {
-		root, err := s.rootAt(ctx, name, r)
+		root, copied, err := s.rootAt(ctx, name, r, of)
 		if err != nil {
 			return nil, err
 		}
+		then.copied += copied
 		if root != nil {
 			then.roots[i/rootsPiece][i%rootsPiece] = root
 		}
@@ -67,22 +141,34 @@ func (s *Store) StateAt(ctx context.Context, r Revision) (*State, error) {
 	return then, nil
 }
 
-// rootAt returns the tree of a collection at a revision.
-func (s *Store) rootAt(ctx context.Context, collection string, r Revision) (*node, error) {
+// rootAt returns the tree of a collection at a revision, and the bytes of what it copied.
+func (s *Store) rootAt(ctx context.Context, collection string, r Revision, of *Account) (*node, int64, error) {
 	v, err := s.Exact(ctx, collection, r, 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer v.Close()
 	if t := v.tree(); t != nil {
-		return t.root, nil
+		return t.root, 0, nil
 	}
 	var objects []*Object
+	var copied int64
+	now := s.Any().Snapshot(collection)
 	for o, err := range v.Scan("", "") {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		bytes := int64(nodeShare)
+		if current := now.Get(o.Key); current != nil && current.Modified == o.Modified {
+			o = current
+		} else {
+			bytes = objectBytes(o)
+		}
+		if err := of.copied(bytes); err != nil {
+			return nil, 0, &CopyError{r, err}
+		}
+		copied += bytes
 		objects = append(objects, o)
 	}
-	return build(objects), nil
+	return build(objects), copied, nil
 }

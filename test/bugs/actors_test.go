@@ -2,6 +2,7 @@ package bugs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -9,11 +10,15 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -27,9 +32,16 @@ type bug string
 // An actor is a controller that can be added to a manager.
 type actor interface{ setUp(m ctrl.Manager) error }
 
-// retryLimit is the longest time between two tries of a reconciliation: shorter than a search waits for
-// the next write.
-const retryLimit = 100 * time.Millisecond
+// The times between two tries of a reconciliation: shorter than a search waits for the next write.
+const (
+	retryFirst = 5 * time.Millisecond
+	retryLimit = 100 * time.Millisecond
+)
+
+// options are those of all controllers.
+func options() controller.Options {
+	return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLimit)}
+}
 
 // run returns a function that runs actors in a new manager until the context ends. As in a cluster, a
 // manager that gives up is started again.
@@ -87,7 +99,7 @@ type function struct {
 }
 
 func (f function) setUp(m ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(m).Named(f.name).For(f.object).Complete(reconcile.Func(func(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
+	return ctrl.NewControllerManagedBy(m).Named(f.name).For(f.object).WithOptions(options()).Complete(reconcile.Func(func(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
 		return ctrl.Result{}, client.IgnoreNotFound(f.call(ctx, m.GetClient(), q.NamespacedName))
 	}))
 }
@@ -119,8 +131,11 @@ var cloud = function{"cloud", &Website{}, func(ctx context.Context, c client.Cli
 		return err
 	}
 	var s corev1.Service
-	if err := c.Get(ctx, key, &s); err != nil || len(s.Status.LoadBalancer.Ingress) > 0 {
-		return err
+	if err := c.Get(ctx, key, &s); err != nil {
+		return fmt.Errorf("the Service is not in the cache yet: %v", err) // not IsNotFound: try again
+	}
+	if len(s.Status.LoadBalancer.Ingress) > 0 {
+		return nil
 	}
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
 	return c.Status().Update(ctx, &s)
@@ -139,14 +154,66 @@ var autoscaler = function{"autoscaler", &appsv1.Deployment{}, func(ctx context.C
 	return c.Update(ctx, &d)
 }}
 
-// issuer fills the Secrets of credentials.
-var issuer = function{"issuer", &corev1.Secret{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
-	var s corev1.Secret
-	if err := c.Get(ctx, key, &s); err != nil || s.Labels[credentialName] == "" || len(s.Data) > 0 {
+// issuer fills the Secrets of credentials. It takes its time: until the credential waits for it.
+var issuer = function{"issuer", &Credential{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var k Credential
+	if err := c.Get(ctx, key, &k); err != nil || k.Status.Phase != "Waiting" {
 		return err
+	}
+	var s corev1.Secret
+	if err := c.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: secretName(&k, k.Status.Version)}, &s); err != nil {
+		return fmt.Errorf("the Secret is not in the cache yet: %v", err) // not IsNotFound: try again
+	}
+	if len(s.Data) > 0 {
+		return nil
 	}
 	s.Data = map[string][]byte{"password": []byte("the password " + s.Name)}
 	return c.Update(ctx, &s)
+}}
+
+// restarter restarts the servers of a website with a new image once, as `kubectl rollout restart` does.
+var restarter = function{"restarter", &appsv1.Deployment{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var d appsv1.Deployment
+	if err := c.Get(ctx, key, &d); err != nil || !available(&d) || d.Spec.Template.Spec.Containers[0].Image != newImage {
+		return err
+	}
+	var w Website
+	if err := c.Get(ctx, key, &w); err != nil || w.Annotations[restartWanted] == "" {
+		return err
+	}
+	d.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "today"}
+	if err := c.Update(ctx, &d); err != nil {
+		return err
+	}
+	delete(w.Annotations, restartWanted)
+	return c.Update(ctx, &w)
+}}
+
+// grower lets a pool grow when its first shards are there.
+var grower = function{"grower", &Pool{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var p Pool
+	if err := c.Get(ctx, key, &p); err != nil || p.Status.Created == 0 || p.Status.Created != p.Spec.Shards || p.Spec.Shards >= grownShards {
+		return err
+	}
+	p.Spec.Shards = grownShards
+	return c.Update(ctx, &p)
+}}
+
+// installer creates the database that a ConfigMap describes. It waits until a former one is gone.
+var installer = function{"installer", &corev1.ConfigMap{}, func(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	var m corev1.ConfigMap
+	if err := c.Get(ctx, key, &m); err != nil || m.Data["storage"] == "" {
+		return err
+	}
+	db := Database{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: DatabaseSpec{Replicas: 1, Storage: m.Data["storage"]}}
+	err := c.Get(ctx, key, &db)
+	switch {
+	case apierrors.IsNotFound(err):
+		return c.Create(ctx, &db)
+	case err == nil && !db.DeletionTimestamp.IsZero():
+		return errors.New("the former database is still there")
+	}
+	return err
 }}
 
 // janitor deletes backups that are done.

@@ -3,6 +3,7 @@ package bugs
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,11 +24,14 @@ type Backup = Custom[BackupSpec, BackupStatus]
 // BackupSpec is what is wanted.
 type BackupSpec struct {
 	Parts int `json:"parts"`
+	// KeepSeconds is how long the backup is kept when it is done; zero: forever.
+	KeepSeconds int `json:"keepSeconds,omitempty"`
 }
 
 // BackupStatus is what is there.
 type BackupStatus struct {
-	Phase string `json:"phase,omitempty"`
+	Phase string      `json:"phase,omitempty"`
+	Done  metav1.Time `json:"done,omitzero"` // when the phase became Done
 }
 
 const (
@@ -36,6 +40,12 @@ const (
 	// Unobserved state: the cleanup is done when the deletion is seen as an event. After a restart there is no
 	// such event: kubernetes-sigs/kwok#142.
 	cleanupByEvent bug = "the cleanup needs to see the event of the deletion"
+	// An error is logged and forgotten, and the work counts as done: Azure/azure-service-operator#167.
+	errorSwallowed bug = "the error of a step is logged and forgotten"
+	// An error of the cleanup does not keep the finalizer: openkube-hub/KubeUser#54, cert-manager/cert-manager#7286.
+	cleanupErrorIgnored bug = "the finalizer is removed although the cleanup has failed"
+	// Time: the branch for "not yet due" returns without RequeueAfter: bitwarden/sm-kubernetes#132.
+	forgottenRequeue bug = "nothing wakes the controller when the time has come"
 )
 
 const (
@@ -68,7 +78,7 @@ func (r *backups) setUp(m ctrl.Manager) error {
 		}
 		return true
 	}}
-	return ctrl.NewControllerManagedBy(m).For(&Backup{}, builder.WithPredicates(observe)).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&Backup{}, builder.WithPredicates(observe)).WithOptions(options()).Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -97,13 +107,28 @@ func (r *backups) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, e
 		}
 	}
 	if b.Status.Phase == "Done" {
-		return ctrl.Result{}, nil
+		return r.expire(ctx, &b)
 	}
-	if err := r.copy(ctx, &b); err != nil {
+	if err := r.copy(ctx, &b); err != nil && r.bug != errorSwallowed {
 		return ctrl.Result{}, err
 	}
-	b.Status.Phase = "Done"
-	return ctrl.Result{}, r.Status().Update(ctx, &b)
+	b.Status = BackupStatus{Phase: "Done", Done: metav1.Now()}
+	return ctrl.Result{}, r.Status().Update(ctx, &b) // its event leads to expire
+}
+
+// expire deletes a backup that has been kept long enough.
+func (r *backups) expire(ctx context.Context, b *Backup) (ctrl.Result, error) {
+	if b.Spec.KeepSeconds == 0 {
+		return ctrl.Result{}, nil
+	}
+	left := time.Until(b.Status.Done.Add(time.Duration(b.Spec.KeepSeconds) * time.Second))
+	if left <= 0 {
+		return ctrl.Result{}, client.IgnoreNotFound(r.Delete(ctx, b, client.Preconditions{UID: &b.UID}))
+	}
+	if r.bug == forgottenRequeue {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: left}, nil
 }
 
 // copy creates the parts that do not exist.
@@ -137,7 +162,7 @@ func (r *backups) finalize(ctx context.Context, b *Backup) error {
 		return nil
 	}
 	if r.bug != finalizerFirst {
-		if err := r.cleanUp(ctx, b.UID); err != nil {
+		if err := r.cleanUp(ctx, b.UID); err != nil && r.bug != cleanupErrorIgnored {
 			return err
 		}
 	}

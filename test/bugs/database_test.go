@@ -36,6 +36,9 @@ const (
 	// Intermediate state: the owner is written after the create, and an object that exists is left alone. A
 	// crash in between leaves a StatefulSet that the garbage collector never deletes.
 	ownerInSecondWrite bug = "the owner is set by a second write"
+	// Stale state: the finalizer of a database that was deleted in the past deletes the volume of the database that
+	// has its name now: instaclustr/cassandra-operator#402, datastax/cass-operator#412.
+	volumeByName bug = "the finalizer finds the volume by its name"
 )
 
 const (
@@ -53,7 +56,7 @@ type databases struct {
 
 func (r *databases) setUp(m ctrl.Manager) error {
 	r.Client, r.live = m.GetClient(), m.GetAPIReader()
-	return ctrl.NewControllerManagedBy(m).For(&Database{}).Owns(&corev1.Secret{}).Owns(&appsv1.StatefulSet{}).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&Database{}).Owns(&corev1.Secret{}).Owns(&appsv1.StatefulSet{}).WithOptions(options()).Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -84,6 +87,14 @@ func (r *databases) finalize(ctx context.Context, db *Database) error {
 	if !controllerutil.ContainsFinalizer(db, databaseFinalizer) {
 		return nil
 	}
+	if r.bug == volumeByName {
+		v := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: volumeName(db)}}
+		if err := r.Delete(ctx, v); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		controllerutil.RemoveFinalizer(db, databaseFinalizer)
+		return client.IgnoreNotFound(r.Update(ctx, db))
+	}
 	// The UID protects the volumes of a later database with this name.
 	selected := client.MatchingLabels{databaseName: db.Name, databaseUID: string(db.UID)}
 	var volumes corev1.PersistentVolumeClaimList
@@ -111,6 +122,8 @@ func (r *databases) secret(ctx context.Context, db *Database) error {
 	return err
 }
 
+func volumeName(db *Database) string { return db.Name + "-data" }
+
 func (r *databases) volume(ctx context.Context, db *Database) error {
 	if r.bug == phaseBeforeWork {
 		if db.Status.Phase != "" {
@@ -121,7 +134,7 @@ func (r *databases) volume(ctx context.Context, db *Database) error {
 			return err
 		}
 	}
-	v := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: db.Name + "-data"}}
+	v := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: db.Namespace, Name: volumeName(db)}}
 	// It has no owner, so it would stay if the database was gone.
 	if err := newest(ctx, r.live, db); err != nil {
 		return err

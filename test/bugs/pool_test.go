@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -37,9 +38,18 @@ const (
 	// Hot loop: the status lists the shards in an order that is another one each time, as that of a map:
 	// scylladb/scylla-operator#3337, mariadb-operator/mariadb-operator#1794, temporalio/temporal-worker-controller#415.
 	orderChanges bug = "the status has the shards in another order each time"
+	// Lost answer: the create of an object with a generated name is repeated, and there are two.
+	generatedNameRetried bug = "the create of an object with a generated name is repeated"
+	// Stale state: the shards that a former specification does not have are deleted by their names:
+	// pravega/zookeeper-operator#314, instaclustr/cassandra-operator#407.
+	scaleDownFromCache bug = "the number of shards in the cache decides what is deleted"
 )
 
-const poolName = "example.com/pool"
+const (
+	poolName = "example.com/pool"
+	// grownShards is the number that grower sets.
+	grownShards = 4
+)
 
 // pools is the operator of pools.
 type pools struct {
@@ -51,7 +61,7 @@ type pools struct {
 
 func (r *pools) setUp(m ctrl.Manager) error {
 	r.Client, r.live = m.GetClient(), m.GetAPIReader()
-	return ctrl.NewControllerManagedBy(m).For(&Pool{}).Owns(&corev1.ConfigMap{}).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&Pool{}).Owns(&corev1.ConfigMap{}).WithOptions(options()).Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -74,8 +84,8 @@ func (r *pools) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, err
 	if err := r.shrink(ctx, &p, shards); err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.bug == countInStatus {
-		return ctrl.Result{}, nil // the status is the counter
+	if r.bug == countInStatus || r.bug == generatedNameRetried {
+		return ctrl.Result{}, nil // the names are generated
 	}
 	names := slices.Sorted(maps.Keys(shards))
 	if r.bug == orderChanges && len(names) > 1 {
@@ -106,8 +116,21 @@ func (r *pools) grow(ctx context.Context, p *Pool, shards map[string]*corev1.Con
 		}
 		return nil
 	}
+	if r.bug == generatedNameRetried {
+		var list corev1.ConfigMapList
+		if err := r.live.List(ctx, &list, client.InNamespace(p.Namespace), client.MatchingLabels{poolName: p.Name}); err != nil {
+			return err
+		}
+		for range p.Spec.Shards - len(list.Items) {
+			again := func(error) bool { return true }
+			if err := retry.OnError(retry.DefaultRetry, again, func() error { return r.create(ctx, p, "", shards) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	for i := range p.Spec.Shards {
-		name := fmt.Sprintf("%s-%d", p.Name, i)
+		name := shardName(p, i)
 		if shards[name] != nil {
 			continue
 		}
@@ -117,6 +140,8 @@ func (r *pools) grow(ctx context.Context, p *Pool, shards map[string]*corev1.Con
 	}
 	return nil
 }
+
+func shardName(p *Pool, i int) string { return fmt.Sprintf("%s-%d", p.Name, i) }
 
 // create creates a shard, with a generated name if it has none.
 func (r *pools) create(ctx context.Context, p *Pool, name string, shards map[string]*corev1.ConfigMap) error {
@@ -137,6 +162,14 @@ func (r *pools) create(ctx context.Context, p *Pool, name string, shards map[str
 // shrink deletes the shards that are not wanted. They have data, so that is decided by the newest
 // state.
 func (r *pools) shrink(ctx context.Context, p *Pool, shards map[string]*corev1.ConfigMap) error {
+	if r.bug == scaleDownFromCache {
+		for i := p.Spec.Shards; ; i++ {
+			c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: shardName(p, i)}}
+			if err := r.Delete(ctx, c); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+		}
+	}
 	for name, c := range shards {
 		i, err := strconv.Atoi(strings.TrimPrefix(name, p.Name+"-"))
 		if err != nil || i < p.Spec.Shards {

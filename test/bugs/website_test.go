@@ -46,7 +46,25 @@ const (
 	// Unobserved state: the transition to "ready" is an event, and the event is lost when the controller
 	// is not running: instaclustr/cassandra-operator#398.
 	readyByEvent bug = "readiness is learned from an event, not from the state"
+	// Stale state: an update without a resourceVersion replaces a newer object by one from the cache. The restart
+	// of the servers by another client is lost, as in gardener/gardener#8463.
+	blindUpdate bug = "an update without a resourceVersion overwrites what is newer"
 )
+
+const (
+	// restartWanted is the annotation of a website that restarter has to restart when it has newImage.
+	restartWanted = "example.com/restart"
+	newImage      = "web:2"
+)
+
+// blind is a client whose updates have no resourceVersion.
+type blind struct{ client.Client }
+
+// Update implements client.Writer.
+func (b blind) Update(ctx context.Context, o client.Object, options ...client.UpdateOption) error {
+	o.SetResourceVersion("")
+	return b.Client.Update(ctx, o, options...)
+}
 
 // addressInterval is how often a website is looked at that has no address yet.
 const addressInterval = 20 * time.Millisecond
@@ -80,7 +98,7 @@ func (r *websites) setUp(m ctrl.Manager) error {
 		}
 		return true
 	}}
-	return ctrl.NewControllerManagedBy(m).For(&Website{}, changed).Owns(&appsv1.Deployment{}, builder.WithPredicates(observe)).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&Website{}, changed).Owns(&appsv1.Deployment{}, builder.WithPredicates(observe)).WithOptions(options()).Complete(r)
 }
 
 func available(d *appsv1.Deployment) bool {
@@ -133,7 +151,11 @@ func (r *websites) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, 
 
 func (r *websites) deployment(ctx context.Context, w *Website) (*appsv1.Deployment, error) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
-	_, err := controllerutil.CreateOrUpdate(ctx, r, d, func() error {
+	c := r.Client
+	if r.bug == blindUpdate {
+		c = blind{c}
+	}
+	_, err := controllerutil.CreateOrUpdate(ctx, c, d, func() error {
 		labels := map[string]string{"website": w.Name}
 		if d.Spec.Replicas == nil || r.bug == fightForReplicas {
 			d.Spec.Replicas = &w.Spec.Replicas

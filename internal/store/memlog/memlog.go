@@ -32,7 +32,7 @@ type Log struct {
 	head   store.Revision
 	time   time.Time // Bounds.Time
 	floor  store.Revision
-	base   *store.State // what From was called with; nil: empty
+	base   *store.State // of a fork, what the log begins with; nil: empty
 	// objects are the objects that are not those of base, by collection and key. A nil one was deleted.
 	objects map[string]map[string]*store.Object
 	entries []store.Entry
@@ -47,8 +47,16 @@ func New() *Log { return new(Log) }
 
 // From returns a log that begins with a state, for a fork of its store. It shares the objects of the
 // state.
-func From(state *store.State) *Log {
-	return &Log{base: state, head: state.Revision(), floor: state.Revision(), time: state.Time()}
+func From(state *store.State) *Log { return FromHistory(state, state.Revision(), nil) }
+
+// FromHistory is From for a fork that has a part of the history: the changes after a revision that led to the
+// state, as Store.History returns them. The log owns the slice.
+func FromHistory(state *store.State, after store.Revision, changes []store.Entry) *Log {
+	l := &Log{base: state, head: state.Revision(), floor: after, time: state.Time(), entries: changes}
+	for i := range changes {
+		l.bytes += historyBytes(&changes[i])
+	}
+	return l
 }
 
 // At returns a log that begins with objects, by their collections, at a revision. None of them was modified

@@ -18,7 +18,9 @@ func TestSuite(t *testing.T) {
 func TestForks(t *testing.T) {
 	storetest.Forks(t, func(testing.TB) func(testing.TB) store.Log {
 		return func(testing.TB) store.Log { return memlog.New() }
-	}, func(state *store.State) store.Log { return memlog.From(state) })
+	}, func(state *store.State, after store.Revision, changes []store.Entry) store.Log {
+		return memlog.FromHistory(state, after, changes)
+	})
 }
 
 // TestReplayFork: a log that begins with a state is replayed with the state's objects, apart from those

@@ -14,16 +14,23 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/testrand"
 )
 
+// ForkLog makes a log in memory that begins with a state and with the changes after a revision that led to it.
+type ForkLog func(state *store.State, after store.Revision, changes []store.Entry) store.Log
+
 // Forks tests trees of forks: each store of a tree is compared with a map that only its own writes, and
-// those of its ancestors before the fork, changed. log makes a log that begins with a state.
-func Forks(t *testing.T, medium Medium, log func(*store.State) store.Log) {
+// those of its ancestors before the fork, changed.
+func Forks(t *testing.T, medium Medium, log ForkLog) {
 	t.Run("Random", func(t *testing.T) { testForks(t, medium, log) })
 	t.Run("Bounds", func(t *testing.T) { testForkBounds(t, medium, log) })
 	for _, memory := range []int64{0, 1} {
 		t.Run(fmt.Sprintf("Earlier/memory=%d", memory), func(t *testing.T) {
 			testForkEarlier(t, Open(t, store.Options{Log: medium(t)(t), MaxMemory: memory}), log)
 		})
+		t.Run(fmt.Sprintf("History/memory=%d", memory), func(t *testing.T) {
+			testForkHistory(t, Open(t, store.Options{Log: medium(t)(t), MaxMemory: memory}), log)
+		})
 	}
+	t.Run("HistoryBound", func(t *testing.T) { testForkHistoryBound(t, medium, log) })
 	t.Run("Times", func(t *testing.T) { testForkTimes(t, medium, log) })
 	t.Run("Quota", func(t *testing.T) { testForkQuota(t, medium, log) })
 }
@@ -38,7 +45,7 @@ type branch struct {
 
 // testForks has rounds in which all stores of the tree write at the same time, and are read at the same
 // time. After each round it compares them with their models, and forks some.
-func testForks(t *testing.T, medium Medium, log func(*store.State) store.Log) {
+func testForks(t *testing.T, medium Medium, log ForkLog) {
 	chance := testrand.New(t)
 	root := &branch{t: t, store: Open(t, store.Options{Log: medium(t)(t)}), chance: rand.New(rand.NewPCG(chance.Uint64(), 0)), want: map[string]map[string]*store.Object{}}
 	for i := range 300 { // a tree of several levels
@@ -69,10 +76,10 @@ func testForks(t *testing.T, medium Medium, log func(*store.State) store.Log) {
 	}
 }
 
-func (b *branch) fork(chance *rand.Rand, log func(*store.State) store.Log) *branch {
+func (b *branch) fork(chance *rand.Rand, log ForkLog) *branch {
 	b.t.Helper()
 	state := b.store.Any()
-	f, err := b.store.Fork(state, store.Options{Log: log(state), OnFatal: func(err error) { b.t.Errorf("the log of a fork failed: %v", err) }})
+	f, err := b.store.Fork(state, store.Options{Log: log(state, state.Revision(), nil), OnFatal: func(err error) { b.t.Errorf("the log of a fork failed: %v", err) }})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -130,9 +137,9 @@ func (b *branch) check() {
 	}
 }
 
-func mustFork(t *testing.T, s *store.Store, state *store.State, log func(*store.State) store.Log) *store.Store {
+func mustFork(t *testing.T, s *store.Store, state *store.State, log ForkLog) *store.Store {
 	t.Helper()
-	f, err := s.Fork(state, store.Options{Log: log(state)})
+	f, err := s.Fork(state, store.Options{Log: log(state, state.Revision(), nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +148,7 @@ func mustFork(t *testing.T, s *store.Store, state *store.State, log func(*store.
 }
 
 // testForkBounds: a fork continues the revisions of its parent, has no history of it, and outlives it.
-func testForkBounds(t *testing.T, medium Medium, log func(*store.State) store.Log) {
+func testForkBounds(t *testing.T, medium Medium, log ForkLog) {
 	s := Open(t, store.Options{Log: medium(t)(t)})
 	a := mustCommit(t, s, put("pods", "a/1", "one", 0))
 	mustCommit(t, s, put("pods", "a/2", "two", 0))
@@ -161,7 +168,7 @@ func testForkBounds(t *testing.T, medium Medium, log func(*store.State) store.Lo
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Fork(s.Any(), store.Options{Log: log(s.Any())}); !errors.Is(err, store.ErrClosed) {
+	if _, err := s.Fork(s.Any(), store.Options{Log: log(s.Any(), s.Any().Revision(), nil)}); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("a fork of a closed store: %v", err)
 	}
 	if o := mustCommit(t, f, put("pods", "a/1", "changed", a.Modified)); o.Modified != at+1 || o.Created != a.Created {
@@ -178,7 +185,7 @@ func testForkBounds(t *testing.T, medium Medium, log func(*store.State) store.Lo
 }
 
 // testForkEarlier forks at every revision of a history, and compares with the objects of then.
-func testForkEarlier(t *testing.T, s *store.Store, log func(*store.State) store.Log) {
+func testForkEarlier(t *testing.T, s *store.Store, log ForkLog) {
 	chance := testrand.New(t)
 	b := &branch{t: t, store: s, chance: chance, want: map[string]map[string]*store.Object{}}
 	type moment struct {
@@ -196,7 +203,7 @@ func testForkEarlier(t *testing.T, s *store.Store, log func(*store.State) store.
 		moments = append(moments, m)
 	}
 	for _, m := range moments {
-		state, err := b.store.StateAt(t.Context(), m.revision)
+		state, err := b.store.StateAt(t.Context(), m.revision, nil)
 		if floor, _ := s.Bounds(); m.revision < floor {
 			if !errors.As(err, new(*store.ExpiredError)) {
 				t.Errorf("a state below the history: %v", err)
@@ -217,13 +224,13 @@ func testForkEarlier(t *testing.T, s *store.Store, log func(*store.State) store.
 		child.check()
 	}
 	b.check()
-	if _, err := b.store.StateAt(t.Context(), b.store.Any().Revision()+1); !errors.As(err, new(*store.TooLargeError)) {
+	if _, err := b.store.StateAt(t.Context(), b.store.Any().Revision()+1, nil); !errors.As(err, new(*store.TooLargeError)) {
 		t.Errorf("a state of the future: %v", err)
 	}
 }
 
 // testForkQuota: the quota of a fork counts what the fork wrote.
-func testForkQuota(t *testing.T, medium Medium, log func(*store.State) store.Log) {
+func testForkQuota(t *testing.T, medium Medium, log ForkLog) {
 	s := Open(t, store.Options{Log: medium(t)(t)})
 	var last *store.Object
 	for i := range 100 {

@@ -179,17 +179,30 @@ func testOriginLimits(t *testing.T, medium Medium) {
 	if grown := s.Stats().HistoryBytes - before; grown < writes*name {
 		t.Errorf("%d new actors of %d bytes count %d bytes in history", writes, name, grown)
 	}
+	grows := func(id string) int64 {
+		before := s.Stats().HistoryBytes
+		for i := range writes {
+			w := put("pods", fmt.Sprintf("id-%s-%d", id[:1], i), "", 0)
+			w.Origin = &store.Origin{AuditID: store.NewAuditID(id)}
+			mustCommit(t, s, w)
+		}
+		return s.Stats().HistoryBytes - before
+	}
+	uuids, texts := grows("5d8c3c9a-0f0e-4c1e-9c55-0123456789ab"), grows(strings.Repeat("x", store.MaxAuditID))
+	if got := texts - uuids; got < writes*store.MaxAuditID {
+		t.Errorf("%d audit IDs of %d bytes that are no UUIDs count %d bytes in history", writes, store.MaxAuditID, got)
+	}
 }
 
 // testForkTimes forks a store whose clock is ahead of the fork's.
-func testForkTimes(t *testing.T, medium Medium, log func(*store.State) store.Log) {
+func testForkTimes(t *testing.T, medium Medium, log ForkLog) {
 	ahead := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := Open(t, store.Options{Log: medium(t)(t), Now: func() time.Time { return ahead }})
 	mustCommit(t, s, put("pods", "ns/a", "1", 0))
 	if got := s.Any().Time(); got != ahead {
 		t.Errorf("the state is of %v, want %v", got, ahead)
 	}
-	f, err := s.Fork(s.Any(), store.Options{Log: log(s.Any()), Now: func() time.Time { return ahead.Add(-time.Hour) }})
+	f, err := s.Fork(s.Any(), store.Options{Log: log(s.Any(), s.Any().Revision(), nil), Now: func() time.Time { return ahead.Add(-time.Hour) }})
 	if err != nil {
 		t.Fatal(err)
 	}

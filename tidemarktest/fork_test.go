@@ -1,0 +1,40 @@
+package tidemarktest
+
+import "testing"
+
+// TestForkSince: a replica of a copy with a history can be older than the copy, and moves through that history.
+func TestForkSince(t *testing.T) {
+	t.Parallel()
+	env := (&World{Controllers: []string{"-*"}}).Fork(t)
+	since := env.world.Revision
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}")
+	ctx := t.Context()
+	f, err := env.forkAt(ctx, moment{at: since + 2, since: since})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.discard()
+	r, err := f.replica(ctx, At(since))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := func(name string) int {
+		answer, err := r.Client().Get(r.URL() + "/api/v1/namespaces/default/configmaps/" + name + "?resourceVersion=0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	for step, want := range [][2]int{{404, 404}, {200, 404}, {200, 200}} {
+		if got := [2]int{code("a"), code("b")}; got != want {
+			t.Errorf("after %d changes: %d, want %d", step, got, want)
+		}
+		if err := r.advance(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := r.revision(ctx); err != nil || now <= since+2 { // the copy has its own first write
+		t.Errorf("the replica is at %d, %v, want more than %d", now, err, since+2)
+	}
+}

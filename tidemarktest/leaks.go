@@ -1,0 +1,85 @@
+package tidemarktest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// leakGrace is how long clients may take to close their watches at the end of a test.
+	leakGrace = 5 * time.Second
+	// leakPoll is how often the watches are counted in that time.
+	leakPoll = 20 * time.Millisecond
+)
+
+// checkLeaks fails the test if its clients still have watches open: a controller that the test has started runs on,
+// and its requests fail as soon as the cluster is deleted. It logs the objects that wait for their finalizers.
+func (e *Env) checkLeaks(t TB) {
+	t.Helper()
+	watches, err := e.watchesLeft()
+	if err == nil && len(watches) > 0 {
+		t.Errorf("tidemarktest: the test has ended, and its clients still have watches open (%d, after %v). Stop what the test has started:\n%s", len(watches), leakGrace, strings.Join(watches, "\n"))
+	}
+	var waiting []string
+	if err == nil {
+		waiting, err = e.waitingForFinalizers()
+	}
+	if err != nil {
+		t.Logf("tidemarktest: leaks: %v", err)
+	}
+	if len(waiting) > 0 {
+		t.Logf("tidemarktest: the test leaves objects that are being deleted and wait for their finalizers:\n%s", strings.Join(waiting, "\n"))
+	}
+}
+
+// watchesLeft waits until no watch is open, at most for the grace, and returns those that are, a line each.
+func (e *Env) watchesLeft() ([]string, error) {
+	ctx, cancel := callContext()
+	defer cancel()
+	var all struct{ Watches []request }
+	for deadline := time.Now().Add(leakGrace); ; {
+		if err := e.session.control.call(ctx, http.MethodGet, worldPath(e.world.Name, "watches"), nil, &all); err != nil {
+			return nil, err
+		}
+		if len(all.Watches) == 0 || time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(leakPoll)
+	}
+	var lines []string
+	for _, w := range all.Watches {
+		lines = append(lines, fmt.Sprintf("  %s by %s", &w, w.UserAgent))
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
+// waitingForFinalizers returns the objects that the test has changed and that are being deleted and have finalizers,
+// a line each.
+func (e *Env) waitingForFinalizers() ([]string, error) {
+	ctx, cancel := callContext()
+	defer cancel()
+	changes, err := e.history(ctx, e.world.Revision, 0)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, o := range touchedBy(changes) {
+		var object struct {
+			Metadata struct {
+				DeletionTimestamp string
+				Finalizers        []string
+			}
+		}
+		if o.after == nil || json.Unmarshal(o.after, &object) != nil || object.Metadata.DeletionTimestamp == "" || len(object.Metadata.Finalizers) == 0 {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("  %s %s: %s", o.collection, o.key, strings.Join(object.Metadata.Finalizers, ", ")))
+	}
+	slices.Sort(lines)
+	return lines, nil
+}

@@ -1,0 +1,465 @@
+package tidemarktest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Search runs a controller many times, each time with another disturbance, and checks how each run
+// ends. The zero value has the defaults. EveryPrefix, EveryFault and EveryLag are searches.
+//
+// Each search gets a function that starts a controller with no memory of former runs, against the Env that
+// it is given, and returns when the context ends, or before if the controller has nothing more to do.
+// Several calls run at the same time. Leader election must be off: the next leader would wait for the lease
+// of the one before.
+//
+// A search begins with a run without a disturbance, on a copy of the Env that it gets, until the copy has
+// settled as Env.Settle defines it. A run in which the controller reads without writing goes on for up to three
+// seconds, so one that is slow has its time. Each other run has a copy of its own too, and must pass the checks
+// beside the first run. The Env itself does not change. The first of the other runs has no disturbance
+// either: if that fails the checks, disturbances cannot be judged, and the search reports only this.
+//
+// A run whose checks fail goes on until there were no writes for three seconds, and is then checked again, so that a
+// slow machine does not fail the test. A controller that waits longer, for example between retries, needs a
+// shorter delay in tests.
+type Search struct {
+	// Budget limits the time in which runs begin. If it is too short for all of them, the runs that are made are
+	// spread evenly, and the test log has the number of those that were left out. Zero: one minute.
+	Budget time.Duration
+	// Parallel is how many runs happen at a time; zero: eight for each CPU, as most of the time of a run is the
+	// wait for its end.
+	Parallel int
+}
+
+// A Run is one run of a controller, from the state of the Env that was given to its end.
+type Run struct {
+	// Changes are all changes of the run in their order, with those before a crash or a restart.
+	Changes []Change
+
+	ends []endObject
+}
+
+// A Check compares a run with a disturbance to the first run, which had none. The error says what is wrong.
+type Check func(first, disturbed *Run) error
+
+// SameEnd returns a Check that fails unless both runs end with the same objects. It ignores what differs from run
+// to run: see Env.Golden.
+func SameEnd() Check {
+	return func(first, disturbed *Run) error {
+		if diff := diffEnds(first.ends, disturbed.ends); diff != "" {
+			return fmt.Errorf("the ends differ (- without the disturbance, + with it):\n%s", diff)
+		}
+		return nil
+	}
+}
+
+// NoReplacement returns a Check that fails if the disturbed run deletes an object and creates it again, unless the
+// first run does so with an object of that name. SameEnd does not see the difference, but what belonged to the old
+// object is lost, such as the data of a volume.
+func NoReplacement() Check {
+	return func(first, disturbed *Run) error {
+		expected := map[string]bool{}
+		for _, c := range replaced(first.Changes) {
+			expected[c.id()] = true
+		}
+		for _, c := range replaced(disturbed.Changes) {
+			if !expected[c.id()] {
+				return fmt.Errorf("%s was deleted, and created again at revision %d", c.id(), c.Revision)
+			}
+		}
+		return nil
+	}
+}
+
+// replaced returns the changes that created objects which had existed before, in their order.
+func replaced(changes []Change) (found []*Change) {
+	existed := map[string]bool{}
+	for i := range changes {
+		c := &changes[i]
+		if c.Before == nil && existed[c.id()] && !transient(c.Collection) {
+			found = append(found, c)
+		}
+		existed[c.id()] = true
+	}
+	return found
+}
+
+// id names the object that changed, in its world.
+func (c *Change) id() string { return c.Collection + " " + c.Key }
+
+const (
+	// firstQuiet is how long the first run must be quiet to have ended: all others are compared to it.
+	firstQuiet = time.Second
+	// wrongQuiet is how long a run must be quiet before a check that fails counts.
+	wrongQuiet = 3 * time.Second
+	// stopLimit is how long a controller may take to return after its context has ended.
+	stopLimit = 10 * time.Second
+	// progressParts is how many times a search reports its progress.
+	progressParts = 10
+)
+
+// disturbance is how a run of a search differs from the first run.
+type disturbance struct {
+	// name describes it in messages: "a crash after write 2 of 3". Empty: there is no disturbance.
+	name string
+	// dir is the name of the directory of the dump.
+	dir string
+	// last is the write of the first run that came last before it; nil: none.
+	last *Change
+	// from is the moment of the first run that the disturbed one begins with.
+	from moment
+	// quiet is how long the run must be quiet to have ended; zero: settleQuiet.
+	quiet time.Duration
+	// start disturbs the world before the controller starts; nil: the run has only another beginning.
+	start func(ctx context.Context, world *Env) (effect, error)
+}
+
+// effect is a disturbance of a world.
+type effect struct {
+	env *Env // of the controller
+	// end ends the disturbance when the world has settled, or after lagLimit. The run then goes on until the world
+	// has settled again. Nil: the disturbance does not end.
+	end func(ctx context.Context) error
+	// happened reports whether the disturbance happened at all; nil: it did.
+	happened func(ctx context.Context) (bool, error)
+}
+
+// search is one call of EveryPrefix, EveryFault or EveryLag.
+type search struct {
+	Search
+	t      TB
+	name   string // of the function
+	run    func(ctx context.Context, env *Env)
+	checks []Check
+	begin  time.Time
+
+	origin *Env // where the first run was
+	first  *Run
+	kept   renderings
+	writes []int // indexes of first.Changes: the writes of clients, without Events and Leases
+
+	recorded []request // of the first run, if records is true
+	records  bool
+}
+
+// outcome is the result of a run.
+type outcome struct {
+	index  int
+	tried  bool
+	missed bool // the disturbance did not happen
+	err    error
+	hint   string // how to see the end
+}
+
+// do makes the first run, and then one with each disturbance that points returns.
+func (s *search) do(env *Env, points func() []disturbance) {
+	s.t.Helper()
+	s.begin = time.Now()
+	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 8*runtime.GOMAXPROCS(0))
+	if err := s.runFirst(env); err != nil {
+		s.t.Fatalf("tidemarktest: %s: the first run: %v", s.name, err)
+		return
+	}
+	defer s.origin.discard()
+	s.t.Logf("tidemarktest: %s: the first run has %d writes and took %v", s.name, len(s.writes), time.Since(s.begin).Round(time.Millisecond))
+	all := append([]disturbance{{from: moment{at: s.base()}, dir: "undisturbed"}}, points()...)
+	s.report(all, s.runAll(all))
+}
+
+// base is the revision that the first run began with.
+func (s *search) base() uint64 { return s.origin.world.Revision }
+
+// runFirst runs the controller without a disturbance.
+func (s *search) runFirst(env *Env) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+	defer cancel()
+	if s.origin, err = env.forkAt(ctx, moment{}); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.origin.discard()
+		}
+	}()
+	if s.records {
+		if err := s.origin.record(ctx); err != nil {
+			return err
+		}
+	}
+	r := controllerRun{env: s.origin, kept: &s.kept}
+	r.start(s.run, s.origin)
+	for _, quiet := range []time.Duration{firstQuiet, wrongQuiet} { // a slow machine takes longer to begin
+		if s.first, err = r.end(ctx, quiet); err != nil {
+			break
+		}
+		if s.writes = clientWrites(s.first.Changes); len(s.writes) > 0 {
+			break
+		}
+	}
+	if err == nil && s.records {
+		s.recorded, err = s.requests(ctx)
+	}
+	if stopped := r.stop(); err == nil {
+		err = stopped
+	}
+	if err != nil {
+		return err
+	}
+	if len(s.writes) == 0 {
+		return fmt.Errorf("the controller has not written anything within %v", firstQuiet+wrongQuiet)
+	}
+	return nil
+}
+
+// clientWrites returns the indexes of the writes of clients, without Events and Leases.
+func clientWrites(changes []Change) []int {
+	var all []int
+	for i := range changes {
+		if c := &changes[i]; !transient(c.Collection) && (c.Actor == nil || c.Actor.Loop == "") {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// requests returns the requests of the first run.
+func (s *search) requests(ctx context.Context) ([]request, error) {
+	all, missed, err := s.origin.requests(ctx)
+	if missed > 0 {
+		s.t.Logf("tidemarktest: %s: only the first %d requests of the first run are disturbed, and not the %d after them", s.name, len(all), missed)
+	}
+	return all, err
+}
+
+// runAll runs the controller with each disturbance, and returns the outcomes in their order.
+func (s *search) runAll(all []disturbance) []outcome {
+	outcomes := make([]outcome, len(all))
+	pending := make(chan int)
+	done := make(chan outcome)
+	var workers sync.WaitGroup
+	for range min(max(s.Parallel, 1), len(all)) {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			for i := range pending {
+				o := s.runWith(&all[i])
+				o.index = i
+				done <- o
+			}
+		}()
+	}
+	go func() {
+		for _, i := range spread(len(all)) {
+			if time.Since(s.begin) > s.Budget {
+				break
+			}
+			pending <- i
+		}
+		close(pending)
+		workers.Wait()
+		close(done)
+	}()
+	tried, failed := 0, 0
+	for o := range done {
+		outcomes[o.index] = o
+		if tried++; o.err != nil {
+			failed++
+		}
+		if tried*progressParts/len(all) != (tried-1)*progressParts/len(all) {
+			s.t.Logf("tidemarktest: %s: %d of %d runs, %d failed, %v of %v", s.name, tried, len(all), failed, time.Since(s.begin).Round(100*time.Millisecond), s.Budget)
+		}
+	}
+	return outcomes
+}
+
+// spread returns the numbers below n in an order whose first numbers are spread evenly, however many they are: 0,
+// then the multiples of a large power of two, of half of it, and so on.
+func spread(n int) []int {
+	step := 1
+	for step < n {
+		step *= 2
+	}
+	order := []int{0}
+	for ; step > 0; step /= 2 {
+		for i := step; i < n; i += 2 * step {
+			order = append(order, i)
+		}
+	}
+	return order[:min(n, len(order))]
+}
+
+// runWith runs the controller with a disturbance.
+func (s *search) runWith(d *disturbance) (o outcome) {
+	o.tried = true
+	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+	defer cancel()
+	var world *Env
+	if world, o.err = s.origin.forkAt(ctx, d.from); o.err != nil {
+		return o
+	}
+	r := controllerRun{env: world, kept: &s.kept}
+	for _, c := range s.first.Changes {
+		if c.Revision <= d.from.at {
+			r.before = append(r.before, c)
+		}
+	}
+	o.missed, o.err = s.judge(ctx, &r, d)
+	if o.err != nil {
+		o.hint = s.dump(world, d)
+	}
+	if stopped := r.stop(); o.err == nil {
+		o.err = stopped
+	}
+	if closed := world.discard(); o.err == nil {
+		o.err = closed
+	}
+	return o
+}
+
+// judge starts a controller with a disturbance, waits for its end, and checks it. The caller stops the
+// controller.
+func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (missed bool, err error) {
+	e := effect{env: r.env}
+	if d.start != nil {
+		if e, err = d.start(ctx, r.env); err != nil {
+			return false, err
+		}
+	}
+	r.start(s.run, e.env)
+	if e.end != nil {
+		lag, cancel := context.WithTimeout(ctx, lagLimit)
+		_, _ = r.env.settle(lag, settleQuiet) // an error is the limit, or comes again below
+		cancel()
+		if err := e.end(ctx); err != nil {
+			return false, err
+		}
+	}
+	for _, quiet := range []time.Duration{cmp.Or(d.quiet, settleQuiet), wrongQuiet} {
+		var end *Run
+		if end, err = r.end(ctx, quiet); err != nil {
+			return false, err
+		}
+		if e.happened != nil {
+			if happened, err := e.happened(ctx); err != nil || !happened {
+				return err == nil, err
+			}
+		}
+		if err = s.check(end); err == nil {
+			break
+		}
+	}
+	return false, err
+}
+
+func (s *search) check(r *Run) error {
+	for _, check := range s.checks {
+		if err := check(s.first, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report fails the test for the outcomes with errors, in the order of the disturbances.
+func (s *search) report(all []disturbance, outcomes []outcome) {
+	s.t.Helper()
+	left, missed := 0, 0
+	for i, o := range outcomes {
+		switch d := &all[i]; {
+		case !o.tried:
+			left++
+		case o.err == nil && o.missed:
+			missed++
+		case o.err == nil:
+		case d.name == "":
+			s.t.Errorf("tidemarktest: %s: a second run without a disturbance fails, so disturbances cannot be judged: %v%s", s.name, o.err, o.hint)
+			return
+		default:
+			last := ""
+			if d.last != nil {
+				last = "\n" + strings.TrimSuffix(describe([]Change{*d.last}), "\n")
+			}
+			s.t.Errorf("tidemarktest: %s: %s:%s\n%v%s", s.name, d.name, last, o.err, o.hint)
+		}
+	}
+	if missed > 0 {
+		s.t.Logf("tidemarktest: %s: %d of %d disturbances did not happen, because those runs sent other requests", s.name, missed, len(all)-1)
+	}
+	if left > 0 {
+		s.t.Logf("tidemarktest: %s: the budget of %v ended before %d of %d runs began; Search.Budget sets a larger one", s.name, s.Budget, left, len(all))
+	}
+}
+
+// dump saves the state and the history of a run that failed if TIDEMARK_DUMP names a directory. It returns how to
+// open them.
+func (s *search) dump(world *Env, d *disturbance) string {
+	root := os.Getenv("TIDEMARK_DUMP")
+	if root == "" {
+		test, _, _ := strings.Cut(s.t.Name(), "/")
+		return fmt.Sprintf("\n  to have its state and history in DIR: TIDEMARK_DUMP=DIR go test -run '^%s$'", test)
+	}
+	dir := newDumpDir(root, s.t.Name(), d.dir)
+	revision, err := world.dumpTo(dir)
+	if err != nil {
+		return fmt.Sprintf("\n  its state and history cannot be saved: %v", err)
+	}
+	return fmt.Sprintf("\n  its state and history are in %s; to open the state: %s", dir, openCommand(dir, revision))
+}
+
+// controllerRun is a controller that runs in a world.
+type controllerRun struct {
+	env    *Env
+	kept   *renderings
+	before []Change // the world's history before its fork
+
+	cancel   context.CancelFunc
+	returned chan struct{}
+}
+
+// start runs a controller that sees the world as env.
+func (r *controllerRun) start(run func(ctx context.Context, env *Env), env *Env) {
+	var ctx context.Context
+	ctx, r.cancel = context.WithCancel(context.Background())
+	r.returned = make(chan struct{})
+	go func() {
+		defer close(r.returned)
+		run(ctx, env)
+	}()
+}
+
+// end waits until the world has settled, and returns what has happened until then.
+func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, error) {
+	revision, err := r.env.settleIdle(ctx, quiet)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := r.env.history(ctx, r.env.world.Revision, revision)
+	if err != nil {
+		return nil, err
+	}
+	run := &Run{Changes: append(r.before[:len(r.before):len(r.before)], changes...)}
+	run.ends, err = ends(run.Changes, r.kept)
+	return run, err
+}
+
+// stop ends the controller, if it was started.
+func (r *controllerRun) stop() error {
+	if r.cancel == nil {
+		return nil
+	}
+	r.cancel()
+	timer := time.NewTimer(stopLimit)
+	defer timer.Stop()
+	select {
+	case <-r.returned:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("the controller has not returned %v after the end of its context", stopLimit)
+	}
+}

@@ -1,0 +1,366 @@
+package tidemarktest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-dev/tidemark/tidemarktest"
+)
+
+// steps are the objects that the controllers of these tests create, in this order.
+var steps = []string{"volume", "claim", "server"}
+
+// send sends a request as a controller and returns the code. A context that ends is code 0.
+func send(ctx context.Context, e *tidemarktest.Env, method, path, body string) int {
+	r, err := http.NewRequestWithContext(ctx, method, e.URL()+path, strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "steps-controller")
+	answer, err := e.Client().Do(r)
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode
+}
+
+const configMaps = "/api/v1/namespaces/default/configmaps"
+
+func create(ctx context.Context, e *tidemarktest.Env, name string) int {
+	return send(ctx, e, "POST", configMaps, fmt.Sprintf(`{"metadata":{"name":%q},"data":{"step":"yes"}}`, name))
+}
+
+// levelTriggered creates each object that does not exist.
+func levelTriggered(ctx context.Context, e *tidemarktest.Env) {
+	for _, name := range steps {
+		if send(ctx, e, "GET", configMaps+"/"+name, "") == 404 {
+			create(ctx, e, name)
+		}
+	}
+}
+
+// edgeTriggered creates an object only if it has just created the one before.
+func edgeTriggered(ctx context.Context, e *tidemarktest.Env) {
+	for _, name := range steps {
+		if create(ctx, e, name) != 201 {
+			return
+		}
+	}
+}
+
+// recording is a test that records its failures and its log.
+type recording struct {
+	tidemarktest.TB
+	errors []string
+	log    strings.Builder
+}
+
+func (r *recording) Errorf(format string, a ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, a...))
+}
+func (r *recording) Logf(format string, a ...any) { fmt.Fprintf(&r.log, format+"\n", a...) }
+
+// stopping is a recording whose Fatalf ends the goroutine.
+type stopping struct{ recording }
+
+func (s *stopping) Fatalf(format string, a ...any) {
+	s.Errorf(format, a...)
+	runtime.Goexit()
+}
+
+// TestEveryPrefix: a controller that looks at the state passes. One that relies on its own last write
+// fails after each write but the last.
+func TestEveryPrefix(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TIDEMARK_DUMP", dir)
+	env := tidemarktest.Start(t)
+	before := len(env.Changes(t).All())
+	tidemarktest.Search{Parallel: -1}.EveryPrefix(t, env, levelTriggered, tidemarktest.SameEnd()) // one at a time
+
+	r := &recording{TB: t}
+	tidemarktest.EveryPrefix(r, env, edgeTriggered, tidemarktest.SameEnd())
+	if len(r.errors) != 2 {
+		t.Fatalf("%d failures, want 2:\n%s", len(r.errors), strings.Join(r.errors, "\n"))
+	}
+	for i, parts := range [][]string{
+		{"after write 1 of 3", "create configmaps default/volume by", "- configmaps default/claim", "- configmaps default/server"},
+		{"after write 2 of 3", "create configmaps default/claim by", "- configmaps default/server"},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(r.errors[i], part) {
+				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "TestEveryPrefix", fmt.Sprintf("crash-after-write-%d", i+1), "state.yaml")); err != nil {
+			t.Error(err)
+		}
+	}
+	if !strings.Contains(r.log.String(), "4 of 4 runs, 2 failed") {
+		t.Errorf("the progress:\n%s", &r.log)
+	}
+	if after := len(env.Changes(t).All()); after != before {
+		t.Errorf("the Env has %d changes more", after-before)
+	}
+}
+
+// retrying creates each object, and tries again until it exists.
+func retrying(ctx context.Context, e *tidemarktest.Env) {
+	for _, name := range steps {
+		for code := 0; ctx.Err() == nil && code != 201 && code != 409; {
+			code = create(ctx, e, name)
+		}
+	}
+}
+
+// TestEveryFault: a controller that tries again passes. One that does not fails on errors, and passes with
+// lost answers and latency.
+func TestEveryFault(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TIDEMARK_DUMP", dir)
+	env := tidemarktest.Start(t)
+	tidemarktest.EveryFault(t, env, retrying, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+
+	r := &recording{TB: t}
+	tidemarktest.EveryFault(r, env, levelTriggered, tidemarktest.SameEnd())
+	var want [][2]string
+	for i, name := range steps {
+		lost := "- configmaps default/" + name
+		want = append(want, [2]string{fmt.Sprintf(`an error 500 for request 1 "get configmaps default/%s" by steps-controller:`, name), lost},
+			[2]string{fmt.Sprintf(`an error 500 for request %d "create configmaps in default" by steps-controller:`, i+1), lost})
+	}
+	if len(r.errors) != len(want) {
+		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
+	}
+	for i, parts := range want {
+		for _, part := range append(parts[:], "tidemark serve "+dir, "/TestEveryFault/status-") {
+			if !strings.Contains(r.errors[i], part) {
+				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+			}
+		}
+	}
+	if !strings.Contains(r.log.String(), "13 of 13 runs, 6 failed") {
+		t.Errorf("the progress:\n%s", &r.log)
+	}
+}
+
+// exactRead creates an object after a list of its namespace, which it repeats until that succeeds, and an exact list
+// of all namespaces, which it does not repeat.
+func exactRead(ctx context.Context, e *tidemarktest.Env) {
+	revision := ""
+	for revision == "" && ctx.Err() == nil {
+		read(ctx, e, configMaps, func(list string) {
+			if m := regexp.MustCompile(`"resourceVersion":"(\d+)"`).FindStringSubmatch(list); m != nil {
+				revision = m[1]
+			}
+		})
+	}
+	read(ctx, e, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion="+revision, func(string) {
+		create(ctx, e, "volume")
+	})
+}
+
+// TestEveryFaultNumbers: a fault happens to the request that its message names, although its rule selects others too,
+// or not all of those with the same verb and resource.
+func TestEveryFaultNumbers(t *testing.T) {
+	env := tidemarktest.Start(t)
+	r := &recording{TB: t}
+	tidemarktest.EveryFault(r, env, exactRead, tidemarktest.SameEnd())
+	want := []string{`an error 500 for request 2 "list configmaps" by`, `an error 410 for request 1 "list configmaps" by`, `an error 500 for request 1 "create configmaps in default" by`}
+	if len(r.errors) != len(want) {
+		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
+	}
+	for i, part := range want {
+		if !strings.Contains(r.errors[i], part) {
+			t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+		}
+	}
+	if log := r.log.String(); strings.Contains(log, "did not happen") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
+// staleRead creates the objects that a list of any age lacks. An object that exists is in its way, and it deletes
+// that.
+func staleRead(ctx context.Context, e *tidemarktest.Env) {
+	read(ctx, e, configMaps+"?resourceVersion=0", func(list string) {
+		for _, name := range steps {
+			if strings.Contains(list, `"name":"`+name+`"`) {
+				continue
+			}
+			if create(ctx, e, name) == 409 {
+				send(ctx, e, "DELETE", configMaps+"/"+name, "")
+				create(ctx, e, name)
+			}
+		}
+	})
+}
+
+// read sends a GET and calls a function with the body.
+func read(ctx context.Context, e *tidemarktest.Env, path string, f func(body string)) {
+	r, err := http.NewRequestWithContext(ctx, "GET", e.URL()+path, http.NoBody)
+	if err != nil {
+		return
+	}
+	answer, err := e.Client().Do(r)
+	if err != nil {
+		return
+	}
+	defer answer.Body.Close()
+	if body, err := io.ReadAll(answer.Body); err == nil && answer.StatusCode == 200 {
+		f(string(body))
+	}
+}
+
+// TestEveryLag: a controller that takes an existing object for what it wants passes. One that deletes what it has
+// not seen in a stale list fails.
+func TestEveryLag(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TIDEMARK_DUMP", dir)
+	env := tidemarktest.Start(t)
+	tidemarktest.EveryLag(t, env, levelTriggered, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+	tidemarktest.EveryPrefix(t, env, staleRead, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+
+	r := &recording{TB: t}
+	tidemarktest.EveryLag(r, env, staleRead, tidemarktest.SameEnd(), tidemarktest.NoReplacement())
+	want := [][]string{ // after write 1, 2, 3
+		{"a restart at revision", "after write 1 of 3", "changes behind: 1)", "create configmaps default/volume", "configmaps default/volume was deleted, and created again"},
+		{"after write 2 of 3", "changes behind: 1)", "configmaps default/claim was deleted"},
+		{"after write 2 of 3", "changes behind: 2)", "configmaps default/"},
+		{"after write 3 of 3", "changes behind: 1)", "configmaps default/server was deleted"},
+		{"after write 3 of 3", "changes behind: 2)", "configmaps default/"},
+		{"after write 3 of 3", "changes behind: 3)", "configmaps default/", "restart-after-write-3-lag-3 --at"},
+	}
+	if len(r.errors) != len(want) {
+		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
+	}
+	for i, parts := range want {
+		for _, part := range parts {
+			if !strings.Contains(r.errors[i], part) {
+				t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+			}
+		}
+	}
+	if !strings.Contains(r.log.String(), "7 of 7 runs, 6 failed") {
+		t.Errorf("the progress:\n%s", &r.log)
+	}
+}
+
+// TestFault: the requests that a test selects fail, as often as it says.
+func TestFault(t *testing.T) {
+	env := tidemarktest.Start(t)
+	env.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}")
+	code := func(method, path string) int {
+		body := ""
+		if method == "PUT" {
+			body = `{"metadata":{"name":"` + filepath.Base(path) + `"}}`
+		}
+		return send(t.Context(), env, method, configMaps+path, body)
+	}
+	conflict := env.Fault(t, tidemarktest.On("update", "configmaps").Named("default/a").By("steps-controller").Conflict().Times(1))
+	for i, want := range []int{409, 200} {
+		if got := code("PUT", "/a"); got != want {
+			t.Errorf("update %d: %d, want %d", i, got, want)
+		}
+	}
+	if got := code("PUT", "/b"); got != 200 {
+		t.Errorf("an update of another object: %d", got)
+	}
+	if n := conflict.Fired(t); n != 1 {
+		t.Errorf("the conflict happened %d times", n)
+	}
+	failing := env.Fault(t, tidemarktest.On("get", "configmaps").User("alice").Status(503, 0))
+	other := env.Fault(t, tidemarktest.On("", "deployments.apps").Status(503, 0))
+	alice := env.As("alice", "system:masters")
+	if got := send(t.Context(), alice, "GET", configMaps+"/a", ""); got != 503 {
+		t.Errorf("a get by the user: %d", got)
+	}
+	if got := code("GET", "/a"); got != 200 {
+		t.Errorf("a get by another user: %d", got)
+	}
+	if n := other.Fired(t); n != 0 {
+		t.Errorf("the fault of Deployments happened %d times", n)
+	}
+	failing.Remove(t)
+	failing.Remove(t)
+	stopped := make(chan *stopping)
+	go func() {
+		s := &stopping{recording: recording{TB: t}}
+		defer func() { stopped <- s }()
+		failing.Fired(s)
+	}()
+	if s := <-stopped; !strings.Contains(strings.Join(s.errors, "\n"), "call Fired before Remove") {
+		t.Errorf("Fired after Remove: %q", s.errors)
+	}
+	if got := send(t.Context(), alice, "GET", configMaps+"/a", ""); got != 200 {
+		t.Errorf("a get after the end of the fault: %d", got)
+	}
+}
+
+// TestChanges: the history says what happened, in order and by whom.
+func TestChanges(t *testing.T) {
+	t.Setenv("TIDEMARK_DUMP", t.TempDir())
+	env := tidemarktest.Start(t)
+	levelTriggered(t.Context(), env)
+	env.Settle(t)
+	volume, server := tidemarktest.Match{Resource: "configmaps", Name: "volume"}, tidemarktest.Match{Resource: "configmaps", Name: "default/server"}
+	changes := env.Changes(t).By("steps-controller")
+	if n := len(changes.All()); n != 3 {
+		t.Errorf("%d changes by the controller", n)
+	}
+	check := func(on tidemarktest.TB) {
+		c := env.Changes(on).By("steps-controller")
+		c.Before(volume, server)
+		c.Eventually(tidemarktest.Match{Verb: "create"})
+		c.Never(tidemarktest.Match{Verb: "delete"})
+		c.NoWritesAfterSettled()
+		c.Converges()
+		c.NoHotLoop()
+	}
+	check(t)
+	env.Golden(t, "testdata/golden/steps.yaml")
+	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "1")
+	written := filepath.Join(t.TempDir(), "new", "steps.yaml")
+	env.Golden(t, written)
+	t.Setenv("TIDEMARK_UPDATE_GOLDEN", "")
+	env.Golden(t, written)
+	// Now everything is wrong that the checks look for, but the order.
+	path := configMaps + "/server"
+	for i := range 12 {
+		if code := send(t.Context(), env, "PUT", path, fmt.Sprintf(`{"metadata":{"name":"server","annotations":{"try":"%d"}}}`, i%2)); code != 200 {
+			t.Fatalf("an update: %d", code)
+		}
+	}
+	send(t.Context(), env, "DELETE", path, "")
+	r := &recording{TB: t}
+	check(r)
+	env.Golden(r, "testdata/golden/steps.yaml")
+	all := strings.Join(r.errors, "\n")
+	for _, part := range []string{"there must be no delete", "writes after the cluster has settled", "does not converge", "again and again", "differs from testdata/golden/steps.yaml", "metadata.annotations.try", "the state at revision"} {
+		if !strings.Contains(all, part) {
+			t.Errorf("the failures lack %q:\n%s", part, all)
+		}
+	}
+	if len(r.errors) != 5 {
+		t.Errorf("%d failures, want 5:\n%s", len(r.errors), all)
+	}
+}
+
+// TestEveryPrefixService: the addresses that the server allocates are no difference.
+func TestEveryPrefixService(t *testing.T) {
+	env := tidemarktest.Start(t)
+	tidemarktest.EveryPrefix(t, env, func(ctx context.Context, e *tidemarktest.Env) {
+		create(ctx, e, "settings")
+		send(ctx, e, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"web"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
+	}, tidemarktest.SameEnd())
+}
