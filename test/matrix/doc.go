@@ -14,6 +14,9 @@
 //	GOWORK=off go get -modfile=FILE sigs.k8s.io/controller-runtime@VERSION
 //	GOWORK=off go mod tidy -modfile=FILE
 //
+// The file of the row in the process has only what test/bubble needs. After a change of the go.mod of the
+// root module, `GOWORK=off go test -mod=mod -modfile=matrix/in-process-0.37.mod ./bubble` in test updates it.
+//
 // Once the libraries are compiled, a row takes about 5 seconds of CPU; compiling takes about 3 minutes of CPU
 // for each version of controller-runtime. The versions of 0.24 are those of the other tests of this module, which
 // are compiled anyway. With -short, only that row runs. The row in the process compiles the server, too: it runs with
