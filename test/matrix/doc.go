@@ -1,5 +1,5 @@
 // Package matrix runs tests with several versions of the Kubernetes libraries: those of examples/website,
-// the project of the tutorial, with each minor version of controller-runtime that tidemarktest supports, and
+// the project of the tutorial, with the minor versions of controller-runtime from 0.22 to 0.25, and
 // those of test/bubble, with a server in the process, with the next minor version of the k8s.io modules.
 //
 // A file NAME.mod has the versions, and NAME.sum their hashes. The Go command takes them in place of the
