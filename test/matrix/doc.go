@@ -1,5 +1,5 @@
 // Package matrix runs tests with several versions of the Kubernetes libraries: those of examples/website,
-// the project of the tutorial, with each minor version of controller-runtime that tidemarktest supports, and
+// the project of the tutorial, with the minor versions of controller-runtime from 0.22 to 0.25, and
 // those of test/bubble, with a server in the process, with the next minor version of the k8s.io modules.
 //
 // A file NAME.mod has the versions, and NAME.sum their hashes. The Go command takes them in place of the
@@ -13,6 +13,9 @@
 //
 //	GOWORK=off go get -modfile=FILE sigs.k8s.io/controller-runtime@VERSION
 //	GOWORK=off go mod tidy -modfile=FILE
+//
+// The file of the row in the process has only what test/bubble needs. After a change of the go.mod of the
+// root module, `GOWORK=off go test -mod=mod -modfile=matrix/in-process-0.37.mod ./bubble` in test updates it.
 //
 // Once the libraries are compiled, a row takes about 5 seconds of CPU; compiling takes about 3 minutes of CPU
 // for each version of controller-runtime. The versions of 0.24 are those of the other tests of this module, which
