@@ -203,6 +203,12 @@ func (c *controlled) Watches() ([]fault.Request, error) {
 	return c.handler.Watches(), nil
 }
 
+// SettleFor implements control.World.
+func (c *controlled) SettleFor(ctx context.Context, quiet time.Duration) (control.Settled, error) {
+	end, err := c.settle(ctx, quiet)
+	return control.Settled{Revision: uint64(end.revision), Requests: end.begun}, err
+}
+
 // controlError returns an error of the store as the control API knows it.
 func controlError(err error) error {
 	var expired *store.ExpiredError

@@ -58,7 +58,7 @@ func (w worlds) Create(ctx context.Context, o control.Options) (control.World, e
 		return &controlled{f}, nil
 	case errors.Is(err, ErrForkExists):
 		return nil, fmt.Errorf("the world %q %w", o.Name, control.ErrExists)
-	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrForkHistory), errors.Is(err, store.ErrBusy):
+	case errors.Is(err, ErrTooManyForks), errors.Is(err, ErrForkHistory), errors.Is(err, ErrForkMemory), errors.Is(err, store.ErrBusy):
 		return nil, fmt.Errorf("%w: %w", control.ErrLimit, err)
 	case errors.Is(err, ErrForkClosed):
 		return nil, fmt.Errorf("the world %q: %w: %w", o.Parent, control.ErrNotFound, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -371,6 +372,91 @@ func TestSettleWaits(t *testing.T) {
 	if settle(t, w); a.code != http.StatusCreated {
 		t.Errorf("the request ended with %d", a.code)
 	}
+}
+
+// TestSettleFor: the answer comes when no write has happened for a while, and nothing is under way then.
+func TestSettleFor(t *testing.T) {
+	const quiet = 320 * time.Millisecond
+	inBubble := func(name string, test func(t *testing.T, w *tidemark.World, c *rest.Config)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := servertest.Start(t, &tidemark.Server{InProcess: true}).Root()
+				settle(t, w)
+				test(t, w, w.RESTConfig())
+			})
+		})
+	}
+	// settled waits, and returns when it has.
+	settled := func(t *testing.T, w *tidemark.World) time.Time {
+		t.Helper()
+		revision, err := w.SettleFor(t.Context(), quiet)
+		if err != nil || revision != w.Revision() {
+			t.Errorf("settled at %d, the revision is %d: %v", revision, w.Revision(), err)
+		}
+		return time.Now()
+	}
+	between := func(t *testing.T, d, least time.Duration) {
+		t.Helper()
+		if most := least + quiet/8; d < least || d > most {
+			t.Errorf("it took %v, want %v to %v", d, least, most)
+		}
+	}
+	inBubble("nothing happens", func(t *testing.T, w *tidemark.World, _ *rest.Config) {
+		begin := time.Now()
+		between(t, settled(t, w).Sub(begin), quiet)
+	})
+	inBubble("writes", func(t *testing.T, w *tidemark.World, c *rest.Config) {
+		last := make(chan time.Time, 1)
+		go func() {
+			for i := range 5 {
+				time.Sleep(quiet - 1)
+				must(t, c, http.StatusCreated, "POST", configMaps, configMap(fmt.Sprint("a", i), "1"))
+			}
+			last <- time.Now()
+		}()
+		end := settled(t, w)
+		between(t, end.Sub(<-last), quiet)
+	})
+	inBubble("a read at the end", func(t *testing.T, w *tidemark.World, c *rest.Config) {
+		addFault(t, w, tidemark.Fault{Fault: "latency", DelayMilliseconds: 2 * quiet.Milliseconds(), Times: 1})
+		begin := time.Now()
+		var reader sync.WaitGroup
+		reader.Go(func() {
+			time.Sleep(quiet / 2)
+			must(t, c, http.StatusOK, "GET", configMaps, "")
+		})
+		between(t, settled(t, w).Sub(begin), 5*quiet/2)
+		reader.Wait()
+	})
+	inBubble("no end of writes", func(t *testing.T, w *tidemark.World, c *rest.Config) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*quiet)
+		defer cancel()
+		var writer sync.WaitGroup
+		defer writer.Wait()
+		writer.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				must(t, c, http.StatusCreated, "POST", configMaps, configMap(fmt.Sprint("a", i), "1"))
+				time.Sleep(quiet / 4)
+			}
+		})
+		if r, err := w.SettleFor(ctx, quiet); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "quiet for 320ms") {
+			t.Errorf("settled at %d: %v", r, err)
+		}
+	})
+	inBubble("a fork that is closed", func(t *testing.T, w *tidemark.World, _ *rest.Config) {
+		f := mustFork(t, w, tidemark.ForkOptions{})
+		var closer sync.WaitGroup
+		defer closer.Wait()
+		closer.Go(func() {
+			time.Sleep(time.Second)
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if r, err := f.SettleFor(t.Context(), time.Hour); !errors.Is(err, tidemark.ErrForkClosed) {
+			t.Errorf("settled at %d: %v", r, err)
+		}
+	})
 }
 
 // heldBody is a body that does not arrive before come is closed.

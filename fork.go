@@ -25,8 +25,9 @@ import (
 
 // The limits of Forks that are zero.
 const (
-	DefaultForks     = 1000
-	DefaultForkBytes = 64 << 20
+	DefaultForks          = 1000
+	DefaultForkBytes      = 64 << 20
+	DefaultForkTotalBytes = 1 << 30
 )
 
 // Forks limits the forks of a server. The zero value has the defaults.
@@ -34,8 +35,14 @@ type Forks struct {
 	// Max is how many forks exist at a time; zero: DefaultForks. Negative: none.
 	Max int
 	// MaxBytes limits the memory of each fork: half of it for the objects that the fork wrote, half for
-	// its history, with the part that it has of its parent. Objects that it shares with its parent do not count. Zero: DefaultForkBytes.
+	// its history, with the part that it has of its parent. Objects that it shares with its parent do not count.
+	// Copies count, which a fork of a resource version has whose objects its parent has no longer in memory. Zero:
+	// DefaultForkBytes.
 	MaxBytes int64
+	// MaxTotalBytes limits the memory of all forks together, as MaxBytes counts it. When it is used, writes that
+	// grow objects in forks are refused, and so are new forks. The objects of a fork that was closed count until
+	// its own forks are closed, too. Zero: DefaultForkTotalBytes.
+	MaxTotalBytes int64
 }
 
 // ForkOptions configures a fork. The zero value is a fork of the newest state with a generated name.
@@ -65,6 +72,9 @@ var (
 	ErrForkExists = errors.New("a fork with this name exists")
 	// ErrTooManyForks is returned if there are Forks.Max forks.
 	ErrTooManyForks = errors.New("there are as many forks as the server may have")
+	// ErrForkMemory is returned if the forks of the server take Forks.MaxTotalBytes, or would with what the fork
+	// begins with, or if a fork would begin with copies of more old objects than its memory has room for.
+	ErrForkMemory = errors.New("there is no memory for the fork")
 	// ErrForkHistory is returned if the changes after ForkOptions.Since take more than half of Forks.MaxBytes.
 	ErrForkHistory = store.ErrTooMuchHistory
 	// ErrForkClosed is returned for a world that was closed.
@@ -99,6 +109,8 @@ type fork struct {
 
 // forks are the forks of a server, by their names.
 type forks struct {
+	budget *store.Budget
+
 	mu     sync.Mutex
 	all    map[string]*World
 	closed bool
@@ -113,8 +125,8 @@ type forks struct {
 // The controllers start with the first write. Tokens that the world accepts are valid in the fork, but not
 // the other way around.
 //
-// The errors are ErrForkExists, ErrTooManyForks, ErrForkHistory, ErrForkClosed, errors for an invalid name,
-// unknown controllers or a Since after At, and those of reading an old resource version.
+// The errors are ErrForkExists, ErrTooManyForks, ErrForkHistory, ErrForkMemory, ErrForkClosed, errors for an
+// invalid name, unknown controllers or a Since after At, and those of reading an old resource version.
 func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	if err := w.use(); err != nil {
 		return nil, err
@@ -133,19 +145,23 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	if o.At != 0 && o.Since > o.At {
 		return nil, fmt.Errorf("the history of a fork of resource version %d cannot begin later, at %d", o.At, o.Since)
 	}
-	state := w.store.Any()
-	if o.At != 0 {
-		var err error
-		if state, err = w.store.StateAt(ctx, store.Revision(o.At)); err != nil {
-			return nil, err
-		}
-	}
-	since, bytes := store.Revision(cmp.Or(o.Since, uint64(state.Revision()))), cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
-	changes, err := w.store.History(ctx, since, state, bytes/2)
-	if errors.Is(err, store.ErrClosed) {
-		return nil, ErrForkClosed
-	}
+	bytes := cmp.Or(w.server.Forks.MaxBytes, DefaultForkBytes)
+	account, err := w.running.forks.budget.Open(bytes - bytes/2)
 	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrForkMemory, err)
+	}
+	defer func() {
+		if err != nil {
+			account.Close()
+		}
+	}()
+	state, since, changes, err := w.beginning(ctx, &o, bytes/2, account)
+	switch {
+	case errors.Is(err, store.ErrClosed):
+		return nil, ErrForkClosed
+	case errors.As(err, new(*store.QuotaError)):
+		return nil, fmt.Errorf("%w: %w", ErrForkMemory, err)
+	case err != nil:
 		return nil, err
 	}
 	f := &World{server: w.server, running: w.running, seed: w.seed.fork(o.Seed, o.Name), fork: &fork{
@@ -155,7 +171,7 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	f.use, f.direct = f.openOnce, f.newDirect(f.serve)
 	f.store, err = w.store.Fork(state, store.Options{
 		Log: memlog.FromHistory(state, since, changes), Retention: w.server.History.Retention, MaxMemory: bytes / 2, Packed: packed, Now: w.server.now,
-		Note: w.server.note, OnFatal: f.broken, OnDivergence: f.diverged,
+		Note: w.server.note, Account: account, OnFatal: f.broken, OnDivergence: f.diverged,
 	})
 	if errors.Is(err, store.ErrClosed) {
 		return nil, ErrForkClosed
@@ -165,11 +181,25 @@ func (w *World) Fork(ctx context.Context, o ForkOptions) (*World, error) {
 	}
 	f.store.SetQuota(bytes - bytes/2)
 	f.custom, f.tokens, f.rbac = w.custom.Fork(f.store), f.accounts(w.tokens.Fork()), w.rbac.Fork(f.store)
-	if err := w.running.forks.add(f, w.server.Forks.Max); err != nil {
+	if err = w.running.forks.add(f, w.server.Forks.Max); err != nil {
 		f.endCalls()
 		return nil, errors.Join(err, f.store.Close())
 	}
 	return f, nil
+}
+
+// beginning returns the state that a fork begins with, and the changes after a revision that led to it. They
+// take most bytes in history at most. What the fork has alone counts in the account.
+func (w *World) beginning(ctx context.Context, o *ForkOptions, most int64, of *store.Account) (state *store.State, since store.Revision, changes []store.Entry, err error) {
+	state = w.store.Any()
+	if o.At != 0 {
+		if state, err = w.store.StateAt(ctx, store.Revision(o.At), of); err != nil {
+			return nil, 0, nil, err
+		}
+	}
+	since = store.Revision(cmp.Or(o.Since, uint64(state.Revision())))
+	changes, err = w.store.History(ctx, since, state, most, of)
+	return state, since, changes, err
 }
 
 // uuid returns a UUID of the source of the world.

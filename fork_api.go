@@ -75,6 +75,8 @@ func fail(rw http.ResponseWriter, code int, message string) {
 		reason = metav1.StatusReasonTooManyRequests
 	case http.StatusGone:
 		reason = metav1.StatusReasonExpired
+	case http.StatusInsufficientStorage:
+		reason = "InsufficientStorage"
 	}
 	refuse(rw, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}})
 }
@@ -134,7 +136,7 @@ func (r *running) oneFork(rw http.ResponseWriter, q *http.Request, name string) 
 // createFork makes a fork as the body says.
 func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 	var asked forkapi.Request
-	body, err := io.ReadAll(http.MaxBytesReader(rw, q.Body, maxForkRequest))
+	body, err := io.ReadAll(q.Body)
 	if err == nil && len(body) > 0 {
 		err = json.Unmarshal(body, &asked)
 	}
@@ -164,6 +166,8 @@ func (r *running) createFork(rw http.ResponseWriter, q *http.Request) {
 		refuse(rw, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "forks"}, asked.Name))
 	case errors.Is(err, ErrTooManyForks), errors.Is(err, store.ErrBusy):
 		fail(rw, http.StatusTooManyRequests, err.Error())
+	case errors.Is(err, ErrForkMemory):
+		fail(rw, http.StatusInsufficientStorage, err.Error())
 	case errors.As(err, new(*store.ExpiredError)):
 		fail(rw, http.StatusGone, err.Error())
 	default:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tidemark-dev/tidemark"
+	"github.com/tidemark-dev/tidemark/datadir"
 	"github.com/tidemark-dev/tidemark/internal/servertest"
 )
 
@@ -152,6 +154,56 @@ func TestForkAt(t *testing.T) {
 	must(t, f, http.StatusNotFound, "GET", configMaps+"/b", "")
 	must(t, f, http.StatusGone, "GET", fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", configMaps, at-1), "")
 	must(t, f, http.StatusCreated, "POST", configMaps, configMap("c", "1"))
+}
+
+// TestForkAtOnDisk: a fork of a resource version whose objects are no longer in memory shares those that are
+// still current, and counts its copies of the others. It is refused if they do not fit.
+func TestForkAtOnDisk(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{
+		Storage: &datadir.Dir{Path: filepath.Join(t.TempDir(), "data")}, History: tidemark.History{MaxMemoryBytes: 1},
+		Forks: tidemark.Forks{MaxBytes: 1 << 20, MaxTotalBytes: 700 << 10},
+	})
+	c := s.RESTConfig()
+	const objects, size = 8, 100_000
+	for i := range objects {
+		must(t, c, http.StatusCreated, "POST", configMaps, configMap(fmt.Sprint("c", i), strings.Repeat("x", size)))
+	}
+	at := s.Root().Revision()
+	change := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			must(t, c, http.StatusOK, "PUT", configMaps+fmt.Sprint("/c", i), configMap(fmt.Sprint("c", i), strings.Repeat("y", size)))
+		}
+	}
+	fork := func(code int, name string) string {
+		t.Helper()
+		return must(t, c, code, "POST", "/forks", fmt.Sprintf(`{"name":%q,"controllers":["-*"],"resourceVersion":"%d"}`, name, at))
+	}
+	const half = objects / 2
+	change(0, half)
+	var made struct{ Bytes int }
+	if err := json.Unmarshal([]byte(fork(http.StatusCreated, "one")), &made); err != nil {
+		t.Fatal(err)
+	}
+	if made.Bytes < half*size || made.Bytes > half*size*5/4 {
+		t.Errorf("a fork with copies of %d objects of %d bytes counts %d", half, size, made.Bytes)
+	}
+	for i := range objects {
+		if got := must(t, c, http.StatusOK, "GET", fmt.Sprint("/fork/one", configMaps, "/c", i), ""); !strings.Contains(got, "xxxx") {
+			t.Errorf("object %d is not that of then", i)
+		}
+	}
+	if got := fork(http.StatusInsufficientStorage, "two"); !strings.Contains(got, "all forks together") {
+		t.Errorf("a fork whose copies do not fit into the memory of all forks: %s", got)
+	}
+	must(t, c, http.StatusOK, "DELETE", "/forks/one", "")
+	fork(http.StatusCreated, "two")
+	must(t, c, http.StatusOK, "DELETE", "/forks/two", "")
+	change(half, objects)
+	if got := fork(http.StatusInsufficientStorage, "three"); !strings.Contains(got, "no room for a copy") || strings.Contains(got, "all forks together") {
+		t.Errorf("a fork whose copies do not fit into its own memory: %s", got)
+	}
+	must(t, c, http.StatusCreated, "POST", "/forks", `{}`)
 }
 
 // TestForkSince: a fork with a part of the history of its parent shows it as the parent does, also after its own
@@ -338,6 +390,33 @@ func TestForkControllers(t *testing.T) {
 	}
 }
 
+// TestForkAggregation: the aggregated roles of a fork follow its own ClusterRoles, after those of its parent were
+// found to be right.
+func TestForkAggregation(t *testing.T) {
+	root := servertest.Start(t, &tidemark.Server{InProcess: true}).Root()
+	settle(t, root)
+	const roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+	has := func(w *tidemark.World, verb string) bool {
+		settle(t, w)
+		return strings.Contains(must(t, w.RESTConfig(), http.StatusOK, "GET", roles+"/view", ""), verb)
+	}
+	add := func(w *tidemark.World, verb string) {
+		must(t, w.RESTConfig(), http.StatusCreated, "POST", roles, fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"rbac.authorization.k8s.io/aggregate-to-view":"true"}},"rules":[{"apiGroups":["x"],"resources":["y"],"verbs":[%[1]q]}]}`, verb))
+	}
+	one, two := mustFork(t, root, tidemark.ForkOptions{}), mustFork(t, root, tidemark.ForkOptions{})
+	add(one, "peek")
+	must(t, two.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("a", "1")) // its controllers start
+	if !has(one, "peek") || has(two, "peek") || has(root, "peek") {
+		t.Error("the rules of the fork that has the role are not its own")
+	}
+	add(two, "stare")
+	child := mustFork(t, one, tidemark.ForkOptions{})
+	must(t, child.RESTConfig(), http.StatusOK, "DELETE", roles+"/peek", "")
+	if !has(two, "stare") || has(child, "peek") || has(child, "stare") || !has(one, "peek") {
+		t.Error("the rules of a fork do not follow its roles")
+	}
+}
+
 // TestForkTokens: a fork accepts the tokens of its parent for what exists in the fork. The parent, and
 // other forks, do not accept those that it issues.
 func TestForkTokens(t *testing.T) {
@@ -394,6 +473,7 @@ func TestForkAPI(t *testing.T) {
 	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"controllers":["nope"]}`)
 	must(t, c, http.StatusBadRequest, "POST", "/forks", `{"resourceVersion":"x"}`)
 	must(t, c, http.StatusGone, "POST", "/forks", `{"resourceVersion":"1"}`)
+	must(t, c, http.StatusRequestEntityTooLarge, "POST", "/forks", `{"name":"`+strings.Repeat("x", 16<<10)+`"}`)
 	must(t, c, http.StatusNotFound, "POST", "/forks", `{"from":"nope"}`)
 	must(t, c, http.StatusCreated, "POST", "/forks", `{"name":"b","from":"a","controllers":["-*"]}`)
 	must(t, c, http.StatusTooManyRequests, "POST", "/forks", `{}`)
@@ -441,6 +521,59 @@ func TestForkQuota(t *testing.T) {
 		t.Errorf("a full fork: %d", code)
 	}
 	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("c", text))
+}
+
+// fill creates ConfigMaps in a fork until one is refused, and returns the code and the answer.
+func fill(t *testing.T, f *tidemark.World, name string) (code int, answer string) {
+	t.Helper()
+	text := strings.Repeat("x", 100_000)
+	for i := range 100 {
+		if code, answer = send(t, f.RESTConfig(), "POST", configMaps, configMap(fmt.Sprint(name, i), text)); code != http.StatusCreated {
+			break
+		}
+	}
+	return code, answer
+}
+
+// TestForkTotal: all forks together take as much memory as they may. Deleting forks makes room at once.
+func TestForkTotal(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{Forks: tidemark.Forks{MaxTotalBytes: 1 << 20}})
+	a, b := mustFork(t, s.Root(), tidemark.ForkOptions{Name: "a"}), mustFork(t, s.Root(), tidemark.ForkOptions{Name: "b"})
+	if code, answer := fill(t, a, "a"); code != http.StatusInsufficientStorage || !strings.Contains(answer, "--fork-max-total-bytes") {
+		t.Errorf("a fork that fills the memory of all: %d %s", code, answer)
+	}
+	c := mustFork(t, a, tidemark.ForkOptions{Name: "c"}) // what is left is less than one of these objects
+	if code, _ := send(t, b.RESTConfig(), "POST", configMaps, configMap("b", strings.Repeat("x", 100_000))); code != http.StatusInsufficientStorage {
+		t.Errorf("another fork: %d", code)
+	}
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("root", strings.Repeat("x", 100_000)))
+	must(t, a.RESTConfig(), http.StatusOK, "PUT", configMaps+"/a0", configMap("a0", strings.Repeat("y", 100_000)))
+	must(t, s.RESTConfig(), http.StatusOK, "DELETE", "/forks/a", "")
+	if code, _ := fill(t, b, "b"); code != http.StatusInsufficientStorage {
+		t.Errorf("while a fork of the deleted fork has its objects: %d", code)
+	}
+	if _, err := s.Root().Fork(t.Context(), tidemark.ForkOptions{}); err != nil && !errors.Is(err, tidemark.ErrForkMemory) {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, b.RESTConfig(), http.StatusCreated, "POST", configMaps, configMap("again", strings.Repeat("x", 100_000)))
+}
+
+// TestForkTotalRefuses: there are no new forks while the forks use all memory that they may.
+func TestForkTotalRefuses(t *testing.T) {
+	s := servertest.Start(t, &tidemark.Server{Forks: tidemark.Forks{MaxTotalBytes: 1}})
+	f := mustFork(t, s.Root(), tidemark.ForkOptions{Controllers: []string{"-*"}})
+	must(t, f.RESTConfig(), http.StatusOK, "DELETE", "/api/v1/namespaces/default/services/kubernetes", "") // its history takes some
+	if _, err := s.Root().Fork(t.Context(), tidemark.ForkOptions{}); !errors.Is(err, tidemark.ErrForkMemory) {
+		t.Errorf("got %v, want ErrForkMemory", err)
+	}
+	must(t, s.RESTConfig(), http.StatusInsufficientStorage, "POST", "/forks", `{}`)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s.RESTConfig(), http.StatusCreated, "POST", "/forks", `{}`)
 }
 
 // filled starts a server with objects and definitions, by the numbers of what forks are measured with.

@@ -26,6 +26,16 @@ func (w *World) storageMetrics() []httpapi.Metric {
 			Value: float64(stats.QuotaRefused),
 		},
 		{
+			Name:  "tidemark_forks_bytes",
+			Help:  "What all forks together take in memory, about, apart from what they share with the server.",
+			Value: float64(w.running.forks.budget.Used()),
+		},
+		{
+			Name:  "tidemark_forks_limit_bytes",
+			Help:  "What all forks together may take in memory.",
+			Value: float64(w.running.forks.budget.Limit()),
+		},
+		{
 			Name:  "tidemark_log_bytes",
 			Help:  "The size of the log on the disk.",
 			Value: float64(stats.Log.TotalBytes),

@@ -19,7 +19,8 @@ const (
 // seed is where the random values of a world come from.
 type seed struct {
 	number uint64 // zero: they are unpredictable
-	// name tells the worlds apart that have the number of the server: that of the fork.
+	// name is that of the fork, so that worlds with the number of the server have other values; empty: there is only
+	// one such world.
 	name string
 	// depth is the number of ancestors. A world never repeats the values of an ancestor, whose objects it has.
 	depth uint64

@@ -2,6 +2,7 @@ package tidemark
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,8 +10,12 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/store"
 )
 
-// settleLook is the pause between two looks at what is under way.
-const settleLook = time.Millisecond
+const (
+	// settleLook is the pause between two looks at what is under way.
+	settleLook = time.Millisecond
+	// quietLooks is how many looks SettleFor takes at most in the time of the quiet. Many worlds may wait at once.
+	quietLooks = 16
+)
 
 // round is what Settle sees when nothing is left to do.
 type round struct {
@@ -29,32 +34,67 @@ type round struct {
 //
 // The error is that of the context, with what is left to do, or ErrForkClosed.
 func (w *World) Settle(ctx context.Context) (revision uint64, err error) {
+	return w.SettleFor(ctx, 0)
+}
+
+// SettleFor waits until the world has settled, has then had no write for the duration of quiet, and has settled
+// still. Reads do not count as long as they have ended in the end. It returns the revision, which was the same all the
+// time. A quiet of zero or less is that of Settle. The answer may come up to a sixteenth of quiet late.
+//
+// The errors are those of Settle.
+func (w *World) SettleFor(ctx context.Context, quiet time.Duration) (revision uint64, err error) {
+	end, err := w.settle(ctx, quiet)
+	return uint64(end.revision), err
+}
+
+// settle is SettleFor. It also returns how many requests have begun.
+func (w *World) settle(ctx context.Context, quiet time.Duration) (round, error) {
 	if err := w.use(); err != nil {
-		return 0, err
+		return round{}, err
 	}
 	if w.source != nil { // so that it takes the same time in each run in a bubble
 		time.Sleep(settleLook)
 	}
+	var before store.Revision // when the world settled last; zero: it has not, as each world has objects
+	for {
+		now, err := w.settleOnce(ctx, max(settleLook, quiet/quietLooks))
+		if err != nil || quiet <= 0 || now.revision == before {
+			return now, err
+		}
+		before = now.revision
+		var still *store.TooLargeError
+		switch _, err := w.store.NotOlderThan(ctx, before+1, quiet); {
+		case err == nil || errors.As(err, &still):
+		case errors.Is(err, store.ErrClosed):
+			return round{}, ErrForkClosed
+		default:
+			return round{}, fmt.Errorf("the world has not settled: it must be quiet for %v, and has a write at revision %d: %w", quiet, before, err)
+		}
+	}
+}
+
+// settleOnce waits until there is nothing left to do. It looks at once, and then after each pause.
+func (w *World) settleOnce(ctx context.Context, pause time.Duration) (round, error) {
 	var last *round
 	for {
 		this, why, err := w.look(ctx)
 		switch {
 		case err != nil:
-			return 0, err
+			return round{}, err
 		case this == nil:
 			last = nil
 		case last != nil && *last == *this:
-			return uint64(this.revision), nil
+			return *this, nil
 		default:
 			last = this
 			continue
 		}
-		pause := time.NewTimer(settleLook)
+		timer := time.NewTimer(pause)
 		select {
-		case <-pause.C:
+		case <-timer.C:
 		case <-ctx.Done():
-			pause.Stop()
-			return 0, fmt.Errorf("the world has not settled: %s: %w", why, ctx.Err())
+			timer.Stop()
+			return round{}, fmt.Errorf("the world has not settled: %s: %w", why, ctx.Err())
 		}
 	}
 }

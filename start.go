@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,8 @@ type running struct {
 	publisher      publisher
 	root           *World
 	forks          forks
-	control        *inprocess.Server // of Host
+	aggregated     controller.Aggregated // of all worlds
+	control        *inprocess.Server     // of Host
 	leases         control.Leases
 
 	collectors      []prometheus.Collector // of authentication
@@ -73,6 +75,7 @@ const loopbackName = "apiserver-loopback-client"
 // address, the lock of the data directory.
 func (s *Server) start(ctx context.Context) (_ *running, err error) {
 	r := &running{log: s.Logger}
+	r.forks.budget = store.NewBudget(cmp.Or(s.Forks.MaxTotalBytes, DefaultForkTotalBytes))
 	if s.Clock != nil {
 		s.now = s.Clock.Now
 	}
@@ -325,7 +328,7 @@ func (s *Server) openStore(ctx context.Context, r *running) (*store.Store, error
 // closes the other one.
 func (s *Server) stateAt(ctx context.Context, stored *store.Store) (*store.Store, error) {
 	floor, head := stored.Bounds()
-	state, err := stored.StateAt(ctx, store.Revision(s.At))
+	state, err := stored.StateAt(ctx, store.Revision(s.At), nil)
 	if err != nil {
 		err = fmt.Errorf("the state at resource version %d is not stored; the history has those from %d to %d: %w", s.At, floor, head, err)
 		return nil, errors.Join(err, stored.Close())

@@ -103,7 +103,7 @@ func (w *World) openRoot(ctx context.Context) (err error) {
 	}
 	c := w.api(credentials)
 	c.Checks = slices.Concat(c.Checks, w.loopChecks())
-	c.Mounts = []httpapi.Mount{{Path: forksPath, Handler: http.HandlerFunc(r.serveForks)}}
+	c.Mounts = []httpapi.Mount{{Path: forksPath, BodyBytes: maxForkRequest, Handler: http.HandlerFunc(r.serveForks)}}
 	c.Metrics = w.allMetrics
 	c.Collectors = slices.Concat(r.collectors, w.metrics.Collectors(), w.webhooks.Collectors(), []prometheus.Collector{w.durations}, w.authorizer.Collectors())
 	w.handler = httpapi.New(c)
@@ -284,7 +284,7 @@ func (w *World) startLoops() (*controller.Loops, error) {
 	}
 	return controller.Start(controller.Config{
 		Registry: w.verbs, Flows: flows, Catalog: w.custom.Catalog, Definitions: w.custom, Naming: w.naming, Enabled: enabled, EventTTL: s.EventTTL,
-		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Log: w.running.log,
+		RootCA: w.running.authority.CertificatePEM, Token: w.storedToken, Quotas: w.quotas, Aggregated: &w.running.aggregated, Log: w.running.log,
 		Now: s.now, Clock: s.Clock,
 		Addresses: &addresses.Repair{Registry: w.verbs, Type: w.custom.Catalog().Lookup("networking.k8s.io", "v1", "ipaddresses")},
 	})

@@ -71,7 +71,7 @@ func (m Match) matches(c *Change) bool {
 		(m.By == "" || c.Actor.has(m.By))
 }
 
-// has reports whether a part of the actor's names is the text..
+// has reports whether one of the actor's names contains the text.
 func (a *Actor) has(text string) bool {
 	return a != nil && slices.ContainsFunc([]string{a.User, a.UserAgent, a.FieldManager, a.Loop}, func(name string) bool {
 		return strings.Contains(name, text)

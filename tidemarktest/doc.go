@@ -24,6 +24,7 @@
 // is, in this order:
 //
 //   - the file that TIDEMARK_BINARY names,
+//   - the program of a source tree, if this module is replaced by the one of a clone,
 //   - the tool `tidemark`, if the module of the test has a tool directive for it,
 //   - the program of this package's version, which `go install` builds once into the user's cache.
 //

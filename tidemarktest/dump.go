@@ -39,30 +39,39 @@ func (e *Env) dump(t TB) {
 	t.Logf("tidemarktest: the last changes before the end of the test (TIDEMARK_DUMP=DIR keeps all of them, with the objects):\n%s", strings.Join(lines, "\n"))
 }
 
-// dumpDirs counts the directories of dumps by their names: a test may have several Envs.
+// dumpDirs has the directories of the dumps so far.
 var dumpDirs struct {
 	sync.Mutex
-	used map[string]int
+	used map[string]bool
+}
+
+// newDumpDir returns the absolute path of a directory below root, each part of which is made of a name. It ends with a
+// number if it has been returned before: a test may have several Envs, and several searches.
+func newDumpDir(root string, names ...string) string {
+	for _, name := range names {
+		root = filepath.Join(root, fileName(name))
+	}
+	if absolute, err := filepath.Abs(root); err == nil {
+		root = absolute // the command that opens it may run elsewhere
+	}
+	dumpDirs.Lock()
+	defer dumpDirs.Unlock()
+	if dumpDirs.used == nil {
+		dumpDirs.used = map[string]bool{}
+	}
+	dir := root
+	for n := 2; dumpDirs.used[dir]; n++ {
+		dir = fmt.Sprintf("%s-%d", root, n)
+	}
+	dumpDirs.used[dir] = true
+	return dir
 }
 
 // dumpDir returns the directory for the dump of the world. All calls return the same one.
 func (e *Env) dumpDir(t TB, root string) string {
 	r := e.root()
 	r.dumpOnce.Do(func() {
-		dir := filepath.Join(root, fileName(t.Name()))
-		if absolute, err := filepath.Abs(dir); err == nil {
-			dir = absolute // the command that opens it may run elsewhere
-		}
-		dumpDirs.Lock()
-		defer dumpDirs.Unlock()
-		if dumpDirs.used == nil {
-			dumpDirs.used = map[string]int{}
-		}
-		dumpDirs.used[dir]++
-		if n := dumpDirs.used[dir]; n > 1 {
-			dir = fmt.Sprintf("%s-%d", dir, n)
-		}
-		r.dumpedTo = dir
+		r.dumpedTo = newDumpDir(root, t.Name())
 	})
 	return r.dumpedTo
 }

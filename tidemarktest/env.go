@@ -2,8 +2,6 @@ package tidemarktest
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,8 +27,11 @@ type Env struct {
 	clientOnce sync.Once
 	clientMade *http.Client
 	closeOnce  sync.Once
-	closeErr   error
-	owner      *Env // whose Close ends the world; nil: this one
+	// connection is that of all clients of the cluster; nil: there is none, or this Env is not the owner.
+	connection  atomic.Pointer[connection]
+	connectOnce sync.Once
+	closeErr    error
+	owner       *Env // whose Close ends the world; nil: this one
 
 	controllers []string      // World.Controllers
 	seed        uint64        // World.Seed
@@ -90,16 +91,17 @@ func (e *Env) Client() *http.Client {
 	e.clientOnce.Do(func() {
 		transport := e.session.api
 		if transport == nil {
-			roots := x509.NewCertPool()
-			roots.AppendCertsFromPEM(e.CAData())
-			transport = &http.Transport{
-				TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: e.ServerName()},
-				ForceAttemptHTTP2: true,
-			}
+			transport = e.root().connect()
 		}
 		e.clientMade = &http.Client{Transport: &bearer{transport, e.token}}
 	})
 	return e.clientMade
+}
+
+// connect returns the connection of all clients of the cluster.
+func (e *Env) connect() *connection {
+	e.connectOnce.Do(func() { e.connection.Store(e.session.connect(peer{e.world.CA, e.world.ServerName})) })
+	return e.connection.Load()
 }
 
 // bearer adds a token to requests.
@@ -197,8 +199,8 @@ func (e *Env) Close() error {
 	e.closeOnce.Do(func() {
 		ctx, cancel := callContext()
 		defer cancel()
-		if e.clientMade != nil {
-			e.clientMade.CloseIdleConnections()
+		if c := e.connection.Load(); c != nil {
+			e.session.disconnect(c)
 		}
 		e.closeErr = errors.Join(e.webhook.close(), e.session.control.call(ctx, http.MethodDelete, worldPath(e.world.Name), nil, nil))
 	})

@@ -23,19 +23,18 @@ func EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks 
 	Search{}.EveryFault(t, env, run, checks...)
 }
 
-// EveryFault proves that a controller survives each fault that the Kubernetes API allows: for each request of
-// the first run, and each fault that can happen to it, a run in which it happens once.
+// EveryFault runs a controller with faults that the Kubernetes API allows: for each request of the first run, and
+// each fault that this table has for its verb, there is a run in which that fault happens once.
 //
-//	get                            500
-//	list                           500, 410 for a continue token or an exact list
-//	watch                          500, 410 for a resource version, a connection that breaks after an event, latency
-//	create, delete                 500, an answer that is lost after the write, latency
-//	update, patch                  409, 500, an answer that is lost after the write, latency
+//	get                               500
+//	list                              500, 410 for a continue token or an exact list
+//	watch                             500, 410 for a resource version, a connection that breaks after an event, latency
+//	create, delete, deletecollection  500, an answer that is lost after the write, latency
+//	update, patch                     409, 500, an answer that is lost after the write, latency
 //
-// A request is known by its verb, resource, name and User-Agent, and by its number among those that are equal
-// in these. If a run has no such request, because its requests have another order, the fault does not happen;
-// the test log has the number of these runs. Requests for Events and Leases have no faults. Search describes
-// run and checks.
+// A fault selects its request by verb, resource, namespace, name and User-Agent, and by the number of such requests
+// before. If a run has no such request, because it sends other ones, the fault does not happen; the test log has
+// the number of these runs. Requests for Events and Leases have no faults. Search describes run and checks.
 func (s Search) EveryFault(t TB, env *Env, run func(ctx context.Context, env *Env), checks ...Check) {
 	t.Helper()
 	p := &search{Search: s, t: t, name: "EveryFault", run: run, checks: checks, records: true}
@@ -44,17 +43,18 @@ func (s Search) EveryFault(t TB, env *Env, run func(ctx context.Context, env *En
 
 // faults returns each fault of each request.
 func (s *search) faults() []disturbance {
+	type kind struct{ verb, collection, subresource string }
 	var all []disturbance
-	seen := map[request]uint64{}
-	for _, q := range s.recorded {
+	same := map[kind][]*request{} // up to the request
+	for i := range s.recorded {
+		q := &s.recorded[i]
 		if transient(q.collection()) {
 			continue
 		}
-		rules := faultsOf(&q)
-		q.Old = false
-		seen[q]++
-		for _, r := range rules {
-			all = append(all, s.faultOf(&q, seen[q], r))
+		k := kind{q.Verb, q.collection(), q.Subresource}
+		same[k] = append(same[k], q)
+		for _, f := range faultsOf(q) {
+			all = append(all, s.faultOf(same[k], f))
 		}
 	}
 	return all
@@ -108,14 +108,14 @@ func faultsOf(q *request) []Fault {
 	return all
 }
 
-// names of faults in messages.
+// faultNames has the faults as messages name them.
 var faultNames = map[string]string{
 	"conflict": "a conflict", "status": "an error 500", "lostAnswer": "a lost answer", "latency": "latency", "drop": "a broken connection", "gone": "an error 410",
 }
 
-// faultOf returns a fault of the nth of the equal requests.
-func (s *search) faultOf(q *request, n uint64, f Fault) disturbance {
-	r := f.rule
+// faultOf returns a fault of the last of some requests with the same verb and resource.
+func (s *search) faultOf(same []*request, f Fault) disturbance {
+	q, r := same[len(same)-1], f.rule
 	r.Verbs, r.Group, r.Resource, r.Namespace, r.Name, r.UserAgent = []string{q.Verb}, q.Group, q.Resource, q.Namespace, q.Name, q.UserAgent
 	if r.Group == "" {
 		r.Group = "core"
@@ -123,10 +123,12 @@ func (s *search) faultOf(q *request, n uint64, f Fault) disturbance {
 	if q.Subresource != "" {
 		r.Resource += "/" + q.Subresource
 	}
+	n := r.selected(same)
 	r.After, r.Times = n-1, 1
+	client, _, _ := strings.Cut(q.UserAgent, " ")
 	d := disturbance{
-		name: fmt.Sprintf("%s for request %d %q", faultNames[r.Fault], n, q),
-		dir:  fileName(fmt.Sprintf("%s-%s-%d", r.Fault, q, n)),
+		name: fmt.Sprintf("%s for request %d %q by %s", faultNames[r.Fault], n, q, client),
+		dir:  fmt.Sprintf("%s-%s-%d", r.Fault, q, n),
 		from: moment{at: s.base()},
 	}
 	if slices.Contains([]string{"list", "watch"}, q.Verb) {
@@ -140,4 +142,16 @@ func (s *search) faultOf(q *request, n uint64, f Fault) disturbance {
 		}}, err
 	}
 	return d
+}
+
+// selected returns how many requests the rule selects, of some that have its verb and resource. It counts as the
+// server does: an empty namespace or name selects all, and the User-Agent is a prefix.
+func (r *faultRule) selected(same []*request) (n uint64) {
+	for _, q := range same {
+		if (r.Namespace == "" || r.Namespace == q.Namespace) && (r.Name == "" || r.Name == q.Name) &&
+			strings.HasPrefix(q.UserAgent, r.UserAgent) && (q.Old || r.Fault != "gone") {
+			n++
+		}
+	}
+	return n
 }

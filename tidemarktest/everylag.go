@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lagLimit is how long a controller works with an old state.
+// lagLimit is how long a controller works with an old state at most.
 const lagLimit = 2 * time.Second
 
 // EveryLag calls Search.EveryLag with the defaults.
@@ -16,10 +16,9 @@ func EveryLag(t TB, env *Env, run func(ctx context.Context, env *Env), checks ..
 	Search{}.EveryLag(t, env, run, checks...)
 }
 
-// EveryLag proves that a controller survives a server whose watch cache is behind: after each write of a client
-// in the first run, a new controller begins on a replica that is 1, 2, 4, ... changes behind, back to the
-// beginning. The replica stands still until the controller has settled, at most two seconds, and then catches
-// up. Env.Replica describes what a client of a replica sees. Search describes run and checks.
+// EveryLag restarts a controller on a server whose watch cache is behind: after each write of a client in the first
+// run, a new controller begins on a replica that is 1, 2, 4, ... changes behind, back to the beginning. The replica
+// stands still until the world has settled, for two seconds at most, and then catches up. Env.Replica describes what a client of a replica sees. Search describes run and checks.
 //
 // An informer that lists begins with the old state. One with a streaming list, the default of client-go since
 // v0.35, begins with the newest state, and only its events are late: set KUBE_FEATURE_WatchListClient=false
@@ -30,7 +29,7 @@ func (s Search) EveryLag(t TB, env *Env, run func(ctx context.Context, env *Env)
 	p.do(env, p.lags)
 }
 
-// lags returns each lag after each write. Events and Leases are no changes that count.
+// lags returns each lag after each write. Changes of Events and Leases do not count.
 func (s *search) lags() []disturbance {
 	var changes []*Change
 	for i := range s.first.Changes {

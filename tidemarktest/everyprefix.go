@@ -11,9 +11,9 @@ func EveryPrefix(t TB, env *Env, run func(ctx context.Context, env *Env), checks
 	Search{}.EveryPrefix(t, env, run, checks...)
 }
 
-// EveryPrefix proves that a controller can crash after each of its writes: for each write of a client in the
-// first run, a new controller begins with the state right after the write. Writes of Events and Leases are
-// no points of a crash. Search describes run and checks.
+// EveryPrefix lets a controller crash after each of its writes: for each write of a client in the first run, a new
+// controller begins with the state right after the write. Writes of Events and Leases do not count. Search
+// describes run and checks.
 func (s Search) EveryPrefix(t TB, env *Env, run func(ctx context.Context, env *Env), checks ...Check) {
 	t.Helper()
 	p := &search{Search: s, t: t, name: "EveryPrefix", run: run, checks: checks}

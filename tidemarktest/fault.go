@@ -2,14 +2,15 @@ package tidemarktest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
 )
 
-// A Fault lets requests fail in a way that the Kubernetes API allows at any time, so a client that breaks
-// on it is wrong. On selects the requests, and one of the methods Conflict, Latency, Status, Gone, Drop,
-// LostAnswer and WebhookTimeout says what happens to them:
+// A Fault makes requests fail in a way that the Kubernetes API allows at any time, so a client that breaks is
+// wrong. On selects the requests, and one of the methods Conflict, Latency, Status, Gone, Drop, DropAfter,
+// LostAnswer and WebhookTimeout sets what happens to them:
 //
 //	env.Fault(t, tidemarktest.On("update", "pods").Conflict().Times(3))
 //
@@ -69,14 +70,14 @@ func (f Fault) By(userAgent string) Fault { f.rule.UserAgent = userAgent; return
 // User selects the requests of a user.
 func (f Fault) User(name string) Fault { f.rule.User = name; return f }
 
-// After spares the first n of the selected requests.
+// After lets the first n of the selected requests pass.
 func (f Fault) After(n uint64) Fault { f.rule.After = n; return f }
 
 // Times ends the fault after it has happened n times; zero: it does not end.
 func (f Fault) Times(n uint64) Fault { f.rule.Times = n; return f }
 
-// Probability lets the fault happen to a part of the selected requests, between 0 and 1. The same seed
-// selects the same ones of a sequence of requests.
+// Probability is the probability, from 0 to 1, that the fault happens to a selected request; zero: 1. In the same
+// sequence of requests, the same seed selects the same ones.
 func (f Fault) Probability(p float64, seed uint64) Fault {
 	f.rule.Probability, f.rule.Seed = p, seed
 	return f
@@ -91,8 +92,8 @@ func (f Fault) Latency(d time.Duration) Fault {
 	return f
 }
 
-// Status answers with the code 429, 500, 503 or 504. Clients of client-go send a request again, without the
-// controller's knowledge, if retryAfter is not zero; it is rounded up to seconds.
+// Status answers with the code 429, 500, 503 or 504, and with Retry-After if retryAfter, rounded up to seconds, is
+// not zero. Then client-go sends the request again by itself, and the controller does not see the error.
 func (f Fault) Status(code int, retryAfter time.Duration) Fault {
 	f.rule.Fault, f.rule.Code = "status", code
 	f.rule.RetryAfterSeconds = int((retryAfter + time.Second - 1) / time.Second)
@@ -114,8 +115,8 @@ func (f Fault) DropAfter(events uint64) Fault {
 // LostAnswer executes writes and breaks their connections instead of answering.
 func (f Fault) LostAnswer() Fault { f.rule.Fault = "lostAnswer"; return f }
 
-// WebhookTimeout answers writes as if a webhook with the failure policy Fail had not answered in time. An
-// empty name is that of a webhook that does not exist.
+// WebhookTimeout answers writes as if a webhook with the failure policy Fail had not answered in time.
+// With an empty name, the error names a webhook that does not exist.
 func (f Fault) WebhookTimeout(name string) Fault {
 	f.rule.Fault, f.rule.Webhook = "webhookTimeout", name
 	return f
@@ -127,8 +128,8 @@ type ActiveFault struct {
 	id  string
 }
 
-// Fault lets requests to the Env fail until it ends, or the fault is removed. It fails the test if the
-// fault is not one that the API allows. An Env has at most 100 faults.
+// Fault makes requests to the Env fail until the fault is removed or the Env ends. It fails the test if the fault is
+// not one that the API allows. An Env has at most 100 faults.
 func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 	t.Helper()
 	ctx, cancel := callContext()
@@ -146,7 +147,7 @@ func (e *Env) addFault(ctx context.Context, r faultRule) (*ActiveFault, error) {
 	return &ActiveFault{e, added.ID}, err
 }
 
-// Fired returns how often the fault has happened.
+// Fired returns how often the fault has happened. It fails the test after Remove.
 func (a *ActiveFault) Fired(t TB) uint64 {
 	t.Helper()
 	ctx, cancel := callContext()
@@ -173,7 +174,7 @@ func (a *ActiveFault) fired(ctx context.Context) (uint64, error) {
 			return f.Fired, nil
 		}
 	}
-	return 0, nil
+	return 0, errors.New("the fault was removed: call Fired before Remove")
 }
 
 // Remove ends the fault. It can be called twice.

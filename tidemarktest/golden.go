@@ -20,7 +20,7 @@ const updateGolden = "TIDEMARK_UPDATE_GOLDEN"
 // what the server puts into each namespace are left out. A deleted object is a document too.
 func (e *Env) Golden(t TB, file string) {
 	t.Helper()
-	got, err := ends(e.Changes(t).list)
+	got, err := ends(e.Changes(t).list, nil)
 	if err != nil {
 		t.Fatalf("tidemarktest: %v", err)
 	}

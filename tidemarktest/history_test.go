@@ -131,16 +131,25 @@ func TestEnds(t *testing.T) {
 		same := Change{Collection: "configmaps", Key: "default/same", Before: json.RawMessage(`{"metadata":{"resourceVersion":"1"}}`), After: json.RawMessage(`{"metadata":{"resourceVersion":"2"}}`)}
 		return append(list, gone, same)
 	}
-	one, err := ends(run("11111111-1111-4111-8111-11111111111", "aaaaa", "bbbbb", false))
+	kept := new(renderings)
+	one, err := ends(run("11111111-1111-4111-8111-11111111111", "aaaaa", "bbbbb", false), kept)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := ends(run("21111111-1111-4111-8111-11111111111", "zzzzz", "ccccc", true))
+	rendered := len(kept.texts)
+	second := run("21111111-1111-4111-8111-11111111111", "zzzzz", "ccccc", true)
+	two, err := ends(second, kept)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := diffEnds(one, two); diff != "" {
 		t.Errorf("the ends differ:\n%s", diff)
+	}
+	if len(kept.texts) != rendered {
+		t.Errorf("%d texts after the first run, %d after the second", rendered, len(kept.texts))
+	}
+	if alone, err := ends(second, nil); err != nil || !slices.Equal(alone, two) {
+		t.Errorf("without the texts of the first run: %v %v", alone, err)
 	}
 	text := goldenText(one)
 	for _, part := range []string{"# configmaps default/gone\n# (deleted)\n", "first: web-(1)\n", "second: pod/web-(2)\n", "# pods default/web-(2)\n", "  observedGeneration: (current)\n"} {

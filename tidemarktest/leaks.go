@@ -16,8 +16,8 @@ const (
 	leakPoll = 20 * time.Millisecond
 )
 
-// checkLeaks fails the test if its clients still watch: a controller that it has started runs on, and its requests
-// fail as soon as the cluster is deleted. It logs the objects that wait for their finalizers.
+// checkLeaks fails the test if its clients still have watches open: a controller that the test has started runs on,
+// and its requests fail as soon as the cluster is deleted. It logs the objects that wait for their finalizers.
 func (e *Env) checkLeaks(t TB) {
 	t.Helper()
 	watches, err := e.watchesLeft()
@@ -36,7 +36,7 @@ func (e *Env) checkLeaks(t TB) {
 	}
 }
 
-// watchesLeft returns the open watches, a line each, when there are none or the grace is over.
+// watchesLeft waits until no watch is open, at most for the grace, and returns those that are, a line each.
 func (e *Env) watchesLeft() ([]string, error) {
 	ctx, cancel := callContext()
 	defer cancel()
@@ -58,7 +58,7 @@ func (e *Env) watchesLeft() ([]string, error) {
 	return lines, nil
 }
 
-// waitingForFinalizers returns the objects that the test has changed, are being deleted, and have finalizers,
+// waitingForFinalizers returns the objects that the test has changed and that are being deleted and have finalizers,
 // a line each.
 func (e *Env) waitingForFinalizers() ([]string, error) {
 	ctx, cancel := callContext()

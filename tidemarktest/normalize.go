@@ -21,30 +21,31 @@ type endObject struct {
 type touched struct {
 	collection, key string
 	before, after   json.RawMessage
-	byClient        bool // a client, not the server itself, has changed it
-	object, former  map[string]any
-	stableName      string // of a generated name
+	byClient        bool     // a client, not the server itself, has changed it
+	object, former  identity // of after and before
+	stableName      string   // of a generated name
 }
 
 // ends returns what changes made of the objects that they touched, in the order of their IDs. It
 // leaves out objects that ended as they began, and what says more about a run than about its result:
 // Events, Leases, the objects that the server puts into each namespace, and the IPAddresses of Services.
-func ends(changes []Change) ([]endObject, error) {
+// Calls for similar runs share their renderings; nil: they are not kept.
+func ends(changes []Change, kept *renderings) ([]endObject, error) {
 	all := touchedBy(changes)
-	for _, o := range all {
-		var err error
-		if o.object, err = decodeObject(o.after); err == nil {
-			o.former, err = decodeObject(o.before)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", o.collection, o.key, err)
-		}
+	if err := nameGenerated(all, kept); err != nil {
+		return nil, err
 	}
-	nameGenerated(all)
-	replace := replacer(all, true).Replace
+	replace := replacer(all, true)
 	var list []endObject
 	for _, o := range all {
-		text, former := o.render(o.object, replace), o.render(o.former, replace)
+		text, err := o.render(o.after, replace, kept)
+		if err != nil {
+			return nil, err
+		}
+		former, err := o.render(o.before, replace, kept)
+		if err != nil {
+			return nil, err
+		}
 		if text == former {
 			continue
 		}
@@ -76,10 +77,14 @@ func touchedBy(changes []Change) []*touched {
 		o.after = c.After
 		o.byClient = o.byClient || c.Actor != nil && c.Actor.Loop == ""
 	}
-	return slices.DeleteFunc(all, func(o *touched) bool {
+	all = slices.DeleteFunc(all, func(o *touched) bool {
 		return o.ofAllocator() || !o.byClient && (o.collection == "configmaps" && strings.HasSuffix(o.key, "/kube-root-ca.crt") ||
 			o.collection == "serviceaccounts" && strings.HasSuffix(o.key, "/default"))
 	})
+	for _, o := range all {
+		o.object, o.former = identityOf(o.after), identityOf(o.before)
+	}
+	return all
 }
 
 // ofAllocator reports whether the object is the IPAddress of a Service. The server picks a random one.
@@ -96,8 +101,11 @@ func transient(collection string) bool {
 	return slices.Contains([]string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"}, collection)
 }
 
+// isNone reports whether a version of an object says that there is none.
+func isNone(version json.RawMessage) bool { return len(version) == 0 || string(version) == "null" }
+
 func decodeObject(text json.RawMessage) (map[string]any, error) {
-	if len(text) == 0 || string(text) == "null" {
+	if isNone(text) {
 		return nil, nil
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -112,39 +120,43 @@ const suffixLength = 5
 // nameGenerated gives the objects with generated names stable ones, such as "web-(1)": the number in
 // the order of their contents. Those with equal contents are numbered in the order of their creation,
 // and can be exchanged.
-func nameGenerated(all []*touched) {
+func nameGenerated(all []*touched, kept *renderings) error {
 	groups := map[string][]*touched{}
 	for _, o := range all {
-		object := o.object
-		if object == nil {
-			object = o.former
+		id := o.object
+		if isNone(o.after) {
+			id = o.former
 		}
-		metadata, _ := object["metadata"].(map[string]any)
-		prefix, _ := metadata["generateName"].(string)
-		name, _ := metadata["name"].(string)
+		prefix, name := id.generateName, id.name
 		if prefix == "" || len(name) != len(prefix)+suffixLength || !strings.HasPrefix(name, prefix) {
 			continue
 		}
 		o.stableName = prefix + "(*)"
-		id := o.collection + " " + strings.TrimSuffix(o.key, name) + prefix
-		groups[id] = append(groups[id], o)
+		group := o.collection + " " + strings.TrimSuffix(o.key, name) + prefix
+		groups[group] = append(groups[group], o)
 	}
-	replace := replacer(all, false).Replace
+	replace := replacer(all, false)
 	for _, group := range groups {
-		slices.SortStableFunc(group, func(a, b *touched) int {
-			return cmp.Compare(a.render(a.object, replace), b.render(b.object, replace))
-		})
+		texts := map[*touched]string{}
+		for _, o := range group {
+			var err error
+			if texts[o], err = o.render(o.after, replace, kept); err != nil {
+				return err
+			}
+		}
+		slices.SortStableFunc(group, func(a, b *touched) int { return cmp.Compare(texts[a], texts[b]) })
 	}
 	for _, group := range groups {
 		for i, o := range group {
 			o.stableName = strings.TrimSuffix(o.stableName, "(*)") + fmt.Sprintf("(%d)", i+1)
 		}
 	}
+	return nil
 }
 
-// replacer replaces generated names and UIDs of objects by stable ones. Without uids it makes all UIDs
-// alike, so that they have no influence on an order.
-func replacer(all []*touched, uids bool) *strings.Replacer {
+// replacer returns a function that replaces generated names and UIDs of objects by stable ones. Without uids it
+// makes all UIDs alike, so that they have no influence on an order.
+func replacer(all []*touched, uids bool) func(string) string {
 	var pairs [][2]string
 	for _, o := range all {
 		if o.stableName != "" {
@@ -157,16 +169,22 @@ func replacer(all []*touched, uids bool) *strings.Replacer {
 	}
 	slices.SortFunc(pairs, byLength) // a name can begin with another one
 	names := strings.NewReplacer(slices.Concat(toSlices(pairs)...)...)
+	known, onlyUUIDs := map[string]string{}, len(pairs) == 0
 	for _, o := range all {
-		for _, version := range []map[string]any{o.object, o.former} {
-			metadata, _ := version["metadata"].(map[string]any)
-			if uid, _ := metadata["uid"].(string); uid != "" && uids {
-				pairs = append(pairs, [2]string{uid, "(uid of " + o.collection + " " + names.Replace(o.key) + ")"})
+		for _, id := range []identity{o.object, o.former} {
+			if _, ok := known[id.uid]; ok || id.uid == "" || !uids {
+				continue
 			}
+			known[id.uid] = "(uid of " + o.collection + " " + names.Replace(o.key) + ")"
+			pairs = append(pairs, [2]string{id.uid, known[id.uid]})
+			onlyUUIDs = onlyUUIDs && len(id.uid) == uuidLength && nextUUID(id.uid, 0) == 0
 		}
 	}
+	if onlyUUIDs { // which need no search for each of them
+		return func(s string) string { return replaceUUIDs(s, known) }
+	}
 	slices.SortStableFunc(pairs, byLength)
-	return strings.NewReplacer(slices.Concat(toSlices(pairs)...)...)
+	return strings.NewReplacer(slices.Concat(toSlices(pairs)...)...).Replace
 }
 
 func toSlices(pairs [][2]string) [][]string {
@@ -177,14 +195,13 @@ func toSlices(pairs [][2]string) [][]string {
 	return out
 }
 
-// render returns an object as YAML without what differs from run to run; empty for none.
-func (o *touched) render(object map[string]any, replace func(string) string) string {
-	if object == nil {
-		return ""
+// render returns a version of the object as YAML without what differs from run to run; empty for none.
+func (o *touched) render(version json.RawMessage, replace func(string) string, kept *renderings) (string, error) {
+	text, err := kept.render(version, replace)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", o.collection, o.key, err)
 	}
-	var b strings.Builder
-	writeYAML(&b, stable(object, replace), 0)
-	return b.String()
+	return text, nil
 }
 
 // stable returns a copy of an object without resource versions, UIDs, points in time and field
@@ -231,6 +248,75 @@ func hideAllocated(service map[string]any) {
 
 var uuid = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
+// uuidLength is that of a UUID as text.
+const uuidLength = 36
+
+// nextUUID returns where the next text with the form of a UUID begins, from an index on; negative: there is none.
+func nextUUID(s string, from int) int {
+	for {
+		dash := -1
+		if from+uuidLength <= len(s) {
+			dash = strings.IndexByte(s[from+8:], '-')
+		}
+		if dash < 0 || from+dash+uuidLength > len(s) {
+			return -1
+		}
+		if from += dash; isUUID(s[from : from+uuidLength]) {
+			return from
+		}
+		from++
+	}
+}
+
+func isUUID(s string) bool {
+	for i := range uuidLength {
+		switch c := s[i]; {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if c != '-' {
+				return false
+			}
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f'):
+			return false
+		}
+	}
+	return true
+}
+
+// replaceUUIDs replaces the UUIDs that are known.
+func replaceUUIDs(s string, known map[string]string) string {
+	done, out := 0, ""
+	for i := nextUUID(s, 0); i >= 0; {
+		if stable, ok := known[s[i:i+uuidLength]]; ok {
+			out += s[done:i] + stable
+			done = i + uuidLength
+			i = nextUUID(s, done)
+		} else {
+			i = nextUUID(s, i+1)
+		}
+	}
+	return out + s[done:]
+}
+
+// stableText returns a string without what differs from run to run.
+func stableText(s string, replace func(string) string) string {
+	if isTime(s) {
+		return "(time)"
+	}
+	if s = replace(s); nextUUID(s, 0) < 0 {
+		return s
+	}
+	return uuid.ReplaceAllLiteralString(s, "(uuid)")
+}
+
+// isTime reports whether a string is a point in time.
+func isTime(s string) bool {
+	if len(s) < len("2006-01-02T") || s[4] != '-' || s[7] != '-' || s[10] != 'T' {
+		return false // without the cost of an error
+	}
+	_, err := time.Parse(time.RFC3339, s)
+	return err == nil
+}
+
 func stableMap(m map[string]any, generation json.Number, replace func(string) string) map[string]any {
 	out := make(map[string]any, len(m))
 	for name, v := range m {
@@ -261,10 +347,7 @@ func stableValue(v any, generation json.Number, replace func(string) string) any
 		}
 		return out
 	case string:
-		if _, err := time.Parse(time.RFC3339, v); err == nil {
-			return "(time)"
-		}
-		return uuid.ReplaceAllLiteralString(replace(v), "(uuid)")
+		return stableText(v, replace)
 	}
 	return v
 }

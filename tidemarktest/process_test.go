@@ -218,6 +218,24 @@ func TestBuildOnce(t *testing.T) {
 	}
 }
 
+// TestBuildSource: a source tree is built with its own modules, whatever GOFLAGS and GOWORK select for the
+// tests that use it.
+func TestBuildSource(t *testing.T) {
+	cache, err := cacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := usedModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -mod=vendor -modfile=none.mod")
+	t.Setenv("GOWORK", filepath.Join(t.TempDir(), "none.work"))
+	if _, err := buildSource(cache, filepath.Dir(used.Dir)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestIdentity: a program that the Go command touches, because it is up to date, is still the same one.
 func TestIdentity(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "program")

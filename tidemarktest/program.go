@@ -78,13 +78,14 @@ func versionOf(version string) string {
 }
 
 // buildSource builds the program of a source tree that is being worked on. The Go command knows when
-// nothing has changed.
+// nothing has changed. What GOFLAGS says about the modules of the test, such as -mod=vendor, does not
+// count here.
 func buildSource(cache, source string) (string, error) {
 	sum := sha256.Sum256([]byte(source))
 	dir := filepath.Join(cache, "bin", "source-"+hex.EncodeToString(sum[:8]))
 	return build(dir, "its source in "+source, func(path string) *exec.Cmd {
-		c := exec.Command("go", "build", "-o", path, "./cmd/tidemark")
-		c.Dir = source
+		c := exec.Command("go", "build", "-mod=readonly", "-modfile=", "-o", path, "./cmd/tidemark")
+		c.Dir, c.Env = source, append(os.Environ(), "GOWORK=off")
 		return c
 	}, true)
 }

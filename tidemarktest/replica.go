@@ -10,8 +10,8 @@ import (
 // resourceVersion=0 return the state of the replica's revision, and watches deliver later changes when the
 // replica has reached them. Reads without a resourceVersion, and all writes, go to the newest state.
 //
-// Settle, Changes, Apply and whatever else goes to the control API are those of the cluster. The replica ends with the
-// cluster, or with Close. A cluster has at most 16 replicas.
+// Settle, Changes, Apply and the other methods that use the control API are those of the cluster. The replica ends
+// with the cluster, or with Close. A cluster has at most 16 replicas.
 type Replica struct {
 	*Env
 	info replicaInfo
@@ -24,18 +24,20 @@ type replicaInfo struct {
 	URL      string `json:"url"`
 }
 
-// ReplicaOption says how far a replica is behind: see Lag and At. The zero value is a replica that is not behind.
+// ReplicaOption sets how far a replica is behind: see Lag and At. The zero value is a replica that is not behind.
 type ReplicaOption struct {
 	lag, at uint64
 }
 
-// Lag lets a replica follow the cluster at a distance of a number of changes.
+// Lag makes a replica follow the cluster at a distance of a number of changes. Zero: it is not behind.
 func Lag(changes uint64) ReplicaOption { return ReplicaOption{lag: changes} }
 
-// At lets a replica stand at a revision until Advance or CatchUp moves it, or a client that names a newer one.
+// At keeps a replica at a revision until Advance, CatchUp, or a request with a newer resourceVersion moves it. Zero: it
+// is not behind.
 func At(revision uint64) ReplicaOption { return ReplicaOption{at: revision} }
 
-// Replica makes a replica of the cluster, seen by the same user.
+// Replica creates a replica of the cluster, seen by the same user. It fails the test if the history of the cluster does
+// not have the revision of At.
 func (e *Env) Replica(t TB, o ReplicaOption) *Replica {
 	t.Helper()
 	ctx, cancel := callContext()

@@ -5,15 +5,14 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"time"
 )
 
-// A Search runs a controller many times, each time with another disturbance, and judges the ends. The
-// zero value has the defaults. EveryPrefix, EveryFault and EveryLag are searches.
+// A Search runs a controller many times, each time with another disturbance, and checks how each run
+// ends. The zero value has the defaults. EveryPrefix, EveryFault and EveryLag are searches.
 //
 // Each search gets a function that starts a controller with no memory of former runs, against the Env that
 // it is given, and returns when the context ends, or before if the controller has nothing more to do.
@@ -21,33 +20,36 @@ import (
 // of the one before.
 //
 // A search begins with a run without a disturbance, on a copy of the Env that it gets, until the copy has
-// settled as Env.Settle defines it. Each other run has a copy of its own too, and must pass the checks
+// settled as Env.Settle defines it. A run in which the controller reads without writing goes on for up to three
+// seconds, so one that is slow has its time. Each other run has a copy of its own too, and must pass the checks
 // beside the first run. The Env itself does not change. The first of the other runs has no disturbance
 // either: if that fails the checks, disturbances cannot be judged, and the search reports only this.
 //
-// A run whose checks fail gets three more seconds without writes before that counts, so a slow machine is
-// no alarm. A controller that waits longer, for example between retries, needs a shorter delay in tests.
+// A run whose checks fail goes on until there were no writes for three seconds, and is then checked again, so that a
+// slow machine does not fail the test. A controller that waits longer, for example between retries, needs a
+// shorter delay in tests.
 type Search struct {
-	// Budget is how long new runs begin. The test log has how many runs were left out; those that are
-	// not are spread evenly. Zero: one minute.
+	// Budget limits the time in which runs begin. If it is too short for all of them, the runs that are made are
+	// spread evenly, and the test log has the number of those that were left out. Zero: one minute.
 	Budget time.Duration
-	// Parallel is how many runs happen at a time; zero: four for each CPU.
+	// Parallel is how many runs happen at a time; zero: eight for each CPU, as most of the time of a run is the
+	// wait for its end.
 	Parallel int
 }
 
 // A Run is one run of a controller, from the state of the Env that was given to its end.
 type Run struct {
-	// Changes are all changes until the end, in their order: also those before a crash.
+	// Changes are all changes of the run in their order, with those before a crash or a restart.
 	Changes []Change
 
 	ends []endObject
 }
 
-// A Check judges a run with a disturbance beside the first run, which had none.
+// A Check compares a run with a disturbance to the first run, which had none. The error says what is wrong.
 type Check func(first, disturbed *Run) error
 
-// SameEnd returns the Check that the objects are the same at the end of both runs, without what
-// differs from run to run: see Env.Golden.
+// SameEnd returns a Check that fails unless both runs end with the same objects. It ignores what differs from run
+// to run: see Env.Golden.
 func SameEnd() Check {
 	return func(first, disturbed *Run) error {
 		if diff := diffEnds(first.ends, disturbed.ends); diff != "" {
@@ -57,35 +59,39 @@ func SameEnd() Check {
 	}
 }
 
-// NoReplacement returns the Check that the disturbed run deletes no object and creates it again, unless the
-// first run does so with an object of that name. The new object looks like the old one to SameEnd, but what
-// belonged to the old one is gone: the data of a volume, for example.
+// NoReplacement returns a Check that fails if the disturbed run deletes an object and creates it again, unless the
+// first run does so with an object of that name. SameEnd does not see the difference, but what belonged to the old
+// object is lost, such as the data of a volume.
 func NoReplacement() Check {
 	return func(first, disturbed *Run) error {
-		expected := replaced(first.Changes)
-		for id, c := range replaced(disturbed.Changes) {
-			if _, ok := expected[id]; !ok {
-				return fmt.Errorf("%s was deleted, and created again at revision %d", id, c.Revision)
+		expected := map[string]bool{}
+		for _, c := range replaced(first.Changes) {
+			expected[c.id()] = true
+		}
+		for _, c := range replaced(disturbed.Changes) {
+			if !expected[c.id()] {
+				return fmt.Errorf("%s was deleted, and created again at revision %d", c.id(), c.Revision)
 			}
 		}
 		return nil
 	}
 }
 
-// replaced returns the objects that were created after they had existed, by resource and key, with the change
-// that created them again.
-func replaced(changes []Change) map[string]*Change {
-	existed, found := map[string]bool{}, map[string]*Change{}
+// replaced returns the changes that created objects which had existed before, in their order.
+func replaced(changes []Change) (found []*Change) {
+	existed := map[string]bool{}
 	for i := range changes {
 		c := &changes[i]
-		id := c.Collection + " " + c.Key
-		if c.Before == nil && existed[id] && !transient(c.Collection) {
-			found[id] = c
+		if c.Before == nil && existed[c.id()] && !transient(c.Collection) {
+			found = append(found, c)
 		}
-		existed[id] = true
+		existed[c.id()] = true
 	}
 	return found
 }
+
+// id names the object that changed, in its world.
+func (c *Change) id() string { return c.Collection + " " + c.Key }
 
 const (
 	// firstQuiet is how long the first run must be quiet to have ended: all others are compared to it.
@@ -94,15 +100,15 @@ const (
 	wrongQuiet = 3 * time.Second
 	// stopLimit is how long a controller may take to return after its context has ended.
 	stopLimit = 10 * time.Second
-	// progressParts is how often a search reports its progress.
+	// progressParts is how many times a search reports its progress.
 	progressParts = 10
 )
 
-// disturbance is what one run of a search has, and the first run has not.
+// disturbance is how a run of a search differs from the first run.
 type disturbance struct {
-	// name says what it is: "a crash after write 2 of 3". Empty: there is none.
+	// name describes it in messages: "a crash after write 2 of 3". Empty: there is no disturbance.
 	name string
-	// dir is the directory of the dump.
+	// dir is the name of the directory of the dump.
 	dir string
 	// last is the write of the first run that came last before it; nil: none.
 	last *Change
@@ -110,15 +116,15 @@ type disturbance struct {
 	from moment
 	// quiet is how long the run must be quiet to have ended; zero: settleQuiet.
 	quiet time.Duration
-	// start disturbs the world before the controller starts; nil: the beginning is all there is.
+	// start disturbs the world before the controller starts; nil: the run has only another beginning.
 	start func(ctx context.Context, world *Env) (effect, error)
 }
 
 // effect is a disturbance of a world.
 type effect struct {
 	env *Env // of the controller
-	// end ends the disturbance when the controller has nothing left to do, or after lagLimit. The run then goes
-	// on until it has settled. Nil: the disturbance does not end.
+	// end ends the disturbance when the world has settled, or after lagLimit. The run then goes on until the world
+	// has settled again. Nil: the disturbance does not end.
 	end func(ctx context.Context) error
 	// happened reports whether the disturbance happened at all; nil: it did.
 	happened func(ctx context.Context) (bool, error)
@@ -135,13 +141,14 @@ type search struct {
 
 	origin *Env // where the first run was
 	first  *Run
+	kept   renderings
 	writes []int // indexes of first.Changes: the writes of clients, without Events and Leases
 
 	recorded []request // of the first run, if records is true
 	records  bool
 }
 
-// outcome is that of a run.
+// outcome is the result of a run.
 type outcome struct {
 	index  int
 	tried  bool
@@ -154,7 +161,7 @@ type outcome struct {
 func (s *search) do(env *Env, points func() []disturbance) {
 	s.t.Helper()
 	s.begin = time.Now()
-	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 4*runtime.GOMAXPROCS(0))
+	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 8*runtime.GOMAXPROCS(0))
 	if err := s.runFirst(env); err != nil {
 		s.t.Fatalf("tidemarktest: %s: the first run: %v", s.name, err)
 		return
@@ -185,7 +192,7 @@ func (s *search) runFirst(env *Env) (err error) {
 			return err
 		}
 	}
-	r := controllerRun{env: s.origin}
+	r := controllerRun{env: s.origin, kept: &s.kept}
 	r.start(s.run, s.origin)
 	for _, quiet := range []time.Duration{firstQuiet, wrongQuiet} { // a slow machine takes longer to begin
 		if s.first, err = r.end(ctx, quiet); err != nil {
@@ -225,7 +232,7 @@ func clientWrites(changes []Change) []int {
 func (s *search) requests(ctx context.Context) ([]request, error) {
 	all, missed, err := s.origin.requests(ctx)
 	if missed > 0 {
-		s.t.Logf("tidemarktest: %s: the first run has %d requests more than the %d that are disturbed", s.name, missed, len(all))
+		s.t.Logf("tidemarktest: %s: only the first %d requests of the first run are disturbed, and not the %d after them", s.name, len(all), missed)
 	}
 	return all, err
 }
@@ -236,7 +243,7 @@ func (s *search) runAll(all []disturbance) []outcome {
 	pending := make(chan int)
 	done := make(chan outcome)
 	var workers sync.WaitGroup
-	for range min(s.Parallel, len(all)) {
+	for range min(max(s.Parallel, 1), len(all)) {
 		workers.Add(1)
 		go func() {
 			defer workers.Done()
@@ -271,8 +278,8 @@ func (s *search) runAll(all []disturbance) []outcome {
 	return outcomes
 }
 
-// spread returns the numbers below n in an order in which each beginning covers them evenly: 0, then
-// the multiples of a large power of two, and so on.
+// spread returns the numbers below n in an order whose first numbers are spread evenly, however many they are: 0,
+// then the multiples of a large power of two, of half of it, and so on.
 func spread(n int) []int {
 	step := 1
 	for step < n {
@@ -296,7 +303,7 @@ func (s *search) runWith(d *disturbance) (o outcome) {
 	if world, o.err = s.origin.forkAt(ctx, d.from); o.err != nil {
 		return o
 	}
-	r := controllerRun{env: world}
+	r := controllerRun{env: world, kept: &s.kept}
 	for _, c := range s.first.Changes {
 		if c.Revision <= d.from.at {
 			r.before = append(r.before, c)
@@ -340,7 +347,7 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 		}
 		if e.happened != nil {
 			if happened, err := e.happened(ctx); err != nil || !happened {
-				return true, err
+				return err == nil, err
 			}
 		}
 		if err = s.check(end); err == nil {
@@ -367,7 +374,7 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 		switch d := &all[i]; {
 		case !o.tried:
 			left++
-		case o.missed:
+		case o.err == nil && o.missed:
 			missed++
 		case o.err == nil:
 		case d.name == "":
@@ -382,24 +389,25 @@ func (s *search) report(all []disturbance, outcomes []outcome) {
 		}
 	}
 	if missed > 0 {
-		s.t.Logf("tidemarktest: %s: %d of %d disturbances did not happen: the requests of those runs were others", s.name, missed, len(all)-1)
+		s.t.Logf("tidemarktest: %s: %d of %d disturbances did not happen, because those runs sent other requests", s.name, missed, len(all)-1)
 	}
 	if left > 0 {
-		s.t.Logf("tidemarktest: %s: the budget of %v ended before %d of %d runs; Search.Budget is larger on demand", s.name, s.Budget, left, len(all))
+		s.t.Logf("tidemarktest: %s: the budget of %v ended before %d of %d runs began; Search.Budget sets a larger one", s.name, s.Budget, left, len(all))
 	}
 }
 
-// dump keeps the end of a run that failed if TIDEMARK_DUMP names a directory. It returns how to see the end.
+// dump saves the state and the history of a run that failed if TIDEMARK_DUMP names a directory. It returns how to
+// open them.
 func (s *search) dump(world *Env, d *disturbance) string {
 	root := os.Getenv("TIDEMARK_DUMP")
 	if root == "" {
 		test, _, _ := strings.Cut(s.t.Name(), "/")
 		return fmt.Sprintf("\n  to have its state and history in DIR: TIDEMARK_DUMP=DIR go test -run '^%s$'", test)
 	}
-	dir := filepath.Join(root, fileName(s.t.Name()), d.dir)
+	dir := newDumpDir(root, s.t.Name(), d.dir)
 	revision, err := world.dumpTo(dir)
 	if err != nil {
-		return fmt.Sprintf("\n  its state and history are not kept: %v", err)
+		return fmt.Sprintf("\n  its state and history cannot be saved: %v", err)
 	}
 	return fmt.Sprintf("\n  its state and history are in %s; to open the state: %s", dir, openCommand(dir, revision))
 }
@@ -407,6 +415,7 @@ func (s *search) dump(world *Env, d *disturbance) string {
 // controllerRun is a controller that runs in a world.
 type controllerRun struct {
 	env    *Env
+	kept   *renderings
 	before []Change // the world's history before its fork
 
 	cancel   context.CancelFunc
@@ -426,7 +435,7 @@ func (r *controllerRun) start(run func(ctx context.Context, env *Env), env *Env)
 
 // end waits until the world has settled, and returns what has happened until then.
 func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, error) {
-	revision, err := r.env.settle(ctx, quiet)
+	revision, err := r.env.settleIdle(ctx, quiet)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +444,7 @@ func (r *controllerRun) end(ctx context.Context, quiet time.Duration) (*Run, err
 		return nil, err
 	}
 	run := &Run{Changes: append(r.before[:len(r.before):len(r.before)], changes...)}
-	run.ends, err = ends(run.Changes)
+	run.ends, err = ends(run.Changes, r.kept)
 	return run, err
 }
 
@@ -451,6 +460,6 @@ func (r *controllerRun) stop() error {
 	case <-r.returned:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("the controller does not return after its context has ended (%v)", stopLimit)
+		return fmt.Errorf("the controller has not returned %v after the end of its context", stopLimit)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -69,6 +71,14 @@ func (r *recording) Errorf(format string, a ...any) {
 }
 func (r *recording) Logf(format string, a ...any) { fmt.Fprintf(&r.log, format+"\n", a...) }
 
+// stopping is a recording whose Fatalf ends the goroutine.
+type stopping struct{ recording }
+
+func (s *stopping) Fatalf(format string, a ...any) {
+	s.Errorf(format, a...)
+	runtime.Goexit()
+}
+
 // TestEveryPrefix: a controller that looks at the state passes. One that relies on its own last write
 // fails after each write but the last.
 func TestEveryPrefix(t *testing.T) {
@@ -76,7 +86,7 @@ func TestEveryPrefix(t *testing.T) {
 	t.Setenv("TIDEMARK_DUMP", dir)
 	env := tidemarktest.Start(t)
 	before := len(env.Changes(t).All())
-	tidemarktest.EveryPrefix(t, env, levelTriggered, tidemarktest.SameEnd())
+	tidemarktest.Search{Parallel: -1}.EveryPrefix(t, env, levelTriggered, tidemarktest.SameEnd()) // one at a time
 
 	r := &recording{TB: t}
 	tidemarktest.EveryPrefix(r, env, edgeTriggered, tidemarktest.SameEnd())
@@ -126,8 +136,8 @@ func TestEveryFault(t *testing.T) {
 	var want [][2]string
 	for i, name := range steps {
 		lost := "- configmaps default/" + name
-		want = append(want, [2]string{fmt.Sprintf(`an error 500 for request 1 "get configmaps default/%s":`, name), lost},
-			[2]string{fmt.Sprintf(`an error 500 for request %d "create configmaps in default":`, i+1), lost})
+		want = append(want, [2]string{fmt.Sprintf(`an error 500 for request 1 "get configmaps default/%s" by steps-controller:`, name), lost},
+			[2]string{fmt.Sprintf(`an error 500 for request %d "create configmaps in default" by steps-controller:`, i+1), lost})
 	}
 	if len(r.errors) != len(want) {
 		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
@@ -141,6 +151,42 @@ func TestEveryFault(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "13 of 13 runs, 6 failed") {
 		t.Errorf("the progress:\n%s", &r.log)
+	}
+}
+
+// exactRead creates an object after a list of its namespace, which it repeats until that succeeds, and an exact list
+// of all namespaces, which it does not repeat.
+func exactRead(ctx context.Context, e *tidemarktest.Env) {
+	revision := ""
+	for revision == "" && ctx.Err() == nil {
+		read(ctx, e, configMaps, func(list string) {
+			if m := regexp.MustCompile(`"resourceVersion":"(\d+)"`).FindStringSubmatch(list); m != nil {
+				revision = m[1]
+			}
+		})
+	}
+	read(ctx, e, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion="+revision, func(string) {
+		create(ctx, e, "volume")
+	})
+}
+
+// TestEveryFaultNumbers: a fault happens to the request that its message names, although its rule selects others too,
+// or not all of those with the same verb and resource.
+func TestEveryFaultNumbers(t *testing.T) {
+	env := tidemarktest.Start(t)
+	r := &recording{TB: t}
+	tidemarktest.EveryFault(r, env, exactRead, tidemarktest.SameEnd())
+	want := []string{`an error 500 for request 2 "list configmaps" by`, `an error 410 for request 1 "list configmaps" by`, `an error 500 for request 1 "create configmaps in default" by`}
+	if len(r.errors) != len(want) {
+		t.Fatalf("%d failures, want %d:\n%s", len(r.errors), len(want), strings.Join(r.errors, "\n"))
+	}
+	for i, part := range want {
+		if !strings.Contains(r.errors[i], part) {
+			t.Errorf("failure %d lacks %q:\n%s", i, part, r.errors[i])
+		}
+	}
+	if log := r.log.String(); strings.Contains(log, "did not happen") {
+		t.Errorf("the log is\n%s", log)
 	}
 }
 
@@ -247,6 +293,15 @@ func TestFault(t *testing.T) {
 	}
 	failing.Remove(t)
 	failing.Remove(t)
+	stopped := make(chan *stopping)
+	go func() {
+		s := &stopping{recording: recording{TB: t}}
+		defer func() { stopped <- s }()
+		failing.Fired(s)
+	}()
+	if s := <-stopped; !strings.Contains(strings.Join(s.errors, "\n"), "call Fired before Remove") {
+		t.Errorf("Fired after Remove: %q", s.errors)
+	}
 	if got := send(t.Context(), alice, "GET", configMaps+"/a", ""); got != 200 {
 		t.Errorf("a get after the end of the fault: %d", got)
 	}

@@ -10,12 +10,14 @@ import (
 const (
 	// settleQuiet is how long a settled world has had no writes.
 	settleQuiet = 300 * time.Millisecond
-	// settlePolls is how often the revision is read in that time.
-	settlePolls = 5
+	// idleQuiet is how long a run of a search has had no requests in the end.
+	idleQuiet = 100 * time.Millisecond
+	// pollQuiet is how long a run without writes may have requests.
+	pollQuiet = 3 * time.Second
 	// settleLimit is how long a world may take to settle.
 	settleLimit = 30 * time.Second
-	// settleMargin is the time for the server's answer at the end of the limit, in milliseconds.
-	settleMargin = 500
+	// settleMargin is the time for the server's answer at the end of the limit.
+	settleMargin = 500 * time.Millisecond
 )
 
 // Settle waits until the cluster has settled: the server has nothing left to do, its watches have
@@ -40,31 +42,47 @@ func (e *Env) root() *Env {
 	return e
 }
 
-// settle waits until the world has settled, and returns its revision. The server does not know what a
-// client does between two requests, so it must report the same revision for the duration of quiet.
+// settled is a world that has settled.
+type settled struct {
+	Revision uint64 `json:"revision"`
+	Requests uint64 `json:"requests"` // that have begun so far
+}
+
+// settle waits until the world has settled and has then had no write for the duration of quiet, and returns its
+// revision. The server does not know what a client does between two requests.
 func (e *Env) settle(ctx context.Context, quiet time.Duration) (uint64, error) {
-	tick := time.NewTicker(quiet / settlePolls)
-	defer tick.Stop()
-	var last uint64
-	for still := 0; ; still++ {
-		var now struct{ Revision uint64 }
-		limit := map[string]int64{"timeoutMilliseconds": settleLimit.Milliseconds()}
-		if deadline, ok := ctx.Deadline(); ok { // so that the answer has what is left to do
-			limit["timeoutMilliseconds"] = max(1, time.Until(deadline).Milliseconds()-settleMargin)
-		}
-		if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "settle"), limit, &now); err != nil {
-			return 0, fmt.Errorf("the world does not settle: %w", err)
-		}
-		if now.Revision != last {
-			last, still = now.Revision, 0
-		}
-		if still == settlePolls {
-			return last, nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("the world does not settle: writes go on at revision %d: %w", last, ctx.Err())
+	s, err := e.settleFor(ctx, quiet)
+	return s.Revision, err
+}
+
+// settleFor is settle with all that the server says.
+func (e *Env) settleFor(ctx context.Context, quiet time.Duration) (s settled, err error) {
+	limit := settleLimit
+	if deadline, ok := ctx.Deadline(); ok { // so that the answer has what is left to do
+		limit = max(time.Millisecond, time.Until(deadline)-settleMargin)
+	}
+	body := map[string]int64{"quietMilliseconds": quiet.Milliseconds(), "timeoutMilliseconds": limit.Milliseconds()}
+	if err := e.session.control.call(ctx, http.MethodPost, worldPath(e.world.Name, "settle"), body, &s); err != nil {
+		return s, fmt.Errorf("the world does not settle: %w", err)
+	}
+	return s, nil
+}
+
+// settleIdle is settle for a controller that may read for longer than quiet before it writes, as on a slow machine:
+// the end of the quiet, idleQuiet, has no request at all. A controller that polls has settled when it has not
+// written for pollQuiet.
+func (e *Env) settleIdle(ctx context.Context, quiet time.Duration) (uint64, error) {
+	last, err := e.settleFor(ctx, quiet-idleQuiet)
+	for still := quiet; err == nil; still += idleQuiet {
+		before := last
+		last, err = e.settleFor(ctx, idleQuiet)
+		switch {
+		case err != nil:
+		case last.Revision != before.Revision: // last has been quiet for idleQuiet
+			still = idleQuiet
+		case still >= quiet && (last.Requests == before.Requests || still >= pollQuiet):
+			return last.Revision, nil
 		}
 	}
+	return 0, err
 }

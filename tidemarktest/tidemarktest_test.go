@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
@@ -269,4 +270,41 @@ func TestLeaks(t *testing.T) {
 	if len(e.errors) > 0 || e.log.Len() > 0 {
 		t.Errorf("a test without leaks: %q, %q", e.errors, &e.log)
 	}
+}
+
+// TestConnection: the clients of Envs share a connection, which outlives each of them.
+func TestConnection(t *testing.T) {
+	world := new(tidemarktest.World)
+	first, err := world.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if code, text := request(t, first, "GET", "/version", ""); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	second := world.Fork(t)
+	shared := func(env *tidemarktest.Env) {
+		t.Helper()
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		r, err := http.NewRequestWithContext(ctx, "GET", env.URL()+"/version", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := env.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != 200 || !reused {
+			t.Errorf("the answer is %d, on a connection that exists: %t", answer.StatusCode, reused)
+		}
+	}
+	shared(second)
+	shared(second.As("alice"))
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	shared(second)
 }

@@ -83,7 +83,7 @@ func runAPIServer(args []string, stdout, stderr io.Writer) int {
 // of kube-apiserver.
 func (a *apiServer) flags() *pflag.FlagSet {
 	f := &a.serve
-	f.maxMemory, f.maxDisk, f.forkBytes = defaultMaxMemory, defaultMaxDisk, tidemark.DefaultForkBytes
+	f.maxMemory, f.maxDisk, f.forkBytes, f.forkTotalBytes = defaultMaxMemory, defaultMaxDisk, tidemark.DefaultForkBytes, tidemark.DefaultForkTotalBytes
 	served := new(cobra.Command)
 	f.register(served)
 	f.inMemory = true

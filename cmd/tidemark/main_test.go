@@ -110,6 +110,7 @@ var wrongLines = map[string]string{
 	"serve --max-forks=-1":                                               "--max-forks is negative",
 	"serve --max-forks=many":                                             "many",
 	"serve --fork-max-bytes=0":                                           "--fork-max-bytes",
+	"serve --fork-max-total-bytes=0":                                     "--fork-max-total-bytes",
 	"serve --control=10.0.0.1:80":                                        "loopback",
 	"serve --control=127.0.0.1:80":                                       "--control-token-file",
 	"serve --control-token-file=x":                                       "over TCP",

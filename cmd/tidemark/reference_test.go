@@ -203,7 +203,7 @@ func TestReferenceMetrics(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n" + generated +
 		"`/metrics` has these metrics, and those of the Go runtime and of the process (`go_*`, `process_*`). Where kube-apiserver has a metric of that meaning, it has that name; others begin with `tidemark_`.\n" +
-		"No label has a value that a client can choose.\n" +
+		"Clients choose no values of labels but names of objects: a metric has series for the FlowSchemas and priority levels that exist, and at most 1,000 series for admission policies, bindings and webhooks, those that were used last.\n" +
 		"The metrics `apiserver_audit_*` are there if requests are audited.\n" +
 		"`apiserver_request_terminations_total` is there once the server has ended a request: because its time was over (504), or because too many were under way (429).\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, name := range names {

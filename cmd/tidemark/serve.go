@@ -43,14 +43,15 @@ type serveFlags struct {
 	representations byteSize // zero: not given
 	maxStorage      byteSize // zero: not given
 
-	control     controlFlags
-	controllers []string
-	fairness    fairnessFlags
-	forks       int
-	forkBytes   byteSize
-	audit       auditFlags
-	gates       gates
-	verbosity   int
+	control        controlFlags
+	controllers    []string
+	fairness       fairnessFlags
+	forks          int
+	forkBytes      byteSize
+	forkTotalBytes byteSize
+	audit          auditFlags
+	gates          gates
+	verbosity      int
 
 	extendTokens bool
 	lookupTokens bool
@@ -73,7 +74,7 @@ const (
 )
 
 func newServe() *cobra.Command {
-	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: tidemark.DefaultForkBytes}
+	f := &serveFlags{maxMemory: defaultMaxMemory, maxDisk: defaultMaxDisk, forkBytes: tidemark.DefaultForkBytes, forkTotalBytes: tidemark.DefaultForkTotalBytes}
 	c := &cobra.Command{
 		Use:   "serve [DIR]",
 		Short: "Run the API server",

@@ -63,7 +63,7 @@ func (h *handler) apply(w http.ResponseWriter, r *http.Request) error {
 		}
 		results = append(results, result)
 		if d.Seed != 0 { // the controllers react to each object in its turn
-			if _, err := world.Settle(r.Context()); err != nil {
+			if _, err := world.SettleFor(r.Context(), 0); err != nil {
 				return withObject(o, err)
 			}
 		}
@@ -87,7 +87,7 @@ func readManifests(w http.ResponseWriter, r *http.Request) (body applyRequest, e
 		err = readJSON(w, r, maxManifestBytes, &body)
 		return body, err
 	case "application/yaml", "text/yaml", "application/x-yaml":
-		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxManifestBytes))
+		text, err := readBody(w, r, maxManifestBytes)
 		body.Manifests = []manifest{{Name: "the body", Content: string(text)}}
 		return body, err
 	}

@@ -95,8 +95,16 @@ type World interface {
 	AddReplica(o ReplicaOptions) (Replica, error)
 	// Replicas returns the replicas in the order of their names.
 	Replicas() []Replica
-	// Settle waits until nothing is left to do, and returns the revision of that moment.
-	Settle(ctx context.Context) (uint64, error)
+	// SettleFor waits until nothing is left to do, no write has come for the duration of quiet, and nothing is
+	// left to do still. Quiet zero: it returns when nothing is left to do.
+	SettleFor(ctx context.Context, quiet time.Duration) (Settled, error)
+}
+
+// Settled is the state of a world that has settled.
+type Settled struct {
+	Revision uint64 `json:"revision"`
+	// Requests is how many requests the world has begun to answer so far.
+	Requests uint64 `json:"requests"`
 }
 
 // Description is how clients reach a world.

@@ -10,8 +10,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -412,3 +414,42 @@ func TestLease(t *testing.T) {
 	}
 	a.do(410, "POST", "/control/v1/leases", "", nil)
 }
+
+// unfinished is a request whose body does not end, and its answer. Reads fail at the deadline.
+type unfinished struct {
+	httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (u *unfinished) SetReadDeadline(at time.Time) error {
+	u.deadline = at
+	return nil
+}
+
+func (u *unfinished) Read([]byte) (int, error) {
+	if u.deadline.IsZero() {
+		return 0, errors.New("there is no deadline")
+	}
+	time.Sleep(time.Until(u.deadline))
+	return 0, os.ErrDeadlineExceeded
+}
+
+// TestUnfinishedBodies: a request whose body does not end is answered.
+func TestUnfinishedBodies(t *testing.T) {
+	for _, media := range []string{"application/json", "application/yaml"} {
+		synctest.Test(t, func(t *testing.T) {
+			h := control.New(control.Config{Worlds: oneWorld{}, Leases: new(control.Leases)})
+			u := &unfinished{}
+			r := httptest.NewRequest("POST", "/control/v1/worlds/root/apply", u)
+			r.Header.Set("Content-Type", media)
+			if h.ServeHTTP(u, r); u.Code != http.StatusGatewayTimeout {
+				t.Errorf("%s: %d", media, u.Code)
+			}
+		})
+	}
+}
+
+// oneWorld is a world that is not used.
+type oneWorld struct{ control.Worlds }
+
+func (oneWorld) Find(string) (control.World, error) { return nil, nil }

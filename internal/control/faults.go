@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (h *handler) clearFaults(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// record begins a record of the requests.
+// record starts a record of the requests to a world.
 func (h *handler) record(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -71,7 +72,7 @@ func (h *handler) record(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// recorded answers the requests that were recorded.
+// recorded returns the recorded requests.
 func (h *handler) recorded(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -85,7 +86,7 @@ func (h *handler) recorded(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// watches answers the open watches.
+// watches returns the open watches.
 func (h *handler) watches(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -104,7 +105,7 @@ const (
 	maxSettle     = 10 * time.Minute
 )
 
-// settle answers when the world has settled.
+// settle answers when the world has settled, and been quiet for as long as the client wants.
 func (h *handler) settle(w http.ResponseWriter, r *http.Request) error {
 	world, err := h.world(r)
 	if err != nil {
@@ -112,24 +113,26 @@ func (h *handler) settle(w http.ResponseWriter, r *http.Request) error {
 	}
 	var body struct {
 		TimeoutMilliseconds int64 `json:"timeoutMilliseconds"`
+		QuietMilliseconds   int64 `json:"quietMilliseconds"`
 	}
 	if err := readJSON(w, r, maxBodyBytes, &body); err != nil {
 		return err
 	}
-	wait := defaultSettle
-	switch most := maxSettle.Milliseconds(); {
-	case body.TimeoutMilliseconds < 0 || body.TimeoutMilliseconds > most:
-		return badRequest("timeoutMilliseconds %d: want 1 to %d", body.TimeoutMilliseconds, most)
-	case body.TimeoutMilliseconds > 0:
-		wait = time.Duration(body.TimeoutMilliseconds) * time.Millisecond
+	most := maxSettle.Milliseconds()
+	if n := body.TimeoutMilliseconds; n < 0 || n > most {
+		return badRequest("timeoutMilliseconds %d: want 1 to %d, or 0 for %d", n, most, defaultSettle.Milliseconds())
 	}
+	if n := body.QuietMilliseconds; n < 0 || n > most {
+		return badRequest("quietMilliseconds %d: want 0 to %d", n, most)
+	}
+	wait := cmp.Or(time.Duration(body.TimeoutMilliseconds)*time.Millisecond, defaultSettle)
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
-	revision, err := world.Settle(ctx)
+	settled, err := world.SettleFor(ctx, time.Duration(body.QuietMilliseconds)*time.Millisecond)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, map[string]uint64{"revision": revision})
+	writeJSON(w, http.StatusOK, settled)
 	return nil
 }
 

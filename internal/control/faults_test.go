@@ -3,7 +3,9 @@ package control_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-dev/tidemark/internal/control"
 	"github.com/tidemark-dev/tidemark/internal/fault"
@@ -106,7 +108,7 @@ func TestRequests(t *testing.T) {
 func TestSettle(t *testing.T) {
 	a := start(t)
 	a.applyYAML("root", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n")
-	var settled struct{ Revision uint64 }
+	var settled control.Settled
 	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{}`, &settled)
 	var d control.Description
 	a.do(http.StatusOK, "GET", "/control/v1/worlds/root", "", &d)
@@ -116,6 +118,21 @@ func TestSettle(t *testing.T) {
 	if code, text := get(t, d.Kubeconfig, "/api/v1/namespaces/team/serviceaccounts/default"); code != http.StatusOK {
 		t.Errorf("the controllers have not done their work: %d %s", code, text)
 	}
-	a.do(http.StatusBadRequest, "POST", "/control/v1/worlds/root/settle", `{"timeoutMilliseconds": -1}`, nil)
+	requests := settled.Requests
+	settled = control.Settled{}
+	begin := time.Now()
+	a.do(http.StatusOK, "POST", "/control/v1/worlds/root/settle", `{"quietMilliseconds": 30}`, &settled)
+	if took := time.Since(begin); settled.Revision != d.Revision || took < 30*time.Millisecond {
+		t.Errorf("settled at %d after %v, the revision is %d", settled.Revision, took, d.Revision)
+	}
+	if settled.Requests != requests+1 {
+		t.Errorf("%d requests have begun, want one more than %d", settled.Requests, requests)
+	}
+	if code, text := a.send("POST", "/control/v1/worlds/root/settle", "application/json", `{"quietMilliseconds": 600000, "timeoutMilliseconds": 20}`); code != http.StatusGatewayTimeout || !strings.Contains(text, "quiet for 10m0s") {
+		t.Errorf("a quiet beyond the timeout: %d %s", code, text)
+	}
+	for _, body := range []string{`{"timeoutMilliseconds": -1}`, `{"timeoutMilliseconds": 600001}`, `{"quietMilliseconds": -1}`, `{"quietMilliseconds": 600001}`} {
+		a.do(http.StatusBadRequest, "POST", "/control/v1/worlds/root/settle", body, nil)
+	}
 	a.do(http.StatusNotFound, "POST", "/control/v1/worlds/none/settle", `{}`, nil)
 }

@@ -21,13 +21,13 @@ type Replica interface {
 	Close()
 }
 
-// ReplicaOptions say how far a replica is behind. At most one of Lag and At is set.
+// ReplicaOptions sets how far a replica is behind. At most one of Lag and At is set.
 type ReplicaOptions struct {
 	// Name is a DNS label; empty: the server chooses one.
 	Name string `json:"name"`
-	// Lag is how many changes the replica stays behind the world.
+	// Lag is how many changes the replica stays behind the world; zero: it is not behind.
 	Lag uint64 `json:"lag"`
-	// At is the revision that the replica stands at until it is moved; zero: it follows the world.
+	// At is the revision that the replica stands at until a call or a request moves it; zero: it follows the world.
 	At uint64 `json:"at"`
 }
 

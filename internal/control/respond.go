@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
@@ -52,7 +54,7 @@ func answerOf(err error) *apiError {
 		return &apiError{http.StatusGone, metav1.StatusReasonExpired, err.Error()}
 	case errors.Is(err, ErrLimit):
 		return &apiError{http.StatusInsufficientStorage, "InsufficientStorage", err.Error()}
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return &apiError{http.StatusGatewayTimeout, metav1.StatusReasonTimeout, err.Error()}
 	}
 	return &apiError{http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()}
@@ -76,10 +78,24 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Write(append(b, '\n'))
 }
 
+// bodyTime limits the time that a client takes to send a body.
+const bodyTime = time.Minute
+
+// readBody reads the body of a request.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	client := http.NewResponseController(w)
+	_ = client.SetReadDeadline(time.Now().Add(bodyTime)) // after an error it stays, and ends the connection
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err == nil {
+		_ = client.SetReadDeadline(time.Time{})
+	}
+	return body, err
+}
+
 // readJSON decodes the body of a request. Unknown and repeated fields are errors, as is anything
 // after the value.
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := readBody(w, r, limit)
 	if err != nil {
 		return err
 	}

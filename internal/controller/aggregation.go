@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,6 +31,38 @@ type aggregation struct {
 	l          *Loops
 	queue      *queue
 	aggregated map[string]bool // keys of aggregated roles; used by the reader only
+}
+
+// Aggregated has the ClusterRoles whose rules are right for one snapshot of all ClusterRoles. Worlds that begin
+// with the same snapshot share it, so that each fork need not compute the rules again. The zero value is empty. All
+// methods are safe for concurrent use, also on nil, which is always empty.
+type Aggregated struct {
+	mu    sync.Mutex
+	roles store.Snapshot
+	right map[string]bool // by key
+}
+
+// is reports whether the rules of a role are known to be right.
+func (a *Aggregated) is(key string, roles store.Snapshot) bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.right[key] && a.roles.Same(roles)
+}
+
+// add records that the rules of a role are right. It forgets other snapshots.
+func (a *Aggregated) add(key string, roles store.Snapshot) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.right == nil || !a.roles.Same(roles) {
+		a.roles, a.right = roles, map[string]bool{}
+	}
+	a.right[key] = true
 }
 
 func newAggregation(l *Loops, q *queue) loop {
@@ -71,17 +104,21 @@ func (a *aggregation) observe(c *store.CollectionChange) {
 
 func (a *aggregation) sync(ctx context.Context, i item) error {
 	s := a.l.store.Any()
-	o := s.Get(i.collection, i.key)
-	if !isAggregated(o) {
+	o, roles := s.Get(i.collection, i.key), s.Snapshot(roleCollection)
+	if !isAggregated(o) || a.l.c.Aggregated.is(i.key, roles) {
 		return nil
 	}
 	role, err := registry.Decode[rbacv1.ClusterRole](o)
 	if err != nil || role.AggregationRule == nil {
 		return err
 	}
-	rules, err := union(s, role)
-	if err != nil || equality.Semantic.DeepEqual(rules, role.Rules) {
+	rules, err := union(roles, role)
+	if err != nil {
 		return err
+	}
+	if equality.Semantic.DeepEqual(rules, role.Rules) {
+		a.l.c.Aggregated.add(i.key, roles)
+		return nil
 	}
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": rbacv1.SchemeGroupVersion.String(), "kind": "ClusterRole",
@@ -104,7 +141,7 @@ func (a *aggregation) sync(ctx context.Context, i item) error {
 
 // union returns the rules of all roles that a role selects, without duplicates, in the
 // order of the selectors and of the role names.
-func union(s *store.State, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
+func union(roles store.Snapshot, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
 	rules := []rbacv1.PolicyRule{}
 	for i := range role.AggregationRule.ClusterRoleSelectors {
 		wanted := &role.AggregationRule.ClusterRoleSelectors[i]
@@ -112,7 +149,7 @@ func union(s *store.State, role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error
 		if err != nil {
 			return nil, err
 		}
-		for o := range s.Snapshot(roleCollection).Scan("", "") {
+		for o := range roles.Scan("", "") {
 			if o.Key == role.Name || !mayMatch(o, wanted) {
 				continue
 			}

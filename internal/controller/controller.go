@@ -65,6 +65,8 @@ type Config struct {
 	Addresses *addresses.Repair
 	// Flows maintains FlowSchemas and PriorityLevelConfigurations; nil: they are not maintained.
 	Flows *startup.Flows
+	// Aggregated is shared by worlds whose states are forks of each other; nil: it is not shared.
+	Aggregated *Aggregated
 	// Quotas counts the resources that ResourceQuotas limit; nil: they are not counted.
 	Quotas *quota.Ledger
 	// Now is the wall clock; nil: that of Clock.

@@ -55,7 +55,7 @@ type world struct {
 // are named; none: with all.
 func newWorld(t testing.TB, enabled ...string) *world {
 	t.Helper()
-	w := &world{TB: t, log: &mortal{Log: memlog.New()}, config: controller.Config{Enabled: enabled, RootCA: func() []byte { return []byte("the authority") }}}
+	w := &world{TB: t, log: &mortal{Log: memlog.New()}, config: controller.Config{Enabled: enabled, RootCA: func() []byte { return []byte("the authority") }, Aggregated: new(controller.Aggregated)}}
 	w.log.live(-1)
 	w.types = builtin.Catalog
 	w.open()

@@ -127,11 +127,22 @@ func (v *version) validate(ctx context.Context, o *Object) field.ErrorList {
 		errs = s.checkSchema(ctx, nil, all, s.whole, nil)
 	}
 	errs = append(errs, v.checkScale(all, true)...)
-	errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
+	errs = append(errs, checkEmbedded(ctx, all, s.structural)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, all)...)
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
 	return append(errs, s.checkRules(ctx, errs, all, nil)...)
+}
+
+// checkEmbedded checks the types and metadata of objects in the object.
+func checkEmbedded(ctx context.Context, all map[string]any, s *structuralschema.Structural) field.ErrorList {
+	switch check := any(objectmeta.Validate).(type) {
+	case func(*field.Path, any, *structuralschema.Structural, bool) field.ErrorList: // v0.36
+		return check(nil, all, s, false)
+	case func(context.Context, *field.Path, any, *structuralschema.Structural, bool) field.ErrorList: // v0.37
+		return check(ctx, nil, all, s, false)
+	}
+	panic("objectmeta.Validate has an unknown signature")
 }
 
 // rulesTimeout limits the evaluation of CEL rules for an object to the default timeout of a
@@ -178,7 +189,7 @@ func (v *version) validateUpdate(ctx context.Context, o, old *Object, status boo
 	}
 	errs = append(errs, v.checkScale(o.Members, !status)...)
 	if !status {
-		errs = append(errs, objectmeta.Validate(nil, all, s.structural, false)...)
+		errs = append(errs, checkEmbedded(ctx, all, s.structural)...)
 	}
 	if wrong := listtype.ValidateListSetsAndMaps(nil, s.structural, all); len(wrong) > 0 && len(listtype.ValidateListSetsAndMaps(nil, s.structural, before)) == 0 {
 		errs = append(errs, wrong...)

@@ -1,5 +1,5 @@
-// Package dump reads what failed tests leave behind: the objects of a world at one revision, and the
-// changes that led to them. docs/formats/dump.md describes the files.
+// Package dump reads the dumps of failed tests: the objects of a world at one revision, and the changes that led
+// to them. docs/formats/dump.md describes the files.
 package dump
 
 import (
@@ -183,7 +183,8 @@ func eachLine(ctx context.Context, path string, f func(line []byte) error) error
 	return nil
 }
 
-// stored returns the object of a JSON text. When it was created is not known.
+// stored returns the object of a JSON text. The text does not have the revision that created it, so Created is that of
+// the last change.
 func stored(key string, text json.RawMessage) (*store.Object, error) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {

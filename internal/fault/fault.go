@@ -1,8 +1,8 @@
 // Package fault decides which requests of a world fail on purpose, and how. Tests use it: each fault
 // is one that the Kubernetes API allows at any time, so a client that breaks on it is wrong.
 //
-// A Rule selects requests and names a Kind. A Set holds the rules of a world. Package httpapi asks it
-// once for each request for a resource, and makes the fault.
+// A Rule selects requests and names a Kind. A Set holds the rules of a world. Package httpapi calls
+// Set.Pick once for each request for a resource, and makes the fault.
 package fault
 
 import (

@@ -5,8 +5,8 @@ import "strings"
 // MaxRecorded is how many requests a set records.
 const MaxRecorded = 10_000
 
-// Record records the requests from now on, in the order in which Pick gets them. It forgets those that
-// were recorded before.
+// Record records the requests from now on, in the order of the calls of Pick. It forgets those that were
+// recorded before.
 func (s *Set) Record() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *Set) record(q *Request) {
 	}
 	kept := *q
 	if len(kept.UserAgent) > maxText {
-		kept.UserAgent = strings.ToValidUTF8(kept.UserAgent[:maxText], "")
+		kept.UserAgent = strings.ToValidUTF8(strings.Clone(kept.UserAgent[:maxText]), "") // not the whole header
 	}
 	s.recorded = append(s.recorded, kept)
 }

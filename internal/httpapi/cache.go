@@ -27,8 +27,8 @@ import (
 //
 // All methods are safe for concurrent use.
 type cache struct {
-	max    int64             // bytes
-	charge func(bytes int64) // reports changes of the cache's size
+	max    int64                  // bytes
+	charge func(bytes int64) bool // reports changes of the cache's size; false: there is no memory for them
 	shards [cacheShards]cacheShard
 	// latest are the forms made last, by revision. The watchers of an object ask for the
 	// same form at the same time, and find it here without a lock.
@@ -88,7 +88,7 @@ var errUnfinished = errors.New("a representation of an object could not be made"
 // made it failed for a reason of its own.
 var errMakerLeft = errors.New("the request that converted the object has ended")
 
-func newCache(max int64, charge func(bytes int64)) *cache {
+func newCache(max int64, charge func(bytes int64) bool) *cache {
 	c := &cache{max: max, charge: charge}
 	for i := range c.shards {
 		c.shards[i].entries = map[cacheKey]*cacheEntry{}
@@ -320,7 +320,10 @@ func (c *cache) settle(e *cacheEntry) {
 	for s.forms.bytes+s.runs.bytes > most {
 		s.remove(s.forms.entries.Back().Value.(*cacheEntry))
 	}
-	c.charge(s.forms.bytes + s.runs.bytes - before)
+	if !c.charge(s.forms.bytes+s.runs.bytes-before) && s.entries[e.key] == e {
+		s.remove(e)
+		c.charge(-e.bytes)
+	}
 }
 
 // remove removes an entry. The lock is held.

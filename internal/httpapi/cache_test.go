@@ -23,7 +23,7 @@ func TestCacheLargeList(t *testing.T) {
 	const objects, budget = 1000, 700 << 10 // for about half of them
 	typ := builtin.Catalog().Lookup("", "v1", "configmaps")
 	charged := int64(0)
-	c := newCache(budget, func(n int64) { charged += n })
+	c := newCache(budget, func(n int64) bool { charged += n; return true })
 	message := derivation{medium: wire.Output{Media: wire.Protobuf}.Binary()}
 	found := func(o *store.Object) bool {
 		key := formKey(typ, o, message)
@@ -65,7 +65,7 @@ func TestCacheRuns(t *testing.T) {
 	const budget = 600 << 10
 	typ := builtin.Catalog().Lookup("", "v1", "configmaps")
 	charged := int64(0)
-	c := newCache(budget, func(n int64) { charged += n })
+	c := newCache(budget, func(n int64) bool { charged += n; return true })
 	message := derivation{medium: wire.Output{Media: wire.Protobuf}.Binary()}
 	text := make([]byte, 2<<10)
 	rng := testrand.New(t)
@@ -108,7 +108,7 @@ func TestCacheRuns(t *testing.T) {
 // TestCacheSameHash: a run with the hash of another one is compressed by itself.
 func TestCacheSameHash(t *testing.T) {
 	typ := builtin.Catalog().Lookup("", "v1", "configmaps")
-	c := newCache(1<<20, func(int64) {})
+	c := newCache(1<<20, func(int64) bool { return true })
 	for _, size := range []int{1000, 2000, 1000} {
 		r := &run{typ: typ, hash: 7, objects: []*store.Object{cachedObject(size)}}
 		got, err := c.ofRun(t.Context(), r, func() ([]byte, error) { return make([]byte, size), nil })

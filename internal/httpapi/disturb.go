@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/registry"
 )
 
-// This file makes the faults that tests ask for: package fault selects the requests.
+// This file makes the faults of tests. Package fault selects the requests.
 
 // errDropped breaks the connection of a request.
 var errDropped = errors.New("the request was dropped on purpose")

@@ -39,7 +39,7 @@ func BenchmarkEvents(b *testing.B) {
 	} {
 		for _, again := range []bool{false, true} {
 			b.Run(f.name+map[bool]string{false: "/first", true: "/again"}[again], func(b *testing.B) {
-				s := &shape{cache: newCache(32<<20, func(int64) {}), typ: typ, out: f.out, binary: f.out.Binary(), head: wire.Head(typ), include: metav1.IncludeMetadata, now: time.Now()}
+				s := &shape{cache: newCache(32<<20, func(int64) bool { return true }), typ: typ, out: f.out, binary: f.out.Binary(), head: wire.Head(typ), include: metav1.IncludeMetadata, now: time.Now()}
 				event := registry.Event{Type: registry.Modified, Object: &store.Object{Key: "default/web-0", Held: e.Bytes, Created: 1, Modified: 1}}
 				var buf []byte
 				b.ReportAllocs()

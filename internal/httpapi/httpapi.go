@@ -104,8 +104,11 @@ type Page struct {
 // path and method, as RBAC has it for URLs that are no resources.
 type Mount struct {
 	// Path has no slash at its end. The handler gets requests to it and to all paths below it.
-	Path    string
-	Handler http.Handler
+	Path string
+	// BodyBytes limits the body of a request: 413 above. The handler gets a request when its whole body was
+	// read. Zero: requests have no body.
+	BodyBytes int64
+	Handler   http.Handler
 }
 
 // Metric is one value of /metrics.

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -42,10 +44,22 @@ func (q *request) page() error {
 	}
 	for i := range q.h.c.Mounts {
 		if m := &q.h.c.Mounts[i]; path == m.Path || strings.HasPrefix(path, m.Path+"/") {
-			return q.delegate(m.Handler, smallBytes)
+			return q.mounted(m)
 		}
 	}
 	return errNoPage
+}
+
+// mounted serves a request to a mount. It reads the body before the handler, without seats if the client is
+// slow.
+func (q *request) mounted(m *Mount) error {
+	body, err := q.bodyUpTo(m.BodyBytes)
+	if err != nil {
+		return err
+	}
+	q.r = q.r.WithContext(q.context())
+	q.r.Body = io.NopCloser(bytes.NewReader(body))
+	return q.delegate(m.Handler, smallBytes)
 }
 
 // discovery serves the documents about the served groups, versions and resources.

@@ -188,6 +188,45 @@ func TestUnfinishedBodies(t *testing.T) {
 	}
 }
 
+// TestUnfinishedBodyOfMount: a client that does not finish the body of a request to a mounted handler
+// does not block other clients. The handler gets the whole body, within the limit.
+func TestUnfinishedBodyOfMount(t *testing.T) {
+	got := make(chan string, 10)
+	mounted := httpapi.Mount{Path: "/mounted", BodyBytes: 100, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		got <- fmt.Sprint(string(b), err)
+	})}
+	s := start(t, wiring{config: func(c *httpapi.Config) {
+		c.Limits.MutatingInFlight, c.NoFairness, c.Mounts = 1, true, []httpapi.Mount{mounted}
+	}})
+	c := s.dialClosed(t)
+	before := s.waiting(t)
+	c.send("POST", "/mounted", "editor", "one ")
+	for end := time.Now().Add(10 * time.Second); s.waiting(t) < before+32<<10; time.Sleep(20 * time.Millisecond) { // what a waiting request counts
+		if time.Now().After(end) {
+			t.Fatal("the request keeps its seat while it waits for its body")
+		}
+	}
+	if a := s.do(t, "POST", maps, `{"metadata":{"name":"a"}}`, editor); a.code != http.StatusCreated {
+		t.Errorf("a write at the same time: %d", a.code)
+	}
+	if err := c.framer.WriteData(1, true, []byte("two")); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.statuses(1)[0]; code != "200" {
+		t.Errorf("the answer is %s", code)
+	}
+	if text := <-got; text != "one two<nil>" {
+		t.Errorf("the handler got %q", text)
+	}
+	if a := s.do(t, "POST", "/mounted", strings.Repeat("x", 101)); a.code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body above the limit: %d", a.code)
+	}
+	if a := s.do(t, "POST", "/mounted", ""); a.code != http.StatusOK || <-got != "<nil>" {
+		t.Errorf("a request without a body: %d", a.code)
+	}
+}
+
 // TestWaitingBytes: what clients have the server hold while it waits for them is bounded,
 // and answered with 429 that says when to come again.
 func TestWaitingBytes(t *testing.T) {

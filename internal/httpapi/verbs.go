@@ -345,8 +345,10 @@ func (q *request) show(code int, t *resource.Type, o *store.Object, out wire.Out
 }
 
 // body reads the request's body, at most until the deadline.
-func (q *request) body() ([]byte, error) {
-	limit := q.h.c.Limits.BodyBytes
+func (q *request) body() ([]byte, error) { return q.bodyUpTo(q.h.c.Limits.BodyBytes) }
+
+// bodyUpTo is body with another limit, in bytes.
+func (q *request) bodyUpTo(limit int64) ([]byte, error) {
 	length := q.r.ContentLength
 	if length == 0 {
 		return nil, nil

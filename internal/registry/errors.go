@@ -32,6 +32,8 @@ func status(err error) error {
 		return apierrors.NewTooManyRequests("too many requests read old history at once, please try again later", 1)
 	case errors.Is(err, store.ErrNoSpace):
 		return coded(507, "InsufficientStorage", err.Error()+"; reads and deletions go on")
+	case errors.As(err, &quota) && quota.Shared:
+		return coded(507, "InsufficientStorage", err.Error()+"; delete forks, or start the server with a higher --fork-max-total-bytes; reads, deletions and updates that do not grow objects go on")
 	case errors.As(err, &quota):
 		return coded(507, "InsufficientStorage", err.Error()+"; delete objects, or start the server with a higher --storage-max-bytes; reads, deletions and updates that do not grow objects go on")
 	case errors.Is(err, store.ErrStale):

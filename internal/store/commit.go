@@ -547,6 +547,7 @@ func (s *Store) publish(g *group) {
 	}
 	clear(notified)
 	s.history.notified = notified[:0]
+	s.account()
 	s.trim(0)
 	s.watchQuota(g.state.bytes)
 }

@@ -24,19 +24,20 @@ import (
 
 // Fork starts a store at a state of this one, on a log in memory that has this state and the changes that led
 // to it: memlog.From and memlog.FromHistory make one. The log is not replayed. Options are those of Open; the
-// quota counts what the fork writes, the memory of history counts the changes in the log too. The fork owns
-// the log, and starts no goroutine before its first write. The error is ErrClosed after Close.
+// quota counts what the fork writes and the copies that StateAt made, the memory of history counts the changes
+// in the log too. The account is the one that StateAt and History had. The fork owns the log, and starts no
+// goroutine before its first write. The error is ErrClosed after Close; then the account stays open.
 func (s *Store) Fork(state *State, o Options) (*Store, error) {
 	s.mu.Lock()
 	token, closing := s.edit.token, s.closing
 	s.mu.Unlock()
-	if closing {
+	if closing || !s.o.Account.lend(o.Account) {
 		return nil, ErrClosed
 	}
 	o.setDefaults()
 	f := &Store{base: state.revision}
 	f.names.Store(&map[string]*collection{})
-	own := &State{revision: state.revision, indexes: state.indexes, roots: state.roots, time: state.time}
+	own := &State{revision: state.revision, indexes: state.indexes, roots: state.roots, time: state.time, bytes: state.copied}
 	f.committer.start(own, token+1)
 	floor := o.Log.Floor()
 	f.start(o, Bounds{Head: state.revision, Floor: floor, Time: state.time, InMemory: true}, own)
@@ -48,14 +49,16 @@ func (s *Store) Fork(state *State, o Options) (*Store, error) {
 		}
 		f.remember(f.collection(e.Collection), e.change(), 0, nil)
 	}
+	f.account()
 	return f, nil
 }
 
 // History returns the changes after a revision that led to a state, for the log of a fork. They share the
 // objects of the state. A revision below the history is an *ExpiredError, one above the state a
 // *TooLargeError. If the changes take more than most bytes in the history of a fork, the error wraps
-// ErrTooMuchHistory.
-func (s *Store) History(ctx context.Context, after Revision, state *State, most int64) ([]Entry, error) {
+// ErrTooMuchHistory. They count in the account of the fork; nil: there is none. If they do not fit into its
+// budget, the error is a *QuotaError.
+func (s *Store) History(ctx context.Context, after Revision, state *State, most int64, of *Account) ([]Entry, error) {
 	switch {
 	case after == state.revision:
 		return nil, nil
@@ -90,8 +93,12 @@ func (s *Store) History(ctx context.Context, after Revision, state *State, most 
 				e.Before = o
 			}
 			newest[object] = e.Object
-			if bytes += c.cost(true); bytes > most {
+			cost := c.cost(true)
+			if bytes += cost; bytes > most {
 				return nil, fmt.Errorf("%w: those after revision %d up to %d take more than %d bytes", ErrTooMuchHistory, after, state.revision, most)
+			}
+			if err := of.remembered(cost); err != nil {
+				return nil, err
 			}
 			entries = append(entries, e)
 		}
@@ -100,8 +107,12 @@ func (s *Store) History(ctx context.Context, after Revision, state *State, most 
 }
 
 // StateAt returns the whole state at a revision, with the errors of Exact. It takes time in proportion to
-// what changed since, or to the size of the collections whose changes left memory.
-func (s *Store) StateAt(ctx context.Context, r Revision) (*State, error) {
+// what changed since, or to the size of the collections whose changes left memory: it copies their objects
+// of then from the log, apart from those that are current.
+//
+// The copies count in the account of the fork that is about to begin with the state; nil: they have no limit.
+// If they do not fit, the error is a *CopyError.
+func (s *Store) StateAt(ctx context.Context, r Revision, of *Account) (*State, error) {
 	now := s.Any()
 	switch {
 	case r == now.revision:
@@ -115,10 +126,11 @@ func (s *Store) StateAt(ctx context.Context, r Revision) (*State, error) {
 		then.roots[i] = new([rootsPiece]*node)
 	}
 	for name, i := range now.indexes {
-		root, err := s.rootAt(ctx, name, r)
+		root, copied, err := s.rootAt(ctx, name, r, of)
 		if err != nil {
 			return nil, err
 		}
+		then.copied += copied
 		if root != nil {
 			then.roots[i/rootsPiece][i%rootsPiece] = root
 		}
@@ -129,22 +141,34 @@ func (s *Store) StateAt(ctx context.Context, r Revision) (*State, error) {
 	return then, nil
 }
 
-// rootAt returns the tree of a collection at a revision.
-func (s *Store) rootAt(ctx context.Context, collection string, r Revision) (*node, error) {
+// rootAt returns the tree of a collection at a revision, and the bytes of what it copied.
+func (s *Store) rootAt(ctx context.Context, collection string, r Revision, of *Account) (*node, int64, error) {
 	v, err := s.Exact(ctx, collection, r, 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer v.Close()
 	if t := v.tree(); t != nil {
-		return t.root, nil
+		return t.root, 0, nil
 	}
 	var objects []*Object
+	var copied int64
+	now := s.Any().Snapshot(collection)
 	for o, err := range v.Scan("", "") {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		bytes := int64(nodeShare)
+		if current := now.Get(o.Key); current != nil && current.Modified == o.Modified {
+			o = current
+		} else {
+			bytes = objectBytes(o)
+		}
+		if err := of.copied(bytes); err != nil {
+			return nil, 0, &CopyError{r, err}
+		}
+		copied += bytes
 		objects = append(objects, o)
 	}
-	return build(objects), nil
+	return build(objects), copied, nil
 }

@@ -13,7 +13,8 @@ import (
 // collections, the kept states, and the number of bytes that all of it takes:
 //
 //   - for each change: the change and the version that it replaced (the new version
-//     belongs to the state, or to the next change), and an actor that is new
+//     belongs to the state, or to the next change), an actor that is new, and an audit
+//     ID that is no UUID
 //   - the objects of Change.Gone
 //   - for each kept state: the nodes that later states do not share with it. They
 //     are counted when an edit replaces them, see edit.retired: a node that is in
@@ -34,7 +35,8 @@ const compactShare = 32
 
 // history is the part of the history that concerns all collections.
 type history struct {
-	bytes atomic.Int64 // that history takes, see above
+	bytes  atomic.Int64 // that history takes, see above
+	caches atomic.Int64 // the part of it that Charge added
 
 	mu     sync.Mutex
 	order  deque[ordered]
@@ -68,8 +70,14 @@ type keptState struct {
 
 // Charge adds the bytes of a cache outside the store to the memory of history:
 // Options.MaxMemory bounds both together. A negative number gives bytes back. History
-// makes room at the next write.
-func (s *Store) Charge(bytes int64) { s.history.bytes.Add(bytes) }
+// makes room at the next write. It reports false if the store's Budget is spent: then the cache should give
+// the bytes back.
+func (s *Store) Charge(bytes int64) bool {
+	s.history.bytes.Add(bytes)
+	s.history.caches.Add(bytes)
+	s.account()
+	return bytes <= 0 || s.o.Account == nil || s.o.Account.over() <= 0
+}
 
 // wantsKept reports whether to keep the state after n more changes.
 func (h *history) wantsKept(n int) bool {
@@ -143,7 +151,7 @@ func (s *Store) remember(c *collection, ch *Change, more int64, notified []*topi
 
 // cost is the memory that a change takes in the history, with its entry in a log that is in memory.
 func (c *Change) cost(inMemory bool) int64 {
-	cost := int64(changeOverhead)
+	cost := int64(changeOverhead + len(c.origin.AuditID.text))
 	if c.Before != nil {
 		cost += replacedBytes(c.Before)
 		if c.After == nil {
@@ -195,11 +203,11 @@ func (s *Store) trim(floor Revision) {
 	h := &s.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before, now := h.window, s.Any().revision
+	before, now, most := h.window, s.Any().revision, s.mostMemory()
 	for h.order.len() > 0 {
 		o := h.order.at(0)
 		// A change that is recorded and not yet published cannot have been read.
-		if o.revision > now || o.revision > floor && h.bytes.Load() <= s.o.MaxMemory {
+		if o.revision > now || o.revision > floor && h.bytes.Load() <= most {
 			break
 		}
 		h.window = o.revision
@@ -220,8 +228,11 @@ func (s *Store) trim(floor Revision) {
 			s.aging.kick()
 		}
 	}
-	if h.order.len() == 0 && h.bytes.Load() > s.o.MaxMemory {
+	if h.order.len() == 0 && h.bytes.Load() > most {
 		h.evict(0)
+	}
+	if h.window > before {
+		s.account()
 	}
 }
 

@@ -58,9 +58,14 @@ func takes(value, key int) int64 {
 type QuotaError struct {
 	// Used and Limit in bytes; Grows is how many the write would add.
 	Used, Limit, Grows int64
+	// Shared: the limit is that of a Budget.
+	Shared bool
 }
 
 func (e *QuotaError) Error() string {
+	if e.Shared {
+		return fmt.Sprintf("all forks together use %d bytes, and may use %d", e.Used, e.Limit)
+	}
 	return fmt.Sprintf("the storage quota is exceeded: objects use %d of %d bytes, and this write needs %d more", e.Used, e.Limit, e.Grows)
 }
 
@@ -79,21 +84,21 @@ func (s *Store) SetQuota(bytes int64) {
 	s.watchQuota(s.Any().bytes)
 }
 
-// fits refuses a write that grows the objects beyond the quota. The writes before it in the
+// fits refuses a write that grows the objects beyond the quota or the budget. The writes before it in the
 // transaction add grown bytes, the write itself adds grows. The caller holds s.mu.
 func (s *Store) fits(w *Write, update bool, grown, grows int64) error {
 	limit := s.quota.limit.Load()
-	if limit <= 0 || w.Deleting || w.Value == nil {
+	if grows <= 0 || w.Deleting || w.Value == nil {
 		return nil
 	}
-	most := limit
-	if update && grows <= smallGrowth {
+	most, small := limit, update && grows <= smallGrowth
+	if small {
 		most += limit / quotaSlack
 	}
-	if grows <= 0 || s.bytes+grown+grows <= most {
-		return nil
+	if limit > 0 && s.bytes+grown+grows > most {
+		return &QuotaError{Used: s.bytes + grown, Limit: limit, Grows: grows}
 	}
-	return &QuotaError{Used: s.bytes + grown, Limit: limit, Grows: grows}
+	return s.fitsBudget(small, grown, grows)
 }
 
 // noteFull counts a write that the quota refused, and logs the first. The caller does

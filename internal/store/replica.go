@@ -12,7 +12,7 @@ import (
 //
 // A replica reads the store like another server of a cluster, whose copy of the state is behind: it has
 // the state of an older revision, and its cursors deliver no change above that revision. It copies
-// nothing. It is a revision that only grows, and the store's own history answers for it:
+// nothing. It is a revision that only grows, and its reads are answered from the store's own history:
 //
 //	revision = the highest of: head - lag, the revisions that Reach and Advance have named, the floor
 //
@@ -20,7 +20,7 @@ import (
 // like the store.
 //
 // A cursor of the store is woken by changes of its topic. A cursor of a replica has something to read when
-// the revision of the replica grows, which is a matter of all collections. So the replica wakes its
+// the revision of the replica grows, and writes to any collection make it grow. So the replica wakes its
 // cursors: in Reach and Advance, and with each publication while it follows the head at a distance.
 
 // Frozen is the lag of a replica that does not follow the head.
@@ -89,7 +89,7 @@ func (r *Replica) Revision() Revision {
 	return now
 }
 
-// Reach moves the replica to a revision, unless it is there already, or to the head, whichever is lower.
+// Reach moves the replica to a revision, or to the head if that is lower. It never moves the replica back.
 func (r *Replica) Reach(to Revision) {
 	to = min(to, r.store.Any().revision)
 	for {
@@ -131,7 +131,7 @@ func (r *Replica) wake() {
 // Snapshot returns a collection at the revision of the replica. Its errors are those of Exact.
 func (r *Replica) Snapshot(ctx context.Context, collection string) (s Snapshot, err error) {
 	err = r.read(func(at Revision) error {
-		root, err := r.store.rootAt(ctx, collection, at)
+		root, _, err := r.store.rootAt(ctx, collection, at, nil)
 		s = Snapshot{at, root}
 		return err
 	})

@@ -12,8 +12,9 @@ type State struct {
 	// indexes has the index of each collection in roots. It is shared and never changed.
 	indexes map[string]int
 	roots   roots
-	// bytes is the memory that the objects of the store take, see Store.owned.
-	bytes int64
+	// bytes is the memory that the objects of the store take, see Store.owned. copied is what a fork that
+	// begins with the state has alone, see StateAt.
+	bytes, copied int64
 	// time is that of the newest change that had one, or of a later one.
 	time time.Time
 }
@@ -67,7 +68,7 @@ func (s *State) Revision() Revision { return s.revision }
 func (s *State) Time() time.Time { return s.time }
 
 // Bytes is about the memory that the objects take. The state of a fork does not count the objects that
-// it shares with its parent.
+// it shares with its parent. It counts the copies that the fork began with, also when they were deleted.
 func (s *State) Bytes() int64 { return s.bytes }
 
 // Get returns the object, nil when there is none. It does not allocate.

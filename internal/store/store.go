@@ -70,6 +70,10 @@ type Options struct {
 	// messages.
 	Note func(warning bool, message string, pairs ...any)
 
+	// Account is the account of a fork in the budget of all forks; nil: there is no such budget. Open ignores
+	// it. The store closes it.
+	Account *Account
+
 	// OnDivergence is called by a fork after its first write, in a goroutine of its own; nil: it is not
 	// called. Open ignores it.
 	OnDivergence func()
@@ -155,6 +159,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("replay the log: %w", err), o.Log.Close())
 	}
+	o.Account = nil
 	s := &Store{}
 	names := l.collections(b.Head)
 	s.names.Store(&names)
@@ -338,6 +343,7 @@ func (s *Store) Close() error {
 		defer s.compacting.Unlock()
 		s.old.close()
 		s.closeErr = s.log.Close()
+		s.o.Account.Close()
 	})
 	return s.closeErr
 }

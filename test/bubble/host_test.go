@@ -3,6 +3,7 @@ package bubble
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -46,6 +47,11 @@ func TestHost(t *testing.T) {
 		if _, err := lister.Get("seen"); err != nil {
 			t.Error(err)
 		}
+		begin := time.Now()
+		first.Settle(t)
+		if took := time.Since(begin); took < 300*time.Millisecond || took > 400*time.Millisecond {
+			t.Errorf("Settle took %v of the time in the bubble", took)
+		}
 		other := kubernetes.NewForConfigOrDie(kube.Config(second))
 		if _, err := other.CoreV1().ConfigMaps("default").Get(t.Context(), "seen", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the other cluster has the object, too: %v", err)
@@ -61,4 +67,48 @@ func TestHost(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSearchReads: a run has not ended while its controller reads. One that polls without end ends nonetheless.
+func TestSearchReads(t *testing.T) {
+	for name, polls := range map[string]bool{"reads": false, "polls": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				env := (&tidemarktest.World{Host: start(t).Host()}).Fork(t)
+				const path = "/api/v1/namespaces/default/configmaps"
+				read := func(ctx context.Context, e *tidemarktest.Env) {
+					if r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL()+path, nil); err != nil {
+						t.Error(err)
+					} else if answer, err := e.Client().Do(r); err == nil {
+						answer.Body.Close()
+					}
+					select {
+					case <-time.After(50 * time.Millisecond):
+					case <-ctx.Done():
+					}
+				}
+				controller := func(ctx context.Context, e *tidemarktest.Env) {
+					for range 20 { // a second, far more than the quiet of a run
+						read(ctx, e)
+					}
+					if answer, err := e.Client().Post(e.URL()+path, "application/json", strings.NewReader(`{"metadata":{"name":"made"}}`)); err == nil {
+						answer.Body.Close()
+					}
+					for polls && ctx.Err() == nil {
+						read(ctx, e)
+					}
+				}
+				early := func(_, disturbed *tidemarktest.Run) error {
+					for _, c := range disturbed.Changes {
+						if c.Key == "default/made" {
+							return nil
+						}
+					}
+					t.Error("a run has ended while its controller read")
+					return nil
+				}
+				tidemarktest.EveryPrefix(t, env, controller, early, tidemarktest.SameEnd())
+			})
+		})
+	}
 }

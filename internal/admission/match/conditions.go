@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-dev/tidemark/internal/expression"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/series"
 )
 
 // Owner is the webhook or policy that conditions belong to.
@@ -98,8 +99,8 @@ func (c *Conditions) end(a *registry.Attributes, start time.Time, err error) err
 
 // Metrics count match conditions. All webhooks and policies of a server share one.
 type Metrics struct {
-	errors, exclusions *prometheus.CounterVec
-	seconds            *prometheus.HistogramVec
+	errors, exclusions *series.Vector[prometheus.Counter]
+	seconds            *series.Vector[prometheus.Observer]
 }
 
 // NewMetrics makes Metrics.
@@ -107,11 +108,11 @@ func NewMetrics() *Metrics {
 	labels := []string{"name", "kind", "type", "operation"}
 	const prefix = "apiserver_admission_match_condition_"
 	return &Metrics{
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+		errors: series.Counters(prometheus.CounterOpts{
 			Name: prefix + "evaluation_errors_total", Help: "Errors of match conditions of webhooks and policies."}, labels),
-		exclusions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		exclusions: series.Counters(prometheus.CounterOpts{
 			Name: prefix + "exclusions_total", Help: "Requests that a match condition kept from a webhook."}, labels),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: series.Histograms(prometheus.HistogramOpts{
 			Name: prefix + "evaluation_seconds", Buckets: []float64{0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25},
 			Help: "Time to evaluate the match conditions of a webhook or policy, for requests that they exclude or refuse."}, labels),
 	}
@@ -124,7 +125,7 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 
 func (m *Metrics) failed(o *Owner, a *registry.Attributes) {
 	if m != nil {
-		m.errors.WithLabelValues(o.Name, o.Kind, o.Type, string(a.Operation)).Inc()
+		m.errors.With(o.Name, o.Kind, o.Type, string(a.Operation)).Inc()
 	}
 }
 
@@ -134,12 +135,12 @@ func (m *Metrics) excluded(o *Owner, a *registry.Attributes) {
 		if phase == "validating" { // kube-apiserver has another word in this metric
 			phase = "validate"
 		}
-		m.exclusions.WithLabelValues(o.Name, o.Kind, phase, string(a.Operation)).Inc()
+		m.exclusions.With(o.Name, o.Kind, phase, string(a.Operation)).Inc()
 	}
 }
 
 func (m *Metrics) took(o *Owner, a *registry.Attributes, d time.Duration) {
 	if m != nil {
-		m.seconds.WithLabelValues(o.Name, o.Kind, o.Type, string(a.Operation)).Observe(d.Seconds())
+		m.seconds.With(o.Name, o.Kind, o.Type, string(a.Operation)).Observe(d.Seconds())
 	}
 }

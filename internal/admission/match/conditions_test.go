@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-dev/tidemark/internal/authz"
 	"github.com/tidemark-dev/tidemark/internal/expression"
 	"github.com/tidemark-dev/tidemark/internal/registry"
+	"github.com/tidemark-dev/tidemark/internal/series"
 	"github.com/tidemark-dev/tidemark/internal/store"
 	"github.com/tidemark-dev/tidemark/internal/store/memlog"
 	"github.com/tidemark-dev/tidemark/internal/wire"
@@ -147,6 +148,29 @@ apiserver_admission_match_condition_exclusions_total{kind="webhook",name="w",ope
 `)
 		if err := testutil.CollectAndCompare(m.Collectors()[1], want); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestManyOwners: clients that create webhooks and policies with new names again and again do not let the
+// metrics grow.
+func TestManyOwners(t *testing.T) {
+	creating(t, func(ctx context.Context, a *registry.Attributes) {
+		v, err := a.In(ctx, a.Forms()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, m := match.NewInput(ctx, a, v, nil), match.NewMetrics()
+		for i := range 2 * series.Most {
+			o := match.Owner{Kind: "webhook", Type: "validating", Name: fmt.Sprint("w", i), Metrics: m, Ignore: true}
+			if ok, err := conditions(o, "object.nope == 1").Match(ctx, a, in); ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		for _, c := range m.Collectors() {
+			if n := testutil.CollectAndCount(c); n == 0 || n > series.Most {
+				t.Errorf("%d series", n)
+			}
 		}
 	})
 }

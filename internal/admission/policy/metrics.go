@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemark-dev/tidemark/internal/series"
 )
 
 // Metrics count the checks of the policies of a kind, and measure their time. They are safe for
 // concurrent use. A nil Metrics counts nothing.
 type Metrics struct {
-	checks  *prometheus.CounterVec
-	seconds *prometheus.HistogramVec
+	checks  *series.Vector[prometheus.Counter]
+	seconds *series.Vector[prometheus.Observer]
 }
 
 // MetricsOptions describe Metrics.
@@ -28,8 +30,8 @@ type MetricsOptions struct {
 func NewMetrics(o MetricsOptions) *Metrics {
 	labels := append([]string{"policy", "policy_binding", "error_type"}, o.Labels...)
 	return &Metrics{
-		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: o.Prefix + "check_total", Help: o.ChecksHelp}, labels),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		checks: series.Counters(prometheus.CounterOpts{Name: o.Prefix + "check_total", Help: o.ChecksHelp}, labels),
+		seconds: series.Histograms(prometheus.HistogramOpts{
 			Name: o.Prefix + "check_duration_seconds", Help: o.SecondsHelp, Buckets: []float64{0.0000005, 0.001, 0.01, 0.1, 1},
 		}, labels),
 	}
@@ -58,8 +60,8 @@ func (m *Metrics) Observe(c Check) {
 		return
 	}
 	labels := append([]string{c.Policy, c.Binding, c.ErrorType}, c.Labels...)
-	m.checks.WithLabelValues(labels...).Inc()
-	m.seconds.WithLabelValues(labels...).Observe(c.Took.Seconds())
+	m.checks.With(labels...).Inc()
+	m.seconds.With(labels...).Observe(c.Took.Seconds())
 }
 
 // NoError is the value of the label error_type for a check without an error.

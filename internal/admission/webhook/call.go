@@ -142,7 +142,7 @@ func (d *dispatcher) record(h *hook, start time.Time, err error) (ignored bool) 
 			d.metrics.rejected(h, d.a, "calling_webhook_error", call.code)
 		}
 		if h.ignore && !canceled {
-			d.metrics.ignored.WithLabelValues(h.name, string(h.phase)).Inc()
+			d.metrics.failedOpen(h)
 		}
 		d.metrics.called(h, d.a, seconds, call.code, !h.ignore)
 		d.c.Log.Warn("an admission webhook failed", "webhook", h.name, "ignored", h.ignore, "err", call.reason)

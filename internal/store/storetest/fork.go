@@ -203,7 +203,7 @@ func testForkEarlier(t *testing.T, s *store.Store, log ForkLog) {
 		moments = append(moments, m)
 	}
 	for _, m := range moments {
-		state, err := b.store.StateAt(t.Context(), m.revision)
+		state, err := b.store.StateAt(t.Context(), m.revision, nil)
 		if floor, _ := s.Bounds(); m.revision < floor {
 			if !errors.As(err, new(*store.ExpiredError)) {
 				t.Errorf("a state below the history: %v", err)
@@ -224,7 +224,7 @@ func testForkEarlier(t *testing.T, s *store.Store, log ForkLog) {
 		child.check()
 	}
 	b.check()
-	if _, err := b.store.StateAt(t.Context(), b.store.Any().Revision()+1); !errors.As(err, new(*store.TooLargeError)) {
+	if _, err := b.store.StateAt(t.Context(), b.store.Any().Revision()+1, nil); !errors.As(err, new(*store.TooLargeError)) {
 		t.Errorf("a state of the future: %v", err)
 	}
 }

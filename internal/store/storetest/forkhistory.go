@@ -48,11 +48,11 @@ func testForkHistory(t *testing.T, s *store.Store, log ForkLog) {
 // forkSince forks a store at a revision, with the history after another one.
 func forkSince(t *testing.T, s *store.Store, at, since store.Revision, log ForkLog) *store.Store {
 	t.Helper()
-	state, err := s.StateAt(t.Context(), at)
+	state, err := s.StateAt(t.Context(), at, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, err := s.History(t.Context(), since, state, 1<<30)
+	changes, err := s.History(t.Context(), since, state, 1<<30, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,13 +162,13 @@ func testForkHistoryBound(t *testing.T, medium Medium, log ForkLog) {
 		last = mustCommit(t, s, put("pods", "a", fmt.Sprintf("%0*d", size, 1), last.Modified))
 	}
 	state := s.Any()
-	if _, err := s.History(t.Context(), since, state, inherited*size/2); !errors.Is(err, store.ErrTooMuchHistory) {
+	if _, err := s.History(t.Context(), since, state, inherited*size/2, nil); !errors.Is(err, store.ErrTooMuchHistory) {
 		t.Errorf("a history that is too large: %v", err)
 	}
-	if _, err := s.History(t.Context(), state.Revision()+1, state, 1<<20); !errors.As(err, new(*store.TooLargeError)) {
+	if _, err := s.History(t.Context(), state.Revision()+1, state, 1<<20, nil); !errors.As(err, new(*store.TooLargeError)) {
 		t.Errorf("a history from the future: %v", err)
 	}
-	changes, err := s.History(t.Context(), since, state, 1<<20)
+	changes, err := s.History(t.Context(), since, state, 1<<20, nil)
 	if err != nil || len(changes) != inherited {
 		t.Fatalf("%d changes, %v", len(changes), err)
 	}

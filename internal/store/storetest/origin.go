@@ -179,6 +179,19 @@ func testOriginLimits(t *testing.T, medium Medium) {
 	if grown := s.Stats().HistoryBytes - before; grown < writes*name {
 		t.Errorf("%d new actors of %d bytes count %d bytes in history", writes, name, grown)
 	}
+	grows := func(id string) int64 {
+		before := s.Stats().HistoryBytes
+		for i := range writes {
+			w := put("pods", fmt.Sprintf("id-%s-%d", id[:1], i), "", 0)
+			w.Origin = &store.Origin{AuditID: store.NewAuditID(id)}
+			mustCommit(t, s, w)
+		}
+		return s.Stats().HistoryBytes - before
+	}
+	uuids, texts := grows("5d8c3c9a-0f0e-4c1e-9c55-0123456789ab"), grows(strings.Repeat("x", store.MaxAuditID))
+	if got := texts - uuids; got < writes*store.MaxAuditID {
+		t.Errorf("%d audit IDs of %d bytes that are no UUIDs count %d bytes in history", writes, store.MaxAuditID, got)
+	}
 }
 
 // testForkTimes forks a store whose clock is ahead of the fork's.

@@ -1,0 +1,217 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// # Budgets
+//
+// A budget bounds the memory of several stores together, such as all forks of a server. Each store has an
+// account, which counts its objects as its quota does, and its history as Options.MaxMemory does. The store
+// sets the sums after each commit: one atomic addition to the budget.
+//
+//	a write that grows objects    is refused with a *QuotaError when the budget is spent, with the exceptions of quota.go
+//	the history of a store        is dropped at its next write, but for leastHistory bytes, while the budget is overspent
+//	a cache of a store            gets no new entries while the budget is spent, see Charge
+//	a new store                   is refused, and so are copies of old objects and the history that it would begin with
+//
+// So the history of a store never keeps the store itself from writing. The history of others may.
+//
+// Forks of a fork share its objects. So the objects of a store that was closed count until all of its forks
+// have closed their accounts.
+
+// leastHistory is the memory of history that a store keeps whatever its budget is, in bytes.
+const leastHistory = 64 << 10
+
+// Budget is a bound on the memory of several stores together. All methods are safe for concurrent use.
+type Budget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// NewBudget returns a budget of so many bytes.
+func NewBudget(bytes int64) *Budget { return &Budget{limit: bytes} }
+
+// Used returns how many bytes all accounts take. It may be above the limit: small updates, deletions, and
+// leastHistory of each store go on.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Limit returns how many bytes the accounts may take.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Open opens an account for a store that is about to be forked; most bounds what it copies, in bytes. The
+// error is a *QuotaError if the budget is spent. Store.Close closes the account of its Options. Until there
+// is a store, the caller closes it.
+func (b *Budget) Open(most int64) (*Account, error) {
+	if used := b.Used(); used >= b.limit {
+		return nil, &QuotaError{Used: used, Limit: b.limit, Shared: true}
+	}
+	return &Account{budget: b, most: most}, nil
+}
+
+// Account is what one store takes of a budget. All methods are safe for concurrent use. A nil account counts
+// nothing and limits nothing.
+type Account struct {
+	budget *Budget
+	most   int64    // of copies
+	lender *Account // of the store that was forked; nil: it has none. Set by lend, before the store is used
+
+	mu               sync.Mutex
+	objects, history int64 // bytes that count in the budget
+	heirs            int   // accounts of forks of the store that are in use
+	closed           bool
+}
+
+// copied counts an object that a fork would have alone. If it does not fit, the error is a *QuotaError, and
+// it does not count.
+func (a *Account) copied(bytes int64) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.objects+bytes > a.most {
+		return &QuotaError{Used: a.objects, Limit: a.most, Grows: bytes}
+	}
+	return a.take(&a.objects, bytes)
+}
+
+// remembered is copied for a change in the history that a fork would begin with.
+func (a *Account) remembered(bytes int64) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.take(&a.history, bytes)
+}
+
+// take adds bytes to a sum of the account if they fit into the budget. The caller holds mu.
+func (a *Account) take(sum *int64, bytes int64) error {
+	if used := a.budget.used.Add(bytes); used > a.budget.limit {
+		a.budget.used.Add(-bytes)
+		return &QuotaError{Used: used - bytes, Limit: a.budget.limit, Grows: bytes, Shared: true}
+	}
+	*sum += bytes
+	return nil
+}
+
+// set sets what the store takes.
+func (a *Account) set(objects, history int64) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.budget.used.Add(objects + history - a.objects - a.history)
+		a.objects, a.history = objects, history
+	}
+}
+
+// lend notes that the store of the account to shares objects of this one's. It reports false if this one is
+// closed.
+func (a *Account) lend(to *Account) bool {
+	if a == nil || to == nil {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.heirs++
+	to.lender = a
+	return true
+}
+
+// Close takes the account's bytes out of the budget: the history at once, the objects when no fork shares
+// them. It is idempotent.
+func (a *Account) Close() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return
+	}
+	a.closed = true
+	a.budget.used.Add(-a.history)
+	a.history = 0
+	a.release()
+}
+
+// release takes the objects of a closed account out of the budget if no fork shares them any more. The caller
+// holds mu, which release unlocks.
+func (a *Account) release() {
+	if !a.closed || a.heirs > 0 {
+		a.mu.Unlock()
+		return
+	}
+	a.budget.used.Add(-a.objects)
+	a.objects = 0
+	a.mu.Unlock()
+	if l := a.lender; l != nil {
+		l.mu.Lock()
+		l.heirs--
+		l.release()
+	}
+}
+
+// over returns how many bytes the accounts have beyond the budget. It may be negative.
+func (a *Account) over() int64 { return a.budget.used.Load() - a.budget.limit }
+
+// account brings the store's account up to date.
+func (s *Store) account() {
+	if s.o.Account != nil {
+		s.o.Account.set(s.Any().bytes, s.history.bytes.Load())
+	}
+}
+
+// fitsBudget is the part of fits about the budget. The objects grow by grown bytes before the write, which
+// adds grows. The caller holds s.mu.
+func (s *Store) fitsBudget(small bool, grown, grows int64) error {
+	a := s.o.Account
+	if a == nil {
+		return nil
+	}
+	limit := a.budget.limit
+	if small {
+		limit += limit / quotaSlack
+	}
+	// What is not published yet does not count yet. The store drops its own history for its writes.
+	used := a.budget.used.Load() + s.bytes - s.Any().bytes + grown
+	if used+grows-s.history.spare() <= limit {
+		return nil
+	}
+	return &QuotaError{Used: used, Limit: a.budget.limit, Grows: grows, Shared: true}
+}
+
+// spare is the memory of history that a budget makes the store drop, in bytes.
+func (h *history) spare() int64 { return max(0, h.bytes.Load()-h.caches.Load()-leastHistory) }
+
+// mostMemory is how much memory history may take now, in bytes.
+func (s *Store) mostMemory() int64 {
+	most := s.o.MaxMemory
+	if a := s.o.Account; a != nil {
+		if over := a.over(); over > 0 {
+			most = min(most, s.history.bytes.Load()-min(over, s.history.spare()))
+		}
+	}
+	return most
+}
+
+// CopyError is returned for a state that is not in memory any more, if there is no room for a copy of it. Err
+// is the *QuotaError.
+type CopyError struct {
+	Revision Revision
+	Err      error
+}
+
+func (e *CopyError) Error() string {
+	return fmt.Sprintf("the state at revision %d is not in memory any more, and there is no room for a copy of it: %v", e.Revision, e.Err)
+}
+func (e *CopyError) Unwrap() error { return e.Err }

@@ -1,0 +1,21 @@
+// Package matrix runs tests with several versions of the Kubernetes libraries: those of examples/website,
+// the project of the tutorial, with each minor version of controller-runtime that tidemarktest supports, and
+// those of test/bubble, with a server in the process, with the next minor version of the k8s.io modules.
+//
+// A file NAME.mod has the versions, and NAME.sum their hashes. The Go command takes them in place of the
+// module's own go.mod: `go test -modfile=NAME.mod`. So the source is the same for all versions, and nothing
+// is copied. To try one by hand:
+//
+//	cd examples/website
+//	GOWORK=off go test -modfile=../../test/matrix/controller-runtime-0.25.mod ./...
+//
+// To add a minor version, copy a .mod file, then:
+//
+//	GOWORK=off go get -modfile=FILE sigs.k8s.io/controller-runtime@VERSION
+//	GOWORK=off go mod tidy -modfile=FILE
+//
+// Once the libraries are compiled, a row takes about 5 seconds of CPU; compiling takes about 3 minutes of CPU
+// for each version of controller-runtime. The versions of 0.24 are those of the other tests of this module, which
+// are compiled anyway. With -short, only that row runs. The row in the process compiles the server, too: it runs with
+// TIDEMARK_TEST_SUITES=1.
+package matrix

@@ -1,0 +1,56 @@
+package tidemarktest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// reported is a test that records what it reports.
+type reported struct {
+	TB
+	errors, log []string
+}
+
+func (r *reported) Helper() {}
+func (r *reported) Errorf(format string, a ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, a...))
+}
+func (r *reported) Logf(format string, a ...any) { r.log = append(r.log, fmt.Sprintf(format, a...)) }
+
+// TestReport: a search reports each error, also that of a run whose disturbance did not happen.
+func TestReport(t *testing.T) {
+	r := &reported{TB: t}
+	s := &search{t: r, name: "EveryFault"}
+	all := []disturbance{{}, {name: "one"}, {name: "two"}, {name: "three"}, {name: "four"}}
+	s.report(all, []outcome{{tried: true}, {tried: true, missed: true}, {tried: true, missed: true, err: errors.New("lost")}, {tried: true, err: errors.New("wrong")}, {}})
+	if len(r.errors) != 2 || !strings.Contains(r.errors[0], "two:\nlost") || !strings.Contains(r.errors[1], "three:\nwrong") {
+		t.Errorf("the errors are %q", r.errors)
+	}
+	if len(r.log) != 2 || !strings.Contains(r.log[0], "1 of 4 disturbances did not happen") || !strings.Contains(r.log[1], "before 1 of 5 runs") {
+		t.Errorf("the log is %q", r.log)
+	}
+}
+
+// TestNewDumpDir: the directories of dumps are absolute and different.
+func TestNewDumpDir(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var got []string
+	for _, names := range [][]string{{"Test/A", "one"}, {"Test/A", "one"}, {"Test/A", "one-2"}, {"Test/A", "one"}, {"Test/A"}} {
+		got = append(got, newDumpDir("dump", names...))
+	}
+	root, err := filepath.Abs("dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, name := range []string{"one", "one-2", "one-2-2", "one-3", ""} {
+		want = append(want, filepath.Join(root, "Test_A", name))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the directories are %q, want %q", got, want)
+	}
+}
