@@ -280,7 +280,8 @@ var rows = []struct {
 	{"time", forgottenRequeue, expiringBackup, inBubble},
 }
 
-// correct are the tools that try the correct controllers, with their scenarios. EveryFault takes the most time.
+// correct are the tools that try the correct controllers, with their scenarios. EveryFault takes the most time, so
+// it has only those that introduce a controller or are in rows.
 var correct = []struct {
 	tool      *tool
 	scenarios []*scenario
@@ -312,7 +313,7 @@ func (r *recorder) Cleanup(f func())          { r.cleanups = append(r.cleanups, 
 func (r *recorder) Failed() bool              { return len(r.failures()) > 0 }
 func (r *recorder) TempDir() string           { panic("no test of this package has temporary files") }
 func (r *recorder) Logf(string, ...any)       {}
-func (r *recorder) Fatalf(f string, a ...any) { r.Errorf(f, a...); runtime.Goexit() }
+func (r *recorder) Fatalf(f string, a ...any) { r.Errorf(fatal+f, a...); runtime.Goexit() }
 func (r *recorder) Errorf(f string, a ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -471,8 +472,11 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
-// noJudgement is how a search begins its message that it cannot judge a controller.
-var noJudgement = regexp.MustCompile(`^tidemarktest: Every\w+: (the first run|a second run)`)
+// fatal begins the messages of recorder.Fatalf.
+const fatal = "fatal: "
+
+// noJudgement matches the messages of tools that cannot judge a controller.
+var noJudgement = regexp.MustCompile("^" + fatal + "|^tidemarktest: Every\\w+: a second run")
 
 // place is where a message says what it is about.
 var place = regexp.MustCompile(`^tidemark(?:test)?: (?:Every\w+: )?([^\n:]*)`)
