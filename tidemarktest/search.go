@@ -348,7 +348,8 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 	r.start(s.run, e.env)
 	if e.end != nil {
 		lag, cancel := context.WithTimeout(ctx, lagLimit)
-		_, _ = r.env.settle(lag, settleQuiet) // an error is the limit, or comes again below
+		// A slow controller must have begun. An error is the limit, or comes again below.
+		_, _ = r.env.settle(lag, firstQuiet)
 		cancel()
 		if err := e.end(ctx); err != nil {
 			return false, err
@@ -360,13 +361,20 @@ func (s *search) judge(ctx context.Context, r *controllerRun, d *disturbance) (m
 			return false, err
 		}
 		if e.happened != nil {
-			if happened, err := e.happened(ctx); err != nil || !happened {
-				return err == nil, err
+			happened, err := e.happened(ctx)
+			if err != nil {
+				return false, err
+			}
+			if missed = !happened; missed {
+				continue
 			}
 		}
 		if err = s.check(end); err == nil {
 			break
 		}
+	}
+	if missed {
+		return true, nil
 	}
 	return false, err
 }

@@ -42,6 +42,9 @@ const (
 	cleanupByEvent bug = "the cleanup needs to see the event of the deletion"
 	// An error is logged and forgotten, and the work counts as done: Azure/azure-service-operator#167.
 	errorSwallowed bug = "the error of a step is logged and forgotten"
+	// Conflict: an update that a conflict rejects is forgotten, since the event of the other write is expected to wake
+	// up the controller. The predicate drops that event: Azure/azure-service-operator#2719.
+	conflictIgnored bug = "a conflict is taken for success"
 	// An error of the cleanup does not keep the finalizer: openkube-hub/KubeUser#54, cert-manager/cert-manager#7286.
 	cleanupErrorIgnored bug = "the finalizer is removed although the cleanup has failed"
 	// Time: the branch for "not yet due" returns without RequeueAfter: bitwarden/sm-kubernetes#132.
@@ -78,7 +81,7 @@ func (r *backups) setUp(m ctrl.Manager) error {
 		}
 		return true
 	}}
-	return ctrl.NewControllerManagedBy(m).For(&Backup{}, builder.WithPredicates(observe)).WithOptions(options()).Complete(r)
+	return ctrl.NewControllerManagedBy(m).For(&Backup{}, builder.WithPredicates(observe, predicate.GenerationChangedPredicate{})).WithOptions(options()).Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -103,7 +106,7 @@ func (r *backups) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, e
 	}
 	if r.bug != cleanupByEvent && controllerutil.AddFinalizer(&b, backupFinalizer) {
 		if err := r.Update(ctx, &b); err != nil {
-			return ctrl.Result{}, err
+			return ctrl.Result{}, r.retry(err)
 		}
 	}
 	if b.Status.Phase == "Done" {
@@ -113,7 +116,18 @@ func (r *backups) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{}, err
 	}
 	b.Status = BackupStatus{Phase: "Done", Done: metav1.Now()}
-	return ctrl.Result{}, r.Status().Update(ctx, &b) // its event leads to expire
+	if err := r.Status().Update(ctx, &b); err != nil {
+		return ctrl.Result{}, r.retry(err)
+	}
+	return r.expire(ctx, &b)
+}
+
+// retry returns the error of an update, which leads to another try.
+func (r *backups) retry(err error) error {
+	if r.bug == conflictIgnored && apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 // expire deletes a backup that has been kept long enough.

@@ -203,6 +203,9 @@ func waitHours(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) {
 // maxChanges is more than any correct controller of these tests makes.
 const maxChanges = 100
 
+// quietTimes is how often a controller must have settled: one that is slow looks settled for a moment.
+const quietTimes = 3
+
 // judgeHistory runs a controller until it has settled, or has made more changes than it may.
 func judgeHistory(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -215,7 +218,9 @@ func judgeHistory(t tidemarktest.TB, env *tidemarktest.Env, s *scenario, b bug) 
 	settled := make(chan struct{})
 	running.Go(func() {
 		defer close(settled)
-		env.Settle(&recorder{name: t.Name()}) // fails if the writes go on
+		for range quietTimes {
+			env.Settle(&recorder{name: t.Name()}) // fails if the writes go on
+		}
 	})
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -268,7 +273,7 @@ var rows = []struct {
 	{"hot loop", heartbeatInStatus, newWebsite, history},
 	{"hot loop", fightForReplicas, scaledWebsite, history},
 	{"hot loop", orderChanges, newPool, history},
-	{"conflict", conflictIgnored, newCredential, everyFault},
+	{"conflict", conflictIgnored, newBackup, everyFault},
 	{"error", errorSwallowed, newBackup, everyFault},
 	{"error, finalizer", cleanupErrorIgnored, oldBackup, everyFault},
 	{"lost answer", generatedNameRetried, newPool, everyFault},
@@ -304,6 +309,7 @@ type recorder struct {
 
 	mu       sync.Mutex
 	errors   []string
+	logs     []string
 	cleanups []func()
 }
 
@@ -312,8 +318,12 @@ func (r *recorder) Name() string              { return r.name }
 func (r *recorder) Cleanup(f func())          { r.cleanups = append(r.cleanups, f) }
 func (r *recorder) Failed() bool              { return len(r.failures()) > 0 }
 func (r *recorder) TempDir() string           { panic("no test of this package has temporary files") }
-func (r *recorder) Logf(string, ...any)       {}
 func (r *recorder) Fatalf(f string, a ...any) { r.Errorf(fatal+f, a...); runtime.Goexit() }
+func (r *recorder) Logf(f string, a ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logs = append(r.logs, fmt.Sprintf(f, a...))
+}
 func (r *recorder) Errorf(f string, a ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -364,30 +374,30 @@ type trial struct {
 }
 
 // tryAll makes trials side by side, those in bubbles one after the other. It returns what the tools report.
-func tryAll(t *testing.T, trials []trial) [][]string {
-	failures := make([][]string, len(trials))
+func tryAll(t *testing.T, trials []trial) []*recorder {
+	reports := make([]*recorder, len(trials))
 	var all sync.WaitGroup
 	for i, x := range trials {
 		if x.tool == inBubble {
 			synctest.Test(t, func(t *testing.T) {
 				world, stop := start() // the bubble has a server of its own
 				defer stop()
-				failures[i] = try(world, t.Name(), x.scenario, x.bug, x.tool)
+				reports[i] = try(world, t.Name(), x)
 			})
 			continue
 		}
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			failures[i] = try(world, fmt.Sprintf("%s/%s%s", t.Name(), x.scenario.name, x.bug), x.scenario, x.bug, x.tool)
+			reports[i] = try(world, t.Name(), x)
 		})
 	}
 	all.Wait()
-	return failures
+	return reports
 }
 
-// try lets a tool try a scenario with a bug, and returns what it reports.
-func try(world *tidemarktest.World, name string, s *scenario, b bug, with *tool) []string {
+// try makes a trial, and returns what the tool reports.
+func try(world *tidemarktest.World, name string, x trial) *recorder {
 	r := &recorder{name: name}
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -396,11 +406,11 @@ func try(world *tidemarktest.World, name string, s *scenario, b bug, with *tool)
 			r.Fatalf("%v", err)
 		}
 		defer env.Close()
-		s.prepare(r, env)
-		with.try(r, env, s, b)
+		x.scenario.prepare(r, env)
+		x.tool.try(r, env, x.scenario, x.bug)
 	})
 	done.Wait()
-	return r.failures()
+	return r
 }
 
 // prepare makes the state that a scenario begins with.
@@ -442,10 +452,11 @@ func TestBugs(t *testing.T) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "bug\tpattern\ttool\tfailures\tthe first one")
-	for i, failures := range tryAll(t, trials) {
+	for i, report := range tryAll(t, trials) {
+		failures := report.failures()
 		switch row := rows[i]; {
 		case len(failures) == 0:
-			t.Errorf("%s does not find: %s", row.tool.name, row.bug)
+			t.Errorf("%s does not find: %s\n%s", row.tool.name, row.bug, strings.Join(report.logs, "\n"))
 		case noJudgement.MatchString(failures[0]):
 			t.Errorf("%s cannot judge: %s: %s", row.tool.name, row.bug, failures[0])
 		default:
@@ -465,8 +476,8 @@ func TestCorrect(t *testing.T) {
 			trials = append(trials, trial{s, "", c.tool})
 		}
 	}
-	for i, failures := range tryAll(t, trials) {
-		for _, f := range failures {
+	for i, report := range tryAll(t, trials) {
+		for _, f := range report.failures() {
 			t.Errorf("%s, %s: %s", trials[i].tool.name, trials[i].scenario.name, f)
 		}
 	}

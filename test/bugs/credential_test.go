@@ -45,9 +45,6 @@ const (
 	// Lost answer: a Secret that exists is taken for that of another owner, which is a permanent failure. It is the
 	// controller's own, whose create had no answer: tektoncd/pipeline#4741.
 	existsIsFatal bug = "an object that exists is a permanent failure"
-	// Conflict: a status that a conflict rejects is forgotten, since the event of the other write is expected to wake
-	// up the controller. The predicate drops that event: Azure/azure-service-operator#2719.
-	conflictIgnored bug = "a conflict is taken for success"
 	// The watch ends for good with the first 410 or broken connection: dotnet/dotnet-operator-sdk#735, obmarg/kazan#45.
 	goneEndsWatch bug = "the watch is not started again"
 )
@@ -162,11 +159,7 @@ func (r *credentials) setPhase(ctx context.Context, c *Credential, phase string)
 		return nil
 	}
 	c.Status.Phase = phase
-	err := r.Status().Update(ctx, c)
-	if apierrors.IsConflict(err) && r.bug == conflictIgnored {
-		return nil
-	}
-	return err
+	return r.Status().Update(ctx, c)
 }
 
 func secretName(c *Credential, version int) string { return fmt.Sprintf("%s-v%d", c.Name, version) }
