@@ -87,13 +87,16 @@ func touchedBy(changes []Change) []*touched {
 	return all
 }
 
-// ofAllocator reports whether the object is the IPAddress of a Service. The server picks a random one.
-func (o *touched) ofAllocator() bool {
-	version := o.after
-	if len(version) == 0 {
-		version = o.before
+// ofAllocator reports whether the object is the IPAddress of a Service.
+func (o *touched) ofAllocator() bool { return ofAllocator(o.collection, o.before, o.after) }
+
+// ofAllocator reports whether an object is the IPAddress of a Service. The server picks a random one, and creates it
+// with the Service.
+func ofAllocator(collection string, before, after json.RawMessage) bool {
+	if isNone(after) {
+		after = before
 	}
-	return o.collection == "ipaddresses.networking.k8s.io" && bytes.Contains(version, []byte(`"ipallocator.k8s.io"`))
+	return collection == "ipaddresses.networking.k8s.io" && bytes.Contains(after, []byte(`"ipallocator.k8s.io"`))
 }
 
 // transient reports whether a collection is about how things went, not about what is.

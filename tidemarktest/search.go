@@ -221,11 +221,12 @@ func (s *search) runFirst(env *Env) (err error) {
 	return nil
 }
 
-// clientWrites returns the indexes of the writes of clients, without Events and Leases.
+// clientWrites returns the indexes of the writes of clients, without Events, Leases, and the IPAddresses that the
+// server creates with Services.
 func clientWrites(changes []Change) []int {
 	var all []int
 	for i := range changes {
-		if c := &changes[i]; !transient(c.Collection) && (c.Actor == nil || c.Actor.Loop == "") {
+		if c := &changes[i]; !transient(c.Collection) && (c.Actor == nil || c.Actor.Loop == "") && !ofAllocator(c.Collection, c.Before, c.After) {
 			all = append(all, i)
 		}
 	}

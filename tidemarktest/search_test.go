@@ -387,11 +387,15 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestEveryPrefixService: the addresses that the server allocates are no difference.
+// TestEveryPrefixService: the addresses that the server allocates are no difference, and no writes of the controller.
 func TestEveryPrefixService(t *testing.T) {
 	env := tidemarktest.Start(t)
-	tidemarktest.EveryPrefix(t, env, func(ctx context.Context, e *tidemarktest.Env) {
+	r := &recording{TB: t}
+	tidemarktest.EveryPrefix(r, env, func(ctx context.Context, e *tidemarktest.Env) {
 		create(ctx, e, "settings")
 		send(ctx, e, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"web"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
 	}, tidemarktest.SameEnd())
+	if len(r.errors) > 0 || !strings.Contains(r.log.String(), "the first run has 2 writes") {
+		t.Errorf("the errors are %q, the log is\n%s", r.errors, &r.log)
+	}
 }

@@ -114,7 +114,7 @@ func TestNaive(t *testing.T) {
 	if len(failed) != 1 || failed[0] != "TestCrashes" {
 		t.Errorf("%q fail\n%s", failed, &printed)
 	}
-	for _, want := range []string{"EveryPrefix: a crash at revision ", "after write 1 of 3", "services default/home"} {
+	for _, want := range []string{"EveryPrefix: a crash at revision ", "after write 1 of 2", "services default/home"} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("it does not print %q:\n%s", want, &printed)
 		}
