@@ -30,7 +30,7 @@ func (c Changes) Never(m Match) {
 func (c Changes) Eventually(m Match) {
 	c.t.Helper()
 	if len(c.Match(m).list) == 0 {
-		c.fail(c.list, "there is no %s", m)
+		c.fail(c.list, "nothing matches: %s", m)
 	}
 }
 
@@ -41,9 +41,9 @@ func (c Changes) Before(first, second Match) {
 	a, b := c.Match(first).list, c.Match(second).list
 	switch {
 	case len(a) == 0:
-		c.fail(b, "there is no %s, which must come before: %s", first, second)
+		c.fail(b, "nothing matches: %s. It must come before: %s", first, second)
 	case len(b) == 0:
-		c.fail(a, "there is no %s, which must come after: %s", second, first)
+		c.fail(a, "nothing matches: %s. It must come after: %s", second, first)
 	case b[0].Revision <= a[0].Revision:
 		c.fail([]Change{b[0], a[0]}, "%s comes after: %s", first, second)
 	}

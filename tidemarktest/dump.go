@@ -108,9 +108,9 @@ func dumpedRevision(objects string) (uint64, error) {
 	return first.Revision, err
 }
 
-// openCommand returns the command that opens a state of a dump.
+// openCommand returns the command that opens a state of a dump, on a free port.
 func openCommand(dir string, revision uint64) string {
-	return fmt.Sprintf("tidemark serve %s --at %d", shellQuote(dir), revision)
+	return fmt.Sprintf("tidemark serve %s --at %d --secure-port=0", shellQuote(dir), revision)
 }
 
 // shellQuote quotes a word for a shell, if it needs quotes.

@@ -122,6 +122,20 @@ func (f Fault) WebhookTimeout(name string) Fault {
 	return f
 }
 
+// selection describes the requests that the fault selects, in messages.
+func (f Fault) selection() string {
+	words := []string{"any request"}
+	if len(f.rule.Verbs) > 0 {
+		words[0] = f.rule.Verbs[0]
+	}
+	for _, word := range []string{f.rule.Resource, f.rule.Name} {
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // An ActiveFault is a fault of an Env.
 type ActiveFault struct {
 	env *Env
@@ -129,7 +143,8 @@ type ActiveFault struct {
 }
 
 // Fault makes requests to the Env fail until the fault is removed or the Env ends. It fails the test if the fault is
-// not one that the API allows. An Env has at most 100 faults.
+// not one that the API allows. If the fault never happens, the test log says so at the end. An Env has at most 100
+// faults.
 func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 	t.Helper()
 	ctx, cancel := callContext()
@@ -137,7 +152,15 @@ func (e *Env) Fault(t TB, f Fault) *ActiveFault {
 	a, err := e.addFault(ctx, f.rule)
 	if err != nil {
 		t.Fatalf("tidemarktest: %v", err)
+		return nil
 	}
+	t.Cleanup(func() {
+		ctx, cancel := callContext()
+		defer cancel()
+		if n, err := a.fired(ctx); err == nil && n == 0 {
+			t.Logf("tidemarktest: the fault %q for %s has not happened: there was no such request", f.rule.Fault, f.selection())
+		}
+	})
 	return a
 }
 

@@ -25,7 +25,7 @@ func (e *Env) checkLeaks(t TB) {
 		return // by the test
 	}
 	if err == nil && len(watches) > 0 {
-		t.Errorf("tidemarktest: the test has ended, and its clients still have watches open (%d, after %v). Stop what the test has started:\n%s", len(watches), leakGrace, strings.Join(watches, "\n"))
+		t.Errorf("tidemarktest: the test has ended, and its clients still have watches open in the world %s (%d, after %v). Stop what the test has started:\n%s", e.Name(), len(watches), leakGrace, strings.Join(watches, "\n"))
 	}
 	var waiting []string
 	if err == nil {

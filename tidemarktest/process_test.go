@@ -128,7 +128,7 @@ func TestDumpOpens(t *testing.T) {
 	for _, c := range f.cleanups {
 		c()
 	}
-	commands := regexp.MustCompile(`(?m)to open (?:it|the state): tidemark serve (\S+) --at (\d+)$`).FindAllStringSubmatch(f.log.String(), -1)
+	commands := regexp.MustCompile(`(?m)to open (?:it|the state): tidemark serve (\S+) --at (\d+) --secure-port=0$`).FindAllStringSubmatch(f.log.String(), -1)
 	if len(commands) != 3 {
 		t.Fatalf("%d commands in:\n%s", len(commands), &f.log)
 	}

@@ -23,7 +23,7 @@ import (
 // settled as Env.Settle defines it. A run in which the controller reads without writing goes on for up to three
 // seconds, so one that is slow has its time. Each other run has a copy of its own too, and must pass the checks
 // beside the first run. The Env itself does not change. The first of the other runs has no disturbance
-// either: if that fails the checks, disturbances cannot be judged, and the search reports only this.
+// either. If that fails the checks, disturbances cannot be judged, and the search reports only this.
 //
 // A run whose checks fail goes on until there were no writes for three seconds, and is then checked again, so that a
 // slow machine does not fail the test. A controller that waits longer, for example between retries, needs a
@@ -33,7 +33,7 @@ type Search struct {
 	// spread evenly, and the test log has the number of those that were left out. Zero: one minute.
 	Budget time.Duration
 	// Parallel is how many runs happen at a time; zero: eight for each CPU, as most of the time of a run is the
-	// wait for its end.
+	// wait for its end. All searches of a process together have at most 32 for each CPU.
 	Parallel int
 }
 
@@ -45,7 +45,8 @@ type Run struct {
 	ends []endObject
 }
 
-// A Check compares a run with a disturbance to the first run, which had none. The error says what is wrong.
+// A Check compares a run with a disturbance to the first run, which had none. The error says what is wrong. A search
+// without checks has SameEnd.
 type Check func(first, disturbed *Run) error
 
 // SameEnd returns a Check that fails unless both runs end with the same objects. It ignores what differs from run
@@ -104,6 +105,17 @@ const (
 	progressParts = 10
 )
 
+const (
+	// runsPerCPU is how many runs of one search happen at a time, for each CPU.
+	runsPerCPU = 8
+	// allRunsPerCPU is how many runs of all searches of the process happen at a time, for each CPU.
+	allRunsPerCPU = 32
+)
+
+// runSlots are taken by the runs of all searches of the process. More controllers at a time would wait for each
+// other, and a run whose controller waits looks as if it had ended.
+var runSlots = make(chan struct{}, allRunsPerCPU*runtime.GOMAXPROCS(0))
+
 // disturbance is how a run of a search differs from the first run.
 type disturbance struct {
 	// name describes it in messages: "a crash after write 2 of 3". Empty: there is no disturbance.
@@ -160,12 +172,15 @@ type outcome struct {
 // do makes the first run, and then one with each disturbance that points returns.
 func (s *search) do(env *Env, points func() []disturbance) {
 	s.t.Helper()
+	if len(s.checks) == 0 {
+		s.checks = []Check{SameEnd()}
+	}
 	if env.via != nil {
 		s.t.Fatalf("tidemarktest: %s: the Env is that of a replica, and the runs would not be: want the Env of the cluster", s.name)
 		return
 	}
 	s.begin = time.Now()
-	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, 8*runtime.GOMAXPROCS(0))
+	s.Budget, s.Parallel = cmp.Or(s.Budget, time.Minute), cmp.Or(s.Parallel, runsPerCPU*runtime.GOMAXPROCS(0))
 	if err := s.runFirst(env); err != nil {
 		s.t.Fatalf("tidemarktest: %s: the first run: %v", s.name, err)
 		return
@@ -255,7 +270,9 @@ func (s *search) runAll(all []disturbance) []outcome {
 		go func() {
 			defer workers.Done()
 			for i := range pending {
+				runSlots <- struct{}{}
 				o := s.runWith(&all[i])
+				<-runSlots
 				o.index = i
 				done <- o
 			}

@@ -90,7 +90,7 @@ func TestEveryPrefix(t *testing.T) {
 	tidemarktest.Search{Parallel: -1}.EveryPrefix(t, env, levelTriggered, tidemarktest.SameEnd()) // one at a time
 
 	r := &recording{TB: t}
-	tidemarktest.EveryPrefix(r, env, edgeTriggered, tidemarktest.SameEnd())
+	tidemarktest.EveryPrefix(r, env, edgeTriggered) // SameEnd is the default
 	if len(r.errors) != 2 {
 		t.Fatalf("%d failures, want 2:\n%s", len(r.errors), strings.Join(r.errors, "\n"))
 	}
@@ -318,6 +318,12 @@ func TestFault(t *testing.T) {
 	}
 	if got := code("GET", "/a"); got != 200 {
 		t.Errorf("a get by another user: %d", got)
+	}
+	e := &ending{recording: &recording{TB: t}}
+	env.Fault(e, tidemarktest.On("update", "configmap").Conflict()) // a singular
+	e.end()
+	if log := e.log.String(); !strings.Contains(log, `the fault "conflict" for update configmap has not happened`) {
+		t.Errorf("the log is %q", log)
 	}
 	if n := other.Fired(t); n != 0 {
 		t.Errorf("the fault of Deployments happened %d times", n)

@@ -55,8 +55,29 @@ func (e *Env) settle(ctx context.Context, quiet time.Duration) (uint64, error) {
 	return s.Revision, err
 }
 
-// settleFor is settle with all that the server says.
-func (e *Env) settleFor(ctx context.Context, quiet time.Duration) (s settled, err error) {
+// settleFor is settle with all that the server says. The quiet is time in which this process could run: on a machine
+// that is overloaded, a controller in this process that has not had its turn yet is not quiet.
+func (e *Env) settleFor(ctx context.Context, quiet time.Duration) (settled, error) {
+	var last settled
+	for ran := time.Duration(0); ; {
+		p := startPace()
+		rest := quiet - ran
+		now, err := e.settleOnce(ctx, rest)
+		ran += p.end(rest)
+		if err != nil {
+			return now, err
+		}
+		if now.Revision != last.Revision && rest < quiet {
+			ran = 0 // the quiet before has ended
+		}
+		if last = now; ran >= quiet {
+			return now, nil
+		}
+	}
+}
+
+// settleOnce is settleFor with any time that passes.
+func (e *Env) settleOnce(ctx context.Context, quiet time.Duration) (s settled, err error) {
 	limit := settleLimit
 	if deadline, ok := ctx.Deadline(); ok { // so that the answer has what is left to do
 		limit = max(time.Millisecond, time.Until(deadline)-settleMargin)

@@ -257,7 +257,7 @@ func TestLeaks(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	e.end()
-	if len(e.errors) != 1 || !strings.Contains(e.errors[0], "still have watches open (1,") || !strings.Contains(e.errors[0], "watch configmaps in default by forgotten") {
+	if len(e.errors) != 1 || !strings.Contains(e.errors[0], "still have watches open in the world "+env.Name()+" (1,") || !strings.Contains(e.errors[0], "watch configmaps in default by forgotten") {
 		t.Errorf("the errors are %q", e.errors)
 	}
 	if log := e.log.String(); !strings.Contains(log, "configmaps default/kept: example.com/never") || strings.Contains(log, "default/other") {

@@ -338,7 +338,7 @@ func (r *recorder) failures() []string {
 
 // slots limits how many tools run at a time. They wait most of the time, but a machine that is too busy looks
 // like a controller that has stopped.
-var slots = make(chan struct{}, 6)
+var slots = make(chan struct{}, 10)
 
 var world *tidemarktest.World
 
