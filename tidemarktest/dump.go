@@ -45,8 +45,8 @@ var dumpDirs struct {
 	used map[string]bool
 }
 
-// newDumpDir returns the absolute path of a directory below root, each part of which is made of a name. It ends with a
-// number if it has been returned before: a test may have several Envs, and several searches.
+// newDumpDir returns the absolute path of a directory for a dump: below root, with a directory for each name. A path
+// that was returned before gets a number at its end, because a test may have several Envs and several searches.
 func newDumpDir(root string, names ...string) string {
 	for _, name := range names {
 		root = filepath.Join(root, fileName(name))

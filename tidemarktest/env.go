@@ -48,6 +48,16 @@ func callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callTimeout)
 }
 
+// call calls a function with the time limit of a request to the control API. An error fails the test.
+func call(t TB, f func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := callContext()
+	defer cancel()
+	if err := f(ctx); err != nil {
+		t.Fatalf("tidemarktest: %v", err)
+	}
+}
+
 // Name is the name of the world in the control API.
 func (e *Env) Name() string { return e.world.Name }
 

@@ -173,12 +173,11 @@ func (e *Env) addFault(ctx context.Context, r faultRule) (*ActiveFault, error) {
 // Fired returns how often the fault has happened. It fails the test after Remove.
 func (a *ActiveFault) Fired(t TB) uint64 {
 	t.Helper()
-	ctx, cancel := callContext()
-	defer cancel()
-	n, err := a.fired(ctx)
-	if err != nil {
-		t.Fatalf("tidemarktest: %v", err)
-	}
+	var n uint64
+	call(t, func(ctx context.Context) (err error) {
+		n, err = a.fired(ctx)
+		return err
+	})
 	return n
 }
 

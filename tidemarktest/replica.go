@@ -40,13 +40,11 @@ func At(revision uint64) ReplicaOption { return ReplicaOption{at: revision} }
 // not have the revision of At.
 func (e *Env) Replica(t TB, o ReplicaOption) *Replica {
 	t.Helper()
-	ctx, cancel := callContext()
-	defer cancel()
-	r, err := e.replica(ctx, o)
-	if err != nil {
-		t.Fatalf("tidemarktest: %v", err)
-		return nil
-	}
+	var r *Replica
+	call(t, func(ctx context.Context) (err error) {
+		r, err = e.replica(ctx, o)
+		return err
+	})
 	return r
 }
 
@@ -67,12 +65,11 @@ func (e *Env) replica(ctx context.Context, o ReplicaOption) (*Replica, error) {
 // Revision is the revision of the replica's state: the resourceVersion of a list with resourceVersion=0 made now.
 func (r *Replica) Revision(t TB) uint64 {
 	t.Helper()
-	ctx, cancel := callContext()
-	defer cancel()
-	now, err := r.revision(ctx)
-	if err != nil {
-		t.Fatalf("tidemarktest: %v", err)
-	}
+	var now uint64
+	call(t, func(ctx context.Context) (err error) {
+		now, err = r.revision(ctx)
+		return err
+	})
 	return now
 }
 
@@ -85,11 +82,7 @@ func (r *Replica) revision(ctx context.Context) (uint64, error) {
 // Advance moves the replica forward by a number of changes, at least one, to the newest at most.
 func (r *Replica) Advance(t TB, changes uint64) {
 	t.Helper()
-	ctx, cancel := callContext()
-	defer cancel()
-	if err := r.advance(ctx, changes); err != nil {
-		t.Fatalf("tidemarktest: %v", err)
-	}
+	call(t, func(ctx context.Context) error { return r.advance(ctx, changes) })
 }
 
 func (r *Replica) advance(ctx context.Context, changes uint64) error {
@@ -99,11 +92,7 @@ func (r *Replica) advance(ctx context.Context, changes uint64) error {
 // CatchUp ends the lag of the replica: from now on it is like the cluster.
 func (r *Replica) CatchUp(t TB) {
 	t.Helper()
-	ctx, cancel := callContext()
-	defer cancel()
-	if err := r.catchUp(ctx); err != nil {
-		t.Fatalf("tidemarktest: %v", err)
-	}
+	call(t, r.catchUp)
 }
 
 func (r *Replica) catchUp(ctx context.Context) error {

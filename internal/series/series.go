@@ -76,7 +76,7 @@ func (v *Vector[M]) With(values ...string) M {
 	if len(v.used) >= Most {
 		v.forget()
 	}
-	m := v.WithLabelValues(values...)
+	m := v.WithLabelValues(slices.Clone(values)...) // a copy, so that a call for a known series allocates nothing
 	v.used[k] = &use[M]{m, v.clock}
 	return m
 }
